@@ -1,0 +1,17 @@
+# ptd_library(name SOURCES ... DEPS ...): a room's static library, includes from the root.
+include(GNUInstallDirs)
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+add_library(ptd_warnings INTERFACE)
+target_compile_options(ptd_warnings INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wconversion -Wno-sign-conversion)
+
+function(ptd_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ptdecode>)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:ptd_warnings>)
+  set_property(GLOBAL APPEND PROPERTY PTD_LIBRARIES ${name})
+endfunction()

@@ -1,0 +1,151 @@
+// Batch: what a decoder gives out. One vocabulary for Intel PT and CoreSight.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "image/base/types.h"
+#include "image/timeline.h"
+
+namespace ptd {
+
+using NodeId = uint32_t;
+
+/// How sure the decoder is of a block's bytes, and how the block ended. Bits of Block::flags.
+enum class BlockFlag : uint16_t {
+  none = 0,
+  taken = 1,          ///< the block ends with a branch that was taken
+  ends_in_branch = 2, ///< last instruction is a branch; else the block was cut (event, PSB, version edge, loss)
+  chosen = 4,         ///< several versions were possible, the packets left one
+  healed = 8,         ///< bytes are a version inserted by healing
+  ambiguous = 16,     ///< several versions were possible and the packets contradicted none
+  suspect = 32,       ///< sideband records were lost around this time
+  assumed = 64,       ///< code from a guessed image
+};
+constexpr uint16_t operator|(BlockFlag a, BlockFlag b) { return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b)); }
+constexpr bool has(uint16_t flags, BlockFlag flag) { return (flags & static_cast<uint16_t>(flag)) != 0; }
+/// The flags that say "do not take this for certain".
+inline constexpr uint16_t kUncertainFlags = BlockFlag::ambiguous | BlockFlag::suspect;
+
+/// A contiguous run of executed instructions up to a branch. 8 bytes.
+struct Block {
+  NodeId node = 0;            ///< look up in the BlockTable of the decoder that made it
+  uint16_t instructions = 0;  ///< retired instructions (>= 1)
+  uint16_t flags = 0;         ///< BlockFlag bits
+};
+
+/// The static side of a block: where it is and the very bytes that ran.
+struct BlockInfo {
+  Ip ip;
+  SpaceId space = kKernelSpace;
+  ExecMode mode = ExecMode::bits64;
+  uint16_t instructions = 0;
+  uint32_t size_bytes = 0;
+  uint64_t bytes_offset = 0;  ///< in BlockTable's arena; use BlockTable::bytes
+};
+
+/// Owner of the blocks' static side: one per decoder (worker). Grows only; ids stay valid for its life.
+class BlockTable {
+ public:
+  /// Finds or adds the block with exactly these bytes at (space, ip).
+  NodeId intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes);
+  [[nodiscard]] const BlockInfo& info(NodeId node) const { return infos_[node]; }
+  [[nodiscard]] Bytes bytes(NodeId node) const { return Bytes{arena_}.subspan(infos_[node].bytes_offset, infos_[node].size_bytes); }
+  [[nodiscard]] size_t size() const { return infos_.size(); }
+
+ private:
+  void grow();
+  std::vector<BlockInfo> infos_;
+  std::vector<std::byte> arena_;
+  std::vector<NodeId> slots_;  // open addressing, power of two, kEmpty = 0xffffffff
+};
+
+/// Context from block `before_block` on: given only when something changes.
+struct Mark {
+  uint32_t before_block = 0;
+  Interval time;           ///< bounds of the moment, timeline clock
+  int32_t pid = -1;
+  int32_t tid = -1;
+  SpaceId space = kNoSpace;
+  ExecMode mode = ExecMode::unknown;
+  bool time_known = false;
+  uint64_t cycles = 0;     ///< core cycles counted so far in the stream (CYC), 0 without
+};
+
+enum class EventKind : uint8_t {
+  enabled,          ///< tracing starts at `to` (TIP.PGE)
+  disabled,         ///< tracing ends after the last block: a branch left the traced region; `to` if known
+  async_disabled,   ///< tracing ends before the instruction at `from`
+  async_branch,     ///< interrupt, fault, trap: from `from` (not executed) to `to`
+  exec_mode,        ///< 16 / 32 / 64-bit code from `to` on; payload = ExecMode
+  paging,           ///< CR3 = payload; non_root in flags
+  vmcs,             ///< VMCS base = payload
+  tsx_begin, tsx_commit, tsx_abort,  ///< at `from`
+  overflow,         ///< OVF: packets were lost; flow resumes at `to` if known
+  trace_stop,
+  ptwrite,          ///< payload, at `from` if bound to an ip
+  exstop, mwait, pwre, pwrx, cbr, mnt,
+  cfe,              ///< control-flow event: payload = type | vector << 8 (event trace)
+  evd,              ///< event data: payload, aux = type
+  pebs_begin, pebs_item, pebs_end,
+  trig,
+};
+
+/// A packet or compound of packets bound to its place in the flow.
+struct Event {
+  EventKind kind = EventKind::enabled;
+  uint8_t flags = 0;          ///< kEvent* bits
+  uint32_t before_block = 0;  ///< the event happened before this block of the batch
+  Ip from;                    ///< valid if kEventHasFrom
+  Ip to;                      ///< valid if kEventHasTo
+  uint64_t payload = 0;
+  uint64_t aux = 0;
+  uint64_t stream_offset_bytes = 0;
+  Interval time;
+};
+inline constexpr uint8_t kEventHasFrom = 1;
+inline constexpr uint8_t kEventHasTo = 2;
+inline constexpr uint8_t kEventNonRoot = 4;
+inline constexpr uint8_t kEventResumed = 8;   ///< enabled at the ip where tracing was disabled
+inline constexpr uint8_t kEventStatus = 16;   ///< state told by PSB+, not a change at this point
+inline constexpr uint8_t kEventBreakpoint = 32;  ///< async_branch to the #BP entry: an INT3 was hit at `from`
+
+enum class GapReason : uint8_t {
+  overflow,       ///< the processor lost packets (OVF)
+  aux_lost,       ///< the recorder lost trace bytes (TRUNCATED, PARTIAL, missing payload)
+  bad_packet,     ///< bytes that are no packet, or a packet that cannot stand there
+  no_image,       ///< no code bytes at `ip`
+  image_mismatch, ///< the packets do not fit the code bytes at `ip`: the image is not what ran
+  bad_insn,       ///< the bytes at `ip` are no instruction
+  limit,          ///< a bound of the decoder was reached (candidates, instructions without a packet)
+};
+inline constexpr int kGapReasons = 7;
+/// One sentence for people, and the enumerator's name.
+[[nodiscard]] const char* sentence(GapReason reason);
+[[nodiscard]] const char* name(GapReason reason);
+[[nodiscard]] const char* name(EventKind kind);
+
+/// Lost flow: nothing is known between block before_block - 1 and block before_block.
+struct Gap {
+  GapReason reason = GapReason::bad_packet;
+  uint32_t before_block = 0;
+  uint64_t stream_offset_bytes = 0;  ///< packet at which it was noticed
+  Ip ip;                             ///< where the flow was lost, 0 if unknown
+  SpaceId space = kNoSpace;
+  SectionId section = kNoSection;    ///< no_image: the section whose bytes are missing
+  Interval time;
+  uint64_t lost_bytes = 0;           ///< trace bytes skipped until resync
+};
+
+/// Filled by Decoder::next; reuse one to avoid allocation. Indices in marks, events and gaps are into `blocks`.
+struct Batch {
+  std::vector<Block> blocks;
+  std::vector<Mark> marks;
+  std::vector<Event> events;
+  std::vector<Gap> gaps;
+  size_t capacity_blocks = 4096;  ///< next() returns when about this many blocks are in
+
+  void clear() { blocks.clear(); marks.clear(); events.clear(); gaps.clear(); }
+};
+
+}  // namespace ptd

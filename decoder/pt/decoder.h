@@ -1,0 +1,57 @@
+// Decoder: one segment of Intel PT at a time into batches.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "decoder/batch.h"
+#include "decoder/pt/config.h"
+#include "image/base/aux_segment.h"
+#include "image/context_track.h"
+#include "image/timeline.h"
+
+namespace ptd::pt {
+
+/// Points of a stream that order text pokes without a clock (DESIGN: sync IPIs and the poker's own code).
+struct SyncPoint {
+  uint64_t stream_offset_bytes = 0;  ///< of the TIP that entered the sync handler
+  Interval time;                     ///< bounds of that moment after matching all cpus; narrower than the packets alone give
+};
+
+struct DecoderOptions {
+  Config config;
+  Ip breakpoint_entry;               ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
+  uint64_t slack_ns = 0;             ///< widens every time interval by this much on both sides: for recordings with bad clocks
+  uint32_t max_candidates = 32;      ///< live hypotheses at once; beyond: Gap limit
+  uint32_t max_held_blocks = 1U << 16;  ///< undecided blocks held back
+  uint64_t max_silent_instructions = 1U << 24;  ///< without any packet consumed; beyond: Gap limit
+  std::vector<SyncPoint> const* sync_points = nullptr;  ///< of this stream, in order; may be null
+};
+
+struct DecoderStats {
+  uint64_t instructions = 0, blocks = 0;
+  uint64_t forks = 0, chosen = 0, ambiguous_choices = 0, healed_blocks = 0;
+};
+
+/// Turns segments into batches. Not thread-safe; one per worker. Output depends on the segment, timeline, contexts and options only.
+class Decoder {
+ public:
+  Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
+  ~Decoder();
+  Decoder(Decoder&&) noexcept;
+  Decoder& operator=(Decoder&&) noexcept;
+
+  /// Starts a segment; drops what was left of the previous one.
+  void begin(const AuxSegment& segment);
+  /// Appends to a cleared batch up to about its capacity. Returns false when the segment is done (the batch may still hold output).
+  bool next(Batch& batch);
+
+  [[nodiscard]] const BlockTable& blocks() const;
+  [[nodiscard]] const DecoderStats& stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd::pt

@@ -1,0 +1,32 @@
+#include "image/base/time_conversion.h"
+
+namespace ptd {
+
+TimeNs TimeConversion::to_ns(Tsc tsc) const {
+  if (!valid()) return TimeNs{tsc.value};
+  uint64_t cycles = tsc.value;
+  if (cap_user_time_short) cycles = time_cycles + ((cycles - time_cycles) & time_mask);
+  const uint64_t quotient = cycles >> time_shift;
+  const uint64_t remainder = cycles & ((uint64_t{1} << time_shift) - 1);
+  // quotient * mult may wrap by design of the uapi formula; remainder * mult needs 128 bits for shifts above 32.
+  const auto low = static_cast<uint64_t>((static_cast<unsigned __int128>(remainder) * time_mult) >> time_shift);
+  return TimeNs{time_zero + quotient * time_mult + low};
+}
+
+Tsc TimeConversion::to_tsc(TimeNs t) const {
+  if (!valid()) return Tsc{t.value};
+  const uint64_t ns = t.value - time_zero;
+  const uint64_t quotient = ns / time_mult;
+  const uint64_t remainder = ns % time_mult;
+  const unsigned __int128 scaled = static_cast<unsigned __int128>(remainder) << time_shift;
+  const auto low = static_cast<uint64_t>((scaled + time_mult - 1) / time_mult);
+  return Tsc{(quotient << time_shift) + low};
+}
+
+Interval TimeConversion::to_interval(Tsc first, Tsc last) const {
+  Interval interval{to_ns(first), to_ns(last)};
+  if (valid() && interval.last < kTimeMax) interval.last.value += 1;
+  return interval;
+}
+
+}  // namespace ptd

@@ -1,0 +1,53 @@
+// Symbolizer: (space, ip, time) -> name and offset.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "image/timeline.h"
+
+namespace ptd {
+
+struct Symbol {
+  std::string_view name;      ///< demangled; lives as long as the Symbolizer
+  std::string_view module;    ///< short file name, "[kernel]", "[virtio]", "[bpf]", "[vdso]"
+  uint64_t offset_bytes = 0;  ///< of the ip in the symbol
+  Ip start;                   ///< the symbol's address
+  uint64_t size_bytes = 0;    ///< 0 if not recorded
+};
+
+/// A named address range that lives for some time: kallsyms lines, KSYMBOL records, JIT functions.
+struct NamedRange {
+  SpaceId space = kKernelSpace;
+  Ip ip;
+  uint64_t size_bytes = 0;  ///< 0: up to the next name
+  Interval live;
+  std::string name;
+  std::string module;
+};
+
+/// Thread-safe for look-ups once built; ELF symbol tables load lazily behind a lock.
+class Symbolizer {
+ public:
+  explicit Symbolizer(Timeline timeline);
+  ~Symbolizer();
+  Symbolizer(Symbolizer&&) noexcept;
+  Symbolizer& operator=(Symbolizer&&) noexcept;
+
+  void add_range(NamedRange range);
+  /// Symbols of a section come from this ELF file (may differ from the mapped one: separate debug file).
+  void add_debug_file(const std::string& section_path, const std::string& elf_path);
+
+  [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when) const;
+  /// Addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
+  [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd

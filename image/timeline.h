@@ -1,0 +1,149 @@
+// Timeline: for every (space, ip, time) the exact code bytes that were live. Immutable.
+//
+//        address
+//          ^   | file A                | file B (mmap over A)
+//   0x2000 |   +-----------+-----------+------------------
+//          |   | v0        | v1 (poke) | v2 (poke)           <- a *site*: bytes that edits touch, with its versions
+//   0x1000 |   +-----------+-----------+------------------
+//          +------------------------------------------------> time
+//
+// Invariant: nothing is overwritten. An edit closes one version of its site and opens the next.
+// Invariant: sites of one space do not overlap; the versions of one site are ordered in time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "image/base/types.h"
+#include "image/finding.h"
+
+namespace ptd {
+
+/// Bytes of code and whoever keeps them alive (a mapped file, a heap block).
+struct CodeBytes {
+  std::shared_ptr<const void> owner;
+  Bytes bytes;
+};
+
+using SectionId = uint32_t;
+inline constexpr SectionId kNoSection = 0xffffffffU;
+using SiteId = uint32_t;
+inline constexpr SiteId kNoSite = 0xffffffffU;
+
+/// A mapping as people know it: what stands at `ip` during `live`. code.bytes may be empty: known, but its bytes are not at hand.
+struct Section {
+  SpaceId space = kKernelSpace;
+  Ip ip;
+  uint64_t size_bytes = 0;
+  Interval live;             ///< from the moment it was mapped to the moment it was replaced
+  CodeBytes code;            ///< size_bytes long (shorter: the rest is unknown), or empty
+  std::string path;          ///< file, "[vdso]", "[kernel]", "bpf_prog_...", or empty
+  std::string build_id;      ///< hex, may be empty
+  uint64_t file_offset_bytes = 0;
+  bool assumed = false;      ///< bytes are a guess that no record confirms (e.g. vmlinux instead of kcore)
+};
+
+enum class CodeFlag : uint8_t {
+  none = 0,
+  healed = 1,    ///< version inserted by healing
+  suspect = 2,   ///< within a window of lost records
+  assumed = 4,   ///< from a section marked assumed
+};
+constexpr CodeFlag operator|(CodeFlag a, CodeFlag b) { return static_cast<CodeFlag>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b)); }
+constexpr bool any(CodeFlag set, CodeFlag flag) { return (static_cast<uint8_t>(set) & static_cast<uint8_t>(flag)) != 0; }
+
+/// One possible content of memory at the asked ip during (part of) the asked interval.
+struct CodeCandidate {
+  Bytes bytes;          ///< from ip on; at least 1 byte. At least 15 if that much is contiguous and known
+  Interval possible;    ///< when these bytes may have been live (hull over equal versions)
+  Interval certain;     ///< when these bytes, and no others, were live; may be empty()
+  SiteId site = kNoSite;        ///< the first site among the bytes that has more than one version, or kNoSite
+  uint32_t version = 0;         ///< lowest version number of that site with this content (>= the floor given)
+  CodeFlag flags = CodeFlag::none;
+};
+
+/// Knowledge gained during a decode: site `site` has reached `version`; earlier ones are over.
+struct VersionFloor {
+  SiteId site = kNoSite;
+  uint32_t version = 0;
+};
+
+enum class FetchStatus : uint8_t {
+  ok,
+  not_mapped,  ///< nothing known at that address
+  no_bytes,    ///< a section is known (see `section`), its bytes are not at hand
+  too_many,    ///< more distinct contents than the caller's span holds
+};
+
+struct FetchResult {
+  FetchStatus status = FetchStatus::not_mapped;
+  uint32_t count = 0;              ///< candidates written, in order of time
+  SectionId section = kNoSection;  ///< the section at ip (at the middle of the interval)
+};
+
+class TimelineData;  // private to the room
+
+/// Immutable; any number of threads may read. Copies share one body.
+class Timeline {
+ public:
+  Timeline();  ///< empty: nothing is mapped
+  explicit Timeline(std::shared_ptr<const TimelineData> data);
+
+  [[nodiscard]] const std::vector<Finding>& findings() const;
+  [[nodiscard]] const Section& section(SectionId id) const;
+  [[nodiscard]] size_t section_count() const;
+  [[nodiscard]] size_t site_count() const;
+  /// Number of versions of a site and its address range; for `ptdecode image`.
+  struct SiteInfo {
+    SpaceId space;
+    Ip ip;
+    uint32_t size_bytes;
+    uint32_t versions;
+  };
+  [[nodiscard]] SiteInfo site(SiteId id) const;
+  struct VersionInfo {
+    Bytes bytes;        ///< of the site's whole range; bytes not known are absent (see `known`)
+    bool known = false; ///< false: code did not exist or its bytes are unknown
+    Interval possible;
+    Interval certain;
+    CodeFlag flags;
+  };
+  [[nodiscard]] VersionInfo version(SiteId id, uint32_t version) const;
+  /// Sites of `space` that intersect [first, first + size_bytes), in address order.
+  [[nodiscard]] std::vector<SiteId> sites_in(SpaceId space, Ip first, uint64_t size_bytes) const;
+  /// The section live at (space, ip, t), or kNoSection.
+  [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, TimeNs t) const;
+  /// Windows in which the kernel image is suspect because records were lost.
+  [[nodiscard]] const std::vector<Interval>& suspect_windows() const;
+
+  [[nodiscard]] const TimelineData& data() const { return *data_; }
+
+ private:
+  std::shared_ptr<const TimelineData> data_;
+};
+
+/// A reader of one Timeline with scratch memory of its own: one per thread. Kernel-half addresses always read kKernelSpace.
+class CodeView {
+ public:
+  explicit CodeView(const Timeline& timeline);
+  CodeView(CodeView&&) noexcept;
+  CodeView& operator=(CodeView&&) noexcept;
+  ~CodeView();
+
+  /// What may stand at `ip` at some moment of `when`: contents distinct by their first 15 bytes, in order of time.
+  /// `floors`: versions below these are ruled out. The candidates' bytes stay valid until the next call.
+  FetchResult fetch(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out);
+
+  [[nodiscard]] const Timeline& timeline() const { return timeline_; }
+
+ private:
+  struct Scratch;
+  Timeline timeline_;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+}  // namespace ptd

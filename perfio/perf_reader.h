@@ -1,0 +1,81 @@
+// PerfReader: a perf.data file, pipe or directory -> records in order of time, features, AUX payloads.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "perfio/records.h"
+
+namespace ptd::perfio {
+
+/// perf_event_attr as far as it matters, plus the ids that select it.
+struct EventAttr {
+  uint32_t type = 0;
+  uint64_t config = 0, config1 = 0, config2 = 0, sample_type = 0, read_format = 0, flags = 0;  ///< flags: the bit field word after read_format
+  bool sample_id_all = false, exclude_kernel = false, exclude_user = false, exclude_hv = false, use_clockid = false;
+  int32_t clockid = 0;
+  std::string name;               ///< from EVENT_DESC / EVENT_UPDATE, may be empty
+  std::vector<uint64_t> ids;
+};
+
+struct BpfProgInfo {
+  uint32_t id = 0, type = 0;
+  std::string name;
+  uint64_t load_time_ns = 0;
+  std::vector<std::byte> jited_insns;        ///< all functions, back to back
+  std::vector<uint64_t> jited_ksyms;         ///< address of each function
+  std::vector<uint32_t> jited_func_lens;     ///< length of each function's code
+  uint32_t btf_id = 0;
+};
+struct BuildIdEntry { std::string path; std::string build_id; int32_t pid = -1; uint16_t misc = 0; };
+
+/// The feature sections that matter; absent ones keep defaults.
+struct Features {
+  std::string hostname, os_release, version, arch, cpu_desc, cpuid;
+  uint32_t cpus_online = 0, cpus_available = 0;
+  uint64_t total_mem_kb = 0;
+  std::vector<std::string> cmdline;
+  std::vector<BuildIdEntry> build_ids;
+  std::vector<BpfProgInfo> bpf_progs;
+  std::map<uint32_t, std::vector<std::byte>> bpf_btf;
+  std::map<std::string, uint32_t> pmu_types;  ///< PMU_MAPPINGS: name -> type
+  uint64_t clockid_resolution_ns = 0;
+  bool has_clock_data = false;                ///< CLOCK_DATA: wall clock at clockid time
+  int32_t clock_data_clockid = 0;
+  uint64_t wall_clock_ns = 0, clockid_time_ns = 0;
+  uint64_t first_sample_time = 0, last_sample_time = 0;
+  bool compressed = false;
+};
+
+/// What happened to the file while reading; what came before any damage is kept.
+struct ReadDamage {
+  bool cut = false;                ///< ends before what it announced
+  uint64_t cut_offset_bytes = 0;
+  uint64_t bad_records = 0;        ///< skipped one by one
+  std::vector<std::string> messages;  ///< one sentence each, with offset; at most 32
+};
+
+/// Opens and reads once; records come sorted by time within FINISHED_ROUND bounds (a bounded buffer), records without time in file order.
+/// The mapping (or, for a pipe, a spooled temporary file) lives as long as the reader; AuxtraceRecord payloads view it.
+class PerfReader {
+ public:
+  /// `path`: perf.data file, a perf.data directory (holding `data`), or "-" for standard input.
+  static Result<std::unique_ptr<PerfReader>> open(const std::string& path);
+  virtual ~PerfReader() = default;
+
+  [[nodiscard]] virtual const std::vector<EventAttr>& attrs() const = 0;
+  /// In pipe mode features arrive as records and are complete only after read().
+  [[nodiscard]] virtual const Features& features() const = 0;
+  /// Directory of kcore_dir* if the recording has them (directory form), by name; empty else.
+  [[nodiscard]] virtual const std::vector<std::string>& kcore_dirs() const = 0;
+  [[nodiscard]] virtual uint64_t size_bytes() const = 0;
+  /// Calls `on_record` for each record in order; returning false ends early. An unreadable rest ends it with ok and damage().
+  virtual Status read(const std::function<bool(const Record&)>& on_record) = 0;
+  [[nodiscard]] virtual const ReadDamage& damage() const = 0;
+};
+
+}  // namespace ptd::perfio

@@ -1,0 +1,104 @@
+// Recording: what a user opens. Joins perfio (records), image (timeline) and decoder (flow).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decoder/pt/decoder.h"
+#include "image/base/aux_segment.h"
+#include "image/base/result.h"
+#include "image/context_track.h"
+#include "image/symbols/symbolizer.h"
+#include "image/timeline.h"
+
+namespace ptd {
+
+/// How to open. Every default is what a user wants without saying anything.
+struct OpenOptions {
+  std::string path = "perf.data";        ///< perf.data file or directory, "-" (pipe), LLDB bundle trace.json
+  std::vector<std::string> symfs;        ///< roots below which recorded paths are looked up first, in order
+  std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
+  std::string build_id_cache;            ///< default: $HOME/.debug
+  std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)
+  bool use_time = true;                  ///< false: timeless
+  uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
+  bool freeze = false;                   ///< ignore edits: every address keeps its first version
+  bool anchors = true;                   ///< use sync IPIs and the poker's own code
+  uint32_t drop_nth_poke = 0;            ///< testing: pretends that every n-th TEXT_POKE record was lost (0: none)
+  uint32_t drop_poke_seed = 0;           ///< testing: which of the n residues, or a shuffled choice if >= n
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
+};
+
+/// A raw capture without a container.
+struct RawImage {
+  std::string path;
+  uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
+  uint64_t load_address = 0;
+};
+struct RawOptions {
+  std::string pt_path;
+  pt::CpuId cpu;
+  std::vector<RawImage> images;
+  std::string pages_dump, pages_addresses;  ///< page dump and its little-endian u64 addresses
+  uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;
+  uint8_t mtc_period = 0, max_nonturbo_ratio = 0;
+};
+
+struct StreamInfo {
+  int32_t cpu = -1, tid = -1;
+  uint32_t idx = 0;
+  uint64_t size_bytes = 0;
+  Interval time;
+  uint64_t segments = 0;
+};
+
+struct ThreadInfo { int32_t pid = -1, tid = -1; std::string comm; };
+
+/// An executable mapping whose bytes are not at hand.
+struct MissingImage {
+  std::string path, build_id, reason;  ///< reason: not found, wrong build id, anonymous, ...
+  uint64_t gaps = 0;                   ///< filled by who decodes
+};
+
+struct LostRecords { uint64_t records = 0; uint64_t count = 0; uint64_t aux_truncated = 0, aux_partial = 0, aux_collision = 0; };
+
+class Recording {
+ public:
+  static Result<std::unique_ptr<Recording>> open(const OpenOptions& options);
+  static Result<std::unique_ptr<Recording>> open_raw(const RawOptions& raw, const OpenOptions& options);
+  ~Recording();
+
+  [[nodiscard]] const std::vector<StreamInfo>& streams() const;
+  [[nodiscard]] const Timeline& timeline() const;
+  [[nodiscard]] const ContextTrack& contexts() const;
+  [[nodiscard]] const Symbolizer& symbolizer() const;
+  [[nodiscard]] const pt::DecoderOptions& decoder_options() const;
+  [[nodiscard]] const std::map<int32_t, std::string>& thread_names() const;       ///< tid -> last comm
+  [[nodiscard]] std::string comm_at(int32_t tid, TimeNs when) const;
+  [[nodiscard]] const std::vector<MissingImage>& missing_images() const;
+  [[nodiscard]] const LostRecords& lost() const;
+  [[nodiscard]] const std::vector<std::string>& warnings() const;                 ///< one sentence each (cut file, bad records, ...)
+  [[nodiscard]] std::string description() const;                                  ///< host, kernel, cpu, command line if known
+
+  /// Number of segments of a stream and one of them. The bytes stay valid until `scratch` is reused (segments that straddle
+  /// records are assembled in it) and as long as the recording.
+  [[nodiscard]] uint64_t segment_count(uint32_t stream) const;
+  [[nodiscard]] AuxSegment segment(uint32_t stream, uint64_t index, std::vector<std::byte>& scratch) const;
+  /// First segment that may hold `t` or anything later.
+  [[nodiscard]] uint64_t segment_at(uint32_t stream, TimeNs t) const;
+
+  /// Decodes the segments [first, last) of one stream; `sink` gets each batch with the decoder that made it; false stops.
+  Status decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment,
+                const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink) const;
+
+ private:
+  Recording();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd
