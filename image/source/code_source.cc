@@ -1,0 +1,271 @@
+// Finding the file behind a mapping.
+#include "image/source/code_source.h"
+
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "image/source/build_id.h"
+
+namespace ptd {
+namespace {
+
+constexpr std::string_view kDeleted = " (deleted)";
+constexpr uint64_t kMaxVdsoBytes = 64U << 10;
+
+bool is_vdso(const std::string& path) { return path == "[vdso]" || path == "[vdso32]" || path == "[vdsox32]"; }
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string dir_name(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
+}
+
+Finding make_finding(FindingKind kind, std::string what) {
+  Finding finding;
+  finding.kind = kind;
+  finding.what = std::move(what);
+  return finding;
+}
+
+}  // namespace
+
+const char* sentence(CodeStatus status) {
+  switch (status) {
+    case CodeStatus::found:
+      return "found";
+    case CodeStatus::not_found:
+      return "file not found";
+    case CodeStatus::wrong_build_id:
+      return "wrong build id";
+    case CodeStatus::anonymous:
+      return "anonymous memory";
+    case CodeStatus::deleted:
+      return "file was deleted";
+    case CodeStatus::too_short:
+      return "file is shorter than the mapping";
+  }
+  return "unknown";
+}
+
+bool is_anonymous(const std::string& path) {
+  static constexpr std::array<std::string_view, 10> kPrefixes = {
+      "//anon", "[heap", "[stack", "[anon", "anon_inode:", "/memfd:", "/dev/zero", "/SYSV", "[uprobes]", "[vsyscall]"};
+  if (path.empty() || path == "/anon_hugepage" || path.starts_with("/anon_hugepage")) return true;
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [&](std::string_view prefix) { return path.starts_with(prefix); });
+}
+
+Bytes host_vdso() {
+  const auto* start = reinterpret_cast<const std::byte*>(getauxval(AT_SYSINFO_EHDR));
+  if (start == nullptr) return {};
+  // The section header table ends the image; without one the last PT_LOAD does. Both are read from the (trusted) kernel.
+  std::array<uint8_t, 64> header{};
+  std::memcpy(header.data(), start, header.size());
+  uint64_t section_offset = 0;
+  uint16_t entry_size = 0, entries = 0;
+  std::memcpy(&section_offset, &header[40], sizeof section_offset);
+  std::memcpy(&entry_size, &header[58], sizeof entry_size);
+  std::memcpy(&entries, &header[60], sizeof entries);
+  uint64_t size = section_offset + uint64_t{entry_size} * entries;
+  size = (size + 4095) & ~uint64_t{4095};
+  return size == 0 || size > kMaxVdsoBytes ? Bytes{} : Bytes(start, size);
+}
+
+CodeSource::CodeSource(CodeSourceOptions options) : options_(std::move(options)) {}
+
+const CodeSource::OpenFile& CodeSource::open_file(const std::string& path) {
+  const auto known = files_.find(path);
+  if (known != files_.end()) return known->second;
+  OpenFile opened;
+  auto file = MappedFile::open(path);
+  if (file.ok()) {
+    opened.file = std::move(file).value();
+    auto elf = ElfFile::open(opened.file);
+    if (elf.ok()) opened.elf = std::move(elf).value();
+  }
+  return files_.emplace(path, std::move(opened)).first->second;
+}
+
+std::vector<std::string> CodeSource::places(const MappedPath& wanted) const {
+  std::vector<std::string> places;
+  for (const std::string& root : options_.symfs) {
+    places.push_back(root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path);
+    if (!wanted.path.starts_with('[')) places.push_back(root + "/" + base_name(wanted.path));
+  }
+  for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "elf")) places.push_back(std::move(place));
+  if (options_.use_host_files && wanted.path.starts_with('/')) places.push_back(wanted.path);
+  return places;
+}
+
+bool CodeSource::try_place(const std::string& place, const MappedPath& wanted, FoundCode& found) {
+  const OpenFile& opened = open_file(place);
+  if (!opened.file) return false;
+  const std::string build_id = opened.elf ? opened.elf->build_id() : std::string();
+  if (!wanted.build_id.empty() && !same_build_id(wanted.build_id, build_id)) {
+    found.status = CodeStatus::wrong_build_id;
+    found.file_path = place;
+    found.build_id = build_id;
+    found.findings.push_back(
+        make_finding(FindingKind::build_id_mismatch, place + " has build id " + (build_id.empty() ? "(none)" : build_id) + ", but " +
+                                                         wanted.path + " was recorded with " + wanted.build_id + ": not used"));
+    return false;
+  }
+  CodeBytes code = piece_of(opened.file, wanted.file_offset_bytes, wanted.size_bytes);
+  if (code.bytes.empty()) {
+    found.status = CodeStatus::too_short;
+    found.file_path = place;
+    found.findings.push_back(make_finding(FindingKind::file_changed, place + " ends at " + std::to_string(opened.file->bytes().size()) +
+                                                                         " bytes, before the mapped offset " +
+                                                                         std::to_string(wanted.file_offset_bytes) + ": not used"));
+    return false;
+  }
+  constexpr uint64_t kPage = 4096;
+  const bool short_file = code.bytes.size() + kPage <= wanted.size_bytes;
+  const bool newer = options_.recorded_at_s != 0 && opened.file->modified_s() > options_.recorded_at_s && place == wanted.path;
+  if (wanted.build_id.empty() && (short_file || newer)) {
+    found.findings.push_back(
+        make_finding(FindingKind::file_changed, place + (short_file ? " is shorter than its mapping" : " is newer than the recording") +
+                                                    ", and no build id was recorded to check it"));
+  }
+  found.status = CodeStatus::found;
+  found.code = std::move(code);
+  found.file_path = place;
+  found.build_id = build_id;
+  return true;
+}
+
+FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
+  FoundCode found;
+  MappedPath exact = wanted;
+  std::vector<std::string> candidates;
+  for (const std::string& root : options_.symfs) {
+    for (const char* name : {"/[vdso]", "/vdso.so", "/vdso64.so"}) candidates.push_back(root + name);
+  }
+  if (!wanted.build_id.empty()) {
+    for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "vdso")) candidates.push_back(std::move(place));
+    if (!options_.build_id_cache.empty()) candidates.push_back(options_.build_id_cache + "/[vdso]/" + wanted.build_id + "/vdso");
+  }
+  for (const std::string& place : candidates) {
+    if (is_regular_file(place) && try_place(place, exact, found)) return found;
+  }
+  const Bytes own = options_.use_host_files && !wanted.build_id.empty() ? host_vdso() : Bytes{};
+  if (!own.empty()) {
+    // Notes of the vdso lie within its first pages; scan the few places where a note header can start.
+    for (uint64_t at = 0; at + 16 < own.size(); at += 4) {
+      static constexpr std::array<unsigned char, 8> kTypeAndName = {3, 0, 0, 0, 'G', 'N', 'U', 0};
+      if (std::memcmp(own.data() + at + 8, kTypeAndName.data(), kTypeAndName.size()) != 0) continue;
+      if (same_build_id(wanted.build_id, build_id_in_notes(own.subspan(at)))) {
+        found.status = CodeStatus::found;
+        found.code = own_bytes(own.subspan(0, std::min<uint64_t>(own.size(), wanted.size_bytes)));
+        found.file_path = "[vdso]";
+        found.build_id = wanted.build_id;
+        return found;
+      }
+    }
+  }
+  return found;
+}
+
+FoundCode CodeSource::find(const MappedPath& wanted_raw) {
+  MappedPath wanted = wanted_raw;
+  FoundCode found;
+  if (is_vdso(wanted.path)) {
+    found = find_vdso(wanted);
+  } else if (is_anonymous(wanted.path)) {
+    found.status = CodeStatus::anonymous;
+    return found;
+  } else {
+    const bool deleted = wanted.path.ends_with(kDeleted);
+    if (deleted) wanted.path.resize(wanted.path.size() - kDeleted.size());
+    // A deleted file's path may name another file by now: only a build id can prove the bytes.
+    if (deleted && wanted.build_id.empty()) {
+      found.status = CodeStatus::deleted;
+      return found;
+    }
+    for (const std::string& place : places(wanted)) {
+      if (try_place(place, wanted, found)) break;
+    }
+    if (deleted && found.status == CodeStatus::not_found) found.status = CodeStatus::deleted;
+  }
+  if (found.status == CodeStatus::found) {
+    // Files refused on the way to the right one are of no interest.
+    std::erase_if(found.findings, [&](const Finding& finding) {
+      return finding.kind == FindingKind::build_id_mismatch || finding.what.ends_with(": not used");
+    });
+  } else if (found.findings.empty()) {
+    found.findings.push_back(
+        make_finding(FindingKind::file_missing,
+                     wanted.path + (wanted.build_id.empty() ? "" : " (build id " + wanted.build_id + ")") + " is not to be found"));
+  }
+  return found;
+}
+
+std::string CodeSource::find_debug_file(const std::string& elf_path) {
+  const OpenFile& opened = open_file(elf_path);
+  if (!opened.elf || opened.elf->has_symtab()) return {};
+  const std::string build_id = opened.elf->build_id();
+  const DebugLink link = opened.elf->debug_link();
+  std::vector<std::string> candidates;
+  std::vector<std::string> dirs;
+  for (const std::string& root : options_.symfs) {
+    for (const std::string& dir : options_.debug_dirs) dirs.push_back(root + dir);
+  }
+  dirs.insert(dirs.end(), options_.debug_dirs.begin(), options_.debug_dirs.end());
+  if (!build_id.empty()) {
+    for (const std::string& dir : dirs) candidates.push_back(debug_path(dir, build_id));
+    for (std::string& place : cache_paths(options_.build_id_cache, build_id, "debug")) candidates.push_back(std::move(place));
+  }
+  if (!link.name.empty() && link.name.find('/') == std::string::npos) {
+    const std::string dir = dir_name(elf_path);
+    candidates.push_back(dir + "/" + link.name);
+    candidates.push_back(dir + "/.debug/" + link.name);
+    for (const std::string& root : dirs) candidates.push_back(root + (dir.starts_with('/') ? "" : "/") + dir + "/" + link.name);
+  }
+  for (const std::string& candidate : candidates) {
+    if (candidate.empty() || candidate == elf_path) continue;
+    const OpenFile& debug = open_file(candidate);
+    if (!debug.elf || !debug.elf->has_symtab()) continue;
+    // A debug link without a build id on either side is taken by name; with one it must agree.
+    if (!build_id.empty() && !same_build_id(build_id, debug.elf->build_id())) continue;
+    return candidate;
+  }
+  return {};
+}
+
+std::shared_ptr<const ElfFile> CodeSource::find_vmlinux(const std::string& build_id_hex, const std::string& os_release) {
+  if (build_id_hex.empty()) return nullptr;
+  std::vector<std::string> candidates;
+  const std::string below_lib = "/lib/modules/" + os_release;
+  std::vector<std::string> roots = options_.symfs;
+  if (options_.use_host_files) roots.emplace_back();
+  for (const std::string& root : roots) {
+    candidates.push_back(root + "/vmlinux");
+    if (os_release.empty() || os_release.find('/') != std::string::npos) continue;
+    candidates.push_back(root + "/boot/vmlinux-" + os_release);
+    candidates.push_back(root + below_lib + "/build/vmlinux");
+    candidates.push_back(root + below_lib + "/vmlinux");
+    for (const std::string& dir : options_.debug_dirs) {
+      candidates.push_back(root + dir + "/boot/vmlinux-" + os_release);
+      candidates.push_back(root + dir + below_lib + "/vmlinux");
+    }
+  }
+  for (std::string& place : cache_paths(options_.build_id_cache, build_id_hex, "elf")) candidates.push_back(std::move(place));
+  for (const std::string& dir : options_.debug_dirs) candidates.push_back(debug_path(dir, build_id_hex));
+  for (const std::string& candidate : candidates) {
+    if (candidate.empty()) continue;
+    const OpenFile& opened = open_file(candidate);
+    if (opened.elf && same_build_id(build_id_hex, opened.elf->build_id())) return opened.elf;
+  }
+  return nullptr;
+}
+
+std::string CodeSource::find_cached_kallsyms(const std::string& build_id_hex) const {
+  for (const std::string& place : cache_paths(options_.build_id_cache, build_id_hex, "kallsyms")) {
+    if (is_regular_file(place)) return place;
+  }
+  return {};
+}
+
+}  // namespace ptd

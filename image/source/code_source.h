@@ -1,0 +1,87 @@
+// CodeSource: finds the bytes of a mapped file by path and build id. The only I/O of the image room.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "image/finding.h"
+#include "image/source/elf_file.h"
+#include "image/source/mapped_file.h"
+
+namespace ptd {
+
+/// Where files are looked for, in this order: symfs roots, build-id cache, the path itself.
+struct CodeSourceOptions {
+  std::vector<std::string> symfs;
+  std::vector<std::string> debug_dirs;
+  std::string build_id_cache;  ///< e.g. $HOME/.debug; "" for none
+  bool use_host_files = true;  ///< false: never the path itself nor this machine's vdso
+  int64_t recorded_at_s = 0;   ///< when the recording was made, seconds since the epoch; 0: unknown
+};
+
+/// What a record says about a mapping.
+struct MappedPath {
+  std::string path;
+  std::string build_id;  ///< hex, "" if not recorded
+  uint64_t file_offset_bytes = 0;
+  uint64_t size_bytes = 0;
+};
+
+/// Why a mapping has bytes, or none.
+enum class CodeStatus : uint8_t {
+  found,
+  not_found,       ///< no file at any of the places
+  wrong_build_id,  ///< a file is there, but it is another build: refused
+  anonymous,       ///< memory without a file: //anon, [heap], [stack], memfd
+  deleted,         ///< the file was deleted when it was recorded
+  too_short,       ///< the file ends before the mapping starts
+};
+/// One sentence fragment for people: "file not found", "wrong build id", ...
+[[nodiscard]] const char* sentence(CodeStatus status);
+
+struct FoundCode {
+  CodeStatus status = CodeStatus::not_found;
+  CodeBytes code;                 ///< bytes of the mapping, maybe shorter than asked
+  std::string file_path;          ///< the file used, or the last one refused
+  std::string build_id;           ///< of that file, hex
+  std::vector<Finding> findings;  ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
+};
+
+/// Not thread-safe. Files are opened once and shared.
+class CodeSource {
+ public:
+  explicit CodeSource(CodeSourceOptions options);
+
+  /// The bytes that the mapping showed. With a recorded build id only a file with that id is used.
+  FoundCode find(const MappedPath& wanted);
+  /// The separate debug file of an ELF file that has no .symtab of its own: by build id below the debug directories and in the cache, then
+  /// by .gnu_debuglink. "" if none is found or needed.
+  std::string find_debug_file(const std::string& elf_path);
+  /// A kernel image with exactly this build id: vmlinux below symfs roots, debug directories and the cache. Null if none.
+  std::shared_ptr<const ElfFile> find_vmlinux(const std::string& build_id_hex, const std::string& os_release);
+  /// The recorded kernel's kallsyms in the build-id cache, "" if absent.
+  std::string find_cached_kallsyms(const std::string& build_id_hex) const;
+  [[nodiscard]] const CodeSourceOptions& options() const { return options_; }
+
+ private:
+  struct OpenFile {
+    std::shared_ptr<const MappedFile> file;
+    std::shared_ptr<const ElfFile> elf;  ///< null if it is no ELF file
+  };
+  const OpenFile& open_file(const std::string& path);
+  std::vector<std::string> places(const MappedPath& wanted) const;
+  FoundCode find_vdso(const MappedPath& wanted);
+  bool try_place(const std::string& place, const MappedPath& wanted, FoundCode& found);
+  CodeSourceOptions options_;
+  std::unordered_map<std::string, OpenFile> files_;
+};
+
+/// True for mappings that have no file behind them: "//anon", "[heap]", "[stack]", "anon_inode:...", "/memfd:...", "/dev/zero", "/SYSV...".
+[[nodiscard]] bool is_anonymous(const std::string& path);
+
+/// The bytes of this process's vdso, empty if it has none.
+[[nodiscard]] Bytes host_vdso();
+
+}  // namespace ptd

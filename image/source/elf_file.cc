@@ -1,0 +1,204 @@
+// ELF files through libelf.
+#include "image/source/elf_file.h"
+
+#include <gelf.h>
+#include <libelf.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "image/source/build_id.h"
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxProgramHeaders = 1U << 16;
+constexpr uint64_t kMaxNoteBytes = 1U << 20;
+constexpr uint32_t kNoteBuildId = 3;  // NT_GNU_BUILD_ID
+constexpr size_t kMaxNameBytes = 4096;
+
+struct ElfCloser {
+  void operator()(Elf* elf) const { elf_end(elf); }
+};
+using ElfHandle = std::unique_ptr<Elf, ElfCloser>;
+
+// libelf takes a pointer to non-const; with ELF_C_READ semantics (elf_memory) it does not write to the image.
+ElfHandle open_memory(Bytes bytes) {
+  static const bool ready = elf_version(EV_CURRENT) != EV_NONE;
+  if (!ready || bytes.size() < SELFMAG || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0) return nullptr;
+  return ElfHandle(elf_memory(const_cast<char*>(reinterpret_cast<const char*>(bytes.data())), bytes.size()));
+}
+
+uint32_t read_u32(Bytes bytes, uint64_t offset) {
+  uint32_t value = 0;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+Bytes clamp(Bytes bytes, uint64_t offset, uint64_t size) {
+  if (offset >= bytes.size()) return {};
+  return bytes.subspan(offset, std::min<uint64_t>(size, bytes.size() - offset));
+}
+
+// The string at `offset` of a string table section, bounded by the section.
+std::string string_at(const Elf_Data* strings, uint64_t offset) {
+  if (strings == nullptr || strings->d_buf == nullptr || offset >= strings->d_size) return {};
+  const char* text = static_cast<const char*>(strings->d_buf) + offset;
+  return {text, strnlen(text, std::min<uint64_t>(strings->d_size - offset, kMaxNameBytes))};
+}
+
+Elf_Scn* find_symbol_section(Elf* elf, GElf_Shdr& header, GElf_Word type) {
+  Elf_Scn* section = nullptr;
+  while ((section = elf_nextscn(elf, section)) != nullptr) {
+    if (gelf_getshdr(section, &header) != nullptr && header.sh_type == type) return section;
+  }
+  return nullptr;
+}
+
+bool wanted(const GElf_Sym& symbol) {
+  const unsigned type = GELF_ST_TYPE(symbol.st_info);
+  return symbol.st_shndx != SHN_UNDEF && symbol.st_name != 0 && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC);
+}
+
+DebugLink read_debug_link(Bytes content) {
+  DebugLink link;
+  const auto* text = reinterpret_cast<const char*>(content.data());
+  const size_t length = content.empty() ? 0 : strnlen(text, content.size());
+  const size_t crc_at = (length + 4) & ~size_t{3};
+  if (length == 0 || length > kMaxNameBytes || crc_at + 4 > content.size()) return link;
+  link.name.assign(text, length);
+  link.crc32 = read_u32(content, crc_at);
+  return link;
+}
+
+}  // namespace
+
+std::string build_id_in_notes(Bytes notes) {
+  uint64_t at = 0;
+  while (at + 12 <= notes.size()) {
+    const uint64_t name_size = read_u32(notes, at), value_size = read_u32(notes, at + 4);
+    const uint32_t type = read_u32(notes, at + 8);
+    const uint64_t name_at = at + 12, value_at = name_at + ((name_size + 3) & ~uint64_t{3});
+    if (value_at > notes.size() || value_size > notes.size() - value_at) break;
+    if (type == kNoteBuildId && name_size == 4 && std::memcmp(notes.data() + name_at, "GNU", 4) == 0) {
+      return normalize_build_id(hex_of(notes.subspan(value_at, value_size)));
+    }
+    at = value_at + ((value_size + 3) & ~uint64_t{3});
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const ElfFile>> ElfFile::open(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file.ok()) return file.error();
+  return open(std::move(file).value());
+}
+
+Result<std::shared_ptr<const ElfFile>> ElfFile::open(std::shared_ptr<const MappedFile> file) {
+  std::shared_ptr<ElfFile> elf(new ElfFile());
+  elf->file_ = std::move(file);
+  if (!elf->parse()) return Error{ErrorKind::file_format, elf->path() + ": not an ELF file", 0};
+  return std::shared_ptr<const ElfFile>(std::move(elf));
+}
+
+bool ElfFile::parse() {
+  const Bytes bytes = file_->bytes();
+  const ElfHandle elf = open_memory(bytes);
+  GElf_Ehdr header;
+  if (!elf || elf_kind(elf.get()) != ELF_K_ELF || gelf_getehdr(elf.get(), &header) == nullptr) return false;
+  is_core_ = header.e_type == ET_CORE;
+  is_relocatable_ = header.e_type == ET_REL;
+  machine_ = header.e_machine;
+  entry_ = header.e_entry;
+  size_t program_headers = 0;
+  if (elf_getphdrnum(elf.get(), &program_headers) != 0) program_headers = 0;
+  program_headers = std::min(program_headers, kMaxProgramHeaders);
+  for (size_t i = 0; i < program_headers; ++i) {
+    GElf_Phdr program;
+    if (gelf_getphdr(elf.get(), static_cast<int>(i), &program) == nullptr) break;
+    if (program.p_type == PT_LOAD) {
+      const uint64_t in_file = clamp(bytes, program.p_offset, program.p_filesz).size();
+      segments_.push_back({program.p_vaddr, program.p_offset, in_file, program.p_memsz, (program.p_flags & PF_X) != 0});
+    } else if (program.p_type == PT_NOTE && build_id_.empty()) {
+      build_id_ = build_id_in_notes(clamp(bytes, program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNoteBytes)));
+    }
+  }
+  size_t names = 0;
+  const bool has_names = elf_getshdrstrndx(elf.get(), &names) == 0;
+  Elf_Scn* section = nullptr;
+  while ((section = elf_nextscn(elf.get(), section)) != nullptr) {
+    GElf_Shdr info;
+    if (gelf_getshdr(section, &info) == nullptr) continue;
+    if (info.sh_type == SHT_SYMTAB) has_symtab_ = true;
+    const Bytes content = info.sh_type == SHT_NOBITS ? Bytes{} : clamp(bytes, info.sh_offset, info.sh_size);
+    if (info.sh_type == SHT_NOTE && build_id_.empty())
+      build_id_ = build_id_in_notes(content.first(std::min<size_t>(content.size(), kMaxNoteBytes)));
+    const char* name = has_names ? elf_strptr(elf.get(), names, info.sh_name) : nullptr;
+    if (name != nullptr && std::strcmp(name, ".gnu_debuglink") == 0) debug_link_ = read_debug_link(content);
+  }
+  return true;
+}
+
+uint64_t ElfFile::base_address() const {
+  uint64_t base = ~uint64_t{0};
+  for (const ElfSegment& segment : segments_) base = std::min(base, segment.address);
+  return segments_.empty() ? 0 : base;
+}
+
+bool ElfFile::address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const {
+  // A mapping starts at a page boundary, so its offset may lie up to a page before the segment's own.
+  constexpr uint64_t kPage = 4096;
+  for (const bool executable : {true, false}) {
+    for (const ElfSegment& segment : segments_) {
+      if (executable && !segment.executable) continue;
+      const uint64_t first = segment.file_offset_bytes & ~(kPage - 1);
+      if (segment.file_size_bytes == 0 || file_offset_bytes < first) continue;
+      if (file_offset_bytes >= segment.file_offset_bytes + segment.file_size_bytes) continue;
+      address = segment.address + (file_offset_bytes - segment.file_offset_bytes);
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {
+  std::vector<ElfSymbol> symbols;
+  const ElfHandle elf = open_memory(file_->bytes());
+  if (!elf) return symbols;
+  GElf_Shdr header;
+  Elf_Scn* section = find_symbol_section(elf.get(), header, SHT_SYMTAB);
+  if (section == nullptr) section = find_symbol_section(elf.get(), header, SHT_DYNSYM);
+  if (section == nullptr || header.sh_entsize == 0) return symbols;
+  Elf_Data* data = elf_getdata(section, nullptr);
+  Elf_Scn* string_section = elf_getscn(elf.get(), header.sh_link);
+  const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
+  if (data == nullptr || strings == nullptr) return symbols;
+  const size_t count = std::min<size_t>({limit, data->d_size / header.sh_entsize, size_t{1} << 30});
+  for (size_t i = 0; i < count; ++i) {
+    GElf_Sym symbol;
+    if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) break;
+    if (!wanted(symbol)) continue;
+    std::string name = string_at(strings, symbol.st_name);
+    if (name.empty()) continue;
+    const unsigned type = GELF_ST_TYPE(symbol.st_info);
+    symbols.push_back({symbol.st_value, symbol.st_size, std::move(name), type != STT_NOTYPE, GELF_ST_BIND(symbol.st_info) != STB_LOCAL});
+  }
+  std::sort(symbols.begin(), symbols.end(),
+            [](const ElfSymbol& a, const ElfSymbol& b) { return a.address != b.address ? a.address < b.address : a.name < b.name; });
+  return symbols;
+}
+
+Result<std::vector<MemoryRange>> read_kcore(const std::string& path) {
+  auto elf = ElfFile::open(path);
+  if (!elf.ok()) return elf.error();
+  if (!(*elf)->is_core()) return Error{ErrorKind::file_format, path + ": not an ELF core", 0};
+  std::vector<MemoryRange> ranges;
+  for (const ElfSegment& segment : (*elf)->segments()) {
+    CodeBytes code = piece_of((*elf)->file(), segment.file_offset_bytes, segment.file_size_bytes);
+    if (!code.bytes.empty()) ranges.push_back({Ip{segment.address}, std::move(code)});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const MemoryRange& a, const MemoryRange& b) { return a.ip < b.ip; });
+  return ranges;
+}
+
+}  // namespace ptd

@@ -1,0 +1,84 @@
+// ElfFile: program headers, build id and symbols of an ELF file. The only door to libelf.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+#include "image/source/mapped_file.h"
+
+namespace ptd {
+
+/// One PT_LOAD program header.
+struct ElfSegment {
+  uint64_t address = 0;            ///< p_vaddr
+  uint64_t file_offset_bytes = 0;  ///< p_offset
+  uint64_t file_size_bytes = 0;    ///< p_filesz, cut at the end of the file
+  uint64_t memory_size_bytes = 0;  ///< p_memsz
+  bool executable = false;
+};
+
+/// A function or other named address of .symtab or .dynsym.
+struct ElfSymbol {
+  uint64_t address = 0;  ///< st_value, before relocation
+  uint64_t size_bytes = 0;
+  std::string name;  ///< as in the file (mangled), without version
+  bool function = false;
+  bool global = false;
+};
+
+/// Name and checksum of a separate debug file (.gnu_debuglink).
+struct DebugLink {
+  std::string name;
+  uint32_t crc32 = 0;
+};
+
+/// An opened ELF file; immutable once open. Hostile files give an Error or less content, never a crash.
+class ElfFile {
+ public:
+  /// Errors: file_open; file_format (no ELF file of 32 or 64 bits).
+  static Result<std::shared_ptr<const ElfFile>> open(const std::string& path);
+  /// The same over a file that is mapped already.
+  static Result<std::shared_ptr<const ElfFile>> open(std::shared_ptr<const MappedFile> file);
+
+  [[nodiscard]] const std::string& path() const { return file_->path(); }
+  [[nodiscard]] const std::shared_ptr<const MappedFile>& file() const { return file_; }
+  [[nodiscard]] const std::vector<ElfSegment>& segments() const { return segments_; }
+  [[nodiscard]] const std::string& build_id() const { return build_id_; }  ///< hex, "" if it has none
+  [[nodiscard]] const DebugLink& debug_link() const { return debug_link_; }
+  [[nodiscard]] bool is_core() const { return is_core_; }
+  [[nodiscard]] bool is_relocatable() const { return is_relocatable_; }
+  [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
+  [[nodiscard]] uint64_t entry() const { return entry_; }
+
+  /// Lowest PT_LOAD address: what a load address of the whole file refers to. 0 if there is no segment.
+  [[nodiscard]] uint64_t base_address() const;
+  /// The address (p_vaddr space) of a file offset inside some PT_LOAD, executable ones preferred; false if none holds it.
+  bool address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const;
+  /// Reads .symtab, or .dynsym if there is none; sorted by address; undefined, section and file symbols left out.
+  /// At most `limit` symbols. Costs one pass of the file; the caller keeps the result.
+  [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
+  [[nodiscard]] bool has_symtab() const { return has_symtab_; }
+
+ private:
+  ElfFile() = default;
+  bool parse();
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<ElfSegment> segments_;
+  std::string build_id_;
+  DebugLink debug_link_;
+  bool is_core_ = false, is_relocatable_ = false, has_symtab_ = false;
+  uint16_t machine_ = 0;
+  uint64_t entry_ = 0;
+};
+
+/// The build id in the notes of an ELF note blob ("GNU", type 3), as in /sys/kernel/notes; "" if none.
+[[nodiscard]] std::string build_id_in_notes(Bytes notes);
+
+/// The PT_LOAD ranges of an ELF core such as perf's kcore copy, in address order. Errors as ElfFile::open, or not a core.
+Result<std::vector<MemoryRange>> read_kcore(const std::string& path);
+
+}  // namespace ptd

@@ -1,0 +1,89 @@
+// kallsyms and modules files.
+#include "image/source/kallsyms.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "image/source/mapped_file.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMaxTextBytes = 512ULL << 20;
+constexpr size_t kMaxNameBytes = 1024;
+
+// Takes the next word of a line; words are separated by blanks and tabs.
+std::string_view take_word(std::string_view& line) {
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) {
+    line = {};
+    return {};
+  }
+  const size_t end = std::min(line.find_first_of(" \t", begin), line.size());
+  const std::string_view word = line.substr(begin, end - begin);
+  line.remove_prefix(end);
+  return word.substr(0, kMaxNameBytes);
+}
+
+bool to_number(std::string_view word, int base, uint64_t& value) {
+  if (base == 16 && word.starts_with("0x")) word.remove_prefix(2);
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
+  return error == std::errc() && end == word.data() + word.size() && !word.empty();
+}
+
+template <class OnLine>
+void each_line(std::string_view text, const OnLine& on_line) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (!on_line(text.substr(0, end))) return;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+}  // namespace
+
+std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit) {
+  std::vector<KernelSymbol> symbols;
+  each_line(text, [&](std::string_view line) {
+    KernelSymbol symbol;
+    const std::string_view address = take_word(line), type = take_word(line), name = take_word(line);
+    std::string_view module = take_word(line);
+    if (!to_number(address, 16, symbol.address) || type.size() != 1 || name.empty()) return true;
+    if (module.size() > 2 && module.front() == '[' && module.back() == ']') symbol.module = module.substr(1, module.size() - 2);
+    symbol.type = type.front();
+    symbol.name = name;
+    symbols.push_back(std::move(symbol));
+    return symbols.size() < limit;
+  });
+  std::stable_sort(symbols.begin(), symbols.end(), [](const KernelSymbol& a, const KernelSymbol& b) { return a.address < b.address; });
+  return symbols;
+}
+
+std::vector<KernelModule> parse_modules(const std::string& text, size_t limit) {
+  std::vector<KernelModule> modules;
+  each_line(text, [&](std::string_view line) {
+    // name size references users state address [taint]
+    KernelModule module;
+    module.name = take_word(line);
+    const std::string_view size = take_word(line);
+    for (int skipped = 0; skipped < 3; ++skipped) take_word(line);
+    if (module.name.empty() || !to_number(size, 10, module.size_bytes) || !to_number(take_word(line), 16, module.address)) return true;
+    modules.push_back(std::move(module));
+    return modules.size() < limit;
+  });
+  std::stable_sort(modules.begin(), modules.end(), [](const KernelModule& a, const KernelModule& b) { return a.address < b.address; });
+  return modules;
+}
+
+std::vector<KernelSymbol> read_kallsyms(const std::string& path) { return parse_kallsyms(read_text_file(path, kMaxTextBytes)); }
+
+std::vector<KernelModule> read_modules(const std::string& path) { return parse_modules(read_text_file(path, kMaxTextBytes)); }
+
+uint64_t address_of(const std::vector<KernelSymbol>& symbols, const std::string& name) {
+  const auto found = std::find_if(symbols.begin(), symbols.end(),
+                                  [&](const KernelSymbol& symbol) { return symbol.module.empty() && symbol.name == name; });
+  return found == symbols.end() ? 0 : found->address;
+}
+
+}  // namespace ptd

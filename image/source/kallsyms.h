@@ -1,0 +1,40 @@
+// Kernel symbol and module lists in the form of /proc/kallsyms and /proc/modules.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "image/base/types.h"
+
+namespace ptd {
+
+/// One line of kallsyms. Sizes are not recorded there.
+struct KernelSymbol {
+  uint64_t address = 0;
+  char type = '?';  ///< as nm prints it; 't' and 'T' are text
+  std::string name;
+  std::string module;  ///< without brackets, "" for the kernel proper
+
+  [[nodiscard]] bool is_text() const { return type == 't' || type == 'T' || type == 'w' || type == 'W'; }
+};
+
+/// One line of /proc/modules.
+struct KernelModule {
+  std::string name;
+  uint64_t size_bytes = 0;
+  uint64_t address = 0;
+};
+
+/// Text lines -> symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept.
+[[nodiscard]] std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit = 4U << 20);
+[[nodiscard]] std::vector<KernelModule> parse_modules(const std::string& text, size_t limit = 1U << 16);
+
+/// The same from files; empty if the file cannot be read.
+[[nodiscard]] std::vector<KernelSymbol> read_kallsyms(const std::string& path);
+[[nodiscard]] std::vector<KernelModule> read_modules(const std::string& path);
+
+/// Address of the symbol `name`, 0 if there is none. `symbols` need not be sorted.
+[[nodiscard]] uint64_t address_of(const std::vector<KernelSymbol>& symbols, const std::string& name);
+
+}  // namespace ptd

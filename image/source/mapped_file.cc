@@ -1,0 +1,78 @@
+// Read-only file mappings.
+#include "image/source/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace ptd {
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
+  // O_NONBLOCK: a named pipe in a hostile directory must not hang the open.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return Error{ErrorKind::file_open, path + ": not a regular file", 0};
+  }
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->path_ = path;
+  file->modified_s_ = info.st_mtim.tv_sec;
+  const auto size = static_cast<size_t>(info.st_size);
+  if (size > 0) {
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (memory == MAP_FAILED) {
+      const Error error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
+      ::close(fd);
+      return error;
+    }
+    file->bytes_ = Bytes(static_cast<const std::byte*>(memory), size);
+  }
+  ::close(fd);
+  return std::shared_ptr<const MappedFile>(std::move(file));
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+CodeBytes piece_of(const std::shared_ptr<const MappedFile>& file, uint64_t offset_bytes, uint64_t size_bytes) {
+  if (!file || offset_bytes >= file->bytes().size()) return {};
+  const uint64_t left = file->bytes().size() - offset_bytes;
+  return {file, file->bytes().subspan(offset_bytes, std::min(left, size_bytes))};
+}
+
+CodeBytes own_bytes(Bytes bytes) {
+  auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  const Bytes view(*copy);
+  return {std::move(copy), view};
+}
+
+std::string read_text_file(const std::string& path, uint64_t limit_bytes) {
+  std::string text;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return text;
+  std::array<char, 1U << 16> buffer{};
+  while (text.size() < limit_bytes) {
+    const ssize_t got = ::read(fd, buffer.data(), std::min<uint64_t>(buffer.size(), limit_bytes - text.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    text.append(buffer.data(), static_cast<size_t>(got));
+  }
+  ::close(fd);
+  return text;
+}
+
+bool is_regular_file(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+}  // namespace ptd

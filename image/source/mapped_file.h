@@ -1,0 +1,54 @@
+// MappedFile: a file's bytes, mapped read-only and shared by everyone who views them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+#include "image/timeline.h"
+
+namespace ptd {
+
+/// A regular file mapped privately and read-only. Immutable; any number of threads may read. The bytes live as long as the object.
+/// A file that another process cuts short while it is mapped makes reads beyond the cut fault, as with any mapping.
+class MappedFile {
+ public:
+  /// Errors: file_open (absent, not regular, refused). An empty file maps to no bytes.
+  static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Last modification, seconds since the epoch.
+  [[nodiscard]] int64_t modified_s() const { return modified_s_; }
+
+ private:
+  MappedFile() = default;
+  Bytes bytes_;
+  std::string path_;
+  int64_t modified_s_ = 0;
+};
+
+/// The part [offset, offset + size) of a file as code bytes that keep the file mapped; cut at the file's end, empty beyond it.
+[[nodiscard]] CodeBytes piece_of(const std::shared_ptr<const MappedFile>& file, uint64_t offset_bytes, uint64_t size_bytes);
+
+/// Code bytes that own a copy.
+[[nodiscard]] CodeBytes own_bytes(Bytes bytes);
+
+/// A run of memory with its bytes, as copies of memory give it.
+struct MemoryRange {
+  Ip ip;
+  CodeBytes code;
+};
+
+/// The whole of a text file, at most `limit_bytes` of it; also reads files without a size (procfs). Empty if it cannot be read.
+[[nodiscard]] std::string read_text_file(const std::string& path, uint64_t limit_bytes);
+
+/// True if a regular file (or a link to one) is at `path`.
+[[nodiscard]] bool is_regular_file(const std::string& path);
+
+}  // namespace ptd
