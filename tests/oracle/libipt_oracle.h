@@ -1,0 +1,73 @@
+// libipt as a witness: what its instruction and block decoders make of a trace. For tests only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "decoder/batch.h"
+#include "decoder/pt/config.h"
+
+namespace ptd::oracle {
+
+/// Reads code: fills as much of `out` as is known from `ip` on and returns how many bytes that is; 0 if nothing is mapped there.
+using MemoryReader = std::function<size_t(uint64_t ip, std::span<std::byte> out)>;
+
+struct OracleOptions {
+  pt::CpuId cpu;                    ///< family 0: no errata
+  uint32_t tsc_ctc_ratio_n = 0;     ///< CPUID.15H:EBX
+  uint32_t tsc_ctc_ratio_d = 0;     ///< CPUID.15H:EAX
+  uint8_t mtc_period = 0;
+  uint8_t max_nonturbo_ratio = 0;
+  uint64_t filter_first = 0;        ///< one address filter range [first, last]; last == 0: none
+  uint64_t filter_last = 0;
+  uint64_t max_instructions = 1ULL << 28;  ///< a bound for hostile input; the decode ends there
+  bool keep_bytes = false;          ///< also keep each instruction's bytes (instruction decoder only)
+};
+
+/// One libipt event in this project's vocabulary; it came before instruction number `before_insn`.
+struct OracleEvent {
+  EventKind kind = EventKind::enabled;
+  bool has_from = false, has_to = false, status = false, resumed = false, has_tsc = false, non_root = false;
+  uint64_t before_insn = 0;
+  uint64_t from = 0, to = 0, payload = 0, aux = 0;
+  uint64_t tsc = 0;
+  uint64_t offset_bytes = 0;  ///< trace offset when it was given out
+};
+
+struct OracleError {
+  uint64_t before_insn = 0;
+  uint64_t offset_bytes = 0;
+  uint64_t ip = 0;          ///< of the instruction or block that was to come
+  std::string stage;        ///< "insn", "event", "sync"
+  std::string message;      ///< libipt's own sentence
+};
+
+struct OracleBlock {
+  uint64_t ip = 0, end_ip = 0;
+  uint16_t instructions = 0;
+  uint64_t first_insn = 0;  ///< number of instructions in all blocks before
+};
+
+struct OracleFlow {
+  std::vector<uint64_t> insns;          ///< instruction decoder: every address. Block decoder: empty
+  std::vector<std::string> insn_bytes;  ///< with keep_bytes
+  std::vector<OracleBlock> blocks;      ///< block decoder only
+  std::vector<OracleEvent> events;
+  std::vector<OracleError> errors;
+  uint64_t instructions = 0;
+  uint64_t sync_points = 0;
+};
+
+/// Decodes with libipt's instruction flow decoder; after each error it resyncs at the next PSB.
+[[nodiscard]] OracleFlow decode_insns(Bytes trace, const OracleOptions& options, const MemoryReader& memory);
+/// The same with libipt's block decoder, end_on_call and end_on_jump set.
+[[nodiscard]] OracleFlow decode_blocks(Bytes trace, const OracleOptions& options, const MemoryReader& memory);
+
+/// One line as the corpus' events.txt has it: `<instructions before it> <kind> fields`.
+[[nodiscard]] std::string text(const OracleEvent& event);
+/// One line as the corpus' errors.txt has it.
+[[nodiscard]] std::string text(const OracleError& error);
+
+}  // namespace ptd::oracle
