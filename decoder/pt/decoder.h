@@ -18,8 +18,15 @@ struct SyncPoint {
   Interval time;                     ///< bounds of that moment after matching all cpus; narrower than the packets alone give
 };
 
+/// Addresses [first, last] that an ip filter lets through (IA32_RTIT_ADDRn_A / _B).
+struct IpRange {
+  Ip first, last;
+};
+
 struct DecoderOptions {
   Config config;
+  std::vector<IpRange> filter;       ///< ip filter of the recording; empty: none
+  SpaceId default_space = kNoSpace;  ///< user addresses belong to it while nothing tells which thread runs (raw captures)
   Ip breakpoint_entry;               ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
   uint64_t slack_ns = 0;             ///< widens every time interval by this much on both sides: for recordings with bad clocks
   uint32_t max_candidates = 32;      ///< live hypotheses at once; beyond: Gap limit

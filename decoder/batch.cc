@@ -1,0 +1,113 @@
+#include "decoder/batch.h"
+
+#include <algorithm>
+
+namespace ptd {
+namespace {
+
+constexpr NodeId kEmptySlot = 0xffffffffU;
+
+uint64_t mix(uint64_t h, uint64_t v) {
+  h ^= v;
+  h *= 0x9e3779b97f4a7c15ULL;
+  return h ^ (h >> 29);
+}
+
+uint64_t hash_block(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, size_t size_bytes) {
+  uint64_t h = mix(space.value, ip.value);
+  h = mix(h, (uint64_t{instructions} << 40) ^ (uint64_t{static_cast<uint8_t>(mode)} << 32) ^ size_bytes);
+  return h;
+}
+
+}  // namespace
+
+NodeId BlockTable::intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes) {
+  if (slots_.size() < 2 * (infos_.size() + 1)) grow();
+  const uint64_t hash = hash_block(space, ip, mode, instructions, bytes.size());
+  const size_t mask = slots_.size() - 1;
+  for (size_t slot = hash & mask;; slot = (slot + 1) & mask) {
+    const NodeId node = slots_[slot];
+    if (node == kEmptySlot) {
+      const NodeId added = static_cast<NodeId>(infos_.size());
+      infos_.push_back({ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), arena_.size()});
+      arena_.insert(arena_.end(), bytes.begin(), bytes.end());
+      slots_[slot] = added;
+      return added;
+    }
+    const BlockInfo& info = infos_[node];
+    if (info.ip == ip && info.space == space && info.mode == mode && info.instructions == instructions && info.size_bytes == bytes.size() &&
+        std::equal(bytes.begin(), bytes.end(), arena_.begin() + static_cast<std::ptrdiff_t>(info.bytes_offset))) {
+      return node;
+    }
+  }
+}
+
+void BlockTable::grow() {
+  const size_t size = std::max<size_t>(1024, slots_.size() * 2);
+  slots_.assign(size, kEmptySlot);
+  for (NodeId node = 0; node < infos_.size(); ++node) {
+    const BlockInfo& info = infos_[node];
+    size_t slot = hash_block(info.space, info.ip, info.mode, info.instructions, info.size_bytes) & (size - 1);
+    while (slots_[slot] != kEmptySlot) slot = (slot + 1) & (size - 1);
+    slots_[slot] = node;
+  }
+}
+
+const char* name(GapReason reason) {
+  switch (reason) {
+    case GapReason::overflow: return "overflow";
+    case GapReason::aux_lost: return "aux_lost";
+    case GapReason::bad_packet: return "bad_packet";
+    case GapReason::no_image: return "no_image";
+    case GapReason::image_mismatch: return "image_mismatch";
+    case GapReason::bad_insn: return "bad_insn";
+    case GapReason::limit: return "limit";
+  }
+  return "?";
+}
+
+const char* sentence(GapReason reason) {
+  switch (reason) {
+    case GapReason::overflow: return "the processor dropped packets because its buffer was full";
+    case GapReason::aux_lost: return "the recorder lost trace bytes";
+    case GapReason::bad_packet: return "the trace holds bytes that are no packet or that cannot stand there";
+    case GapReason::no_image: return "the code bytes at this address are not at hand";
+    case GapReason::image_mismatch: return "the packets do not fit the code bytes at hand: another version ran";
+    case GapReason::bad_insn: return "the bytes at this address are not an instruction";
+    case GapReason::limit: return "a bound of the decoder was reached";
+  }
+  return "?";
+}
+
+const char* name(EventKind kind) {
+  switch (kind) {
+    case EventKind::enabled: return "enabled";
+    case EventKind::disabled: return "disabled";
+    case EventKind::async_disabled: return "async_disabled";
+    case EventKind::async_branch: return "async_branch";
+    case EventKind::exec_mode: return "exec_mode";
+    case EventKind::paging: return "paging";
+    case EventKind::vmcs: return "vmcs";
+    case EventKind::tsx_begin: return "tsx_begin";
+    case EventKind::tsx_commit: return "tsx_commit";
+    case EventKind::tsx_abort: return "tsx_abort";
+    case EventKind::overflow: return "overflow";
+    case EventKind::trace_stop: return "trace_stop";
+    case EventKind::ptwrite: return "ptwrite";
+    case EventKind::exstop: return "exstop";
+    case EventKind::mwait: return "mwait";
+    case EventKind::pwre: return "pwre";
+    case EventKind::pwrx: return "pwrx";
+    case EventKind::cbr: return "cbr";
+    case EventKind::mnt: return "mnt";
+    case EventKind::cfe: return "cfe";
+    case EventKind::evd: return "evd";
+    case EventKind::pebs_begin: return "pebs_begin";
+    case EventKind::pebs_item: return "pebs_item";
+    case EventKind::pebs_end: return "pebs_end";
+    case EventKind::trig: return "trig";
+  }
+  return "?";
+}
+
+}  // namespace ptd

@@ -1,0 +1,340 @@
+// Decoder: one flow while the bytes are certain; several side by side where they are not, until the packets leave one.
+//
+// Invariant: while one flow is alive it writes into the caller's batch. While several are, each holds its output back in
+// Flow::pending, and they are stepped to the same number of taken branches, targets and events before they are compared.
+#include "decoder/pt/decoder.h"
+
+#include <algorithm>
+
+#include "decoder/pt/walker.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint64_t kNoLimit = ~uint64_t{0};
+constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
+
+// The candidate that was live in the middle of the flow's interval, each edit taken at the middle of its own.
+size_t midpoint_candidate(const std::vector<Candidate>& candidates, Interval now) {
+  const auto middle = [](TimeNs a, TimeNs b) { return a.value / 2 + b.value / 2 + (a.value & b.value & 1); };
+  const uint64_t moment = middle(now.first, now.last);
+  size_t best = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& c = candidates[i];
+    const uint64_t opens = c.certain == now ? c.possible.first.value : middle(c.possible.first, c.certain.first);
+    if (opens <= moment) best = i;
+  }
+  return best;
+}
+
+}  // namespace
+
+struct Decoder::State {
+  State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options) : walker(timeline, contexts, options) {}
+
+  Walker walker;
+  std::vector<std::unique_ptr<Flow>> flows;  ///< alive
+  std::vector<std::unique_ptr<Flow>> spare;
+  std::unique_ptr<Flow> best_dead;           ///< of the current fork: the one that lived longest
+  Loss best_loss;
+  uint32_t dead_ties = 0;                    ///< others that lived as long as best_dead
+  bool best_done = false;                    ///< best_dead reached the segment's end
+  bool pruned = false;                       ///< some flow was dropped for want of room: the survivor is not proven
+  uint64_t fork_position = 0;
+  bool segment_done = true;
+  DecoderStats stats;
+
+  std::unique_ptr<Flow> new_flow();
+  void retire(std::unique_ptr<Flow> flow);
+  void fork(size_t index);
+  void step_all(uint64_t position);
+  void merge_equal();
+  void prune();
+  void note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done);
+  void resolve(Batch& batch);
+  void settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch);
+  void run_forked(Batch& batch);
+  bool run_single(Batch& batch);
+  Gap gap_of(const Loss& loss, const Flow& flow) const;
+};
+
+Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
+    : state_(std::make_unique<State>(timeline, contexts, options)) {}
+Decoder::~Decoder() = default;
+Decoder::Decoder(Decoder&&) noexcept = default;
+Decoder& Decoder::operator=(Decoder&&) noexcept = default;
+const BlockTable& Decoder::blocks() const { return state_->walker.blocks(); }
+const DecoderStats& Decoder::stats() const { return state_->stats; }
+
+std::unique_ptr<Flow> Decoder::State::new_flow() {
+  if (spare.empty()) return std::make_unique<Flow>();
+  std::unique_ptr<Flow> flow = std::move(spare.back());
+  spare.pop_back();
+  return flow;
+}
+
+void Decoder::State::retire(std::unique_ptr<Flow> flow) {
+  if (!flow) return;
+  flow->pending.clear();
+  if (spare.size() < 64) spare.push_back(std::move(flow));
+}
+
+void Decoder::begin(const AuxSegment& segment) {
+  State& state = *state_;
+  for (auto& flow : state.flows) state.retire(std::move(flow));
+  state.flows.clear();
+  state.retire(std::move(state.best_dead));
+  state.segment_done = false;
+  auto flow = state.new_flow();
+  flow->pending.clear();
+  flow->pending.capacity_blocks = kNoLimit;
+  flow->out = &flow->pending;  // what PSB+ tells; moved to the caller's batch by next()
+  state.walker.begin(segment, *flow);
+  if (segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start && segment.break_before != AuxBreak::snapshot) {
+    Gap gap;
+    gap.reason = GapReason::aux_lost;
+    gap.stream_offset_bytes = segment.stream_offset_bytes;
+    gap.time = {segment.time.first, segment.time.first};
+    state.walker.give_gap(*flow, gap);
+  }
+  state.flows.push_back(std::move(flow));
+}
+
+namespace {
+
+// Appends `from` to `to`, moving its indices. `from` is empty afterwards.
+void append_batch(Batch& to, Batch& from) {
+  const auto shift = static_cast<uint32_t>(to.blocks.size());
+  to.blocks.insert(to.blocks.end(), from.blocks.begin(), from.blocks.end());
+  for (Mark& mark : from.marks) mark.before_block += shift;
+  for (Event& event : from.events) event.before_block += shift;
+  for (Gap& gap : from.gaps) gap.before_block += shift;
+  to.marks.insert(to.marks.end(), from.marks.begin(), from.marks.end());
+  to.events.insert(to.events.end(), from.events.begin(), from.events.end());
+  to.gaps.insert(to.gaps.end(), from.gaps.begin(), from.gaps.end());
+  from.clear();
+}
+
+bool same_flow(const FlowState& a, const FlowState& b, bool compare_returns) {
+  return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.mode == b.mode && a.context == b.context && a.next == b.next &&
+         a.tnt_count == b.tnt_count && a.tnt == b.tnt && a.position == b.position && (!compare_returns || a.returns.equals(b.returns));
+}
+
+// Marks what differs between two outputs of the same stretch as ambiguous, in the one that is kept.
+void mark_difference(Batch& kept, const Batch& other) {
+  const auto same = [](const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions; };
+  const size_t shorter = std::min(kept.blocks.size(), other.blocks.size());
+  size_t first = 0;
+  while (first < shorter && same(kept.blocks[first], other.blocks[first])) ++first;
+  size_t tail = 0;
+  while (tail < shorter - first && same(kept.blocks[kept.blocks.size() - 1 - tail], other.blocks[other.blocks.size() - 1 - tail])) ++tail;
+  for (size_t i = first; i < kept.blocks.size() - tail; ++i) {
+    kept.blocks[i].flags = static_cast<uint16_t>((kept.blocks[i].flags & ~static_cast<uint16_t>(BlockFlag::chosen)) |
+                                                 static_cast<uint16_t>(BlockFlag::ambiguous));
+  }
+}
+
+}  // namespace
+
+Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
+  Gap gap;
+  gap.reason = loss.reason;
+  gap.ip = loss.ip;
+  gap.space = loss.space;
+  gap.section = loss.section;
+  gap.stream_offset_bytes = walker.segment().stream_offset_bytes + loss.offset_bytes;
+  gap.time = flow.state.now;
+  return gap;
+}
+
+// Replaces flows[index] by one flow per candidate.
+void Decoder::State::fork(size_t index) {
+  const std::vector<Candidate> candidates = walker.candidates();
+  std::unique_ptr<Flow> parent = std::move(flows[index]);
+  flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(index));
+  const size_t likely = midpoint_candidate(candidates, parent->state.now);
+  ++stats.forks;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    auto flow = new_flow();
+    *flow = *parent;
+    flow->out = &flow->pending;
+    if (i != likely) ++flow->penalty;
+    if (walker.choose(*flow, candidates[i], static_cast<uint16_t>(BlockFlag::chosen))) {
+      flows.push_back(std::move(flow));
+    } else {
+      note_dead(std::move(flow), walker.loss(), false);
+    }
+  }
+  retire(std::move(parent));
+}
+
+void Decoder::State::note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done) {
+  const bool longer = !best_dead || flow->state.position > best_dead->state.position;
+  const bool as_long = best_dead && flow->state.position == best_dead->state.position;
+  const bool better = longer || (as_long && ((done && !best_done) || (done == best_done && flow->penalty < best_dead->penalty)));
+  if (as_long && done == best_done) {
+    ++dead_ties;
+    if (better) mark_difference(flow->pending, best_dead->pending);
+    else mark_difference(best_dead->pending, flow->pending);
+  } else if (better) {
+    dead_ties = 0;
+  }
+  if (better) {
+    retire(std::move(best_dead));
+    best_dead = std::move(flow);
+    best_loss = loss;
+    best_done = done;
+  } else {
+    retire(std::move(flow));
+  }
+}
+
+// Steps every flow until it has taken `position` branches, targets and events.
+void Decoder::State::step_all(uint64_t position) {
+  for (size_t i = 0; i < flows.size();) {
+    switch (walker.run(*flows[i], position)) {
+      case WalkStop::position:
+        ++i;
+        break;
+      case WalkStop::full:  // cannot be: pending is unbounded here
+      case WalkStop::done:
+      case WalkStop::lost: {
+        const bool done = flows[i]->state.position < position && walker.at_end(flows[i]->state);
+        std::unique_ptr<Flow> flow = std::move(flows[i]);
+        flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(i));
+        note_dead(std::move(flow), walker.loss(), done);
+        break;
+      }
+      case WalkStop::fork:
+        fork(i);  // the children stand at the end and are stepped in turn
+        break;
+    }
+    if (flows.size() > 4 * size_t{walker.options().max_candidates}) prune();
+  }
+}
+
+// Flows that stand at the same place and owe the same packets are one from here on.
+void Decoder::State::merge_equal() {
+  for (size_t i = 0; i < flows.size(); ++i) {
+    for (size_t j = i + 1; j < flows.size();) {
+      if (!same_flow(flows[i]->state, flows[j]->state, walker.merges_stacks()) || flows[i]->block_instructions != flows[j]->block_instructions) {
+        ++j;
+        continue;
+      }
+      if (flows[j]->penalty < flows[i]->penalty) std::swap(flows[i], flows[j]);
+      mark_difference(flows[i]->pending, flows[j]->pending);
+      ++stats.ambiguous_choices;
+      FlowState& kept = flows[i]->state;
+      kept.not_before = std::min(kept.not_before, flows[j]->state.not_before);
+      kept.floors = Floors{};
+      retire(std::move(flows[j]));
+      flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(j));
+    }
+  }
+}
+
+void Decoder::State::prune() {
+  std::stable_sort(flows.begin(), flows.end(), [](const auto& a, const auto& b) { return a->penalty < b->penalty; });
+  while (flows.size() > walker.options().max_candidates) {
+    retire(std::move(flows.back()));
+    flows.pop_back();
+    pruned = true;
+  }
+}
+
+// Several flows are alive: step them until one is left or a bound is reached.
+void Decoder::State::run_forked(Batch& batch) {
+  uint64_t position = fork_position;
+  while (flows.size() > 1 || (flows.size() == 1 && best_done)) {  // one that reached the end waits for the others
+    step_all(++position);
+    merge_equal();
+    size_t held_blocks = 0;
+    for (const auto& flow : flows) held_blocks += flow->pending.blocks.size();
+    if (flows.size() > walker.options().max_candidates) prune();
+    if (held_blocks > walker.options().max_held_blocks || position - fork_position > kMaxUndecided) break;
+    uint64_t lowest = kNoLimit;
+    for (const auto& flow : flows) lowest = std::min(lowest, flow->state.next);
+    if (lowest != kNoLimit && lowest > 1) walker.items().release(lowest - 1);
+  }
+  resolve(batch);
+}
+
+void Decoder::State::resolve(Batch& batch) {
+  bool ambiguous = pruned;
+  std::unique_ptr<Flow> winner;
+  if (flows.size() == 1) {
+    winner = std::move(flows[0]);
+  } else if (flows.size() > 1) {
+    std::stable_sort(flows.begin(), flows.end(), [](const auto& a, const auto& b) { return a->penalty < b->penalty; });
+    for (size_t i = 1; i < flows.size(); ++i) {
+      mark_difference(flows[0]->pending, flows[i]->pending);
+      retire(std::move(flows[i]));
+    }
+    winner = std::move(flows[0]);
+    ++stats.ambiguous_choices;
+  }
+  flows.clear();
+  if (winner) {
+    settle_on(std::move(winner), ambiguous, batch);
+  } else if (best_dead) {  // none is left: the one that lived longest is followed to where it was lost
+    std::unique_ptr<Flow> dead = std::move(best_dead);
+    if (!best_done) walker.recover(*dead, gap_of(best_loss, *dead));
+    settle_on(std::move(dead), ambiguous, batch);
+  }
+  retire(std::move(best_dead));
+  dead_ties = 0;
+  best_done = false;
+  pruned = false;
+}
+
+void Decoder::State::settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch) {
+  ++stats.chosen;
+  if (ambiguous) {
+    for (Block& block : flow->pending.blocks) block.flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
+  }
+  append_batch(batch, flow->pending);
+  flows.clear();
+  flows.push_back(std::move(flow));
+}
+
+// One flow is alive. False: the segment is done.
+bool Decoder::State::run_single(Batch& batch) {
+  Flow& flow = *flows[0];
+  flow.out = &batch;
+  for (;;) {
+    const WalkStop stop = walker.run(flow, flow.state.position + 4096);
+    walker.items().release(flow.state.next);
+    switch (stop) {
+      case WalkStop::position: break;
+      case WalkStop::full: return true;
+      case WalkStop::done: return false;
+      case WalkStop::lost: walker.recover(flow, gap_of(walker.loss(), flow)); break;
+      case WalkStop::fork:
+        fork_position = flow.state.position;
+        flow.pending.clear();
+        flow.pending.capacity_blocks = kNoLimit;
+        flow.penalty = 0;
+        fork(0);
+        run_forked(batch);
+        return true;
+    }
+  }
+}
+
+bool Decoder::next(Batch& batch) {
+  State& state = *state_;
+  batch.clear();
+  if (state.segment_done) return false;
+  Flow& flow = *state.flows[0];
+  if (flow.out == &flow.pending) append_batch(batch, flow.pending);
+  bool more = true;
+  while (more && batch.blocks.size() < batch.capacity_blocks) {
+    more = state.run_single(batch);
+  }
+  for (const Block& block : batch.blocks) state.stats.instructions += block.instructions;
+  state.stats.blocks += batch.blocks.size();
+  state.segment_done = !more;
+  return more;
+}
+
+}  // namespace ptd::pt

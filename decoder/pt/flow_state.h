@@ -1,0 +1,96 @@
+// FlowState: everything that decides how a flow goes on. Plain, copied when candidates fork.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "decoder/insn/insn.h"
+#include "decoder/pt/item.h"
+#include "image/context_track.h"
+#include "image/timeline.h"
+
+namespace ptd::pt {
+
+/// The processor's return-compression stack ([SDM] "Indirect Transfer Compression for Returns (RETC)"): the last 64 calls.
+///
+/// A RET pops, whether it was compressed or not: the stack is maintained by CALL and RET as they execute, and compression is only
+/// the question whether the popped address was the target.
+class ReturnStack {
+ public:
+  void push(uint64_t ip) {
+    top_ = (top_ + 1) % kDepth;
+    ips_[top_] = ip;
+    if (count_ < kDepth) ++count_;
+  }
+  /// False if nothing is there.
+  bool pop(uint64_t& ip) {
+    if (count_ == 0) return false;
+    ip = ips_[top_];
+    top_ = (top_ + kDepth - 1) % kDepth;
+    --count_;
+    return true;
+  }
+  void clear() { count_ = 0; }
+  [[nodiscard]] bool equals(const ReturnStack& other) const {
+    if (count_ != other.count_) return false;
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (ips_[(top_ + kDepth - i) % kDepth] != other.ips_[(other.top_ + kDepth - i) % kDepth]) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t kDepth = 64;
+  std::array<uint64_t, kDepth> ips_{};
+  uint32_t top_ = 0;
+  uint32_t count_ = 0;
+};
+
+/// Versions that a flow has reached: a small set, the oldest is forgotten when it is full.
+class Floors {
+ public:
+  void raise(SiteId site, uint32_t version) {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (floors_[i].site != site) continue;
+      if (floors_[i].version < version) floors_[i].version = version;
+      return;
+    }
+    const uint32_t slot = count_ < floors_.size() ? count_++ : next_++ % static_cast<uint32_t>(floors_.size());
+    floors_[slot] = {site, version};
+  }
+  [[nodiscard]] std::span<const VersionFloor> span() const { return {floors_.data(), count_}; }
+
+ private:
+  std::array<VersionFloor, 16> floors_{};
+  uint32_t count_ = 0;
+  uint32_t next_ = 0;
+};
+
+struct FlowState {
+  // Where
+  Ip ip;
+  bool enabled = false;   ///< tracing is on and ip is known
+  bool lost = false;      ///< flow was lost; waiting for a point where ip is known for sure
+  ExecMode mode = ExecMode::unknown;
+  Context context;        ///< thread and user address space
+  Ip disabled_at;         ///< where tracing was last disabled
+
+  // What the trace still owes
+  uint64_t next = 0;      ///< first item not yet taken
+  uint64_t tnt_item = 0;  ///< item that `tnt` came from
+  uint64_t tnt = 0;       ///< branches not yet taken, the oldest in bit (tnt_count - 1)
+  uint32_t tnt_count = 0;
+  uint64_t stop_ip = 0;   ///< ip that the head item is bound to (if has_stop)
+  bool has_stop = false;
+  uint64_t position = 0;  ///< branches, targets and events taken so far
+  uint64_t silent = 0;    ///< instructions since something was taken
+
+  // When
+  Interval now;           ///< bounds for the next fetch
+  TimeNs not_before;      ///< learnt from version choices
+  Floors floors;
+
+  ReturnStack returns;
+};
+
+}  // namespace ptd::pt

@@ -1,0 +1,127 @@
+// Item: what the flow is still owed by the trace, one step above packets: branches, targets, and events bound to an ip.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decoder/batch.h"
+#include "decoder/pt/config.h"
+#include "decoder/pt/packet_reader.h"
+#include "decoder/pt/pt_clock.h"
+#include "image/base/aux_segment.h"
+
+namespace ptd::pt {
+
+enum class ItemKind : uint8_t {
+  tnt,             ///< branch results
+  tip,             ///< target of an indirect branch, uncompressed RET or far transfer
+  tip_pgd,         ///< tracing ends with a branch (no FUP before it)
+  tip_pge,         ///< tracing starts at `ip`
+  async_branch,    ///< FUP(ip) + TIP(target): taken before the instruction at `ip` is looked at
+  async_disabled,  ///< FUP(ip) + TIP.PGD
+  at_ip,           ///< an event bound to `ip`, flow goes on there
+  at_insn,         ///< an event bound to the next instruction of a class (MOV CR3, VMPTRLD, PTWRITE)
+  now,             ///< an event without place: given at once
+  overflow,        ///< OVF; `ip` is where flow resumes, unless suppressed
+  sync,            ///< the next segment's PSB: its flow goes on at `ip`, unless suppressed
+  bad,             ///< bytes that are no packet, or a packet that cannot stand there
+  end,             ///< no more bytes
+};
+
+inline constexpr uint8_t kItemNoIp = 1;      ///< ip (sync, overflow, tip, tip_pgd) or target (async) is suppressed
+inline constexpr uint8_t kItemNonRoot = 2;
+
+/// One obligation. Times are on the timeline clock, outward bounds.
+struct Item {
+  ItemKind kind = ItemKind::end;
+  uint8_t bits = 0;                   ///< tnt: number of branches
+  uint8_t flags = 0;
+  EventKind event = EventKind::cbr;   ///< at_ip, at_insn, now
+  ExecMode mode = ExecMode::unknown;  ///< new execution mode at the target; unknown: no change
+  uint64_t ip = 0;                    ///< tnt: the branches, oldest in bit (bits - 1). else: see ItemKind
+  uint64_t value = 0;                 ///< async_branch: target. events: payload
+  uint64_t aux = 0;
+  uint64_t offset_bytes = 0;          ///< in the segment
+  uint64_t cycles = 0;                ///< core cycles counted so far (CYC)
+  TimeNs before;                      ///< lower bound of the last timing packet before this item
+  TimeNs lo;                          ///< no instruction walked for this item ran before: see ItemReader
+  TimeNs hi;                          ///< nor after
+};
+
+/// State that a PSB+ tells ([SDM] "Packet Stream Boundary (PSB) Packet").
+struct SyncState {
+  bool has_ip = false;  ///< tracing was on
+  Ip ip;
+  ExecMode mode = ExecMode::unknown;
+  bool has_cr3 = false, non_root = false;
+  uint64_t cr3 = 0;
+  bool in_tx = false;
+};
+
+/// Reads a segment's packets into items, on demand, keeping a window.
+///
+/// Time of what is walked for item k: branches are buffered (a TNT packet holds branches from before the timing packets that precede it), so
+/// the lower bound is the last timing packet before item k-1 and the upper bound the first timing packet after item k.
+class ItemReader {
+ public:
+  void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
+  [[nodiscard]] const SyncState& start() const { return start_; }
+  /// Status events told by the segment's PSB+.
+  [[nodiscard]] const std::vector<Item>& start_items() const { return start_items_; }
+  [[nodiscard]] const Item& at(uint64_t index) {
+    while (index >= base_ + ready_) produce();
+    return items_[index - base_];
+  }
+  /// Items below `index` are needed no more.
+  void release(uint64_t index);
+  [[nodiscard]] uint64_t cycles() const { return clock_.cycles(); }
+
+ private:
+  void produce();
+  bool step();
+  void read_start();
+  void read_sync();
+  void on_timing(const Packet& packet);
+  void on_flow(const Packet& packet, uint64_t offset);
+  void on_fup(const Packet& packet, uint64_t offset);
+  void on_tip(const Packet& packet, uint64_t offset);
+  void on_tip_pgd(const Packet& packet, uint64_t offset);
+  void on_tip_pge(const Packet& packet, uint64_t offset);
+  void on_event(const Packet& packet, uint64_t offset);
+  void on_ovf(uint64_t offset);
+  void end_overflow(bool has_ip, uint64_t ip);
+  void bind_later(EventKind kind, uint64_t payload, uint64_t aux, uint64_t offset);
+  void fail(uint64_t offset);
+  void flush_tsx(uint64_t offset);
+  Item& push(ItemKind kind, uint64_t offset);
+  void push_held();
+  bool next_flow_is_pge(uint64_t offset) const;
+  ExecMode take_mode();
+
+  AuxSegment segment_;
+  Config config_;
+  uint64_t slack_ns_ = 0;
+  PacketReader reader_;
+  PtClock clock_;
+  uint64_t own_bytes_ = 0;  ///< bytes of the segment without the tail
+  uint64_t last_ip_ = 0;
+  SyncState start_;
+  std::vector<Item> start_items_;
+  std::vector<Item> items_;
+  std::vector<Item> held_;      ///< events inside a FUP .. TIP compound, given after it
+  std::vector<Item> binding_;   ///< events waiting for their FUP
+  uint64_t base_ = 0;           ///< index of items_[0]
+  uint64_t ready_ = 0;          ///< items whose upper bound is set
+  TimeNs now_first_, now_last_; ///< bounds of the last timing packet
+  TimeNs flow_before_;          ///< `before` of the last flow item
+  ExecMode mode_ = ExecMode::unknown;
+  bool done_ = false;
+  bool enabled_ = false;
+  bool has_fup_ = false, fup_optional_ = false;
+  uint64_t fup_ip_ = 0, fup_offset_ = 0;
+  bool tsx_pending_ = false, tsx_in_ = false, tsx_abort_ = false;
+  bool in_overflow_ = false;
+  uint64_t overflow_offset_ = 0;
+};
+
+}  // namespace ptd::pt

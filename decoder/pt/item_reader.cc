@@ -1,0 +1,478 @@
+// ItemReader: packets -> items. The only place that knows which packets form a compound.
+#include <algorithm>
+
+#include "decoder/pt/item.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint64_t kItemsAtOnce = 256;
+constexpr uint64_t kMaxOpenItems = 1U << 16;  // items that wait for a timing packet before they get the segment's bound
+constexpr size_t kMaxHeld = 64;               // events inside one compound
+
+TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
+TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
+
+ExecMode exec_mode_of(const Packet& packet) {
+  if ((packet.flags & kFlagCsL) != 0) return ExecMode::bits64;
+  return (packet.flags & kFlagCsD) != 0 ? ExecMode::bits32 : ExecMode::bits16;
+}
+
+bool is_timing(PacketKind kind) {
+  return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc || kind == PacketKind::cbr;
+}
+
+// [SDM] "CFE Packet": types whose FUP is also the FUP of an asynchronous branch.
+bool cfe_is_asynchronous(uint8_t type) {
+  switch (type) {
+    case 0x01:  // INTR
+    case 0x03:  // SMI
+    case 0x05:  // SIPI
+    case 0x06:  // INIT
+    case 0x08:  // VMEXIT
+    case 0x09:  // VMEXIT_INTR
+    case 0x0a:  // SHUTDOWN
+    case 0x0c:  // UINTR
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns) {
+  segment_ = segment;
+  config_ = config;
+  slack_ns_ = slack_ns;
+  reader_ = PacketReader(segment.bytes);
+  clock_ = PtClock(config);
+  own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
+  last_ip_ = 0;
+  start_ = {};
+  start_items_.clear();
+  items_.clear();
+  held_.clear();
+  binding_.clear();
+  base_ = ready_ = 0;
+  now_first_ = segment.time.first;
+  now_last_ = segment.time.last;
+  flow_before_ = segment.time.first;
+  mode_ = ExecMode::unknown;
+  done_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
+  read_start();
+  flow_before_ = now_first_;
+  enabled_ = start_.has_ip;
+}
+
+void ItemReader::release(uint64_t index) {
+  if (index <= base_ + 8192) return;
+  const uint64_t drop = std::min<uint64_t>(index - base_, ready_);
+  items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(drop));
+  base_ += drop;
+  ready_ -= drop;
+}
+
+Item& ItemReader::push(ItemKind kind, uint64_t offset) {
+  Item item;
+  item.kind = kind;
+  item.offset_bytes = offset;
+  item.before = now_first_;
+  item.cycles = clock_.cycles();
+  item.lo = flow_before_;
+  const bool flow = kind != ItemKind::now && kind != ItemKind::at_insn;
+  if (flow) flow_before_ = now_first_;
+  items_.push_back(item);
+  return items_.back();
+}
+
+void ItemReader::produce() {
+  const uint64_t want = ready_ + 1;
+  while (!done_) {
+    if (ready_ >= want && items_.size() >= want + kItemsAtOnce) return;
+    if (items_.size() - ready_ >= kMaxOpenItems) {
+      for (; ready_ < items_.size(); ++ready_) items_[ready_].hi = segment_.time.last;
+      return;
+    }
+    if (!step()) done_ = true;
+  }
+  for (; ready_ < items_.size(); ++ready_) items_[ready_].hi = segment_.time.last;
+  // The last item is given again and again: reading past the end is harmless.
+  if (ready_ < want && !items_.empty()) {
+    Item again = items_.back();
+    items_.push_back(again);
+    ++ready_;
+  }
+}
+
+void ItemReader::on_timing(const Packet& packet) {
+  if (packet.kind == PacketKind::cbr) {
+    Item& item = push(ItemKind::now, reader_.offset() - packet.size_bytes);
+    item.event = EventKind::cbr;
+    item.value = packet.value;
+  }
+  if (!clock_.on_packet(packet) || !clock_.known()) return;
+  const Interval bounds = config_.time.to_interval(clock_.earliest(), clock_.latest());
+  const TimeNs first = std::max(minus(bounds.first, slack_ns_), segment_.time.first);
+  const TimeNs last = std::min(plus(bounds.last, slack_ns_), segment_.time.last);
+  now_first_ = std::max(now_first_, first);
+  now_last_ = std::max(last, now_first_);
+  for (; ready_ < items_.size(); ++ready_) items_[ready_].hi = std::max(now_last_, items_[ready_].lo);
+}
+
+ExecMode ItemReader::take_mode() {
+  const ExecMode mode = mode_;
+  mode_ = ExecMode::unknown;
+  return mode;
+}
+
+// Reads one packet; false at the end of the segment.
+bool ItemReader::step() {
+  const uint64_t offset = reader_.offset();
+  if (offset >= own_bytes_) {
+    read_sync();
+    return false;
+  }
+  Packet packet;
+  const PacketReader::Status status = reader_.next(packet);
+  if (status == PacketReader::Status::end || (status == PacketReader::Status::cut && segment_.tail_bytes == 0)) {
+    push(ItemKind::end, offset);
+    return false;
+  }
+  if (status != PacketReader::Status::ok) {
+    fail(offset);
+    return false;
+  }
+  if (packet.kind == PacketKind::pad) return true;
+  if (is_timing(packet.kind)) {
+    on_timing(packet);
+    return true;
+  }
+  if (packet.kind == PacketKind::psb) {  // a PSB that the segmentation did not cut at: a PSB+ inside of the segment
+    reader_.seek(offset);
+    read_sync();
+    return false;
+  }
+  on_flow(packet, offset);
+  return !done_;
+}
+
+void ItemReader::fail(uint64_t offset) {
+  push(ItemKind::bad, offset);
+  done_ = true;
+}
+
+void ItemReader::read_start() {
+  Packet packet;
+  uint64_t offset = reader_.offset();
+  if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) {
+    reader_.seek(offset);
+    return;
+  }
+  for (;;) {
+    offset = reader_.offset();
+    if (offset >= own_bytes_ || reader_.next(packet) != PacketReader::Status::ok) {
+      reader_.seek(offset);
+      return;
+    }
+    switch (packet.kind) {
+      case PacketKind::psbend:
+        if (start_.has_ip && (config_.errata.bdm70 || config_.cpu.family == 0) && next_flow_is_pge(reader_.offset())) start_.has_ip = false;
+        return;
+      case PacketKind::fup: start_.has_ip = decompress_ip(packet, last_ip_); start_.ip = Ip{last_ip_}; break;
+      case PacketKind::mode_exec: start_.mode = exec_mode_of(packet); break;
+      case PacketKind::mode_tsx: start_.in_tx = (packet.flags & kFlagInTx) != 0; break;
+      case PacketKind::pip:
+        start_.has_cr3 = true;
+        start_.cr3 = packet.value;
+        start_.non_root = (packet.flags & kFlagNonRoot) != 0;
+        break;
+      case PacketKind::ovf:  // [SDM] "Overflow": a PSB+ cut short by OVF ends without PSBEND
+        start_.has_ip = false;
+        on_ovf(offset);
+        return;
+      case PacketKind::pad: break;
+      case PacketKind::vmcs: {
+        Item item;
+        item.kind = ItemKind::now;
+        item.event = EventKind::vmcs;
+        item.value = packet.value;
+        start_items_.push_back(item);
+        break;
+      }
+      case PacketKind::tsc: case PacketKind::tma: case PacketKind::mtc: case PacketKind::cyc: clock_.on_packet(packet);
+        if (clock_.known()) {
+          const Interval bounds = config_.time.to_interval(clock_.earliest(), clock_.latest());
+          now_first_ = std::max(segment_.time.first, minus(bounds.first, slack_ns_));
+          now_last_ = std::max(now_first_, std::min(plus(bounds.last, slack_ns_), segment_.time.last));
+        }
+        break;
+      case PacketKind::cbr: clock_.on_packet(packet); break;
+      default:  // no PSBEND: not a PSB+ group; take the packet as ordinary flow
+        reader_.seek(offset);
+        return;
+    }
+  }
+}
+
+// A FUP in PSB+ although the next flow packet is TIP.PGE: tracing was off (erratum BDM70).
+bool ItemReader::next_flow_is_pge(uint64_t offset) const {
+  PacketReader ahead(segment_.bytes, offset);
+  Packet packet;
+  while (ahead.next(packet) == PacketReader::Status::ok) {
+    if (packet.kind == PacketKind::pad || is_timing(packet.kind) || packet.kind == PacketKind::mode_exec || packet.kind == PacketKind::mode_tsx ||
+        packet.kind == PacketKind::pip || packet.kind == PacketKind::vmcs) {
+      continue;
+    }
+    return packet.kind == PacketKind::tip_pge;
+  }
+  return false;
+}
+
+// The PSB+ of the next segment: where this segment's flow ends.
+void ItemReader::read_sync() {
+  const uint64_t offset = reader_.offset();
+  if (has_fup_ && !fup_optional_) return fail(fup_offset_);
+  flush_tsx(offset);
+  if (in_overflow_) end_overflow(false, 0);
+  Packet packet;
+  if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) {
+    push(ItemKind::end, offset);
+    return;
+  }
+  uint64_t ip = 0;
+  bool has_ip = false;
+  bool whole = false;
+  while (!whole && reader_.next(packet) == PacketReader::Status::ok) {
+    if (packet.kind == PacketKind::fup) has_ip = decompress_ip(packet, ip);
+    if (packet.kind == PacketKind::ovf) break;
+    whole = packet.kind == PacketKind::psbend;
+    if (packet.kind == PacketKind::tsc) clock_.on_packet(packet);
+  }
+  Item& item = push(ItemKind::sync, offset);
+  item.ip = ip;
+  if (!has_ip || !whole) item.flags = kItemNoIp;
+}
+
+void ItemReader::push_held() {
+  for (Item& held : held_) {
+    Item& item = push(ItemKind::now, held.offset_bytes);
+    item.event = held.event;
+    item.value = held.value;
+    item.aux = held.aux;
+    item.flags = held.flags;
+  }
+  held_.clear();
+}
+
+void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
+  switch (packet.kind) {
+    case PacketKind::tnt_short:
+    case PacketKind::tnt_long: {
+      if (in_overflow_) end_overflow(false, 0);
+      if (has_fup_ && !fup_optional_) return fail(offset);
+      has_fup_ = false;
+      flush_tsx(offset);
+      Item& item = push(ItemKind::tnt, offset);
+      item.bits = packet.bits;
+      item.ip = packet.value;
+      return;
+    }
+    case PacketKind::fup: return on_fup(packet, offset);
+    case PacketKind::tip: return on_tip(packet, offset);
+    case PacketKind::tip_pgd: return on_tip_pgd(packet, offset);
+    case PacketKind::tip_pge: return on_tip_pge(packet, offset);
+    case PacketKind::mode_exec: mode_ = exec_mode_of(packet); return;
+    case PacketKind::mode_tsx:
+      tsx_pending_ = true;
+      tsx_in_ = (packet.flags & kFlagInTx) != 0;
+      tsx_abort_ = (packet.flags & kFlagAbort) != 0;
+      return;
+    case PacketKind::ovf: return on_ovf(offset);
+    case PacketKind::psbend: return;  // a stray PSBEND says nothing about the flow
+    default: return on_event(packet, offset);
+  }
+}
+
+// MODE.TSX that no FUP bound: tracing was off, it only tells the state.
+void ItemReader::flush_tsx(uint64_t offset) {
+  if (!tsx_pending_) return;
+  tsx_pending_ = false;
+  Item& item = push(ItemKind::now, offset);
+  item.event = tsx_abort_ ? EventKind::tsx_abort : tsx_in_ ? EventKind::tsx_begin : EventKind::tsx_commit;
+}
+
+void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, last_ip_);
+  if (in_overflow_) {
+    end_overflow(has_ip, last_ip_);
+    enabled_ = has_ip;
+    return;
+  }
+  if ((has_fup_ && !fup_optional_) || !has_ip) return fail(offset);
+  has_fup_ = false;
+  bool bound = false;
+  bool asynchronous = false;
+  if (tsx_pending_) {
+    tsx_pending_ = false;
+    Item& item = push(ItemKind::at_ip, offset);
+    item.event = tsx_abort_ ? EventKind::tsx_abort : tsx_in_ ? EventKind::tsx_begin : EventKind::tsx_commit;
+    item.ip = last_ip_;
+    bound = true;
+    asynchronous = tsx_abort_;
+  }
+  for (Item& waiting : binding_) {
+    Item& item = push(ItemKind::at_ip, waiting.offset_bytes);
+    item.event = waiting.event;
+    item.value = waiting.value;
+    item.aux = waiting.aux;
+    item.ip = last_ip_;
+    bound = true;
+    if (waiting.event == EventKind::cfe && cfe_is_asynchronous(static_cast<uint8_t>(waiting.value & 0xff))) asynchronous = true;
+  }
+  binding_.clear();
+  if (!bound || asynchronous) {
+    has_fup_ = true;
+    fup_optional_ = bound;
+    fup_ip_ = last_ip_;
+    fup_offset_ = offset;
+  }
+}
+
+void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, last_ip_);
+  if (in_overflow_) end_overflow(false, 0);
+  flush_tsx(offset);
+  Item& item = push(has_fup_ ? ItemKind::async_branch : ItemKind::tip, has_fup_ ? fup_offset_ : offset);
+  if (has_fup_) {
+    item.ip = fup_ip_;
+    item.value = last_ip_;
+  } else {
+    item.ip = last_ip_;
+  }
+  item.mode = take_mode();
+  if (!has_ip) item.flags |= kItemNoIp;
+  has_fup_ = false;
+  push_held();
+}
+
+void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, last_ip_);
+  if (in_overflow_) end_overflow(false, 0);
+  flush_tsx(offset);
+  Item& item = push(has_fup_ ? ItemKind::async_disabled : ItemKind::tip_pgd, has_fup_ ? fup_offset_ : offset);
+  if (has_fup_) {
+    item.ip = fup_ip_;
+    item.value = last_ip_;
+  } else {
+    item.ip = last_ip_;
+  }
+  if (!has_ip) item.flags |= kItemNoIp;
+  has_fup_ = false;
+  enabled_ = false;
+  mode_ = ExecMode::unknown;
+  push_held();
+}
+
+void ItemReader::on_tip_pge(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, last_ip_);
+  if (in_overflow_) end_overflow(false, 0);
+  if (has_fup_ && !fup_optional_) return fail(offset);
+  has_fup_ = false;
+  flush_tsx(offset);
+  if (!has_ip) return;  // enabled at an ip that the cpu does not tell: nothing can be followed
+  Item& item = push(ItemKind::tip_pge, offset);
+  item.ip = last_ip_;
+  item.mode = take_mode();
+  enabled_ = true;
+  push_held();
+}
+
+void ItemReader::on_ovf(uint64_t offset) {
+  // Whatever was pending lost its other half.
+  has_fup_ = tsx_pending_ = false;
+  held_.clear();
+  binding_.clear();
+  mode_ = ExecMode::unknown;
+  if (in_overflow_) return;
+  in_overflow_ = true;
+  overflow_offset_ = offset;
+}
+
+void ItemReader::end_overflow(bool has_ip, uint64_t ip) {
+  in_overflow_ = false;
+  Item& item = push(ItemKind::overflow, overflow_offset_);
+  item.ip = ip;
+  item.mode = has_ip ? take_mode() : ExecMode::unknown;
+  if (!has_ip) item.flags = kItemNoIp;
+}
+
+void ItemReader::bind_later(EventKind kind, uint64_t payload, uint64_t aux, uint64_t offset) {
+  if (binding_.size() >= kMaxHeld) return fail(offset);
+  Item item;
+  item.event = kind;
+  item.value = payload;
+  item.aux = aux;
+  item.offset_bytes = offset;
+  binding_.push_back(item);
+}
+
+void ItemReader::on_event(const Packet& packet, uint64_t offset) {
+  Item item;
+  item.offset_bytes = offset;
+  item.kind = ItemKind::now;
+  item.value = packet.value;
+  item.aux = packet.aux;
+  switch (packet.kind) {
+    case PacketKind::pip:
+      item.kind = ItemKind::at_insn;
+      item.event = EventKind::paging;
+      if ((packet.flags & kFlagNonRoot) != 0) item.flags |= kItemNonRoot;
+      break;
+    case PacketKind::vmcs: item.kind = ItemKind::at_insn; item.event = EventKind::vmcs; break;
+    case PacketKind::trace_stop: item.event = EventKind::trace_stop; break;
+    case PacketKind::mnt: item.event = EventKind::mnt; break;
+    case PacketKind::ptw:
+      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::ptwrite, packet.value, packet.bits, offset);
+      item.kind = ItemKind::at_insn;
+      item.event = EventKind::ptwrite;
+      item.aux = packet.bits;
+      break;
+    case PacketKind::exstop:
+      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::exstop, 0, 0, offset);
+      item.event = EventKind::exstop;
+      break;
+    case PacketKind::mwait: item.event = EventKind::mwait; break;
+    case PacketKind::pwre: item.event = EventKind::pwre; item.aux = packet.flags; break;
+    case PacketKind::pwrx: item.event = EventKind::pwrx; break;
+    case PacketKind::bbp: item.event = EventKind::pebs_begin; item.aux = packet.extra; break;
+    case PacketKind::bip: item.event = EventKind::pebs_item; item.aux = packet.bits; break;
+    case PacketKind::bep:
+      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::pebs_end, 0, 0, offset);
+      item.event = EventKind::pebs_end;
+      break;
+    case PacketKind::cfe: {
+      const uint64_t payload = packet.bits | (uint64_t{packet.extra} << 8);
+      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::cfe, payload, 0, offset);
+      item.event = EventKind::cfe;
+      item.value = payload;
+      break;
+    }
+    case PacketKind::evd: item.event = EventKind::evd; item.aux = packet.bits; break;
+    case PacketKind::trig: item.event = EventKind::trig; break;
+    default: return fail(offset);
+  }
+  if (has_fup_ && !fup_optional_) {  // inside a FUP .. TIP compound: belongs to it
+    if (held_.size() >= kMaxHeld) return fail(offset);
+    held_.push_back(item);
+    return;
+  }
+  if (!enabled_) item.kind = ItemKind::now;
+  Item& pushed = push(item.kind, offset);
+  pushed.event = item.event;
+  pushed.value = item.value;
+  pushed.aux = item.aux;
+  pushed.flags = item.flags;
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,364 @@
+// Walker: the instruction loop, fetching and blocks. What is taken from the trace: walker_items.cc.
+#include "decoder/pt/walker.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kCacheEntries = 1U << 15;
+constexpr uint16_t kMaxBlockInstructions = 4096;
+constexpr uint32_t kMaxContents = 16;  // distinct contents asked of the timeline for one fetch
+
+size_t cache_slot(Ip ip, SpaceId space) {
+  return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49;
+}
+static_assert(kCacheEntries == (1U << (64 - 49)));
+
+uint16_t block_flags_of(CodeFlag flags) {
+  uint16_t bits = 0;
+  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
+  if (any(flags, CodeFlag::suspect)) bits |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
+  return bits;
+}
+
+}  // namespace
+
+Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
+    : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheEntries) {}
+
+bool Walker::in_filter(Ip ip) const {
+  return std::any_of(options_.filter.begin(), options_.filter.end(), [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
+}
+
+void Walker::begin(const AuxSegment& segment, Flow& flow) {
+  segment_ = segment;
+  items_.begin(segment, options_.config, options_.slack_ns);
+  flow.state = {};
+  flow.block_bytes.clear();
+  flow.block_instructions = 0;
+  flow.block_flags = 0;
+  flow.mark_valid = false;
+  flow.penalty = 0;
+  flow.mode_told = items_.start().mode != ExecMode::unknown;
+  FlowState& state = flow.state;
+  const SyncState& start = items_.start();
+  state.mode = start.mode;
+  state.not_before = segment.time.first;
+  state.ip = start.ip;
+  state.enabled = start.has_ip;
+  const Item first = items_.at(0);
+  const Item status = [&] {
+    Item item = first;
+    item.offset_bytes = 0;
+    return item;
+  }();
+  update_context(flow, first.before, first.hi);
+  refresh_now(state);
+  if (start.has_cr3) {
+    Item paging = status;
+    paging.value = start.cr3;
+    give_event(flow, paging, EventKind::paging, static_cast<uint8_t>(kEventStatus | (start.non_root ? kEventNonRoot : 0)), {}, {});
+  }
+  for (const Item& item : items_.start_items()) {
+    Item told = status;
+    told.value = item.value;
+    give_event(flow, told, item.event, kEventStatus, {}, {});
+  }
+  if (start.mode != ExecMode::unknown) {
+    Item mode = status;
+    mode.value = static_cast<uint64_t>(start.mode);
+    give_event(flow, mode, EventKind::exec_mode, kEventStatus, {}, {});
+  }
+  if (state.mode == ExecMode::unknown) state.mode = options_.config.initial_mode;
+  if (start.has_ip) give_event(flow, status, EventKind::enabled, kEventStatus | kEventHasTo, {}, start.ip);
+  settle(flow);
+}
+
+// The loop: before an instruction is looked at, an event bound to its ip is taken ([DESIGN] poke rule: no bytes are needed for it).
+WalkStop Walker::run(Flow& flow, uint64_t until_position) {
+  FlowState& state = flow.state;
+  for (;;) {
+    if (done_flow(state)) {
+      finish_block(flow, 0);
+      return WalkStop::done;
+    }
+    if (state.position >= until_position) return WalkStop::position;
+    if (flow.out->blocks.size() >= flow.out->capacity_blocks) return WalkStop::full;
+    if (!state.enabled || (state.tnt_count == 0 && items_.at(state.next).kind == ItemKind::bad)) {
+      // Bytes that are no packet may have held an event of an ip that the flow would now walk past: it stops here.
+      lose(flow, GapReason::bad_packet);
+      return WalkStop::lost;
+    }
+    if (state.has_stop && state.stop_ip == state.ip.value && state.tnt_count == 0) {
+      if (!at_stop(flow)) return WalkStop::lost;
+      continue;
+    }
+    const SpaceId space = space_of(state, state.ip);
+    CacheEntry& entry = cache_[cache_slot(state.ip, space)];
+    if (!(entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now))) {
+      if (!read_candidates(flow, space)) return WalkStop::lost;
+      if (candidates_.size() > 1) return WalkStop::fork;
+      const Candidate& only = candidates_[0];
+      entry = {state.ip, space, state.mode, only.flags, only.insn, only.bytes, only.certain};
+      // Suspect windows cut `certain` only in the timeline's own terms: such an answer holds for this fetch alone.
+      if (any(only.flags, CodeFlag::suspect)) entry.certain = state.now;
+    }
+    append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
+    if (++state.silent > options_.max_silent_instructions) {
+      lose(flow, GapReason::limit);
+      return WalkStop::lost;
+    }
+    if (execute(flow, entry.insn) == Go::lost) return WalkStop::lost;
+  }
+}
+
+bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags) {
+  FlowState& state = flow.state;
+  if (candidate.site != kNoSite) state.floors.raise(candidate.site, candidate.version);
+  state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
+  refresh_now(state);
+  append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, block_flags);
+  ++state.silent;
+  return execute(flow, candidate.insn) != Go::lost;
+}
+
+void Walker::lose(const Flow& flow, GapReason reason) {
+  const FlowState& state = flow.state;
+  loss_ = {};
+  loss_.reason = reason;
+  loss_.ip = state.ip;
+  loss_.space = space_of(state, state.ip);
+  const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
+  loss_.offset_bytes = head.offset_bytes;
+  if (head.kind == ItemKind::bad) loss_.reason = GapReason::bad_packet;
+}
+
+// Fills candidates_ with the distinct instructions that may stand at the flow's ip now. False: lost (no bytes, no instruction).
+bool Walker::read_candidates(Flow& flow, SpaceId space) {
+  FlowState& state = flow.state;
+  std::array<CodeCandidate, kMaxContents> contents;
+  const FetchResult result = view_.fetch(space, state.ip, state.now, state.floors.span(), contents);
+  candidates_.clear();
+  if (result.status != FetchStatus::ok || result.count == 0) {
+    lose(flow, result.status == FetchStatus::too_many ? GapReason::limit : GapReason::no_image);
+    loss_.section = result.section;
+    return false;
+  }
+  bool any_bytes_short = false;
+  for (uint32_t i = 0; i < result.count; ++i) {
+    const CodeCandidate& content = contents[i];
+    Candidate candidate;
+    candidate.insn = classify(content.bytes, state.mode);
+    if (candidate.insn.cls == InsnClass::bad) {
+      any_bytes_short = any_bytes_short || needs_more_bytes(content.bytes, state.mode);
+      continue;
+    }
+    std::memcpy(candidate.bytes.data(), content.bytes.data(), candidate.insn.length_bytes);
+    candidate.possible = content.possible;
+    candidate.certain = content.certain;
+    candidate.site = content.site;
+    candidate.version = content.version;
+    candidate.flags = content.flags;
+    const auto same = std::find_if(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+      return other.insn == candidate.insn && std::memcmp(other.bytes.data(), candidate.bytes.data(), candidate.insn.length_bytes) == 0;
+    });
+    if (same == candidates_.end()) {
+      candidates_.push_back(candidate);
+    } else {  // contents that differ behind this instruction only
+      same->possible = hull(same->possible, candidate.possible);
+      same->certain = state.now;
+      same->flags = same->flags | candidate.flags;
+      same->site = kNoSite;
+    }
+  }
+  if (candidates_.empty()) {
+    lose(flow, any_bytes_short ? GapReason::no_image : GapReason::bad_insn);
+    loss_.section = result.section;
+    return false;
+  }
+  if (candidates_.size() == 1 && result.count > 1) candidates_[0].certain = state.now;
+  return true;
+}
+
+void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
+  const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags);
+  const SpaceId space = space_of(flow.state, flow.state.ip);
+  const bool edge = flow.block_flags != code_flags || flow.block_instructions >= kMaxBlockInstructions || flow.block_space != space;
+  if (flow.block_instructions != 0 && edge) finish_block(flow, 0);
+  if (flow.block_instructions == 0) {
+    flow.block_ip = flow.state.ip;
+    flow.block_space = space;
+    flow.block_flags = code_flags;
+    put_mark(flow);
+  }
+  flow.block_bytes.insert(flow.block_bytes.end(), bytes, bytes + insn.length_bytes);
+  ++flow.block_instructions;
+}
+
+void Walker::finish_block(Flow& flow, uint16_t flags) {
+  if (flow.block_instructions == 0) return;
+  Block block;
+  block.node = table_.intern(flow.block_space, flow.block_ip, flow.state.mode, flow.block_instructions, flow.block_bytes);
+  block.instructions = flow.block_instructions;
+  block.flags = static_cast<uint16_t>(flow.block_flags | flags);
+  flow.out->blocks.push_back(block);
+  flow.block_bytes.clear();
+  flow.block_instructions = 0;
+}
+
+Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
+  switch (insn.cls) {
+    case InsnClass::other:
+    case InsnClass::mov_cr3:
+    case InsnClass::ptwrite: return after_sequential(flow, insn);
+    case InsnClass::jump_direct:
+    case InsnClass::call_direct: return direct_branch(flow, insn);
+    case InsnClass::jcc: return conditional(flow, insn);
+    case InsnClass::ret: return near_return(flow, insn);
+    case InsnClass::jump_indirect:
+    case InsnClass::call_indirect:
+    case InsnClass::far_call:
+    case InsnClass::far_jump:
+    case InsnClass::far_ret:
+    case InsnClass::jmpabs: return indirect(flow, insn);
+    case InsnClass::bad: break;
+  }
+  lose(flow, GapReason::bad_insn);
+  return Go::lost;
+}
+
+Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  state.ip = next_sequential(insn, state.ip, state.mode);
+  const bool binds = insn.cls != InsnClass::other || insn.detail == InsnDetail::vmptrld;
+  if (!binds || state.tnt_count != 0) return Go::on;
+  const Item item = items_.at(state.next);
+  if (item.kind != ItemKind::at_insn) return Go::on;
+  const bool fits = (item.event == EventKind::paging && insn.cls == InsnClass::mov_cr3) ||
+                    (item.event == EventKind::ptwrite && insn.cls == InsnClass::ptwrite) ||
+                    (item.event == EventKind::vmcs && insn.detail == InsnDetail::vmptrld);
+  if (!fits) return Go::on;
+  give_item_event(flow, item, Ip{state.ip.value - insn.length_bytes});
+  ++state.next;
+  took(flow);
+  return Go::on;
+}
+
+Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  const Ip target = direct_target(insn, state.ip, state.mode);
+  if (insn.cls == InsnClass::call_direct && insn.displacement != 0) state.returns.push(next_sequential(insn, state.ip, state.mode).value);
+  if (state.tnt_count == 0) {
+    const Item item = items_.at(state.next);
+    if (item.kind == ItemKind::tip_pgd) {
+      const bool told = (item.flags & kItemNoIp) == 0;
+      // Erratum SKL014: a direct branch out of the filter region gives a TIP.PGD without an ip.
+      const bool silent = !told && options_.config.errata.skl014 && !options_.filter.empty() && !in_filter(target);
+      if ((told && item.ip == target.value) || silent) {
+        finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+        ++state.next;
+        disable(flow, item, EventKind::disabled, told, Ip{item.ip});
+        return Go::disabled;
+      }
+    }
+  }
+  finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  state.ip = target;
+  return Go::on;
+}
+
+Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  const Ip target = direct_target(insn, state.ip, state.mode);
+  const Ip fall = next_sequential(insn, state.ip, state.mode);
+  bool taken = false;
+  if (!take_bit(state, taken)) {
+    const Item item = items_.at(state.next);
+    if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) == 0 && (item.ip == target.value || item.ip == fall.value)) {
+      const uint16_t taken_flag = item.ip == target.value ? static_cast<uint16_t>(BlockFlag::taken) : uint16_t{0};
+      finish_block(flow, static_cast<uint16_t>(static_cast<uint16_t>(BlockFlag::ends_in_branch) | taken_flag));
+      ++state.next;
+      disable(flow, item, EventKind::disabled, true, Ip{item.ip});
+      return Go::disabled;
+    }
+    lose(flow, GapReason::image_mismatch);
+    return Go::lost;
+  }
+  finish_block(flow, taken ? BlockFlag::taken | BlockFlag::ends_in_branch : static_cast<uint16_t>(BlockFlag::ends_in_branch));
+  state.ip = taken ? target : fall;
+  took(flow);
+  return Go::on;
+}
+
+// Near RET: with return compression a pending branch bit means compressed, none means TIP ([SDM] "RETC", "Deferred TIPs").
+Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  const ReturnCompression compression = options_.config.return_compression;
+  if (compression != ReturnCompression::off) {
+    if (state.tnt_count == 0) load_tnt(state);
+    if (state.tnt_count != 0) {
+      const bool bit = ((state.tnt >> (state.tnt_count - 1)) & 1) != 0;
+      ReturnStack popped = state.returns;
+      uint64_t target = 0;
+      const bool has_target = popped.pop(target);
+      if (bit && has_target) {
+        state.returns = popped;
+        --state.tnt_count;
+        finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+        state.ip = Ip{target};
+        took(flow);
+        return Go::on;
+      }
+      if (compression == ReturnCompression::on) {
+        lose(flow, GapReason::image_mismatch);
+        return Go::lost;
+      }
+    }
+  }
+  uint64_t dropped = 0;
+  state.returns.pop(dropped);
+  return indirect(flow, insn);
+}
+
+Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  // Events without a place of their own do not stand between a branch and its target.
+  for (;;) {
+    const Item item = items_.at(state.next);
+    if (item.kind != ItemKind::now && item.kind != ItemKind::at_insn) break;
+    give_item_event(flow, item, {});
+    ++state.next;
+    ++state.position;
+  }
+  const Item item = items_.at(state.next);
+  const bool has_ip = (item.flags & kItemNoIp) == 0;
+  if (item.kind == ItemKind::tip_pgd && state.tnt_count == 0) {
+    finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+    ++state.next;
+    disable(flow, item, EventKind::disabled, has_ip, Ip{item.ip});
+    return Go::disabled;
+  }
+  if (item.kind != ItemKind::tip || (insn.cls == InsnClass::jmpabs && has_ip && item.ip != direct_target(insn, state.ip, state.mode).value)) {
+    lose(flow, GapReason::image_mismatch);
+    return Go::lost;
+  }
+  if (insn.cls == InsnClass::call_indirect) state.returns.push(next_sequential(insn, state.ip, state.mode).value);
+  finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  ++state.next;
+  const bool was_kernel = is_kernel_half(state.ip);
+  state.ip = Ip{item.ip};
+  if (!has_ip) {
+    state.enabled = false;
+    took(flow);
+    return Go::disabled;
+  }
+  set_mode(flow, item.mode, item, state.ip);
+  if (was_kernel && !is_kernel_half(state.ip)) update_context(flow, item.before, item.hi);
+  took(flow);
+  return Go::on;
+}
+
+}  // namespace ptd::pt

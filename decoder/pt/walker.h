@@ -1,0 +1,141 @@
+// Walker: follows one flow exactly, instruction by instruction. The witness and the slow path.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "decoder/batch.h"
+#include "decoder/pt/decoder.h"
+#include "decoder/pt/flow_state.h"
+#include "decoder/pt/item.h"
+
+namespace ptd::pt {
+
+/// One way that an instruction may have been.
+struct Candidate {
+  Insn insn;
+  std::array<std::byte, 15> bytes{};
+  Interval possible, certain;
+  SiteId site = kNoSite;
+  uint32_t version = 0;
+  CodeFlag flags = CodeFlag::none;
+};
+
+/// One flow: its state, the block under construction and where its output goes.
+struct Flow {
+  FlowState state;
+  Batch* out = nullptr;
+  Batch pending;                       ///< output while several flows are alive
+  std::vector<std::byte> block_bytes;  ///< of the block under construction
+  Ip block_ip;
+  SpaceId block_space = kKernelSpace;
+  uint16_t block_instructions = 0;
+  uint16_t block_flags = 0;
+  Mark mark;                           ///< last one given
+  bool mark_valid = false;
+  bool mode_told = false;              ///< the segment has told an execution mode
+  uint32_t penalty = 0;                ///< candidates taken against the odds
+};
+
+/// Why run() returned.
+enum class WalkStop : uint8_t {
+  full,     ///< the output is at its capacity
+  position, ///< state.position reached the asked one
+  fork,     ///< several candidates: see candidates()
+  lost,     ///< see loss(): the flow cannot go on
+  done,     ///< the segment's end
+};
+
+struct Loss {
+  GapReason reason = GapReason::image_mismatch;
+  Ip ip;
+  SpaceId space = kNoSpace;
+  SectionId section = kNoSection;
+  uint64_t offset_bytes = 0;
+};
+
+/// Shared by all flows of one decoder: items, code, instruction cache, block table.
+class Walker {
+ public:
+  Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
+
+  void begin(const AuxSegment& segment, Flow& flow);
+  WalkStop run(Flow& flow, uint64_t until_position);
+  /// Executes the instruction at the flow's ip as `candidate`; what run() does after a fork was decided. True: go on with run().
+  bool choose(Flow& flow, const Candidate& candidate, uint16_t block_flags);
+  /// After `lost`: gives the gap and skips to the next item from which the flow is known for sure, or to the segment's end.
+  void recover(Flow& flow, Gap gap);
+
+  [[nodiscard]] const std::vector<Candidate>& candidates() const { return candidates_; }
+  [[nodiscard]] const Loss& loss() const { return loss_; }
+  [[nodiscard]] const BlockTable& blocks() const { return table_; }
+  [[nodiscard]] bool merges_stacks() const { return options_.config.return_compression != ReturnCompression::off; }
+  /// True if the flow stands at the segment's end.
+  bool at_end(const FlowState& state) { return done_flow(state); }
+  void finish_block(Flow& flow, uint16_t flags);
+  void give_gap(Flow& flow, const Gap& gap);
+  ItemReader& items() { return items_; }
+  [[nodiscard]] const AuxSegment& segment() const { return segment_; }
+  [[nodiscard]] const DecoderOptions& options() const { return options_; }
+
+ private:
+  struct CacheEntry {
+    Ip ip;
+    SpaceId space = kNoSpace;
+    ExecMode mode = ExecMode::unknown;
+    CodeFlag flags = CodeFlag::none;
+    Insn insn;
+    std::array<std::byte, 15> bytes{};
+    Interval certain;
+  };
+  enum class Go : uint8_t { on, lost, disabled };
+
+  // fetching
+  bool read_candidates(Flow& flow, SpaceId space);
+  void lose(const Flow& flow, GapReason reason);
+  [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return is_kernel_half(ip) ? kKernelSpace : state.context.space; }
+
+  bool done_flow(const FlowState& state);
+
+  [[nodiscard]] bool in_filter(Ip ip) const;
+
+  // executing
+  Go execute(Flow& flow, const Insn& insn);
+  Go after_sequential(Flow& flow, const Insn& insn);
+  Go direct_branch(Flow& flow, const Insn& insn);
+  Go conditional(Flow& flow, const Insn& insn);
+  Go near_return(Flow& flow, const Insn& insn);
+  Go indirect(Flow& flow, const Insn& insn);
+  void append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags);
+
+  // taking what the trace owes
+  bool load_tnt(FlowState& state);
+  bool take_bit(FlowState& state, bool& taken);
+  void took(Flow& flow);
+  void settle(Flow& flow);
+  bool settle_one(Flow& flow, const Item& item);
+  bool settle_lost(Flow& flow, const Item& item);
+  bool at_stop(Flow& flow);
+  void refresh_now(FlowState& state);
+  void enable_at(Flow& flow, const Item& item, Ip ip);
+  void disable(Flow& flow, const Item& item, EventKind kind, bool has_to, Ip to);
+  void set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip);
+  void update_context(Flow& flow, TimeNs first, TimeNs last);
+  void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
+  void give_item_event(Flow& flow, const Item& item, Ip from);
+  void put_mark(Flow& flow);
+  [[nodiscard]] Interval time_of(const Item& item) const { return {item.before, item.hi}; }
+
+  Timeline timeline_;
+  const ContextTrack* contexts_;
+  DecoderOptions options_;
+  CodeView view_;
+  ItemReader items_;
+  AuxSegment segment_;
+  BlockTable table_;
+  std::vector<CacheEntry> cache_;
+  std::vector<Candidate> candidates_;
+  Loss loss_;
+};
+
+}  // namespace ptd::pt

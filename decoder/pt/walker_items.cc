@@ -1,0 +1,316 @@
+// Walker: taking what the trace owes, events, time and context.
+#include <algorithm>
+
+#include "decoder/pt/walker.h"
+
+namespace ptd::pt {
+
+bool Walker::load_tnt(FlowState& state) {
+  const Item& item = items_.at(state.next);
+  if (item.kind != ItemKind::tnt) return false;
+  state.tnt = item.ip;
+  state.tnt_count = item.bits;
+  state.tnt_item = state.next++;
+  return state.tnt_count != 0;
+}
+
+bool Walker::take_bit(FlowState& state, bool& taken) {
+  if (state.tnt_count == 0 && !load_tnt(state)) return false;
+  --state.tnt_count;
+  taken = ((state.tnt >> state.tnt_count) & 1) != 0;
+  return true;
+}
+
+void Walker::took(Flow& flow) {
+  FlowState& state = flow.state;
+  ++state.position;
+  state.silent = 0;
+  if (state.tnt_count == 0) {
+    settle(flow);
+  } else {
+    state.has_stop = false;
+    refresh_now(state);
+  }
+}
+
+void Walker::refresh_now(FlowState& state) {
+  const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
+  state.now.first = std::max(head.lo, state.not_before);
+  state.now.last = std::max(head.hi, state.now.first);
+}
+
+// With no branch bits pending: gives events that have no place and sets the ip at which the head item is to be taken.
+void Walker::settle(Flow& flow) {
+  FlowState& state = flow.state;
+  for (;;) {
+    const Item item = items_.at(state.next);
+    if (!settle_one(flow, item)) break;
+    ++state.next;
+    ++state.position;
+  }
+  refresh_now(state);
+}
+
+// True if the item was taken.
+bool Walker::settle_one(Flow& flow, const Item& item) {
+  FlowState& state = flow.state;
+  state.has_stop = false;
+  if (state.lost) return settle_lost(flow, item);
+  switch (item.kind) {
+    case ItemKind::now:
+      give_item_event(flow, item, {});
+      return true;
+    case ItemKind::at_insn:
+      if (state.enabled) return false;
+      give_item_event(flow, item, {});
+      return true;
+    case ItemKind::tip_pge:
+      if (state.enabled) return false;  // the walker finds that it cannot go on
+      enable_at(flow, item, Ip{item.ip});
+      return true;
+    case ItemKind::overflow: {
+      finish_block(flow, 0);
+      const bool has_ip = (item.flags & kItemNoIp) == 0;
+      give_event(flow, item, EventKind::overflow, has_ip ? kEventHasTo : uint8_t{0}, {}, Ip{item.ip});
+      Gap gap;
+      gap.reason = GapReason::overflow;
+      gap.ip = state.enabled ? state.ip : Ip{};
+      gap.space = space_of(state, state.ip);
+      gap.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
+      gap.time = time_of(item);
+      give_gap(flow, gap);
+      state.returns.clear();
+      state.enabled = has_ip;
+      state.lost = !has_ip;
+      state.ip = Ip{item.ip};
+      if (has_ip) {
+        set_mode(flow, item.mode, item, state.ip);
+        update_context(flow, item.before, item.hi);
+      }
+      return true;
+    }
+    case ItemKind::async_branch:
+    case ItemKind::async_disabled:
+    case ItemKind::at_ip:
+      state.has_stop = true;
+      state.stop_ip = item.ip;
+      return false;
+    case ItemKind::sync:
+      state.has_stop = (item.flags & kItemNoIp) == 0;
+      state.stop_ip = item.ip;
+      return false;
+    case ItemKind::tnt:
+    case ItemKind::tip:
+    case ItemKind::tip_pgd:
+    case ItemKind::bad:
+    case ItemKind::end: return false;
+  }
+  return false;
+}
+
+// The flow stands at the ip that the head item is bound to.
+bool Walker::at_stop(Flow& flow) {
+  FlowState& state = flow.state;
+  const Item item = items_.at(state.next);
+  if (item.kind == ItemKind::sync) {
+    finish_block(flow, 0);
+    state.enabled = false;
+    state.has_stop = false;
+    return true;
+  }
+  finish_block(flow, 0);
+  ++state.next;
+  if (item.kind == ItemKind::at_ip) {
+    give_item_event(flow, item, Ip{item.ip});
+    took(flow);
+    return true;
+  }
+  const bool has_to = (item.flags & kItemNoIp) == 0;
+  const Ip to{item.value};
+  if (item.kind == ItemKind::async_disabled) {
+    disable(flow, item, EventKind::async_disabled, has_to, to);
+    return true;
+  }
+  uint8_t flags = kEventHasFrom;
+  if (has_to) flags |= kEventHasTo;
+  if (has_to && options_.breakpoint_entry.value != 0 && to == options_.breakpoint_entry) flags |= kEventBreakpoint;
+  give_event(flow, item, EventKind::async_branch, flags, Ip{item.ip}, to);
+  const bool was_kernel = is_kernel_half(state.ip);
+  state.ip = to;
+  state.enabled = has_to;
+  set_mode(flow, item.mode, item, to);
+  if (was_kernel && !is_kernel_half(to)) update_context(flow, item.before, item.hi);
+  took(flow);
+  return true;
+}
+
+void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
+  FlowState& state = flow.state;
+  state.enabled = true;
+  update_context(flow, item.before, item.hi);
+  uint8_t flags = kEventHasTo;
+  if (ip == state.disabled_at && ip.value != 0) flags |= kEventResumed;
+  state.ip = ip;
+  give_event(flow, item, EventKind::enabled, flags, {}, ip);
+  set_mode(flow, item.mode, item, ip);
+}
+
+void Walker::disable(Flow& flow, const Item& item, EventKind kind, bool has_to, Ip to) {
+  FlowState& state = flow.state;
+  uint8_t flags = has_to ? kEventHasTo : uint8_t{0};
+  if (kind == EventKind::async_disabled) flags |= kEventHasFrom;
+  give_event(flow, item, kind, flags, Ip{item.ip}, to);
+  state.disabled_at = kind == EventKind::async_disabled ? state.ip : Ip{};
+  state.enabled = false;
+  took(flow);
+}
+
+void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
+  FlowState& state = flow.state;
+  if (mode == ExecMode::unknown) return;
+  // Without a mode from PSB+ this is the first that the segment tells: a status for who reads segments one after the other.
+  Item told = item;
+  told.value = static_cast<uint64_t>(mode);
+  uint8_t flags = kEventHasTo;
+  if (mode == state.mode && flow.mode_told) return;
+  if (!flow.mode_told) flags |= kEventStatus;
+  flow.mode_told = true;
+  finish_block(flow, 0);
+  state.mode = mode;
+  give_event(flow, told, EventKind::exec_mode, flags, {}, ip);
+}
+
+// Which thread runs at a moment of [first, last]. A switch inside the interval happened in the kernel before the user code that is
+// entered now, so the later context is taken, unless it is one without user code.
+void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
+  FlowState& state = flow.state;
+  const auto at = [&](TimeNs t) { return segment_.cpu >= 0 ? contexts_->at_cpu(segment_.cpu, t) : contexts_->at_thread(segment_.tid, t); };
+  Context late = at(last);
+  if (late.space == kNoSpace && last != first) {
+    const Context early = at(first);
+    if (early.space != kNoSpace) late = early;
+  }
+  if (late.space == kNoSpace) late.space = options_.default_space;
+  state.context = late;
+}
+
+void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) {
+  Event event;
+  event.kind = kind;
+  event.flags = flags;
+  event.before_block = static_cast<uint32_t>(flow.out->blocks.size()) + (flow.block_instructions != 0 ? 1 : 0);
+  if ((flags & kEventHasFrom) != 0) event.from = from;
+  if ((flags & kEventHasTo) != 0) event.to = to;
+  event.payload = item.value;
+  if (kind == EventKind::async_branch || kind == EventKind::async_disabled || kind == EventKind::enabled || kind == EventKind::disabled ||
+      kind == EventKind::overflow) {
+    event.payload = 0;
+  }
+  event.aux = item.aux;
+  event.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
+  event.time = time_of(item);
+  flow.out->events.push_back(event);
+}
+
+void Walker::give_item_event(Flow& flow, const Item& item, Ip from) {
+  uint8_t flags = from.value != 0 ? kEventHasFrom : uint8_t{0};
+  if ((item.flags & kItemNonRoot) != 0) flags |= kEventNonRoot;
+  give_event(flow, item, item.event, flags, from, {});
+}
+
+void Walker::give_gap(Flow& flow, const Gap& gap) {
+  finish_block(flow, 0);
+  Gap given = gap;
+  given.before_block = static_cast<uint32_t>(flow.out->blocks.size());
+  flow.out->gaps.push_back(given);
+}
+
+// Called when a block begins: gives a Mark if anything that it tells has changed.
+void Walker::put_mark(Flow& flow) {
+  const FlowState& state = flow.state;
+  Mark mark;
+  mark.time = state.now;
+  mark.pid = state.context.pid;
+  mark.tid = state.context.tid;
+  mark.space = state.context.space;
+  mark.mode = state.mode;
+  mark.time_known = state.now.first > kTimeMin && state.now.last < kTimeMax;
+  const Mark& last = flow.mark;
+  if (flow.mark_valid && last.time == mark.time && last.tid == mark.tid && last.pid == mark.pid && last.space == mark.space &&
+      last.mode == mark.mode) {
+    return;
+  }
+  flow.mark = mark;
+  flow.mark_valid = true;
+  mark.before_block = static_cast<uint32_t>(flow.out->blocks.size());
+  mark.cycles = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next).cycles;
+  flow.out->marks.push_back(mark);
+}
+
+bool Walker::done_flow(const FlowState& state) {
+  if (state.enabled || state.tnt_count != 0) {
+    if (!state.enabled) return false;
+    // A segment's end that says nothing of the ip: the flow stops where the last packet left it.
+    const Item& item = items_.at(state.next);
+    const bool ends = item.kind == ItemKind::end || (item.kind == ItemKind::sync && (item.flags & kItemNoIp) != 0);
+    return state.tnt_count == 0 && ends;
+  }
+  const ItemKind kind = items_.at(state.next).kind;
+  return kind == ItemKind::end || kind == ItemKind::sync || (state.lost && kind == ItemKind::bad);
+}
+
+// While the flow is lost: true if `item` was passed over; false at the first item from which the flow is known for sure. A TIP is none:
+// branches that belong behind it may stand before it ([SDM] "Deferred TIPs").
+bool Walker::settle_lost(Flow& flow, const Item& item) {
+  FlowState& state = flow.state;
+  switch (item.kind) {
+    case ItemKind::async_branch:
+      state.lost = false;
+      state.ip = Ip{item.ip};
+      state.enabled = true;
+      state.stop_ip = item.ip;
+      state.has_stop = true;
+      update_context(flow, item.before, item.hi);
+      return false;
+    case ItemKind::tip_pge:
+    case ItemKind::overflow:
+      state.lost = false;
+      return settle_one(flow, item);
+    case ItemKind::sync:
+    case ItemKind::end:
+    case ItemKind::bad: return false;
+    case ItemKind::now:
+      give_item_event(flow, item, {});
+      return true;
+    default: return true;
+  }
+}
+
+// After a loss: gives the gap and goes on at the next item from which the flow is known for sure, or at the segment's end.
+void Walker::recover(Flow& flow, Gap gap) {
+  FlowState& state = flow.state;
+  finish_block(flow, 0);
+  state.enabled = false;
+  state.returns.clear();
+  state.tnt_count = 0;
+  state.has_stop = false;
+  state.silent = 0;
+  state.lost = true;
+  const uint64_t from = gap.stream_offset_bytes - segment_.stream_offset_bytes;
+  uint64_t to = from;
+  for (;;) {
+    const Item item = items_.at(state.next);
+    to = std::max(to, item.offset_bytes);
+    const bool known = item.kind == ItemKind::async_branch || item.kind == ItemKind::tip_pge || item.kind == ItemKind::overflow ||
+                       item.kind == ItemKind::sync || item.kind == ItemKind::end || item.kind == ItemKind::bad;
+    if (known) break;
+    ++state.next;
+    items_.release(state.next);
+  }
+  if (items_.at(state.next).kind == ItemKind::bad) to = segment_.bytes.size() - segment_.tail_bytes;  // the rest cannot be read
+  gap.lost_bytes = to - from;
+  give_gap(flow, gap);
+  settle(flow);
+}
+
+}  // namespace ptd::pt
