@@ -7,18 +7,20 @@
 
 namespace ptd::pt {
 
-/// Appends packets to a byte vector. Keeps the last ip for compression as hardware does (PSB clears it).
+/// Appends packets to a byte vector, which must outlive it. Values wider than a field are cut by the named methods. Keeps the last ip for compression as hardware does (PSB clears it).
 class PacketWriter {
  public:
   explicit PacketWriter(std::vector<std::byte>& out) : out_(out) {}
 
-  /// Appends exactly this packet (ip packets: as given, no compression). Returns false, and writes nothing, if a field does not fit.
+  /// Appends exactly this packet (ip packets: as given, the last ip is left alone; size_bytes does not matter). Returns false, and writes
+  /// nothing, if a member does not fit in its field or has no field.
   bool write(const Packet& packet);
 
   void pad(unsigned count = 1);
   void psb();
   void psbend();
-  /// The shortest IPBytes form that hardware would choose for `ip` after the last one; updates the last ip.
+  /// The shortest IPBytes form for `ip` after the last one; updates the last ip. 16 and 32 bits are updates, 48 bits are sign-extended
+  /// where that gives the ip and an update otherwise ([SDM] "IP Compression").
   void tip(uint64_t ip);
   void tip_pge(uint64_t ip);
   void tip_pgd(uint64_t ip);
@@ -26,7 +28,7 @@ class PacketWriter {
   void fup(uint64_t ip);
   void tip_suppressed();
   void fup_suppressed();
-  /// 1..6 branches as short TNT, up to 47 as long TNT. Bit (bits-1) of `branches` is the oldest.
+  /// 1..6 branches as short TNT, up to 47 as long TNT, up to 64 as two. Bit (bits-1) of `branches` is the oldest.
   void tnt(uint64_t branches, unsigned bits);
   void mode_exec(ExecMode mode, bool rflags_if = false);
   void mode_tsx(bool in_tx, bool abort);
@@ -47,12 +49,15 @@ class PacketWriter {
   void pwrx(uint8_t last_core, uint8_t deepest_core, uint8_t wake_reason);
   void cfe(uint8_t type, uint8_t vector, bool with_ip);
   void evd(uint8_t type, uint64_t payload);
+  void bbp(uint8_t item_bytes, uint8_t type);
+  void bip(uint8_t item_bytes, uint8_t id, uint64_t payload);
+  void bep(bool with_ip);
 
   /// Bytes written so far in the vector.
   [[nodiscard]] size_t size() const { return out_.size(); }
   /// Forgets the last ip (after PSB; writers that resume a stream).
   void reset_last_ip() { last_ip_ = 0; }
-  /// No compression: every ip is written sext48 (or full64 if it does not fit).
+  /// No compression: every ip is written sext48, or full64 if it does not fit.
   void set_compression(bool on) { compress_ = on; }
 
  private:
