@@ -29,7 +29,10 @@ struct NamedRange {
   std::string module;
 };
 
-/// Thread-safe for look-ups once built; ELF symbol tables load lazily behind a lock.
+/// A name for people: Itanium C++ and legacy Rust mangling undone; anything else as it is.
+[[nodiscard]] std::string demangle(const std::string& name);
+
+/// Thread-safe for look-ups once built; ELF symbol tables load lazily behind a lock. add_* must be done before the first look-up.
 class Symbolizer {
  public:
   explicit Symbolizer(Timeline timeline);
@@ -38,12 +41,15 @@ class Symbolizer {
   Symbolizer& operator=(Symbolizer&&) noexcept;
 
   void add_range(NamedRange range);
-  /// Symbols of a section come from this ELF file (may differ from the mapped one: separate debug file).
-  void add_debug_file(const std::string& section_path, const std::string& elf_path);
+  /// Symbols of sections with this path (and, if given, this build id) come from this ELF file. The mapped file itself comes first; further
+  /// calls add separate debug files. Files are opened at the first look-up that needs them; one that cannot be read gives no symbols.
+  void add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id = {});
 
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when) const;
   /// Addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
+  /// Number of named ranges added.
+  [[nodiscard]] size_t range_count() const;
 
  private:
   struct State;

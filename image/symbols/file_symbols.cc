@@ -1,0 +1,96 @@
+// Symbols of ELF files.
+#include "image/symbols/file_symbols.h"
+
+#include <algorithm>
+
+#include "image/symbols/symbolizer.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMaxGuessedBytes = 1U << 20;  // of a symbol without a size
+constexpr size_t kMaxStepsBack = 64;             // over smaller symbols that start within a larger one
+
+// Of several names at one address the best known one: functions before labels, global before local, few underscores.
+int rank(const ElfSymbol& symbol) {
+  const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
+  return (symbol.function ? 0 : 100) + (symbol.size_bytes != 0 ? 0 : 50) + (symbol.global ? 0 : 20) +
+         static_cast<int>(std::min<size_t>(underscores, 10));
+}
+
+}  // namespace
+
+void FileSymbols::load() {
+  if (loaded_) return;
+  loaded_ = true;
+  for (const std::string& path : elf_paths_) {
+    auto elf = ElfFile::open(path);
+    if (!elf.ok()) continue;
+    if (!mapped_) mapped_ = *elf;
+    if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = (*elf)->read_symbols();
+  }
+  std::stable_sort(symbols_.begin(), symbols_.end(), [](const ElfSymbol& a, const ElfSymbol& b) {
+    return a.address != b.address ? a.address < b.address : rank(a) < rank(b);
+  });
+  readable_.assign(symbols_.size(), nullptr);
+}
+
+std::string_view FileSymbols::readable(size_t index) {
+  if (readable_[index] == nullptr) {
+    names_.push_back(demangle(symbols_[index].name));
+    readable_[index] = &names_.back();
+  }
+  return *readable_[index];
+}
+
+std::optional<FileSymbol> FileSymbols::find(uint64_t file_offset_bytes, uint64_t& offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  uint64_t address = 0;
+  if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
+  auto at = std::upper_bound(symbols_.begin(), symbols_.end(), address,
+                             [](uint64_t value, const ElfSymbol& symbol) { return value < symbol.address; });
+  const auto next = at;
+  for (size_t steps = 0; at != symbols_.begin() && steps < kMaxStepsBack; ++steps) {
+    --at;
+    uint64_t size = at->size_bytes;
+    if (size == 0) {
+      const uint64_t up_to_next = next == symbols_.end() ? kMaxGuessedBytes : next->address - at->address;
+      size = std::min(up_to_next, kMaxGuessedBytes);
+    }
+    if (address - at->address >= size) continue;
+    // The best name at this address.
+    while (at != symbols_.begin() && std::prev(at)->address == at->address) --at;
+    offset_bytes = address - at->address;
+    return FileSymbol{readable(static_cast<size_t>(at - symbols_.begin())), at->address, at->size_bytes};
+  }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> FileSymbols::offset_of_address(uint64_t address) const {
+  if (!mapped_) return std::nullopt;
+  for (const ElfSegment& segment : mapped_->segments()) {
+    if (address >= segment.address && address - segment.address < segment.file_size_bytes) {
+      return segment.file_offset_bytes + (address - segment.address);
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<uint64_t> FileSymbols::offsets_of(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  load();
+  std::vector<uint64_t> offsets;
+  for (size_t i = 0; i < symbols_.size(); ++i) {
+    bool same = symbols_[i].name == name;
+    if (!same && symbols_[i].name.starts_with("_Z")) {
+      const std::string_view full = readable(i);
+      same = full == name || full.substr(0, full.find('(')) == name;
+    }
+    if (!same) continue;
+    if (const auto offset = offset_of_address(symbols_[i].address)) offsets.push_back(*offset);
+  }
+  return offsets;
+}
+
+}  // namespace ptd

@@ -1,0 +1,49 @@
+// FileSymbols: the symbols of one mapped ELF file, with its separate debug files. Private to the room.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "image/source/elf_file.h"
+
+namespace ptd {
+
+/// A symbol found in a file: its address is in the file's own address space.
+struct FileSymbol {
+  std::string_view name;  ///< demangled; lives as long as the FileSymbols
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+};
+
+/// Loads at the first look-up; thread-safe.
+class FileSymbols {
+ public:
+  FileSymbols(std::string module, std::vector<std::string> elf_paths) : module_(std::move(module)), elf_paths_(std::move(elf_paths)) {}
+
+  /// The symbol that holds a file offset of the mapped file; `offset_bytes` is set to the distance from its start.
+  std::optional<FileSymbol> find(uint64_t file_offset_bytes, uint64_t& offset_bytes);
+  /// File offsets of every symbol called `name`, mangled or not.
+  std::vector<uint64_t> offsets_of(std::string_view name);
+  [[nodiscard]] const std::string& module() const { return module_; }
+
+ private:
+  void load();
+  std::string_view readable(size_t index);
+  [[nodiscard]] std::optional<uint64_t> offset_of_address(uint64_t address) const;
+
+  std::mutex mutex_;
+  bool loaded_ = false;
+  std::string module_;
+  std::vector<std::string> elf_paths_;
+  std::shared_ptr<const ElfFile> mapped_;     // gives file offset <-> address
+  std::vector<ElfSymbol> symbols_;            // sorted by address
+  std::vector<const std::string*> readable_;  // demangled on demand
+  std::deque<std::string> names_;
+};
+
+}  // namespace ptd

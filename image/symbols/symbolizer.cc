@@ -1,0 +1,157 @@
+// Symbolizer: named ranges first, then the symbols of the section's file.
+#include "image/symbols/symbolizer.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "image/symbols/file_symbols.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMaxGuessedBytes = 1U << 20;
+constexpr size_t kMaxStepsBack = 4096;
+
+// The ranges of one space, by address; `reach[i]` is the highest end among ranges[0..i], so that a search knows when to stop.
+struct RangeIndex {
+  std::vector<NamedRange> ranges;
+  std::vector<uint64_t> reach;
+
+  void sort() {
+    std::stable_sort(ranges.begin(), ranges.end(), [](const NamedRange& a, const NamedRange& b) { return a.ip < b.ip; });
+    uint64_t next_start = 0;
+    bool has_next = false;
+    for (size_t i = ranges.size(); i-- > 0;) {
+      NamedRange& range = ranges[i];
+      if (i + 1 < ranges.size() && ranges[i + 1].ip != range.ip) {
+        next_start = ranges[i + 1].ip.value;
+        has_next = true;
+      }
+      if (range.size_bytes == 0) range.size_bytes = has_next ? std::min(next_start - range.ip.value, kMaxGuessedBytes) : kMaxGuessedBytes;
+      range.size_bytes = std::min(range.size_bytes, ~range.ip.value);
+      range.name = demangle(range.name);
+    }
+    reach.resize(ranges.size());
+    uint64_t highest = 0;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      highest = std::max(highest, ranges[i].ip.value + ranges[i].size_bytes);
+      reach[i] = highest;
+    }
+  }
+
+  // The range with the highest start that holds ip and lives at `when`; of several at one start, the one added first.
+  [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when) const {
+    size_t i = static_cast<size_t>(
+        std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
+        ranges.begin());
+    const NamedRange* best = nullptr;
+    for (size_t steps = 0; i > 0 && steps < kMaxStepsBack && reach[i - 1] > ip.value; ++steps) {
+      const NamedRange& range = ranges[--i];
+      if (best != nullptr && range.ip != best->ip) break;
+      if (ip - range.ip < range.size_bytes && range.live.contains(when)) best = &range;
+    }
+    return best;
+  }
+};
+
+std::string short_name(const std::string& path) {
+  if (path.starts_with('[')) return path;
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string file_key(const std::string& path, const std::string& build_id) { return path + '\0' + build_id; }
+
+}  // namespace
+
+struct Symbolizer::State {
+  Timeline timeline;
+  std::once_flag sorted;
+  std::map<uint32_t, RangeIndex> spaces;
+  size_t range_count = 0;
+  std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
+  std::mutex mutex;
+  std::unordered_map<std::string, std::unique_ptr<FileSymbols>> files;  // file_key -> symbols
+
+  void sort() {
+    std::call_once(sorted, [this] {
+      for (auto& [space, index] : spaces) index.sort();
+    });
+  }
+
+  // The symbols of a section's file, or null if no file is known for it.
+  FileSymbols* file_of(const Section& section) {
+    auto paths = elf_paths.find(file_key(section.path, section.build_id));
+    if (paths == elf_paths.end()) paths = elf_paths.find(file_key(section.path, {}));
+    if (paths == elf_paths.end()) return nullptr;
+    const std::lock_guard lock(mutex);
+    auto& file = files[paths->first];
+    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second);
+    return file.get();
+  }
+};
+
+Symbolizer::Symbolizer(Timeline timeline) : state_(std::make_unique<State>()) { state_->timeline = std::move(timeline); }
+Symbolizer::~Symbolizer() = default;
+Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
+Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;
+
+void Symbolizer::add_range(NamedRange range) {
+  ++state_->range_count;
+  state_->spaces[range.space.value].ranges.push_back(std::move(range));
+}
+
+void Symbolizer::add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id) {
+  auto& paths = state_->elf_paths[file_key(section_path, build_id)];
+  if (std::find(paths.begin(), paths.end(), elf_path) == paths.end()) paths.push_back(elf_path);
+}
+
+size_t Symbolizer::range_count() const { return state_->range_count; }
+
+std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when) const {
+  State& state = *state_;
+  state.sort();
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  const auto index = state.spaces.find(space.value);
+  if (index != state.spaces.end()) {
+    if (const NamedRange* range = index->second.find(ip, when)) {
+      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes};
+    }
+  }
+  const SectionId id = state.timeline.section_at(space, ip, when);
+  if (id == kNoSection) return std::nullopt;
+  const Section& section = state.timeline.section(id);
+  FileSymbols* file = state.file_of(section);
+  if (file == nullptr) return std::nullopt;
+  uint64_t offset = 0;
+  const auto symbol = file->find((ip - section.ip) + section.file_offset_bytes, offset);
+  if (!symbol) return std::nullopt;
+  return Symbol{symbol->name, file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes};
+}
+
+std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {
+  State& state = *state_;
+  state.sort();
+  std::vector<Ip> addresses;
+  for (const auto& [space, index] : state.spaces) {
+    for (const NamedRange& range : index.ranges) {
+      if (range.name == name) addresses.push_back(range.ip);
+    }
+  }
+  for (SectionId id = 0; id < state.timeline.section_count(); ++id) {
+    const Section& section = state.timeline.section(id);
+    FileSymbols* file = state.file_of(section);
+    if (file == nullptr) continue;
+    for (const uint64_t offset : file->offsets_of(name)) {
+      if (offset >= section.file_offset_bytes && offset - section.file_offset_bytes < section.size_bytes) {
+        addresses.push_back(section.ip + (offset - section.file_offset_bytes));
+      }
+    }
+  }
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  return addresses;
+}
+
+}  // namespace ptd
