@@ -19,8 +19,8 @@ namespace ptd {
 
 /// How to open. Every default is what a user wants without saying anything.
 struct OpenOptions {
-  std::string path = "perf.data";        ///< perf.data file or directory, "-" (pipe), LLDB bundle trace.json
-  std::vector<std::string> symfs;        ///< roots below which recorded paths are looked up first, in order
+  std::string path = "perf.data";  ///< perf.data file or directory, "-" (pipe), LLDB bundle trace.json
+  std::vector<std::string> symfs;  ///< roots below which recorded paths are looked up first, in order
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
   std::string build_id_cache;            ///< default: $HOME/.debug
   std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)
@@ -56,7 +56,10 @@ struct StreamInfo {
   uint64_t segments = 0;
 };
 
-struct ThreadInfo { int32_t pid = -1, tid = -1; std::string comm; };
+struct ThreadInfo {
+  int32_t pid = -1, tid = -1;
+  std::string comm;
+};
 
 /// An executable mapping whose bytes are not at hand.
 struct MissingImage {
@@ -64,7 +67,11 @@ struct MissingImage {
   uint64_t gaps = 0;                   ///< filled by who decodes
 };
 
-struct LostRecords { uint64_t records = 0; uint64_t count = 0; uint64_t aux_truncated = 0, aux_partial = 0, aux_collision = 0; };
+struct LostRecords {
+  uint64_t records = 0;
+  uint64_t count = 0;
+  uint64_t aux_truncated = 0, aux_partial = 0, aux_collision = 0;
+};
 
 class Recording {
  public:
@@ -77,12 +84,12 @@ class Recording {
   [[nodiscard]] const ContextTrack& contexts() const;
   [[nodiscard]] const Symbolizer& symbolizer() const;
   [[nodiscard]] const pt::DecoderOptions& decoder_options() const;
-  [[nodiscard]] const std::map<int32_t, std::string>& thread_names() const;       ///< tid -> last comm
+  [[nodiscard]] const std::map<int32_t, std::string>& thread_names() const;  ///< tid -> last comm
   [[nodiscard]] std::string comm_at(int32_t tid, TimeNs when) const;
   [[nodiscard]] const std::vector<MissingImage>& missing_images() const;
   [[nodiscard]] const LostRecords& lost() const;
-  [[nodiscard]] const std::vector<std::string>& warnings() const;                 ///< one sentence each (cut file, bad records, ...)
-  [[nodiscard]] std::string description() const;                                  ///< host, kernel, cpu, command line if known
+  [[nodiscard]] const std::vector<std::string>& warnings() const;  ///< one sentence each (cut file, bad records, ...)
+  [[nodiscard]] std::string description() const;                   ///< host, kernel, cpu, command line if known
 
   /// Number of segments of a stream and one of them. The bytes stay valid until `scratch` is reused (segments that straddle
   /// records are assembled in it) and as long as the recording.

@@ -1,0 +1,83 @@
+// Mappings and names -> timeline and symbolizer.
+#include "recording/image_build.h"
+
+#include <cstdlib>
+
+#include "image/source/build_id.h"
+
+namespace ptd {
+namespace {
+
+CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at_s) {
+  CodeSourceOptions result;
+  result.symfs = options.symfs;
+  result.debug_dirs = options.debug_dirs;
+  result.build_id_cache = options.build_id_cache.empty() ? default_build_id_cache() : options.build_id_cache;
+  result.recorded_at_s = recorded_at_s;
+  return result;
+}
+
+}  // namespace
+
+std::string default_build_id_cache() {
+  const char* home = std::getenv("HOME");
+  return home == nullptr || *home == '\0' ? std::string() : std::string(home) + "/.debug";
+}
+
+ImageBuild::ImageBuild(const OpenOptions& options, int64_t recorded_at_s) : source(source_options(options, recorded_at_s)) {
+  if (options.freeze) builder.freeze_at_first_version();
+}
+
+void ImageBuild::add_mapping(const UserMapping& mapping) {
+  if (mapping.size_bytes == 0 || mapping.size_bytes > ~mapping.ip.value) return;
+  Section section;
+  section.space = mapping.space;
+  section.ip = mapping.ip;
+  section.size_bytes = mapping.size_bytes;
+  section.live = {mapping.from, kTimeMax};
+  section.path = mapping.path;
+  section.build_id = mapping.build_id;
+  section.file_offset_bytes = mapping.file_offset_bytes;
+  FoundCode found = source.find({mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes});
+  // One report a file, however often it is mapped.
+  if (found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
+    for (Finding& finding : found.findings) {
+      finding.space = mapping.space;
+      finding.ip = mapping.ip;
+      finding.time = {mapping.from, mapping.from};
+      builder.add_finding(std::move(finding));
+    }
+  }
+  if (found.status == CodeStatus::found) {
+    section.code = std::move(found.code);
+    if (section.build_id.empty()) section.build_id = found.build_id;
+    add_symbol_file(section.path, found.file_path, section.build_id);
+  } else {
+    add_missing(mapping.path, mapping.build_id, sentence(found.status));
+  }
+  builder.add_section(std::move(section));
+}
+
+void ImageBuild::add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
+  for (const SymbolFile& known : symbol_files_) {
+    if (known.section_path == section_path && known.build_id == build_id) return;
+  }
+  symbol_files_.push_back({section_path, file_path, build_id});
+  const std::string debug = source.find_debug_file(file_path);
+  if (!debug.empty()) symbol_files_.push_back({section_path, debug, build_id});
+}
+
+void ImageBuild::add_missing(const std::string& path, const std::string& build_id, const std::string& reason) {
+  missing_.emplace(std::pair(path, build_id), reason);
+}
+
+void ImageBuild::finish(RecordingData& data) {
+  data.timeline = builder.build();
+  data.symbolizer = std::make_unique<Symbolizer>(data.timeline);
+  for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));
+  ranges_.clear();
+  for (const SymbolFile& file : symbol_files_) data.symbolizer->add_debug_file(file.section_path, file.file_path, file.build_id);
+  for (const auto& [key, reason] : missing_) data.missing.push_back({key.first, key.second, reason, 0});
+}
+
+}  // namespace ptd

@@ -1,0 +1,59 @@
+// ImageBuild: collects mappings and names of a recording, then makes its timeline and symbolizer. Private to recording.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "image/source/code_source.h"
+#include "image/symbols/symbolizer.h"
+#include "image/timeline_builder.h"
+#include "recording/recording_data.h"
+
+namespace ptd {
+
+/// A user mapping as a record tells it.
+struct UserMapping {
+  SpaceId space;
+  Ip ip;
+  uint64_t size_bytes = 0;
+  uint64_t file_offset_bytes = 0;
+  std::string path;
+  std::string build_id;  ///< hex, may be empty
+  TimeNs from;           ///< mapped since
+};
+
+/// Not thread-safe; used up by finish().
+class ImageBuild {
+ public:
+  explicit ImageBuild(const OpenOptions& options, int64_t recorded_at_s = 0);
+
+  TimelineBuilder builder;
+  CodeSource source;
+
+  /// Finds the file and adds the section; without bytes it is added as known and listed as missing.
+  void add_mapping(const UserMapping& mapping);
+  /// A section whose bytes are at hand.
+  void add_section(Section section) { builder.add_section(std::move(section)); }
+  void add_range(NamedRange range) { ranges_.push_back(std::move(range)); }
+  /// Symbols of sections with this path and build id come from this file and from its separate debug file.
+  void add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
+  void add_missing(const std::string& path, const std::string& build_id, const std::string& reason);
+  /// Builds timeline, symbolizer and list of missing images into `data`.
+  void finish(RecordingData& data);
+
+ private:
+  struct SymbolFile {
+    std::string section_path, file_path, build_id;
+  };
+  std::vector<NamedRange> ranges_;
+  std::vector<SymbolFile> symbol_files_;
+  std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
+  std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
+};
+
+/// The default build-id cache: $HOME/.debug, "" without HOME.
+[[nodiscard]] std::string default_build_id_cache();
+
+}  // namespace ptd

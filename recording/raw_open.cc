@@ -1,0 +1,85 @@
+// Opens a raw capture: trace bytes and code bytes as plain files.
+#include "image/source/mapped_file.h"
+#include "image/source/page_dump.h"
+#include "recording/image_build.h"
+#include "recording/recording_data.h"
+
+namespace ptd {
+namespace {
+
+SpaceId space_of(Ip ip, SpaceId user) { return is_kernel_half(ip) ? kKernelSpace : user; }
+
+Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
+  for (const RawImage& piece : raw.images) {
+    auto file = MappedFile::open(piece.path);
+    if (!file.ok()) return file.error();
+    const uint64_t size = piece.size_bytes == 0 ? (*file)->bytes().size() : piece.size_bytes;
+    Section section;
+    section.code = piece_of(*file, piece.file_offset_bytes, size);
+    section.size_bytes = section.code.bytes.size();
+    if (section.size_bytes == 0)
+      return Error{ErrorKind::usage, piece.path + ": the image piece is empty or lies beyond the file", piece.file_offset_bytes};
+    if (section.size_bytes > ~piece.load_address)
+      return Error{ErrorKind::usage, piece.path + ": the image piece wraps the address space", 0};
+    section.ip = Ip{piece.load_address};
+    section.space = space_of(section.ip, user);
+    section.path = piece.path;
+    section.file_offset_bytes = piece.file_offset_bytes;
+    image.add_symbol_file(piece.path, piece.path, {});
+    image.add_section(std::move(section));
+  }
+  return {};
+}
+
+Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image) {
+  if (raw.pages_dump.empty()) return {};
+  auto ranges = read_page_dump(raw.pages_dump, raw.pages_addresses);
+  if (!ranges.ok()) return ranges.error();
+  for (MemoryRange& range : *ranges) {
+    Section section;
+    section.ip = range.ip;
+    section.space = space_of(range.ip, user);
+    section.size_bytes = range.code.bytes.size();
+    if (section.size_bytes > ~range.ip.value) continue;  // the last page of the address space cannot be executed to its end
+    section.code = std::move(range.code);
+    section.path = raw.pages_dump;
+    image.add_section(std::move(section));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data) {
+  auto trace = MappedFile::open(raw.pt_path);
+  if (!trace.ok()) return trace.error();
+  ImageBuild image(options);
+  const SpaceId user = image.builder.add_space();
+  if (Status status = add_images(raw, user, image); !status.ok()) return status;
+  if (Status status = add_pages(raw, user, image); !status.ok()) return status;
+
+  pt::Config& config = data.decoder.config;
+  config.cpu = raw.cpu;
+  config.errata = pt::errata_of(raw.cpu);
+  config.mtc_period = raw.mtc_period;
+  config.tsc_ctc_ratio_n = raw.tsc_ctc_ratio_n;
+  config.tsc_ctc_ratio_d = raw.tsc_ctc_ratio_d;
+  config.max_nonturbo_ratio = raw.max_nonturbo_ratio;
+  config.has_mtc = raw.tsc_ctc_ratio_d != 0;
+
+  // One stream of an unknown cpu and thread: whoever asks gets the one user space.
+  const Context context{-1, -1, user};
+  data.contexts.add_switch(-1, kTimeMin, context);
+  data.contexts.add_thread(-1, kTimeMin, context);
+  data.contexts.sort();
+  AuxStream stream;
+  stream.add_payload(0, (*trace)->bytes().size(), (*trace)->bytes(), false);
+  data.streams.push_back(std::move(stream));
+  data.owners.push_back(*trace);
+  data.description = "raw Intel PT capture " + raw.pt_path;
+  image.finish(data);
+  index_streams(options, data);
+  return {};
+}
+
+}  // namespace ptd

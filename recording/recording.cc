@@ -1,0 +1,134 @@
+// Recording: the facade over what the loaders filled in.
+#include "recording/recording.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "image/source/mapped_file.h"
+#include "recording/recording_data.h"
+
+namespace ptd {
+
+struct Recording::State {
+  RecordingData data;
+};
+
+namespace {
+
+// JSON starts with a brace after white space; perf.data starts with PERFILE2.
+bool looks_like_json(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file.ok()) return false;
+  for (const std::byte byte : (*file)->bytes().first(std::min<size_t>((*file)->bytes().size(), 256))) {
+    const char c = static_cast<char>(byte);
+    if (c == '{') return true;
+    if (c != ' ' && c != '\t' && c != '\n' && c != '\r') return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void index_streams(const OpenOptions& options, RecordingData& data) {
+  data.timing = {data.decoder.config.time, options.slack_ns, options.use_time};
+  data.decoder.slack_ns = options.slack_ns;
+  uint64_t total = 0, done = 0;
+  for (AuxStream& stream : data.streams) {
+    stream.finish();
+    total += stream.size_bytes();
+  }
+  for (AuxStream& stream : data.streams) {
+    SegmentIndex index;
+    index.build(stream, [&](uint64_t bytes) {
+      done += bytes;
+      if (options.progress) options.progress(done, total);
+    });
+    StreamInfo info;
+    info.cpu = stream.cpu;
+    info.tid = stream.tid;
+    info.idx = stream.idx;
+    info.size_bytes = stream.size_bytes();
+    info.segments = index.size();
+    if (index.size() > 0) {
+      info.time = {index.time_of(0, data.timing).first, index.time_of(index.size() - 1, data.timing).last};
+    }
+    data.infos.push_back(info);
+    data.indexes.push_back(std::move(index));
+  }
+}
+
+Recording::Recording() : state_(std::make_unique<State>()) {}
+Recording::~Recording() = default;
+
+Result<std::unique_ptr<Recording>> Recording::open(const OpenOptions& options) {
+  std::unique_ptr<Recording> recording(new Recording());
+  RecordingData& data = recording->state_->data;
+  const Status status = options.path != "-" && looks_like_json(options.path) ? load_lldb_bundle(options, data) : load_perf(options, data);
+  if (!status.ok()) return status.error();
+  return recording;
+}
+
+Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, const OpenOptions& options) {
+  std::unique_ptr<Recording> recording(new Recording());
+  const Status status = load_raw(raw, options, recording->state_->data);
+  if (!status.ok()) return status.error();
+  return recording;
+}
+
+const std::vector<StreamInfo>& Recording::streams() const { return state_->data.infos; }
+const Timeline& Recording::timeline() const { return state_->data.timeline; }
+const ContextTrack& Recording::contexts() const { return state_->data.contexts; }
+const Symbolizer& Recording::symbolizer() const { return *state_->data.symbolizer; }
+const pt::DecoderOptions& Recording::decoder_options() const { return state_->data.decoder; }
+const std::map<int32_t, std::string>& Recording::thread_names() const { return state_->data.thread_names; }
+const std::vector<MissingImage>& Recording::missing_images() const { return state_->data.missing; }
+const LostRecords& Recording::lost() const { return state_->data.lost; }
+const std::vector<std::string>& Recording::warnings() const { return state_->data.warnings; }
+std::string Recording::description() const { return state_->data.description; }
+
+std::string Recording::comm_at(int32_t tid, TimeNs when) const {
+  const auto found = state_->data.comms.find(tid);
+  if (found == state_->data.comms.end()) return {};
+  const auto& names = found->second;
+  auto name = std::upper_bound(names.begin(), names.end(), when, [](TimeNs value, const auto& entry) { return value < entry.first; });
+  return name == names.begin() ? names.front().second : std::prev(name)->second;
+}
+
+uint64_t Recording::segment_count(uint32_t stream) const {
+  return stream < state_->data.indexes.size() ? state_->data.indexes[stream].size() : 0;
+}
+
+AuxSegment Recording::segment(uint32_t stream, uint64_t index, std::vector<std::byte>& scratch) const {
+  if (index >= segment_count(stream)) return {};
+  const RecordingData& data = state_->data;
+  AuxSegment segment = data.indexes[stream].segment(data.streams[stream], index, data.timing, scratch);
+  segment.stream = stream;
+  return segment;
+}
+
+uint64_t Recording::segment_at(uint32_t stream, TimeNs t) const {
+  return stream < state_->data.indexes.size() ? state_->data.indexes[stream].at(t, state_->data.timing) : 0;
+}
+
+Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment,
+                         const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink) const {
+  if (stream >= state_->data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
+  last_segment = std::min(last_segment, segment_count(stream));
+  pt::Decoder decoder(timeline(), contexts(), decoder_options());
+  Batch batch;
+  std::vector<std::byte> scratch;
+  for (uint64_t i = first_segment; i < last_segment; ++i) {
+    const AuxSegment piece = segment(stream, i, scratch);
+    decoder.begin(piece);
+    bool more = true;
+    while (more) {
+      batch.clear();
+      more = decoder.next(batch);
+      if (!sink(batch, decoder, piece)) return {};
+    }
+  }
+  return {};
+}
+
+}  // namespace ptd

@@ -1,0 +1,46 @@
+// RecordingData: everything that an opened recording holds, and the ways to fill it. Private to recording.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "decoder/pt/decoder.h"
+#include "image/context_track.h"
+#include "image/symbols/symbolizer.h"
+#include "image/timeline.h"
+#include "recording/recording.h"
+#include "recording/segments.h"
+#include "recording/streams.h"
+
+namespace ptd {
+
+/// Filled by one of the load functions, then immutable.
+struct RecordingData {
+  Timeline timeline;
+  ContextTrack contexts;
+  std::unique_ptr<Symbolizer> symbolizer;
+  pt::DecoderOptions decoder;
+  SegmentTiming timing;
+  std::vector<AuxStream> streams;
+  std::vector<SegmentIndex> indexes;  ///< one a stream
+  std::vector<StreamInfo> infos;      ///< one a stream
+  std::map<int32_t, std::string> thread_names;
+  std::map<int32_t, std::vector<std::pair<TimeNs, std::string>>> comms;  ///< tid -> names in order of time
+  std::vector<MissingImage> missing;
+  LostRecords lost;
+  std::vector<std::string> warnings;
+  std::string description;
+  std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
+};
+
+Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data);
+Status load_lldb_bundle(const OpenOptions& options, RecordingData& data);
+Status load_perf(const OpenOptions& options, RecordingData& data);
+
+/// Scans the streams for PSBs and fills indexes, infos and timing from streams and decoder.
+void index_streams(const OpenOptions& options, RecordingData& data);
+
+}  // namespace ptd

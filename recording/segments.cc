@@ -1,0 +1,154 @@
+// PSB index.
+#include "recording/segments.h"
+
+#include <algorithm>
+#include <array>
+
+#include "decoder/pt/packet_reader.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kPsbBytes = 16;
+constexpr uint64_t kMaxPsbPlusBytes = 256;  // PSB+ holds at most a dozen packets ([SDM] "PSB+")
+constexpr uint64_t kProgressBytes = 16ULL << 20;
+
+// Reads the PSB+ at `offset`: its TSC and its length.
+PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
+  std::vector<std::byte> scratch;
+  const Seam* seam = stream.seam_after(offset);
+  const uint64_t end = std::min(offset + kMaxPsbPlusBytes, seam != nullptr ? seam->offset_bytes : stream.end_offset());
+  const Bytes bytes = stream.read(offset, end, scratch);
+  PsbEntry entry;
+  entry.offset_bytes = offset;
+  pt::PacketReader reader(bytes);
+  pt::Packet packet;
+  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+    if (packet.kind == pt::PacketKind::tsc && !entry.has_tsc) {
+      entry.tsc = packet.value;
+      entry.has_tsc = true;
+    }
+    if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
+  }
+  entry.tail_bytes = static_cast<uint32_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbBytes, bytes.size())));
+  return entry;
+}
+
+Interval widen(Interval interval, uint64_t slack_ns) {
+  if (interval.first != kTimeMin) interval.first.value = interval.first.value > slack_ns ? interval.first.value - slack_ns : 0;
+  if (interval.last != kTimeMax)
+    interval.last.value = interval.last.value > kTimeMax.value - slack_ns ? kTimeMax.value : interval.last.value + slack_ns;
+  return interval;
+}
+
+}  // namespace
+
+// Finds PSBs that begin in chunk `chunk_index`, those that end in the next one included.
+void SegmentIndex::scan_chunk(const AuxStream& stream, size_t chunk_index, std::vector<uint64_t>& found) const {
+  const AuxChunk& chunk = stream.chunks()[chunk_index];
+  for (uint64_t at = pt::find_psb(chunk.bytes, 0); at + kPsbBytes <= chunk.bytes.size(); at = pt::find_psb(chunk.bytes, at + kPsbBytes)) {
+    found.push_back(chunk.offset_bytes + at);
+  }
+  if (chunk_index + 1 >= stream.chunks().size() || stream.chunks()[chunk_index + 1].offset_bytes != chunk.end()) return;
+  std::vector<std::byte> window;
+  const uint64_t first = chunk.end() - std::min<uint64_t>(chunk.bytes.size(), kPsbBytes - 1);
+  const uint64_t last = std::min(chunk.end() + kPsbBytes - 1, stream.end_offset());
+  const Bytes joined = stream.read(first, last, window);
+  const uint64_t at = pt::find_psb(joined, 0);
+  if (at + kPsbBytes <= joined.size()) found.push_back(first + at);
+}
+
+void SegmentIndex::build(const AuxStream& stream, const std::function<void(uint64_t)>& progress) {
+  std::vector<uint64_t> offsets;
+  uint64_t unreported = 0;
+  for (size_t i = 0; i < stream.chunks().size(); ++i) {
+    scan_chunk(stream, i, offsets);
+    unreported += stream.chunks()[i].bytes.size();
+    if (progress && (unreported >= kProgressBytes || i + 1 == stream.chunks().size())) {
+      progress(unreported);
+      unreported = 0;
+    }
+  }
+  std::sort(offsets.begin(), offsets.end());
+  for (const uint64_t offset : offsets) {
+    const Seam* seam = stream.seam_after(offset);
+    // A PSB cut by a seam is none, and a pattern cannot start inside the previous PSB.
+    if (seam != nullptr && seam->offset_bytes - offset < kPsbBytes) continue;
+    if (!entries_.empty() && offset - entries_.back().offset_bytes < kPsbBytes) continue;
+    entries_.push_back(read_psb_plus(stream, offset));
+  }
+  entries_.shrink_to_fit();
+  uint64_t covered = 0;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const uint64_t next = i + 1 < entries_.size() ? entries_[i + 1].offset_bytes : stream.end_offset();
+    const Seam* seam = stream.seam_after(entries_[i].offset_bytes);
+    covered += std::min(next, seam != nullptr ? seam->offset_bytes : next) - entries_[i].offset_bytes;
+  }
+  skipped_bytes_ = stream.size_bytes() > covered ? stream.size_bytes() - covered : 0;
+}
+
+Interval SegmentIndex::time_of(size_t index, const SegmentTiming& timing) const {
+  constexpr size_t kMaxSearch = 64;  // neighbours without a TSC
+  Interval time;
+  if (!timing.use_time) return time;
+  bool has_first = false, has_last = false;
+  Tsc first, last;
+  for (size_t i = index + 1, steps = 0; i-- > 0 && steps < kMaxSearch && !has_first; ++steps) {
+    has_first = entries_[i].has_tsc;
+    first = Tsc{entries_[i].tsc};
+  }
+  for (size_t i = index + 1, steps = 0; i < entries_.size() && steps < kMaxSearch && !has_last; ++i, ++steps) {
+    has_last = entries_[i].has_tsc;
+    last = Tsc{entries_[i].tsc};
+  }
+  // A TSC that runs backwards (a guest's, [SDM] "TSC Packet", VMX) bounds nothing.
+  if (has_first && has_last && last < first) has_first = has_last = false;
+  if (has_first) time.first = timing.time.to_interval(first, first).first;
+  if (has_last) time.last = timing.time.to_interval(last, last).last;
+  return widen(time, timing.slack_ns);
+}
+
+AuxSegment SegmentIndex::segment(const AuxStream& stream, size_t index, const SegmentTiming& timing,
+                                 std::vector<std::byte>& scratch) const {
+  AuxSegment segment;
+  if (index >= entries_.size()) return segment;
+  const PsbEntry& entry = entries_[index];
+  const bool is_last = index + 1 >= entries_.size();
+  const uint64_t next = is_last ? stream.end_offset() : entries_[index + 1].offset_bytes;
+  const Seam* seam = stream.seam_after(entry.offset_bytes);
+  const bool cut_by_seam = seam != nullptr && seam->offset_bytes <= next;
+  const uint64_t own_end = cut_by_seam ? seam->offset_bytes : next;
+  const uint64_t tail = is_last || cut_by_seam ? 0 : entries_[index + 1].tail_bytes;
+  segment.bytes = stream.read(entry.offset_bytes, own_end + tail, scratch);
+  const uint64_t own_size = own_end - entry.offset_bytes;
+  segment.tail_bytes = segment.bytes.size() > own_size ? segment.bytes.size() - own_size : 0;
+  segment.break_after = is_last || cut_by_seam || segment.bytes.size() < own_size;
+  segment.stream_offset_bytes = entry.offset_bytes;
+  segment.cpu = stream.cpu;
+  segment.tid = stream.tid;
+  segment.time = time_of(index, timing);
+  const uint64_t floor = index == 0 ? stream.begin_offset() : entries_[index - 1].offset_bytes;
+  const Seam* before = stream.seam_between(floor, entry.offset_bytes);
+  if (index == 0) {
+    segment.break_before = AuxBreak::stream_start;
+  } else if (before != nullptr && before->offset_bytes > floor) {
+    segment.break_before = before->why;
+  }
+  return segment;
+}
+
+size_t SegmentIndex::at(TimeNs t, const SegmentTiming& timing) const {
+  if (!timing.use_time) return 0;
+  size_t low = 0, high = entries_.size();
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (time_of(middle, timing).last < t) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+}  // namespace ptd

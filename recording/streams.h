@@ -1,0 +1,75 @@
+// AuxStream: the payloads of one trace stream as chunks in stream order, with the seams between them. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "image/base/aux_segment.h"
+#include "image/base/types.h"
+
+namespace ptd {
+
+/// Contiguous bytes of a stream. The bytes belong to the recording's reader or to `owner`.
+struct AuxChunk {
+  uint64_t offset_bytes = 0;  ///< stream offset of the first byte
+  Bytes bytes;
+
+  [[nodiscard]] uint64_t end() const { return offset_bytes + bytes.size(); }
+};
+
+/// A place between two bytes of a stream that do not join.
+struct Seam {
+  uint64_t offset_bytes = 0;
+  AuxBreak why = AuxBreak::none;
+};
+
+/// What an AUX record with flags says: bytes were dropped right after `end_offset_bytes`.
+struct AuxLoss {
+  uint64_t end_offset_bytes = 0;
+  AuxBreak why = AuxBreak::none;
+};
+
+/// One stream. Chunks are sorted and do not overlap; chunk i+1 joins chunk i when their offsets meet and no seam stands there.
+class AuxStream {
+ public:
+  int32_t cpu = -1, tid = -1;
+  uint32_t idx = 0;
+
+  /// Adds a payload in file order. `size_bytes` is what the record announces; a shorter payload leaves a `missing` seam.
+  /// Full-trace mode: offsets of one ring only grow; up to 7 bytes that the next payload repeats are the recorder's padding and go.
+  /// Snapshot mode: offsets do not order payloads; what a payload repeats of the previous one is found by content and dropped.
+  void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot);
+  void add_loss(AuxLoss loss) { losses_.push_back(loss); }
+  /// Sorts seams; no add_* after this.
+  void finish();
+
+  [[nodiscard]] const std::vector<AuxChunk>& chunks() const { return chunks_; }
+  [[nodiscard]] const std::vector<Seam>& seams() const { return seams_; }
+  [[nodiscard]] uint64_t begin_offset() const { return chunks_.empty() ? 0 : chunks_.front().offset_bytes; }
+  [[nodiscard]] uint64_t end_offset() const { return chunks_.empty() ? 0 : chunks_.back().end(); }
+  [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
+
+  /// Bytes present from `offset_bytes` on: a view if they lie in one chunk, else copied into `scratch`. Ends at `end_offset_bytes`, at a
+  /// hole, or at the bound on copies, whichever comes first.
+  [[nodiscard]] Bytes read(uint64_t offset_bytes, uint64_t end_offset_bytes, std::vector<std::byte>& scratch) const;
+  /// The first seam after `offset_bytes` (not at it); null if there is none.
+  [[nodiscard]] const Seam* seam_after(uint64_t offset_bytes) const;
+  /// The last seam at or before `offset_bytes` and after `floor_bytes`; null if there is none.
+  [[nodiscard]] const Seam* seam_between(uint64_t floor_bytes, uint64_t offset_bytes) const;
+
+ private:
+  std::vector<AuxChunk> chunks_;
+  std::vector<Seam> seams_;
+  std::vector<AuxLoss> losses_;
+  uint64_t size_bytes_ = 0;
+  bool snapshot_ = false;
+  int64_t shift_bytes_ = 0;  // stream offset minus recorded offset, in full-trace mode
+};
+
+/// Bytes at the start of `next` that repeat the end of `previous` in overlapping snapshots: found through the first PSB of `next`, which
+/// must stand in `previous` with the same bytes from there to its end. 0 if they do not overlap.
+[[nodiscard]] uint64_t overlap_bytes(Bytes previous, Bytes next);
+
+}  // namespace ptd
