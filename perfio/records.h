@@ -16,7 +16,7 @@ struct SampleId {
   int32_t pid = -1;
   int32_t tid = -1;
   uint64_t time = 0;     ///< perf clock, ns; 0 if not recorded
-  bool has_time = false;
+  bool has_time = false; ///< recorded and not 0: perf's synthesized records carry a trailer of zeros
   int32_t cpu = -1;
   uint64_t id = 0;
   uint64_t stream_id = 0;
@@ -29,7 +29,7 @@ struct MmapRecord {  ///< MMAP and MMAP2
   uint32_t maj = 0, min = 0;
   uint64_t inode = 0, inode_generation = 0;
   uint32_t prot = 0, flags = 0;
-  std::string build_id;      ///< raw bytes if PERF_RECORD_MISC_MMAP_BUILD_ID, else empty
+  std::string build_id;      ///< raw bytes (build_id_hex) if PERF_RECORD_MISC_MMAP_BUILD_ID, else empty
   std::string path;
   bool executable = true;    ///< MMAP: not MISC_MMAP_DATA. MMAP2: prot & PROT_EXEC
   bool kernel = false;       ///< cpumode of misc is kernel (or pid == -1)
@@ -75,6 +75,7 @@ struct Record {
   uint64_t file_offset_bytes = 0;
   uint32_t attr_index = 0;        ///< which event of the recording, 0 if it cannot be told
   SampleId sample_id;
+  Bytes raw;                      ///< the record as it stands, header included, without an AUXTRACE payload; valid during the callback
   Payload payload;
 };
 

@@ -1,0 +1,124 @@
+// perf_file_header, attrs and feature table (tools/perf Documentation/perf.data-file-format.txt).
+#include "perfio/file_header.h"
+
+#include <algorithm>
+#include <array>
+
+#include "perfio/damage_log.h"
+#include "perfio/features.h"
+#include "perfio/sample_id.h"
+#include "perfio/wire.h"
+
+namespace ptd::perfio {
+namespace {
+
+constexpr uint64_t kSectionBytes = 16;
+constexpr uint64_t kMaxAttrs = 65536;
+
+/// perf_file_section, clipped to the file.
+Bytes section_of(Bytes file, uint64_t offset, uint64_t size) {
+  if (offset >= file.size()) return {};
+  return file.subspan(static_cast<size_t>(offset), static_cast<size_t>(std::min<uint64_t>(size, file.size() - offset)));
+}
+
+struct Header {
+  uint64_t size = 0, attr_size = 0, attrs_offset = 0, attrs_size = 0, data_offset = 0, data_size = 0;
+  std::array<uint64_t, 4> features{};
+};
+
+Header parse_header(Bytes file) {
+  Cursor in(file);
+  in.skip(8);
+  Header header;
+  header.size = in.u64();
+  header.attr_size = in.u64();
+  header.attrs_offset = in.u64();
+  header.attrs_size = in.u64();
+  header.data_offset = in.u64();
+  header.data_size = in.u64();
+  in.skip(kSectionBytes);  // event_types
+  for (uint64_t& word : header.features) word = in.u64();
+  return header;
+}
+
+void read_attrs(Bytes file, const Header& header, FileLayout& out, ReadDamage& damage) {
+  if (header.attr_size < 64 + kSectionBytes || header.attr_size > 4096) {
+    if (header.attrs_size != 0) add_cut(damage, 16, "the events have an impossible size of " + std::to_string(header.attr_size) + " bytes");
+    return;
+  }
+  Bytes rest = section_of(file, header.attrs_offset, header.attrs_size);
+  if (rest.size() < header.attrs_size) add_cut(damage, header.attrs_offset, "the file ends inside the events");
+  while (rest.size() >= header.attr_size && out.attrs.size() < kMaxAttrs) {
+    EventAttr attr;
+    const auto raw_bytes = static_cast<size_t>(header.attr_size - kSectionBytes);
+    if (!parse_attr(rest.first(raw_bytes), attr)) break;
+    Cursor in(rest.subspan(raw_bytes, kSectionBytes));
+    const uint64_t ids_offset = in.u64();
+    Cursor ids(section_of(file, ids_offset, in.u64()));
+    while (ids.remaining() >= 8) attr.ids.push_back(ids.u64());
+    out.attrs.push_back(std::move(attr));
+    rest = rest.subspan(static_cast<size_t>(header.attr_size));
+  }
+}
+
+void read_features(Bytes file, const Header& header, FileLayout& out, ReadDamage& damage) {
+  const uint64_t table = header.data_offset + header.data_size;
+  if (table < header.data_offset) return;
+  uint64_t at = table;
+  for (uint32_t bit = 0; bit < kFeatureBits; ++bit) {
+    if ((header.features[bit / 64] >> (bit % 64) & 1) == 0) continue;
+    const Bytes entry = section_of(file, at, kSectionBytes);
+    if (entry.size() < kSectionBytes) {
+      add_cut(damage, std::min<uint64_t>(at, file.size()), "the file ends before its feature sections");
+      return;
+    }
+    at += kSectionBytes;
+    Cursor in(entry);
+    const uint64_t offset = in.u64();
+    const uint64_t size = in.u64();
+    const Bytes bytes = section_of(file, offset, size);
+    if (bytes.size() < size) add_cut(damage, offset, "feature section " + std::to_string(bit) + " lies outside the file");
+    out.features.raw.push_back({bit, bytes});
+    if (bit == kFeatureTracingData) out.tracing_data = bytes;
+    if (!parse_feature(bit, bytes, out.features, out.attrs)) {
+      add_damage_message(damage, "feature section " + std::to_string(bit) + " at offset " + std::to_string(offset) + " contradicts itself");
+    }
+  }
+}
+
+}  // namespace
+
+Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage) {
+  if (file.size() < kPipeHeaderBytes) return Error{ErrorKind::file_cut, path + " is too short for a perf.data file", file.size()};
+  Cursor in(file);
+  const uint64_t magic = in.u64();
+  const uint64_t size = in.u64();
+  if (magic == kPerfMagic2Swapped) return Error{ErrorKind::unsupported, path + " was recorded on a machine of the other byte order", 0};
+  if (magic == kPerfMagic1) return Error{ErrorKind::unsupported, path + " has the perf.data form of before 2009 (version 1)", 0};
+  if (magic != kPerfMagic2) return Error{ErrorKind::file_format, path + " is not a perf.data file (it does not begin with PERFILE2)", 0};
+
+  FileLayout out;
+  if (size == kPipeHeaderBytes) {
+    out.pipe = true;
+    out.data_begin = kPipeHeaderBytes;
+    out.data_end = file.size();
+    return out;
+  }
+  if (size < kFileHeaderBytes) return Error{ErrorKind::file_format, path + " has a header of impossible size " + std::to_string(size), 8};
+  if (file.size() < kFileHeaderBytes) return Error{ErrorKind::file_cut, path + " ends inside its header", file.size()};
+  const Header header = parse_header(file);
+  read_attrs(file, header, out, damage);
+  out.data_begin = std::min<uint64_t>(header.data_offset, file.size());
+  if (header.data_size == 0) {
+    out.data_end = file.size();
+    add_cut(damage, 48, "the recorder did not finish the file (data size 0)");
+    return out;
+  }
+  const uint64_t left = file.size() - out.data_begin;
+  out.data_end = out.data_begin + std::min(header.data_size, left);
+  if (header.data_size > left) add_cut(damage, file.size(), "the file ends inside its records");
+  read_features(file, header, out, damage);
+  return out;
+}
+
+}  // namespace ptd::perfio

@@ -1,0 +1,25 @@
+// The header of a perf.data file: which form it has, where its parts are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "perfio/perf_reader.h"
+
+namespace ptd::perfio {
+
+/// What the first bytes of a recording say.
+struct FileLayout {
+  bool pipe = false;
+  uint64_t data_begin = 0, data_end = 0;  ///< the records; data_end never lies beyond the file
+  std::vector<EventAttr> attrs;           ///< file form only
+  Features features;                      ///< file form only
+  Bytes tracing_data;                     ///< TRACING_DATA section, empty if absent
+};
+
+/// Reads header, attrs and feature sections. Errors: not perf.data, version 1, other byte order. A file that ends early is not an error:
+/// what is missing goes to `damage`. A data size of 0 (recorder killed) means that records go on to the end and that there are no features.
+Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage);
+
+}  // namespace ptd::perfio

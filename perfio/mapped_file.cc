@@ -1,0 +1,95 @@
+// Mapping and spooling.
+#include "perfio/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace ptd::perfio {
+namespace {
+
+/// Owns a descriptor.
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  [[nodiscard]] int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Error system_error(const std::string& what) { return Error{ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
+
+bool write_all(int fd, const char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t written = ::write(fd, data, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    data += written;
+    size -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+Result<Fd> spool(int from, const std::string& path) {
+  const char* directory = std::getenv("TMPDIR");
+  std::string name = std::string(directory != nullptr && *directory != '\0' ? directory : "/tmp") + "/ptdecode-XXXXXX";
+  Fd to(::mkostemp(name.data(), O_CLOEXEC));
+  if (to.get() < 0) return system_error("cannot make a temporary file at " + name);
+  ::unlink(name.c_str());
+  std::vector<char> buffer(1U << 18);
+  while (true) {
+    const ssize_t got = ::read(from, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error("cannot read " + path);
+    if (got == 0) break;
+    if (!write_all(to.get(), buffer.data(), static_cast<size_t>(got))) return system_error("cannot spool " + path + " to " + name);
+  }
+  return to;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
+  const bool standard_input = path == "-";
+  Fd fd(standard_input ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return system_error("cannot open " + path);
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat " + path);
+  if (S_ISDIR(status.st_mode)) return Error{ErrorKind::file_open, path + " is a directory", 0};
+  if (!S_ISREG(status.st_mode)) {
+    auto spooled = spool(fd.get(), path);
+    if (!spooled) return spooled.error();
+    fd = std::move(spooled.value());
+    if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat the spooled copy of " + path);
+  }
+  std::unique_ptr<MappedFile> file(new MappedFile());
+  if (status.st_size > 0) {
+    const auto size = static_cast<size_t>(status.st_size);
+    void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd.get(), 0);
+    if (at == MAP_FAILED) return system_error("cannot map " + path);
+    file->bytes_ = Bytes(static_cast<const std::byte*>(at), size);
+  }
+  return file;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace ptd::perfio

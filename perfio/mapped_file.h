@@ -1,0 +1,29 @@
+// A read-only mapping of a file, or of a pipe spooled into an unlinked temporary file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+
+namespace ptd::perfio {
+
+/// Maps without reading: pages come in on touch, so a recording of any size costs address space only.
+/// A file that another program shortens while it is mapped raises SIGBUS on touch; recordings must not be cut while open.
+class MappedFile {
+ public:
+  /// "-" is standard input. What cannot be mapped (pipe, socket, FIFO) is spooled to $TMPDIR (default /tmp).
+  static Result<std::unique_ptr<MappedFile>> open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
+
+ private:
+  MappedFile() = default;
+  Bytes bytes_;
+};
+
+}  // namespace ptd::perfio

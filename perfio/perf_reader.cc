@@ -1,0 +1,212 @@
+// PerfReader: joins mapping, header, record streams, sorting and record building.
+#include "perfio/perf_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "perfio/damage_log.h"
+#include "perfio/file_header.h"
+#include "perfio/mapped_file.h"
+#include "perfio/ordering.h"
+#include "perfio/record_builder.h"
+
+namespace ptd::perfio {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMergeRecords = 1024;  // how many records of one data.N file are read before another file's turn is considered
+
+/// What stands beside `data` in a directory.
+struct DirectoryForm {
+  std::vector<std::string> kcore_dirs;
+  std::vector<std::string> data_files;  ///< data.0, data.1, ...
+};
+
+DirectoryForm list_directory(const std::string& path) {
+  DirectoryForm out;
+  std::vector<std::pair<uint64_t, std::string>> numbered;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with("kcore_dir") && it->is_directory(ignored)) out.kcore_dirs.push_back(it->path().string());
+    uint64_t number = 0;
+    const char* end_of_name = name.data() + name.size();
+    if (name.starts_with("data.") && std::from_chars(name.data() + 5, end_of_name, number).ptr == end_of_name && name.size() > 5 &&
+        it->is_regular_file(ignored)) {
+      numbered.emplace_back(number, it->path().string());
+    }
+  }
+  std::sort(out.kcore_dirs.begin(), out.kcore_dirs.end());
+  std::sort(numbered.begin(), numbered.end());
+  for (auto& [number, file] : numbered) out.data_files.push_back(std::move(file));
+  return out;
+}
+
+class ReaderImpl final : public PerfReader {
+ public:
+  static Result<std::unique_ptr<PerfReader>> make(const std::string& path, const ReadLimits& limits);
+
+  [[nodiscard]] const std::vector<EventAttr>& attrs() const override { return builder_.attrs(); }
+  [[nodiscard]] const Features& features() const override { return builder_.features(); }
+  [[nodiscard]] const std::vector<std::string>& kcore_dirs() const override { return kcore_dirs_; }
+  [[nodiscard]] uint64_t size_bytes() const override;
+  [[nodiscard]] Bytes file_bytes() const override { return file_->bytes(); }
+  [[nodiscard]] bool is_pipe() const override { return pipe_; }
+  Status read(const std::function<bool(const Record&)>& on_record) override;
+  [[nodiscard]] const ReadDamage& damage() const override { return damage_; }
+
+ private:
+  ReaderImpl(std::unique_ptr<MappedFile> file, FileLayout layout, const ReadLimits& limits)
+      : file_(std::move(file)),
+        pipe_(layout.pipe),
+        data_begin_(layout.data_begin),
+        data_end_(layout.data_end),
+        limits_(limits),
+        builder_(std::move(layout.attrs), std::move(layout.features), layout.tracing_data) {}
+
+  void read_ahead_pipe_headers();
+  void apply(const RawRecord& raw);
+  bool take(const RawRecord& raw, RecordQueue& queue, uint64_t& latest);
+  bool deliver(const RawRecord& raw);
+  bool read_one(RecordQueue& queue);
+  bool read_merged(RecordQueue& queue);
+
+  std::unique_ptr<MappedFile> file_;
+  std::vector<std::unique_ptr<MappedFile>> more_files_;  ///< data.N
+  bool pipe_;
+  uint64_t data_begin_, data_end_;
+  ReadLimits limits_;
+  RecordBuilder builder_;
+  std::vector<std::string> kcore_dirs_;
+  uint64_t applied_until_ = 0;  ///< header records of the main file before this offset are in builder_
+  ReadDamage open_damage_, damage_;
+  const std::function<bool(const Record&)>* on_record_ = nullptr;
+};
+
+Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, const ReadLimits& limits) {
+  std::error_code error;
+  const bool directory = path != "-" && fs::is_directory(path, error);
+  const std::string data_path = directory ? path + "/data" : path;
+  if (directory && !fs::exists(data_path, error)) return Error{ErrorKind::file_format, path + " is a directory without a file `data`", 0};
+  auto file = MappedFile::open(data_path);
+  if (!file) return file.error();
+  ReadDamage damage;
+  auto layout = read_file_header(file.value()->bytes(), data_path, damage);
+  if (!layout) return layout.error();
+  std::unique_ptr<ReaderImpl> reader(new ReaderImpl(std::move(file).value(), std::move(layout).value(), limits));
+  reader->open_damage_ = std::move(damage);
+  if (directory) {
+    DirectoryForm form = list_directory(path);
+    reader->kcore_dirs_ = std::move(form.kcore_dirs);
+    for (const std::string& name : form.data_files) {
+      auto more = MappedFile::open(name);
+      if (!more) return more.error();
+      reader->more_files_.push_back(std::move(more).value());
+    }
+  }
+  if (reader->pipe_) reader->read_ahead_pipe_headers();
+  reader->damage_ = reader->open_damage_;
+  return std::unique_ptr<PerfReader>(std::move(reader));
+}
+
+uint64_t ReaderImpl::size_bytes() const {
+  uint64_t sum = file_->bytes().size();
+  for (const auto& more : more_files_) sum += more->bytes().size();
+  return sum;
+}
+
+/// The events come first in a pipe; with them known at open(), attrs() serves both forms alike.
+void ReaderImpl::read_ahead_pipe_headers() {
+  ReadDamage ignored;  // read() finds it again
+  RawStream stream(file_->bytes(), data_begin_, data_end_, ignored);
+  RawRecord raw;
+  uint64_t before = data_begin_;
+  while (stream.next(raw) && raw.header.type >= kRecordUserStart && !raw.transient && raw.header.type != kRecordFinishedRound) {
+    (void)builder_.apply_header_record(raw);
+    before = stream.position();
+  }
+  applied_until_ = before;
+}
+
+void ReaderImpl::apply(const RawRecord& raw) {
+  const bool in_main_file = raw.bytes.data() >= file_->bytes().data() && raw.bytes.data() < file_->bytes().data() + file_->bytes().size();
+  if (in_main_file && raw.file_offset_bytes < applied_until_) return;
+  if (!builder_.apply_header_record(raw)) add_bad_record(damage_, raw.file_offset_bytes, "a header record contradicts itself");
+  if (in_main_file) applied_until_ = raw.file_offset_bytes + 1;
+}
+
+bool ReaderImpl::deliver(const RawRecord& raw) {
+  Record record;
+  if (!builder_.build(raw, record)) {
+    add_bad_record(damage_, raw.file_offset_bytes, "a record of type " + std::to_string(raw.header.type) + " contradicts itself");
+    return true;
+  }
+  return (*on_record_)(record);
+}
+
+/// Queues a record that has a time, delivers any other at once. `latest` follows the times seen.
+bool ReaderImpl::take(const RawRecord& raw, RecordQueue& queue, uint64_t& latest) {
+  if (raw.header.type >= kRecordUserStart) apply(raw);
+  const uint64_t time = builder_.time_of(raw);
+  if (time == 0) return deliver(raw);
+  latest = std::max(latest, time);
+  return queue.add(time, raw);
+}
+
+bool ReaderImpl::read_one(RecordQueue& queue) {
+  RawStream stream(file_->bytes(), data_begin_, data_end_, damage_);
+  RawRecord raw;
+  uint64_t latest = 0;
+  while (stream.next(raw)) {
+    if (!take(raw, queue, latest)) return false;
+    if (raw.header.type == kRecordFinishedRound && !queue.finish_round()) return false;
+  }
+  return true;
+}
+
+/// Several files, each one ring in order of time (save for the odd nested interrupt): always reads on in the file that is furthest behind, and
+/// delivers up to what every file had reached one turn ago. No FINISHED_ROUND is needed; those in `data` speak of that file only.
+bool ReaderImpl::read_merged(RecordQueue& queue) {
+  struct Source {
+    RawStream stream;
+    uint64_t latest = 0, latest_before = 0;
+  };
+  std::vector<Source> sources;
+  sources.push_back({RawStream(file_->bytes(), data_begin_, data_end_, damage_)});
+  for (const auto& more : more_files_) sources.push_back({RawStream(more->bytes(), 0, more->bytes().size(), damage_)});
+  RawRecord raw;
+  while (!sources.empty()) {
+    const auto behind = std::min_element(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.latest < b.latest; });
+    behind->latest_before = behind->latest;
+    bool more = true;
+    for (uint64_t i = 0; i < kMergeRecords && more; ++i) {
+      more = behind->stream.next(raw);
+      if (more && !take(raw, queue, behind->latest)) return false;
+    }
+    if (!more) sources.erase(behind);
+    if (sources.empty()) break;
+    uint64_t reached = ~0ULL;
+    for (const Source& source : sources) reached = std::min(reached, source.latest_before);
+    if (!queue.flush_until(reached)) return false;
+  }
+  return true;
+}
+
+Status ReaderImpl::read(const std::function<bool(const Record&)>& on_record) {
+  damage_ = open_damage_;
+  on_record_ = &on_record;
+  RecordQueue queue(limits_, damage_, [this](const RawRecord& raw) { return deliver(raw); });
+  const bool go_on = more_files_.empty() ? read_one(queue) : read_merged(queue);
+  if (go_on) (void)queue.flush_all();
+  on_record_ = nullptr;
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PerfReader>> PerfReader::open(const std::string& path, const ReadLimits& limits) { return ReaderImpl::make(path, limits); }
+
+}  // namespace ptd::perfio

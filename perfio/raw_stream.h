@@ -1,0 +1,53 @@
+// Records of one data section in file order, decompressed, with the payload that follows some of them.
+#pragma once
+
+#include <vector>
+
+#include "perfio/perf_reader.h"
+#include "perfio/wire.h"
+#include "perfio/zstd_stream.h"
+
+namespace ptd::perfio {
+
+/// A record as bytes.
+struct RawRecord {
+  RecordHeader header;
+  Bytes bytes;                     ///< header included
+  Bytes payload;                   ///< AUXTRACE, HEADER_TRACING_DATA: what follows the record; views the mapping
+  uint64_t file_offset_bytes = 0;  ///< of the record, or of the COMPRESSED record that its first byte came from
+  bool transient = false;          ///< decompressed: `bytes` is valid until the next call of next() only
+};
+
+/// Walks [begin, end) of a mapped file. COMPRESSED and COMPRESSED2 records are one zstd stream whose content is again records, which may
+/// straddle them. Damage ends the walk or skips, and is logged; nothing is ever read outside the section.
+class RawStream {
+ public:
+  RawStream(Bytes file, uint64_t begin, uint64_t end, ReadDamage& damage) : file_(file), position_(begin), end_(end), damage_(&damage) {}
+
+  /// False at the end.
+  bool next(RawRecord& out);
+  [[nodiscard]] uint64_t position() const { return position_; }
+
+ private:
+  bool next_plain(RawRecord& out);
+  bool next_decompressed(RawRecord& out);
+  bool refill();
+  void attach_payload(RawRecord& out);
+  void begin_compressed(const RawRecord& record);
+  void fail_compressed(const std::string& why);
+
+  Bytes file_;
+  uint64_t position_;
+  uint64_t end_;
+  ReadDamage* damage_;
+  ZstdDecompressor zstd_;
+  Bytes input_;                       ///< of the COMPRESSED record in hand, not yet decompressed
+  uint64_t input_offset_bytes_ = 0;   ///< of that record
+  uint64_t chunk_offset_bytes_ = 0;   ///< of the record that the front of chunk_ came from
+  std::vector<std::byte> chunk_;      ///< decompressed, from chunk_position_ on not yet delivered
+  size_t chunk_position_ = 0;
+  bool more_output_ = false;          ///< zstd may hold output beyond the last refill
+  bool compressed_failed_ = false;
+};
+
+}  // namespace ptd::perfio

@@ -1,0 +1,148 @@
+// From raw bytes to Record values.
+#include "perfio/record_builder.h"
+
+#include <algorithm>
+
+#include "perfio/features.h"
+#include "perfio/record_parse.h"
+
+namespace ptd::perfio {
+namespace {
+
+constexpr uint64_t kEventUpdateName = 2;  // PERF_EVENT_UPDATE__NAME
+constexpr size_t kMaxAttrs = 65536;
+
+Bytes body_of(const RawRecord& raw) { return raw.bytes.subspan(kRecordHeaderBytes); }
+
+}  // namespace
+
+RecordBuilder::RecordBuilder(std::vector<EventAttr> attrs, Features features, Bytes tracing_data)
+    : attrs_(std::move(attrs)), features_(std::move(features)) {
+  finder_.set(attrs_);
+  find_sched_switch(tracing_data, sched_switch_);
+}
+
+bool RecordBuilder::apply_header_record(const RawRecord& raw) {
+  switch (raw.header.type) {
+    case kRecordHeaderAttr: return apply_attr(body_of(raw));
+    case kRecordEventUpdate: return apply_event_update(body_of(raw));
+    case kRecordHeaderFeature: return apply_feature(body_of(raw));
+    case kRecordHeaderBuildId: {
+      BuildIdEntry entry;
+      if (!parse_build_id_event(raw.bytes, entry)) return false;
+      features_.build_ids.push_back(std::move(entry));
+      return true;
+    }
+    case kRecordHeaderTracingData: find_sched_switch(raw.payload, sched_switch_); return true;
+    default: return true;
+  }
+}
+
+bool RecordBuilder::apply_attr(Bytes body) {
+  if (body.size() < 64 || attrs_.size() >= kMaxAttrs) return false;
+  Cursor size_field(body.subspan(4));
+  const uint64_t stated = size_field.u32();
+  const uint64_t attr_bytes = stated == 0 ? 64 : stated;
+  EventAttr attr;
+  if (attr_bytes > body.size() || !parse_attr(body.first(static_cast<size_t>(attr_bytes)), attr)) return false;
+  Cursor ids(body.subspan(static_cast<size_t>(attr_bytes)));
+  while (ids.remaining() >= 8) attr.ids.push_back(ids.u64());
+  const bool known = std::any_of(attrs_.begin(), attrs_.end(), [&attr](const EventAttr& a) { return !a.ids.empty() && a.ids == attr.ids; });
+  if (known) return true;
+  attrs_.push_back(std::move(attr));
+  finder_.set(attrs_);
+  return true;
+}
+
+bool RecordBuilder::apply_event_update(Bytes body) {
+  Cursor in(body);
+  const uint64_t kind = in.u64();
+  const uint64_t id = in.u64();
+  if (kind != kEventUpdateName) return in.ok();
+  const std::string name = in.text();
+  for (EventAttr& attr : attrs_) {
+    if (std::find(attr.ids.begin(), attr.ids.end(), id) != attr.ids.end()) attr.name = name;
+  }
+  return in.ok();
+}
+
+bool RecordBuilder::apply_feature(Bytes body) {
+  Cursor in(body);
+  const uint64_t bit = in.u64();
+  if (!in.ok() || bit >= kFeatureBits) return false;
+  const bool good = parse_feature(static_cast<uint32_t>(bit), in.rest(), features_, attrs_);
+  if (bit == kFeatureEventDesc) finder_.set(attrs_);
+  return good;
+}
+
+uint64_t RecordBuilder::trailer_of(const RawRecord& raw, uint32_t attr_index) const {
+  if (raw.header.type >= kRecordUserStart || attr_index >= attrs_.size()) return 0;
+  const uint64_t trailer = trailer_bytes(attrs_[attr_index]);
+  const uint64_t fixed = kRecordHeaderBytes + fixed_body_bytes(raw.header.type);
+  return fixed + trailer <= raw.bytes.size() ? trailer : 0;
+}
+
+uint64_t RecordBuilder::time_of(const RawRecord& raw) const {
+  if (raw.header.type >= kRecordUserStart || attrs_.empty()) return 0;
+  const uint32_t index = finder_.find(raw.header, raw.bytes);
+  if (raw.header.type == kRecordSample) {
+    SampleFields fields;
+    (void)parse_sample(attrs_[index], body_of(raw), fields);  // a short sample is refused when it is built
+    return fields.id.time;
+  }
+  const uint64_t trailer = trailer_of(raw, index);
+  if (trailer == 0) return 0;
+  SampleId id;
+  parse_trailer(attrs_[index], raw.bytes.last(static_cast<size_t>(trailer)), id);
+  return id.time;
+}
+
+bool RecordBuilder::is_sched_switch(const EventAttr& attr) const {
+  if (attr.type != kEventTypeTracepoint) return false;
+  return attr.name.starts_with("sched:sched_switch") || (sched_switch_.id != 0 && attr.config == sched_switch_.id);
+}
+
+bool RecordBuilder::build_sample(const RawRecord& raw, Record& out) const {
+  SampleFields fields;
+  if (attrs_.empty()) {
+    out.payload = OtherSample{};
+    return true;
+  }
+  const EventAttr& attr = attrs_[out.attr_index];
+  if (!parse_sample(attr, body_of(raw), fields)) return false;
+  out.sample_id = fields.id;
+  const uint64_t need = std::max(sched_switch_.prev_pid_offset_bytes, sched_switch_.next_pid_offset_bytes) + 4ULL;
+  if (is_sched_switch(attr) && fields.raw.size() >= need) {
+    SchedSwitchSample change;
+    change.prev_tid = Cursor(fields.raw.subspan(sched_switch_.prev_pid_offset_bytes)).i32();
+    change.next_tid = Cursor(fields.raw.subspan(sched_switch_.next_pid_offset_bytes)).i32();
+    out.payload = change;
+  } else {
+    out.payload = OtherSample{fields.ip};
+  }
+  return true;
+}
+
+bool RecordBuilder::build(const RawRecord& raw, Record& out) const {
+  out = Record{};
+  out.type = raw.header.type;
+  out.misc = raw.header.misc;
+  out.size_bytes = raw.header.size_bytes;
+  out.file_offset_bytes = raw.file_offset_bytes;
+  out.raw = raw.bytes;
+  out.attr_index = finder_.find(raw.header, raw.bytes);
+  if (raw.header.type == kRecordSample) return build_sample(raw, out);
+  if (raw.header.type == kRecordAuxtrace) {
+    AuxtraceRecord auxtrace;
+    if (!parse_auxtrace(body_of(raw), auxtrace)) return false;
+    auxtrace.payload = raw.payload;
+    out.payload = auxtrace;
+    return true;
+  }
+  const uint64_t trailer = trailer_of(raw, out.attr_index);
+  if (trailer != 0) parse_trailer(attrs_[out.attr_index], raw.bytes.last(static_cast<size_t>(trailer)), out.sample_id);
+  const Bytes body = body_of(raw);
+  return parse_body(raw.header, body.first(body.size() - static_cast<size_t>(trailer)), out.payload);
+}
+
+}  // namespace ptd::perfio

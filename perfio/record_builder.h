@@ -1,0 +1,43 @@
+// Turns raw records into Record values and keeps what HEADER_* records announce.
+#pragma once
+
+#include <vector>
+
+#include "perfio/perf_reader.h"
+#include "perfio/raw_stream.h"
+#include "perfio/sample_id.h"
+#include "perfio/tracing_data.h"
+
+namespace ptd::perfio {
+
+/// Owns attrs and features of a recording as far as they are known.
+class RecordBuilder {
+ public:
+  RecordBuilder(std::vector<EventAttr> attrs, Features features, Bytes tracing_data);
+
+  /// HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE, HEADER_BUILD_ID, HEADER_TRACING_DATA; others are left alone. False: contradicts itself.
+  [[nodiscard]] bool apply_header_record(const RawRecord& raw);
+  /// Time to sort by; 0 if the record has none.
+  [[nodiscard]] uint64_t time_of(const RawRecord& raw) const;
+  /// False: the record contradicts itself.
+  [[nodiscard]] bool build(const RawRecord& raw, Record& out) const;
+
+  [[nodiscard]] const std::vector<EventAttr>& attrs() const { return attrs_; }
+  [[nodiscard]] const Features& features() const { return features_; }
+
+ private:
+  bool apply_attr(Bytes body);
+  bool apply_event_update(Bytes body);
+  bool apply_feature(Bytes body);
+  bool build_sample(const RawRecord& raw, Record& out) const;
+  [[nodiscard]] bool is_sched_switch(const EventAttr& attr) const;
+  /// Bytes of the trailer of a record that is not a SAMPLE.
+  [[nodiscard]] uint64_t trailer_of(const RawRecord& raw, uint32_t attr_index) const;
+
+  std::vector<EventAttr> attrs_;
+  Features features_;
+  AttrFinder finder_;
+  SchedSwitchFormat sched_switch_;
+};
+
+}  // namespace ptd::perfio

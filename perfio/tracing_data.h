@@ -1,0 +1,20 @@
+// The ftrace event formats inside TRACING_DATA: what sched:sched_switch looks like on the recorded kernel.
+#pragma once
+
+#include <cstdint>
+
+#include "image/base/types.h"
+
+namespace ptd::perfio {
+
+/// Where the tids stand in the raw payload of a sched:sched_switch sample. Defaults: every x86-64 and arm64 kernel so far.
+struct SchedSwitchFormat {
+  uint64_t id = 0;  ///< tracepoint id (perf_event_attr.config); 0 unknown
+  uint32_t prev_pid_offset_bytes = 24;
+  uint32_t next_pid_offset_bytes = 56;
+};
+
+/// Looks for the format text named sched_switch. False if there is none; `out` then keeps its defaults.
+bool find_sched_switch(Bytes tracing_data, SchedSwitchFormat& out);
+
+}  // namespace ptd::perfio

@@ -1,0 +1,68 @@
+// libzstd's streaming interface.
+#include "perfio/zstd_stream.h"
+
+#include <zstd.h>
+
+namespace ptd::perfio {
+
+struct ZstdDecompressor::State {
+  ZSTD_DStream* stream = ZSTD_createDStream();
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { ZSTD_freeDStream(stream); }
+};
+
+ZstdDecompressor::ZstdDecompressor() : state_(std::make_unique<State>()) { failed_ = state_->stream == nullptr; }
+ZstdDecompressor::~ZstdDecompressor() = default;
+ZstdDecompressor::ZstdDecompressor(ZstdDecompressor&&) noexcept = default;
+ZstdDecompressor& ZstdDecompressor::operator=(ZstdDecompressor&&) noexcept = default;
+
+size_t ZstdDecompressor::step(Bytes& input, std::span<std::byte> output) {
+  if (failed_) return 0;
+  ZSTD_inBuffer in{input.data(), input.size(), 0};
+  ZSTD_outBuffer out{output.data(), output.size(), 0};
+  while (out.pos < out.size) {
+    const size_t in_before = in.pos;
+    const size_t out_before = out.pos;
+    const size_t result = ZSTD_decompressStream(state_->stream, &out, &in);
+    if (ZSTD_isError(result) != 0) {
+      failed_ = true;
+      break;
+    }
+    if (in.pos == in_before && out.pos == out_before) break;
+  }
+  input = input.subspan(in.pos);
+  return out.pos;
+}
+
+struct ZstdCompressor::State {
+  ZSTD_CStream* stream = ZSTD_createCStream();
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { ZSTD_freeCStream(stream); }
+};
+
+ZstdCompressor::ZstdCompressor(int level) : state_(std::make_unique<State>()) {
+  if (state_->stream != nullptr) (void)ZSTD_initCStream(state_->stream, level);
+}
+ZstdCompressor::~ZstdCompressor() = default;
+ZstdCompressor::ZstdCompressor(ZstdCompressor&&) noexcept = default;
+ZstdCompressor& ZstdCompressor::operator=(ZstdCompressor&&) noexcept = default;
+
+bool ZstdCompressor::add(Bytes input, std::vector<std::byte>& output) {
+  if (state_->stream == nullptr) return false;
+  ZSTD_inBuffer in{input.data(), input.size(), 0};
+  std::vector<std::byte> buffer(ZSTD_CStreamOutSize());
+  size_t left = 1;
+  while (in.pos < in.size || left != 0) {
+    ZSTD_outBuffer out{buffer.data(), buffer.size(), 0};
+    left = ZSTD_compressStream2(state_->stream, &out, &in, ZSTD_e_flush);
+    if (ZSTD_isError(left) != 0) return false;
+    output.insert(output.end(), buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(out.pos));
+  }
+  return true;
+}
+
+}  // namespace ptd::perfio

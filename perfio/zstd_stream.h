@@ -1,0 +1,47 @@
+// One zstd decompression stream; the only door to libzstd for reading and writing.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "image/base/types.h"
+
+namespace ptd::perfio {
+
+/// Decompresses a stream that arrives in pieces. Memory is bounded by the window that zstd allows by default (128 MiB).
+class ZstdDecompressor {
+ public:
+  ZstdDecompressor();
+  ~ZstdDecompressor();
+  ZstdDecompressor(ZstdDecompressor&&) noexcept;
+  ZstdDecompressor& operator=(ZstdDecompressor&&) noexcept;
+
+  /// Consumes from the front of `input` and fills the front of `output`; returns how many bytes were written. 0 with an empty
+  /// `input` means that everything given so far is out. After an error failed() is true and nothing more comes.
+  size_t step(Bytes& input, std::span<std::byte> output);
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  bool failed_ = false;
+};
+
+/// Compresses pieces of one stream so that each piece can be decompressed as soon as it is there (flushed).
+class ZstdCompressor {
+ public:
+  explicit ZstdCompressor(int level);
+  ~ZstdCompressor();
+  ZstdCompressor(ZstdCompressor&&) noexcept;
+  ZstdCompressor& operator=(ZstdCompressor&&) noexcept;
+
+  /// Appends the compressed form of `input`; false on an error of the library.
+  [[nodiscard]] bool add(Bytes input, std::vector<std::byte>& output);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd::perfio
