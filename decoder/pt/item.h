@@ -96,6 +96,7 @@ class ItemReader {
   Item& push(ItemKind kind, uint64_t offset);
   void push_held();
   bool next_flow_is_pge(uint64_t offset) const;
+  bool is_ovf_in_cyc(uint64_t offset) const;
   ExecMode take_mode();
 
   AuxSegment segment_;

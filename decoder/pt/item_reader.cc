@@ -145,6 +145,10 @@ bool ItemReader::step() {
   }
   if (packet.kind == PacketKind::pad) return true;
   if (is_timing(packet.kind)) {
+    if (packet.kind == PacketKind::cyc && config_.errata.skd007 && is_ovf_in_cyc(offset)) {
+      reader_.seek(offset + 1);
+      return true;
+    }
     on_timing(packet);
     return true;
   }
@@ -155,6 +159,20 @@ bool ItemReader::step() {
   }
   on_flow(packet, offset);
   return !done_;
+}
+
+// Erratum SKD007: an OVF may be issued after the first byte of a CYC, in place of its second. A CYC that reads on as `02` with `f3` behind
+// it is such an OVF if what an OVF needs follows: FUP or TIP.PGE.
+bool ItemReader::is_ovf_in_cyc(uint64_t offset) const {
+  const Bytes bytes = segment_.bytes.subspan(offset);
+  if (bytes.size() < 3 || bytes[1] != std::byte{0x02} || bytes[2] != std::byte{0xf3}) return false;
+  PacketReader ahead(segment_.bytes, offset + 1);
+  Packet packet;
+  while (ahead.next(packet) == PacketReader::Status::ok) {
+    if (packet.kind == PacketKind::ovf || packet.kind == PacketKind::pad || is_timing(packet.kind)) continue;
+    return packet.kind == PacketKind::fup || packet.kind == PacketKind::tip_pge;
+  }
+  return false;
 }
 
 void ItemReader::fail(uint64_t offset) {
@@ -305,8 +323,10 @@ void ItemReader::flush_tsx(uint64_t offset) {
 void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
   const bool has_ip = decompress_ip(packet, last_ip_);
   if (in_overflow_) {
-    end_overflow(has_ip, last_ip_);
-    enabled_ = has_ip;
+    // Erratum APL12: outside of the filter a FUP may follow OVF although tracing is off; then TIP.PGE comes next.
+    const bool on = has_ip && !next_flow_is_pge(reader_.offset());
+    end_overflow(on, last_ip_);
+    enabled_ = on;
     return;
   }
   if ((has_fup_ && !fup_optional_) || !has_ip) return fail(offset);

@@ -111,7 +111,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
-    if (execute(flow, entry.insn) == Go::lost) return WalkStop::lost;
+    if (execute(flow, entry.insn) == Go::lost && !abort_after_branch(flow)) return WalkStop::lost;
   }
 }
 
@@ -123,6 +123,17 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, block_flags);
   ++state.silent;
   return execute(flow, candidate.insn) != Go::lost;
+}
+
+// Erratum BDM64: a transaction abort right behind a branch may give a wrong target before it. The abort's own ip is right.
+bool Walker::abort_after_branch(Flow& flow) {
+  FlowState& state = flow.state;
+  if (!options_.config.errata.bdm64 || state.tnt_count != 0) return false;
+  const Item item = items_.at(state.next);
+  if (item.kind != ItemKind::at_ip || item.event != EventKind::tsx_abort) return false;
+  finish_block(flow, 0);
+  state.ip = Ip{item.ip};
+  return true;
 }
 
 void Walker::lose(const Flow& flow, GapReason reason) {

@@ -93,6 +93,7 @@ class Walker {
   // fetching
   bool read_candidates(Flow& flow, SpaceId space);
   void lose(const Flow& flow, GapReason reason);
+  bool abort_after_branch(Flow& flow);
   [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return is_kernel_half(ip) ? kKernelSpace : state.context.space; }
 
   bool done_flow(const FlowState& state);
@@ -114,6 +115,7 @@ class Walker {
   void took(Flow& flow);
   void settle(Flow& flow);
   bool settle_one(Flow& flow, const Item& item);
+  bool retire_vm_entry(Flow& flow);
   bool settle_lost(Flow& flow, const Item& item);
   bool at_stop(Flow& flow);
   void refresh_now(FlowState& state);

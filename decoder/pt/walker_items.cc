@@ -128,7 +128,11 @@ bool Walker::at_stop(Flow& flow) {
   const bool has_to = (item.flags & kItemNoIp) == 0;
   const Ip to{item.value};
   if (item.kind == ItemKind::async_disabled) {
-    disable(flow, item, EventKind::async_disabled, has_to, to);
+    if (options_.config.errata.skd022 && retire_vm_entry(flow)) {
+      disable(flow, item, EventKind::disabled, has_to, to);
+    } else {
+      disable(flow, item, EventKind::async_disabled, has_to, to);
+    }
     return true;
   }
   uint8_t flags = kEventHasFrom;
@@ -141,6 +145,16 @@ bool Walker::at_stop(Flow& flow) {
   set_mode(flow, item.mode, item, to);
   if (was_kernel && !is_kernel_half(to)) update_context(flow, item.before, item.hi);
   took(flow);
+  return true;
+}
+
+// Erratum SKD022: a VM entry that clears TraceEn gives a FUP before its TIP.PGD; the entry itself did retire.
+bool Walker::retire_vm_entry(Flow& flow) {
+  if (!read_candidates(flow, space_of(flow.state, flow.state.ip)) || candidates_.size() != 1) return false;
+  const Candidate entry = candidates_[0];
+  if (entry.insn.detail != InsnDetail::vmlaunch && entry.insn.detail != InsnDetail::vmresume) return false;
+  append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
+  finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
   return true;
 }
 
