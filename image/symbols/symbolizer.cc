@@ -42,7 +42,8 @@ struct RangeIndex {
   }
 
   // The range with the highest start that holds ip and lives at `when`; of several at one start, the one added first.
-  [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when) const {
+  // Narrows `valid` to moments around `when` at which none of the ranges looked at begins or ends.
+  [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when, Interval& valid) const {
     size_t i = static_cast<size_t>(
         std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
         ranges.begin());
@@ -50,7 +51,15 @@ struct RangeIndex {
     for (size_t steps = 0; i > 0 && steps < kMaxStepsBack && reach[i - 1] > ip.value; ++steps) {
       const NamedRange& range = ranges[--i];
       if (best != nullptr && range.ip != best->ip) break;
-      if (ip - range.ip < range.size_bytes && range.live.contains(when)) best = &range;
+      if (ip - range.ip >= range.size_bytes) continue;
+      if (range.live.contains(when)) {
+        best = &range;
+        valid = intersect(valid, range.live);
+      } else if (range.live.last < when) {
+        valid.first = std::max(valid.first, TimeNs{range.live.last.value + 1});
+      } else if (when < range.live.first) {
+        valid.last = std::min(valid.last, TimeNs{range.live.first.value - 1});
+      }
     }
     return best;
   }
@@ -113,10 +122,11 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when) const 
   State& state = *state_;
   state.sort();
   if (is_kernel_half(ip)) space = kKernelSpace;
+  Interval valid;
   const auto index = state.spaces.find(space.value);
   if (index != state.spaces.end()) {
-    if (const NamedRange* range = index->second.find(ip, when)) {
-      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes};
+    if (const NamedRange* range = index->second.find(ip, when, valid)) {
+      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, valid};
     }
   }
   const SectionId id = state.timeline.section_at(space, ip, when);
@@ -127,7 +137,7 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when) const 
   uint64_t offset = 0;
   const auto symbol = file->find((ip - section.ip) + section.file_offset_bytes, offset);
   if (!symbol) return std::nullopt;
-  return Symbol{symbol->name, file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes};
+  return Symbol{symbol->name, file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, intersect(valid, section.live)};
 }
 
 std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {

@@ -17,6 +17,7 @@ struct Symbol {
   uint64_t offset_bytes = 0;  ///< of the ip in the symbol
   Ip start;                   ///< the symbol's address
   uint64_t size_bytes = 0;    ///< 0 if not recorded
+  Interval valid;             ///< moments at which the same ip surely has this same answer; for caches
 };
 
 /// A named address range that lives for some time: kallsyms lines, KSYMBOL records, JIT functions.
