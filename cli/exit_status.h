@@ -1,0 +1,16 @@
+// Exit statuses of ptdecode, in one place.
+#pragma once
+
+#include "image/base/result.h"
+
+namespace ptd::cli {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitFile = 1;     ///< a file could not be opened or read
+inline constexpr int kExitUsage = 2;    ///< bad option or argument
+inline constexpr int kExitFinding = 3;  ///< finding or difference; with --strict also a gap
+
+/// The status that an error of opening or creating ends the program with.
+constexpr int exit_status_of(ErrorKind kind) { return kind == ErrorKind::usage ? kExitUsage : kExitFile; }
+
+}  // namespace ptd::cli

@@ -1,0 +1,49 @@
+// Tally of lost flow and the report that ends a command: gaps by reason, and missing code as one ranked list.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "recording/recording.h"
+
+namespace ptd::cli {
+
+/// Counts gaps. One per worker; merge() joins them. Plain counters, bounded by the number of sections and 2 MiB regions.
+class GapTally {
+ public:
+  struct Count {
+    uint64_t gaps = 0;
+    uint64_t lost_bytes = 0;
+  };
+  void add(const Gap& gap);
+  void merge(const GapTally& other);
+  [[nodiscard]] uint64_t total() const;
+  [[nodiscard]] const std::array<Count, kGapReasons>& by_reason() const { return by_reason_; }
+
+  /// Where code was missing: a section, or (kNoSection) the 2 MiB region of a space.
+  using Place = std::tuple<SectionId, uint32_t, uint64_t>;  // section, space, region address
+  [[nodiscard]] const std::map<Place, Count>& missing() const { return missing_; }
+
+ private:
+  static constexpr size_t kMaxPlaces = 1U << 16;
+  std::array<Count, kGapReasons> by_reason_{};
+  std::map<Place, Count> missing_;
+};
+
+/// One line of the ranked list.
+struct MissingLine {
+  std::string path, build_id, reason, remedy;
+  uint64_t gaps = 0, lost_bytes = 0;
+  double share = 0;  ///< of all trace bytes
+};
+/// Ranked by bytes lost, then by gaps. `total_bytes`: bytes of trace looked at.
+[[nodiscard]] std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes);
+
+/// The summary at the end of a command, for standard error; empty if nothing was lost.
+[[nodiscard]] std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes);
+
+}  // namespace ptd::cli

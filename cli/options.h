@@ -1,0 +1,62 @@
+// Options that every command has: what to open and how; and the parsers of their values.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "recording/recording.h"
+
+namespace ptd::cli {
+
+/// As typed; open_recording() gives the words their meaning.
+struct InputOptions {
+  std::string path = "perf.data";
+  std::string pt_path, pt_cpu, tsc_ctc;
+  std::vector<std::string> images;
+  std::string pages;
+  unsigned mtc_period = 0, nominal_ratio = 0;
+  std::vector<std::string> symfs, kcore_after, debug_dirs;
+  std::string build_id_cache;
+  bool no_time = false, freeze = false, no_anchors = false;
+  std::string slack, drop_poke;
+  bool strict = false;  ///< gaps make the exit status 3
+  bool quiet = false;   ///< no progress, no summary
+};
+
+/// Adds -i, --pt, --symfs and the rest to a command.
+void add_input_options(CLI::App& command, InputOptions& input);
+
+/// Opens what the options name, with progress. Warnings of the recording go to standard error.
+[[nodiscard]] Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input);
+/// The library's view of the words; for those who open twice (demo, verify).
+[[nodiscard]] Result<OpenOptions> open_options(const InputOptions& input);
+[[nodiscard]] Result<RawOptions> raw_options(const InputOptions& input);
+
+/// "6/94/3" -> family 6, model 94, stepping 3; the stepping may be left out.
+[[nodiscard]] Result<pt::CpuId> parse_cpu(std::string_view text);
+/// "FILE[,off=N][,size=N]@ADDR"; numbers decimal or 0x hex, ADDR hex with or without 0x.
+[[nodiscard]] Result<RawImage> parse_image(std::string_view text);
+/// "N[,SEED]".
+struct DropPoke {
+  uint32_t every = 0, seed = 0;
+};
+[[nodiscard]] Result<DropPoke> parse_drop_poke(std::string_view text);
+/// "3ms", "500us", "20ns", "1s"; a bare number is nanoseconds.
+[[nodiscard]] Result<uint64_t> parse_duration_ns(std::string_view text);
+/// "17.865267613" (seconds) -> nanoseconds, exactly.
+[[nodiscard]] Result<uint64_t> parse_seconds_ns(std::string_view text);
+/// "A,B", "A," or ",B" in seconds, perf's spelling of --time.
+[[nodiscard]] Result<Interval> parse_time_range(std::string_view text);
+/// Hex with or without 0x.
+[[nodiscard]] Result<Ip> parse_address(std::string_view text);
+/// "1,3-5" -> {1, 3, 4, 5}, for -C, --pid, --tid. At most 65536 numbers.
+[[nodiscard]] Result<std::vector<int32_t>> parse_number_list(std::string_view option, std::string_view text);
+
+/// Prints "ptdecode: <message>" to standard error and returns the exit status.
+int report_error(const Error& error);
+
+}  // namespace ptd::cli
