@@ -1,0 +1,70 @@
+// A decoded flow spelled out instruction by instruction, and its comparison with libipt's. For tests only.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "decoder/pt/decoder.h"
+#include "tests/oracle/libipt_oracle.h"
+#include "tests/support/corpus.h"
+
+namespace ptd::test {
+
+/// An event or gap with its place counted in instructions.
+struct PlacedEvent {
+  uint64_t before_insn = 0;
+  Event event;
+};
+struct PlacedGap {
+  uint64_t before_insn = 0;
+  Gap gap;
+};
+
+/// Everything a pt::Decoder gave out, in order.
+struct Flow {
+  std::vector<uint64_t> insns;
+  std::vector<uint64_t> branch_ends;  ///< indices of instructions that ended a block with ends_in_branch
+  std::vector<uint8_t> taken;         ///< for each of branch_ends
+  std::vector<PlacedEvent> events;
+  std::vector<PlacedGap> gaps;
+  std::vector<uint64_t> segment_starts;  ///< number of instructions before each segment
+  uint64_t instructions = 0;
+  uint64_t uncertain_instructions = 0;  ///< in blocks with a bit of kUncertainFlags
+};
+
+/// Turns batches into a Flow. One per decoder, since node ids belong to it.
+class FlowCollector {
+ public:
+  explicit FlowCollector(Flow& flow) : flow_(flow) {}
+  void begin_segment() { flow_.segment_starts.push_back(flow_.instructions); }
+  void add(const Batch& batch, const BlockTable& table);
+
+ private:
+  void add_block(const Block& block, const BlockTable& table);
+  Flow& flow_;
+  std::vector<std::vector<uint16_t>> offsets_;  // by node: offset of each instruction in its block
+};
+
+/// Memory, one user space and a context track that always runs in it.
+struct Machine {
+  Timeline timeline;
+  ContextTrack contexts;
+};
+[[nodiscard]] Machine make_machine(const SparseMemory& memory);
+
+/// Cuts the stream at its PSBs and decodes it all with one decoder.
+[[nodiscard]] Flow decode_stream(Bytes stream, const Machine& machine, const pt::DecoderOptions& options);
+
+struct CompareOptions {
+  bool events = true;
+  bool gaps = true;
+};
+/// Empty if equal; else the first difference in instructions, block ends, events or gaps, with context.
+[[nodiscard]] std::string first_difference(const Flow& ours, const oracle::OracleFlow& theirs, const CompareOptions& options = {});
+
+/// Events in the comparable form that both sides can be brought to; see first_difference.
+[[nodiscard]] std::vector<std::string> comparable_events(const Flow& ours);
+[[nodiscard]] std::vector<std::string> comparable_events(const oracle::OracleFlow& theirs);
+
+}  // namespace ptd::test
