@@ -181,6 +181,13 @@ PacketReader::Status PacketReader::fixed(unsigned index, Packet& packet, uint64_
       if ((byte_at(p + 2) & form.third_mask) != form.third) continue;
     }
     if (left < form.size_bytes) return Status::cut;
+    if (skip_corrupt_tma_ && form.kind == PacketKind::tma && (byte_at(p + 4) != 0 || (byte_at(p + 6) & 0xfe) != 0)) {
+      if (left <= form.size_bytes) return Status::cut;
+      packet.kind = PacketKind::pad;
+      packet.size_bytes = static_cast<uint8_t>(form.size_bytes + 1);
+      offset_ += packet.size_bytes;
+      return Status::ok;
+    }
     if (!decode_fields(form, p, packet)) return Status::bad_packet;
     offset_ += form.size_bytes;
     return Status::ok;

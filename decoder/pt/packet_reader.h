@@ -33,6 +33,9 @@ class PacketReader {
     block_items_ = 0;
   }
 
+  /// Erratum SKZ84: a TMA with reserved bits set is corrupt and has a bogus byte behind it; both are then given as one PAD of 8 bytes.
+  void set_skip_corrupt_tma(bool on) { skip_corrupt_tma_ = on; }
+
   /// Bytes of an item's payload between BBP and what ends the block; 0 outside. Between them a byte xxxxx100 is a BIP, not a TNT.
   /// Packets that cannot stand inside a block end it ([SDM] "BEP Packet"; timing, power and FUP packets can).
   [[nodiscard]] uint8_t block_items() const { return block_items_; }
@@ -49,6 +52,7 @@ class PacketReader {
   Bytes bytes_;
   uint64_t offset_ = 0;
   uint8_t block_items_ = 0;  ///< 0: outside; 4 or 8: size of the items between BBP and BEP
+  bool skip_corrupt_tma_ = false;
 };
 
 }  // namespace ptd::pt

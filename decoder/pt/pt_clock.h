@@ -1,40 +1,105 @@
 // PtClock: turns TSC, TMA, MTC, CYC and CBR packets into a time with bounds.
 #pragma once
 
+#include <limits>
+
 #include "decoder/pt/config.h"
 #include "decoder/pt/packet.h"
 
 namespace ptd::pt {
 
-/// Follows the timing packets of one stream in order. Plain state, cheap to copy (POD-like), no allocation.
-/// Method: TSC sets the time; TMA ties it to the CTC; each MTC advances by whole CTC periods (8-bit, wraps); CYC advances by
-/// core cycles, scaled by the ratio calibrated between MTCs or TSCs, or by CBR before that. [SDM] "Timing Packets".
+/// What latest() says when nothing bounds the moment from above.
+inline constexpr Tsc kTscMax{std::numeric_limits<uint64_t>::max()};
+/// Offset of a packet whose place is not told to the clock.
+inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
+
+/// Follows the timing packets of one stream in order. Plain state, trivially copyable, no allocation. Units: TSC ticks.
+///
+/// Method ([SDM] "Tracking Time", "Estimating TSC Within Intel PT"; N/D = CPUID.15H:EBX/EAX, P1 = nominal ratio):
+/// - TSC tells the moment: exact.
+/// - TMA after it tells that CTC `ctc` began at TSC - FastCounter. That is the anchor.
+/// - MTC tells that the CTC reached a multiple of 2^MTCFreq: anchor + ticks of CTC since * N/D, always from the anchor, so that no rounding
+///   piles up. The CTC is followed modulo 2^(MTCFreq+8). The bounds are that moment, one tick outward on each side.
+/// - A hole of a few MTCs is a hole. A longer one, or an OVF, may have lost whole windows of 256 MTCs: earliest() then counts none of them
+///   and latest() is unbounded until the next TSC.
+/// - An MTC that follows its TSC/TMA but is of an edge before it (packets slip) moves nothing.
+/// - MTC before any TMA: edges are counted from the TSC; the moment is uncertain by one MTC period.
+/// - CYC adds cycles, scaled by the ratio measured between two timing packets that each stood right behind a CYC, or by P1/CBR before that.
+///   The bounds take the ratio as known to within 1/16 until a CBR packet tells another; they are cut by the MTC edges around. The cycle
+///   counter stands still while the core sleeps: without MTCs nothing bounds a CYC from above.
+///
+/// now() and earliest() never go back, but for a TSC packet: it is right and the estimate was not. Where it contradicts even the bounds (a
+/// guest's offset, another configuration), the clock starts anew from it and counts a jump.
 class PtClock {
  public:
   PtClock() = default;
   explicit PtClock(const Config& config);
 
-  /// Updates the clock. Returns true if `now()` moved or its bounds changed.
-  bool on_packet(const Packet& packet);
-  /// Forgets everything but the configuration and calibration (loss of flow, PSB of an unjoined segment).
+  /// Updates the clock; kinds that tell no time are ignored, OVF is not. Returns true if the clock is known and its moment or bounds were
+  /// set by the packet. `offset_bytes` (the packet's place in the stream) tells which packets stand side by side: without it CYC is not
+  /// calibrated.
+  bool on_packet(const Packet& packet, uint64_t offset_bytes = kNoOffset);
+  /// Forgets everything but the configuration, the reference and the calibration (loss of flow, PSB of an unjoined segment).
   void reset();
+  /// A time near the trace's, e.g. that of the AUX record: tells bits 63:56, which no packet has. Call before the first TSC.
+  void set_reference(Tsc reference) { reference_ = reference.value; }
 
   [[nodiscard]] bool known() const { return known_; }
   /// Best estimate of the moment of the last timing packet.
   [[nodiscard]] Tsc now() const { return Tsc{tsc_}; }
   /// Bounds of the moment of the last timing packet, outward: rounding of CTC and error of the cycle ratio included.
   [[nodiscard]] Tsc earliest() const { return Tsc{earliest_}; }
-  [[nodiscard]] Tsc latest() const { return Tsc{latest_}; }
+  [[nodiscard]] Tsc latest() const { return Tsc{latest_}; }  ///< kTscMax: unbounded
+  /// earliest() and latest() on the timeline's clock.
+  [[nodiscard]] Interval interval(const TimeConversion& time) const {
+    Interval bounds = time.to_interval(earliest(), latest());
+    if (latest() == kTscMax) bounds.last = kTimeMax;
+    return bounds;
+  }
   /// Core cycles counted by CYC so far (for IPC); 0 without CYC.
   [[nodiscard]] uint64_t cycles() const { return cycles_; }
   /// Core-to-bus ratio of the last CBR, 0 if none.
   [[nodiscard]] uint8_t cbr() const { return cbr_; }
+  /// TSC ticks per core cycle as used for CYC, times 2^24; 0 if not known.
+  [[nodiscard]] uint64_t ratio() const { return ratio_; }
+  /// Whether ratio() was measured; else it is that of CBR.
+  [[nodiscard]] bool calibrated() const { return measured_; }
+  /// MTC holes met, and TSC packets that contradicted the bounds.
+  [[nodiscard]] uint32_t holes() const { return holes_; }
+  [[nodiscard]] uint32_t jumps() const { return jumps_; }
 
  private:
+  enum class Anchor : uint8_t { none, counted, exact };
+
+  void on_tsc(uint64_t payload, bool beside_cyc);
+  bool on_tma(const Packet& packet);
+  bool on_mtc(uint8_t mtc, bool beside_cyc);
+  bool on_cyc(uint64_t cycles);
+  void on_cbr(uint8_t ratio);
+  bool on_overflow();
+  void calibrate(bool beside_cyc);
+  [[nodiscard]] unsigned mtc_step(uint8_t mtc);
+  [[nodiscard]] uint64_t edge(int64_t ctc_ticks) const;
+  [[nodiscard]] uint64_t period() const { return uint64_t{1} << mtc_shift_; }
+
   uint64_t tsc_ = 0, earliest_ = 0, latest_ = 0, cycles_ = 0;
-  // ... the owner of this file adds the state that the method needs
-  uint8_t cbr_ = 0;
+  uint64_t anchor_tsc_ = 0;     ///< exact: moment of the CTC tick that TMA told. counted: the TSC before the first MTC
+  int64_t elapsed_ = 0;         ///< ticks of the CTC from the anchor to the last MTC's edge
+  uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< moment of the last CYC and its bounds
+  uint64_t ratio_ = 0;          ///< TSC ticks per core cycle << 24
+  uint64_t cal_tsc_ = 0, cal_cycles_ = 0;  ///< calibration: its start, cycles since
+  uint64_t reference_ = 0;
+  uint64_t cyc_end_ = kNoOffset;  ///< end of the last CYC, in bytes of the stream
+  uint32_t ratio_n_ = 0, ratio_d_ = 0;
+  uint32_t holes_ = 0, jumps_ = 0;
+  uint8_t mtc_shift_ = 0, nominal_ = 0, cbr_ = 0, last_mtc_ = 0;
+  Anchor anchor_ = Anchor::none;
+  bool has_mtc_ = false;        ///< MTCs come: an edge bounds CYC from above
   bool known_ = false;
+  bool first_mtc_ = false;      ///< the next MTC is the first after TMA
+  bool tma_due_ = false;        ///< a TSC came, its TMA did not yet
+  bool lost_ = false;           ///< whole windows of MTCs may be missing
+  bool calibrating_ = false, measured_ = false;
 };
 
 }  // namespace ptd::pt

@@ -1,4 +1,5 @@
 # The packet tests read gzipped listings and ask libipt, which appears in tests only.
 find_package(ZLIB REQUIRED)
 find_library(IPT_LIBRARY ipt REQUIRED)
-target_link_libraries(unit_pt PRIVATE ZLIB::ZLIB ${IPT_LIBRARY})
+find_package(fmt REQUIRED)
+target_link_libraries(unit_pt PRIVATE ZLIB::ZLIB fmt::fmt ${IPT_LIBRARY})
