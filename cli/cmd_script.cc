@@ -1,0 +1,195 @@
+// `ptdecode script`: the flow as lines of text.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/stream_script.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr size_t kChunkBytes = 1U << 18;
+
+/// As typed.
+struct Words {
+  InputOptions input;
+  std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
+  std::vector<std::string> times;
+  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false;
+  std::string syntax = "att";
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  size_t start = 0;
+  while (start <= text.size() && !text.empty()) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    words.push_back(text.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return words;
+}
+
+/// The short cuts --call-trace, --call-ret-trace and --insn-trace[=disasm], which stand for other options as in perf.
+Status take_shortcuts(const Words& words, ScriptOptions& options) {
+  if (words.call_trace || words.call_ret_trace) {
+    options.itrace = default_itrace();
+    options.itrace.returns = words.call_ret_trace;
+    options.nanoseconds = true;
+    options.fields.add(Field::callindent);
+  }
+  if (words.has_insn_trace) {
+    if (!words.insn_trace.empty() && words.insn_trace != "disasm" && words.insn_trace != "raw") {
+      return Error{ErrorKind::usage, fmt::format("--insn-trace: '{}' is neither disasm nor raw", words.insn_trace), 0};
+    }
+    options.itrace = ItraceOptions{};
+    options.itrace.instructions = options.itrace.errors = true;
+    options.itrace.unit = PeriodUnit::instructions;
+    options.itrace.period = 1;
+    options.fields.remove(Field::event);
+    options.fields.remove(Field::flags);
+    options.fields.add(words.insn_trace == "disasm" ? Field::disasm : Field::insn);
+    options.nanoseconds = true;
+  }
+  return {};
+}
+
+Result<ScriptOptions> script_options(const Words& words) {
+  ScriptOptions options;
+  options.nanoseconds = words.ns;
+  if (Status status = take_shortcuts(words, options); !status) return status.error();
+  if (words.has_itrace) {
+    Result<ItraceOptions> itrace = parse_itrace(words.itrace);
+    if (!itrace) return itrace.error();
+    options.itrace = std::move(*itrace);
+  }
+  if (!words.fields.empty()) {
+    const Result<Fields> fields = parse_fields(words.fields, options.fields);
+    if (!fields) return fields.error();
+    options.fields = *fields;
+  }
+  struct List {
+    std::string_view name;
+    const std::string& text;
+    std::vector<int32_t>& into;
+  };
+  for (const List list : {List{"-C", words.cpus, options.cpus}, List{"--pid", words.pids, options.pids}, List{"--tid", words.tids, options.tids}}) {
+    if (list.text.empty()) continue;
+    Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
+    if (!numbers) return numbers.error();
+    list.into = std::move(*numbers);
+  }
+  for (const std::string& text : words.times) {
+    const Result<Interval> range = parse_time_range(text);
+    if (!range) return range.error();
+    options.times.push_back(*range);
+  }
+  options.comms = split(words.comms);
+  options.symbols = split(words.symbols);
+  options.att_syntax = words.syntax == "att";
+  return options;
+}
+
+/// Decodes one stream into `sink`.
+void run_stream(const Recording& recording, const ScriptOptions& options, uint32_t stream, ChunkSink& sink, Progress& progress,
+                GapTally& tally, std::mutex& tally_mutex) {
+  StreamScript script(recording, options, recording.streams()[stream].cpu);
+  TimeNs first = kTimeMin;
+  if (!options.times.empty()) {
+    first = std::min_element(options.times.begin(), options.times.end(), [](const Interval& a, const Interval& b) { return a.first < b.first; })->first;
+  }
+  const uint64_t begin = first == kTimeMin ? 0 : recording.segment_at(stream, first);
+  Chunk chunk;
+  uint64_t offset = 0;
+  const Status status = recording.decode(stream, begin, recording.segment_count(stream),
+                                         [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+    script.take(batch, decoder.blocks(), chunk);
+    if (segment.stream_offset_bytes > offset) {
+      progress.add(segment.stream_offset_bytes - offset);
+      offset = segment.stream_offset_bytes;
+    }
+    if (chunk.text.size() >= kChunkBytes && !sink.push(chunk)) return false;
+    return !sink.stopped() && !script.past_the_end();
+  });
+  script.end(chunk);
+  sink.push(chunk);
+  const std::lock_guard lock(tally_mutex);
+  tally.merge(script.tally());
+  if (!status) report_error(status.error());
+}
+
+int run(const Words& words) {
+  const Result<ScriptOptions> options = script_options(words);
+  if (!options) return report_error(options.error());
+  for (const std::string& note : options->itrace.notes) fmt::print(stderr, "ptdecode: {}\n", note);
+  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+
+  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+  GapTally tally;
+  std::mutex tally_mutex;
+  std::vector<StreamTask> tasks;
+  uint64_t total_bytes = 0;
+  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+    const StreamInfo& info = recording.streams()[stream];
+    if (!options->cpus.empty() && std::find(options->cpus.begin(), options->cpus.end(), info.cpu) == options->cpus.end()) continue;
+    if (info.cpu < 0 && !options->tids.empty() && std::find(options->tids.begin(), options->tids.end(), info.tid) == options->tids.end()) continue;
+    total_bytes += info.size_bytes;
+    tasks.push_back({info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
+  }
+  if (tasks.empty()) {
+    return report_error({ErrorKind::usage, options->cpus.empty() ? "the recording holds no trace" : "no trace stream of the cpus asked for", 0});
+  }
+  progress.set_total(total_bytes);
+  Output& output = standard_output();
+  const bool complete = merge_streams(std::move(tasks), output) && output.flush();
+  progress.finish();
+  if (!complete) {
+    if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+    return kExitOk;  // the reader had enough
+  }
+  if (!words.input.quiet) fmt::print(stderr, "{}", gap_summary(tally, recording, total_bytes));
+  return words.input.strict && tally.total() != 0 ? kExitFinding : kExitOk;
+}
+
+}  // namespace
+
+Command add_script(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("script", "List the flow: calls, branches or every instruction, with events and gaps in place");
+  add_input_options(command, words->input);
+  CLI::Option* itrace = command.add_option("--itrace", words->itrace,
+      "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r returns, e gaps, x transactions,\n"
+      "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (default: cxwpIoe)")->expected(0, 1);
+  command.add_option("-F,--fields", words->fields,
+      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark; +name and -name change the default");
+  CLI::Option* insn_trace = command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
+  command.add_flag("--call-trace", words->call_trace, "an indented tree of calls");
+  command.add_flag("--call-ret-trace", words->call_ret_trace, "the same with returns");
+  command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
+  command.add_option("--pid", words->pids, "these processes only");
+  command.add_option("--tid", words->tids, "these threads only");
+  command.add_option("--comm,--comms", words->comms, "these command names only");
+  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions");
+  command.add_option("--time", words->times, "from A to B in seconds: A,B or A, or ,B (repeatable)")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_flag("--ns", words->ns, "times with nine digits");
+  command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
+  command.footer("Examples:\n"
+                 "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
+                 "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
+                 "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");
+  return [words, itrace, insn_trace] {
+    words->has_itrace = itrace->count() != 0;
+    words->has_insn_trace = insn_trace->count() != 0;
+    return run(*words);
+  };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,20 @@
+// The commands of ptdecode: each adds its options to the program and gives back what runs it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace ptd::cli {
+
+/// Runs a command after the options were read; returns the exit status.
+using Command = std::function<int()>;
+
+Command add_packets(CLI::App& app);
+Command add_script(CLI::App& app);
+Command add_stat(CLI::App& app);
+Command add_image(CLI::App& app);
+Command add_check(CLI::App& app);
+Command add_demo(CLI::App& app);
+Command add_verify(CLI::App& app);
+
+}  // namespace ptd::cli

@@ -1,0 +1,272 @@
+// LineWriter: see line_writer.h.
+#include "cli/line_writer.h"
+
+#include <algorithm>
+
+namespace ptd::cli {
+
+namespace {
+
+template <class T>
+bool among(const std::vector<T>& list, const auto& value) {
+  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
+
+void append_number(TextBuffer& out, int32_t value, size_t width) {
+  TextBuffer digits;
+  digits.dec_signed(value);
+  out.right(digits.view(), width);
+}
+
+}  // namespace
+
+void append_time(TextBuffer& out, TimeNs time, bool nanoseconds) {
+  out.dec_padded(time.value / 1'000'000'000, 5);
+  out.ch('.');
+  const uint64_t ns = time.value % 1'000'000'000;
+  out.dec_padded(nanoseconds ? ns : ns / 1000, nanoseconds ? 9 : 6, '0');
+}
+
+LineWriter::LineWriter(const Recording& recording, const ScriptOptions& options, int32_t cpu)
+    : recording_(recording),
+      options_(options),
+      cpu_(cpu),
+      symbols_(recording),
+      disassembler_(options.att_syntax ? Disassembler::Syntax::att : Disassembler::Syntax::intel),
+      needs_comm_(options.fields.has(Field::comm) || !options.comms.empty()) {
+  wanted_ = context_wanted();
+}
+
+void LineWriter::set_mark(const Mark& mark) {
+  mark_ = mark;
+  prefix_made_ = false;
+  wanted_ = context_wanted();
+}
+
+bool LineWriter::context_wanted() {
+  if (!among(options_.pids, mark_.pid) || !among(options_.tids, mark_.tid)) return false;
+  if (!options_.times.empty()) {
+    const auto inside = [this](const Interval& range) { return range.contains(mark_.time.first); };
+    if (!mark_.time_known || std::none_of(options_.times.begin(), options_.times.end(), inside)) return false;
+  }
+  if (options_.comms.empty()) return true;
+  return among(options_.comms, recording_.comm_at(mark_.tid, mark_.time.first));
+}
+
+bool LineWriter::symbol_wanted(Ip ip) {
+  return options_.symbols.empty() || among(options_.symbols, symbols_.find(mark_.space, ip, mark_.time.first).name);
+}
+
+void LineWriter::make_prefix() {
+  prefix_made_ = true;
+  prefix_.clear();
+  const Fields fields = options_.fields;
+  if (fields.has(Field::comm)) {
+    comm_ = recording_.comm_at(mark_.tid, mark_.time.first);
+    if (comm_.empty()) comm_ = mark_.tid < 0 ? "?" : ":" + std::to_string(mark_.tid);
+    prefix_.right(comm_, 16);
+    prefix_.ch(' ');
+  }
+  if (fields.has(Field::pid)) {
+    append_number(prefix_, mark_.pid, 5);
+    prefix_.ch(fields.has(Field::tid) ? '/' : ' ');
+  }
+  if (fields.has(Field::tid)) {
+    append_number(prefix_, mark_.tid, fields.has(Field::pid) ? 0 : 5);
+    prefix_.ch(' ');
+  }
+  if (fields.has(Field::cpu) && cpu_ >= 0) {
+    prefix_.ch('[');
+    prefix_.dec_padded(static_cast<uint64_t>(cpu_), 3, '0');
+    prefix_.text("] ");
+  }
+  if (fields.has(Field::time)) {
+    if (mark_.time_known) {
+      append_time(prefix_, mark_.time.first, options_.nanoseconds);
+    } else {
+      prefix_.right("-", options_.nanoseconds ? 15 : 12);
+    }
+    prefix_.text(": ");
+  }
+}
+
+void LineWriter::prefix(TextBuffer& out) {
+  if (!prefix_made_) make_prefix();
+  out.text(prefix_.view());
+}
+
+void LineWriter::event_name(TextBuffer& out, std::string_view name) {
+  if (!options_.fields.has(Field::event)) return;
+  out.text(name);
+  out.text(": ");
+  if (name.size() < 12) out.fill(12 - name.size());
+}
+
+void LineWriter::symbol(TextBuffer& out, Ip ip) {
+  const Fields fields = options_.fields;
+  if (!fields.has(Field::sym) && !fields.has(Field::dso)) return;
+  const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
+  if (fields.has(Field::sym)) {
+    out.ch(' ');
+    out.text(name.name.empty() ? "[unknown]" : name.name);
+    if (fields.has(Field::symoff) && !name.name.empty()) {
+      out.text("+0x");
+      out.hex(name.offset_bytes);
+    }
+  }
+  if (fields.has(Field::dso)) {
+    out.text(" (");
+    out.text(name.module.empty() ? "[unknown]" : name.module);
+    out.ch(')');
+  }
+}
+
+void LineWriter::address(TextBuffer& out, Ip ip, bool padded) {
+  if (options_.fields.has(Field::ip)) {
+    if (padded) {
+      out.hex_padded(ip.value, 16);
+    } else {
+      out.hex(ip.value);
+    }
+  }
+  symbol(out, ip);
+}
+
+void LineWriter::insn_columns(TextBuffer& out, Ip ip, Bytes insn) {
+  const Fields fields = options_.fields;
+  if (fields.has(Field::insnlen)) {
+    out.text(" ilen: ");
+    out.dec(insn.size());
+  }
+  if (fields.has(Field::insn)) {
+    out.text(" insn:");
+    for (const std::byte byte : insn) {
+      out.ch(' ');
+      out.hex_padded(static_cast<uint64_t>(byte), 2, '0');
+    }
+  }
+  if (fields.has(Field::disasm) && !insn.empty()) {
+    if (fields.has(Field::insn) && insn.size() < 8) out.fill(3 * (8 - insn.size()));
+    out.text("  ");
+    out.text(disassembler_.text(insn, ip, mark_.mode == ExecMode::unknown ? ExecMode::bits64 : mark_.mode));
+  }
+}
+
+void LineWriter::mark_column(TextBuffer& out, uint16_t block_flags) {
+  constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
+  if ((block_flags & kShown) == 0 || !options_.fields.has(Field::mark)) return;
+  if (has(block_flags, BlockFlag::ambiguous)) out.text(" {ambiguous}");
+  if (has(block_flags, BlockFlag::suspect)) out.text(" {suspect}");
+  if (has(block_flags, BlockFlag::healed)) out.text(" {healed}");
+  if (has(block_flags, BlockFlag::assumed)) out.text(" {assumed}");
+}
+
+void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags, uint64_t period) {
+  prefix(out);
+  const Fields fields = options_.fields;
+  if (fields.has(Field::period)) {
+    out.dec_padded(period, 10);
+    out.ch(' ');
+  }
+  event_name(out, "instructions");
+  if (fields.has(Field::flags)) {
+    const bool branches = is_branch(cached.cls);
+    out.left(branches ? kind_of(cached.cls, cached.detail, false).flags : std::string_view{}, 15);
+    out.ch(' ');
+  }
+  address(out, ip, fields.bits() != static_cast<uint32_t>(Field::ip));
+  insn_columns(out, ip, insn);
+  mark_column(out, block_flags);
+  out.ch('\n');
+}
+
+void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
+  prefix(out);
+  const Fields fields = options_.fields;
+  if (fields.has(Field::period)) {
+    out.dec_padded(1, 10);
+    out.ch(' ');
+  }
+  event_name(out, "branches");
+  if (fields.has(Field::flags)) {
+    out.left(line.kind.flags, 15);
+    out.ch(' ');
+  }
+  const auto side = [&](const std::optional<Ip>& ip, bool padded) {
+    if (ip) return address(out, *ip, padded);
+    if (fields.has(Field::ip)) out.right("0", padded ? 16 : 0);
+    if (fields.has(Field::sym)) out.text(" [unknown]");
+    if (fields.has(Field::dso)) out.text(" ([unknown])");
+  };
+  side(line.from, fields.bits() != static_cast<uint32_t>(Field::ip));
+  if (fields.has(Field::addr)) {
+    out.text(" => ");
+    side(line.to, false);
+  }
+  insn_columns(out, line.from.value_or(Ip{}), line.insn);
+  mark_column(out, line.block_flags);
+  out.ch('\n');
+}
+
+void LineWriter::event(TextBuffer& out, const Event& event) {
+  prefix(out);
+  event_name(out, name(event.kind));
+  append_event_details(out, event);
+  if ((event.flags & kEventHasFrom) != 0) {
+    out.text(" at ");
+    address(out, event.from, false);
+  }
+  if ((event.flags & kEventHasTo) != 0) {
+    out.text(" to ");
+    address(out, event.to, false);
+  }
+  out.ch('\n');
+}
+
+void LineWriter::gap(TextBuffer& out, const Gap& gap) {
+  prefix(out);
+  event_name(out, "gap");
+  out.text(name(gap.reason));
+  out.text(": ");
+  out.text(sentence(gap.reason));
+  if (gap.ip.value != 0) {
+    out.text("; at ");
+    out.hex(gap.ip.value);
+    symbol(out, gap.ip);
+  }
+  out.text("; packet offset 0x");
+  out.hex(gap.stream_offset_bytes);
+  if (gap.lost_bytes != 0) {
+    out.text(", ");
+    out.dec(gap.lost_bytes);
+    out.text(" trace bytes skipped");
+  }
+  out.ch('\n');
+}
+
+void LineWriter::call_tree(TextBuffer& out, Ip ip, size_t depth, bool leaves, std::string_view note, uint16_t block_flags) {
+  prefix(out);
+  const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
+  if (options_.fields.has(Field::dso)) {
+    out.ch('(');
+    out.left(name.module.empty() ? "[unknown]" : name.module, 12);
+    out.text(") ");
+  }
+  out.fill(2 * std::min<size_t>(depth, 64));
+  if (leaves) out.text("<- ");
+  if (name.name.empty()) {
+    out.text("0x");
+    out.hex(ip.value);
+  } else {
+    out.text(name.name);
+  }
+  if (!note.empty()) {
+    out.text("  [");
+    out.text(note);
+    out.ch(']');
+  }
+  mark_column(out, block_flags);
+  out.ch('\n');
+}
+
+}  // namespace ptd::cli

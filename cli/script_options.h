@@ -1,0 +1,31 @@
+// What one run of `ptdecode script` shows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/fields.h"
+#include "cli/itrace.h"
+#include "image/base/types.h"
+
+namespace ptd::cli {
+
+struct ScriptOptions {
+  ItraceOptions itrace = default_itrace();
+  Fields fields = default_fields();
+  bool nanoseconds = false;             ///< nine digits of a second instead of six
+  bool att_syntax = true;
+  std::vector<int32_t> cpus, pids, tids;  ///< empty: all
+  std::vector<std::string> comms, symbols;
+  std::vector<Interval> times;          ///< any of these; empty: all
+
+  /// One address a line and nothing else: the fastest listing.
+  [[nodiscard]] bool addresses_only() const {
+    Fields ip;
+    ip.add(Field::ip);
+    return fields == ip && itrace.every_instruction() && !itrace.any_branch() && symbols.empty();
+  }
+};
+
+}  // namespace ptd::cli

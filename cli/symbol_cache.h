@@ -1,0 +1,39 @@
+// SymbolCache: names of addresses, remembered for as long as they hold. One per thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recording/recording.h"
+
+namespace ptd::cli {
+
+/// Direct-mapped, of fixed size. Entries serve only moments for which the symbolizer vouches.
+class SymbolCache {
+ public:
+  struct Name {
+    std::string_view name;    ///< empty: unknown
+    std::string_view module;  ///< empty: unknown
+    uint64_t offset_bytes = 0;
+  };
+
+  explicit SymbolCache(const Recording& recording) : recording_(recording), entries_(kEntries) {}
+  /// Views stay valid as long as the recording, or (module of an unnamed address) until the next call.
+  Name find(SpaceId space, Ip ip, TimeNs when);
+
+ private:
+  static constexpr size_t kEntries = 1U << 15;
+  struct Entry {
+    Ip ip;
+    SpaceId space = kNoSpace;
+    Interval valid{kTimeMax, kTimeMin};
+    Name name;
+  };
+  const Recording& recording_;
+  std::vector<Entry> entries_;
+};
+
+/// The last part of a path; names in brackets stay whole.
+[[nodiscard]] std::string_view short_path(std::string_view path);
+
+}  // namespace ptd::cli
