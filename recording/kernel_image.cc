@@ -1,0 +1,258 @@
+// Kernel text, BPF and kernel names of a perf recording.
+#include "recording/kernel_image.h"
+
+#include <algorithm>
+
+#include "image/source/build_id.h"
+#include "image/source/kallsyms.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint16_t kKsymbolBpf = 1;
+// A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then.
+constexpr uint64_t kUnregisterGraceNs = 100'000'000;
+constexpr uint64_t kMaxSymbolBytes = 1U << 20;
+const std::string kKernelName = "[kernel.kallsyms]";
+
+bool is_kernel_text(const std::string& path) {
+  return path.starts_with(kKernelName) || path.starts_with("[kernel]") || path == "[kernel.vmlinux]";
+}
+
+TimeNs plus(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
+
+std::string module_of(const std::vector<KernelModule>& modules, Ip ip) {
+  for (const KernelModule& module : modules) {
+    if (ip.value >= module.address && ip.value - module.address < module.size_bytes) return "[" + module.name + "]";
+  }
+  return kKernelName;
+}
+
+std::string kernel_build_id(const perfio::Features& features) {
+  for (const perfio::BuildIdEntry& entry : features.build_ids) {
+    if (is_kernel_text(entry.path)) return normalize_build_id(entry.build_id);
+  }
+  return {};
+}
+
+// Text names only; of several at one address the global, least underscored one first.
+std::vector<KernelSymbol> text_of(std::vector<KernelSymbol> symbols, std::vector<uint64_t>& sizes) {
+  std::vector<KernelSymbol> text;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    if (!symbols[i].is_text() || !is_kernel_half(Ip{symbols[i].address})) continue;
+    size_t next = i + 1;
+    while (next < symbols.size() && symbols[next].address == symbols[i].address) ++next;
+    sizes.push_back(next < symbols.size() ? std::min(symbols[next].address - symbols[i].address, kMaxSymbolBytes) : 4096);
+    text.push_back(std::move(symbols[i]));
+  }
+  return text;
+}
+
+int rank(const KernelSymbol& symbol) {
+  const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
+  return (symbol.type == 'T' ? 0 : 20) + static_cast<int>(std::min<size_t>(underscores, 10));
+}
+
+}  // namespace
+
+const perfio::BpfProgInfo* find_bpf_function(const perfio::Features& features, uint32_t id, Ip ip, const std::string& name, Bytes& code) {
+  const perfio::BpfProgInfo* best = nullptr;
+  int best_score = -1;
+  for (const perfio::BpfProgInfo& program : features.bpf_progs) {
+    if (id != 0 && program.id != id) continue;
+    uint64_t at = 0;
+    const size_t functions = std::min(program.jited_ksyms.size(), program.jited_func_lens.size());
+    for (size_t i = 0; i < functions; ++i) {
+      const uint64_t length = program.jited_func_lens[i];
+      if (length > program.jited_insns.size() - at) break;
+      if (program.jited_ksyms[i] == ip.value && length > 0) {
+        const int score = !program.name.empty() && name.ends_with(program.name) ? 1 : 0;
+        if (score > best_score) {
+          best = &program;
+          best_score = score;
+          code = Bytes(program.jited_insns).subspan(at, length);
+        }
+      }
+      at += length;
+    }
+  }
+  return best;
+}
+
+void KernelImage::on_mmap(const perfio::MmapRecord& map) {
+  if (map.executable && map.size_bytes > 0 && map.size_bytes <= ~map.addr) maps_.push_back(map);
+}
+
+void KernelImage::on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, int32_t cpu) {
+  const Ip ip{symbol.addr};
+  if (symbol.unregister) {
+    lives_.close(ip, symbol.type == kKsymbolBpf ? plus(time, kUnregisterGraceNs) : time);
+    return;
+  }
+  if (symbol.size_bytes == 0 || symbol.size_bytes > ~symbol.addr) return;
+  ksymbols_.push_back({ip, symbol.size_bytes, symbol.type, cpu, 0, symbol.name, lives_.open(ip, symbol.size_bytes, time)});
+}
+
+void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
+  constexpr uint16_t kLoad = 1;
+  constexpr size_t kMaxFunctions = 1024;  // of one program
+  if (bpf.type != kLoad) return;
+  size_t looked_at = 0;
+  for (auto symbol = ksymbols_.rbegin(); symbol != ksymbols_.rend() && looked_at < kMaxFunctions; ++symbol, ++looked_at) {
+    if (symbol->cpu != cpu || symbol->type != kKsymbolBpf) continue;
+    if (symbol->bpf_id != 0) break;
+    symbol->bpf_id = bpf.id;
+  }
+}
+
+bool KernelImage::add_copy(ImageBuild& image, const std::string& dir, Interval taken, std::vector<std::string>& warnings) {
+  auto ranges = read_kcore(dir + "/kcore");
+  if (!ranges.ok()) {
+    warnings.push_back(ranges.error().message);
+    return false;
+  }
+  const std::vector<KernelModule> modules = read_modules(dir + "/modules");
+  for (MemoryRange& range : *ranges) {
+    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
+    DatedCopy copy;
+    copy.space = kKernelSpace;
+    copy.ip = range.ip;
+    copy.code = std::move(range.code);
+    copy.taken = taken;
+    copy.path = module_of(modules, range.ip);
+    image.builder.add_copy(std::move(copy));
+  }
+  return true;
+}
+
+bool KernelImage::add_vmlinux(ImageBuild& image, const perfio::Features& features) {
+  const auto kernel = std::find_if(maps_.begin(), maps_.end(), [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
+  const std::string build_id = kernel_build_id(features);
+  const auto elf = image.source.find_vmlinux(build_id, features.os_release);
+  if (kernel == maps_.end() || !elf) return false;
+  // perf names its reference symbol behind the bracket, and its address as the offset of the mapping.
+  const size_t bracket = kernel->path.find(']');
+  const std::string reference = bracket == std::string::npos ? std::string() : kernel->path.substr(bracket + 1);
+  const std::vector<ElfSymbol> symbols = elf->read_symbols();
+  const auto symbol = std::find_if(symbols.begin(), symbols.end(), [&](const ElfSymbol& s) { return s.name == reference; });
+  if (reference.empty() || symbol == symbols.end()) return false;
+  const uint64_t delta = kernel->file_offset_bytes - symbol->address;
+  for (const ElfSegment& segment : elf->segments()) {
+    Section section;
+    section.ip = Ip{segment.address + delta};
+    section.size_bytes = segment.file_size_bytes;
+    if (!segment.executable || section.size_bytes == 0 || !is_kernel_half(section.ip) || section.size_bytes > ~section.ip.value) continue;
+    section.code = piece_of(elf->file(), segment.file_offset_bytes, segment.file_size_bytes);
+    section.path = elf->path();
+    section.build_id = build_id;
+    section.file_offset_bytes = segment.file_offset_bytes;
+    section.assumed = true;
+    image.add_section(std::move(section));
+  }
+  image.add_symbol_file(elf->path(), elf->path(), build_id);
+  for (const ElfSymbol& named : symbols) {
+    if (named.name == "asm_exc_int3" || named.name == "int3") breakpoint_entry_ = Ip{named.address + delta};
+  }
+  return true;
+}
+
+// Kernel mappings for which there is no copy: known, without bytes.
+void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& features) {
+  for (const perfio::MmapRecord& map : maps_) {
+    std::string build_id = normalize_build_id(map.build_id);
+    for (const perfio::BuildIdEntry& entry : features.build_ids) {
+      if (build_id.empty() && (entry.path == map.path || (is_kernel_text(entry.path) && is_kernel_text(map.path)))) {
+        build_id = normalize_build_id(entry.build_id);
+      }
+    }
+    Section section;
+    section.ip = Ip{map.addr};
+    section.size_bytes = map.size_bytes;
+    section.path = is_kernel_text(map.path) ? kKernelName : map.path;
+    section.build_id = build_id;
+    image.add_missing(section.path, build_id, "kernel text without a copy of memory (record with --kcore)");
+    image.add_section(std::move(section));
+  }
+}
+
+void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules) {
+  const std::vector<std::string> known = named_modules_;
+  std::vector<uint64_t> sizes;
+  const std::vector<KernelSymbol> symbols = text_of(read_kallsyms(path), sizes);
+  std::vector<size_t> order(symbols.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return symbols[a].address != symbols[b].address ? symbols[a].address < symbols[b].address : rank(symbols[a]) < rank(symbols[b]);
+  });
+  for (const size_t i : order) {
+    const KernelSymbol& symbol = symbols[i];
+    if (!only_new_modules && breakpoint_entry_.value == 0 && symbol.module.empty() && symbol.name == "asm_exc_int3") {
+      breakpoint_entry_ = Ip{symbol.address};
+    }
+    const bool seen = std::find(known.begin(), known.end(), symbol.module) != known.end();
+    if (only_new_modules && (symbol.module.empty() || seen)) continue;
+    if (named_modules_.empty() || named_modules_.back() != symbol.module) {
+      if (std::find(named_modules_.begin(), named_modules_.end(), symbol.module) == named_modules_.end())
+        named_modules_.push_back(symbol.module);
+    }
+    image.add_range(
+        {kKernelSpace, Ip{symbol.address}, sizes[i], {}, symbol.name, symbol.module.empty() ? "[kernel]" : "[" + symbol.module + "]"});
+  }
+  if (breakpoint_entry_.value == 0) breakpoint_entry_ = Ip{address_of(symbols, "int3")};  // kernels before 5.8
+}
+
+void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {
+  for (const Ksymbol& symbol : ksymbols_) {
+    const Interval live = lives_.live(symbol.live);
+    const bool bpf = symbol.type == kKsymbolBpf;
+    image.add_range({kKernelSpace, symbol.ip, symbol.size_bytes, live, symbol.name, bpf ? "[bpf]" : "[kernel]"});
+    if (!bpf) continue;  // OOL: its bytes are pokes
+    Section section;
+    section.ip = symbol.ip;
+    section.size_bytes = symbol.size_bytes;
+    section.live = live;
+    section.path = symbol.name;
+    Bytes code;
+    if (find_bpf_function(features, symbol.bpf_id, symbol.ip, symbol.name, code) != nullptr ||
+        find_bpf_function(features, 0, symbol.ip, symbol.name, code) != nullptr) {
+      section.size_bytes = std::max<uint64_t>(section.size_bytes, code.size());
+      section.code = own_bytes(code);
+    } else {
+      Finding finding;
+      finding.kind = FindingKind::bpf_bytes_missing;
+      finding.ip = symbol.ip;
+      finding.time = live;
+      finding.what = "the recording holds no bytes of " + symbol.name;
+      image.builder.add_finding(std::move(finding));
+      image.add_missing(symbol.name, {}, "BPF code without bytes in the recording");
+    }
+    image.add_section(std::move(section));
+  }
+}
+
+void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings) {
+  bool has_text = !copies.kcore_dir.empty() && add_copy(image, copies.kcore_dir, {kTimeMin, kTimeMax}, warnings);
+  std::vector<std::string> after_dirs;
+  for (std::string dir : copies.after_dirs) {
+    if (!is_regular_file(dir + "/kcore")) dir += "/kcore_dir";
+    if (add_copy(image, dir, {copies.last_record, kTimeMax}, warnings)) {
+      has_text = true;
+      after_dirs.push_back(dir);
+    }
+  }
+  if (!has_text) {
+    if (!add_vmlinux(image, features)) add_unread_maps(image, features);
+  }
+  const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
+  if (!copies.kcore_dir.empty()) {
+    add_names(image, copies.kcore_dir + "/kallsyms", false);
+  } else if (!after_dirs.empty()) {
+    add_names(image, after_dirs.front() + "/kallsyms", false);
+  } else if (!cached.empty()) {
+    add_names(image, cached, false);
+  }
+  for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true);
+  add_ksymbols(image, features);
+}
+
+}  // namespace ptd

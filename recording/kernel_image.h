@@ -1,0 +1,61 @@
+// KernelImage: kernel text, modules, BPF programs and their names of a perf recording. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "perfio/perf_reader.h"
+#include "perfio/records.h"
+#include "recording/image_build.h"
+#include "recording/live_ranges.h"
+
+namespace ptd {
+
+/// Not thread-safe. Records come in order of time; add_to() after the last.
+class KernelImage {
+ public:
+  void on_mmap(const perfio::MmapRecord& map);
+  void on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, int32_t cpu);
+  /// BPF load events follow the KSYMBOLs of their program on the same cpu and give its id.
+  void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
+
+  /// Where copies of the text are.
+  struct Copies {
+    std::string kcore_dir;                ///< of the recording itself; "" if it has none
+    std::vector<std::string> after_dirs;  ///< taken after the recording ended
+    TimeNs last_record;                   ///< time of the recording's last dated record
+  };
+  /// Adds copies or vmlinux, sections of BPF programs, and names. `warnings` gets one sentence for what is absent.
+  void add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
+  /// Entry of #BP, 0 if the names of the kernel are not known.
+  [[nodiscard]] Ip breakpoint_entry() const { return breakpoint_entry_; }
+
+ private:
+  struct Ksymbol {
+    Ip ip;
+    uint32_t size_bytes = 0;
+    uint16_t type = 0;
+    int32_t cpu = -1;
+    uint32_t bpf_id = 0;  // 0: not told
+    std::string name;
+    size_t live = 0;  // number in lives_
+  };
+  bool add_copy(ImageBuild& image, const std::string& dir, Interval taken, std::vector<std::string>& warnings);
+  bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
+  void add_unread_maps(ImageBuild& image, const perfio::Features& features);
+  void add_names(ImageBuild& image, const std::string& dir, bool only_new_modules);
+  void add_ksymbols(ImageBuild& image, const perfio::Features& features);
+
+  std::vector<perfio::MmapRecord> maps_;
+  std::vector<Ksymbol> ksymbols_;
+  LiveRanges lives_;
+  std::vector<std::string> named_modules_;
+  Ip breakpoint_entry_;
+};
+
+/// The jited bytes of the function at `ip`: each sub-program has its own. Null if no program has it. `id` 0: any program.
+[[nodiscard]] const perfio::BpfProgInfo* find_bpf_function(const perfio::Features& features, uint32_t id, Ip ip, const std::string& name,
+                                                           Bytes& code);
+
+}  // namespace ptd

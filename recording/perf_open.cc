@@ -1,0 +1,153 @@
+// Opens a perf.data file, pipe or directory.
+#include <sys/stat.h>
+
+#include <charconv>
+
+#include "perfio/auxtrace_pt.h"
+#include "perfio/perf_reader.h"
+#include "recording/image_build.h"
+#include "recording/perf_cpuid.h"
+#include "recording/recording_data.h"
+#include "recording/sideband_fold.h"
+
+namespace ptd {
+namespace {
+
+constexpr int32_t kClockMonotonic = 1;
+
+int64_t modified_s(const std::string& path) {
+  struct stat info {};
+  const std::string file = ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? path + "/data" : path;
+  return ::stat(file.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& reader, RecordingData& data) {
+  pt::Config& config = data.decoder.config;
+  const perfio::Features& features = reader.features();
+  if (!parse_cpuid(features.cpuid, config.cpu)) {
+    data.warnings.push_back("the recording does not tell the cpu model: errata are not worked around");
+  }
+  config.errata = pt::errata_of(config.cpu);
+  config.tsc_ctc_ratio_n = info.tsc_ctc_ratio_n;
+  config.tsc_ctc_ratio_d = info.tsc_ctc_ratio_d;
+  config.max_nonturbo_ratio = info.max_nonturbo_ratio;
+  config.address_filter = !info.filter.empty();
+  const perfio::IntelPtConfig event = perfio::intel_pt_config(info, reader.attrs());
+  if (event.valid) {
+    config.has_tsc = event.tsc;
+    config.has_mtc = event.mtc;
+    config.has_cyc = event.cyc;
+    config.mtc_period = event.mtc_period;
+    config.return_compression = event.return_compression ? pt::ReturnCompression::on : pt::ReturnCompression::off;
+  }
+}
+
+void fill_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, RecordingData& data) {
+  TimeConversion& time = data.decoder.config.time;
+  if (record.time_mult != 0) {
+    time.time_shift = static_cast<uint16_t>(record.time_shift);
+    time.time_mult = static_cast<uint32_t>(record.time_mult);
+    time.time_zero = record.time_zero;
+    time.time_cycles = record.time_cycles;
+    time.time_mask = record.time_mask;
+    time.cap_user_time_short = record.cap_user_time_short;
+  } else if (info.cap_user_time_zero) {
+    time.time_shift = info.time_shift;
+    time.time_mult = info.time_mult;
+    time.time_zero = info.time_zero;
+  }
+  if (!time.valid()) {
+    time = {};
+    data.warnings.push_back("the recording holds no conversion from TSC to perf time: decoded without time");
+  }
+}
+
+std::string describe(const perfio::Features& features, const std::string& path) {
+  std::string text = path;
+  const auto add = [&](const char* label, const std::string& value) {
+    if (!value.empty()) text += std::string(", ") + label + " " + value;
+  };
+  add("host", features.hostname);
+  add("kernel", features.os_release);
+  add("cpu", features.cpu_desc.empty() ? features.cpuid : features.cpu_desc);
+  std::string command;
+  for (const std::string& word : features.cmdline) command += (command.empty() ? "" : " ") + word;
+  add("command", command);
+  return text;
+}
+
+bool uses_monotonic_clock(const perfio::PerfReader& reader) {
+  for (const perfio::EventAttr& attr : reader.attrs()) {
+    if (attr.use_clockid && attr.clockid == kClockMonotonic) return true;
+  }
+  return false;
+}
+
+bool uses_other_clock(const perfio::PerfReader& reader) {
+  for (const perfio::EventAttr& attr : reader.attrs()) {
+    if (attr.use_clockid) return true;
+  }
+  return false;
+}
+
+void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, RecordingData& data) {
+  for (const std::string& message : damage.messages) data.warnings.push_back(message);
+  if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is cut at byte " + std::to_string(damage.cut_offset_bytes));
+  if (fold.guest_records() != 0) {
+    data.warnings.push_back(std::to_string(fold.guest_records()) + " records of virtual machine guests were left out");
+  }
+}
+
+}  // namespace
+
+Status load_perf(const OpenOptions& options, RecordingData& data) {
+  auto opened = perfio::PerfReader::open(options.path);
+  if (!opened.ok()) return opened.error();
+  const std::shared_ptr<perfio::PerfReader> reader(std::move(opened).value());
+  data.owners.push_back(reader);
+  ImageBuild image(options, modified_s(options.path));
+  SidebandFold fold(options, image, data);
+  perfio::IntelPtInfo info;
+  perfio::TimeConvRecord time;
+  uint32_t other_trace = 0;
+  const Status status = reader->read([&](const perfio::Record& record) {
+    if (const auto* announced = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) {
+      if (announced->type == perfio::kAuxtraceIntelPt) {
+        info = perfio::parse_intel_pt_info(*announced);
+        fold.set_snapshot_mode(info.snapshot_mode);
+      } else {
+        other_trace = announced->type;
+      }
+    }
+    if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
+    fold.on_record(record);
+    return true;
+  });
+  if (!status.ok()) return status.error();
+  if (!info.valid) {
+    if (other_trace != 0)
+      return Error{ErrorKind::unsupported,
+                   options.path + ": holds a hardware trace of type " + std::to_string(other_trace) + ", not Intel PT", 0};
+    data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT");
+  }
+  fill_config(info, *reader, data);
+  fill_time(info, time, data);
+  if (uses_other_clock(*reader))
+    data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
+  KernelImage::Copies copies;
+  for (const std::string& dir : reader->kcore_dirs()) {
+    if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
+  }
+  copies.after_dirs = options.kcore_after;
+  fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));
+  report_damage(reader->damage(), fold, data);
+  data.description = describe(reader->features(), options.path);
+  image.finish(data);
+  index_streams(options, data);
+  if (!data.decoder.config.time.valid()) data.timing.use_time = false;
+  return {};
+}
+
+}  // namespace ptd

@@ -1,0 +1,248 @@
+// perf records -> image and contexts.
+#include "recording/sideband_fold.h"
+
+#include <algorithm>
+
+#include "image/source/build_id.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
+constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+
+TimeNs time_of(const perfio::Record& record) { return record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin; }
+
+// A fixed mixing of seed and index (splitmix64), so that a seed names one choice on every machine.
+uint64_t mix(uint64_t seed, uint64_t index) {
+  uint64_t z = seed * 0x9e3779b97f4a7c15ULL + index + 1;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+bool SidebandFold::drops(const OpenOptions& options, uint64_t index) {
+  const uint64_t n = options.drop_nth_poke;
+  if (n == 0) return false;
+  if (options.drop_poke_seed < n) return index % n == options.drop_poke_seed;
+  return mix(options.drop_poke_seed, index) % n == 0;
+}
+
+void SidebandFold::on_record(const perfio::Record& record) {
+  const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
+  if (lost != nullptr) on_lost(record, *lost);
+  if (record.sample_id.has_time) {
+    const TimeNs now = time_of(record);
+    last_time_ = std::max(last_time_, now);
+    TimeNs& ring = ring_times_[record.sample_id.cpu];
+    ring = std::max(ring, now);
+  }
+  const auto handle = [&](const auto& payload) {
+    using T = std::decay_t<decltype(payload)>;
+    if constexpr (std::is_same_v<T, perfio::MmapRecord>) on_mmap(record, payload);
+    if constexpr (std::is_same_v<T, perfio::CommRecord>) on_comm(record, payload);
+    if constexpr (std::is_same_v<T, perfio::TaskRecord>) on_task(record, payload);
+    if constexpr (std::is_same_v<T, perfio::SwitchRecord>) on_switch(record, payload);
+    if constexpr (std::is_same_v<T, perfio::SchedSwitchSample>) on_sched_switch(record, payload);
+    if constexpr (std::is_same_v<T, perfio::ItraceStartRecord>) on_itrace_start(record, payload);
+    if constexpr (std::is_same_v<T, perfio::TextPokeRecord>) on_text_poke(record, payload);
+    if constexpr (std::is_same_v<T, perfio::KsymbolRecord>) kernel_.on_ksymbol(payload, time_of(record), record.sample_id.cpu);
+    if constexpr (std::is_same_v<T, perfio::BpfRecord>) kernel_.on_bpf(payload, record.sample_id.cpu);
+    if constexpr (std::is_same_v<T, perfio::AuxRecord>) on_aux(record, payload);
+    if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
+  };
+  std::visit(handle, record.payload);
+}
+
+SpaceId SidebandFold::space_of(int32_t pid) {
+  if (pid <= 0) return kNoSpace;  // idle, unknown
+  const auto known = spaces_.find(pid);
+  if (known != spaces_.end()) return known->second;
+  return spaces_[pid] = image_.builder.add_space();
+}
+
+Context SidebandFold::context_of(int32_t pid, int32_t tid) {
+  if (pid < 0 && tid > 0) {
+    const auto known = pids_.find(tid);
+    if (known != pids_.end()) pid = known->second;
+  }
+  if (tid > 0 && pid > 0) pids_[tid] = pid;
+  return {pid, tid, space_of(pid)};
+}
+
+void SidebandFold::name_thread(int32_t tid, TimeNs time, const std::string& name) {
+  data_.thread_names[tid] = name;
+  auto& names = data_.comms[tid];
+  if (!names.empty() && names.back().second == name) return;
+  names.emplace_back(time, name);
+}
+
+void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecord& map) {
+  if (map.guest) {
+    ++guest_records_;
+    return;
+  }
+  if (map.kernel) {
+    kernel_.on_mmap(map);
+    return;
+  }
+  if (!map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return;
+  const SpaceId space = space_of(map.pid);
+  if (map.tid > 0) pids_[map.tid] = map.pid;
+  if (is_jitdump_path(map.path)) {
+    jitdumps_.push_back({space, map.path, time_of(record)});
+    return;
+  }
+  mappings_.push_back(
+      {space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, normalize_build_id(map.build_id), time_of(record)});
+}
+
+void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
+  const TimeNs time = time_of(record);
+  name_thread(comm.tid, time, comm.comm);
+  if (comm.exec && comm.pid > 0) {
+    spaces_[comm.pid] = image_.builder.add_space();
+    data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
+  } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
+    data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
+  }
+}
+
+void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecord& task) {
+  if (task.exit || task.pid <= 0) return;
+  const TimeNs time = record.sample_id.has_time ? time_of(record) : TimeNs{task.time};
+  const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
+  if (task.pid != task.ppid) {
+    if (!synthesized) {
+      spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space();
+    } else {
+      space_of(task.pid);
+    }
+  }
+  pids_[task.tid] = task.pid;
+  data_.contexts.add_thread(task.tid, time, context_of(task.pid, task.tid));
+  const auto parent = data_.thread_names.find(task.ptid);
+  if (!synthesized && parent != data_.thread_names.end()) name_thread(task.tid, time, std::string(parent->second));
+}
+
+void SidebandFold::set_switch(int32_t cpu, TimeNs time, const Context& to) {
+  if (cpu < 0) return;
+  cpu_seen_[cpu] = true;
+  data_.contexts.add_switch(cpu, time, to);
+}
+
+// Between OUT of one task and IN of the next only the scheduler runs, so both records say who owns the user half from then on. An OUT that
+// does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way.
+void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
+  const perfio::SampleId& id = record.sample_id;
+  if (!id.has_time) return;
+  const bool first = id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end();
+  if (first && change.out) set_switch(id.cpu, kTimeMin, context_of(id.pid, id.tid));
+  if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
+  if (!change.out) {
+    set_switch(id.cpu, time_of(record), context_of(id.pid, id.tid));
+  } else if (change.cpu_wide) {
+    set_switch(id.cpu, time_of(record), context_of(change.next_prev_pid, change.next_prev_tid));
+  }
+}
+
+void SidebandFold::on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change) {
+  const perfio::SampleId& id = record.sample_id;
+  if (!id.has_time) return;
+  if (id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end()) set_switch(id.cpu, kTimeMin, context_of(id.pid, change.prev_tid));
+  set_switch(id.cpu, time_of(record), change.next_tid == 0 ? Context{0, 0, kNoSpace} : context_of(-1, change.next_tid));
+}
+
+void SidebandFold::on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
+  if (start.pid < 0 || start.tid < 0) return;
+  const Context context = context_of(start.pid, start.tid);
+  if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
+  if (record.sample_id.has_time) set_switch(record.sample_id.cpu, time_of(record), context);
+}
+
+void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
+  const uint64_t index = pokes_++;
+  if (drops(options_, index)) {
+    ++dropped_pokes_;
+    return;
+  }
+  const uint64_t size = std::max(poke.old_bytes.size(), poke.new_bytes.size());
+  if (size == 0 || size > ~poke.addr || !is_kernel_half(Ip{poke.addr})) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.ip = Ip{poke.addr};
+    finding.what = "TEXT_POKE at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself";
+    image_.builder.add_finding(std::move(finding));
+    return;
+  }
+  Edit edit;
+  edit.ip = Ip{poke.addr};
+  edit.old_bytes = poke.old_bytes;
+  edit.new_bytes = poke.new_bytes;
+  if (record.sample_id.has_time) edit.time = {time_of(record), time_of(record)};
+  edit.cpu = record.sample_id.cpu;
+  edit.record_offset_bytes = record.file_offset_bytes;
+  image_.builder.add_edit(std::move(edit));
+}
+
+// LOST is written when the ring has space again: everything since the ring's previous record may be gone.
+void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecord& lost) {
+  ++data_.lost.records;
+  data_.lost.count += lost.count;
+  if (lost.samples) return;  // samples only: nothing that the image is made of
+  const auto ring = ring_times_.find(record.sample_id.cpu);
+  Finding finding;
+  finding.kind = FindingKind::records_lost;
+  finding.time.first = ring == ring_times_.end() ? kTimeMin : ring->second;
+  finding.time.last = record.sample_id.has_time ? time_of(record) : kTimeMax;
+  finding.what = std::to_string(lost.count) + " records of cpu " + std::to_string(record.sample_id.cpu) + " were lost";
+  image_.builder.add_lost_window(finding.time);
+  image_.builder.add_finding(std::move(finding));
+}
+
+void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord& aux) {
+  AuxBreak why = AuxBreak::none;
+  if ((aux.flags & kAuxCollision) != 0) why = AuxBreak::collision, ++data_.lost.aux_collision;
+  if ((aux.flags & kAuxPartial) != 0) why = AuxBreak::partial, ++data_.lost.aux_partial;
+  if ((aux.flags & kAuxTruncated) != 0) why = AuxBreak::truncated, ++data_.lost.aux_truncated;
+  if (why == AuxBreak::none || aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
+  losses_.push_back({{record.sample_id.cpu, record.sample_id.tid}, {aux.aux_offset_bytes + aux.aux_size_bytes, why}});
+}
+
+void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
+  const bool per_cpu = aux.cpu >= 0;
+  const std::pair<int32_t, int32_t> key = per_cpu ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid);
+  const auto [place, is_new] = stream_of_.emplace(key, data_.streams.size());
+  if (is_new) {
+    AuxStream stream;
+    stream.cpu = key.first;
+    stream.tid = key.second;
+    stream.idx = aux.idx;
+    data_.streams.push_back(std::move(stream));
+  }
+  data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_);
+}
+
+void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
+  std::unordered_map<std::string, std::string> build_ids;
+  for (const perfio::BuildIdEntry& entry : features.build_ids) build_ids.emplace(entry.path, normalize_build_id(entry.build_id));
+  for (UserMapping& mapping : mappings_) {
+    const auto known = build_ids.find(mapping.path);
+    if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
+    image_.add_mapping(mapping);
+  }
+  for (const JitdumpMapping& jitdump : jitdumps_) add_jitdump(image_, jitdump, data_.decoder.config.time, monotonic, data_.warnings);
+  copies.last_record = last_time_;
+  kernel_.add_to(image_, features, copies, data_.warnings);
+  data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();
+  for (const auto& [key, loss] : losses_) {
+    auto stream = stream_of_.find({key.first, -1});
+    if (stream == stream_of_.end()) stream = stream_of_.find({-1, key.second});
+    if (stream != stream_of_.end()) data_.streams[stream->second].add_loss(loss);
+  }
+  data_.contexts.sort();
+}
+
+}  // namespace ptd

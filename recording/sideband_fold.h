@@ -1,0 +1,71 @@
+// SidebandFold: perf records in order -> address spaces, mappings, edits, context switches, streams. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "perfio/records.h"
+#include "recording/image_build.h"
+#include "recording/jit_image.h"
+#include "recording/kernel_image.h"
+#include "recording/recording_data.h"
+
+namespace ptd {
+
+/// Not thread-safe. Feed every record, then finish().
+class SidebandFold {
+ public:
+  SidebandFold(const OpenOptions& options, ImageBuild& image, RecordingData& data) : options_(options), image_(image), data_(data) {}
+
+  void on_record(const perfio::Record& record);
+  /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
+  void set_snapshot_mode(bool on) { snapshot_ = on; }
+  /// Resolves what waits for the features: user mappings, jitdumps, the kernel; completes streams and contexts.
+  void finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic);
+
+  [[nodiscard]] const KernelImage& kernel() const { return kernel_; }
+  [[nodiscard]] uint64_t guest_records() const { return guest_records_; }
+  [[nodiscard]] uint64_t pokes() const { return pokes_; }
+  [[nodiscard]] uint64_t dropped_pokes() const { return dropped_pokes_; }
+  [[nodiscard]] TimeNs last_time() const { return last_time_; }
+  /// True for the poke number `index` that OpenOptions::drop_nth_poke pretends to be lost.
+  [[nodiscard]] static bool drops(const OpenOptions& options, uint64_t index);
+
+ private:
+  void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
+  void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);
+  void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
+  void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
+  void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
+  void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
+  void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
+  void on_lost(const perfio::Record& record, const perfio::LostRecord& lost);
+  void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
+  void on_auxtrace(const perfio::AuxtraceRecord& aux);
+  SpaceId space_of(int32_t pid);
+  Context context_of(int32_t pid, int32_t tid);
+  void set_switch(int32_t cpu, TimeNs time, const Context& to);
+  void name_thread(int32_t tid, TimeNs time, const std::string& name);
+
+  const OpenOptions& options_;
+  ImageBuild& image_;
+  RecordingData& data_;
+  KernelImage kernel_;
+  std::unordered_map<int32_t, SpaceId> spaces_;  // pid -> current space
+  std::unordered_map<int32_t, int32_t> pids_;    // tid -> pid
+  std::map<int32_t, TimeNs> ring_times_;         // cpu -> time of its latest record
+  std::map<int32_t, bool> cpu_seen_;             // cpus with a switch
+  std::vector<UserMapping> mappings_;
+  std::vector<JitdumpMapping> jitdumps_;
+  std::vector<std::pair<std::pair<int32_t, int32_t>, AuxLoss>> losses_;  // (cpu, tid)
+  std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;              // (cpu, tid) -> index in data_.streams
+  TimeNs last_time_;
+  uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
+  bool snapshot_ = false;
+};
+
+}  // namespace ptd
