@@ -168,6 +168,7 @@ struct InsnDriver {
   static bool usable(const Item& item) { return item.iclass != ptic_error; }
   static void take(const Item& item, const OracleOptions& options, OracleFlow& flow) {
     flow.insns.push_back(item.ip);
+    if (item.iclass != ptic_other && item.iclass != ptic_ptwrite) flow.branches.push_back(flow.instructions);
     if (options.keep_bytes) flow.insn_bytes.emplace_back(reinterpret_cast<const char*>(item.raw), item.size);
     ++flow.instructions;
   }

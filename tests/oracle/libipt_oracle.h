@@ -52,6 +52,7 @@ struct OracleBlock {
 
 struct OracleFlow {
   std::vector<uint64_t> insns;          ///< instruction decoder: every address. Block decoder: empty
+  std::vector<uint64_t> branches;       ///< instruction decoder: indices of those that libipt classes as branches
   std::vector<std::string> insn_bytes;  ///< with keep_bytes
   std::vector<OracleBlock> blocks;      ///< block decoder only
   std::vector<OracleEvent> events;
