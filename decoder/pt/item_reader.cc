@@ -258,18 +258,18 @@ void ItemReader::read_sync() {
     push(ItemKind::end, offset);
     return;
   }
+  const size_t index = items_.size();
+  push(ItemKind::sync, offset);
   uint64_t ip = 0;
   bool has_ip = false;
   bool whole = false;
-  while (!whole && reader_.next(packet) == PacketReader::Status::ok) {
+  while (!whole && reader_.next(packet) == PacketReader::Status::ok && packet.kind != PacketKind::ovf) {
     if (packet.kind == PacketKind::fup) has_ip = decompress_ip(packet, ip);
-    if (packet.kind == PacketKind::ovf) break;
+    if (packet.kind == PacketKind::tsc) on_timing(packet);  // bounds what was walked up to here
     whole = packet.kind == PacketKind::psbend;
-    if (packet.kind == PacketKind::tsc) clock_.on_packet(packet);
   }
-  Item& item = push(ItemKind::sync, offset);
-  item.ip = ip;
-  if (!has_ip || !whole) item.flags = kItemNoIp;
+  items_[index].ip = ip;
+  if (!has_ip || !whole) items_[index].flags = kItemNoIp;
 }
 
 void ItemReader::push_held() {

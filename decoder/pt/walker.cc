@@ -190,7 +190,12 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
     loss_.section = result.section;
     return false;
   }
-  if (candidates_.size() == 1 && result.count > 1) candidates_[0].certain = state.now;
+  if (candidates_.size() == 1 && result.count > 1) {  // ask again about this instruction's own bytes
+    Candidate& only = candidates_[0];
+    const FetchResult own = view_.fetch(space, state.ip, state.now, state.floors.span(), contents, only.insn.length_bytes);
+    only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents[0].certain : state.now;
+    if (own.count == 1) only.flags = contents[0].flags;
+  }
   return true;
 }
 

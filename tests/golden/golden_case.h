@@ -1,0 +1,48 @@
+// A golden case: one small file that holds why, code, changes, trace and the wanted flow.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "decoder/pt/decoder.h"
+#include "image/timeline_builder.h"
+
+namespace ptd::golden {
+
+/// One file of tests/golden/cases. Sections begin with a word at the start of a line, their lines are indented:
+///   why TEXT
+///   option slack=NS | ret=on|off|unknown | cpu=F/M/S | bp=IP | unchanged-when-frozen
+///   code IP [from=T] [to=T]      hex bytes, `;` starts a comment
+///   user IP [from=T] [to=T]      the same in a user address space
+///   poke T IP OLD NEW [cpu=N]    hex bytes, `-` for none
+///   edit T1..T2 IP OLD NEW       an edit with an uncertain time
+///   lost T1..T2                  records were lost
+///   copy T1..T2 IP               a dated copy; hex bytes
+///   trace                        one packet a line: psb, psbend, tsc N, mode.exec 64, fup IP, tip IP, tip.pge IP, tip.pgd IP|-, tnt !.!, ...
+///   want                         ips, events in [] and gaps in []
+///   finding KIND IP              wanted findings, all of them
+struct Case {
+  std::string name, path, why;
+  std::vector<std::byte> trace;
+  std::vector<std::string> want;
+  std::vector<std::string> findings;
+  pt::DecoderOptions options;
+  bool frozen_differs = true;
+  std::string error;  ///< not empty: the file itself is wrong
+
+  struct Setup {
+    std::vector<Section> sections;
+    std::vector<Edit> edits;
+    std::vector<Interval> lost;
+    std::vector<DatedCopy> copies;
+  } setup;
+};
+
+[[nodiscard]] Case load_case(const std::string& path);
+[[nodiscard]] Timeline build_timeline(const Case& test, bool frozen);
+/// The flow in the words of `want`. Batches of `capacity_blocks` blocks: must not matter.
+[[nodiscard]] std::vector<std::string> decode_case(const Case& test, const Timeline& timeline, size_t capacity_blocks);
+/// Rewrites the want section of the case's file.
+void rewrite_want(const Case& test, const std::vector<std::string>& lines);
+
+}  // namespace ptd::golden
