@@ -16,18 +16,20 @@ struct CpuId {
   friend constexpr bool operator==(const CpuId&, const CpuId&) = default;
 };
 
-/// Named defects of processors that change how packets must be read. Source: Intel specification updates.
+/// Named defects of processors that change how packets must be read, each under the first id that it was published with (Intel
+/// specification updates; errata.cc has the ids by processor).
 struct Errata {
-  bool bdm70 : 1 = false;   ///< PSB+ may hold a FUP although tracing is off
-  bool bdm64 : 1 = false;   ///< a transaction abort or commit in a filter region may lose its FUP/TIP
-  bool skd007 : 1 = false;  ///< CYC or TSC/MTC may be out of order / OVF lost
-  bool skd010 : 1 = false;  ///< FUP may miss after OVF
-  bool skd022 : 1 = false;  ///< VM entry with tracing on may emit a second PIP
-  bool skl014 : 1 = false;  ///< TIP.PGD has no ip on a direct branch out of the filter region
-  bool skl168 : 1 = false;  ///< no TIP.PGE after OVF...
-  bool apl11 : 1 = false;   ///< OVF is not followed by FUP
-  bool apl12 : 1 = false;   ///< FUP with TIP.PGD/OVF oddity
-  bool skz84 : 1 = false;   ///< CYC/MTC lost
+  bool bdm70 : 1 = false;   ///< the PSB+ before a TIP.PGE may hold FUP and MODE.Exec although tracing is off
+  bool bdm64 : 1 = false;   ///< a TSX abort right after a branch: a packet with a wrong target of that branch may precede the abort's
+  bool skd007 : 1 = false;  ///< OVF may stand behind the first byte of a multi-byte CYC, in place of its other bytes
+  bool skd010 : 1 = false;  ///< OVF may be followed by neither FUP nor TIP.PGE
+  bool skd022 : 1 = false;  ///< a VM entry that clears TraceEn puts a FUP before its TIP.PGD
+  bool skl014 : 1 = false;  ///< the TIP.PGD of a direct unconditional branch out of the filter region may have no ip
+  bool skl168 : 1 = false;  ///< a CYC right before PSB may be missing, with its MTC
+  bool apl11 : 1 = false;   ///< OVF may be followed by TIP.PGD (TraceEn or ContextEn cleared at the overflow)
+  bool apl12 : 1 = false;   ///< OVF may be followed by a FUP although FilterEn is off
+  bool skz84 : 1 = false;   ///< in a VMX guest with TSC offset or scaling, TMA is corrupt and a bogus byte follows it
+  friend constexpr bool operator==(const Errata&, const Errata&) = default;
 };
 /// The errata of a cpu, from the table in errata.cc.
 [[nodiscard]] Errata errata_of(CpuId cpu);

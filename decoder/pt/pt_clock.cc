@@ -93,13 +93,15 @@ void PtClock::on_tsc(uint64_t payload, bool beside_cyc) {
   const uint64_t span = edge(elapsed_ + static_cast<int64_t>(period() * (kPlausibleSteps + 1)));
   if (jumped || lost_ || anchor_ == Anchor::none || tsc > span) anchor_ = Anchor::none;
   if (jumped) calibrating_ = false;
+  // The TSC is read before the packets around it are made: the next CYC may count from later on (seen: 130 ticks in a first PSB+), so it is
+  // bounded from above by MTC edges only. Without a CYC beside it, the count starts at the CYC before, or at an unknown moment.
   if (beside_cyc) {
-    ref_tsc_ = ref_lo_ = ref_hi_ = tsc;
-  } else if (!known_ || jumped) {  // the next CYC counts from an unknown moment
+    ref_tsc_ = ref_lo_ = tsc;
+  } else if (!known_ || jumped) {
     ref_tsc_ = tsc;
     ref_lo_ = 0;
-    ref_hi_ = tsc;
   }
+  ref_hi_ = kTscMax.value;
   tsc_ = earliest_ = latest_ = tsc;
   known_ = true;
   lost_ = false;
@@ -181,7 +183,7 @@ void PtClock::calibrate(bool beside_cyc) {
   if (!beside_cyc) return;
   if (calibrating_ && cal_cycles_ >= kMinCalibrationCycles && tsc_ > cal_tsc_ && tsc_ - cal_tsc_ < (uint64_t{1} << 39)) {
     const uint64_t measured = ((tsc_ - cal_tsc_) << kRatioShift) / cal_cycles_;
-    const uint64_t told = nominal_ != 0 && cbr_ != 0 ? (uint64_t{nominal_} << kRatioShift) / cbr_ : measured;
+    const uint64_t told = nominal_ != 0 && cbr_ != 0 ? (uint64_t{nominal_} << kRatioShift) / cbr_ : measured_ ? ratio_ : measured;
     // A core that slept, or packets lost: more time for the cycles than the ratio that CBR tells allows.
     if (measured < told + told / 4 && measured > told - told / 4) {
       ratio_ = measured;
