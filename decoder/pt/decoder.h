@@ -12,10 +12,11 @@
 
 namespace ptd::pt {
 
-/// Points of a stream that order text pokes without a clock (DESIGN: sync IPIs and the poker's own code).
+/// A point of a stream that orders text pokes without a clock (recording/anchors.h): from here to the next point, a fetch reads what
+/// was live at some moment of `time`.
 struct SyncPoint {
-  uint64_t stream_offset_bytes = 0;  ///< of the TIP that entered the sync handler
-  Interval time;                     ///< bounds of that moment after matching all cpus; narrower than the packets alone give
+  uint64_t stream_offset_bytes = 0;  ///< of the TIP that entered the sync handler; 0 for what comes before the first
+  Interval time;
 };
 
 /// Addresses [first, last] that an ip filter lets through (IA32_RTIT_ADDRn_A / _B).
@@ -32,7 +33,7 @@ struct DecoderOptions {
   uint32_t max_candidates = 32;      ///< live hypotheses at once; beyond: Gap limit
   uint32_t max_held_blocks = 1U << 16;  ///< undecided blocks held back
   uint64_t max_silent_instructions = 1U << 24;  ///< without any packet consumed; beyond: Gap limit
-  std::vector<SyncPoint> const* sync_points = nullptr;  ///< of this stream, in order; may be null
+  const std::vector<SyncPoint>* sync_points = nullptr;  ///< of this stream, in order; may be null; must outlive the decoder
 };
 
 struct DecoderStats {

@@ -89,6 +89,7 @@ struct FlowState {
   Interval now;           ///< bounds for the next fetch
   TimeNs not_before;      ///< learnt from version choices
   Floors floors;
+  uint32_t spans_passed = 0;  ///< sync points passed (DecoderOptions::sync_points)
 
   ReturnStack returns;
 };

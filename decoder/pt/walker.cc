@@ -49,6 +49,12 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   state.not_before = segment.time.first;
   state.ip = start.ip;
   state.enabled = start.has_ip;
+  if (options_.sync_points != nullptr) {  // what earlier segments passed, without walking there one by one
+    const auto& points = *options_.sync_points;
+    const auto passed = std::lower_bound(points.begin(), points.end(), segment.stream_offset_bytes,
+                                         [](const SyncPoint& point, uint64_t offset) { return point.stream_offset_bytes < offset; });
+    state.spans_passed = static_cast<uint32_t>(passed - points.begin());
+  }
   const Item first = items_.at(0);
   const Item status = [&] {
     Item item = first;

@@ -119,6 +119,7 @@ class Walker {
   bool settle_lost(Flow& flow, const Item& item);
   bool at_stop(Flow& flow);
   void refresh_now(FlowState& state);
+  void narrow_by_sync_points(FlowState& state);
   void enable_at(Flow& flow, const Item& item, Ip ip);
   void disable(Flow& flow, const Item& item, EventKind kind, bool has_to, Ip to);
   void set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip);

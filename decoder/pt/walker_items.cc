@@ -37,6 +37,17 @@ void Walker::refresh_now(FlowState& state) {
   const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
   state.now.first = std::max(head.lo, state.not_before);
   state.now.last = std::max(head.hi, state.now.first);
+  if (options_.sync_points != nullptr) narrow_by_sync_points(state);
+}
+
+// The spans between synchronisations bound the versions that this cpu may run. A span that contradicts the clock is not believed.
+void Walker::narrow_by_sync_points(FlowState& state) {
+  const std::vector<SyncPoint>& points = *options_.sync_points;
+  const uint64_t offset = segment_.stream_offset_bytes + items_.at(state.next).offset_bytes;
+  while (state.spans_passed < points.size() && points[state.spans_passed].stream_offset_bytes < offset) ++state.spans_passed;
+  if (state.spans_passed == 0) return;
+  const Interval both = intersect(state.now, points[state.spans_passed - 1].time);
+  if (!both.empty()) state.now = both;
 }
 
 // With no branch bits pending: gives events that have no place and sets the ip at which the head item is to be taken.

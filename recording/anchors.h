@@ -1,0 +1,45 @@
+// Anchors: points of the traces themselves that order text pokes, whatever the clock is worth.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decoder/pt/decoder.h"
+#include "image/base/types.h"
+
+namespace ptd {
+
+/// A place in one stream where the kernel's patching shows: found by a scan of packets, before any flow is decoded.
+struct AnchorPoint {
+  uint64_t stream_offset_bytes = 0;  ///< of the TIP
+  Interval time;                     ///< bounds of its moment
+  bool poke = false;                 ///< perf_event_text_poke_output (the record is being written); else do_sync_core
+};
+
+/// The anchor points of one per-cpu stream, in order.
+struct AnchorStream {
+  int32_t cpu = -1;
+  std::vector<AnchorPoint> points;
+};
+
+/// When and where a TEXT_POKE record was written.
+struct PokeStamp {
+  TimeNs time;
+  int32_t cpu = -1;
+};
+
+/// For each stream the spans between its synchronisation points with the time that a fetch in that span may have at most:
+/// spans[i] holds from spans[i].stream_offset_bytes to that of spans[i + 1]. Empty if the streams cannot be matched.
+///
+/// The kernel runs do_sync_core on every cpu, once a round, and a round ends before the next begins: the k-th on one cpu is the k-th on
+/// all. A record is written by the poking cpu after the round that follows the INT3, before the one that follows the new bytes
+/// (kernel/alternative.c, "text_poke_bp_batch"). So a cpu that has passed as many rounds as the poker had when it wrote the record
+/// runs the new instruction (or traps), a cpu that has passed fewer runs the old one (or traps).
+/// Invariant: rounds that do not fit in time, or cpus whose numbers cannot be reconciled, give no spans: anchors only ever narrow.
+[[nodiscard]] std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorStream>& streams, std::vector<PokeStamp> pokes);
+
+/// Scans one segment for anchor points; appends them to `stream`.
+void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t slack_ns, const std::vector<Ip>& sync_entries,
+                  const std::vector<Ip>& poke_entries, AnchorStream& stream);
+
+}  // namespace ptd
