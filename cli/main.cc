@@ -1,0 +1,58 @@
+// ptdecode: the command line over the library. The only code that prints.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <exception>
+#include <map>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/output.h"
+
+namespace {
+
+constexpr const char* kIntro =
+    "ptdecode: exact decoding of Intel PT traces, through code that changes while it runs.\n\n"
+    "  perf record -e intel_pt// --kcore -- ./program    makes ./perf.data\n"
+    "  ptdecode script --call-trace | less               who called whom\n"
+    "  ptdecode stat                                     how much was traced, and what was lost\n"
+    "  ptdecode demo                                     no recording at hand: see a kernel patch itself";
+constexpr const char* kExits =
+    "Exit status: 0 fine, 1 a file could not be read, 2 wrong usage, 3 a finding or difference (with --strict: also lost flow).\n"
+    "'ptdecode COMMAND --help' explains a command, with examples.";
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  std::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader that goes away shows as a failed write
+  CLI::App app{kIntro, "ptdecode"};
+  app.footer(kExits);
+  app.set_version_flag("--version", "ptdecode " PTD_VERSION);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  app.get_formatter()->column_width(34);
+
+  const std::map<std::string, ptd::cli::Command> commands = {
+      {"packets", ptd::cli::add_packets(app)}, {"script", ptd::cli::add_script(app)}, {"stat", ptd::cli::add_stat(app)},
+      {"image", ptd::cli::add_image(app)},     {"check", ptd::cli::add_check(app)},   {"demo", ptd::cli::add_demo(app)},
+      {"verify", ptd::cli::add_verify(app)},
+  };
+  if (argc == 1) {
+    ptd::cli::standard_output().write(app.help());
+    return ptd::cli::kExitUsage;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "ptdecode: {}\nptdecode: --help shows how\n", error.what());
+    return ptd::cli::kExitUsage;
+  }
+  const int status = commands.at(app.get_subcommands().front()->get_name())();
+  ptd::cli::standard_output().flush();
+  return status;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "ptdecode: {}\n", error.what());  // out of memory, in the main
+  return ptd::cli::kExitFile;
+}
