@@ -54,6 +54,8 @@ enum class CodeFlag : uint8_t {
   assumed = 4,   ///< from a section marked assumed
 };
 constexpr CodeFlag operator|(CodeFlag a, CodeFlag b) { return static_cast<CodeFlag>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b)); }
+constexpr CodeFlag operator&(CodeFlag a, CodeFlag b) { return static_cast<CodeFlag>(static_cast<uint8_t>(a) & static_cast<uint8_t>(b)); }
+constexpr CodeFlag operator~(CodeFlag a) { return static_cast<CodeFlag>(~static_cast<unsigned>(a) & 7U); }
 constexpr bool any(CodeFlag set, CodeFlag flag) { return (static_cast<uint8_t>(set) & static_cast<uint8_t>(flag)) != 0; }
 
 /// One possible content of memory at the asked ip during (part of) the asked interval.
@@ -71,6 +73,9 @@ struct VersionFloor {
   SiteId site = kNoSite;
   uint32_t version = 0;
 };
+
+/// The longest x86 instruction.
+inline constexpr unsigned kFetchSpanBytes = 15;
 
 enum class FetchStatus : uint8_t {
   ok,
@@ -134,9 +139,16 @@ class CodeView {
   CodeView& operator=(CodeView&&) noexcept;
   ~CodeView();
 
-  /// What may stand at `ip` at some moment of `when`: contents distinct by their first 15 bytes, in order of time.
-  /// `floors`: versions below these are ruled out. The candidates' bytes stay valid until the next call.
-  FetchResult fetch(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out);
+  /// What may stand at `ip` at some moment of `when`: contents distinct by their first `span_bytes` bytes (1 to 64), in order of
+  /// first possibility. `floors`: versions below these are ruled out; a floor above all versions that time allows wins over time.
+  /// The candidates' bytes stay valid until the next call. Ask with 15 first; when an instruction's length is known, ask again
+  /// with that length, so that changes behind the instruction neither multiply candidates nor narrow `certain`.
+  ///  - A moment T at which an edit is dated belongs to both the old and the new version, and to neither one's `certain`.
+  ///  - Contents that are absent or unknown at `ip` are left out; unknown bytes further on cut a candidate's bytes short.
+  ///  - Versions of neighbouring sites combine only if one moment of `when` allows both; one edit never applies by halves.
+  ///  - `certain` also implies equal flags: it is cut at windows of lost records.
+  FetchResult fetch(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                    unsigned span_bytes = kFetchSpanBytes);
 
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 

@@ -1,0 +1,451 @@
+// CodeView: composes the candidates for one address from the parts (sections, sites) that its bytes fall into.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "image/timeline_data.h"
+
+namespace ptd {
+namespace {
+
+constexpr unsigned kMaxSpanBytes = 64;
+constexpr uint32_t kMaxChoices = 1U << 16;       // versions of one part that one fetch looks at
+constexpr uint32_t kMaxCombinations = 1U << 17;  // combinations that one fetch looks at
+constexpr uint32_t kMaxRunSteps = 64;            // equal neighbours joined into one certain interval
+constexpr size_t kCacheSlots = 64;
+
+/// One content that a part may have.
+struct Choice {
+  Interval possible;
+  Interval certain;
+  const std::byte* bytes = nullptr;  // at the part's first address; null: absent
+  const std::byte* mask = nullptr;   // if not null: nonzero for each byte known
+  uint64_t size_bytes = 0;           // bytes at hand from there on
+  CodeFlag flags = CodeFlag::none;
+  uint32_t version = 0;
+  uint32_t opened_by = kNoEdit, closed_by = kNoEdit;
+};
+
+/// A run of addresses whose content changes as a whole: (part of) a site, or plain section bytes.
+struct Part {
+  uint64_t first = 0, last = 0;  // addresses, inclusive
+  SiteId site = kNoSite;
+  uint32_t first_choice = 0, choice_count = 0;
+  uint32_t low = 0, high = 0;  // sweep: choices [low, high) are open
+};
+
+struct Opening {
+  TimeNs time;
+  uint32_t part = 0, choice = 0;
+};
+
+/// A stretch of plain bytes that one section covers, for repeated look-ups nearby.
+struct CacheSlot {
+  SpaceId space = kNoSpace;
+  uint64_t first = 1, last = 0;
+  Interval live{kTimeMax, kTimeMin};
+  const std::byte* bytes = nullptr;
+  CodeFlag flags = CodeFlag::none;
+  SectionId section = kNoSection;
+};
+
+Bytes section_bytes_at(const Section& section, uint64_t address) {
+  const uint64_t offset = address - section.ip.value;
+  return offset < section.code.bytes.size() ? section.code.bytes.subspan(offset) : Bytes{};
+}
+
+/// Joins what is certain of two equal contents: adjoining intervals merge, else the one that `when` sees.
+Interval join_certain(Interval a, Interval b, Interval when) {
+  if (a.empty()) return b;
+  if (b.empty()) return a;
+  if (b.first < a.first) std::swap(a, b);
+  if (b.first <= after(a.last)) return hull(a, b);
+  return a.overlaps(when) ? a : b;
+}
+
+}  // namespace
+
+struct CodeView::Scratch {
+  const TimelineData* data = nullptr;
+  std::array<CacheSlot, kCacheSlots> cache;
+  std::vector<Part> parts;
+  std::vector<Choice> choices;
+  std::vector<SectionRect> rects;
+  std::vector<Opening> openings;
+  std::vector<std::array<std::byte, kMaxSpanBytes>> buffers;
+  std::vector<uint32_t> pick;  // per part, the choice of the present combination
+
+  // Of the present fetch.
+  SpaceId space;
+  uint64_t ip = 0;
+  Interval when;
+  unsigned span_bytes = 0;
+  std::span<const VersionFloor> floors;
+  std::span<CodeCandidate> out;
+  uint32_t count = 0;
+  uint32_t combinations = 0;
+  bool overflow = false;
+  CodeFlag suspect = CodeFlag::none;
+  Interval flags_constant;
+
+  bool fetch_cached(FetchResult& result);
+  void look_at_suspect_windows();
+  void collect_parts();
+  Part next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors);
+  void add_site_choices(Part& part, uint32_t site_id, Interval during, bool use_floors);
+  void add_plain_choices(Part& part, SpaceId at, Interval during);
+  void add_gap(Part& part, Interval gap, const Choice* inherited);
+  bool emit_plain();
+  void sweep();
+  void combine(uint32_t fixed_part, uint32_t fixed_choice);
+  [[nodiscard]] bool consistent() const;
+  void emit();
+  [[nodiscard]] Interval run_certain(const Part& part, const Choice& choice, uint64_t compared) const;
+  [[nodiscard]] const Choice& chosen(size_t part) const { return choices[parts[part].first_choice + pick[part]]; }
+};
+
+bool CodeView::Scratch::fetch_cached(FetchResult& result) {
+  const CacheSlot& slot = cache[(ip >> 12) % kCacheSlots];
+  if (slot.space != space || ip < slot.first || ip > slot.last || slot.last - ip < span_bytes - 1 || !slot.live.contains(when)) return false;
+  out[0] = {};
+  out[0].bytes = Bytes{slot.bytes + (ip - slot.first), slot.last - ip + 1};
+  out[0].possible = out[0].certain = slot.live;
+  out[0].flags = slot.flags;
+  result = {FetchStatus::ok, 1, slot.section};
+  return true;
+}
+
+// Suspect windows cut time into pieces of equal flags; `flags_constant` is the piece (or pieces) that `when` touches.
+void CodeView::Scratch::look_at_suspect_windows() {
+  suspect = CodeFlag::none;
+  flags_constant = {};
+  if (space != kKernelSpace) return;
+  const auto& windows = data->suspect;
+  auto at = std::lower_bound(windows.begin(), windows.end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
+  if (at != windows.end() && at->first <= when.last) {
+    suspect = CodeFlag::suspect;
+    flags_constant = *at;
+    for (; at != windows.end() && at->first <= when.last; ++at) flags_constant.last = at->last;
+    return;
+  }
+  if (at != windows.end()) flags_constant.last = before(at->first);
+  if (at != windows.begin()) flags_constant.first = after(std::prev(at)->last);
+}
+
+void CodeView::Scratch::collect_parts() {
+  parts.clear();
+  choices.clear();
+  const uint64_t room = ~uint64_t{0} - ip;
+  const uint64_t last = ip + std::min<uint64_t>(room, span_bytes - 1);
+  for (uint64_t at = ip;;) {
+    Part part = next_part(space, at, last, when, true);
+    parts.push_back(part);
+    const bool absent = std::none_of(choices.begin() + part.first_choice, choices.begin() + part.first_choice + part.choice_count,
+                                     [](const Choice& c) { return c.bytes != nullptr; });
+    if (part.last >= last || absent || overflow) break;
+    at = part.last + 1;
+  }
+}
+
+// The part that begins at `address`, with its choices appended.
+Part CodeView::Scratch::next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors) {
+  const SpaceData& space_data = data->spaces[at.value];
+  const SiteId site_id = data->site_at_or_after(space_data, address);
+  Part part;
+  part.first = address;
+  part.last = last;
+  part.first_choice = static_cast<uint32_t>(choices.size());
+  if (site_id < space_data.first_site + space_data.site_count) {
+    const Site& site = data->sites[site_id];
+    if (site.ip <= address) {
+      part.last = std::min(last, site.ip + site.size_bytes - 1);
+      add_site_choices(part, site_id, during, use_floors);
+      return part;
+    }
+    part.last = std::min(last, site.ip - 1);
+  }
+  part.last = std::min(part.last, space_data.sections.uniform_span(address).last);
+  add_plain_choices(part, at, during);
+  return part;
+}
+
+void CodeView::Scratch::add_site_choices(Part& part, uint32_t site_id, Interval during, bool use_floors) {
+  const Site& site = data->sites[site_id];
+  part.site = site.version_count > 1 ? site_id : kNoSite;
+  TimelineData::Range range = data->versions_in(site, during);
+  uint32_t floor = 0;
+  if (use_floors) {
+    for (const VersionFloor& f : floors) {
+      if (f.site == site_id) floor = std::max(floor, std::min(f.version, site.version_count - 1));
+    }
+  }
+  range.first = std::max(range.first, floor);
+  const bool beyond_time = range.last < range.first;
+  if (beyond_time) range.last = range.first;
+  if (range.last - range.first >= kMaxChoices) {
+    overflow = true;
+    range.last = range.first + kMaxChoices - 1;
+  }
+  const uint64_t offset = part.first - site.ip;
+  for (uint32_t v = range.first; v <= range.last; ++v) {
+    const Version& version = data->version(site, v);
+    Choice choice;
+    choice.possible = beyond_time ? hull(data->possible(site, v), during) : data->possible(site, v);
+    choice.certain = data->certain(site, v);
+    if (version.known != Known::none) choice.bytes = data->bytes(version) + offset;
+    if (version.known == Known::partial) choice.mask = data->bytes(version) + site.size_bytes + offset;
+    choice.size_bytes = site.size_bytes - offset;
+    choice.flags = version.flags;
+    choice.version = v;
+    choice.opened_by = version.edit;
+    if (v + 1 < site.version_count) choice.closed_by = data->version(site, v + 1).edit;
+    choices.push_back(choice);
+  }
+  part.choice_count = static_cast<uint32_t>(choices.size()) - part.first_choice;
+}
+
+void CodeView::Scratch::add_gap(Part& part, Interval gap, const Choice* inherited) {
+  if (gap.empty()) return;
+  Choice choice;
+  if (inherited != nullptr) choice = *inherited;
+  choice.possible = choice.certain = gap;
+  choice.version = 0;
+  choice.opened_by = choice.closed_by = kNoEdit;
+  choices.push_back(choice);
+  ++part.choice_count;
+}
+
+// Section bytes; where no section is known, what the parent held at the fork, else a choice without bytes.
+void CodeView::Scratch::add_plain_choices(Part& part, SpaceId at, Interval during) {
+  const SpaceData& space_data = data->spaces[at.value];
+  const size_t mark = rects.size();
+  const bool forked = space_data.parent != kNoSpace;
+  space_data.sections.find(part.first, forked ? Interval{} : during, rects);
+  Choice inherited;
+  bool covered = rects.size() == mark + 1 && rects[mark].live.contains(during);
+  if (forked && !covered) {
+    const Part up = next_part(space_data.parent, part.first, part.last, {space_data.forked, space_data.forked}, false);
+    part.last = up.last;
+    if (up.choice_count > 0) inherited = choices.back();
+    choices.resize(part.first_choice);
+  }
+  TimeNs from = forked ? kTimeMin : during.first;
+  bool open = true;  // time from `from` on is not covered yet
+  for (size_t i = mark; i < rects.size(); ++i) {
+    const SectionRect rect = rects[i];
+    if (from < rect.live.first) add_gap(part, {from, before(rect.live.first)}, forked ? &inherited : nullptr);
+    Choice choice;
+    choice.possible = choice.certain = rect.live;
+    if (rect.section != kNoSection) {
+      const Section& section = data->sections[rect.section];
+      const Bytes bytes = section_bytes_at(section, part.first);
+      if (!bytes.empty()) choice.bytes = bytes.data();
+      choice.size_bytes = std::min<uint64_t>(bytes.size(), rect.last_address - part.first + 1);
+      if (section.assumed) choice.flags = CodeFlag::assumed;
+    }
+    choices.push_back(choice);
+    ++part.choice_count;
+    open = rect.live.last < kTimeMax;
+    from = after(rect.live.last);
+  }
+  const TimeNs until = forked ? kTimeMax : during.last;
+  if (open && from <= until) add_gap(part, {from, until}, forked ? &inherited : nullptr);
+  rects.resize(mark);
+  if (!forked) return;
+  // Only what `during` touches stays; the rest was needed to know how far the gaps reach.
+  const auto begin = choices.begin() + part.first_choice;
+  choices.erase(std::remove_if(begin, choices.end(), [during](const Choice& c) { return !c.possible.overlaps(during); }), choices.end());
+  part.choice_count = static_cast<uint32_t>(choices.size()) - part.first_choice;
+}
+
+// The common case: plain bytes of one section throughout. Widens the answer up to the next site or section edge and remembers it.
+bool CodeView::Scratch::emit_plain() {
+  if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].choice_count != 1) return false;
+  const Choice& choice = choices[parts[0].first_choice];
+  if (choice.bytes == nullptr || choice.mask != nullptr || !choice.possible.contains(when)) return false;
+  const SpaceData& space_data = data->spaces[space.value];
+  if (space_data.parent != kNoSpace) return false;
+  const SiteId site_id = data->site_at_or_after(space_data, ip);
+  const auto span = space_data.sections.uniform_span(ip);
+  const uint64_t size = choice.size_bytes;
+  uint64_t last = std::min(span.last, ip + (size - 1));
+  uint64_t first = span.first;
+  if (site_id < space_data.first_site + space_data.site_count) {
+    if (data->sites[site_id].ip <= ip) return false;
+    last = std::min(last, data->sites[site_id].ip - 1);
+  }
+  if (site_id > space_data.first_site) {
+    const Site& previous = data->sites[site_id - 1];
+    first = std::max(first, previous.ip + previous.size_bytes);
+  }
+  const SectionId section = data->section_at(space, ip, when.first);
+  if (section != kNoSection) first = std::max(first, data->sections[section].ip.value);
+  const Interval live = intersect(choice.possible, flags_constant);
+  CodeCandidate& candidate = out[0];
+  candidate = {};
+  candidate.bytes = Bytes{choice.bytes, last - ip + 1};
+  candidate.possible = choice.possible;
+  candidate.certain = live;
+  candidate.flags = choice.flags | suspect;
+  count = 1;
+  if (suspect == CodeFlag::none) cache[(ip >> 12) % kCacheSlots] = {space, first, last, live, choice.bytes - (ip - first), choice.flags, section};
+  return true;
+}
+
+// Visits every combination that some moment of `when` allows exactly once: when the last of its choices opens.
+void CodeView::Scratch::sweep() {
+  openings.clear();
+  for (uint32_t p = 0; p < parts.size(); ++p) {
+    parts[p].low = parts[p].high = 0;
+    for (uint32_t c = 0; c < parts[p].choice_count; ++c) {
+      openings.push_back({std::max(choices[parts[p].first_choice + c].possible.first, when.first), p, c});
+    }
+  }
+  std::stable_sort(openings.begin(), openings.end(), [](const Opening& a, const Opening& b) { return a.time < b.time; });
+  pick.assign(parts.size(), 0);
+  for (const Opening& opening : openings) {
+    bool all_open = true;
+    for (uint32_t p = 0; p < parts.size(); ++p) {
+      Part& part = parts[p];
+      while (part.low < part.high && choices[part.first_choice + part.low].possible.last < opening.time) ++part.low;
+      if (p != opening.part && part.low == part.high) all_open = false;
+    }
+    parts[opening.part].high = opening.choice + 1;
+    if (all_open) combine(opening.part, opening.choice);
+    if (overflow) return;
+  }
+}
+
+void CodeView::Scratch::combine(uint32_t fixed_part, uint32_t fixed_choice) {
+  for (uint32_t p = 0; p < parts.size(); ++p) pick[p] = parts[p].low;
+  pick[fixed_part] = fixed_choice;
+  for (;;) {
+    if (++combinations > kMaxCombinations) overflow = true;
+    if (overflow) return;
+    if (consistent()) emit();
+    size_t p = parts.size();
+    while (p-- > 0) {
+      if (p == fixed_part) continue;
+      if (++pick[p] < parts[p].high) break;
+      pick[p] = parts[p].low;
+    }
+    if (p == static_cast<size_t>(-1)) return;
+  }
+}
+
+// An edit that lies across two sites has happened in both or in neither.
+bool CodeView::Scratch::consistent() const {
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const uint32_t pending = chosen(p).closed_by;
+    if (pending == kNoEdit) continue;
+    for (size_t q = 0; q < parts.size(); ++q) {
+      if (q != p && chosen(q).opened_by == pending) return false;
+    }
+  }
+  return true;
+}
+
+// `certain` of the choice, joined with neighbouring versions that hold the same `compared` bytes.
+Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, uint64_t compared) const {
+  if (part.site == kNoSite || choice.bytes == nullptr) return choice.certain;
+  const Site& site = data->sites[part.site];
+  const uint64_t offset = part.first - site.ip;
+  const auto same = [&](uint32_t v) {
+    const Version& other = data->version(site, v);
+    if (other.known == Known::none) return false;
+    for (uint64_t i = offset; i < offset + compared; ++i) {
+      if (!data->known_at(site, other, i)) return false;
+    }
+    return std::memcmp(data->bytes(other) + offset, choice.bytes, compared) == 0;
+  };
+  uint32_t first = choice.version, last = choice.version;
+  for (uint32_t steps = 0; first > 0 && steps < kMaxRunSteps && same(first - 1); ++steps) --first;
+  for (uint32_t steps = 0; last + 1 < site.version_count && steps < kMaxRunSteps && same(last + 1); ++steps) ++last;
+  return {data->certain(site, first).first, data->certain(site, last).last};
+}
+
+void CodeView::Scratch::emit() {
+  std::array<std::byte, kMaxSpanBytes> bytes;
+  CodeCandidate candidate;
+  candidate.flags = suspect;
+  candidate.certain = flags_constant;
+  uint64_t filled = 0;
+  bool whole = true;
+  for (size_t p = 0; p < parts.size() && whole; ++p) {
+    const Part& part = parts[p];
+    const Choice& choice = chosen(p);
+    if (candidate.site == kNoSite && part.site != kNoSite) {
+      candidate.site = part.site;
+      candidate.version = choice.version;
+    }
+    const uint64_t wanted = part.last - part.first + 1;
+    uint64_t length = choice.bytes != nullptr ? std::min(wanted, choice.size_bytes) : 0;
+    if (choice.mask != nullptr) {
+      const auto unknown = std::find(choice.mask, choice.mask + length, std::byte{0});
+      length = static_cast<uint64_t>(unknown - choice.mask);
+    }
+    std::copy(choice.bytes, choice.bytes + length, bytes.begin() + static_cast<ptrdiff_t>(filled));
+    filled += length;
+    whole = length == wanted;
+    candidate.flags = candidate.flags | choice.flags;
+    candidate.possible = intersect(candidate.possible, choice.possible);
+    candidate.certain = intersect(candidate.certain, whole ? run_certain(part, choice, wanted) : choice.certain);
+  }
+  if (filled == 0) return;
+  for (uint32_t i = 0; i < count; ++i) {
+    CodeCandidate& known = out[i];
+    if (known.bytes.size() != filled || std::memcmp(known.bytes.data(), bytes.data(), filled) != 0) continue;
+    known.possible = hull(known.possible, candidate.possible);
+    known.certain = join_certain(known.certain, candidate.certain, when);
+    known.version = std::min(known.version, candidate.version);
+    if (!any(candidate.flags, CodeFlag::healed)) known.flags = known.flags & ~CodeFlag::healed;
+    known.flags = known.flags | (candidate.flags & ~CodeFlag::healed);
+    return;
+  }
+  if (count >= out.size()) {
+    overflow = true;
+    return;
+  }
+  buffers[count] = bytes;
+  candidate.bytes = Bytes{buffers[count].data(), filled};
+  out[count++] = candidate;
+}
+
+CodeView::CodeView(const Timeline& timeline) : timeline_(timeline), scratch_(std::make_unique<Scratch>()) {
+  scratch_->data = &timeline_.data();
+}
+CodeView::CodeView(CodeView&&) noexcept = default;
+CodeView& CodeView::operator=(CodeView&&) noexcept = default;
+CodeView::~CodeView() = default;
+
+FetchResult CodeView::fetch(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                            unsigned span_bytes) {
+  Scratch& s = *scratch_;
+  FetchResult result;
+  s.space = effective_space(space, ip);
+  if (out.empty() || when.empty() || s.space.value >= s.data->spaces.size()) return result;
+  s.ip = ip.value;
+  s.when = when;
+  s.span_bytes = std::clamp(span_bytes, 1U, kMaxSpanBytes);
+  s.floors = floors;
+  s.out = out;
+  if (s.fetch_cached(result)) return result;
+  s.count = s.combinations = 0;
+  s.overflow = false;
+  if (s.buffers.size() < out.size()) s.buffers.resize(out.size());
+  s.look_at_suspect_windows();
+  s.collect_parts();
+  if (!s.overflow && !s.emit_plain()) s.sweep();
+  result.count = s.count;
+  result.section = s.data->section_at(s.space, ip.value, middle(when));
+  if (s.overflow) {
+    result.status = FetchStatus::too_many;
+  } else if (s.count > 0) {
+    result.status = FetchStatus::ok;
+  } else {
+    result.status = result.section != kNoSection ? FetchStatus::no_bytes : FetchStatus::not_mapped;
+  }
+  return result;
+}
+
+}  // namespace ptd

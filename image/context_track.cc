@@ -1,0 +1,58 @@
+// ContextTrack: sorted switches per cpu and per thread; look-ups are binary searches.
+#include "image/context_track.h"
+
+#include <algorithm>
+
+namespace ptd {
+namespace {
+
+using Switches = std::vector<ContextTrack::Switch>;
+
+void sort_by_time(std::map<int32_t, Switches>& tracks) {
+  for (auto& [key, track] : tracks) {
+    std::stable_sort(track.begin(), track.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+  }
+}
+
+const ContextTrack::Switch* last_at(const std::map<int32_t, Switches>& tracks, int32_t key, TimeNs time) {
+  const auto track = tracks.find(key);
+  if (track == tracks.end()) return nullptr;
+  const auto next = std::upper_bound(track->second.begin(), track->second.end(), time, [](TimeNs t, const auto& s) { return t < s.time; });
+  return next == track->second.begin() ? nullptr : &*std::prev(next);
+}
+
+const Switches& track_of(const std::map<int32_t, Switches>& tracks, int32_t key) {
+  static const Switches none;
+  const auto track = tracks.find(key);
+  return track == tracks.end() ? none : track->second;
+}
+
+}  // namespace
+
+void ContextTrack::add_switch(int32_t cpu, TimeNs time, Context to) { by_cpu_[cpu].push_back({time, to}); }
+void ContextTrack::add_thread(int32_t tid, TimeNs time, Context to) { by_tid_[tid].push_back({time, to}); }
+
+void ContextTrack::sort() {
+  sort_by_time(by_cpu_);
+  sort_by_time(by_tid_);
+}
+
+Context ContextTrack::at_cpu(int32_t cpu, TimeNs time) const {
+  const Switch* found = last_at(by_cpu_, cpu, time);
+  if (found == nullptr) return {};
+  // A thread that was running may have called exec since the switch: what its own track says about `time` is newer.
+  const Switch* thread = found->to.tid > 0 ? last_at(by_tid_, found->to.tid, time) : nullptr;
+  if (thread == nullptr) return found->to;
+  if (thread->time >= found->time || found->to.space == kNoSpace) return thread->to;
+  return found->to;
+}
+
+Context ContextTrack::at_thread(int32_t tid, TimeNs time) const {
+  const Switch* found = last_at(by_tid_, tid, time);
+  return found == nullptr ? Context{} : found->to;
+}
+
+const std::vector<ContextTrack::Switch>& ContextTrack::switches(int32_t cpu) const { return track_of(by_cpu_, cpu); }
+const std::vector<ContextTrack::Switch>& ContextTrack::thread_changes(int32_t tid) const { return track_of(by_tid_, tid); }
+
+}  // namespace ptd

@@ -1,0 +1,203 @@
+// CopySet: coverage, dating by majority, differences between copies.
+#include "image/copy_set.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace ptd {
+namespace {
+
+/// A copy of text takes a while: a site may be dated this far from where most are.
+constexpr uint64_t kCopySlackNs = 200'000'000;
+constexpr size_t kMaxDifferences = size_t{1} << 22;
+
+/// How many bytes from `at` on the instruction seems to have that was replaced there: what jump labels, static calls, ftrace write.
+size_t patched_size(Bytes a, Bytes b) {
+  const auto starts = [](Bytes bytes, std::initializer_list<uint8_t> with) {
+    size_t i = 0;
+    for (const uint8_t byte : with) {
+      if (i >= bytes.size() || bytes[i++] != std::byte{byte}) return false;
+    }
+    return true;
+  };
+  const auto five = [&](Bytes x) { return starts(x, {0xe8}) || starts(x, {0xe9}) || starts(x, {0x0f, 0x1f, 0x44, 0x00, 0x00}); };
+  const auto two = [&](Bytes x) { return starts(x, {0x66, 0x90}) || starts(x, {0xeb}); };
+  size_t size = 5;
+  if (five(a) || five(b)) {
+    size = 5;
+  } else if (two(a) || two(b)) {
+    size = 2;
+  } else if (starts(a, {0xcc}) || starts(b, {0xcc})) {
+    size = 1;
+  }
+  size = std::min({size, a.size(), b.size()});
+  if (size == 5 && !five(a) && !five(b)) {
+    while (size > 1 && a[size - 1] == b[size - 1]) --size;
+  }
+  return size;
+}
+
+/// First offset from `at` on at which the two differ, or their size.
+size_t next_difference(Bytes a, Bytes b, size_t at) {
+  constexpr size_t kStep = 4096;
+  const size_t size = std::min(a.size(), b.size());
+  while (at < size) {
+    const size_t length = std::min(kStep, size - at);
+    if (std::memcmp(a.data() + at, b.data() + at, length) != 0) {
+      while (a[at] == b[at]) ++at;
+      return at;
+    }
+    at += length;
+  }
+  return size;
+}
+
+}  // namespace
+
+void CopySet::add(DatedCopy copy) {
+  const uint64_t size = copy.code.bytes.size();
+  if (size == 0 || copy.taken.empty() || copy.ip.value + (size - 1) < copy.ip.value) return;
+  copy.space = effective_space(copy.space, copy.ip);
+  copies_.push_back(std::move(copy));
+  dating_.emplace_back();
+}
+
+AddressRange CopySet::range(size_t index) const {
+  const DatedCopy& copy = copies_[index];
+  return {copy.ip.value, copy.ip.value + (copy.code.bytes.size() - 1)};
+}
+
+std::vector<AddressRange> CopySet::base_ranges(size_t index) const {
+  std::vector<AddressRange> left{range(index)};
+  for (size_t i = 0; i < index; ++i) {
+    if (copies_[i].space != copies_[index].space) continue;
+    const AddressRange taken = range(i);
+    std::vector<AddressRange> rest;
+    for (const AddressRange part : left) {
+      if (taken.last < part.first || part.last < taken.first) {
+        rest.push_back(part);
+        continue;
+      }
+      if (part.first < taken.first) rest.push_back({part.first, taken.first - 1});
+      if (taken.last < part.last) rest.push_back({taken.last + 1, part.last});
+    }
+    left = std::move(rest);
+  }
+  return left;
+}
+
+void CopySet::covering(SpaceId space, uint64_t ip, uint32_t size, std::vector<SiteCopy>& out) const {
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    if (copies_[i].space != space) continue;
+    const AddressRange r = range(i);
+    const uint64_t first = std::max(ip, r.first), last = std::min(ip + (size - 1), r.last);
+    if (first > last) continue;
+    const uint32_t rank = out.empty() ? 0 : static_cast<uint32_t>(i) + 1;
+    out.push_back({rank, static_cast<uint32_t>(first - ip), copies_[i].code.bytes.subspan(first - r.first, last - first + 1),
+                   copies_[i].taken, dating_[i].slack_ns});
+  }
+}
+
+bool CopySet::any_in(SpaceId space) const {
+  return std::any_of(copies_.begin(), copies_.end(), [space](const DatedCopy& c) { return c.space == space; });
+}
+
+TimeNs CopySet::earliest(SpaceId space) const {
+  TimeNs earliest = kTimeMax;
+  for (const DatedCopy& copy : copies_) {
+    if (copy.space == space) earliest = std::min(earliest, copy.taken.first);
+  }
+  return earliest;
+}
+
+bool CopySet::undated(size_t index) const { return copies_[index].taken.first == kTimeMin || copies_[index].taken.last == kTimeMax; }
+
+void CopySet::date(size_t index, std::vector<Interval>& times) {
+  struct Turn {
+    TimeNs time;
+    int change;
+  };
+  std::vector<Turn> turns;
+  const Interval given = copies_[index].taken;
+  for (Interval t : times) {
+    t = intersect(t, given);
+    if (t.empty()) continue;
+    turns.push_back({t.first, 1});
+    turns.push_back({t.last, -1});
+  }
+  // At one moment, what begins comes before what ends: intervals are closed.
+  std::sort(turns.begin(), turns.end(), [](Turn a, Turn b) { return a.time != b.time ? a.time < b.time : a.change > b.change; });
+  int votes = 0, best = 0;
+  Interval dated = given;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    votes += turns[i].change;
+    const bool better = index == 0 ? votes > best : votes >= best && turns[i].change > 0;
+    if (!better) continue;
+    best = votes;
+    size_t end = i + 1;
+    while (end < turns.size() && turns[end].change > 0) ++end;
+    dated = {turns[i].time, end < turns.size() ? turns[end].time : given.last};
+  }
+  if (best == 0) return;
+  copies_[index].taken = dated;
+  dating_[index].slack_ns = kCopySlackNs;
+}
+
+std::vector<Edit> CopySet::differences(std::span<const SiteRange> known) const {
+  std::vector<Edit> out;
+  for (size_t later = 1; later < copies_.size(); ++later) {
+    // Against the nearest earlier copy at each address.
+    std::vector<AddressRange> left{range(later)};
+    for (size_t i = later; i-- > 0 && !left.empty();) {
+      if (copies_[i].space != copies_[later].space) continue;
+      const AddressRange other = range(i);
+      std::vector<AddressRange> rest;
+      for (const AddressRange part : left) {
+        const AddressRange both{std::max(part.first, other.first), std::min(part.last, other.last)};
+        if (both.first > both.last) {
+          rest.push_back(part);
+          continue;
+        }
+        compare(i, later, both, known, out);
+        if (part.first < both.first) rest.push_back({part.first, both.first - 1});
+        if (both.last < part.last) rest.push_back({both.last + 1, part.last});
+      }
+      left = std::move(rest);
+    }
+  }
+  return out;
+}
+
+void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::span<const SiteRange> known, std::vector<Edit>& out) const {
+  const SpaceId space = copies_[later].space;
+  const uint64_t size = common.last - common.first + 1;
+  const Bytes a = copies_[earlier].code.bytes.subspan(common.first - range(earlier).first, size);
+  const Bytes b = copies_[later].code.bytes.subspan(common.first - range(later).first, size);
+  for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxDifferences; at = next_difference(a, b, at)) {
+    const uint64_t ip = common.first + at;
+    const auto site = std::partition_point(known.begin(), known.end(), [&](const SiteRange& s) {
+      return s.space != space ? s.space < space : s.ip + (s.size_bytes - 1) < ip;
+    });
+    uint64_t room = size - at;
+    if (site != known.end() && site->space == space) {
+      if (site->ip <= ip) {
+        at += std::min(room, site->ip + site->size_bytes - ip);
+        continue;
+      }
+      room = std::min(room, site->ip - ip);
+    }
+    const size_t length = patched_size(a.subspan(at, room), b.subspan(at, room));
+    Edit edit;
+    edit.space = space;
+    edit.ip = Ip{ip};
+    edit.old_bytes.assign(a.begin() + static_cast<ptrdiff_t>(at), a.begin() + static_cast<ptrdiff_t>(at + length));
+    edit.new_bytes.assign(b.begin() + static_cast<ptrdiff_t>(at), b.begin() + static_cast<ptrdiff_t>(at + length));
+    edit.time = {std::min(copies_[earlier].taken.first, copies_[later].taken.last), copies_[later].taken.last};
+    edit.origin = EditOrigin::dated_copy;
+    out.push_back(std::move(edit));
+    at += length;
+  }
+}
+
+}  // namespace ptd

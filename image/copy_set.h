@@ -1,0 +1,50 @@
+// CopySet: the dated copies of one builder; which stretches serve as base, when each was taken, where two of them differ.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "image/edit_store.h"
+#include "image/site_builder.h"
+#include "image/timeline_builder.h"
+
+namespace ptd {
+
+/// A range of addresses, inclusive.
+struct AddressRange {
+  uint64_t first = 0, last = 0;
+};
+
+class CopySet {
+ public:
+  void add(DatedCopy copy);
+  [[nodiscard]] bool empty() const { return copies_.empty(); }
+  [[nodiscard]] size_t size() const { return copies_.size(); }
+  [[nodiscard]] const DatedCopy& copy(size_t index) const { return copies_[index]; }
+
+  /// The ranges of copy `index` that no earlier copy of its space covers: they serve as base sections.
+  [[nodiscard]] std::vector<AddressRange> base_ranges(size_t index) const;
+  /// The copies of `space` as far as they cover [ip, ip + size), the first base first.
+  void covering(SpaceId space, uint64_t ip, uint32_t size, std::vector<SiteCopy>& out) const;
+  [[nodiscard]] bool any_in(SpaceId space) const;
+  /// The earliest moment at which a copy of the space may have been taken.
+  [[nodiscard]] TimeNs earliest(SpaceId space) const;
+  /// Whether the copy says when it was taken on both sides. If not, it is dated by its bytes.
+  [[nodiscard]] bool undated(size_t index) const;
+  /// Dates copy `index` by the majority: `times` are the moments at which some site held the copy's bytes.
+  void date(size_t index, std::vector<Interval>& times);
+  /// Bytes outside `known` (sorted, disjoint) at which two copies of one space differ: the edits that no record told.
+  [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
+
+ private:
+  struct Dating {
+    uint64_t slack_ns = 0;
+  };
+  [[nodiscard]] AddressRange range(size_t index) const;
+  void compare(size_t earlier, size_t later, AddressRange range, std::span<const SiteRange> known, std::vector<Edit>& out) const;
+
+  std::vector<DatedCopy> copies_;
+  std::vector<Dating> dating_;
+};
+
+}  // namespace ptd

@@ -1,0 +1,60 @@
+// SectionIndex: rectangles of address x time, each with the section that stands there. Disjoint by construction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "image/timeline.h"
+
+namespace ptd {
+
+/// [first_address, last_address] x live is covered by `section`; kNoSection: known to be unmapped.
+struct SectionRect {
+  uint64_t first_address = 0;
+  uint64_t last_address = 0;  ///< inclusive, so that the end of the address space can be covered
+  Interval live;
+  SectionId section = kNoSection;
+};
+
+/// A mapping or unmapping as it was reported.
+struct SectionChange {
+  uint64_t first_address = 0;
+  uint64_t last_address = 0;
+  Interval live;  ///< an unmapping lasts until something else is mapped
+  SectionId section = kNoSection;
+};
+
+/// Immutable once built. A centred interval tree over addresses: rectangles that share an address are disjoint in time,
+/// so each node's list is ordered by time and a look-up costs log(n) steps of log(n).
+class SectionIndex {
+ public:
+  SectionIndex() = default;
+  /// Plays the changes in order of time (equal times: in the order given). `keep_holes` records unmapped rectangles too.
+  SectionIndex(std::vector<SectionChange> changes, bool keep_holes);
+
+  /// Appends the rectangles that contain `address` at some moment of `when`, in order of time.
+  void find(uint64_t address, Interval when, std::vector<SectionRect>& out) const;
+  /// All rectangles live at `t`.
+  [[nodiscard]] std::vector<SectionRect> live_at(TimeNs t) const;
+  /// The largest range around `address` in which every address has the same rectangles.
+  struct Span {
+    uint64_t first = 0, last = 0;
+  };
+  [[nodiscard]] Span uniform_span(uint64_t address) const;
+  [[nodiscard]] bool empty() const { return rects_.empty(); }
+  [[nodiscard]] size_t size() const { return rects_.size(); }
+
+ private:
+  struct Node {
+    uint64_t centre = 0;
+    uint32_t first = 0, count = 0;  // run of rects_, in order of time
+    uint32_t left = 0, right = 0;   // 0: none (the root is never a child)
+  };
+  uint32_t build(std::vector<SectionRect>& rects, size_t first, size_t last);
+
+  std::vector<Node> nodes_;
+  std::vector<SectionRect> rects_;
+  std::vector<uint64_t> boundaries_;  // sorted addresses at which some rectangle begins, or the one after which it ends
+};
+
+}  // namespace ptd

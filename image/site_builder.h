@@ -1,0 +1,132 @@
+// SiteBuilder: turns the edits of one range of bytes into versions; checks old bytes, inserts what lost records must have done.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "image/edit_store.h"
+#include "image/timeline_data.h"
+
+namespace ptd {
+
+/// What changes, or tells, the bytes of a site. Offsets are from the site's first byte.
+struct SiteStep {
+  enum class Kind : uint8_t {
+    unmap,    ///< bytes went away with their section
+    section,  ///< a section's bytes came to stand here
+    observe,  ///< a dated copy holds these bytes: proof, not change
+    record,   ///< an edit
+  };
+  Kind kind = Kind::record;
+  bool weak = false;           ///< section: assumed bytes, which a record may contradict without a finding
+  bool healed = false;         ///< record: inserted here, or told by copies
+  EditOrigin origin = EditOrigin::text_poke;
+  Interval time;
+  uint32_t offset = 0;
+  uint32_t size = 0;           ///< of the range it covers, clipped to the site
+  Bytes old_bytes, new_bytes;  ///< clipped likewise; empty: absent
+  uint32_t edit = kNoEdit;     ///< index of the StoredEdit (or a number above all of them, when inserted)
+  uint32_t copy = 0;           ///< observe: which copy
+
+  [[nodiscard]] uint32_t end() const { return offset + size; }
+};
+
+/// A dated copy as far as it covers a site.
+struct SiteCopy {
+  uint32_t copy = 0;  ///< index, 0 is the base
+  uint32_t offset = 0;
+  Bytes bytes;
+  Interval taken;
+  uint64_t slack_ns = 0;  ///< `taken` may be wrong by this much
+};
+
+/// A range of bytes with everything that is known about it.
+struct SiteInput {
+  SpaceId space;
+  uint64_t ip = 0;
+  uint32_t size = 0;
+  std::vector<SiteStep> steps;
+  std::vector<SiteCopy> copies;
+  bool outside_base = false;  ///< copies exist and none covers this range: code that a record removes from here came into being after `base_taken`
+  TimeNs base_taken;
+};
+
+/// Builds sites one at a time, in address order, onto the end of a TimelineData. Not thread-safe.
+class SiteBuilder {
+ public:
+  SiteBuilder(TimelineData& data, const EditStore& edits);
+
+  /// Appends the site, or several if its history can only be told apart in pieces. Consumes the input.
+  void build(SiteInput& input);
+  /// Keeps the first known version of each site only and reports nothing.
+  void freeze() { frozen_ = true; }
+  /// Times at which the site, by its records alone, held the bytes of `copy`. For dating copies.
+  void matching_times(SiteInput& input, const SiteCopy& copy, std::vector<Interval>& out);
+  /// Adds the finding unless there are too many already.
+  void report(Finding finding);
+
+ private:
+  /// What is known of a byte at one point of the scan.
+  enum class Level : uint8_t { unknown, weak, known, absent };
+  struct Byte {
+    TimeNs since;         // the value is not known to have stood before this
+    int32_t set_by = -1;  // index into scanned_, -1: initial content
+    std::byte value{};
+    Level level = Level::unknown;
+    bool healed = false;
+  };
+  /// A step as it goes into the versions. `content` (per byte of its range) replaces new_bytes for sections and inserted edits.
+  struct Scanned {
+    SiteStep step;
+    size_t content = 0;  // offset in pool_
+    bool pooled = false;
+  };
+  /// Bytes [first, end) that are not what `cause` says they were.
+  struct Mismatch {
+    uint32_t first = 0, end = 0;
+    TimeNs since;
+    int32_t set_by = -1;
+  };
+
+  void build_at(SiteInput& input, uint32_t depth);
+  void place_copies(SiteInput& input);
+  void place_copy(SiteInput& input, const SiteCopy& copy);
+  void trace_records(const SiteInput& input, const SiteCopy& copy, std::vector<uint8_t>& cost);
+  bool half_written(const SiteInput& input, const SiteCopy& copy);
+  bool scan(SiteInput& input);
+  [[nodiscard]] bool fits(const SiteStep& step) const;
+  void apply_section(const SiteStep& step);
+  bool apply_record(const SiteInput& input, const SiteStep& step);
+  bool apply_observation(const SiteInput& input, const SiteStep& step);
+  Mismatch compare(const SiteInput& input, const SiteStep& step, Bytes held);
+  void learn(uint32_t offset, std::byte value);
+  bool heal(const SiteStep& cause, Bytes held, const Mismatch& mismatch);
+  bool extend_heal(const SiteStep& cause, Bytes held, const Mismatch& mismatch);
+  void push_pooled(SiteStep step, Bytes content, Level level);
+  void report_mismatch(const SiteInput& input, const SiteStep& cause, const Mismatch& mismatch, Bytes held);
+  void split(const SiteInput& input, uint32_t depth);
+  void write_versions(const SiteInput& input);
+  void push_version(const SiteInput& input, const SiteStep* step, uint64_t first_version);
+  void seal(const SiteInput& input, uint64_t first_version);
+
+  TimelineData& data_;
+  const EditStore& edits_;
+  bool frozen_ = false;
+  uint32_t next_edit_;
+  std::vector<bool> reported_;  // per stored edit
+  size_t findings_left_;
+
+  // Of the present site.
+  std::vector<Scanned> scanned_;
+  std::vector<Byte> pool_;
+  std::vector<Byte> bytes_;    // now
+  std::vector<Byte> initial_;  // at the start of time
+  std::vector<Finding> pending_;
+  std::vector<uint32_t> pending_edits_;
+  Mismatch crossing_;
+};
+
+}  // namespace ptd

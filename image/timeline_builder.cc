@@ -1,0 +1,342 @@
+// TimelineBuilder: gathers what was added, then builds space by space, site by site.
+#include "image/timeline_builder.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
+
+#include "image/copy_set.h"
+#include "image/edit_store.h"
+#include "image/section_index.h"
+#include "image/site_builder.h"
+#include "image/timeline_data.h"
+
+namespace ptd {
+namespace {
+
+/// Deeper chains of forks than this are not followed: the child then starts with a copy of what its parent shows.
+constexpr uint32_t kMaxForkDepth = 16;
+
+std::vector<Interval> merged(std::vector<Interval> windows) {
+  std::sort(windows.begin(), windows.end(), [](Interval a, Interval b) { return a.first < b.first; });
+  std::vector<Interval> out;
+  for (const Interval window : windows) {
+    if (window.empty()) continue;
+    if (!out.empty() && window.first <= after(out.back().last)) {
+      out.back().last = std::max(out.back().last, window.last);
+    } else {
+      out.push_back(window);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+struct TimelineBuilder::State {
+  struct Space {
+    SpaceId parent = kNoSpace;
+    TimeNs forked;
+    uint32_t depth = 0;
+    std::vector<SectionChange> changes;
+  };
+
+  std::shared_ptr<TimelineData> data = std::make_shared<TimelineData>();
+  std::vector<Space> spaces{1};
+  EditStore edits;
+  CopySet copies;
+  std::vector<Interval> lost;
+  std::vector<Finding> findings;
+  bool frozen = false;
+
+  SectionId first_copy_section = 0;
+  std::deque<std::vector<std::byte>> inherited;  // bytes of parents that sites of children start with
+
+  void add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section);
+  void base_from_copies();
+  void build_space(uint32_t id, const SiteRanges& ranges, size_t& next_range, SiteBuilder& builder);
+  void flatten_fork(uint32_t id);
+  void gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input);
+  void gather_sections(SiteInput& input);
+  void gather_inherited(SiteInput& input, uint64_t first, uint64_t last);
+  void date_copies(const SiteRanges& ranges, SiteBuilder& builder);
+  bool add_differences(const SiteRanges& ranges, SiteBuilder& builder);
+};
+
+TimelineBuilder::TimelineBuilder() : state_(std::make_unique<State>()) {}
+TimelineBuilder::~TimelineBuilder() = default;
+TimelineBuilder::TimelineBuilder(TimelineBuilder&&) noexcept = default;
+TimelineBuilder& TimelineBuilder::operator=(TimelineBuilder&&) noexcept = default;
+
+SpaceId TimelineBuilder::add_space() {
+  state_->spaces.emplace_back();
+  return SpaceId{static_cast<uint32_t>(state_->spaces.size() - 1)};
+}
+
+SpaceId TimelineBuilder::fork_space(SpaceId parent, TimeNs when) {
+  const SpaceId child = add_space();
+  if (parent.value >= child.value || parent == kKernelSpace) return child;
+  State::Space& space = state_->spaces[child.value];
+  space.parent = parent;
+  space.forked = when;
+  return child;
+}
+
+void TimelineBuilder::State::add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section) {
+  space = effective_space(space, Ip{ip});
+  if (size == 0 || space.value >= spaces.size() || live.empty()) return;
+  const uint64_t last = ip + std::min(size - 1, ~uint64_t{0} - ip);
+  spaces[space.value].changes.push_back({ip, last, live, section});
+}
+
+void TimelineBuilder::add_section(Section section) {
+  section.space = effective_space(section.space, section.ip);
+  const auto id = static_cast<SectionId>(state_->data->sections.size());
+  state_->add_change(section.space, section.ip.value, section.size_bytes, section.live, id);
+  state_->data->sections.push_back(std::move(section));
+}
+
+void TimelineBuilder::remove(SpaceId space, Ip ip, uint64_t size_bytes, TimeNs when) {
+  state_->add_change(space, ip.value, size_bytes, {when, kTimeMax}, kNoSection);
+}
+
+void TimelineBuilder::add_edit(Edit edit) {
+  if (effective_space(edit.space, edit.ip).value < state_->spaces.size() && state_->edits.add(edit)) return;
+  add_finding({FindingKind::bad_record, edit.space, edit.ip, edit.time, std::move(edit.old_bytes), std::move(edit.new_bytes),
+               "an edit without bytes, without a space or beyond the end of memory"});
+}
+
+void TimelineBuilder::add_copy(DatedCopy copy) { state_->copies.add(std::move(copy)); }
+void TimelineBuilder::add_lost_window(Interval window) { state_->lost.push_back(window); }
+void TimelineBuilder::add_finding(Finding finding) { state_->findings.push_back(std::move(finding)); }
+void TimelineBuilder::freeze_at_first_version() { state_->frozen = true; }
+
+// Copies stand below everything that was mapped explicitly.
+void TimelineBuilder::State::base_from_copies() {
+  first_copy_section = static_cast<SectionId>(data->sections.size());
+  std::vector<std::vector<SectionChange>> base(spaces.size());
+  for (size_t i = 0; i < copies.size(); ++i) {
+    const DatedCopy& copy = copies.copy(i);
+    if (copy.space.value >= spaces.size()) continue;
+    for (const AddressRange range : copies.base_ranges(i)) {
+      Section section;
+      section.space = copy.space;
+      section.ip = Ip{range.first};
+      section.size_bytes = range.last - range.first + 1;
+      section.code = {copy.code.owner, copy.code.bytes.subspan(range.first - copy.ip.value, section.size_bytes)};
+      section.path = copy.path;
+      base[copy.space.value].push_back({range.first, range.last, section.live, static_cast<SectionId>(data->sections.size())});
+      data->sections.push_back(std::move(section));
+    }
+  }
+  for (size_t i = 0; i < spaces.size(); ++i) {
+    auto& changes = spaces[i].changes;
+    changes.insert(changes.begin(), base[i].begin(), base[i].end());
+  }
+}
+
+void TimelineBuilder::State::build_space(uint32_t id, const SiteRanges& ranges, size_t& next_range, SiteBuilder& builder) {
+  data->spaces[id].first_site = static_cast<SiteId>(data->sites.size());
+  for (; next_range < ranges.ranges.size() && ranges.ranges[next_range].space.value == id; ++next_range) {
+    SiteInput input;
+    gather(ranges.ranges[next_range], ranges, input);
+    builder.build(input);
+  }
+  data->spaces[id].site_count = static_cast<uint32_t>(data->sites.size()) - data->spaces[id].first_site;
+}
+
+// A child whose line of forks is long gets what its ancestors have mapped as changes of its own (edits of theirs excepted).
+void TimelineBuilder::State::flatten_fork(uint32_t id) {
+  Space& space = spaces[id];
+  if (space.parent == kNoSpace) return;
+  space.depth = spaces[space.parent.value].depth + 1;
+  if (space.depth <= kMaxForkDepth) return;
+  std::vector<std::pair<uint32_t, TimeNs>> line;
+  TimeNs when = space.forked;
+  for (SpaceId up = space.parent; up != kNoSpace; up = spaces[up.value].parent) {
+    line.emplace_back(up.value, when);
+    when = spaces[up.value].forked;
+  }
+  std::vector<SectionChange> changes;
+  for (auto at = line.rbegin(); at != line.rend(); ++at) {
+    for (const SectionRect& rect : data->spaces[at->first].sections.live_at(at->second)) {
+      changes.push_back({rect.first_address, rect.last_address, {kTimeMin, kTimeMax}, rect.section});
+    }
+  }
+  space.changes.insert(space.changes.begin(), changes.begin(), changes.end());
+  space.parent = kNoSpace;
+  space.depth = 0;
+}
+
+void TimelineBuilder::State::gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input) {
+  input.space = range.space;
+  input.ip = range.ip;
+  input.size = range.size_bytes;
+  gather_sections(input);
+  const bool mapped = std::any_of(input.steps.begin(), input.steps.end(), [](const SiteStep& s) { return !s.new_bytes.empty(); });
+  if (!mapped) copies.covering(range.space, range.ip, range.size_bytes, input.copies);
+  if (!mapped && input.copies.empty() && range.space == kKernelSpace && copies.any_in(range.space)) {
+    input.outside_base = true;
+    input.base_taken = copies.earliest(range.space);
+  }
+  for (uint32_t i = 0; i < range.piece_count; ++i) {
+    const uint32_t index = ranges.pieces[range.first_piece + i];
+    const StoredEdit& edit = edits.edits()[index];
+    const uint64_t first = std::max(edit.ip, range.ip);
+    const uint64_t last = std::min(edit.last(), range.ip + (range.size_bytes - 1));
+    const auto part = [&](const std::byte* bytes, uint32_t size) {
+      const uint64_t skip = first - edit.ip;
+      return skip < size ? Bytes{bytes + skip, std::min<uint64_t>(size - skip, last - first + 1)} : Bytes{};
+    };
+    SiteStep step;
+    step.time = edit.time;
+    step.origin = edit.origin;
+    step.healed = edit.origin == EditOrigin::healed || edit.origin == EditOrigin::dated_copy;
+    step.offset = static_cast<uint32_t>(first - range.ip);
+    step.size = static_cast<uint32_t>(last - first + 1);
+    step.old_bytes = part(edits.old_bytes(edit), edit.old_size);
+    step.new_bytes = part(edits.new_bytes(edit), edit.new_size);
+    step.edit = index;
+    input.steps.push_back(step);
+  }
+}
+
+void TimelineBuilder::State::gather_sections(SiteInput& input) {
+  const SpaceData& space = data->spaces[input.space.value];
+  const uint64_t site_last = input.ip + (input.size - 1);
+  std::vector<SectionRect> rects;
+  for (uint64_t at = input.ip;;) {
+    const uint64_t last = std::min(space.sections.uniform_span(at).last, site_last);
+    rects.clear();
+    space.sections.find(at, Interval{}, rects);
+    if (space.parent != kNoSpace && (rects.empty() || rects.front().live.first > kTimeMin)) gather_inherited(input, at, last);
+    for (size_t i = 0; i < rects.size(); ++i) {
+      const SectionRect& rect = rects[i];
+      SiteStep step;
+      step.kind = rect.section == kNoSection ? SiteStep::Kind::unmap : SiteStep::Kind::section;
+      step.time = {rect.live.first, rect.live.first};
+      step.offset = static_cast<uint32_t>(at - input.ip);
+      step.size = static_cast<uint32_t>(last - at + 1);
+      if (rect.section != kNoSection) {
+        const Section& section = data->sections[rect.section];
+        const uint64_t skip = at - section.ip.value;
+        step.weak = section.assumed;
+        if (skip < section.code.bytes.size()) {
+          step.new_bytes = section.code.bytes.subspan(skip, std::min<uint64_t>(step.size, section.code.bytes.size() - skip));
+        }
+      }
+      const bool from_copy = rect.section != kNoSection && rect.section >= first_copy_section;
+      if (!from_copy || rect.live.first > kTimeMin) input.steps.push_back(step);
+      const bool followed = i + 1 < rects.size() && rects[i + 1].live.first == after(rect.live.last);
+      if (rect.live.last == kTimeMax || followed || rect.section == kNoSection) continue;
+      step.kind = SiteStep::Kind::unmap;
+      step.time = {after(rect.live.last), after(rect.live.last)};
+      step.new_bytes = {};
+      input.steps.push_back(step);
+    }
+    if (last == site_last) return;
+    at = last + 1;
+  }
+}
+
+void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, uint64_t last) {
+  const SpaceData& space = data->spaces[input.space.value];
+  CodeView view{Timeline{data}};
+  while (first <= last) {
+    std::array<CodeCandidate, 4> candidates;
+    const auto span = static_cast<unsigned>(std::min<uint64_t>(64, last - first + 1));
+    const FetchResult got = view.fetch(space.parent, Ip{first}, {space.forked, space.forked}, {}, candidates, span);
+    uint64_t size = 1;
+    if (got.status == FetchStatus::ok && got.count > 0) {
+      const CodeCandidate& newest = candidates[got.count - 1];
+      size = std::min<uint64_t>(newest.bytes.size(), span);
+      inherited.emplace_back(newest.bytes.begin(), newest.bytes.begin() + static_cast<ptrdiff_t>(size));
+      SiteStep step;
+      step.kind = SiteStep::Kind::section;
+      step.weak = any(newest.flags, CodeFlag::assumed);
+      step.time = {kTimeMin, kTimeMin};
+      step.offset = static_cast<uint32_t>(first - input.ip);
+      step.size = static_cast<uint32_t>(size);
+      step.new_bytes = inherited.back();
+      input.steps.push_back(step);
+    }
+    if (last - first < size) return;
+    first += size;
+  }
+}
+
+void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& builder) {
+  for (size_t i = 0; i < copies.size(); ++i) {
+    if (!copies.undated(i)) continue;
+    const DatedCopy& copy = copies.copy(i);
+    std::vector<Interval> times;
+    const auto begin = std::partition_point(ranges.ranges.begin(), ranges.ranges.end(), [&copy](const SiteRange& r) {
+      return r.space != copy.space ? r.space < copy.space : r.ip + (r.size_bytes - 1) < copy.ip.value;
+    });
+    for (auto at = begin; at != ranges.ranges.end() && at->space == copy.space; ++at) {
+      if (at->ip - copy.ip.value >= copy.code.bytes.size() && at->ip >= copy.ip.value) break;
+      SiteInput input;
+      gather(*at, ranges, input);
+      for (const SiteCopy& site_copy : input.copies) {
+        const bool same = copies.copy(i).code.bytes.data() <= site_copy.bytes.data() &&
+                          site_copy.bytes.data() < copies.copy(i).code.bytes.data() + copies.copy(i).code.bytes.size();
+        if (same) builder.matching_times(input, site_copy, times);
+      }
+    }
+    copies.date(i, times);
+  }
+}
+
+// What two copies show and no record tells becomes edits. Returns whether there are any.
+bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuilder& builder) {
+  if (copies.size() < 2 || frozen) return false;
+  bool any_added = false;
+  std::vector<SectionRect> rects;
+  for (const Edit& edit : copies.differences(ranges.ranges)) {
+    if (edit.space.value >= spaces.size()) continue;
+    rects.clear();
+    data->spaces[edit.space.value].sections.find(edit.ip.value, Interval{}, rects);
+    if (rects.size() != 1 || rects[0].section < first_copy_section || rects[0].section == kNoSection) continue;
+    if (!edits.add(edit)) continue;
+    any_added = true;
+    builder.report({FindingKind::poke_lost_by_copy, edit.space, edit.ip, edit.time, edit.new_bytes, edit.old_bytes,
+                    "two copies of the text differ here and no record says why"});
+  }
+  return any_added;
+}
+
+Timeline TimelineBuilder::build() {
+  State& s = *state_;
+  s.base_from_copies();
+  s.data->spaces.resize(s.spaces.size());
+  s.data->suspect = merged(std::move(s.lost));
+  s.data->findings = std::move(s.findings);
+  for (uint32_t id = 0; id < s.spaces.size(); ++id) {
+    s.flatten_fork(id);
+    SpaceData& space = s.data->spaces[id];
+    space.parent = s.spaces[id].parent;
+    space.forked = s.spaces[id].forked;
+    space.sections = SectionIndex(std::move(s.spaces[id].changes), space.parent != kNoSpace);
+  }
+  s.edits.sort();
+  SiteRanges ranges = s.edits.ranges();
+  {
+    SiteBuilder dater(*s.data, s.edits);
+    s.date_copies(ranges, dater);
+    if (s.add_differences(ranges, dater)) {
+      s.edits.sort();
+      ranges = s.edits.ranges();
+    }
+  }
+  SiteBuilder builder(*s.data, s.edits);
+  if (s.frozen) builder.freeze();
+  s.data->sites.reserve(ranges.ranges.size());
+  size_t next_range = 0;
+  for (uint32_t id = 0; id < s.spaces.size(); ++id) s.build_space(id, ranges, next_range, builder);
+  Timeline timeline{std::move(s.data)};
+  state_ = std::make_unique<State>();
+  return timeline;
+}
+
+}  // namespace ptd
