@@ -145,8 +145,9 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   report_damage(reader->damage(), fold, data);
   data.description = describe(reader->features(), options.path);
   image.finish(data);
-  index_streams(options, data);
-  if (!data.decoder.config.time.valid()) data.timing.use_time = false;
+  OpenOptions indexing = options;
+  indexing.use_time = options.use_time && data.decoder.config.time.valid();
+  index_streams(indexing, data);
   return {};
 }
 

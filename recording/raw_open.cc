@@ -69,6 +69,7 @@ Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData
 
   // One stream of an unknown cpu and thread: whoever asks gets the one user space.
   const Context context{-1, -1, user};
+  data.decoder.default_space = user;
   data.contexts.add_switch(-1, kTimeMin, context);
   data.contexts.add_thread(-1, kTimeMin, context);
   data.contexts.sort();

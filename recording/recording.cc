@@ -32,7 +32,8 @@ bool looks_like_json(const std::string& path) {
 
 void index_streams(const OpenOptions& options, RecordingData& data) {
   data.timing = {data.decoder.config.time, options.slack_ns, options.use_time};
-  data.decoder.slack_ns = options.slack_ns;
+  // Timeless: no packet then narrows what the segment says, and the segment says nothing.
+  data.decoder.slack_ns = options.use_time ? options.slack_ns : kTimeMax.value;
   uint64_t total = 0, done = 0;
   for (AuxStream& stream : data.streams) {
     stream.finish();
