@@ -15,6 +15,7 @@ constexpr uint64_t kBuildIdBytes = 20;
 constexpr uint64_t kBpilJitedInsns = 1U << 0;
 constexpr uint64_t kBpilJitedKsyms = 1U << 3;
 constexpr uint64_t kBpilJitedFuncLens = 1U << 4;
+constexpr uint64_t kBpilProgTags = 1U << 8;
 
 bool parse_build_ids(Bytes section, Features& features) {
   while (section.size() >= kBuildIdEventBytes) {
@@ -104,6 +105,13 @@ BpfProgInfo parse_bpf_prog(Bytes info, Bytes data, uint64_t arrays) {
   const uint64_t ksym_offset = in.u64();
   const uint64_t len_offset = in.u64();
   prog.btf_id = in.u32();
+  in.skip(48);  // func_info to jited_line_info_rec_size
+  const uint32_t tag_count = in.u32();
+  const uint64_t tag_offset = in.u64();
+  if ((arrays & kBpilProgTags) != 0) {
+    const Bytes tags = bpil_array(data, tag_offset, 8ULL * tag_count);
+    prog.tags.assign(tags.begin(), tags.end());
+  }
   if ((arrays & kBpilJitedInsns) != 0) {
     const Bytes insns = bpil_array(data, jited_offset, jited_bytes);
     prog.jited_insns.assign(insns.begin(), insns.end());
@@ -146,7 +154,8 @@ bool parse_bpf_btf(Bytes section, Features& features) {
 
 bool parse_auxtrace_index(Bytes section, Features& features) {
   Cursor in(section);
-  const uint64_t count = in.u64();
+  const bool counted = section.size() % 16 == 8;  // simpleperf leaves the count out
+  const uint64_t count = counted ? in.u64() : section.size() / 16;
   if (!in.ok() || count > in.remaining() / 16) return false;
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t offset = in.u64();

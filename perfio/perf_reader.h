@@ -31,11 +31,12 @@ struct BpfProgInfo {
   std::vector<std::byte> jited_insns;        ///< all functions, back to back
   std::vector<uint64_t> jited_ksyms;         ///< address of each function
   std::vector<uint32_t> jited_func_lens;     ///< length of each function's code
+  std::vector<std::byte> tags;               ///< 8 bytes for each function
   uint32_t btf_id = 0;
 };
 /// build_id: raw bytes (see build_id_hex).
 struct BuildIdEntry { std::string path; std::string build_id; int32_t pid = -1; uint16_t misc = 0; };
-/// Where an AUXTRACE record stands and how long it is, payload included.
+/// Where an AUXTRACE record stands in the file and how long it is without its payload.
 struct AuxtraceIndexEntry { uint64_t file_offset_bytes = 0, size_bytes = 0; };
 /// A feature section as it stands in the file: also those that Features does not interpret. Views the mapping.
 struct RawFeature { uint32_t bit = 0; Bytes bytes; };

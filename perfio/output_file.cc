@@ -1,0 +1,73 @@
+// Buffered output.
+#include "perfio/output_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace ptd::perfio {
+namespace {
+
+constexpr size_t kBufferBytes = 1U << 20;
+
+}  // namespace
+
+Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return Error{ErrorKind::file_open, "cannot write " + path + ": " + std::strerror(errno), 0};
+  return std::unique_ptr<OutputFile>(new OutputFile(fd, path));
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) (void)close();
+}
+
+Status OutputFile::write_at(uint64_t offset_bytes, Bytes bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return Error{ErrorKind::file_open, "cannot write " + path_ + ": " + std::strerror(errno), offset_bytes};
+    bytes = bytes.subspan(static_cast<size_t>(got));
+    offset_bytes += static_cast<uint64_t>(got);
+  }
+  return {};
+}
+
+Status OutputFile::append(Bytes bytes) {
+  if (buffer_.size() + bytes.size() > kBufferBytes) {
+    if (Status status = flush(); !status) return status;
+  }
+  if (bytes.size() >= kBufferBytes) {
+    if (Status status = write_at(written_, bytes); !status) return status;
+    written_ += bytes.size();
+    return {};
+  }
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  return {};
+}
+
+Status OutputFile::flush() {
+  if (Status status = write_at(written_, buffer_); !status) return status;
+  written_ += buffer_.size();
+  buffer_.clear();
+  return {};
+}
+
+Status OutputFile::patch(uint64_t offset_bytes, Bytes bytes) {
+  if (Status status = flush(); !status) return status;
+  return write_at(offset_bytes, bytes);
+}
+
+Status OutputFile::close() {
+  if (fd_ < 0) return {};
+  Status status = flush();
+  if (::close(std::exchange(fd_, -1)) != 0 && status.ok()) {
+    return Error{ErrorKind::file_open, "cannot close " + path_ + ": " + std::strerror(errno), 0};
+  }
+  return status;
+}
+
+}  // namespace ptd::perfio

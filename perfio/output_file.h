@@ -1,0 +1,39 @@
+// A file that is written front to back with a buffer of fixed size and patched at the end.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+
+namespace ptd::perfio {
+
+class OutputFile {
+ public:
+  static Result<std::unique_ptr<OutputFile>> create(const std::string& path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Appends; large pieces go to the file without a copy.
+  [[nodiscard]] Status append(Bytes bytes);
+  /// Overwrites bytes that were appended before.
+  [[nodiscard]] Status patch(uint64_t offset_bytes, Bytes bytes);
+  [[nodiscard]] Status flush();
+  /// Flushes and closes; errors of the operating system surface here at the latest.
+  [[nodiscard]] Status close();
+  [[nodiscard]] uint64_t size_bytes() const { return written_ + buffer_.size(); }
+
+ private:
+  OutputFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  [[nodiscard]] Status write_at(uint64_t offset_bytes, Bytes bytes);
+
+  int fd_;
+  std::string path_;
+  std::vector<std::byte> buffer_;
+  uint64_t written_ = 0;
+};
+
+}  // namespace ptd::perfio

@@ -1,0 +1,239 @@
+// PerfWriter: header, records, payloads, feature sections.
+#include "perfio/perf_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "perfio/byte_writer.h"
+#include "perfio/record_encode.h"
+#include "perfio/wire.h"
+
+namespace ptd::perfio {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kAttrBytes = 128;               // PERF_ATTR_SIZE_VER7
+constexpr size_t kCompressAtBytes = 256U << 10;  // how much is compressed at a time
+constexpr size_t kMaxCompressedBytes = 65528 - kRecordHeaderBytes;
+
+/// The one size that all attrs are written with.
+size_t common_attr_bytes(const std::vector<EventAttr>& attrs) {
+  size_t largest = 0;
+  bool all_raw = !attrs.empty();
+  for (const EventAttr& attr : attrs) {
+    largest = std::max(largest, attr.raw.size());
+    all_raw = all_raw && !attr.raw.empty();
+  }
+  return all_raw ? largest : std::max(largest, kAttrBytes);
+}
+
+}  // namespace
+
+PerfWriter::PerfWriter(std::unique_ptr<OutputFile> file, std::string path, WriterOptions options)
+    : file_(std::move(file)), path_(std::move(path)), options_(std::move(options)), attr_bytes_(common_attr_bytes(options_.attrs)) {
+  if (options_.compression_level > 0) compressor_ = std::make_unique<ZstdCompressor>(options_.compression_level);
+}
+
+PerfWriter::~PerfWriter() = default;
+
+Result<std::unique_ptr<PerfWriter>> PerfWriter::create(const std::string& path, const WriterOptions& options) {
+  if (options.directory) {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (error) return Error{ErrorKind::file_open, "cannot make the directory " + path + ": " + error.message(), 0};
+  }
+  auto file = OutputFile::create(options.directory ? path + "/data" : path);
+  if (!file) return file.error();
+  std::unique_ptr<PerfWriter> writer(new PerfWriter(std::move(file).value(), path, options));
+  if (Status status = writer->write_start(); !status) return status.error();
+  return writer;
+}
+
+const EventAttr& PerfWriter::attr_of(uint32_t index) const { return index < options_.attrs.size() ? options_.attrs[index] : no_attr_; }
+
+std::vector<std::byte> PerfWriter::header(uint64_t data_size_bytes) const {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  const uint64_t stride = attr_bytes_ + 16;
+  out.u64(kPerfMagic2).u64(kFileHeaderBytes).u64(stride).u64(attrs_offset_).u64(options_.attrs.size() * stride);
+  out.u64(data_offset_).u64(data_size_bytes).u64(0).u64(0);
+  uint64_t bits[4] = {};
+  for (const auto& [bit, section] : features_) bits[bit / 64] |= 1ULL << (bit % 64);
+  for (const uint64_t word : bits) out.u64(word);
+  return bytes;
+}
+
+/// Header, ids, attrs: all that precedes the records.
+Status PerfWriter::write_start() {
+  std::vector<std::byte> ids_and_attrs;
+  ByteWriter out(ids_and_attrs);
+  std::vector<uint64_t> id_offsets;
+  for (const EventAttr& attr : options_.attrs) {
+    id_offsets.push_back(kFileHeaderBytes + out.size());
+    for (const uint64_t id : attr.ids) out.u64(id);
+  }
+  attrs_offset_ = kFileHeaderBytes + out.size();
+  for (size_t i = 0; i < options_.attrs.size(); ++i) {
+    out.bytes(encode_attr(options_.attrs[i], attr_bytes_)).u64(id_offsets[i]).u64(options_.attrs[i].ids.size() * 8);
+  }
+  data_offset_ = kFileHeaderBytes + out.size();
+  if (Status status = file_->append(header(0)); !status) return status;
+  if (Status status = file_->append(ids_and_attrs); !status) return status;
+  return file_->flush();
+}
+
+Status PerfWriter::write_compressed(Bytes compressed) {
+  while (!compressed.empty()) {
+    const Bytes piece = compressed.first(std::min(compressed.size(), kMaxCompressedBytes));
+    compressed = compressed.subspan(piece.size());
+    std::vector<std::byte> head;
+    ByteWriter(head).u32(kRecordCompressed).u16(0).u16(static_cast<uint16_t>(kRecordHeaderBytes + piece.size()));
+    if (Status status = file_->append(head); !status) return status;
+    if (Status status = file_->append(piece); !status) return status;
+  }
+  return {};
+}
+
+Status PerfWriter::flush_compressed() {
+  if (to_compress_.empty()) return {};
+  std::vector<std::byte> compressed;
+  if (!compressor_->add(to_compress_, compressed)) return Error{ErrorKind::unsupported, "zstd cannot compress " + path_, 0};
+  to_compress_.clear();
+  return write_compressed(compressed);
+}
+
+/// Kernel records may be compressed; what perf itself writes never is, and waits until they are out.
+Status PerfWriter::write_record(Bytes record) {
+  if (compressor_ == nullptr) return file_->append(record);
+  if (read_record_header(record).type < kRecordUserStart) {
+    to_compress_.insert(to_compress_.end(), record.begin(), record.end());
+    return to_compress_.size() < kCompressAtBytes ? Status() : flush_compressed();
+  }
+  if (Status status = flush_compressed(); !status) return status;
+  return file_->append(record);
+}
+
+Status PerfWriter::add_raw(Bytes record, Bytes payload) {
+  if (record.size() < kRecordHeaderBytes || read_record_header(record).size_bytes != record.size()) {
+    return Error{ErrorKind::usage, "a record's header does not fit its size", 0};
+  }
+  if (Status status = write_record(record); !status) return status;
+  const RecordHeader head = read_record_header(record);
+  if (head.type == kRecordAuxtrace) index_.push_back({file_->size_bytes() - record.size(), record.size()});
+  return payload.empty() ? Status() : file_->append(payload);
+}
+
+Status PerfWriter::add(const Payload& payload, const RecordContext& context) {
+  if (const auto* auxtrace = std::get_if<AuxtraceRecord>(&payload)) return add_auxtrace(*auxtrace);
+  scratch_.clear();
+  if (!encode_record(payload, {context.sample_id, context.misc, true}, attr_of(context.attr_index), scratch_)) {
+    return Error{ErrorKind::usage, "a record has no form in perf.data or is longer than 65,528 bytes", 0};
+  }
+  return add_raw(scratch_);
+}
+
+Status PerfWriter::add_mmap2(const MmapRecord& record, const RecordContext& context) { return add(record, context); }
+
+Status PerfWriter::add_mmap(const MmapRecord& record, const RecordContext& context) {
+  scratch_.clear();
+  if (!encode_record(record, {context.sample_id, context.misc, false}, attr_of(context.attr_index), scratch_)) {
+    return Error{ErrorKind::usage, "the path of a mapping is longer than a record", 0};
+  }
+  return add_raw(scratch_);
+}
+
+Status PerfWriter::add_auxtrace(const AuxtraceRecord& record) {
+  const size_t pad = (8 - record.payload.size() % 8) % 8;
+  AuxtraceRecord whole = record;
+  whole.size_bytes = record.payload.size() + pad;
+  if (whole.reference == 0) whole.reference = 1;
+  scratch_.clear();
+  if (!encode_record(whole, {}, no_attr_, scratch_)) return Error{ErrorKind::usage, "an AUXTRACE record cannot be written", 0};
+  if (Status status = add_raw(scratch_, record.payload); !status) return status;
+  constexpr std::byte kZeros[8] = {};
+  return file_->append(Bytes(kZeros).first(pad));
+}
+
+Status PerfWriter::add_id_index(const std::vector<IdIndexEntry>& entries) {
+  constexpr size_t kMaxEntries = 2000;  // of 32 bytes, in a record of less than 64 KiB
+  for (size_t from = 0; from < entries.size(); from += kMaxEntries) {
+    const size_t count = std::min(kMaxEntries, entries.size() - from);
+    std::vector<std::byte> record;
+    ByteWriter out(record);
+    out.u32(kRecordIdIndex).u16(0).u16(static_cast<uint16_t>(16 + 32 * count)).u64(count);
+    for (size_t i = from; i < from + count; ++i) {
+      out.u64(entries[i].id).u64(entries[i].idx).put(entries[i].cpu).put(entries[i].tid);
+    }
+    if (Status status = add_raw(record); !status) return status;
+  }
+  return {};
+}
+
+Status PerfWriter::add_finished_round() {
+  std::vector<std::byte> record;
+  ByteWriter(record).u32(kRecordFinishedRound).u16(0).u16(8);
+  return add_raw(record);
+}
+
+Status PerfWriter::add_finished_init() {
+  std::vector<std::byte> record;
+  ByteWriter(record).u32(kRecordFinishedInit).u16(0).u16(8);
+  return add_raw(record);
+}
+
+void PerfWriter::set_features(const Features& features) {
+  for (auto& [bit, bytes] : encode_features(features, options_.attrs, attr_bytes_)) features_[bit] = std::move(bytes);
+}
+
+void PerfWriter::set_feature_bytes(uint32_t bit, Bytes bytes) {
+  if (bit < kFeatureBits) features_[bit].assign(bytes.begin(), bytes.end());
+}
+
+Status PerfWriter::add_kcore_dir(const std::string& source_dir, const std::string& name) {
+  if (!options_.directory) return Error{ErrorKind::usage, "only the directory form holds a " + name, 0};
+  return copy_kcore_dir(source_dir, path_ + "/" + name);
+}
+
+Status copy_kcore_dir(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::create_directories(to, error);
+  if (error) return Error{ErrorKind::file_open, "cannot make the directory " + to + ": " + error.message(), 0};
+  for (const char* file : {"kcore", "kallsyms", "modules"}) {
+    const std::string source = from + "/" + file;
+    if (!fs::exists(source, error)) continue;
+    fs::copy_file(source, to + "/" + file, fs::copy_options::overwrite_existing, error);
+    if (error) return Error{ErrorKind::file_open, "cannot copy " + source + " to " + to + ": " + error.message(), 0};
+  }
+  return {};
+}
+
+Status PerfWriter::finish() {
+  if (finished_) return {};
+  finished_ = true;
+  if (Status status = flush_compressed(); !status) return status;
+  const uint64_t data_size = file_->size_bytes() - data_offset_;
+  if (!index_.empty()) features_[kFeatureAuxtrace] = encode_auxtrace_index(index_);
+  if (options_.directory && features_.count(kFeatureDirFormat) == 0) ByteWriter(features_[kFeatureDirFormat]).u64(0);
+  if (compressor_ != nullptr) {  // version, type zstd, level, ratio, ring size: more than any one COMPRESSED record expands to
+    auto& section = features_[kFeatureCompressed];
+    section.clear();
+    ByteWriter(section).u32(0).u32(1).u32(static_cast<uint32_t>(options_.compression_level)).u32(1).u32(4 * kCompressAtBytes);
+  }
+  uint64_t at = data_offset_ + data_size + 16 * features_.size();
+  std::vector<std::byte> table;
+  ByteWriter entries(table);
+  for (const auto& [bit, section] : features_) {
+    entries.u64(at).u64(section.size());
+    at += section.size();
+  }
+  if (Status status = file_->append(table); !status) return status;
+  for (const auto& [bit, section] : features_) {
+    if (Status status = file_->append(section); !status) return status;
+  }
+  if (Status status = file_->patch(0, header(data_size)); !status) return status;
+  return file_->close();
+}
+
+}  // namespace ptd::perfio
