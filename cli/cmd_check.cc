@@ -1,0 +1,70 @@
+// `ptdecode check`: what disagrees with what in a recording, without decoding its flow.
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/finding_text.h"
+#include "cli/options.h"
+#include "cli/output.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  InputOptions input;
+  bool json = false;
+};
+
+void print_json(const Recording& recording) {
+  nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
+  json["findings"] = nlohmann::json::array();
+  for (const Finding& finding : recording.timeline().findings()) json["findings"].push_back(finding_json(finding));
+  json["missing_images"] = nlohmann::json::array();
+  for (const MissingImage& image : recording.missing_images()) {
+    json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});
+  }
+  json["warnings"] = recording.warnings();
+  standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void print_text(const Recording& recording) {
+  std::map<std::string_view, size_t> by_kind;
+  Output& output = standard_output();
+  for (const Finding& finding : recording.timeline().findings()) {
+    ++by_kind[name(finding.kind)];
+    output.write(finding_text(finding) + "\n");
+  }
+  if (by_kind.empty()) {
+    output.write("no findings: the records, the code bytes and the files agree\n");
+    return;
+  }
+  output.write("\n");
+  for (const auto& [kind, count] : by_kind) output.write(fmt::format("{:>8} {}\n", count, kind));
+}
+
+int run(const Words& words) {
+  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+  words.json ? print_json(recording) : print_text(recording);
+  return recording.timeline().findings().empty() ? kExitOk : kExitFinding;
+}
+
+}  // namespace
+
+Command add_check(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("check", "What disagrees in the recording: lost text pokes, wrong files, lost records (exit status 3 if any)");
+  add_input_options(command, words->input);
+  command.add_flag("--json", words->json, "for programs");
+  command.footer("Examples:\n"
+                 "  ptdecode check && ptdecode script        decode only what can be trusted\n"
+                 "  ptdecode check --json --kcore-after now  compare with a copy of the kernel's text taken afterwards");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,156 @@
+// `ptdecode stat`: how much was traced, how sure the flow is, and what was lost.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/finding_text.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/stream_stat.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  InputOptions input;
+  std::string cpus;
+  bool json = false, packets_only = false;
+};
+
+void count_stream(const Recording& recording, uint32_t stream, bool packets_only, StreamStat& stat, Progress& progress) {
+  std::vector<std::byte> scratch;
+  for (uint64_t index = 0; index < recording.segment_count(stream); ++index) {
+    const AuxSegment segment = recording.segment(stream, index, scratch);
+    stat.add_packets(segment);
+    if (packets_only) progress.add(segment.bytes.size());
+  }
+  if (packets_only) return;
+  uint64_t offset = 0;
+  const Status status = recording.decode(stream, 0, recording.segment_count(stream),
+                                         [&](const Batch& batch, const pt::Decoder&, const AuxSegment& segment) {
+    stat.add(batch);
+    if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
+    offset = std::max(offset, segment.stream_offset_bytes);
+    return true;
+  });
+  if (!status) report_error(status.error());
+}
+
+/// Streams side by side, as many as the machine has cores.
+std::vector<StreamStat> count_all(const Recording& recording, const std::vector<uint32_t>& streams, bool packets_only, Progress& progress) {
+  std::vector<StreamStat> stats(streams.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < streams.size(); i = next++) {
+      stats[i].info = recording.streams()[streams[i]];
+      count_stream(recording, streams[i], packets_only, stats[i], progress);
+    }
+  };
+  std::vector<std::thread> workers;
+  const size_t count = std::min<size_t>(streams.size(), std::max(1U, std::thread::hardware_concurrency()));
+  for (size_t i = 1; i < count; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  return stats;
+}
+
+std::map<std::string_view, size_t> findings_by_kind(const Recording& recording) {
+  std::map<std::string_view, size_t> kinds;
+  for (const Finding& finding : recording.timeline().findings()) ++kinds[name(finding.kind)];
+  return kinds;
+}
+
+void print_json(const Recording& recording, const std::vector<StreamStat>& stats, const GapTally& gaps, uint64_t total_bytes) {
+  nlohmann::json json = {{"schema", "ptdecode-stat-1"}, {"recording", recording.description()}, {"streams", nlohmann::json::array()}};
+  for (const StreamStat& stat : stats) json["streams"].push_back(stat_json(stat));
+  json["findings"] = nlohmann::json::object();
+  for (const auto& [kind, count] : findings_by_kind(recording)) json["findings"][std::string(kind)] = count;
+  json["missing_code"] = nlohmann::json::array();
+  for (const MissingLine& line : rank_missing(gaps, recording, total_bytes)) {
+    json["missing_code"].push_back({{"path", line.path}, {"build_id", line.build_id}, {"reason", line.reason}, {"gaps", line.gaps},
+                                    {"lost_bytes", line.lost_bytes}, {"share", line.share}, {"supply", line.remedy}});
+  }
+  const LostRecords& lost = recording.lost();
+  json["lost"] = {{"records", lost.records}, {"count", lost.count}, {"aux_truncated", lost.aux_truncated},
+                  {"aux_partial", lost.aux_partial}, {"aux_collision", lost.aux_collision}};
+  standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void print_text(const Recording& recording, const std::vector<StreamStat>& stats) {
+  Output& output = standard_output();
+  const std::string description = recording.description();
+  if (!description.empty()) output.write(description + (description.ends_with('\n') ? "" : "\n"));
+  uint64_t instructions = 0, uncertain = 0, gaps = 0;
+  for (const StreamStat& stat : stats) {
+    output.write(stat_text(stat));
+    instructions += stat.instructions;
+    uncertain += stat.uncertain_instructions;
+    gaps += stat.gaps.total();
+  }
+  output.write(fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n", instructions, uncertain, gaps));
+  const LostRecords& lost = recording.lost();
+  if (lost.records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0) {
+    output.write(fmt::format("lost while recording: {} sideband records in {} places; trace truncated {} times, partial {}, collisions {}\n",
+                             lost.count, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision));
+  }
+  const auto findings = findings_by_kind(recording);
+  output.write(fmt::format("findings: {}\n", findings.empty() ? "none" : "('ptdecode check' lists them)"));
+  for (const auto& [kind, count] : findings) output.write(fmt::format("  {:<24} {:>8}\n", kind, count));
+}
+
+int run(const Words& words) {
+  std::vector<int32_t> cpus;
+  if (!words.cpus.empty()) {
+    Result<std::vector<int32_t>> list = parse_number_list("-C", words.cpus);
+    if (!list) return report_error(list.error());
+    cpus = std::move(*list);
+  }
+  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+  std::vector<uint32_t> streams;
+  uint64_t total_bytes = 0;
+  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+    if (!cpus.empty() && std::find(cpus.begin(), cpus.end(), recording.streams()[stream].cpu) == cpus.end()) continue;
+    streams.push_back(stream);
+    total_bytes += recording.streams()[stream].size_bytes;
+  }
+  Progress progress("decoding", !words.input.quiet);
+  progress.set_total(total_bytes);
+  const std::vector<StreamStat> stats = count_all(recording, streams, words.packets_only, progress);
+  progress.finish();
+  GapTally gaps;
+  for (const StreamStat& stat : stats) gaps.merge(stat.gaps);
+  if (words.json) {
+    print_json(recording, stats, gaps, total_bytes);
+  } else {
+    print_text(recording, stats);
+    standard_output().flush();
+    if (!words.input.quiet) fmt::print(stderr, "{}", gap_summary(gaps, recording, total_bytes));
+  }
+  return words.input.strict && gaps.total() != 0 ? kExitFinding : kExitOk;
+}
+
+}  // namespace
+
+Command add_stat(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("stat", "How much was traced, how sure the flow is, what was lost and why");
+  add_input_options(command, words->input);
+  command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
+  command.add_flag("--packets-only", words->packets_only, "count packets, do not decode the flow");
+  command.add_flag("--json", words->json, "for programs");
+  command.footer("Examples:\n"
+                 "  ptdecode stat                     all of ./perf.data\n"
+                 "  ptdecode stat --json -i rec/ | jq '.streams[].gaps'");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli
