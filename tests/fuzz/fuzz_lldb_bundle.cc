@@ -1,0 +1,48 @@
+// Any bytes as the trace.json of an LLDB bundle: it opens or says why not.
+#include <filesystem>
+#include <fstream>
+
+#include "recording/recording.h"
+#include "tests/fuzz/check.h"
+
+using namespace ptd;
+
+namespace {
+
+// A folder with a trace for the bundle to name; removed at exit.
+struct Folder {
+  std::filesystem::path path;
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "ptd-bundle-XXXXXX").string();
+    PTD_FUZZ_CHECK(mkdtemp(name.data()) != nullptr);
+    path = name;
+    std::ofstream trace(path / "trace.bin", std::ios::binary);
+    for (int i = 0; i < 8; ++i) trace << "\x02\x82";
+    trace << "\x02\x23";
+  }
+  ~Folder() {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+  }
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
+  static const Folder folder;
+  const auto json = folder.path / "trace.json";
+  std::ofstream(json, std::ios::binary).write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  OpenOptions options;
+  options.path = json.string();
+  const auto recording = Recording::open(options);
+  if (!recording.ok()) {
+    PTD_FUZZ_CHECK(!recording.error().message.empty());
+    return 0;
+  }
+  for (uint32_t stream = 0; stream < (*recording)->streams().size() && stream < 8; ++stream) {
+    const auto status = (*recording)->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
+                                             [](const Batch&, const pt::Decoder&, const AuxSegment&) { return true; });
+    (void)status;
+  }
+  return 0;
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Writes the hand-made inputs below tests/fuzz/corpus (flow's come from make_flow_seeds). Usage: make_corpus.py [DIR]"""
+import json
+import os
+import struct
+import sys
+
+ROOT = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
+PSB = b"\x02\x82" * 8
+
+
+def put(target, name, data):
+    folder = os.path.join(ROOT, target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(data)
+
+
+def packets():
+    one_each = [  # [SDM] "Packet Definitions"
+        "00", "0223", "06", "a7", "02a3112233445566", "2d1122", "4d11223344", "6d112233445566", "8d112233445566", "cd1122334455667788",
+        "0d", "711122", "611122", "01", "7d1122", "9901", "9902", "9920", "9921", "9922", "0243112233445566", "02c81122334455",
+        "02031400", "1911223344556600", "5942", "02731122003300", "0b", "0f02", "0703", "0ffffffffe", "02f3", "0283",
+        "02c3881122334455667788", "021211223344", "0232" + "1122334455667788", "0292" + "11223344", "0262", "02e2",
+        "02c2" + "1122334455667788", "0222" + "1122", "02a2" + "1122334455", "026301", "027f" * 3, "0233", "02b3", "021301f5", "0253" + "05" + "11" * 8,
+    ]
+    put("packets", "one-of-each", b"".join(PSB * (i % 3 == 0) + bytes.fromhex(text) for i, text in enumerate(one_each)))
+    put("packets", "psb-plus", PSB + bytes.fromhex("1911223344556600" "02731122003300" "02031400" "9901" "7d112233445566" "0223" "a75942"))
+    put("packets", "cut", PSB + bytes.fromhex("6d1122"))
+    put("packets", "pebs", PSB + bytes.fromhex("0263019411223344556677880233"))
+
+
+def classifier():
+    texts = ["c3", "e800000000", "0f8411223344", "ff2511223344", "48ff2c25112233440f05", "f30faee0", "62f17c482845",
+             "6666666666662e0f1f840000000000", "c4e27d180511223344", "d50a", "66e911223344", "0f22d8cfcb", "67e3fe", "f2c3"]
+    for i, text in enumerate(texts):
+        put("classifier", f"insn-{i:02}", bytes.fromhex(text))
+
+
+def jitdump():
+    header = struct.pack("<IIIIIIQQ", 0x4A695444, 1, 40, 62, 0, 77, 1000, 0)
+    code = bytes.fromhex("554889e55dc3")
+    name = b"jitted\0"
+    load = struct.pack("<IIQIIQQQQ", 0, 16 + 40 + len(name) + len(code), 2000, 77, 77, 0x7F0000001000, 0x7F0000001000, len(code), 1) + name + code
+    move = struct.pack("<IIQIIQQQQQ", 1, 16 + 48, 3000, 77, 77, 0x7F0000002000, 0x7F0000001000, 0x7F0000002000, len(code), 1)
+    close = struct.pack("<IIQ", 3, 16, 4000)
+    put("jitdump", "load-move-close", header + load + move + close)
+    put("jitdump", "cut", header + load[:50])
+
+
+def lldb():
+    cpu = {"vendor": "intel", "family": 6, "model": 79, "stepping": 1}
+    old = {"trace": {"type": "intel-pt", "cpuInfo": cpu},
+           "processes": [{"pid": 1234, "triple": "x86_64-*-linux",
+                          "threads": [{"tid": 3842849, "traceFile": "trace.bin"}],
+                          "modules": [{"file": "a.out", "systemPath": "a.out", "loadAddress": "0x400000", "uuid": "6AA9A4E2"}]}]}
+    new = {"type": "intel-pt", "cpuInfo": cpu,
+           "processes": [{"pid": 1234, "triple": "x86_64-*-linux", "threads": [{"tid": 1, "iptTrace": "trace.bin"}],
+                          "modules": [{"file": "a.out", "systemPath": "a.out", "loadAddress": 4194304}]}],
+           "cpus": [{"id": 0, "iptTrace": "trace.bin", "contextSwitchTrace": "trace.bin"}],
+           "tscPerfZeroConversion": {"timeMult": 1076264588, "timeShift": 31, "timeZero": "18433473881008870804"}}
+    put("lldb_bundle", "old.json", json.dumps(old).encode())
+    put("lldb_bundle", "new.json", json.dumps(new).encode())
+    put("lldb_bundle", "deep.json", b"[" * 3000)
+
+
+def record(kind, misc, payload):
+    return struct.pack("<IHH", kind, misc, 8 + len(payload)) + payload
+
+
+def perf_data():
+    """A file of one intel_pt-like event: AUXTRACE_INFO, COMM, MMAP2, ITRACE_START, AUX, AUXTRACE with a PSB+, FINISHED_ROUND."""
+    sample_type = 0x10087  # IP, TID, TIME, CPU, IDENTIFIER
+    flags = 1 << 18  # sample_id_all
+    attr = struct.pack("<IIQQQQQ", 8, 112, 0x300E601, 1, sample_type, 4, flags) + b"\0" * (112 - 48)
+    trailer = struct.pack("<IIQIIQ", 10, 10, 1000, 0, 0, 1)
+    info = struct.pack("<II", 1, 0) + struct.pack("<17Q", 8, 31, 581029125, 0, 1, 1 << 11, 0x400, 0, 1, 0x200, 0x3C000, 3, 308, 2, 0x2, 37, 0)
+    trace = PSB + bytes.fromhex("1911223344556600" "02031400" "9901" "7d001040000000" "0223" "0d0ea7") + b"\0" * 8
+    trace += b"\0" * (-len(trace) % 8)
+    path = b"/usr/bin/true\0\0\0"
+    data = record(70, 0, info)
+    data += record(3, 2, struct.pack("<II", 10, 10) + b"true\0\0\0\0" + trailer)
+    data += record(10, 2, struct.pack("<IIQQQIIQQII", 10, 10, 0x400000, 0x1000, 0, 8, 1, 5, 0, 5, 2) + path + trailer)
+    data += record(12, 0, struct.pack("<II", 10, 10) + trailer)
+    data += record(20, 0, struct.pack("<QBxxxxxxx", 0xFFFFFFFF81000000, 0)[:8] + struct.pack("<HH", 5, 5) + bytes.fromhex("0f1f440000" "e811223344") + b"\0\0" + trailer)
+    data += record(11, 0, struct.pack("<QQQ", 0, len(trace), 0) + trailer)
+    data += record(71, 0, struct.pack("<QQQIIII", len(trace), 0, 1, 0, 10, 0, 0)) + trace
+    data += record(68, 0, b"")
+    header_size = 104
+    ids = struct.pack("<Q", 1)
+    attr_section = attr + struct.pack("<QQ", header_size, len(ids))
+    data_offset = header_size + len(ids) + len(attr_section)
+    header = b"PERFILE2" + struct.pack("<QQQQQQQQ4Q", header_size, len(attr_section), header_size + len(ids), len(attr_section),
+                                       data_offset, len(data), 0, 0, 0, 0, 0, 0)
+    whole = header[:header_size] + ids + attr_section + data
+    put("perf_data", "small", whole)
+    put("perf_data", "cut", whole[: len(whole) - 60])
+    pipe = b"PERFILE2" + struct.pack("<Q", 16) + record(64, 0, attr + ids) + data
+    put("perf_data", "pipe", pipe)
+
+
+packets()
+classifier()
+jitdump()
+lldb()
+perf_data()

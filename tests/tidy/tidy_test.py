@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Plants one offence of each kind in an empty tree and expects tidy.py to name each of them, and nothing else."""
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HEAD = "// A file.\n"
+OFFENCES = {  # path: (content, words of the finding)
+    "decoder/pt/a.cc": (HEAD + "#include <intel-pt.h>\n", "intel-pt.h"),
+    "cli/b.cc": (HEAD + "#include <Zydis/Zydis.h>\n", "Zydis"),
+    "perfio/c.cc": (HEAD + "#include <libelf.h>\n", "libelf.h"),
+    "recording/d.cc": (HEAD + "#include <zstd.h>\n", "zstd.h"),
+    "image/e.cc": (HEAD + "#include <linux/perf_event.h>\n", "perf_event.h"),
+    "perfio/f.cc": (HEAD + '#include "decoder/batch.h"\n', "perfio must not include decoder"),
+    "image/base/g.cc": (HEAD + '#include "image/timeline.h"\n', "image/base must not include image"),
+    "decoder/h.cc": (HEAD + '#include "tests/x.h"\n', "test headers"),
+    "cli/i.cc": (HEAD + "// TO" + "DO later\n", "unfinished"),
+    "cli/j.cc": (HEAD + "int a;\n" * 800, "lines, more than"),
+    "cli/k.cc": ("int no_comment;\n", "begins with one comment"),
+    "cli/l.cc": (HEAD + 'const char* p = "/wor' + 'k/x";\n', "path of one machine"),
+    "docs/m.md": ("[gone](missing.md)\n", "dead link"),
+    "data/n.bin": ("payload", "sha256"),
+}
+FINE = {
+    "image/timeline.h": HEAD + "#pragma once\n", "decoder/batch.h": HEAD + "#pragma once\n", "tests/x.h": HEAD + "#pragma once\n",
+    "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "image/timeline.h"\n',
+    "docs/ok.md": "[here](m.md) [there](https://example.org/x)\n",
+}
+
+with tempfile.TemporaryDirectory() as root:
+    for path, content in {**{p: c for p, (c, _) in OFFENCES.items()}, **FINE}.items():
+        os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+        with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+            file.write(content)
+    run = subprocess.run([sys.executable, os.path.join(HERE, "tidy.py"), root], capture_output=True, text=True, check=False)
+    lines = run.stdout.splitlines()[:-1]
+    bad = [f"not found: {p}: {w}" for p, (_, w) in OFFENCES.items() if not any(l.startswith(p + ":") and w in l for l in lines)]
+    bad += [f"false alarm: {l}" for l in lines if l.split(":")[0] in FINE]
+    if run.returncode != 1:
+        bad.append(f"exit status {run.returncode}")
+    print("\n".join(bad) or f"{len(OFFENCES)} offences found")
+    sys.exit(1 if bad else 0)
