@@ -384,19 +384,20 @@ void Scanner::classify_group5(Insn& out) const {
   out.operand_bits = branch_bits();
 }
 
-/// 0F 01 with a register operand: the whole ModRM byte is the opcode.
+/// 0F 01 with a register operand: the whole ModRM byte is the opcode. [SDM] gives VMCALL, VMLAUNCH and VMRESUME no NP mark, so they
+/// keep their class under 66, F2 and F3; where a processor faults instead, the trace says so before the class matters.
 void Scanner::classify_group7(Insn& out) const {
   const auto set = [&](InsnClass cls, InsnDetail detail) { out.cls = cls, out.detail = detail; };
   const bool plain = rep_ == 0 && !has(kHas66);
   switch (modrm_) {
     case 0xc1:
-      if (plain) set(InsnClass::far_call, InsnDetail::vmcall);
+      set(InsnClass::far_call, InsnDetail::vmcall);
       break;
     case 0xc2:
-      if (plain) set(InsnClass::far_ret, InsnDetail::vmlaunch);
+      set(InsnClass::far_ret, InsnDetail::vmlaunch);
       break;
     case 0xc3:
-      if (plain) set(InsnClass::far_ret, InsnDetail::vmresume);
+      set(InsnClass::far_ret, InsnDetail::vmresume);
       break;
     case 0xc6:
       if (plain) set(InsnClass::other, InsnDetail::wrmsr);

@@ -1,0 +1,4 @@
+# The differential tests' witnesses.
+find_library(PTD_TEST_ZYDIS Zydis REQUIRED)
+find_library(PTD_TEST_IPT ipt REQUIRED)
+target_link_libraries(unit_insn PRIVATE ${PTD_TEST_ZYDIS} ${PTD_TEST_IPT})
