@@ -1,0 +1,164 @@
+// `ptdecode verify`: is the decode right? Against checkpoints of a ground truth, or against a decode that had every record.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/node_cache.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/reference_compare.h"
+#include "cli/truth.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  InputOptions input;
+  std::vector<std::string> truths;
+  std::string cpus;
+  bool reference = false;
+};
+
+double percent(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole); }
+
+/// Decodes a stream against its truth. Returns the report; `equal` and `gaps` are set.
+std::string check_stream(const Recording& recording, uint32_t stream, std::vector<Checkpoint> truth, bool& equal, Progress& progress) {
+  TruthCheck check(std::move(truth));
+  NodeCache nodes;
+  uint64_t gaps = 0, int3 = 0, offset = 0;
+  const Status status = recording.decode(stream, 0, recording.segment_count(stream),
+                                         [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+    nodes.bind(decoder.blocks());
+    for (const Block& block : batch.blocks) {
+      const bool uncertain = (block.flags & kUncertainFlags) != 0;
+      const Bytes bytes = nodes.bytes(block.node);
+      const Ip ip = nodes.info(block.node).ip;
+      for (const CachedInsn& insn : nodes.insns(block.node)) {
+        check.instruction(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), uncertain);
+      }
+    }
+    gaps += batch.gaps.size();
+    for (const Event& event : batch.events) int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
+    if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
+    offset = std::max(offset, segment.stream_offset_bytes);
+    return true;
+  });
+  check.end();
+  equal = status.ok() && check.equal();
+  std::string text = fmt::format(
+      "cpu {}: {} of {} checkpoints equal; {} of {} instructions in equal windows ({:.4f} %), decoded {}, flagged {} ({:.4f} %), gaps {}, int3 {}\n",
+      recording.streams()[stream].cpu, check.right_windows(), check.windows(), check.right_instructions(), check.expected_count(),
+      percent(check.right_instructions(), check.expected_count()), check.count(), check.flagged(), percent(check.flagged(), check.count()), gaps, int3);
+  if (!status) text += fmt::format("  {}\n", status.error().message);
+  if (const TruthCheck::Difference* difference = check.first_difference()) {
+    const Checkpoint &want = difference->want, &got = difference->got;
+    text += fmt::format("  first difference: in the window that ends after {} instructions\n    truth {:016x} {:016x} {:x}\n    here  {:016x} {:016x} {:x}\n",
+                        want.count, want.ip_hash, want.byte_hash, want.last_ip, got.ip_hash, got.byte_hash, got.last_ip);
+  } else if (check.count() != check.expected_count()) {
+    text += fmt::format("  {} instructions instead of {}\n", check.count(), check.expected_count());
+  }
+  return text;
+}
+
+int run_truth(const Words& words) {
+  struct Job {
+    uint32_t stream = 0;
+    std::vector<Checkpoint> truth;
+    std::string report;
+    bool equal = false;
+  };
+  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+  std::vector<Job> jobs;
+  for (const std::string& path : words.truths) {
+    Result<std::vector<Checkpoint>> truth = read_truth(path);
+    if (!truth) return report_error(truth.error());
+    const int32_t cpu = cpu_of_path(path);
+    uint32_t stream = 0;
+    while (stream < recording.streams().size() && cpu >= 0 && recording.streams()[stream].cpu != cpu) ++stream;
+    if (stream >= recording.streams().size()) return report_error({ErrorKind::usage, fmt::format("{}: the recording has no stream of cpu {}", path, cpu), 0});
+    jobs.push_back({stream, std::move(*truth), {}, false});
+  }
+  Progress progress("verifying", !words.input.quiet);
+  uint64_t total = 0;
+  for (const Job& job : jobs) total += recording.streams()[job.stream].size_bytes;
+  progress.set_total(total);
+  std::vector<std::thread> threads;
+  for (Job& job : jobs) threads.emplace_back([&] { job.report = check_stream(recording, job.stream, std::move(job.truth), job.equal, progress); });
+  for (std::thread& thread : threads) thread.join();
+  progress.finish();
+  bool equal = true;
+  for (const Job& job : jobs) {
+    standard_output().write(job.report);
+    equal &= job.equal;
+  }
+  return equal ? kExitOk : kExitFinding;
+}
+
+int run_reference(const Words& words) {
+  InputOptions complete = words.input;
+  complete.drop_poke.clear();
+  complete.slack.clear();
+  complete.freeze = complete.no_time = complete.no_anchors = false;
+  complete.quiet = true;
+  Result<std::unique_ptr<Recording>> reference = open_recording(complete);
+  if (!reference) return report_error(reference.error());
+  Result<std::unique_ptr<Recording>> other = open_recording(words.input);
+  if (!other) return report_error(other.error());
+  const std::vector<StreamInfo>& streams = (*reference)->streams();
+  Progress progress("comparing", !words.input.quiet);
+  uint64_t total = 0, wrong = 0;
+  for (const StreamInfo& stream : streams) total += stream.size_bytes;
+  progress.set_total(total);
+  std::vector<int32_t> cpus;
+  if (!words.cpus.empty()) {
+    Result<std::vector<int32_t>> list = parse_number_list("-C", words.cpus);
+    if (!list) return report_error(list.error());
+    cpus = std::move(*list);
+  }
+  for (uint32_t stream = 0; stream < streams.size(); ++stream) {
+    if (!cpus.empty() && std::find(cpus.begin(), cpus.end(), streams[stream].cpu) == cpus.end()) continue;
+    const Result<ComparedCounts> compared = compare_stream(**reference, **other, stream, [&](uint64_t bytes) { progress.add(bytes); });
+    if (!compared) return report_error(compared.error());
+    const ComparedCounts& c = *compared;
+    wrong += c.silently_wrong + c.invented;
+    progress.finish();
+    standard_output().write(fmt::format(
+        "cpu {}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; silently wrong {} ({:.6f} %); "
+        "extra {}; int3 {} of {}\n",
+        streams[stream].cpu, c.reference, c.right, percent(c.right, c.reference), c.right_flagged, percent(c.right_flagged, c.reference), c.wrong_flagged,
+        c.lost_in_gap, c.silently_wrong, percent(c.silently_wrong, c.reference), c.invented, c.int3_other, c.int3_reference));
+    if (c.has_silent) standard_output().write(fmt::format("  first silent difference in the segment at offset {:#x}\n", c.first_silent_offset_bytes));
+  }
+  return wrong == 0 ? kExitOk : kExitFinding;
+}
+
+int run(const Words& words) {
+  if (words.reference == !words.truths.empty()) {
+    return report_error({ErrorKind::usage, "verify: give truth files, or --reference to compare with a decode that has every record", 0});
+  }
+  return words.reference ? run_reference(words) : run_truth(words);
+}
+
+}  // namespace
+
+Command add_verify(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("verify", "Compare a decode with a ground truth, or a crippled decode with a complete one");
+  add_input_options(command, words->input);
+  command.add_option("truth", words->truths, "checkpoint files; 'cpuN' in a name says whose: count, hash of addresses, hash of bytes, last address");
+  command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time, --slack and dropped records");
+  command.add_option("-C,--cpu", words->cpus, "with --reference: these cpus only");
+  command.footer("Examples:\n"
+                 "  ptdecode verify -i recording truth.cpu0.txt truth.cpu1.txt    every checkpoint of both cpus\n"
+                 "  ptdecode verify -i recording --reference --freeze             what a decoder without text pokes gets wrong");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,31 @@
+// Code bytes of a timeline as text: disassembly at a moment, versions of an address, changes between two moments.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "recording/recording.h"
+
+namespace ptd::cli {
+
+/// A place at a moment.
+struct CodeSpot {
+  SpaceId space = kKernelSpace;
+  Ip ip;
+  TimeNs when;
+};
+
+/// Lines "ip symbol: bytes  text", about `size_bytes` of them; says where bytes are missing.
+[[nodiscard]] std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax);
+/// The versions of every site that intersects [ip, ip + size): number, when, bytes, text.
+[[nodiscard]] std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax);
+/// The version of a site live at `when`: its number, or nothing.
+[[nodiscard]] std::optional<uint32_t> version_at(const Timeline& timeline, SiteId site, TimeNs when);
+/// "name+0x12" or nothing.
+[[nodiscard]] std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when);
+/// Instructions of `bytes`, joined by "; ".
+[[nodiscard]] std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax);
+/// First and last moment of the recording's trace; {0, 0} if unknown.
+[[nodiscard]] Interval trace_time(const Recording& recording);
+
+}  // namespace ptd::cli
