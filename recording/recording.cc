@@ -52,7 +52,7 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
     info.size_bytes = stream.size_bytes();
     info.segments = index.size();
     if (index.size() > 0) {
-      info.time = {index.time_of(0, data.timing).first, index.time_of(index.size() - 1, data.timing).last};
+      info.time = {index.time_of(stream, 0, data.timing).first, index.time_of(stream, index.size() - 1, data.timing).last};
     }
     data.infos.push_back(info);
     data.indexes.push_back(std::move(index));
@@ -109,7 +109,7 @@ AuxSegment Recording::segment(uint32_t stream, uint64_t index, std::vector<std::
 }
 
 uint64_t Recording::segment_at(uint32_t stream, TimeNs t) const {
-  return stream < state_->data.indexes.size() ? state_->data.indexes[stream].at(t, state_->data.timing) : 0;
+  return stream < state_->data.indexes.size() ? state_->data.indexes[stream].at(state_->data.streams[stream], t, state_->data.timing) : 0;
 }
 
 Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment,

@@ -87,7 +87,7 @@ void SegmentIndex::build(const AuxStream& stream, const std::function<void(uint6
   skipped_bytes_ = stream.size_bytes() > covered ? stream.size_bytes() - covered : 0;
 }
 
-Interval SegmentIndex::time_of(size_t index, const SegmentTiming& timing) const {
+Interval SegmentIndex::time_of(const AuxStream& stream, size_t index, const SegmentTiming& timing) const {
   constexpr size_t kMaxSearch = 64;  // neighbours without a TSC
   Interval time;
   if (!timing.use_time) return time;
@@ -104,7 +104,12 @@ Interval SegmentIndex::time_of(size_t index, const SegmentTiming& timing) const 
   // A TSC that runs backwards (a guest's, [SDM] "TSC Packet", VMX) bounds nothing.
   if (has_first && has_last && last < first) has_first = has_last = false;
   if (has_first) time.first = timing.time.to_interval(first, first).first;
-  if (has_last) time.last = timing.time.to_interval(last, last).last;
+  if (has_last) {
+    time.last = timing.time.to_interval(last, last).last;
+  } else if (timing.time.valid()) {
+    const uint64_t end = index + 1 < entries_.size() ? entries_[index + 1].offset_bytes : stream.end_offset();
+    time.last = std::max(time.first, stream.written_by(end));
+  }
   return widen(time, timing.slack_ns);
 }
 
@@ -126,7 +131,7 @@ AuxSegment SegmentIndex::segment(const AuxStream& stream, size_t index, const Se
   segment.stream_offset_bytes = entry.offset_bytes;
   segment.cpu = stream.cpu;
   segment.tid = stream.tid;
-  segment.time = time_of(index, timing);
+  segment.time = time_of(stream, index, timing);
   const uint64_t floor = index == 0 ? stream.begin_offset() : entries_[index - 1].offset_bytes;
   const Seam* before = stream.seam_between(floor, entry.offset_bytes);
   if (index == 0) {
@@ -137,12 +142,12 @@ AuxSegment SegmentIndex::segment(const AuxStream& stream, size_t index, const Se
   return segment;
 }
 
-size_t SegmentIndex::at(TimeNs t, const SegmentTiming& timing) const {
+size_t SegmentIndex::at(const AuxStream& stream, TimeNs t, const SegmentTiming& timing) const {
   if (!timing.use_time) return 0;
   size_t low = 0, high = entries_.size();
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (time_of(middle, timing).last < t) {
+    if (time_of(stream, middle, timing).last < t) {
       low = middle + 1;
     } else {
       high = middle;

@@ -45,10 +45,10 @@ class SegmentIndex {
   /// Segment `index` (< size()) with its bytes; see Recording::segment.
   [[nodiscard]] AuxSegment segment(const AuxStream& stream, size_t index, const SegmentTiming& timing,
                                    std::vector<std::byte>& scratch) const;
-  /// Time bounds of segment `index`: from its own PSB+ to the next one that has a TSC.
-  [[nodiscard]] Interval time_of(size_t index, const SegmentTiming& timing) const;
+  /// Time bounds of segment `index`: from its own PSB+ to the next one that has a TSC; after the last TSC, to the AUX record behind it.
+  [[nodiscard]] Interval time_of(const AuxStream& stream, size_t index, const SegmentTiming& timing) const;
   /// First segment whose bounds end at or after `t`; size() if none.
-  [[nodiscard]] size_t at(TimeNs t, const SegmentTiming& timing) const;
+  [[nodiscard]] size_t at(const AuxStream& stream, TimeNs t, const SegmentTiming& timing) const;
 
  private:
   void scan_chunk(const AuxStream& stream, size_t chunk_index, std::vector<uint64_t>& found) const;

@@ -207,8 +207,9 @@ void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord&
   if ((aux.flags & kAuxCollision) != 0) why = AuxBreak::collision, ++data_.lost.aux_collision;
   if ((aux.flags & kAuxPartial) != 0) why = AuxBreak::partial, ++data_.lost.aux_partial;
   if ((aux.flags & kAuxTruncated) != 0) why = AuxBreak::truncated, ++data_.lost.aux_truncated;
-  if (why == AuxBreak::none || aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
-  losses_.push_back({{record.sample_id.cpu, record.sample_id.tid}, {aux.aux_offset_bytes + aux.aux_size_bytes, why}});
+  if (aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
+  const perfio::SampleId& id = record.sample_id;
+  aux_ends_.push_back({id.cpu, id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record)});
 }
 
 void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
@@ -237,10 +238,13 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);
   data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();
-  for (const auto& [key, loss] : losses_) {
-    auto stream = stream_of_.find({key.first, -1});
-    if (stream == stream_of_.end()) stream = stream_of_.find({-1, key.second});
-    if (stream != stream_of_.end()) data_.streams[stream->second].add_loss(loss);
+  for (const AuxEnd& end : aux_ends_) {
+    auto place = stream_of_.find({end.cpu, -1});
+    if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
+    if (place == stream_of_.end()) continue;
+    AuxStream& stream = data_.streams[place->second];
+    if (end.why != AuxBreak::none) stream.add_loss({end.end_offset_bytes, end.why});
+    if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
   }
   data_.contexts.sort();
 }

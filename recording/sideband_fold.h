@@ -61,8 +61,15 @@ class SidebandFold {
   std::map<int32_t, bool> cpu_seen_;             // cpus with a switch
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
-  std::vector<std::pair<std::pair<int32_t, int32_t>, AuxLoss>> losses_;  // (cpu, tid)
-  std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;              // (cpu, tid) -> index in data_.streams
+  struct AuxEnd {
+    int32_t cpu = -1, tid = -1;
+    uint64_t end_offset_bytes = 0;
+    AuxBreak why = AuxBreak::none;
+    bool has_time = false;
+    TimeNs time;
+  };
+  std::vector<AuxEnd> aux_ends_;
+  std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams
   TimeNs last_time_;
   uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
   bool snapshot_ = false;

@@ -73,6 +73,10 @@ void AuxStream::add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes pa
 }
 
 void AuxStream::finish() {
+  if (snapshot_) written_.clear();
+  for (Written& record : written_) record.end_offset_bytes += static_cast<uint64_t>(shift_bytes_);
+  std::stable_sort(written_.begin(), written_.end(),
+                   [](const Written& a, const Written& b) { return a.end_offset_bytes < b.end_offset_bytes; });
   for (const AuxLoss& loss : losses_) {
     if (snapshot_) break;  // offsets of snapshots place nothing
     const uint64_t at = loss.end_offset_bytes + static_cast<uint64_t>(shift_bytes_);
@@ -124,6 +128,12 @@ const Seam* AuxStream::seam_between(uint64_t floor_bytes, uint64_t offset_bytes)
   if (seam == seams_.begin()) return nullptr;
   --seam;
   return seam->offset_bytes > floor_bytes || seam->why == AuxBreak::stream_start ? &*seam : nullptr;
+}
+
+TimeNs AuxStream::written_by(uint64_t end_offset_bytes) const {
+  const auto record = std::lower_bound(written_.begin(), written_.end(), end_offset_bytes,
+                                       [](const Written& candidate, uint64_t value) { return candidate.end_offset_bytes < value; });
+  return record == written_.end() ? kTimeMax : record->time;
 }
 
 }  // namespace ptd

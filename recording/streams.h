@@ -42,6 +42,8 @@ class AuxStream {
   /// Snapshot mode: offsets do not order payloads; what a payload repeats of the previous one is found by content and dropped.
   void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot);
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
+  /// An AUX record: everything before `end_offset_bytes` was written before `time`.
+  void add_written(uint64_t end_offset_bytes, TimeNs time) { written_.push_back({end_offset_bytes, time}); }
   /// Sorts seams; no add_* after this.
   void finish();
 
@@ -58,11 +60,18 @@ class AuxStream {
   [[nodiscard]] const Seam* seam_after(uint64_t offset_bytes) const;
   /// The last seam at or before `offset_bytes` and after `floor_bytes`; null if there is none.
   [[nodiscard]] const Seam* seam_between(uint64_t floor_bytes, uint64_t offset_bytes) const;
+  /// A moment by which all bytes before `end_offset_bytes` were written, kTimeMax if no AUX record tells.
+  [[nodiscard]] TimeNs written_by(uint64_t end_offset_bytes) const;
 
  private:
+  struct Written {
+    uint64_t end_offset_bytes = 0;
+    TimeNs time;
+  };
   std::vector<AuxChunk> chunks_;
   std::vector<Seam> seams_;
   std::vector<AuxLoss> losses_;
+  std::vector<Written> written_;  // sorted by end
   uint64_t size_bytes_ = 0;
   bool snapshot_ = false;
   int64_t shift_bytes_ = 0;  // stream offset minus recorded offset, in full-trace mode
