@@ -76,6 +76,7 @@ Status Scanner::read_opcode(Form& f) {
     if (pos_ >= limit_) return Status::cut;
     const uint8_t byte = bytes_[pos_++];
     f = kMap0[byte];
+    if (!steers(special_of(f))) return Status::ok;
     switch (special_of(f)) {
       case Special::prefix:
         rex_ = rex_w_ = false;
@@ -313,7 +314,9 @@ Status Scanner::scan(Insn& out) {
   opcode_pos_ = pos_ - 1;
   if ((f & kModrm) != 0) {
     if (const Status status = read_modrm(f); status != Status::ok) return status;
-    if (const Status status = resolve_group(f); status != Status::ok) return status;
+    if (special_of(f) != Special::none) {
+      if (const Status status = resolve_group(f); status != Status::ok) return status;
+    }
   }
   const uint32_t imm_count = imm_bytes(imm_of(f));
   pos_ += imm_count;

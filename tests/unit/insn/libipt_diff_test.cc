@@ -227,6 +227,7 @@ const char* LibiptComparison::rule_of(const uint8_t* raw, const Insn& ours, cons
   if (p[1] == 0xa6 || p[1] == 0xa7) return sequential ? "via-padlock" : nullptr;
   if (ours.detail == InsnDetail::rsm && same_length) return "rsm-far";
   if ((ours.detail == InsnDetail::eretu || ours.detail == InsnDetail::erets) && same_length) return "fred";
+  if (p[1] == 0xae && theirs != nullptr && theirs->iclass == ptic_ptwrite && sequential && same_length) return "ptwrite-f3-not-last";
   if (p[1] == 0x01 && p[2] == 0xec && sequential && same_length) return "uiret-without-f3";
   return nullptr;
 }

@@ -164,6 +164,7 @@ const char* Comparison::rule_of(const Encoding& bytes, ExecMode mode, const Insn
   const bool sequential = ours.cls == InsnClass::other;
   if (theirs.ok) {
     if (sequential && transaction(theirs.mnemonic) && ours.length_bytes == theirs.length) return "xbegin-xend-sequential";
+    if (theirs.cls == InsnClass::ptwrite && sequential && ours.length_bytes == theirs.length) return "ptwrite-66";
     if (theirs.mnemonic == ZYDIS_MNEMONIC_JKZD || theirs.mnemonic == ZYDIS_MNEMONIC_JKNZD)
       return sequential || ours.cls == InsnClass::bad ? "knights-corner" : nullptr;
     return nullptr;
