@@ -12,6 +12,10 @@ namespace {
 constexpr uint64_t kCopySlackNs = 200'000'000;
 constexpr size_t kMaxDifferences = size_t{1} << 22;
 
+Interval widen(Interval when, uint64_t ns) {
+  return {TimeNs{when.first.value < ns ? 0 : when.first.value - ns}, when.last.value > kTimeMax.value - ns ? kTimeMax : TimeNs{when.last.value + ns}};
+}
+
 /// How many bytes from `at` on the instruction seems to have that was replaced there: what jump labels, static calls, ftrace write.
 size_t patched_size(Bytes a, Bytes b) {
   const auto starts = [](Bytes bytes, std::initializer_list<uint8_t> with) {
@@ -59,8 +63,8 @@ void CopySet::add(DatedCopy copy) {
   const uint64_t size = copy.code.bytes.size();
   if (size == 0 || copy.taken.empty() || copy.ip.value + (size - 1) < copy.ip.value) return;
   copy.space = effective_space(copy.space, copy.ip);
+  limits_.push_back(copy.taken);
   copies_.push_back(std::move(copy));
-  dating_.emplace_back();
 }
 
 AddressRange CopySet::range(size_t index) const {
@@ -95,7 +99,7 @@ void CopySet::covering(SpaceId space, uint64_t ip, uint32_t size, std::vector<Si
     if (first > last) continue;
     const uint32_t rank = out.empty() ? 0 : static_cast<uint32_t>(i) + 1;
     out.push_back({rank, static_cast<uint32_t>(first - ip), copies_[i].code.bytes.subspan(first - r.first, last - first + 1),
-                   copies_[i].taken, dating_[i].slack_ns});
+                   copies_[i].taken, intersect(widen(copies_[i].taken, kCopySlackNs), limits_[i])});
   }
 }
 
@@ -141,7 +145,6 @@ void CopySet::date(size_t index, std::vector<Interval>& times) {
   }
   if (best == 0) return;
   copies_[index].taken = dated;
-  dating_[index].slack_ns = kCopySlackNs;
 }
 
 std::vector<Edit> CopySet::differences(std::span<const SiteRange> known) const {

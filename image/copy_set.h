@@ -37,14 +37,11 @@ class CopySet {
   [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
 
  private:
-  struct Dating {
-    uint64_t slack_ns = 0;
-  };
   [[nodiscard]] AddressRange range(size_t index) const;
   void compare(size_t earlier, size_t later, AddressRange range, std::span<const SiteRange> known, std::vector<Edit>& out) const;
 
   std::vector<DatedCopy> copies_;
-  std::vector<Dating> dating_;
+  std::vector<Interval> limits_;  // as given: dating by bytes stays within
 };
 
 }  // namespace ptd

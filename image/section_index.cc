@@ -11,11 +11,11 @@ namespace {
 /// What is mapped now, by first address.
 class LiveMap {
  public:
-  LiveMap(std::vector<SectionRect>& closed, bool keep_holes) : closed_(closed), keep_holes_(keep_holes) {}
+  explicit LiveMap(std::vector<SectionRect>& closed) : closed_(closed) {}
 
   void apply(const SectionChange& change) {
     clear(change);
-    if (change.section != kNoSection || keep_holes_) live_[change.first_address] = {change.last_address, change.live, change.section};
+    live_[change.first_address] = {change.last_address, change.live, change.section};
   }
 
   void close_all() {
@@ -50,15 +50,14 @@ class LiveMap {
 
   std::map<uint64_t, Piece> live_;
   std::vector<SectionRect>& closed_;
-  bool keep_holes_;
 };
 
 }  // namespace
 
-SectionIndex::SectionIndex(std::vector<SectionChange> changes, bool keep_holes) {
+SectionIndex::SectionIndex(std::vector<SectionChange> changes) {
   std::stable_sort(changes.begin(), changes.end(), [](const auto& a, const auto& b) { return a.live.first < b.live.first; });
   std::vector<SectionRect> rects;
-  LiveMap live(rects, keep_holes);
+  LiveMap live(rects);
   for (const SectionChange& change : changes) {
     if (change.last_address >= change.first_address && !change.live.empty()) live.apply(change);
   }

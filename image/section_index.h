@@ -29,8 +29,9 @@ struct SectionChange {
 class SectionIndex {
  public:
   SectionIndex() = default;
-  /// Plays the changes in order of time (equal times: in the order given). `keep_holes` records unmapped rectangles too.
-  SectionIndex(std::vector<SectionChange> changes, bool keep_holes);
+  /// Plays the changes in order of time (equal times: in the order given). What is unmapped becomes a rectangle too: it hides
+  /// what a parent space has there, and ends code that only edits made.
+  explicit SectionIndex(std::vector<SectionChange> changes);
 
   /// Appends the rectangles that contain `address` at some moment of `when`, in order of time.
   void find(uint64_t address, Interval when, std::vector<SectionRect>& out) const;

@@ -2,6 +2,7 @@
 #include "image/site_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -195,6 +196,8 @@ bool SiteBuilder::apply_record(const SiteInput& input, const SiteStep& step) {
       report_mismatch(input, step, mismatch, step.old_bytes);
       if (!heal(step, step.old_bytes, mismatch)) return false;
     }
+  } else if (step.origin == EditOrigin::text_poke && step.edit < reported_.size() && edits_.edits()[step.edit].old_size == 0) {
+    heal_removal(input, step);
   }
   bool changes = false;
   for (uint32_t i = 0; i < step.size; ++i) {
@@ -249,6 +252,36 @@ bool SiteBuilder::heal(const SiteStep& cause, Bytes held, const Mismatch& mismat
   step.edit = next_edit_++;
   push_pooled(step, held.subspan(mismatch.first - cause.offset, step.size), Level::known);
   return true;
+}
+
+// Code came into being where a record had put other code: the kernel tells of removals, so that record was lost.
+void SiteBuilder::heal_removal(const SiteInput& input, const SiteStep& cause) {
+  Mismatch standing;
+  for (uint32_t offset = cause.offset; offset < cause.end(); ++offset) {
+    const Byte& byte = bytes_[offset];
+    if (byte.level != Level::known || byte.set_by < 0) continue;
+    if (scanned_[static_cast<size_t>(byte.set_by)].step.kind != SiteStep::Kind::record) continue;
+    if (standing.end == 0) standing.first = offset;
+    standing.end = offset + 1;
+    standing.since = std::max(standing.since, byte.since);
+  }
+  if (standing.end == 0) return;
+  SiteStep step;
+  step.healed = true;
+  step.origin = EditOrigin::healed;
+  step.time = {std::min(std::max(standing.since, scanned_.back().step.time.first), cause.time.last), cause.time.last};
+  step.offset = standing.first;
+  step.size = standing.end - standing.first;
+  step.edit = next_edit_++;
+  if (!frozen_ && !reported_[cause.edit]) {
+    pending_edits_.push_back(cause.edit);
+    pending_.push_back({FindingKind::poke_healed, input.space, Ip{input.ip + cause.offset}, step.time, {}, {},
+                        "removal of code put back: code came into being over other code, so its record was lost"});
+  }
+  for (uint32_t offset = standing.first; offset < standing.end; ++offset) {
+    bytes_[offset] = {step.time.first, static_cast<int32_t>(scanned_.size()), {}, Level::absent, false};
+  }
+  scanned_.push_back({step, 0, false});
 }
 
 // One lost record changes an instruction as a whole: bytes beside an inserted edit that `cause` covers too belong to it.

@@ -40,7 +40,7 @@ struct SiteCopy {
   uint32_t offset = 0;
   Bytes bytes;
   Interval taken;
-  uint64_t slack_ns = 0;  ///< `taken` may be wrong by this much
+  Interval limit;    ///< contains `taken`, which is where most sites place the copy; this one may stand elsewhere within
 };
 
 /// A range of bytes with everything that is known about it.
@@ -104,6 +104,7 @@ class SiteBuilder {
   Mismatch compare(const SiteInput& input, const SiteStep& step, Bytes held);
   void learn(uint32_t offset, std::byte value);
   bool heal(const SiteStep& cause, Bytes held, const Mismatch& mismatch);
+  void heal_removal(const SiteInput& input, const SiteStep& cause);
   bool extend_heal(const SiteStep& cause, Bytes held, const Mismatch& mismatch);
   void push_pooled(SiteStep step, Bytes content, Level level);
   void report_mismatch(const SiteInput& input, const SiteStep& cause, const Mismatch& mismatch, Bytes held);

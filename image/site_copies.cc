@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::byte kInt3{0xcc};
 /// A poke leaves INT3 and half-written bytes for a while around its record; copies may catch that.
-constexpr uint64_t kPokeWindowNs = 100'000'000;
+constexpr uint64_t kPokeWindowNs = 50'000'000;
 
 TimeNs earlier(TimeNs t, uint64_t ns) { return t.value < ns ? kTimeMin : TimeNs{t.value - ns}; }
 TimeNs later(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
@@ -99,16 +99,14 @@ void SiteBuilder::matching_times(SiteInput& input, const SiteCopy& copy, std::ve
 
 // A copy that fell into the middle of a poke: INT3 at its first byte, each other byte old or new.
 bool SiteBuilder::half_written(const SiteInput& input, const SiteCopy& copy) {
-  const Interval taken = widen(copy.taken, kPokeWindowNs + copy.slack_ns);
+  const Interval taken = widen(copy.limit, kPokeWindowNs);
   for (const SiteStep& step : input.steps) {
     if (step.kind != SiteStep::Kind::record || step.old_bytes.size() != step.new_bytes.size() || !taken.overlaps(step.time)) continue;
     if (step.offset < copy.offset || step.end() > copy.offset + copy.bytes.size()) continue;
-    bool all = true;
-    for (uint32_t i = 0; i < step.size && all; ++i) {
-      const std::byte held = copy.bytes[step.offset + i - copy.offset];
-      all = (i == 0 && held == kInt3) || held == step.old_bytes[i] || held == step.new_bytes[i];
-    }
-    if (all) return true;
+    const Bytes held = copy.bytes.subspan(step.offset - copy.offset, step.size);
+    bool possible = held[0] == kInt3 && !std::ranges::equal(held, step.old_bytes) && !std::ranges::equal(held, step.new_bytes);
+    for (uint32_t i = 1; i < step.size && possible; ++i) possible = held[i] == step.old_bytes[i] || held[i] == step.new_bytes[i];
+    if (possible) return true;
   }
   return false;
 }
@@ -125,8 +123,8 @@ void SiteBuilder::place_copy(SiteInput& input, const SiteCopy& copy) {
     return best;
   };
   size_t place = best_of(places(input.steps, copy.taken));
-  if (cost[place] != 0 && copy.slack_ns != 0) {
-    const size_t wider = best_of(places(input.steps, widen(copy.taken, copy.slack_ns)));
+  if (cost[place] != 0) {
+    const size_t wider = best_of(places(input.steps, copy.limit));
     if (cost[wider] == 0) place = wider;
   }
   const bool half = cost[place] != 0 && half_written(input, copy);

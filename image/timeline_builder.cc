@@ -317,7 +317,7 @@ Timeline TimelineBuilder::build() {
     SpaceData& space = s.data->spaces[id];
     space.parent = s.spaces[id].parent;
     space.forked = s.spaces[id].forked;
-    space.sections = SectionIndex(std::move(s.spaces[id].changes), space.parent != kNoSpace);
+    space.sections = SectionIndex(std::move(s.spaces[id].changes));
   }
   s.edits.sort();
   SiteRanges ranges = s.edits.ranges();
