@@ -37,7 +37,8 @@ bool to_libipt(const Packet& p, pt_packet& out) {
     case PacketKind::trace_stop: out.type = ppt_stop; break;
     case PacketKind::tnt_short: case PacketKind::tnt_long:
       out.type = p.kind == PacketKind::tnt_short ? ppt_tnt_8 : ppt_tnt_64;
-      out.payload.tnt = {p.bits, p.value};
+      out.payload.tnt.bit_size = p.bits;  // member by member: padding is compared, too
+      out.payload.tnt.payload = p.value;
       break;
     case PacketKind::tip: case PacketKind::tip_pge: case PacketKind::tip_pgd: case PacketKind::fup:
       out.type = p.kind == PacketKind::tip       ? ppt_tip
