@@ -1,0 +1,98 @@
+// Symbolizer: named ranges over time, ELF symbols through sections, demangling.
+#include <gtest/gtest.h>
+
+#include "image/symbols/symbolizer.h"
+#include "image/timeline_builder.h"
+#include "source_support.h"
+
+namespace ptd {
+namespace {
+
+using testing::SmallElf;
+using testing::TempDir;
+
+constexpr Ip kText{0xffffffff81000000};
+
+NamedRange range(uint64_t offset, uint64_t size, const char* name, Interval live = {}) {
+  return {kKernelSpace, kText + offset, size, live, name, "[kernel]"};
+}
+
+TEST(SymbolRanges, UpToTheNextNameWithoutASize) {
+  Symbolizer symbols{Timeline()};
+  symbols.add_range(range(0x100, 0, "second"));
+  symbols.add_range(range(0x000, 0, "first"));
+  const auto inside = symbols.find(kKernelSpace, kText + 0xff, kTimeMin);
+  ASSERT_TRUE(inside);
+  EXPECT_EQ(inside->name, "first");
+  EXPECT_EQ(inside->offset_bytes, 0xffU);
+  EXPECT_EQ(symbols.find(kKernelSpace, kText + 0x100, kTimeMin)->name, "second");
+  EXPECT_FALSE(symbols.find(kKernelSpace, Ip{kText.value - 1}, kTimeMin));
+}
+
+TEST(SymbolRanges, KernelAddressesAreTheKernelsInEverySpace) {
+  Symbolizer symbols{Timeline()};
+  symbols.add_range(range(0, 16, "first"));
+  EXPECT_TRUE(symbols.find(SpaceId{7}, kText, kTimeMin));
+}
+
+TEST(SymbolRanges, AnAddressReusedOverTimeHasTheNameOfItsTime) {
+  Symbolizer symbols{Timeline()};
+  symbols.add_range(range(0, 64, "bpf_prog_a", {TimeNs{100}, TimeNs{199}}));
+  symbols.add_range(range(0, 64, "bpf_prog_b", {TimeNs{200}, TimeNs{299}}));
+  EXPECT_FALSE(symbols.find(kKernelSpace, kText + 4, TimeNs{50}));
+  EXPECT_EQ(symbols.find(kKernelSpace, kText + 4, TimeNs{150})->name, "bpf_prog_a");
+  EXPECT_EQ(symbols.find(kKernelSpace, kText + 4, TimeNs{250})->name, "bpf_prog_b");
+  EXPECT_FALSE(symbols.find(kKernelSpace, kText + 4, TimeNs{300}));
+}
+
+TEST(SymbolRanges, TheInnermostRangeWins) {
+  Symbolizer symbols{Timeline()};
+  symbols.add_range(range(0, 0x1000, "page"));
+  symbols.add_range(range(0x100, 0x10, "slot"));
+  EXPECT_EQ(symbols.find(kKernelSpace, kText + 0x108, kTimeMin)->name, "slot");
+  EXPECT_EQ(symbols.find(kKernelSpace, kText + 0x200, kTimeMin)->name, "page");
+  EXPECT_FALSE(symbols.find(kKernelSpace, kText + 0x1000, kTimeMin));
+}
+
+TEST(SymbolDemangle, KnownForms) {
+  EXPECT_EQ(demangle("_ZN3foo3barEv"), "foo::bar()");
+  EXPECT_EQ(demangle("_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE"), "core::fmt::Formatter::write_str");
+  EXPECT_EQ(demangle("main"), "main");
+  EXPECT_EQ(demangle("_Znonsense"), "_Znonsense");
+  EXPECT_EQ(demangle("_Z" + std::string(100000, 'N')).size(), 100002U);
+}
+
+TEST(SymbolFiles, ThroughASectionAtAnotherAddress) {
+  const TempDir dir;
+  SmallElf elf;
+  elf.type = ET_DYN;
+  elf.address = 0;
+  elf.code.resize(0x100);
+  elf.symbols = {{"_ZN3foo3barEv", 0x220, 0x20}, {"asm_label", 0x240, 0}, {"alias_of_bar", 0x220, 0}};
+  const std::string file = dir.write("libx.so", elf.bytes());
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  Section section;
+  section.space = space;
+  section.ip = Ip{0x7f0000000200};
+  section.size_bytes = 0x100;
+  section.path = "/usr/lib/libx.so";
+  section.file_offset_bytes = 0x200;
+  builder.add_section(section);
+  Symbolizer symbols(builder.build());
+  symbols.add_debug_file("/usr/lib/libx.so", file);
+  const auto bar = symbols.find(space, Ip{0x7f0000000223}, TimeNs{5});
+  ASSERT_TRUE(bar);
+  EXPECT_EQ(bar->name, "foo::bar()");
+  EXPECT_EQ(bar->module, "libx.so");
+  EXPECT_EQ(bar->offset_bytes, 3U);
+  EXPECT_EQ(bar->start.value, 0x7f0000000220U);
+  EXPECT_EQ(symbols.find(space, Ip{0x7f0000000241}, TimeNs{5})->name, "asm_label");
+  EXPECT_FALSE(symbols.find(space, Ip{0x7f0000000201}, TimeNs{5}));
+  EXPECT_EQ(symbols.addresses_of("foo::bar"), std::vector<Ip>{Ip{0x7f0000000220}});
+  EXPECT_EQ(symbols.addresses_of("_ZN3foo3barEv"), std::vector<Ip>{Ip{0x7f0000000220}});
+  EXPECT_TRUE(symbols.addresses_of("absent").empty());
+}
+
+}  // namespace
+}  // namespace ptd
