@@ -26,10 +26,11 @@ Result<std::unique_ptr<Recording>> open_case(const test::PtCase& c) {
   return Recording::open_raw(raw, options);
 }
 
-// Line of expected/events without its time, which is one reader's estimate; repeated exec_mode lines are left out.
+// Line of expected/events without its time, which is one reader's estimate. Of exec_mode lines only changes are kept; decoding starts in
+// 64-bit mode.
 std::vector<std::string> expected_events(const std::vector<std::string>& lines) {
   std::vector<std::string> out;
-  std::string mode;
+  std::string mode = "3";
   for (const std::string& line : lines) {
     std::string text = line.substr(0, line.find(" tsc="));
     if (const size_t at = text.find(" exec_mode mode="); at != std::string::npos) {
@@ -44,7 +45,7 @@ std::vector<std::string> expected_events(const std::vector<std::string>& lines) 
 
 std::vector<std::string> our_events(const test::Flow& flow) {
   std::vector<std::string> out;
-  uint64_t mode = 0;
+  auto mode = static_cast<uint64_t>(ExecMode::bits64);
   for (const auto& [before, e] : flow.events) {
     if ((e.flags & kEventStatus) != 0) continue;
     char fields[120] = "";

@@ -181,11 +181,19 @@ std::string compare_branch_ends(const Flow& ours, const oracle::OracleFlow& thei
   return {};
 }
 
+// True if the PTWRITE that `event` belongs to is the instruction before it.
+bool ptwrite_behind(const Flow& flow, uint64_t before, const Event& event) {
+  return (event.flags & kEventHasFrom) == 0 || (before <= flow.insns.size() && flow.insns[before - 1] == event.from.value);
+}
+
 }  // namespace
+
+// Decoding starts in 64-bit mode on our side and in none on libipt's: only changes away from 64-bit code and back are compared.
+constexpr auto kStartMode = static_cast<uint64_t>(ExecMode::bits64);
 
 std::vector<std::string> comparable_events(const Flow& ours) {
   std::vector<Comparable> out;
-  uint64_t mode = 0;
+  uint64_t mode = kStartMode;
   for (const auto& [before, e] : ours.events) {
     if ((e.flags & kEventStatus) != 0) {
       if (e.kind == EventKind::exec_mode) mode = e.payload;
@@ -193,8 +201,10 @@ std::vector<std::string> comparable_events(const Flow& ours) {
     }
     if (!compared(e.kind)) continue;
     if (e.kind == EventKind::exec_mode && std::exchange(mode, e.payload) == e.payload) continue;
-    out.push_back({before, steers(e.kind),
-                   spell(before, name(e.kind), tells_from(e.kind) && (e.flags & kEventHasFrom) != 0, e.from.value,
+    // A PTW is given out behind its instruction here, before it by libipt (docs/DIFFERENCES.md): placed before it on both sides.
+    const uint64_t place = e.kind == EventKind::ptwrite && before != 0 && ptwrite_behind(ours, before, e) ? before - 1 : before;
+    out.push_back({place, steers(e.kind),
+                   spell(place, name(e.kind), tells_from(e.kind) && (e.flags & kEventHasFrom) != 0, e.from.value,
                          tells_to(e.kind) && (e.flags & kEventHasTo) != 0, e.to.value, steers(e.kind) ? 0 : e.payload)});
   }
   return finish(std::move(out));
@@ -202,7 +212,7 @@ std::vector<std::string> comparable_events(const Flow& ours) {
 
 std::vector<std::string> comparable_events(const oracle::OracleFlow& theirs) {
   std::vector<Comparable> out;
-  uint64_t mode = 0;
+  uint64_t mode = kStartMode;
   for (const auto& e : theirs.events) {
     if (e.status) {
       if (e.kind == EventKind::exec_mode) mode = e.payload;
