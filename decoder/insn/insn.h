@@ -16,7 +16,7 @@ enum class InsnClass : uint8_t {
   call_direct,    ///< CALL rel
   call_indirect,  ///< CALL r/m (near)
   ret,            ///< near RET
-  far_call,       ///< far CALL (direct or indirect), SYSCALL, SYSENTER, INT n, INT3, INT1, INTO, VMCALL-like: see InsnFlag
+  far_call,       ///< far CALL (direct or indirect), SYSCALL, SYSENTER, INT n, INT3, INT1, INTO, VMCALL-like: see InsnDetail
   far_jump,       ///< far JMP
   far_ret,        ///< far RET, IRET, SYSRET, SYSEXIT, ERETU, ERETS, UIRET, RSM, VMLAUNCH, VMRESUME
   jmpabs,         ///< JMPABS (APX): direct 64-bit target, yet takes a TIP
@@ -30,7 +30,7 @@ enum class InsnDetail : uint8_t {
   none,
   syscall, sysenter, sysret, sysexit, iret, int_n, int3, int1, into, far_call, far_ret, far_jump,
   vmlaunch, vmresume, vmcall, vmptrld, eretu, erets, uiret, rsm, wrmsr, xbegin, xend, xabort, hlt, mwait, umwait, ud,
-  loop, jcxz, senduipi, endbr,
+  loop, jcxz, senduipi, endbr,  // umwait: also TPAUSE; wrmsr: also WRMSRNS
 };
 
 struct Insn {
@@ -49,14 +49,18 @@ constexpr bool is_far(InsnClass cls) { return cls == InsnClass::far_call || cls 
 
 /// Reads one instruction at the start of `bytes`. Needs no more than 15 bytes; fewer are fine if the instruction fits.
 /// cls == bad: an encoding that no processor executes, or the instruction runs past the bytes given (length_bytes == 0 in
-/// both; `needs_more_bytes` tells them apart). Never reads past `bytes`. Source: [SDM] volume 2, "Opcode Map".
+/// both; `needs_more_bytes` tells them apart). Never reads past `bytes`; in ExecMode::unknown everything is
+/// bad. What is bad and what merely faults: the table in decoder/insn/opcode_table.h. 66 on a near branch is ignored in 64-bit mode, as
+/// Intel processors do. Source: [SDM] volume 2, "Opcode Map".
 [[nodiscard]] Insn classify(Bytes bytes, ExecMode mode);
 /// True if classify() fails only because the bytes end early.
 [[nodiscard]] bool needs_more_bytes(Bytes bytes, ExecMode mode);
 
-/// Target of a direct branch (jump_direct, jcc taken, call_direct, jmpabs) that stands at `ip`.
+/// Target of a direct branch (jump_direct, jcc taken, call_direct, jmpabs) that stands at `ip`. Addresses are linear: outside 64-bit
+/// mode they wrap at 32 bits. A 16-bit operand cuts EIP to 16 bits; done for a CS base of 0, which in 16-bit code is assumed of
+/// addresses below 64 KiB only (above, base and offset cannot be told apart).
 [[nodiscard]] Ip direct_target(const Insn& insn, Ip ip, ExecMode mode);
-/// Address of the next sequential instruction.
+/// Address of the next sequential instruction; wraps at 32 bits outside 64-bit mode.
 [[nodiscard]] Ip next_sequential(const Insn& insn, Ip ip, ExecMode mode);
 
 }  // namespace ptd
