@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "perfio/damage_log.h"
 #include "perfio/features.h"
@@ -86,6 +87,15 @@ void read_features(Bytes file, const Header& header, FileLayout& out, ReadDamage
   }
 }
 
+/// With a data size of 0: is this a finished recording without any record? Then the feature table stands where the records would, and its first
+/// section follows it directly. In a file that was left unfinished a record stands there.
+bool has_feature_table(Bytes file, const Header& header) {
+  uint64_t count = 0;
+  for (const uint64_t word : header.features) count += static_cast<uint64_t>(std::popcount(word));
+  Cursor in(section_of(file, header.data_offset, kSectionBytes));
+  return count != 0 && in.u64() == header.data_offset + count * kSectionBytes && in.ok();
+}
+
 }  // namespace
 
 Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage) {
@@ -109,9 +119,9 @@ Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDam
   const Header header = parse_header(file);
   read_attrs(file, header, out, damage);
   out.data_begin = std::min<uint64_t>(header.data_offset, file.size());
-  if (header.data_size == 0) {
+  if (header.data_size == 0 && !has_feature_table(file, header)) {
     out.data_end = file.size();
-    add_cut(damage, 48, "the recorder did not finish the file (data size 0)");
+    if (out.data_end > out.data_begin) add_cut(damage, 48, "the recorder did not finish the file (data size 0)");
     return out;
   }
   const uint64_t left = file.size() - out.data_begin;

@@ -1,0 +1,144 @@
+// sample_id trailers and SAMPLE fields for several sample_types, and which attr a record belongs to.
+#include "perfio/sample_id.h"
+
+#include "util.h"
+
+namespace ptd::perfio {
+namespace {
+
+using test::hex;
+
+EventAttr attr_with(uint64_t sample_type, std::vector<uint64_t> ids = {}) {
+  EventAttr attr;
+  attr.sample_type = sample_type;
+  attr.sample_id_all = true;
+  attr.ids = std::move(ids);
+  return attr;
+}
+
+struct TrailerCase {
+  const char* name;
+  uint64_t sample_type;
+  const char* bytes;
+  SampleId want;
+};
+
+TEST(SampleId, TrailerVariants) {
+  const TrailerCase cases[] = {
+      {"nothing", 0, "", {-1, -1, 0, false, -1, 0, 0}},
+      {"ip is not in trailers", kSampleIp | kSamplePeriod, "", {-1, -1, 0, false, -1, 0, 0}},
+      {"tid", kSampleTid, "01000000 02000000", {1, 2, 0, false, -1, 0, 0}},
+      {"time", kSampleTime, "0500000000000000", {-1, -1, 5, true, -1, 0, 0}},
+      {"zero time is no time", kSampleTime, "0000000000000000", {-1, -1, 0, false, -1, 0, 0}},
+      {"all", kSampleTid | kSampleTime | kSampleId | kSampleStreamId | kSampleCpu | kSampleIdentifier,
+       "01000000 02000000 0300000000000000 0400000000000000 0500000000000000 06000000 00000000 0700000000000000", {1, 2, 3, true, 6, 7, 5}},
+      {"id without identifier", kSampleId | kSampleCpu, "0400000000000000 06000000 00000000", {-1, -1, 0, false, 6, 4, 0}},
+  };
+  for (const TrailerCase& c : cases) {
+    const EventAttr attr = attr_with(c.sample_type);
+    const auto bytes = hex(c.bytes);
+    EXPECT_EQ(trailer_bytes(attr), bytes.size()) << c.name;
+    SampleId got;
+    parse_trailer(attr, bytes, got);
+    EXPECT_EQ(got.pid, c.want.pid) << c.name;
+    EXPECT_EQ(got.tid, c.want.tid) << c.name;
+    EXPECT_EQ(got.time, c.want.time) << c.name;
+    EXPECT_EQ(got.has_time, c.want.has_time) << c.name;
+    EXPECT_EQ(got.cpu, c.want.cpu) << c.name;
+    EXPECT_EQ(got.id, c.want.id) << c.name;
+    EXPECT_EQ(got.stream_id, c.want.stream_id) << c.name;
+  }
+}
+
+TEST(SampleId, NoTrailerWithoutSampleIdAll) {
+  EventAttr attr = attr_with(kSampleTid | kSampleTime);
+  attr.sample_id_all = false;
+  EXPECT_EQ(trailer_bytes(attr), 0U);
+}
+
+TEST(SampleId, SampleFieldsInOrder) {
+  const EventAttr attr = attr_with(kSampleIdentifier | kSampleIp | kSampleTid | kSampleTime | kSampleAddr | kSampleCpu | kSamplePeriod | kSampleRaw);
+  SampleFields got;
+  ASSERT_TRUE(parse_sample(attr, hex("0900000000000000 0010000000000000 01000000 02000000 0300000000000000 0020000000000000 06000000 00000000"
+                                     "0800000000000000 04000000 aabbccdd"),
+                           got));
+  EXPECT_EQ(got.id.id, 9U);
+  EXPECT_EQ(got.ip, 0x1000U);
+  EXPECT_EQ(got.id.pid, 1);
+  EXPECT_EQ(got.id.tid, 2);
+  EXPECT_EQ(got.id.time, 3U);
+  EXPECT_EQ(got.addr, 0x2000U);
+  EXPECT_EQ(got.id.cpu, 6);
+  EXPECT_EQ(got.period, 8U);
+  EXPECT_EQ(std::vector<std::byte>(got.raw.begin(), got.raw.end()), hex("aabbccdd"));
+}
+
+TEST(SampleId, ReadAndCallchainBeforeRaw) {
+  EventAttr attr = attr_with(kSampleRead | kSampleCallchain | kSampleRaw);
+  const std::string chain = "0200000000000000 1111111111111111 2222222222222222";
+  const std::string raw = "02000000 eeff";
+  struct ReadCase {
+    uint64_t format;
+    std::string bytes;
+  };
+  const ReadCase cases[] = {
+      {0, "0100000000000000"},
+      {kFormatId | kFormatTimeEnabled, "0100000000000000 0200000000000000 0300000000000000"},
+      {kFormatGroup, "0200000000000000 0100000000000000 0200000000000000"},
+      {kFormatGroup | kFormatTimeRunning | kFormatId | kFormatLost,
+       "0100000000000000 0500000000000000 0100000000000000 0200000000000000 0300000000000000"},
+  };
+  for (const ReadCase& c : cases) {
+    attr.read_format = c.format;
+    SampleFields got;
+    ASSERT_TRUE(parse_sample(attr, hex(c.bytes + chain + raw), got)) << c.format;
+    EXPECT_EQ(std::vector<std::byte>(got.raw.begin(), got.raw.end()), hex("eeff")) << c.format;
+  }
+}
+
+TEST(SampleId, CountsBeyondTheRecordAreRefused) {
+  SampleFields got;
+  EXPECT_FALSE(parse_sample(attr_with(kSampleCallchain), hex("ffffffffffffffff 0000000000000000"), got));
+  EXPECT_FALSE(parse_sample(attr_with(kSampleRaw), hex("ffffffff 00"), got));
+  EventAttr group = attr_with(kSampleRead | kSampleRaw);
+  group.read_format = kFormatGroup;
+  EXPECT_FALSE(parse_sample(group, hex("ffffffffffffff7f 0000000000000000"), got));
+}
+
+TEST(AttrFinder, ByIdentifier) {
+  const std::vector<EventAttr> attrs = {attr_with(kSampleIdentifier | kSampleTime, {10, 11}), attr_with(kSampleIdentifier | kSampleCpu, {12})};
+  AttrFinder finder;
+  finder.set(attrs);
+  const auto sample = hex("09000000 0000 1800 0c00000000000000 0000000000000000");
+  EXPECT_EQ(finder.find(read_record_header(sample), sample), 1U);
+  const auto exit = hex("0e000000 0000 1800 0000000000000000 0c00000000000000");
+  EXPECT_EQ(finder.find(read_record_header(exit), exit), 1U);
+  const auto unknown = hex("0e000000 0000 1800 0000000000000000 6300000000000000");
+  EXPECT_EQ(finder.find(read_record_header(unknown), unknown), 0U);
+  const auto user = hex("46000000 0000 1800 0000000000000000 0c00000000000000");
+  EXPECT_EQ(finder.find(read_record_header(user), user), 0U);
+}
+
+TEST(AttrFinder, ByIdAtTheSamePlaceInAllEvents) {
+  const uint64_t type = kSampleIp | kSampleTid | kSampleId | kSampleCpu;
+  const std::vector<EventAttr> attrs = {attr_with(type, {10}), attr_with(type | kSamplePeriod, {12})};
+  AttrFinder finder;
+  finder.set(attrs);
+  const auto sample = hex("09000000 0000 2800 1111111111111111 0100000002000000 0c00000000000000 0000000000000000");
+  EXPECT_EQ(finder.find(read_record_header(sample), sample), 1U);
+  const auto comm = hex("03000000 0000 2800 0100000001000000 0100000001000000 0c00000000000000 0300000000000000");
+  EXPECT_EQ(finder.find(read_record_header(comm), comm), 1U);
+}
+
+TEST(AttrFinder, ShortRecordsStayInBounds) {
+  const std::vector<EventAttr> attrs = {attr_with(kSampleIdentifier, {10}), attr_with(kSampleIdentifier, {12})};
+  AttrFinder finder;
+  finder.set(attrs);
+  const auto empty = hex("0e000000 0000 0800");
+  EXPECT_EQ(finder.find(read_record_header(empty), empty), 0U);
+  const auto sample = hex("09000000 0000 0a00 0c00");
+  EXPECT_EQ(finder.find(read_record_header(sample), sample), 0U);
+}
+
+}  // namespace
+}  // namespace ptd::perfio
