@@ -7,7 +7,16 @@ namespace ptd::pt {
 namespace {
 
 enum Bit : uint16_t {
-  kBdm70 = 1, kBdm64 = 2, kSkd007 = 4, kSkd010 = 8, kSkd022 = 16, kSkl014 = 32, kSkl168 = 64, kApl11 = 128, kApl12 = 256, kSkz84 = 512,
+  kBdm70 = 1,
+  kBdm64 = 2,
+  kSkd007 = 4,
+  kSkd010 = 8,
+  kSkd022 = 16,
+  kSkl014 = 32,
+  kSkl168 = 64,
+  kApl11 = 128,
+  kApl12 = 256,
+  kSkz84 = 512,
 };
 
 struct Entry {

@@ -28,11 +28,16 @@ constexpr uint64_t kIpMask[8] = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffff
 /// Constant sizes become single loads; the call with a variable size would be a call of memcpy.
 uint64_t load_ip(const std::byte* p, unsigned size) {
   switch (size) {
-    case 2: return load_le(p, 2);
-    case 4: return load_le(p, 4);
-    case 6: return load_le(p, 6);
-    case 8: return load_le(p, 8);
-    default: return 0;
+    case 2:
+      return load_le(p, 2);
+    case 4:
+      return load_le(p, 4);
+    case 6:
+      return load_le(p, 6);
+    case 8:
+      return load_le(p, 8);
+    default:
+      return 0;
   }
 }
 
@@ -40,10 +45,24 @@ uint64_t load_ip(const std::byte* p, unsigned size) {
 constexpr bool stands_in_block(PacketKind kind) {
   using enum PacketKind;
   switch (kind) {
-    case pad: case tsc: case tma: case mtc: case cyc: case cbr: case fup: case mnt: case exstop: case pwre: case pwrx: case bbp: case bip:
-    case trig: case bad:
+    case pad:
+    case tsc:
+    case tma:
+    case mtc:
+    case cyc:
+    case cbr:
+    case fup:
+    case mnt:
+    case exstop:
+    case pwre:
+    case pwrx:
+    case bbp:
+    case bip:
+    case trig:
+    case bad:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -102,7 +121,10 @@ PacketReader::Status PacketReader::next(Packet& packet) {
       packet.size_bytes = 1;
       offset_ += 1;
       return Status::ok;
-    case Lead::ip_tip: case Lead::ip_pge: case Lead::ip_pgd: case Lead::ip_fup: {
+    case Lead::ip_tip:
+    case Lead::ip_pge:
+    case Lead::ip_pgd:
+    case Lead::ip_fup: {
       const unsigned payload = kDispatch.ip_size[first >> 5];
       if (payload == kNoForm) return Status::bad_packet;
       if (left < payload + 1) return Status::cut;
@@ -131,7 +153,8 @@ PacketReader::Status PacketReader::next(Packet& packet) {
         return Status::ok;
       }
       return take_cyc(packet, left);
-    default: return slow(packet, left);
+    default:
+      return slow(packet, left);
   }
 }
 
@@ -143,10 +166,17 @@ PacketReader::Status PacketReader::slow(Packet& packet, uint64_t left) {
     status = take_block_item(packet, left);
   } else {
     switch (kDispatch.lead[first]) {
-      case Lead::bad: break;
-      case Lead::form: status = fixed(kDispatch.form_of_first[first], packet, left); break;
-      case Lead::mode: status = left < 2 ? Status::cut : fixed(kDispatch.form_of_mode[byte_at(p + 1)], packet, left); break;
-      case Lead::escape: status = left < 2 ? Status::cut : fixed(kDispatch.form_of_escape[byte_at(p + 1)], packet, left); break;
+      case Lead::bad:
+        break;
+      case Lead::form:
+        status = fixed(kDispatch.form_of_first[first], packet, left);
+        break;
+      case Lead::mode:
+        status = left < 2 ? Status::cut : fixed(kDispatch.form_of_mode[byte_at(p + 1)], packet, left);
+        break;
+      case Lead::escape:
+        status = left < 2 ? Status::cut : fixed(kDispatch.form_of_escape[byte_at(p + 1)], packet, left);
+        break;
       default: {  // the hot kinds, inside a block
         PacketReader outside(bytes_, offset_);
         status = outside.next(packet);

@@ -5,9 +5,9 @@
 
 namespace ptd::pt {
 
-/// Finds the next PSB at or after `from`: 16 bytes of 02 82. Returns bytes.size() if there is none. A run of the pattern that is longer than
-/// 16 bytes (a torn PSB before a whole one, or a packet that ends in 02 82 before a PSB) yields the run's last 16 bytes: no packet but PSB
-/// begins with 02 82, so the run ends where the PSB does. libipt does the same. A `from` inside a PSB does not find that PSB.
+/// Finds the next PSB at or after `from`: 16 bytes of 02 82. Returns bytes.size() if there is none. A run of the pattern that is longer
+/// than 16 bytes (a torn PSB before a whole one, or a packet that ends in 02 82 before a PSB) yields the run's last 16 bytes: no packet but
+/// PSB begins with 02 82, so the run ends where the PSB does. libipt does the same. A `from` inside a PSB does not find that PSB.
 [[nodiscard]] uint64_t find_psb(Bytes bytes, uint64_t from);
 
 /// Pulls packets. Plain state, cheap to copy; the bytes must outlive it.
@@ -18,9 +18,9 @@ class PacketReader {
 
   enum class Status : uint8_t {
     ok,
-    end,        ///< no bytes left
-    cut,        ///< the bytes end inside a packet
-    bad_packet, ///< unknown opcode or reserved form at offset(); the caller resyncs at the next PSB
+    end,         ///< no bytes left
+    cut,         ///< the bytes end inside a packet
+    bad_packet,  ///< unknown opcode or reserved form at offset(); the caller resyncs at the next PSB
   };
   /// Reads the packet at offset() and moves past it. On any status but ok, nothing moves and `packet` has kind bad. Reserved bits are
   /// ignored; reserved forms are bad_packet: IPBytes 5 and 7, unknown opcodes, MODE leaves and leaf values, a long TNT without branches,

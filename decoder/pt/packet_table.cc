@@ -22,7 +22,8 @@ constexpr PacketForm one(PacketKind kind, Layout layout, int first, int mask, in
   return form;
 }
 
-constexpr PacketForm two(PacketKind kind, int first, int second, int mask, int size, std::array<Field, kMaxFields> fields = {}, int bits = 0) {
+constexpr PacketForm two(PacketKind kind, int first, int second, int mask, int size, std::array<Field, kMaxFields> fields = {},
+                         int bits = 0) {
   PacketForm form = one(kind, Layout::fields, first, 0xff, size);
   form.second = static_cast<uint8_t>(second);
   form.second_mask = static_cast<uint8_t>(mask);
@@ -49,6 +50,7 @@ constexpr PacketForm with_layout(PacketForm form, Layout layout) {
 }
 
 // Bits 7..0 of each byte, in stream order; lower case letters are fields, '-' is reserved and ignored.
+// clang-format off
 constexpr PacketForm kForms[] = {
     // 00000000
     one(pad, Layout::fields, 0x00, 0xff, 1),
@@ -123,21 +125,33 @@ constexpr PacketForm kForms[] = {
     // 00000010 01010011 --tttttt p[63:0]
     two(evd, 0x02, 0x53, 0xff, 11, {field(Slot::bits, 2, 0, 6), field(Slot::value, 3, 0, 64)}),
 };
+// clang-format on
 
 constexpr bool second_matches(const PacketForm& form, unsigned byte) { return (byte & form.second_mask) == form.second; }
 
 constexpr Lead lead_of(const PacketForm& form) {
   switch (form.kind) {
-    case pad: return Lead::pad;
-    case tnt_short: return Lead::tnt_short;
-    case tip: return Lead::ip_tip;
-    case tip_pge: return Lead::ip_pge;
-    case tip_pgd: return Lead::ip_pgd;
-    case fup: return Lead::ip_fup;
-    case cyc: return Lead::cyc;
-    case mtc: return Lead::mtc;
-    case mode_exec: case mode_tsx: return Lead::mode;
-    default: return form.first == 0x02 ? Lead::escape : Lead::form;
+    case pad:
+      return Lead::pad;
+    case tnt_short:
+      return Lead::tnt_short;
+    case tip:
+      return Lead::ip_tip;
+    case tip_pge:
+      return Lead::ip_pge;
+    case tip_pgd:
+      return Lead::ip_pgd;
+    case fup:
+      return Lead::ip_fup;
+    case cyc:
+      return Lead::cyc;
+    case mtc:
+      return Lead::mtc;
+    case mode_exec:
+    case mode_tsx:
+      return Lead::mode;
+    default:
+      return form.first == 0x02 ? Lead::escape : Lead::form;
   }
 }
 
@@ -170,9 +184,9 @@ constexpr Dispatch build_dispatch() {
   return out;
 }
 
-
 constexpr uint8_t flag_of(Slot slot) {
-  return slot >= Slot::flag_ip ? static_cast<uint8_t>(1U << (static_cast<unsigned>(slot) - static_cast<unsigned>(Slot::flag_ip))) : uint8_t{0};
+  return slot >= Slot::flag_ip ? static_cast<uint8_t>(1U << (static_cast<unsigned>(slot) - static_cast<unsigned>(Slot::flag_ip)))
+                               : uint8_t{0};
 }
 static_assert(flag_of(Slot::flag_ip) == kFlagIp && flag_of(Slot::flag_non_root) == kFlagNonRoot && flag_of(Slot::flag_cs_l) == kFlagCsL &&
               flag_of(Slot::flag_cs_d) == kFlagCsD && flag_of(Slot::flag_if) == kFlagIf && flag_of(Slot::flag_in_tx) == kFlagInTx &&
@@ -193,20 +207,33 @@ bool reserved(const Packet& packet) {
 
 uint64_t get(const Packet& packet, Slot slot) {
   switch (slot) {
-    case Slot::value: return packet.value;
-    case Slot::aux: return packet.aux;
-    case Slot::bits: return packet.bits;
-    case Slot::extra: return packet.extra;
-    default: return (packet.flags & flag_of(slot)) != 0 ? 1 : 0;
+    case Slot::value:
+      return packet.value;
+    case Slot::aux:
+      return packet.aux;
+    case Slot::bits:
+      return packet.bits;
+    case Slot::extra:
+      return packet.extra;
+    default:
+      return (packet.flags & flag_of(slot)) != 0 ? 1 : 0;
   }
 }
 
 void set(Packet& packet, Slot slot, uint64_t value) {
   switch (slot) {
-    case Slot::value: packet.value = value; break;
-    case Slot::aux: packet.aux = value; break;
-    case Slot::bits: packet.bits = static_cast<uint8_t>(value); break;
-    case Slot::extra: packet.extra = static_cast<uint8_t>(value); break;
+    case Slot::value:
+      packet.value = value;
+      break;
+    case Slot::aux:
+      packet.aux = value;
+      break;
+    case Slot::bits:
+      packet.bits = static_cast<uint8_t>(value);
+      break;
+    case Slot::extra:
+      packet.extra = static_cast<uint8_t>(value);
+      break;
     default:
       if (value != 0) packet.flags = static_cast<uint8_t>(packet.flags | flag_of(slot));
   }
@@ -253,9 +280,9 @@ bool encode_fields(const PacketForm& form, const Packet& packet, std::byte* out)
 
 const char* name(PacketKind kind) {
   static constexpr const char* kNames[kPacketKinds] = {
-      "PAD", "PSB", "PSBEND", "TNT", "TNT.64", "TIP", "TIP.PGE", "TIP.PGD", "FUP", "MODE.Exec", "MODE.TSX",
-      "PIP", "VMCS", "CBR", "TSC", "MTC", "TMA", "CYC", "OVF", "TraceStop", "MNT", "PTW",
-      "EXSTOP", "MWAIT", "PWRE", "PWRX", "BBP", "BIP", "BEP", "CFE", "EVD", "TRIG", "BAD"};
+      "PAD",    "PSB",   "PSBEND", "TNT",  "TNT.64", "TIP", "TIP.PGE", "TIP.PGD", "FUP",       "MODE.Exec", "MODE.TSX",
+      "PIP",    "VMCS",  "CBR",    "TSC",  "MTC",    "TMA", "CYC",     "OVF",     "TraceStop", "MNT",       "PTW",
+      "EXSTOP", "MWAIT", "PWRE",   "PWRX", "BBP",    "BIP", "BEP",     "CFE",     "EVD",       "TRIG",      "BAD"};
   const auto index = static_cast<unsigned>(kind);
   return index < kPacketKinds ? kNames[index] : "BAD";
 }

@@ -11,17 +11,31 @@ namespace ptd::pt {
 
 /// How a packet's bytes are laid out.
 enum class Layout : uint8_t {
-  fields,     ///< fixed size; every field is listed
-  psb,        ///< 16 bytes of 02 82
-  tnt_short,  ///< branches below a stop bit, above a 0 in bit 0
-  tnt_long,   ///< branches below a stop bit in six bytes
-  ip,         ///< IPBytes in bits 7:5 of the first byte, then 0, 2, 4, 6 or 8 bytes
-  cyc,        ///< 5 bits, then 7 a byte while the byte's Exp bit is set
-  block_item, ///< BIP: 4 or 8 payload bytes, only between BBP and BEP
+  fields,      ///< fixed size; every field is listed
+  psb,         ///< 16 bytes of 02 82
+  tnt_short,   ///< branches below a stop bit, above a 0 in bit 0
+  tnt_long,    ///< branches below a stop bit in six bytes
+  ip,          ///< IPBytes in bits 7:5 of the first byte, then 0, 2, 4, 6 or 8 bytes
+  cyc,         ///< 5 bits, then 7 a byte while the byte's Exp bit is set
+  block_item,  ///< BIP: 4 or 8 payload bytes, only between BBP and BEP
 };
 
 /// Member of Packet that a field goes to. flag_*: the bit of Packet::flags.
-enum class Slot : uint8_t { none, value, aux, bits, extra, flag_ip, flag_non_root, flag_cs_l, flag_cs_d, flag_if, flag_in_tx, flag_abort, flag_hw };
+enum class Slot : uint8_t {
+  none,
+  value,
+  aux,
+  bits,
+  extra,
+  flag_ip,
+  flag_non_root,
+  flag_cs_l,
+  flag_cs_d,
+  flag_if,
+  flag_in_tx,
+  flag_abort,
+  flag_hw
+};
 
 struct Field {
   Slot slot = Slot::none;
@@ -37,11 +51,11 @@ inline constexpr size_t kMaxPacketBytes = 16;
 struct PacketForm {
   PacketKind kind = PacketKind::bad;
   Layout layout = Layout::fields;
-  uint8_t first = 0, first_mask = 0xff;    ///< opcode byte
-  uint8_t second = 0, second_mask = 0;     ///< second byte, where mask != 0
+  uint8_t first = 0, first_mask = 0xff;  ///< opcode byte
+  uint8_t second = 0, second_mask = 0;   ///< second byte, where mask != 0
   uint8_t third = 0, third_mask = 0;
-  uint8_t size_bytes = 0;                  ///< 0: the layout tells
-  uint8_t bits = 0;                        ///< constant for Packet::bits; 0: none
+  uint8_t size_bytes = 0;  ///< 0: the layout tells
+  uint8_t bits = 0;        ///< constant for Packet::bits; 0: none
   std::array<Field, kMaxFields> fields{};
 };
 

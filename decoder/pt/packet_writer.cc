@@ -71,10 +71,15 @@ bool make_block_item(const Packet& packet, Made& made) {
 
 bool make(const PacketForm& form, const Packet& packet, Made& made) {
   switch (form.layout) {
-    case Layout::tnt_short: case Layout::tnt_long: return make_tnt(packet, made);
-    case Layout::ip: return make_ip(form, packet, made);
-    case Layout::cyc: return make_cyc(packet, made);
-    case Layout::block_item: return make_block_item(packet, made);
+    case Layout::tnt_short:
+    case Layout::tnt_long:
+      return make_tnt(packet, made);
+    case Layout::ip:
+      return make_ip(form, packet, made);
+    case Layout::cyc:
+      return make_cyc(packet, made);
+    case Layout::block_item:
+      return make_block_item(packet, made);
     case Layout::psb:
       if (!has_only(packet, false, false, false) || packet.value != 0) return false;
       for (int i = 0; i < 8; ++i) made.put(0x8202, 2);

@@ -8,10 +8,10 @@ namespace ptd::pt {
 namespace {
 
 constexpr unsigned kRatioShift = 24;
-constexpr unsigned kToleranceShift = 4;       // a ratio is known to within 1/16
-constexpr unsigned kTmaBits = 16;             // of the CTC in TMA
-constexpr unsigned kPlausibleSteps = 3;       // MTC periods between two MTCs that need no explanation
-constexpr unsigned kSlipSteps = 8;            // MTCs that may come late, behind their TMA
+constexpr unsigned kToleranceShift = 4;  // a ratio is known to within 1/16
+constexpr unsigned kTmaBits = 16;        // of the CTC in TMA
+constexpr unsigned kPlausibleSteps = 3;  // MTC periods between two MTCs that need no explanation
+constexpr unsigned kSlipSteps = 8;       // MTCs that may come late, behind their TMA
 constexpr uint64_t kMinCalibrationCycles = 64;
 constexpr uint64_t kPayloadMask = (uint64_t{1} << 56) - 1;
 constexpr uint64_t kHuge = uint64_t{1} << 63;
@@ -59,12 +59,20 @@ bool PtClock::on_packet(const Packet& packet, uint64_t offset_bytes) {
     case PacketKind::cyc:
       if (offset_bytes != kNoOffset) cyc_end_ = offset_bytes + packet.size_bytes;
       return on_cyc(packet.value);
-    case PacketKind::mtc: return on_mtc(static_cast<uint8_t>(packet.value), beside_cyc);
-    case PacketKind::tsc: on_tsc(packet.value, beside_cyc); return true;
-    case PacketKind::tma: return on_tma(packet);
-    case PacketKind::cbr: on_cbr(static_cast<uint8_t>(packet.value)); return false;
-    case PacketKind::ovf: return on_overflow();
-    default: return false;
+    case PacketKind::mtc:
+      return on_mtc(static_cast<uint8_t>(packet.value), beside_cyc);
+    case PacketKind::tsc:
+      on_tsc(packet.value, beside_cyc);
+      return true;
+    case PacketKind::tma:
+      return on_tma(packet);
+    case PacketKind::cbr:
+      on_cbr(static_cast<uint8_t>(packet.value));
+      return false;
+    case PacketKind::ovf:
+      return on_overflow();
+    default:
+      return false;
   }
 }
 

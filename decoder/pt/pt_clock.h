@@ -83,22 +83,22 @@ class PtClock {
   [[nodiscard]] uint64_t period() const { return uint64_t{1} << mtc_shift_; }
 
   uint64_t tsc_ = 0, earliest_ = 0, latest_ = 0, cycles_ = 0;
-  uint64_t anchor_tsc_ = 0;     ///< exact: moment of the CTC tick that TMA told. counted: the TSC before the first MTC
-  int64_t elapsed_ = 0;         ///< ticks of the CTC from the anchor to the last MTC's edge
+  uint64_t anchor_tsc_ = 0;                         ///< exact: moment of the CTC tick that TMA told. counted: the TSC before the first MTC
+  int64_t elapsed_ = 0;                             ///< ticks of the CTC from the anchor to the last MTC's edge
   uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< moment of the last CYC and its bounds
-  uint64_t ratio_ = 0;          ///< TSC ticks per core cycle << 24
-  uint64_t cal_tsc_ = 0, cal_cycles_ = 0;  ///< calibration: its start, cycles since
+  uint64_t ratio_ = 0;                              ///< TSC ticks per core cycle << 24
+  uint64_t cal_tsc_ = 0, cal_cycles_ = 0;           ///< calibration: its start, cycles since
   uint64_t reference_ = 0;
   uint64_t cyc_end_ = kNoOffset;  ///< end of the last CYC, in bytes of the stream
   uint32_t ratio_n_ = 0, ratio_d_ = 0;
   uint32_t holes_ = 0, jumps_ = 0;
   uint8_t mtc_shift_ = 0, nominal_ = 0, cbr_ = 0, last_mtc_ = 0;
   Anchor anchor_ = Anchor::none;
-  bool has_mtc_ = false;        ///< MTCs come: an edge bounds CYC from above
+  bool has_mtc_ = false;  ///< MTCs come: an edge bounds CYC from above
   bool known_ = false;
-  bool first_mtc_ = false;      ///< the next MTC is the first after TMA
-  bool tma_due_ = false;        ///< a TSC came, its TMA did not yet
-  bool lost_ = false;           ///< whole windows of MTCs may be missing
+  bool first_mtc_ = false;  ///< the next MTC is the first after TMA
+  bool tma_due_ = false;    ///< a TSC came, its TMA did not yet
+  bool lost_ = false;       ///< whole windows of MTCs may be missing
   bool calibrating_ = false, measured_ = false;
 };
 

@@ -61,7 +61,7 @@ TEST(PtClock, MtcCountsFromTma) {
   clock.on_packet(tsc(1000000));
   EXPECT_TRUE(clock.on_packet(tma(0x1234, 20)));  // CTC 0x1234 began at 999980
   EXPECT_EQ(clock.now(), Tsc{1000000});
-  clock.on_packet(mtc(0x47));                     // CTC 0x1238: 4 ticks later
+  clock.on_packet(mtc(0x47));  // CTC 0x1238: 4 ticks later
   EXPECT_EQ(clock.now(), Tsc{999980 + 4 * 50});
   EXPECT_EQ(clock.earliest(), Tsc{999980 + 4 * 50 - 1});
   EXPECT_EQ(clock.latest(), Tsc{999980 + 4 * 50 + 2});
@@ -275,9 +275,11 @@ TEST(PtClock, AnyPacketsKeepTheBoundsInOrder) {
     return state ^= state << 17;
   };
   for (int round = 0; round < 200; ++round) {
-    PtClock clock(config_of(static_cast<uint8_t>(next() % 20), static_cast<uint32_t>(next()), static_cast<uint32_t>(next()), static_cast<uint8_t>(next())));
+    PtClock clock(config_of(static_cast<uint8_t>(next() % 20), static_cast<uint32_t>(next()), static_cast<uint32_t>(next()),
+                            static_cast<uint8_t>(next())));
     for (uint64_t i = 0; i < 500; ++i) {
-      Packet packet = packet_of(static_cast<PacketKind>(static_cast<uint64_t>(PacketKind::cbr) + next() % 6), next() >> (next() % 64), next() & 0x1ff);
+      Packet packet =
+          packet_of(static_cast<PacketKind>(static_cast<uint64_t>(PacketKind::cbr) + next() % 6), next() >> (next() % 64), next() & 0x1ff);
       const Tsc before = clock.earliest();
       const bool known = clock.known();
       clock.on_packet(packet, next() % 2 != 0 ? i * 2 : kNoOffset);

@@ -26,11 +26,12 @@ Errata from_libipt(const pt_errata& e) {
 }
 
 TEST(Errata, EqualLibiptForEveryModel) {
-  // libipt 2.0.5 assumed skl014 for parts on which it is fixed; libipt 2.2 of 2025 took it away (its log: "skl014 fixed on recent processors").
+  // libipt 2.0.5 assumed skl014 for parts on which it is fixed; libipt 2.2 of 2025 took it away (its log: "skl014 fixed on recent
+  // processors").
   const std::set<int> kSkl014Fixed = {0x8f, 0x97, 0x9a, 0xbf};
   // Not known to 2.0.5, taken from libipt 2.3.
-  const std::set<int> kLater = {0xcf, 0xad, 0xae, 0xa7, 0xa8, 0xba, 0xb7, 0xc5, 0xc6, 0xb5, 0xaa, 0xac,
-                                0xbd, 0xcc, 0xd5, 0x96, 0x9c, 0xb6, 0xaf, 0xdd};
+  const std::set<int> kLater = {0xcf, 0xad, 0xae, 0xa7, 0xa8, 0xba, 0xb7, 0xc5, 0xc6, 0xb5,
+                                0xaa, 0xac, 0xbd, 0xcc, 0xd5, 0x96, 0x9c, 0xb6, 0xaf, 0xdd};
   int known = 0;
   for (int family = 0; family < 32; ++family) {
     for (int model = 0; model < 256; ++model) {

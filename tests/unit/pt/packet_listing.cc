@@ -13,11 +13,16 @@ std::string ip_text(const Packet& p) {
   const unsigned ipc = static_cast<unsigned>(p.ip_bytes);
   uint64_t ip = 0;
   switch (p.ip_bytes) {
-    case IpBytes::suppressed: return "0: ????????????????";
-    case IpBytes::update16: return fmt::format("{:x}: ????????????{:04x}", ipc, p.value);
-    case IpBytes::update32: return fmt::format("{:x}: ????????{:08x}", ipc, p.value);
-    case IpBytes::update48: return fmt::format("{:x}: ????{:012x}", ipc, p.value);
-    default: return decompress_ip(p, ip) ? fmt::format("{:x}: {:016x}", ipc, ip) : "?";
+    case IpBytes::suppressed:
+      return "0: ????????????????";
+    case IpBytes::update16:
+      return fmt::format("{:x}: ????????????{:04x}", ipc, p.value);
+    case IpBytes::update32:
+      return fmt::format("{:x}: ????????{:08x}", ipc, p.value);
+    case IpBytes::update48:
+      return fmt::format("{:x}: ????{:012x}", ipc, p.value);
+    default:
+      return decompress_ip(p, ip) ? fmt::format("{:x}: {:016x}", ipc, ip) : "?";
   }
 }
 
@@ -34,26 +39,46 @@ std::string line_of(const Packet& p, uint64_t offset) {
     return fmt::format("{:016x} {}{}{}", offset, opcode, rest.empty() ? "" : " ", rest);
   };
   switch (p.kind) {
-    case PacketKind::psb: return line("psb");
-    case PacketKind::psbend: return line("psbend");
-    case PacketKind::ovf: return line("ovf");
-    case PacketKind::trace_stop: return line("stop");
-    case PacketKind::tnt_short: return line("tnt.8", branches(p));
-    case PacketKind::tnt_long: return line("tnt.64", branches(p));
-    case PacketKind::tip: return line("tip", ip_text(p));
-    case PacketKind::tip_pge: return line("tip.pge", ip_text(p));
-    case PacketKind::tip_pgd: return line("tip.pgd", ip_text(p));
-    case PacketKind::fup: return line("fup", ip_text(p));
-    case PacketKind::mode_exec: return line("mode.exec", has(kFlagCsL) ? "cs.l" : has(kFlagCsD) ? "cs.d" : "");
-    case PacketKind::mode_tsx: return line("mode.tsx", has(kFlagInTx) ? "intx" : has(kFlagAbort) ? "abrt" : "");
-    case PacketKind::pip: return line("pip", fmt::format("{:x}{} cr3 {:016x}", p.value, has(kFlagNonRoot) ? ", nr" : "", p.value));
-    case PacketKind::vmcs: return line("vmcs", fmt::format("{:x} vmcs {:016x}", p.value, p.value));
-    case PacketKind::cbr: return line("cbr", fmt::format("{:x}", p.value));
-    case PacketKind::tsc: return line("tsc", fmt::format("{:x}", p.value));
-    case PacketKind::mtc: return line("mtc", fmt::format("{:x}", p.value));
-    case PacketKind::tma: return line("tma", fmt::format("{:x}, {:x}", p.value, p.aux));
-    case PacketKind::cyc: return line("cyc", fmt::format("{:x}", p.value));
-    default: return line(name(p.kind));
+    case PacketKind::psb:
+      return line("psb");
+    case PacketKind::psbend:
+      return line("psbend");
+    case PacketKind::ovf:
+      return line("ovf");
+    case PacketKind::trace_stop:
+      return line("stop");
+    case PacketKind::tnt_short:
+      return line("tnt.8", branches(p));
+    case PacketKind::tnt_long:
+      return line("tnt.64", branches(p));
+    case PacketKind::tip:
+      return line("tip", ip_text(p));
+    case PacketKind::tip_pge:
+      return line("tip.pge", ip_text(p));
+    case PacketKind::tip_pgd:
+      return line("tip.pgd", ip_text(p));
+    case PacketKind::fup:
+      return line("fup", ip_text(p));
+    case PacketKind::mode_exec:
+      return line("mode.exec", has(kFlagCsL) ? "cs.l" : has(kFlagCsD) ? "cs.d" : "");
+    case PacketKind::mode_tsx:
+      return line("mode.tsx", has(kFlagInTx) ? "intx" : has(kFlagAbort) ? "abrt" : "");
+    case PacketKind::pip:
+      return line("pip", fmt::format("{:x}{} cr3 {:016x}", p.value, has(kFlagNonRoot) ? ", nr" : "", p.value));
+    case PacketKind::vmcs:
+      return line("vmcs", fmt::format("{:x} vmcs {:016x}", p.value, p.value));
+    case PacketKind::cbr:
+      return line("cbr", fmt::format("{:x}", p.value));
+    case PacketKind::tsc:
+      return line("tsc", fmt::format("{:x}", p.value));
+    case PacketKind::mtc:
+      return line("mtc", fmt::format("{:x}", p.value));
+    case PacketKind::tma:
+      return line("tma", fmt::format("{:x}, {:x}", p.value, p.aux));
+    case PacketKind::cyc:
+      return line("cyc", fmt::format("{:x}", p.value));
+    default:
+      return line(name(p.kind));
   }
 }
 
@@ -68,7 +93,7 @@ std::string one_blank(const std::string& text) {
 
 struct Case {
   const char *folder, *trace, *listing;
-  size_t packets;     ///< lines of the listing
+  size_t packets;  ///< lines of the listing
   bool times;
 };
 
@@ -121,19 +146,21 @@ TEST_P(PacketListing, EqualsPtdump) {
   RecordProperty("differences", static_cast<int>(differences));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Corpus, PacketListing,
-    testing::Values(Case{"pt-dynamorio-simple", "trace.bin", "packets.txt", 1096, false}, Case{"pt-lldb-multifile", "trace.bin", "packets.txt", 86, false},
-                    Case{"pt-lldb-single", "trace.bin", "packets.txt", 25, false},
-                    Case{"pt-perfdata-skylake", "aux-cpu0.bin", "packets-time-cpu0.txt.gz", 9106, true},
-                    Case{"pt-perfdata-skylake", "aux-cpu3.bin", "packets-time-cpu3.txt.gz", 75987, true},
-                    Case{"pt-xdc-kernel-packets", "trace.bin", "packets.txt", 252, false}, Case{"pt-xdc-mruby", "trace.bin", "packets.txt.gz", 159902, false},
-                    Case{"pt-xdc-unzip", "trace.bin", "packets.txt.gz", 8629, false}),
-    [](const testing::TestParamInfo<Case>& param) {
-      std::string label;
-      for (const char c : std::string(param.param.folder) + "_" + param.param.trace) label += c == '-' || c == '.' ? '_' : c;
-      return label;
-    });
+INSTANTIATE_TEST_SUITE_P(Corpus, PacketListing,
+                         testing::Values(Case{"pt-dynamorio-simple", "trace.bin", "packets.txt", 1096, false},
+                                         Case{"pt-lldb-multifile", "trace.bin", "packets.txt", 86, false},
+                                         Case{"pt-lldb-single", "trace.bin", "packets.txt", 25, false},
+                                         Case{"pt-perfdata-skylake", "aux-cpu0.bin", "packets-time-cpu0.txt.gz", 9106, true},
+                                         Case{"pt-perfdata-skylake", "aux-cpu3.bin", "packets-time-cpu3.txt.gz", 75987, true},
+                                         Case{"pt-xdc-kernel-packets", "trace.bin", "packets.txt", 252, false},
+                                         Case{"pt-xdc-mruby", "trace.bin", "packets.txt.gz", 159902, false},
+                                         Case{"pt-xdc-unzip", "trace.bin", "packets.txt.gz", 8629, false}),
+                         [](const testing::TestParamInfo<Case>& param) {
+                           std::string label;
+                           for (const char c : std::string(param.param.folder) + "_" + param.param.trace)
+                             label += c == '-' || c == '.' ? '_' : c;
+                           return label;
+                         });
 
 }  // namespace
 }  // namespace ptd::pt

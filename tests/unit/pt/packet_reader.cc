@@ -28,16 +28,16 @@ TEST(FindPsb, WholeTornAndRepeated) {
   EXPECT_EQ(find(""), 0U);
   EXPECT_EQ(find("0000" + psb + "0223"), 2U);
   EXPECT_EQ(find("00" + psb), 1U);
-  EXPECT_EQ(find("02" + psb), 1U);                         // torn: one byte of the pattern before
+  EXPECT_EQ(find("02" + psb), 1U);  // torn: one byte of the pattern before
   EXPECT_EQ(find("82" + psb), 1U);
-  EXPECT_EQ(find(psb_hex(7)), 14U);                        // cut: none
+  EXPECT_EQ(find(psb_hex(7)), 14U);  // cut: none
   EXPECT_EQ(find(psb_hex(7) + "02"), 15U);
-  EXPECT_EQ(find(psb_hex(7) + "0223" + psb), 16U);         // broken off, then a whole one
-  EXPECT_EQ(find(psb_hex(3) + "82" + psb), 7U);            // the other parity
-  EXPECT_EQ(find(psb_hex(5) + psb), 10U);                  // a torn one right before: the last 16 bytes of the run
+  EXPECT_EQ(find(psb_hex(7) + "0223" + psb), 16U);  // broken off, then a whole one
+  EXPECT_EQ(find(psb_hex(3) + "82" + psb), 7U);     // the other parity
+  EXPECT_EQ(find(psb_hex(5) + psb), 10U);           // a torn one right before: the last 16 bytes of the run
   EXPECT_EQ(find(psb + psb), 16U);
-  EXPECT_EQ(find(psb + "0203", 0), 0U);                    // the next packet begins with 02, too
-  EXPECT_EQ(find(psb + "0223" + psb, 1), 18U);             // from inside a PSB: the next one
+  EXPECT_EQ(find(psb + "0203", 0), 0U);         // the next packet begins with 02, too
+  EXPECT_EQ(find(psb + "0223" + psb, 1), 18U);  // from inside a PSB: the next one
   EXPECT_EQ(find(psb, 1), 16U);
   EXPECT_EQ(find(psb, 100), 16U);
 }
@@ -127,16 +127,16 @@ TEST(PacketReader, ItemsStandInBlocksOnly) {
   PacketWriter writer(bytes);
   writer.bbp(4, 1);
   writer.bip(4, 3, 0x11223344);
-  writer.mtc(5);            // timing stands inside
+  writer.mtc(5);  // timing stands inside
   writer.bip(4, 4, 0x55);
-  writer.tnt(1, 1);         // TNT.1 T is 06: no item; it ends the block
-  writer.tnt(0, 1);         // 04 is a TNT again
+  writer.tnt(1, 1);  // TNT.1 T is 06: no item; it ends the block
+  writer.tnt(0, 1);  // 04 is a TNT again
   writer.bbp(8, 2);
   writer.bip(8, 31, 0x1122334455667788);
   writer.bep(true);
   writer.tnt(2, 2);
   PacketReader reader{Bytes(bytes)};
-  const PacketKind kWant[] = {PacketKind::bbp, PacketKind::bip, PacketKind::mtc, PacketKind::bip, PacketKind::tnt_short,
+  const PacketKind kWant[] = {PacketKind::bbp,       PacketKind::bip, PacketKind::mtc, PacketKind::bip, PacketKind::tnt_short,
                               PacketKind::tnt_short, PacketKind::bbp, PacketKind::bip, PacketKind::bep, PacketKind::tnt_short};
   Packet packet;
   for (const PacketKind want : kWant) {
@@ -147,7 +147,10 @@ TEST(PacketReader, ItemsStandInBlocksOnly) {
 }
 
 TEST(PacketReader, TriggerPackets) {  // [SDM] "Trigger Tracing"; libipt 2.3 pt_packet.c
-  const auto bytes = test::from_hex("d9a005" "d94007" "3412");
+  const auto bytes = test::from_hex(
+      "d9a005"
+      "d94007"
+      "3412");
   PacketReader reader{Bytes(bytes)};
   Packet packet;
   ASSERT_EQ(reader.next(packet), Status::ok);
@@ -163,7 +166,9 @@ TEST(PacketReader, TriggerPackets) {  // [SDM] "Trigger Tracing"; libipt 2.3 pt_
 }
 
 TEST(PacketReader, CorruptTmaOfSkz84IsSkipped) {
-  const auto bytes = test::from_hex("02730102ff000055" "5907");
+  const auto bytes = test::from_hex(
+      "02730102ff000055"
+      "5907");
   PacketReader reader{Bytes(bytes)};
   reader.set_skip_corrupt_tma(true);
   Packet packet;

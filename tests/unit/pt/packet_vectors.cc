@@ -22,40 +22,71 @@ Want told(const Packet& p) {
   const bool ip = (p.flags & kFlagIp) != 0;
   const auto flag = [&](uint8_t f) { return (p.flags & f) != 0 ? uint64_t{1} : uint64_t{0}; };
   switch (p.kind) {
-    case PacketKind::pad: return {"PAD"};
-    case PacketKind::psb: return {"PSB"};
-    case PacketKind::psbend: return {"PSBEND"};
-    case PacketKind::ovf: return {"OVF"};
-    case PacketKind::trace_stop: return {"TRACESTOP"};
-    case PacketKind::tnt_short: case PacketKind::tnt_long: return {"TNT", p.bits, left_aligned(p)};
-    case PacketKind::tip: return {"TIP", static_cast<uint64_t>(p.ip_bytes), p.value};
-    case PacketKind::tip_pge: return {"TIP_PGE", static_cast<uint64_t>(p.ip_bytes), p.value};
-    case PacketKind::tip_pgd: return {"TIP_PGD", static_cast<uint64_t>(p.ip_bytes), p.value};
-    case PacketKind::fup: return {"FUP", static_cast<uint64_t>(p.ip_bytes), p.value};
+    case PacketKind::pad:
+      return {"PAD"};
+    case PacketKind::psb:
+      return {"PSB"};
+    case PacketKind::psbend:
+      return {"PSBEND"};
+    case PacketKind::ovf:
+      return {"OVF"};
+    case PacketKind::trace_stop:
+      return {"TRACESTOP"};
+    case PacketKind::tnt_short:
+    case PacketKind::tnt_long:
+      return {"TNT", p.bits, left_aligned(p)};
+    case PacketKind::tip:
+      return {"TIP", static_cast<uint64_t>(p.ip_bytes), p.value};
+    case PacketKind::tip_pge:
+      return {"TIP_PGE", static_cast<uint64_t>(p.ip_bytes), p.value};
+    case PacketKind::tip_pgd:
+      return {"TIP_PGD", static_cast<uint64_t>(p.ip_bytes), p.value};
+    case PacketKind::fup:
+      return {"FUP", static_cast<uint64_t>(p.ip_bytes), p.value};
     case PacketKind::mode_exec: {
       const uint64_t mode = flag(kFlagCsL) != 0 ? 0x40 : flag(kFlagCsD) != 0 ? 0x20 : 0x10;
       return {"MODE_EXEC", flag(kFlagCsL) | (flag(kFlagCsD) << 1) | (flag(kFlagIf) << 2), mode};
     }
-    case PacketKind::mode_tsx: return {"MODE_TSX", 0, flag(kFlagInTx) | (flag(kFlagAbort) << 1)};
-    case PacketKind::pip: return {"PIP", 0, ((p.value >> 5) << 1) | flag(kFlagNonRoot)};
-    case PacketKind::vmcs: return {"VMCS", 5, p.value >> 12};
-    case PacketKind::cbr: return {"CBR", 0, p.value};
-    case PacketKind::tsc: return {"TSC", 0, p.value};
-    case PacketKind::mtc: return {"MTC", 0, p.value};
-    case PacketKind::tma: return {"TMA", p.aux, p.value};
-    case PacketKind::cyc: return {"CYC", 0, p.value};
-    case PacketKind::mnt: return {"MNT", 0, p.value};
-    case PacketKind::ptw: return {ip ? "PTWRITE_IP" : "PTWRITE", p.bits == 8 ? 1U : 0U, p.value};
-    case PacketKind::exstop: return {ip ? "EXSTOP_IP" : "EXSTOP"};
-    case PacketKind::mwait: return {"MWAIT", 0, p.value | (p.aux << 32)};
-    case PacketKind::pwre: return {"PWRE", 0, p.value};
-    case PacketKind::pwrx: return {"PWRX", 0, p.value};
-    case PacketKind::bbp: return {"BBP", p.bits == 4 ? 1U : 0U, p.extra};
-    case PacketKind::bip: return {"BIP", p.bits, p.value};
-    case PacketKind::bep: return {ip ? "BEP_IP" : "BEP"};
-    case PacketKind::cfe: return {ip ? "CFE_IP" : "CFE", p.bits, p.extra};
-    case PacketKind::evd: return {"EVD", p.bits, p.value};
-    default: return {"none"};
+    case PacketKind::mode_tsx:
+      return {"MODE_TSX", 0, flag(kFlagInTx) | (flag(kFlagAbort) << 1)};
+    case PacketKind::pip:
+      return {"PIP", 0, ((p.value >> 5) << 1) | flag(kFlagNonRoot)};
+    case PacketKind::vmcs:
+      return {"VMCS", 5, p.value >> 12};
+    case PacketKind::cbr:
+      return {"CBR", 0, p.value};
+    case PacketKind::tsc:
+      return {"TSC", 0, p.value};
+    case PacketKind::mtc:
+      return {"MTC", 0, p.value};
+    case PacketKind::tma:
+      return {"TMA", p.aux, p.value};
+    case PacketKind::cyc:
+      return {"CYC", 0, p.value};
+    case PacketKind::mnt:
+      return {"MNT", 0, p.value};
+    case PacketKind::ptw:
+      return {ip ? "PTWRITE_IP" : "PTWRITE", p.bits == 8 ? 1U : 0U, p.value};
+    case PacketKind::exstop:
+      return {ip ? "EXSTOP_IP" : "EXSTOP"};
+    case PacketKind::mwait:
+      return {"MWAIT", 0, p.value | (p.aux << 32)};
+    case PacketKind::pwre:
+      return {"PWRE", 0, p.value};
+    case PacketKind::pwrx:
+      return {"PWRX", 0, p.value};
+    case PacketKind::bbp:
+      return {"BBP", p.bits == 4 ? 1U : 0U, p.extra};
+    case PacketKind::bip:
+      return {"BIP", p.bits, p.value};
+    case PacketKind::bep:
+      return {ip ? "BEP_IP" : "BEP"};
+    case PacketKind::cfe:
+      return {ip ? "CFE_IP" : "CFE", p.bits, p.extra};
+    case PacketKind::evd:
+      return {"EVD", p.bits, p.value};
+    default:
+      return {"none"};
   }
 }
 
