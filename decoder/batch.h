@@ -74,7 +74,7 @@ struct Mark {
 
 enum class EventKind : uint8_t {
   enabled,          ///< tracing starts at `to` (TIP.PGE)
-  disabled,         ///< tracing ends after the last block: a branch left the traced region; `to` if known
+  disabled,         ///< tracing ends after the last block: the branch at `from` left the traced region, for `to` if known; aux = where a resume is due
   async_disabled,   ///< tracing ends before the instruction at `from`
   async_branch,     ///< interrupt, fault, trap: from `from` (not executed) to `to`
   exec_mode,        ///< 16 / 32 / 64-bit code from `to` on; payload = ExecMode
@@ -107,7 +107,7 @@ inline constexpr uint8_t kEventHasFrom = 1;
 inline constexpr uint8_t kEventHasTo = 2;
 inline constexpr uint8_t kEventNonRoot = 4;
 inline constexpr uint8_t kEventResumed = 8;   ///< enabled at the ip where tracing was disabled
-inline constexpr uint8_t kEventStatus = 16;   ///< state told by PSB+, not a change at this point
+inline constexpr uint8_t kEventStatus = 16;   ///< state told at a segment's start, not a change at this point (see EventJoin)
 inline constexpr uint8_t kEventBreakpoint = 32;  ///< async_branch to the #BP entry: an INT3 was hit at `from`
 
 enum class GapReason : uint8_t {

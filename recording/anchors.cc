@@ -61,8 +61,10 @@ bool match_pokes(const AnchorStream& stream, int64_t shift, const std::vector<Ti
   std::vector<Place> places;
   int64_t rounds = shift;
   for (const AnchorPoint& point : stream.points) {
-    if (point.poke) places.push_back({point.time, rounds});
-    else ++rounds;
+    if (point.poke)
+      places.push_back({point.time, rounds});
+    else
+      ++rounds;
   }
   const size_t each = records.empty() ? 0 : places.size() / records.size();  // one call for each event that wants the record
   const bool regular = each > 0 && places.size() == each * records.size();
@@ -153,7 +155,11 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
   size_t open = stream.points.size();  // points that wait for the next timing packet
   while (reader.next(packet) == pt::PacketReader::Status::ok) {
     switch (packet.kind) {
-      case pt::PacketKind::tsc: case pt::PacketKind::mtc: case pt::PacketKind::tma: case pt::PacketKind::cyc: case pt::PacketKind::cbr: {
+      case pt::PacketKind::tsc:
+      case pt::PacketKind::mtc:
+      case pt::PacketKind::tma:
+      case pt::PacketKind::cyc:
+      case pt::PacketKind::cbr: {
         if (!clock.on_packet(packet) || !clock.known()) break;
         Interval bounds = config.time.to_interval(clock.earliest(), clock.latest());
         bounds.first.value -= std::min(slack_ns, bounds.first.value);
@@ -166,17 +172,24 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
         const bool has_ip = pt::decompress_ip(packet, last_ip);
         const bool poke = has_ip && holds(poke_entries, last_ip);
         if (poke || (has_ip && holds(sync_entries, last_ip))) {
-          stream.points.push_back({segment.stream_offset_bytes + reader.offset() - packet.size_bytes, {before_flow, segment.time.last}, poke});
+          stream.points.push_back(
+              {segment.stream_offset_bytes + reader.offset() - packet.size_bytes, {before_flow, segment.time.last}, poke});
         }
         before_flow = now;
         break;
       }
-      case pt::PacketKind::tip_pge: case pt::PacketKind::tip_pgd: case pt::PacketKind::fup:
+      case pt::PacketKind::tip_pge:
+      case pt::PacketKind::tip_pgd:
+      case pt::PacketKind::fup:
         (void)pt::decompress_ip(packet, last_ip);
         before_flow = now;
         break;
-      case pt::PacketKind::tnt_short: case pt::PacketKind::tnt_long: before_flow = now; break;
-      default: break;
+      case pt::PacketKind::tnt_short:
+      case pt::PacketKind::tnt_long:
+        before_flow = now;
+        break;
+      default:
+        break;
     }
   }
 }

@@ -1,6 +1,8 @@
 // Recording: the facade over what the loaders filled in.
 #include "recording/recording.h"
 
+#include "decoder/event_join.h"
+
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -116,7 +118,10 @@ Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_
                          const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink) const {
   if (stream >= state_->data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
   last_segment = std::min(last_segment, segment_count(stream));
-  pt::Decoder decoder(timeline(), contexts(), decoder_options());
+  pt::DecoderOptions options = decoder_options();
+  if (stream < state_->data.anchors.size()) options.sync_points = &state_->data.anchors[stream];
+  pt::Decoder decoder(timeline(), contexts(), options);
+  EventJoin join;
   Batch batch;
   std::vector<std::byte> scratch;
   for (uint64_t i = first_segment; i < last_segment; ++i) {
@@ -126,6 +131,7 @@ Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_
     while (more) {
       batch.clear();
       more = decoder.next(batch);
+      join.apply(batch);
       if (!sink(batch, decoder, piece)) return {};
     }
   }

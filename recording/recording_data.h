@@ -11,6 +11,7 @@
 #include "image/context_track.h"
 #include "image/symbols/symbolizer.h"
 #include "image/timeline.h"
+#include "recording/anchors.h"
 #include "recording/recording.h"
 #include "recording/segments.h"
 #include "recording/streams.h"
@@ -27,6 +28,8 @@ struct RecordingData {
   std::vector<AuxStream> streams;
   std::vector<SegmentIndex> indexes;  ///< one a stream
   std::vector<StreamInfo> infos;      ///< one a stream
+  std::vector<PokeStamp> pokes;       ///< TEXT_POKE records kept, for anchors
+  std::vector<std::vector<pt::SyncPoint>> anchors;  ///< one a stream, or empty
   std::map<int32_t, std::string> thread_names;
   std::map<int32_t, std::vector<std::pair<TimeNs, std::string>>> comms;  ///< tid -> names in order of time
   std::vector<MissingImage> missing;

@@ -51,8 +51,8 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   state.enabled = start.has_ip;
   if (options_.sync_points != nullptr) {  // what earlier segments passed, without walking there one by one
     const auto& points = *options_.sync_points;
-    const auto passed = std::lower_bound(points.begin(), points.end(), segment.stream_offset_bytes,
-                                         [](const SyncPoint& point, uint64_t offset) { return point.stream_offset_bytes < offset; });
+    const auto passed = std::upper_bound(points.begin(), points.end(), segment.stream_offset_bytes,
+                                         [](uint64_t offset, const SyncPoint& point) { return offset < point.stream_offset_bytes; });
     state.spans_passed = static_cast<uint32_t>(passed - points.begin());
   }
   const Item first = items_.at(0);
@@ -282,7 +282,7 @@ Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
       if ((told && item.ip == target.value) || silent) {
         finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
         ++state.next;
-        disable(flow, item, EventKind::disabled, told, Ip{item.ip});
+        disable(flow, item, EventKind::disabled, state.ip, {});
         return Go::disabled;
       }
     }
@@ -303,7 +303,7 @@ Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
       const uint16_t taken_flag = item.ip == target.value ? static_cast<uint16_t>(BlockFlag::taken) : uint16_t{0};
       finish_block(flow, static_cast<uint16_t>(static_cast<uint16_t>(BlockFlag::ends_in_branch) | taken_flag));
       ++state.next;
-      disable(flow, item, EventKind::disabled, true, Ip{item.ip});
+      disable(flow, item, EventKind::disabled, state.ip, {});
       return Go::disabled;
     }
     lose(flow, GapReason::image_mismatch);
@@ -360,7 +360,8 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   if (item.kind == ItemKind::tip_pgd && state.tnt_count == 0) {
     finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
     ++state.next;
-    disable(flow, item, EventKind::disabled, has_ip, Ip{item.ip});
+    const Ip resume = insn.cls == InsnClass::far_call ? next_sequential(insn, state.ip, state.mode) : Ip{};
+    disable(flow, item, EventKind::disabled, state.ip, resume);
     return Go::disabled;
   }
   if (item.kind != ItemKind::tip || (insn.cls == InsnClass::jmpabs && has_ip && item.ip != direct_target(insn, state.ip, state.mode).value)) {

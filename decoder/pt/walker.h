@@ -121,7 +121,7 @@ class Walker {
   void refresh_now(FlowState& state);
   void narrow_by_sync_points(FlowState& state);
   void enable_at(Flow& flow, const Item& item, Ip ip);
-  void disable(Flow& flow, const Item& item, EventKind kind, bool has_to, Ip to);
+  void disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume);
   void set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);

@@ -140,9 +140,11 @@ bool Walker::at_stop(Flow& flow) {
   const Ip to{item.value};
   if (item.kind == ItemKind::async_disabled) {
     if (options_.config.errata.skd022 && retire_vm_entry(flow)) {
-      disable(flow, item, EventKind::disabled, has_to, to);
+      Item entry = item;
+      entry.ip = item.value;
+      disable(flow, entry, EventKind::disabled, state.ip, {});
     } else {
-      disable(flow, item, EventKind::async_disabled, has_to, to);
+      disable(flow, item, EventKind::async_disabled, state.ip, state.ip);
     }
     return true;
   }
@@ -180,12 +182,17 @@ void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   set_mode(flow, item.mode, item, ip);
 }
 
-void Walker::disable(Flow& flow, const Item& item, EventKind kind, bool has_to, Ip to) {
+// `from`: the instruction that left (disabled) or was not executed (async_disabled). `resume`: where tracing would go on as if it had
+// not been interrupted, 0 if that cannot be told.
+void Walker::disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume) {
   FlowState& state = flow.state;
-  uint8_t flags = has_to ? kEventHasTo : uint8_t{0};
-  if (kind == EventKind::async_disabled) flags |= kEventHasFrom;
-  give_event(flow, item, kind, flags, Ip{item.ip}, to);
-  state.disabled_at = kind == EventKind::async_disabled ? state.ip : Ip{};
+  const bool asynchronous = kind == EventKind::async_disabled;
+  const Ip to{asynchronous ? item.value : item.ip};
+  Item told = item;
+  told.aux = resume.value;
+  const uint8_t has_to = (item.flags & kItemNoIp) == 0 ? kEventHasTo : uint8_t{0};
+  give_event(flow, told, kind, static_cast<uint8_t>(kEventHasFrom | has_to), from, to);
+  state.disabled_at = resume;
   state.enabled = false;
   took(flow);
 }
