@@ -247,7 +247,6 @@ std::string reason(const std::byte* p, Status status, const Packet& ours, int th
   if (status == Status::ok && ours.kind == PacketKind::cyc && ours.size_bytes == 10) return "CYC of 10 bytes";
   if (status == Status::ok && ours.kind == PacketKind::tma && theirs == -pte_bad_packet) return "TMA with reserved bits";
   if (status == Status::bad_packet && byte(0) == 0x99) return "MODE with a reserved leaf value";
-  if (status == Status::bad_packet && byte(0) == 2 && byte(1) == 0xa3) return "long TNT without branches";
   return {};
 }
 
