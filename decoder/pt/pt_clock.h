@@ -51,11 +51,7 @@ class PtClock {
   [[nodiscard]] Tsc earliest() const { return Tsc{earliest_}; }
   [[nodiscard]] Tsc latest() const { return Tsc{latest_}; }  ///< kTscMax: unbounded
   /// earliest() and latest() on the timeline's clock.
-  [[nodiscard]] Interval interval(const TimeConversion& time) const {
-    Interval bounds = time.to_interval(earliest(), latest());
-    if (latest() == kTscMax) bounds.last = kTimeMax;
-    return bounds;
-  }
+  [[nodiscard]] Interval interval(const TimeConversion& time) const { return time.to_interval(earliest(), latest()); }
   /// Core cycles counted by CYC so far (for IPC); 0 without CYC.
   [[nodiscard]] uint64_t cycles() const { return cycles_; }
   /// Core-to-bus ratio of the last CBR, 0 if none.

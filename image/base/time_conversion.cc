@@ -24,6 +24,7 @@ Tsc TimeConversion::to_tsc(TimeNs t) const {
 }
 
 Interval TimeConversion::to_interval(Tsc first, Tsc last) const {
+  if (last.value == ~uint64_t{0}) return {to_ns(first), kTimeMax};
   Interval interval{to_ns(first), to_ns(last)};
   if (valid() && interval.last < kTimeMax) interval.last.value += 1;
   return interval;

@@ -23,7 +23,8 @@ struct TimeConversion {
   [[nodiscard]] TimeNs to_ns(Tsc tsc) const;
   /// The smallest tick whose to_ns() is >= t (the inverse, rounded outward upward).
   [[nodiscard]] Tsc to_tsc(TimeNs t) const;
-  /// Ticks [first, last] to a time interval that surely covers them: rounded outward by one unit at the end.
+  /// Ticks [first, last] to a time interval that surely covers them: rounded outward by one unit at the end. A last tick of
+  /// 2^64 - 1 is "unbounded" and gives kTimeMax.
   [[nodiscard]] Interval to_interval(Tsc first, Tsc last) const;
 };
 

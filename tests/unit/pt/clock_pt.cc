@@ -151,6 +151,12 @@ TEST(PtClock, MissingMtcs) {
   EXPECT_EQ(clock.latest(), kTscMax);
   const TimeConversion ticks;
   EXPECT_EQ(clock.interval(ticks).last, kTimeMax);
+  TimeConversion perf;
+  perf.time_shift = 31;
+  perf.time_mult = 1789569706;
+  perf.time_zero = 18446744041015200657U;
+  EXPECT_EQ(clock.interval(perf).last, kTimeMax);
+  EXPECT_EQ(clock.interval(perf).first, perf.to_ns(clock.earliest()));
   clock.on_packet(tsc(2000000));  // windows were missing indeed
   EXPECT_EQ(clock.jumps(), 0U);
   EXPECT_EQ(clock.latest(), Tsc{2000000});
