@@ -129,7 +129,8 @@ class Comparison {
     const Verdict v = decode(legacy);
     if (!v.ok) return ours.cls == InsnClass::other ? "apx-rex2-slot-length" : nullptr;
     const bool cr = v.cls == InsnClass::mov_cr3 && (payload & 0x40) != 0;  // R4: CR19
-    return v.length + !map1 == ours.length_bytes && (cr ? InsnClass::other : v.cls) == ours.cls ? "apx-rex2" : nullptr;
+    const InsnClass cls = cr || transaction(v.mnemonic) ? InsnClass::other : v.cls;
+    return v.length + !map1 == ours.length_bytes && cls == ours.cls ? "apx-rex2" : nullptr;
   }
   /// Zydis refuses LOCK here: put a segment override in its place and ask again.
   bool same_without_lock(const Encoding& bytes, size_t at, const Insn& ours) {
