@@ -137,11 +137,12 @@ Result<std::vector<int32_t>> parse_number_list(std::string_view option, std::str
   std::string_view rest = text;
   do {
     std::string_view last = cut(rest, ',');
+    const bool range = last.find('-') != std::string_view::npos;
     const std::string_view first = cut(last, '-');
     uint64_t from = 0, to = 0;
     if (!to_number(first, from, 10) || from > std::numeric_limits<int32_t>::max()) return wrong;
     to = from;
-    if (!last.empty() && !to_number(last, to, 10)) return wrong;
+    if (range && !to_number(last, to, 10)) return wrong;
     if (to < from || to - from >= 65536 || to > std::numeric_limits<int32_t>::max() || numbers.size() + (to - from) >= 65536) return wrong;
     for (uint64_t number = from; number <= to; ++number) numbers.push_back(static_cast<int32_t>(number));
   } while (!rest.empty());

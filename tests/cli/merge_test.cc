@@ -1,0 +1,118 @@
+// Streams on threads of their own are written in order of time; a reader that goes away ends all of them.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <string>
+
+#include "cli/call_stacks.h"
+#include "cli/stream_merge.h"
+
+namespace ptd::cli {
+namespace {
+
+/// A stream that writes "<name><time>\n" at each time, `pieces_per_chunk` a chunk.
+StreamTask task(char name, std::vector<uint64_t> times, size_t pieces_per_chunk) {
+  return {TimeNs{times.front()}, [=](ChunkSink& sink) {
+            Chunk chunk;
+            size_t pieces = 0;
+            for (const uint64_t time : times) {
+              chunk.cut(TimeNs{time});
+              chunk.text.ch(name);
+              chunk.text.dec(time);
+              chunk.text.ch('\n');
+              if (++pieces % pieces_per_chunk == 0 && !sink.push(chunk)) return;
+            }
+            sink.push(chunk);
+          }};
+}
+
+std::string merged(std::vector<StreamTask> tasks) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  {
+    Output output(ends[1]);
+    EXPECT_TRUE(merge_streams(std::move(tasks), output));
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(got));
+  close(ends[0]);
+  return text;
+}
+
+TEST(MergeStreams, OrderOfTimeAtAnyChunkSize) {
+  for (const size_t pieces : {1U, 2U, 3U, 100U}) {
+    std::vector<StreamTask> tasks;
+    tasks.push_back(task('a', {1, 4, 5, 9}, pieces));
+    tasks.push_back(task('b', {2, 3, 6, 10, 11}, pieces));
+    tasks.push_back(task('c', {7, 8}, pieces));
+    EXPECT_EQ(merged(std::move(tasks)), "a1\nb2\nb3\na4\na5\nb6\nc7\nc8\na9\nb10\nb11\n") << pieces;
+  }
+}
+
+TEST(MergeStreams, TimeThatGoesBackStaysWithItsStream) {
+  std::vector<StreamTask> tasks;
+  tasks.push_back(task('a', {5, 3, 7}, 1));
+  tasks.push_back(task('b', {6}, 1));
+  EXPECT_EQ(merged(std::move(tasks)), "a5\na3\nb6\na7\n");
+}
+
+TEST(MergeStreams, AClosedReaderStopsEndlessStreams) {
+  std::signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[0]);
+  Output output(ends[1]);
+  const auto endless = [](ChunkSink& sink) {
+    Chunk chunk;
+    for (uint64_t time = 0;; ++time) {
+      chunk.cut(TimeNs{time});
+      chunk.text.fill(1000, 'x');
+      if (!sink.push(chunk)) return;
+    }
+  };
+  std::vector<StreamTask> tasks;
+  tasks.push_back({TimeNs{0}, endless});
+  tasks.push_back({TimeNs{0}, endless});
+  EXPECT_FALSE(merge_streams(std::move(tasks), output));
+  EXPECT_TRUE(output.closed());
+  EXPECT_EQ(output.error(), 0);
+  close(ends[1]);
+}
+
+TEST(TextBuffer, Numbers) {
+  TextBuffer out;
+  out.hex(0);
+  out.ch(' ');
+  out.hex(0xffffffff87a00ef0);
+  out.ch(' ');
+  out.hex_padded(0xab, 4, '0');
+  out.dec_padded(7, 3);
+  out.dec_signed(-1);
+  out.dec(18446744073709551615ULL);
+  EXPECT_EQ(out.view(), "0 ffffffff87a00ef0 00ab  7-118446744073709551615");
+}
+
+TEST(CallStacks, ReturnsFindTheirCall) {
+  CallStacks calls;
+  calls.select(1);
+  calls.call(Ip{0x10});
+  calls.call(Ip{0x20});
+  calls.call(Ip{0x30});
+  EXPECT_EQ(calls.depth(), 3U);
+  calls.ret(Ip{0x20});  // two levels at once: a tail of calls that was jumped out of
+  EXPECT_EQ(calls.depth(), 1U);
+  calls.select(2);
+  EXPECT_EQ(calls.depth(), 0U);
+  calls.ret(Ip{0x99});
+  EXPECT_EQ(calls.depth(), 0U);
+  calls.select(1);
+  calls.ret(Ip{0x99});  // unknown address: one level
+  EXPECT_EQ(calls.depth(), 0U);
+}
+
+}  // namespace
+}  // namespace ptd::cli

@@ -1,0 +1,227 @@
+"""The program as users run it: exit statuses, messages, outputs on the corpus, and what perf prints for the same recording."""
+import gzip
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ.get("PTDECODE", "ptdecode")
+SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
+FIRST_INSTRUCTIONS = 1_000_000
+
+
+def run(*words, cwd=None, timeout=300):
+    return subprocess.run([PTDECODE, *map(str, words)], cwd=cwd, timeout=timeout, capture_output=True)
+
+
+def head(words, lines, timeout=600):
+    """The first lines of a program's output; the program then meets a closed pipe."""
+    process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    got = []
+    for line in process.stdout:
+        got.append(line.strip())
+        if len(got) == lines:
+            break
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    return got, process.wait(timeout), errors
+
+
+def case(name):
+    folder = CORPUS / name
+    if not (folder / "case.json").exists():
+        raise unittest.SkipTest(f"no corpus case {folder}")
+    return folder
+
+
+def expected(folder, name):
+    packed = folder / "expected" / (name + ".gz")
+    return gzip.decompress(packed.read_bytes()) if packed.exists() else (folder / "expected" / name).read_bytes()
+
+
+def raw_words(folder):
+    """The options that open a raw case, from its case.json."""
+    facts = json.loads((folder / "case.json").read_text())
+    cpu = facts.get("cpu", {})
+    words = ["--pt", folder / facts["trace"]["file"]]
+    if "family" in cpu:
+        words += ["--pt-cpu", f"{cpu['family']}/{cpu['model']}/{cpu['stepping']}"]
+    for image in facts.get("images", []):
+        size = f",size={image['size']}" if image.get("size") else ""
+        words += ["--image", f"{folder / image['file']},off={image.get('file_offset', 0)}{size}@{image['load_address']}"]
+    if "page_image" in facts:
+        pages = facts["page_image"]
+        words += ["--pages", f"{folder / pages['pages']},{folder / pages['addresses']}"]
+    return words
+
+
+class Usage(unittest.TestCase):
+    def test_help_teaches(self):
+        done = run("--help")
+        self.assertEqual(done.returncode, 0)
+        for command in ("packets", "script", "stat", "image", "check", "demo", "verify"):
+            self.assertIn(command.encode(), done.stdout)
+            text = run(command, "--help")
+            self.assertEqual(text.returncode, 0)
+            self.assertGreaterEqual(text.stdout.split(b"Examples:")[1].count(b"  ptdecode "), 2, command)
+
+    def test_wrong_usage_is_2(self):
+        for words in (["nonsense"], ["script", "--nonsense"], ["script", "--itrace=d"], ["script", "-F", "nonsense"], ["script", "--time", "x"],
+                      ["script", "-C", "x"], ["packets", "--pt-cpu", "x", "--pt", "x"], ["image", "--at", "x"], ["verify"],
+                      ["script", "--pt-cpu", "6/94/3"]):
+            done = run(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertEqual(done.stdout, b"", words)
+            self.assertIn(b"ptdecode: ", done.stderr, words)
+
+    def test_no_file_is_1(self):
+        with tempfile.TemporaryDirectory() as empty:
+            for command in ("packets", "script", "stat", "image", "check"):
+                done = run(command, cwd=empty)
+                self.assertEqual(done.returncode, 1, command)
+                self.assertIn(b"no perf.data in this directory", done.stderr)
+                self.assertEqual(run(command, "-i", pathlib.Path(empty) / "absent").returncode, 1, command)
+            junk = pathlib.Path(empty) / "junk"
+            junk.write_bytes(b"this is no recording" * 100)
+            done = run("script", "-i", junk)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(b"junk", done.stderr)
+
+
+class RawCases(unittest.TestCase):
+    def test_addresses(self):
+        for name in ("pt-lldb-single", "pt-lldb-multifile", "pt-dynamorio-simple", "pt-xdc-unzip", "pt-xdc-mruby"):
+            with self.subTest(name):
+                folder = case(name)
+                done = run("script", *raw_words(folder), "--itrace=i1i", "-F", "ip")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout, expected(folder, "insns.txt"))
+
+    def test_lldb_bundle(self):
+        folder = case("pt-lldb-single")
+        done = run("script", "-i", folder / "trace.json", "--itrace=i1i", "-F", "ip")
+        self.assertEqual(done.stdout, expected(folder, "insns.txt"))
+
+    def test_slow_path_lists_the_same_addresses(self):
+        folder = case("pt-xdc-unzip")
+        done = run("script", *raw_words(folder), "--itrace=i1i", "-F", "ip,insnlen")
+        addresses = [line.split()[0] for line in done.stdout.splitlines()]
+        self.assertEqual(addresses, expected(folder, "insns.txt").split())
+
+    def test_packets(self):
+        for name, listing in (("pt-lldb-single", "packets.txt"), ("pt-lldb-multifile", "packets.txt"), ("pt-dynamorio-simple", "packets.txt"),
+                              ("pt-xdc-unzip", "packets.txt"), ("pt-xdc-kernel-packets", "packets.txt")):
+            with self.subTest(name):
+                folder = case(name)
+                done = run("packets", *raw_words(folder), "--plain", "--no-pad")
+                squeeze = lambda text: [b" ".join(line.split()) for line in text.splitlines()]
+                self.assertEqual(squeeze(done.stdout), squeeze(expected(folder, listing)))
+
+    def test_gap_counts_and_strict(self):
+        folder = case("pt-lldb-multifile")
+        errors = len(expected(folder, "errors.txt").splitlines())
+        self.assertEqual(errors, 1)
+        stat = json.loads(run("stat", *raw_words(folder), "--json").stdout)
+        self.assertEqual(sum(gap["count"] for gap in stat["streams"][0]["gaps"].values()), errors)
+        self.assertEqual(stat["streams"][0]["instructions"], len(expected(folder, "insns.txt").splitlines()))
+        self.assertEqual(run("script", *raw_words(folder)).returncode, 0)
+        done = run("script", *raw_words(folder), "--strict")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"flow was lost in 1 place", done.stderr)
+        self.assertEqual(run("script", *raw_words(folder), "-q").stderr, b"")
+
+    def test_stat_counts_packets(self):
+        folder = case("pt-xdc-unzip")
+        stat = json.loads(run("stat", *raw_words(folder), "--json", "--packets-only").stdout)
+        listed = [line.split()[1].decode() for line in expected(folder, "packets.txt").splitlines()]
+        counted = stat["streams"][0]["packets"]
+        for kind in set(listed):
+            self.assertEqual(counted[kind], listed.count(kind), kind)
+
+
+class PerfData(unittest.TestCase):
+    def test_missing_code_is_one_ranked_list(self):
+        folder = case("pt-perfdata-skylake")
+        done = run("stat", "-i", folder / "perf.data", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        stat = json.loads(done.stdout)
+        lost = [line["lost_bytes"] for line in stat["missing_code"]]
+        self.assertTrue(lost)
+        self.assertEqual(lost, sorted(lost, reverse=True))
+        for line in stat["missing_code"]:
+            self.assertTrue(line["supply"])
+
+
+class KernelPokes(unittest.TestCase):
+    """A kernel that patches itself. The recording is unpacked once, outside the project, or taken from PTDECODE_KERNEL_POKES."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = None
+        unpacked = os.environ.get("PTDECODE_KERNEL_POKES")
+        if not unpacked:
+            folder = case("pt-kernel-pokes")
+            cls.temporary = tempfile.TemporaryDirectory()
+            unpacked = cls.temporary.name
+            subprocess.run(["tar", "-xf", folder / "recording.tar.xz", "-C", unpacked], check=True)
+        cls.folder = pathlib.Path(unpacked)
+        cls.words = ["-i", cls.folder / "recording", "--symfs", cls.folder / "root"]
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.temporary:
+            cls.temporary.cleanup()
+
+    def perf(self, *words, lines):
+        if not shutil.which("perf"):
+            self.skipTest("perf is not installed")
+        got, _, _ = head(["perf", "script", "--symfs", self.folder / "root", "-i", self.folder / "recording", *words], lines)
+        return got
+
+    def test_first_million_addresses_equal_perfs(self):
+        words = ["--itrace=i1i", "-F", "ip", "-C", "1"]
+        want = self.perf(*words, lines=FIRST_INSTRUCTIONS)
+        got, status, errors = head([PTDECODE, "script", *self.words, *words], FIRST_INSTRUCTIONS)
+        self.assertEqual(len(got), FIRST_INSTRUCTIONS)
+        self.assertTrue(got == want, "addresses differ from perf's")
+        self.assertEqual((status, errors), (0, b""), "a closed pipe ends silently")
+
+    def test_first_branches_equal_perfs(self):
+        form = re.compile(rb"([0-9a-f]+) (\S+) .*=> +([0-9a-f]+) (\S+)")
+        pairs = lambda lines: [form.search(line).group(1, 2, 3, 4) for line in lines if form.search(line)]
+        want = pairs(self.perf("--itrace=b", "-C", "1", lines=20_000))
+        got, _, _ = head([PTDECODE, "script", *self.words, "--itrace=b", "-C", "1"], 20_000)
+        self.assertEqual(pairs(got)[:19_000], want[:19_000])
+
+    def test_streams_are_merged_by_time(self):
+        got, _, _ = head([PTDECODE, "script", *self.words, "--itrace=c", "-F", "cpu,time,ip", "--ns"], 200_000)
+        times = [float(line.split()[1].rstrip(b":")) for line in got]
+        self.assertEqual(times, sorted(times))
+        self.assertEqual({line.split()[0] for line in got}, {b"[000]", b"[001]"})
+
+    def test_time_range(self):
+        whole, _, _ = head([PTDECODE, "script", *self.words, "--itrace=c", "-F", "time,ip", "--ns", "-C", "1"], 100_000)
+        times = [line.split()[0].rstrip(b":").decode() for line in whole]
+        first, last = times[40_000], times[60_000]
+        want = [line for line, time in zip(whole, times) if float(first) <= float(time) <= float(last)]
+        done = run("script", *self.words, "--itrace=c", "-F", "time,ip", "--ns", "-C", "1", "--time", f"{first},{last}")
+        self.assertEqual([line.strip() for line in done.stdout.splitlines()], want)
+
+    def test_check_finds_nothing_wrong_but_dropped_records_are_found(self):
+        done = run("check", *self.words)
+        self.assertNotIn(b"poke_", done.stdout)
+        done = run("check", *self.words, "--drop-poke", "10,1")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"poke_healed", done.stdout)
+
+
+if __name__ == "__main__":
+    if not CORPUS.is_dir():
+        print(f"note: no corpus at {CORPUS}; the tests that need it are skipped")
+    unittest.main(verbosity=2)
