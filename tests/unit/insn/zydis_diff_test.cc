@@ -116,6 +116,11 @@ class Comparison {
 
   const char* rule_of(const Encoding& bytes, ExecMode mode, const Insn& ours, const Verdict& theirs);
 
+  static bool is_vmx(const Insn& insn) {
+    return insn.detail == InsnDetail::vmcall || insn.detail == InsnDetail::vmlaunch || insn.detail == InsnDetail::vmresume;
+  }
+  static bool is_fred(const Insn& insn) { return insn.detail == InsnDetail::eretu || insn.detail == InsnDetail::erets; }
+
   /// Zydis 4.0 does not know REX2: D5 payload opcode is read like REX opcode, or REX 0F opcode, by the payload's bit 7.
   const char* same_as_rex(const Encoding& bytes, size_t at, const Insn& ours) {
     if (ours.cls == InsnClass::jmpabs) return ours.length_bytes == at + 11 ? "apx-jmpabs" : nullptr;
@@ -127,6 +132,8 @@ class Comparison {
     if (map1) legacy[at + 1] = std::byte{0x0f};
     if (!map1) std::copy(bytes.begin() + static_cast<long>(at) + 2, bytes.end(), legacy.begin() + static_cast<long>(at) + 1);
     const Verdict v = decode(legacy);
+    if (!v.ok && is_vmx(ours)) return ours.length_bytes == at + 4 ? "vmx-prefix" : nullptr;
+    if (!v.ok && is_fred(ours)) return ours.length_bytes == at + 4 ? "fred" : nullptr;
     if (!v.ok) return ours.cls == InsnClass::other ? "apx-rex2-slot-length" : nullptr;
     const bool cr = v.cls == InsnClass::mov_cr3 && (payload & 0x40) != 0;  // R4: CR19
     const InsnClass cls = cr || transaction(v.mnemonic) ? InsnClass::other : v.cls;
@@ -174,9 +181,8 @@ const char* Comparison::rule_of(const Encoding& bytes, ExecMode mode, const Insn
   const auto first = std::to_integer<unsigned>(bytes[at]);
   if (mode == ExecMode::bits64 && first == 0xd5) return same_as_rex(bytes, at, ours);
   if (first == 0x62 && sequential) return "evex-slot-length";
-  if (ours.detail == InsnDetail::eretu || ours.detail == InsnDetail::erets) return ours.length_bytes == at + 3 ? "fred" : nullptr;
-  const bool vmx = ours.detail == InsnDetail::vmcall || ours.detail == InsnDetail::vmlaunch || ours.detail == InsnDetail::vmresume;
-  if (vmx && theirs.status == ZYDIS_STATUS_DECODING_ERROR) return ours.length_bytes == at + 3 ? "vmx-prefix" : nullptr;
+  if (is_fred(ours)) return ours.length_bytes == at + 3 ? "fred" : nullptr;
+  if (is_vmx(ours) && theirs.status == ZYDIS_STATUS_DECODING_ERROR) return ours.length_bytes == at + 3 ? "vmx-prefix" : nullptr;
   switch (theirs.status) {
     case ZYDIS_STATUS_ILLEGAL_LOCK:
       return same_without_lock(bytes, at, ours) ? "lock-faults" : nullptr;
