@@ -52,9 +52,9 @@ void put_bpf_prog(const BpfProgInfo& prog, ByteWriter out) {
   out.u32(kInfoBytes).u32(static_cast<uint32_t>(data.size())).u64(kArrays);
   out.u32(prog.type).u32(prog.id).bytes(Bytes(tags).first(8));
   out.u32(static_cast<uint32_t>(prog.jited_insns.size())).u32(0).u64(0).u64(0).u64(prog.load_time_ns);
-  out.u32(0).u32(0).u64(0);                        // created_by_uid, nr_map_ids, map_ids
+  out.u32(0).u32(0).u64(0);  // created_by_uid, nr_map_ids, map_ids
   const std::string name = prog.name.substr(0, 15);
-  out.text(name, 16).zeros(24);                    // ifindex, flags, netns_dev, netns_ino
+  out.text(name, 16).zeros(24);  // ifindex, flags, netns_dev, netns_ino
   out.u32(static_cast<uint32_t>(prog.jited_ksyms.size())).u32(static_cast<uint32_t>(prog.jited_func_lens.size()));
   out.u64(ksyms_at).u64(lens_at).u32(prog.btf_id).zeros(48);
   out.u32(static_cast<uint32_t>(tags.size() / 8)).u64(tags_at).zeros(16);

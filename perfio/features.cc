@@ -192,37 +192,65 @@ bool parse_build_id_event(Bytes record, BuildIdEntry& out) {
 bool parse_feature(uint32_t bit, Bytes section, Features& features, std::vector<EventAttr>& attrs) {
   Cursor in(section);
   switch (bit) {
-    case kFeatureBuildId: return parse_build_ids(section, features);
-    case kFeatureHostname: features.hostname = in.header_string(); return in.ok();
-    case kFeatureOsRelease: features.os_release = in.header_string(); return in.ok();
-    case kFeatureVersion: features.version = in.header_string(); return in.ok();
-    case kFeatureArch: features.arch = in.header_string(); return in.ok();
+    case kFeatureBuildId:
+      return parse_build_ids(section, features);
+    case kFeatureHostname:
+      features.hostname = in.header_string();
+      return in.ok();
+    case kFeatureOsRelease:
+      features.os_release = in.header_string();
+      return in.ok();
+    case kFeatureVersion:
+      features.version = in.header_string();
+      return in.ok();
+    case kFeatureArch:
+      features.arch = in.header_string();
+      return in.ok();
     case kFeatureNrCpus:
       features.cpus_available = in.u32();
       features.cpus_online = in.u32();
       return in.ok();
-    case kFeatureCpuDesc: features.cpu_desc = in.header_string(); return in.ok();
-    case kFeatureCpuid: features.cpuid = in.header_string(); return in.ok();
-    case kFeatureTotalMem: features.total_mem_kb = in.u64(); return in.ok();
-    case kFeatureCmdline: features.cmdline.clear(); return parse_cmdline(section, features);
-    case kFeatureEventDesc: return parse_event_desc(section, attrs);
-    case kFeaturePmuMappings: return parse_pmu_mappings(section, features);
-    case kFeatureAuxtrace: return parse_auxtrace_index(section, features);
+    case kFeatureCpuDesc:
+      features.cpu_desc = in.header_string();
+      return in.ok();
+    case kFeatureCpuid:
+      features.cpuid = in.header_string();
+      return in.ok();
+    case kFeatureTotalMem:
+      features.total_mem_kb = in.u64();
+      return in.ok();
+    case kFeatureCmdline:
+      features.cmdline.clear();
+      return parse_cmdline(section, features);
+    case kFeatureEventDesc:
+      return parse_event_desc(section, attrs);
+    case kFeaturePmuMappings:
+      return parse_pmu_mappings(section, features);
+    case kFeatureAuxtrace:
+      return parse_auxtrace_index(section, features);
     case kFeatureSampleTime:
       features.first_sample_time = in.u64();
       features.last_sample_time = in.u64();
       return in.ok();
-    case kFeatureClockid: features.clockid_resolution_ns = in.u64(); return in.ok();
-    case kFeatureDirFormat: features.dir_version = in.u64(); return in.ok();
-    case kFeatureBpfProgInfo: return parse_bpf_progs(section, features);
-    case kFeatureBpfBtf: return parse_bpf_btf(section, features);
+    case kFeatureClockid:
+      features.clockid_resolution_ns = in.u64();
+      return in.ok();
+    case kFeatureDirFormat:
+      features.dir_version = in.u64();
+      return in.ok();
+    case kFeatureBpfProgInfo:
+      return parse_bpf_progs(section, features);
+    case kFeatureBpfBtf:
+      return parse_bpf_btf(section, features);
     case kFeatureCompressed:
       features.compressed = true;
       in.skip(16);  // version, type, level, ratio
       features.compressed_mmap_len = in.u32();
       return in.ok();
-    case kFeatureClockData: return parse_clock_data(section, features);
-    default: return true;
+    case kFeatureClockData:
+      return parse_clock_data(section, features);
+    default:
+      return true;
   }
 }
 

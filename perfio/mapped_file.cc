@@ -69,7 +69,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   const bool standard_input = path == "-";
   Fd fd(standard_input ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return system_error("cannot open " + path);
-  struct stat status{};
+  struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat " + path);
   if (S_ISDIR(status.st_mode)) return Error{ErrorKind::file_open, path + " is a directory", 0};
   if (!S_ISREG(status.st_mode)) {

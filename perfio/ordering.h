@@ -45,11 +45,11 @@ class RecordQueue {
   ReadDamage* damage_;
   Deliver deliver_;
   std::vector<Entry> entries_;
-  size_t sorted_ = 0;             ///< entries before this are in order
+  size_t sorted_ = 0;  ///< entries before this are in order
   uint64_t own_bytes_ = 0;
-  uint64_t latest_ = 0;           ///< latest time added
-  uint64_t round_limit_ = 0;      ///< latest_ at the previous FINISHED_ROUND
-  uint64_t delivered_ = 0;        ///< latest time delivered
+  uint64_t latest_ = 0;       ///< latest time added
+  uint64_t round_limit_ = 0;  ///< latest_ at the previous FINISHED_ROUND
+  uint64_t delivered_ = 0;    ///< latest time delivered
   bool overflowed_ = false;
 };
 

@@ -13,23 +13,23 @@ namespace ptd::perfio {
 
 /// One record in file order, as the editor sees it.
 struct EditRecord {
-  const Record& record;    ///< parsed, record.raw are its bytes; the payload is OtherRecord if it cannot be parsed
-  uint64_t number = 0;     ///< position among all records of the file, from 0
+  const Record& record;  ///< parsed, record.raw are its bytes; the payload is OtherRecord if it cannot be parsed
+  uint64_t number = 0;   ///< position among all records of the file, from 0
   const std::vector<EventAttr>& attrs;
 };
 
 /// What to do with it. Default: keep.
 struct EditAction {
-  bool drop = false;                            ///< the record and what follows it
-  std::vector<std::vector<std::byte>> before;   ///< whole records to insert before it (encode_record)
-  std::vector<std::byte> replace;               ///< if not empty: a whole record instead of it
-  bool replace_payload = false;                 ///< AUXTRACE: `payload` instead of what follows; the record's size is set
+  bool drop = false;                           ///< the record and what follows it
+  std::vector<std::vector<std::byte>> before;  ///< whole records to insert before it (encode_record)
+  std::vector<std::byte> replace;              ///< if not empty: a whole record instead of it
+  bool replace_payload = false;                ///< AUXTRACE: `payload` instead of what follows; the record's size is set
   std::vector<std::byte> payload;
 };
 
-/// Copies file or directory form `from` to `to` (data.N files are not handled, compressed records are written plain). Features are copied as bytes,
-/// but for COMPRESSED and the AUXTRACE index, which is made anew. kcore_dir* are copied if `copy_kcore`.
-/// Errors: those of opening and writing; `unsupported` for pipe form.
+/// Copies file or directory form `from` to `to` (data.N files are not handled, compressed records are written plain). Features are copied
+/// as bytes, but for COMPRESSED and the AUXTRACE index, which is made anew. kcore_dir* are copied if `copy_kcore`. Errors: those of opening
+/// and writing; `unsupported` for pipe form.
 Status edit_perf_data(const std::string& from, const std::string& to, const std::function<EditAction(const EditRecord&)>& editor,
                       bool copy_kcore = true);
 

@@ -167,8 +167,8 @@ bool ReaderImpl::read_one(RecordQueue& queue) {
   return true;
 }
 
-/// Several files, each one ring in order of time (save for the odd nested interrupt): always reads on in the file that is furthest behind, and
-/// delivers up to what every file had reached one turn ago. No FINISHED_ROUND is needed; those in `data` speak of that file only.
+/// Several files, each one ring in order of time (save for the odd nested interrupt): always reads on in the file that is furthest behind,
+/// and delivers up to what every file had reached one turn ago. No FINISHED_ROUND is needed; those in `data` speak of that file only.
 bool ReaderImpl::read_merged(RecordQueue& queue) {
   struct Source {
     RawStream stream;
@@ -179,7 +179,8 @@ bool ReaderImpl::read_merged(RecordQueue& queue) {
   for (const auto& more : more_files_) sources.push_back({RawStream(more->bytes(), 0, more->bytes().size(), damage_)});
   RawRecord raw;
   while (!sources.empty()) {
-    const auto behind = std::min_element(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.latest < b.latest; });
+    const auto behind =
+        std::min_element(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.latest < b.latest; });
     behind->latest_before = behind->latest;
     bool more = true;
     for (uint64_t i = 0; i < kMergeRecords && more; ++i) {
@@ -207,6 +208,8 @@ Status ReaderImpl::read(const std::function<bool(const Record&)>& on_record) {
 
 }  // namespace
 
-Result<std::unique_ptr<PerfReader>> PerfReader::open(const std::string& path, const ReadLimits& limits) { return ReaderImpl::make(path, limits); }
+Result<std::unique_ptr<PerfReader>> PerfReader::open(const std::string& path, const ReadLimits& limits) {
+  return ReaderImpl::make(path, limits);
+}
 
 }  // namespace ptd::perfio

@@ -28,10 +28,13 @@ struct RecordContext {
   uint16_t misc = 0;        ///< cpumode (kMiscKernel, kMiscUser, ...); bits that the payload implies are added
 };
 
-struct IdIndexEntry { uint64_t id = 0, idx = 0; int64_t cpu = -1, tid = -1; };
+struct IdIndexEntry {
+  uint64_t id = 0, idx = 0;
+  int64_t cpu = -1, tid = -1;
+};
 
-/// Writes what stock perf reads. The header is on disk from create() on, with a data size of 0: a file that is left without finish() reads as one
-/// whose recorder was killed. Errors are of the file system, or `usage` for a record that cannot be written (too long). One thread.
+/// Writes what stock perf reads. The header is on disk from create() on, with a data size of 0: a file that is left without finish() reads
+/// as one whose recorder was killed. Errors are of the file system, or `usage` for a record that cannot be written (too long). One thread.
 class PerfWriter {
  public:
   static Result<std::unique_ptr<PerfWriter>> create(const std::string& path, const WriterOptions& options);
@@ -40,14 +43,16 @@ class PerfWriter {
   Status add_mmap(const MmapRecord& record, const RecordContext& context);   ///< MMAP
   Status add_mmap2(const MmapRecord& record, const RecordContext& context);  ///< MMAP2, with build id if there is one
   Status add_comm(const CommRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_task(const TaskRecord& record, const RecordContext& context) { return add(record, context); }      ///< FORK or EXIT
-  Status add_switch(const SwitchRecord& record, const RecordContext& context) { return add(record, context); }  ///< SWITCH or SWITCH_CPU_WIDE
+  Status add_task(const TaskRecord& record, const RecordContext& context) { return add(record, context); }  ///< FORK or EXIT
+  Status add_switch(const SwitchRecord& record, const RecordContext& context) {
+    return add(record, context);
+  }  ///< SWITCH or SWITCH_CPU_WIDE
   Status add_sched_switch(const SchedSwitchSample& record, const RecordContext& context) { return add(record, context); }
   Status add_sample(const OtherSample& record, const RecordContext& context) { return add(record, context); }
   Status add_ksymbol(const KsymbolRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_bpf(const BpfRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_text_poke(const TextPokeRecord& record, const RecordContext& context) { return add(record, context); }
-  Status add_lost(const LostRecord& record, const RecordContext& context) { return add(record, context); }      ///< LOST or LOST_SAMPLES
+  Status add_lost(const LostRecord& record, const RecordContext& context) { return add(record, context); }  ///< LOST or LOST_SAMPLES
   Status add_aux(const AuxRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_itrace_start(const ItraceStartRecord& record, const RecordContext& context) { return add(record, context); }
   Status add_aux_output_hw_id(const AuxOutputHwIdRecord& record, const RecordContext& context) { return add(record, context); }
@@ -56,8 +61,8 @@ class PerfWriter {
   Status add_auxtrace_info(const AuxtraceInfoRecord& record) { return add(record, {}); }
   Status add_auxtrace_error(const AuxtraceErrorRecord& record) { return add(record, {}); }
   Status add_time_conv(const TimeConvRecord& record) { return add(record, {}); }
-  /// Writes record.payload behind the record, padded with zeros (PT: PAD packets) to 8 bytes, and notes it in the index; size_bytes is set from
-  /// the payload. A reference of 0 is replaced by 1: perf 6.1 crashes on 0.
+  /// Writes record.payload behind the record, padded with zeros (PT: PAD packets) to 8 bytes, and notes it in the index; size_bytes is set
+  /// from the payload. A reference of 0 is replaced by 1: perf 6.1 crashes on 0.
   Status add_auxtrace(const AuxtraceRecord& record);
   Status add_id_index(const std::vector<IdIndexEntry>& entries);
   Status add_finished_round();
@@ -67,8 +72,8 @@ class PerfWriter {
   /// A whole record as bytes, and what follows it (AUXTRACE, HEADER_TRACING_DATA). The header must fit its size.
   Status add_raw(Bytes record, Bytes payload = {});
 
-  /// Feature sections to write at finish(): the fields of `features` that are set, and EVENT_DESC from the names of attrs. The AUXTRACE index,
-  /// COMPRESSED and DIR_FORMAT are added by themselves.
+  /// Feature sections to write at finish(): the fields of `features` that are set, and EVENT_DESC from the names of attrs. The AUXTRACE
+  /// index, COMPRESSED and DIR_FORMAT are added by themselves.
   void set_features(const Features& features);
   /// One section as bytes; replaces one of the same bit.
   void set_feature_bytes(uint32_t bit, Bytes bytes);

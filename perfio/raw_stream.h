@@ -41,12 +41,12 @@ class RawStream {
   uint64_t end_;
   ReadDamage* damage_;
   ZstdDecompressor zstd_;
-  Bytes input_;                       ///< of the COMPRESSED record in hand, not yet decompressed
-  uint64_t input_offset_bytes_ = 0;   ///< of that record
-  uint64_t chunk_offset_bytes_ = 0;   ///< of the record that the front of chunk_ came from
-  std::vector<std::byte> chunk_;      ///< decompressed, from chunk_position_ on not yet delivered
+  Bytes input_;                      ///< of the COMPRESSED record in hand, not yet decompressed
+  uint64_t input_offset_bytes_ = 0;  ///< of that record
+  uint64_t chunk_offset_bytes_ = 0;  ///< of the record that the front of chunk_ came from
+  std::vector<std::byte> chunk_;     ///< decompressed, from chunk_position_ on not yet delivered
   size_t chunk_position_ = 0;
-  bool more_output_ = false;          ///< zstd may hold output beyond the last refill
+  bool more_output_ = false;  ///< zstd may hold output beyond the last refill
   bool compressed_failed_ = false;
 };
 

@@ -24,17 +24,23 @@ RecordBuilder::RecordBuilder(std::vector<EventAttr> attrs, Features features, By
 
 bool RecordBuilder::apply_header_record(const RawRecord& raw) {
   switch (raw.header.type) {
-    case kRecordHeaderAttr: return apply_attr(body_of(raw));
-    case kRecordEventUpdate: return apply_event_update(body_of(raw));
-    case kRecordHeaderFeature: return apply_feature(body_of(raw));
+    case kRecordHeaderAttr:
+      return apply_attr(body_of(raw));
+    case kRecordEventUpdate:
+      return apply_event_update(body_of(raw));
+    case kRecordHeaderFeature:
+      return apply_feature(body_of(raw));
     case kRecordHeaderBuildId: {
       BuildIdEntry entry;
       if (!parse_build_id_event(raw.bytes, entry)) return false;
       features_.build_ids.push_back(std::move(entry));
       return true;
     }
-    case kRecordHeaderTracingData: find_sched_switch(raw.payload, sched_switch_); return true;
-    default: return true;
+    case kRecordHeaderTracingData:
+      find_sched_switch(raw.payload, sched_switch_);
+      return true;
+    default:
+      return true;
   }
 }
 

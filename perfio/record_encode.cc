@@ -65,7 +65,10 @@ struct BodyEncoder {
       if (!r.build_id.empty()) {
         misc |= kMiscMmapBuildId;
         const size_t size_bytes = std::min<size_t>(r.build_id.size(), 20);
-        out.u8(static_cast<uint8_t>(size_bytes)).zeros(3).bytes(std::as_bytes(std::span(r.build_id)).first(size_bytes)).zeros(20 - size_bytes);
+        out.u8(static_cast<uint8_t>(size_bytes))
+            .zeros(3)
+            .bytes(std::as_bytes(std::span(r.build_id)).first(size_bytes))
+            .zeros(20 - size_bytes);
       } else {
         out.u32(r.maj).u32(r.min).u64(r.inode).u64(r.inode_generation);
       }

@@ -208,19 +208,29 @@ bool parse_time_conv(Cursor& in, Payload& out) {
 bool parse_body(const RecordHeader& header, Bytes body, Payload& out) {
   Cursor in(body);
   switch (header.type) {
-    case kRecordMmap: return parse_mmap(header, in, out);
-    case kRecordMmap2: return parse_mmap2(header, in, out);
-    case kRecordComm: return parse_comm(header, in, out);
+    case kRecordMmap:
+      return parse_mmap(header, in, out);
+    case kRecordMmap2:
+      return parse_mmap2(header, in, out);
+    case kRecordComm:
+      return parse_comm(header, in, out);
     case kRecordFork:
-    case kRecordExit: return parse_task(header, in, out);
+    case kRecordExit:
+      return parse_task(header, in, out);
     case kRecordSwitch:
-    case kRecordSwitchCpuWide: return parse_switch(header, in, out);
-    case kRecordKsymbol: return parse_ksymbol(in, out);
-    case kRecordBpfEvent: return parse_bpf(in, out);
-    case kRecordTextPoke: return parse_text_poke(in, out);
+    case kRecordSwitchCpuWide:
+      return parse_switch(header, in, out);
+    case kRecordKsymbol:
+      return parse_ksymbol(in, out);
+    case kRecordBpfEvent:
+      return parse_bpf(in, out);
+    case kRecordTextPoke:
+      return parse_text_poke(in, out);
     case kRecordLost:
-    case kRecordLostSamples: return parse_lost(header, in, out);
-    case kRecordAux: return parse_aux(in, out);
+    case kRecordLostSamples:
+      return parse_lost(header, in, out);
+    case kRecordAux:
+      return parse_aux(in, out);
     case kRecordItraceStart: {
       ItraceStartRecord start;
       start.pid = in.i32();
@@ -228,17 +238,25 @@ bool parse_body(const RecordHeader& header, Bytes body, Payload& out) {
       out = start;
       return in.ok();
     }
-    case kRecordAuxOutputHwId: out = AuxOutputHwIdRecord{in.u64()}; return in.ok();
-    case kRecordNamespaces: return parse_namespaces(in, out);
+    case kRecordAuxOutputHwId:
+      out = AuxOutputHwIdRecord{in.u64()};
+      return in.ok();
+    case kRecordNamespaces:
+      return parse_namespaces(in, out);
     case kRecordThrottle:
     case kRecordUnthrottle:
       in.skip(24);
       out = ThrottleRecord{header.type == kRecordUnthrottle};
       return in.ok();
-    case kRecordAuxtraceInfo: return parse_auxtrace_info(body, in, out);
-    case kRecordAuxtraceError: return parse_auxtrace_error(in, out);
-    case kRecordTimeConv: return parse_time_conv(in, out);
-    default: out = OtherRecord{}; return true;
+    case kRecordAuxtraceInfo:
+      return parse_auxtrace_info(body, in, out);
+    case kRecordAuxtraceError:
+      return parse_auxtrace_error(in, out);
+    case kRecordTimeConv:
+      return parse_time_conv(in, out);
+    default:
+      out = OtherRecord{};
+      return true;
   }
 }
 
@@ -255,26 +273,33 @@ bool parse_auxtrace(Bytes body, AuxtraceRecord& out) {
 
 uint64_t fixed_body_bytes(uint32_t type) {
   switch (type) {
-    case kRecordMmap: return 32;
-    case kRecordMmap2: return 64;
+    case kRecordMmap:
+      return 32;
+    case kRecordMmap2:
+      return 64;
     case kRecordComm:
     case kRecordItraceStart:
     case kRecordAuxOutputHwId:
     case kRecordLostSamples:
     case kRecordSwitchCpuWide:
     case kRecordCgroup:
-    case kRecordRead: return 8;
+    case kRecordRead:
+      return 8;
     case kRecordFork:
     case kRecordExit:
     case kRecordAux:
     case kRecordThrottle:
-    case kRecordUnthrottle: return 24;
+    case kRecordUnthrottle:
+      return 24;
     case kRecordLost:
     case kRecordNamespaces:
     case kRecordKsymbol:
-    case kRecordBpfEvent: return 16;
-    case kRecordTextPoke: return 12;
-    default: return 0;
+    case kRecordBpfEvent:
+      return 16;
+    case kRecordTextPoke:
+      return 12;
+    default:
+      return 0;
   }
 }
 

@@ -36,7 +36,8 @@ bool find_sched_switch(Bytes tracing_data, SchedSwitchFormat& out) {
   text = text.substr(0, text.find("print fmt:"));
   SchedSwitchFormat found;
   if (!number_after(text, "ID:", found.id)) return false;
-  if (!field_offset(text, " prev_pid;", found.prev_pid_offset_bytes) || !field_offset(text, " next_pid;", found.next_pid_offset_bytes)) return false;
+  if (!field_offset(text, " prev_pid;", found.prev_pid_offset_bytes) || !field_offset(text, " next_pid;", found.next_pid_offset_bytes))
+    return false;
   out = found;
   return true;
 }

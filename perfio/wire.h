@@ -136,7 +136,8 @@ inline constexpr uint64_t kPipeHeaderBytes = 16;
 inline constexpr uint64_t kRecordHeaderBytes = 8;
 inline constexpr uint64_t kAuxtraceRecordBytes = 48;
 
-static_assert(std::endian::native == std::endian::little, "perf.data is read in the byte order of the machine; only little endian is built");
+static_assert(std::endian::native == std::endian::little,
+              "perf.data is read in the byte order of the machine; only little endian is built");
 
 /// Reads little-endian fields from front to back; a read beyond the end gives 0 and makes ok() false for good.
 class Cursor {

@@ -53,7 +53,8 @@ std::string describe(const Record& record) {
   if (const auto* m = std::get_if<MmapRecord>(&record.payload)) {
     add(number(as_u32(m->pid)) + " " + number(as_u32(m->tid)) + " " + number(m->addr) + " " + number(m->size_bytes) + " " +
         number(m->file_offset_bytes) + " \"" + m->path + "\"");
-    if (record.type == kRecordMmap2) add(number(m->maj) + " " + number(m->min) + " " + number(m->inode) + " " + number(m->inode_generation));
+    if (record.type == kRecordMmap2)
+      add(number(m->maj) + " " + number(m->min) + " " + number(m->inode) + " " + number(m->inode_generation));
   } else if (const auto* c = std::get_if<CommRecord>(&record.payload)) {
     add(number(as_u32(c->pid)) + " " + number(as_u32(c->tid)) + " \"" + c->comm + "\"");
   } else if (const auto* t = std::get_if<TaskRecord>(&record.payload)) {
@@ -64,8 +65,8 @@ std::string describe(const Record& record) {
   } else if (const auto* a = std::get_if<AuxRecord>(&record.payload)) {
     add(number(a->aux_offset_bytes) + " " + number(a->aux_size_bytes));
   } else if (const auto* x = std::get_if<AuxtraceRecord>(&record.payload)) {
-    add(number(x->size_bytes) + " " + number(x->offset_bytes) + " " + number(x->reference) + " " + number(x->idx) + " " + number(as_u32(x->tid)) +
-        " " + number(as_u32(x->cpu)));
+    add(number(x->size_bytes) + " " + number(x->offset_bytes) + " " + number(x->reference) + " " + number(x->idx) + " " +
+        number(as_u32(x->tid)) + " " + number(as_u32(x->cpu)));
   } else if (const auto* v = std::get_if<TimeConvRecord>(&record.payload)) {
     add(number(v->time_shift) + " " + number(v->time_mult) + " " + number(v->time_zero));
   } else if (const auto* i = std::get_if<AuxtraceInfoRecord>(&record.payload)) {
@@ -86,23 +87,36 @@ std::string describe(const Fields& f) {
   const uint64_t number_of_type = std::stoull(record_type);
   if (number_of_type < kRecordUserStart) out += " time " + field(f, "sample_time_ns") + " id " + field(f, "id");
   switch (number_of_type) {
-    case kRecordMmap: add({"pid", "tid", "start", "len", "pgoff", "filename"}); break;
-    case kRecordMmap2: add({"pid", "tid", "start", "len", "pgoff", "filename", "maj", "min", "ino", "ino_generation"}); break;
-    case kRecordComm: add({"pid", "tid", "comm"}); break;
+    case kRecordMmap:
+      add({"pid", "tid", "start", "len", "pgoff", "filename"});
+      break;
+    case kRecordMmap2:
+      add({"pid", "tid", "start", "len", "pgoff", "filename", "maj", "min", "ino", "ino_generation"});
+      break;
+    case kRecordComm:
+      add({"pid", "tid", "comm"});
+      break;
     case kRecordExit:
-    case kRecordFork: add({"pid", "ppid", "tid", "ptid"}); break;
+    case kRecordFork:
+      add({"pid", "ppid", "tid", "ptid"});
+      break;
     case kRecordSwitchCpuWide:
       add({"is_out", "next_prev_pid", "next_prev_tid"});
       out += " cpu " + field(f, "cpu") + " pid " + field(f, "pid");
       break;
-    case kRecordAux: add({"aux_offset", "aux_size"}); break;
-    case kRecordTimeConv: add({"time_shift", "time_mult", "time_zero"}); break;
+    case kRecordAux:
+      add({"aux_offset", "aux_size"});
+      break;
+    case kRecordTimeConv:
+      add({"time_shift", "time_mult", "time_zero"});
+      break;
     case kRecordAuxtraceInfo: {
       const auto [first, last] = f.equal_range("unparsed_binary_blob_priv_data");
       for (auto it = first; it != last; ++it) out += " " + it->second;
       break;
     }
-    default: break;
+    default:
+      break;
   }
   return out;
 }
@@ -113,10 +127,12 @@ TEST(Corpus, SkylakeEqualsQuipper) {
   auto reader = PerfReader::open(path + "/perf.data");
   ASSERT_TRUE(reader.ok()) << reader.error().message;
   std::vector<std::string> got;
-  ASSERT_TRUE((*reader)->read([&got](const Record& record) {
-    got.push_back(describe(record));
-    return true;
-  }).ok());
+  ASSERT_TRUE((*reader)
+                  ->read([&got](const Record& record) {
+                    got.push_back(describe(record));
+                    return true;
+                  })
+                  .ok());
   std::vector<std::string> want;
   for (const Fields& event : quipper_events(test::run("gzip -dc " + path + "/expected/upstream.pb_text.gz"))) {
     std::string line = describe(event);
@@ -138,10 +154,19 @@ TEST(Corpus, SkylakeEqualsQuipper) {
 }
 
 /// "type time" of each record as `perf script -D` prints them, in its order.
-const std::map<std::string, uint32_t> kPerfNames = {
-    {"MMAP", 1},          {"COMM", 3},      {"EXIT", 4},           {"FORK", 7},           {"SAMPLE", 9},   {"MMAP2", 10},
-    {"AUX", 11},          {"ITRACE_START", 12}, {"SWITCH_CPU_WIDE", 15}, {"FINISHED_ROUND", 68}, {"AUXTRACE_INFO", 70}, {"AUXTRACE", 71},
-    {"TIME_CONV", 79}};
+const std::map<std::string, uint32_t> kPerfNames = {{"MMAP", 1},
+                                                    {"COMM", 3},
+                                                    {"EXIT", 4},
+                                                    {"FORK", 7},
+                                                    {"SAMPLE", 9},
+                                                    {"MMAP2", 10},
+                                                    {"AUX", 11},
+                                                    {"ITRACE_START", 12},
+                                                    {"SWITCH_CPU_WIDE", 15},
+                                                    {"FINISHED_ROUND", 68},
+                                                    {"AUXTRACE_INFO", 70},
+                                                    {"AUXTRACE", 71},
+                                                    {"TIME_CONV", 79}};
 
 TEST(Corpus, SkylakeOrderEqualsPerf) {
   const std::string path = corpus(kSkylake);
@@ -153,7 +178,9 @@ TEST(Corpus, SkylakeOrderEqualsPerf) {
     if (at == std::string::npos) continue;
     const size_t begin = at + 12;
     size_t end = begin;
-    while (end < line.size() && (std::isupper(static_cast<unsigned char>(line[end])) || line[end] == '_' || std::isdigit(static_cast<unsigned char>(line[end])))) ++end;
+    while (end < line.size() &&
+           (std::isupper(static_cast<unsigned char>(line[end])) || line[end] == '_' || std::isdigit(static_cast<unsigned char>(line[end]))))
+      ++end;
     std::istringstream words(line);
     std::string cpu, time, offset;
     words >> cpu >> time >> offset;
@@ -165,12 +192,14 @@ TEST(Corpus, SkylakeOrderEqualsPerf) {
   auto reader = PerfReader::open(path + "/perf.data");
   ASSERT_TRUE(reader.ok());
   std::vector<std::string> got;
-  ASSERT_TRUE((*reader)->read([&got](const Record& record) {
-    char offset[32];
-    std::snprintf(offset, sizeof(offset), "%#llx", static_cast<unsigned long long>(record.file_offset_bytes));
-    got.push_back(number(record.type) + " " + number(record.sample_id.time) + " " + offset);
-    return true;
-  }).ok());
+  ASSERT_TRUE((*reader)
+                  ->read([&got](const Record& record) {
+                    char offset[32];
+                    std::snprintf(offset, sizeof(offset), "%#llx", static_cast<unsigned long long>(record.file_offset_bytes));
+                    got.push_back(number(record.type) + " " + number(record.sample_id.time) + " " + offset);
+                    return true;
+                  })
+                  .ok());
   EXPECT_EQ(got, want);
 }
 
@@ -181,11 +210,14 @@ TEST(Corpus, SkylakePayloadsFeaturesAndPt) {
   ASSERT_TRUE(reader.ok());
   std::map<int32_t, std::vector<std::byte>> aux;
   AuxtraceInfoRecord info_record;
-  ASSERT_TRUE((*reader)->read([&](const Record& record) {
-    if (const auto* a = std::get_if<AuxtraceRecord>(&record.payload)) aux[a->cpu].insert(aux[a->cpu].end(), a->payload.begin(), a->payload.end());
-    if (const auto* i = std::get_if<AuxtraceInfoRecord>(&record.payload)) info_record = *i;
-    return true;
-  }).ok());
+  ASSERT_TRUE((*reader)
+                  ->read([&](const Record& record) {
+                    if (const auto* a = std::get_if<AuxtraceRecord>(&record.payload))
+                      aux[a->cpu].insert(aux[a->cpu].end(), a->payload.begin(), a->payload.end());
+                    if (const auto* i = std::get_if<AuxtraceInfoRecord>(&record.payload)) info_record = *i;
+                    return true;
+                  })
+                  .ok());
   EXPECT_EQ(aux.size(), 2U);
   EXPECT_EQ(aux[0], test::load(path + "/aux-cpu0.bin"));
   EXPECT_EQ(aux[3], test::load(path + "/aux-cpu3.bin"));
@@ -240,12 +272,14 @@ TEST(Corpus, SimpleperfContainersOpen) {
     auto reader = PerfReader::open(path);
     ASSERT_TRUE(reader.ok()) << reader.error().message;
     size_t auxtrace = 0, aux = 0, info = 0;
-    ASSERT_TRUE((*reader)->read([&](const Record& record) {
-      auxtrace += std::holds_alternative<AuxtraceRecord>(record.payload);
-      aux += std::holds_alternative<AuxRecord>(record.payload);
-      if (const auto* i = std::get_if<AuxtraceInfoRecord>(&record.payload)) info += i->type == kAuxtraceCsEtm;
-      return true;
-    }).ok());
+    ASSERT_TRUE((*reader)
+                    ->read([&](const Record& record) {
+                      auxtrace += std::holds_alternative<AuxtraceRecord>(record.payload);
+                      aux += std::holds_alternative<AuxRecord>(record.payload);
+                      if (const auto* i = std::get_if<AuxtraceInfoRecord>(&record.payload)) info += i->type == kAuxtraceCsEtm;
+                      return true;
+                    })
+                    .ok());
     EXPECT_EQ(info, 1U) << c.name;
     EXPECT_GE(auxtrace, c.auxtrace) << c.name;
     EXPECT_GE(aux, c.aux) << c.name;

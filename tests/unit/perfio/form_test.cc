@@ -24,10 +24,13 @@ std::vector<std::byte> comm_at(uint64_t time, const std::string& name, int32_t c
 /// "time:comm" of each COMM, in order of delivery.
 std::vector<std::string> comms(PerfReader& reader) {
   std::vector<std::string> out;
-  EXPECT_TRUE(reader.read([&out](const Record& record) {
-    if (const auto* comm = std::get_if<CommRecord>(&record.payload)) out.push_back(std::to_string(record.sample_id.time) + ":" + comm->comm);
-    return true;
-  }).ok());
+  EXPECT_TRUE(reader
+                  .read([&out](const Record& record) {
+                    if (const auto* comm = std::get_if<CommRecord>(&record.payload))
+                      out.push_back(std::to_string(record.sample_id.time) + ":" + comm->comm);
+                    return true;
+                  })
+                  .ok());
   return out;
 }
 

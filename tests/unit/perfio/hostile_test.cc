@@ -15,10 +15,12 @@ using test::TempDir;
 /// Records in file order by their offset, as lines.
 std::vector<std::pair<uint64_t, std::string>> by_offset(PerfReader& reader) {
   std::vector<std::pair<uint64_t, std::string>> out;
-  EXPECT_TRUE(reader.read([&out](const Record& record) {
-    out.emplace_back(record.file_offset_bytes, line_of(record));
-    return true;
-  }).ok());
+  EXPECT_TRUE(reader
+                  .read([&out](const Record& record) {
+                    out.emplace_back(record.file_offset_bytes, line_of(record));
+                    return true;
+                  })
+                  .ok());
   std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   return out;
 }
@@ -70,7 +72,9 @@ TEST(Hostile, CutAtEveryRecordAndAtRandom) {
     const auto got = by_offset(**reader);
     EXPECT_TRUE((*reader)->damage().cut) << cut;
     size_t want = 0;  // records that end before the cut
-    while (want < whole.size() && whole[want].first < cut && (want + 1 < whole.size() ? whole[want + 1].first : whole[want].first + 48) <= cut) ++want;
+    while (want < whole.size() && whole[want].first < cut &&
+           (want + 1 < whole.size() ? whole[want + 1].first : whole[want].first + 48) <= cut)
+      ++want;
     ASSERT_GE(got.size(), want) << cut;
     ASSERT_LE(got.size(), want + 1) << cut;  // an AUXTRACE record may remain with a part of its payload
     for (size_t i = 0; i < want; ++i) ASSERT_EQ(got[i], whole[i]) << cut;
@@ -150,10 +154,12 @@ TEST(Hostile, AZstdBombIsReadInPieces) {
   auto reader = PerfReader::open(dir / "bomb");
   ASSERT_TRUE(reader.ok());
   uint64_t count = 0;
-  ASSERT_TRUE((*reader)->read([&count](const Record&) {
-    ++count;
-    return true;
-  }).ok());
+  ASSERT_TRUE((*reader)
+                  ->read([&count](const Record&) {
+                    ++count;
+                    return true;
+                  })
+                  .ok());
   EXPECT_EQ(count, (16U << 20) / 8);
 }
 

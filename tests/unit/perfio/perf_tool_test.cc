@@ -31,34 +31,39 @@ std::vector<std::string> perf_listing(const std::string& arguments) {
     std::istringstream words(line);
     std::string cpu, time;
     words >> cpu >> time;
-    if (time.starts_with("0x")) time = cpu;   // "TIME 0xOFFSET [..": no cpu
-    if (cpu.starts_with("0x")) time = "0";    // "0xOFFSET [..": neither
+    if (time.starts_with("0x")) time = cpu;  // "TIME 0xOFFSET [..": no cpu
+    if (cpu.starts_with("0x")) time = "0";   // "0xOFFSET [..": neither
     if (time == "-1") time = "0";
     size_t end = at_name + 12;
-    while (end < line.size() && (std::isupper(static_cast<unsigned char>(line[end])) || line[end] == '_' || std::isdigit(static_cast<unsigned char>(line[end])))) ++end;
+    while (end < line.size() &&
+           (std::isupper(static_cast<unsigned char>(line[end])) || line[end] == '_' || std::isdigit(static_cast<unsigned char>(line[end]))))
+      ++end;
     const std::string name = line.substr(at_name + 12, end - at_name - 12);
     if (name != "COMPRESSED") out.push_back(name + " " + time);
   }
   return out;
 }
 
-const std::map<uint32_t, std::string> kNames = {{1, "MMAP"},        {3, "COMM"},           {4, "EXIT"},         {7, "FORK"},
-                                                {9, "SAMPLE"},      {10, "MMAP2"},         {14, "SWITCH"},      {15, "SWITCH_CPU_WIDE"},
-                                                {17, "KSYMBOL"},    {18, "BPF_EVENT"},     {19, "CGROUP"},      {16, "NAMESPACES"},
-                                                {64, "ATTR"},       {66, "TRACING_DATA"},  {67, "BUILD_ID"},    {68, "FINISHED_ROUND"},
-                                                {69, "ID_INDEX"},   {73, "THREAD_MAP"},    {74, "CPU_MAP"},     {78, "EVENT_UPDATE"},
-                                                {79, "TIME_CONV"},  {80, "FEATURE"},       {82, "FINISHED_INIT"}, {20, "TEXT_POKE"}};
+const std::map<uint32_t, std::string> kNames = {{1, "MMAP"},       {3, "COMM"},          {4, "EXIT"},           {7, "FORK"},
+                                                {9, "SAMPLE"},     {10, "MMAP2"},        {14, "SWITCH"},        {15, "SWITCH_CPU_WIDE"},
+                                                {17, "KSYMBOL"},   {18, "BPF_EVENT"},    {19, "CGROUP"},        {16, "NAMESPACES"},
+                                                {64, "ATTR"},      {66, "TRACING_DATA"}, {67, "BUILD_ID"},      {68, "FINISHED_ROUND"},
+                                                {69, "ID_INDEX"},  {73, "THREAD_MAP"},   {74, "CPU_MAP"},       {78, "EVENT_UPDATE"},
+                                                {79, "TIME_CONV"}, {80, "FEATURE"},      {82, "FINISHED_INIT"}, {20, "TEXT_POKE"}};
 
 std::vector<std::string> our_listing(const std::string& path) {
   std::vector<std::string> out;
   auto reader = PerfReader::open(path);
   EXPECT_TRUE(reader.ok()) << reader.error().message;
   if (!reader.ok()) return out;
-  EXPECT_TRUE((*reader)->read([&out](const Record& record) {
-    const auto name = kNames.find(record.type);
-    out.push_back((name == kNames.end() ? std::to_string(record.type) : name->second) + " " + std::to_string(record.sample_id.time));
-    return true;
-  }).ok());
+  EXPECT_TRUE((*reader)
+                  ->read([&out](const Record& record) {
+                    const auto name = kNames.find(record.type);
+                    out.push_back((name == kNames.end() ? std::to_string(record.type) : name->second) + " " +
+                                  std::to_string(record.sample_id.time));
+                    return true;
+                  })
+                  .ok());
   EXPECT_EQ((*reader)->damage().messages.size(), 0U);
   return out;
 }
@@ -81,8 +86,9 @@ TEST(PerfTool, WeReadWhatItRecords) {
   PTD_NEEDS_PERF();
   TempDir dir;
   const std::string workload = " -- sh -c 'for i in 1 2 3 4 5 6 7 8; do true | cat; done' >/dev/null 2>&1";
-  for (const RecordCase& c : {RecordCase{"plain", "-e dummy"}, RecordCase{"compressed", "-e cpu-clock -F 2000 -z"},
-                              RecordCase{"two events", "-e dummy -e cpu-clock -F 500"}, RecordCase{"timeless", "-e dummy --no-timestamp"}}) {
+  for (const RecordCase& c :
+       {RecordCase{"plain", "-e dummy"}, RecordCase{"compressed", "-e cpu-clock -F 2000 -z"},
+        RecordCase{"two events", "-e dummy -e cpu-clock -F 500"}, RecordCase{"timeless", "-e dummy --no-timestamp"}}) {
     const std::string path = dir / c.name;
     int status = 0;
     run("perf record " + std::string(c.options) + " -o '" + path + "'" + workload, &status);
@@ -176,14 +182,14 @@ TEST(PerfTool, ItReadsWhatWeWrite) {
     const std::string header = run("perf report --header-only -I -i '" + (dir / "rec") + "' 2>&1", &status);
     EXPECT_EQ(status, 0) << header;
     for (const char* want : {"hostname : written-host", "cpuid : GenuineIntel,6,78,3", "name = intel_pt//", "intel_pt = 8",
-                             "contains AUX area data",
-                             "bpf_prog_info 5: bpf_prog_0102030405060708_p addr 0xffffffffc0000000 size 2"}) {
+                             "contains AUX area data", "bpf_prog_info 5: bpf_prog_0102030405060708_p addr 0xffffffffc0000000 size 2"}) {
       EXPECT_NE(header.find(want), std::string::npos) << want << "\n" << header;
     }
     const std::string dump = run("perf script -D -i '" + (dir / "rec") + "' 2>&1");
     EXPECT_NE(dump.find("PSB"), std::string::npos);
     EXPECT_NE(dump.find("5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a"), std::string::npos);
-    EXPECT_NE(run("perf buildid-list -i '" + (dir / "rec") + "'").find("5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a /bin/x"), std::string::npos);
+    EXPECT_NE(run("perf buildid-list -i '" + (dir / "rec") + "'").find("5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a /bin/x"),
+              std::string::npos);
   }
 }
 

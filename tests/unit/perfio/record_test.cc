@@ -1,6 +1,5 @@
 // Bodies of records: bytes written by hand after linux/perf_event.h against the values they mean.
 #include "perfio/record_parse.h"
-
 #include "util.h"
 
 namespace ptd::perfio {
@@ -15,8 +14,8 @@ Payload parse(uint32_t type, uint16_t misc, const std::string& body) {
 }
 
 TEST(RecordParse, MmapIsUserCode) {
-  const auto mmap = std::get<MmapRecord>(
-      parse(1, 2, "0a000000 0b000000  0010400000000000 0020000000000000 0030000000000000 2f612f62 00000000"));
+  const auto mmap =
+      std::get<MmapRecord>(parse(1, 2, "0a000000 0b000000  0010400000000000 0020000000000000 0030000000000000 2f612f62 00000000"));
   EXPECT_EQ(mmap.pid, 10);
   EXPECT_EQ(mmap.tid, 11);
   EXPECT_EQ(mmap.addr, 0x401000U);
@@ -174,8 +173,9 @@ TEST(RecordParse, AuxtraceAndError) {
 }
 
 TEST(RecordParse, EveryTypeCutAtEveryByteIsRefusedOrRead) {
-  const auto body = hex("01000000 02000000 0100000000000000 0300000000000000 0400000000000000 0500000000000000 0600000000000000"
-                        "0700000000000000 0800000000000000 0900000000000000");
+  const auto body =
+      hex("01000000 02000000 0100000000000000 0300000000000000 0400000000000000 0500000000000000 0600000000000000"
+          "0700000000000000 0800000000000000 0900000000000000");
   for (uint32_t type = 0; type < 90; ++type) {
     for (size_t size = 0; size <= body.size(); ++size) {
       Payload out;

@@ -30,8 +30,10 @@ TEST(SampleId, TrailerVariants) {
       {"tid", kSampleTid, "01000000 02000000", {1, 2, 0, false, -1, 0, 0}},
       {"time", kSampleTime, "0500000000000000", {-1, -1, 5, true, -1, 0, 0}},
       {"zero time is no time", kSampleTime, "0000000000000000", {-1, -1, 0, false, -1, 0, 0}},
-      {"all", kSampleTid | kSampleTime | kSampleId | kSampleStreamId | kSampleCpu | kSampleIdentifier,
-       "01000000 02000000 0300000000000000 0400000000000000 0500000000000000 06000000 00000000 0700000000000000", {1, 2, 3, true, 6, 7, 5}},
+      {"all",
+       kSampleTid | kSampleTime | kSampleId | kSampleStreamId | kSampleCpu | kSampleIdentifier,
+       "01000000 02000000 0300000000000000 0400000000000000 0500000000000000 06000000 00000000 0700000000000000",
+       {1, 2, 3, true, 6, 7, 5}},
       {"id without identifier", kSampleId | kSampleCpu, "0400000000000000 06000000 00000000", {-1, -1, 0, false, 6, 4, 0}},
   };
   for (const TrailerCase& c : cases) {
@@ -57,10 +59,12 @@ TEST(SampleId, NoTrailerWithoutSampleIdAll) {
 }
 
 TEST(SampleId, SampleFieldsInOrder) {
-  const EventAttr attr = attr_with(kSampleIdentifier | kSampleIp | kSampleTid | kSampleTime | kSampleAddr | kSampleCpu | kSamplePeriod | kSampleRaw);
+  const EventAttr attr =
+      attr_with(kSampleIdentifier | kSampleIp | kSampleTid | kSampleTime | kSampleAddr | kSampleCpu | kSamplePeriod | kSampleRaw);
   SampleFields got;
-  ASSERT_TRUE(parse_sample(attr, hex("0900000000000000 0010000000000000 01000000 02000000 0300000000000000 0020000000000000 06000000 00000000"
-                                     "0800000000000000 04000000 aabbccdd"),
+  ASSERT_TRUE(parse_sample(attr,
+                           hex("0900000000000000 0010000000000000 01000000 02000000 0300000000000000 0020000000000000 06000000 00000000"
+                               "0800000000000000 04000000 aabbccdd"),
                            got));
   EXPECT_EQ(got.id.id, 9U);
   EXPECT_EQ(got.ip, 0x1000U);
@@ -106,7 +110,8 @@ TEST(SampleId, CountsBeyondTheRecordAreRefused) {
 }
 
 TEST(AttrFinder, ByIdentifier) {
-  const std::vector<EventAttr> attrs = {attr_with(kSampleIdentifier | kSampleTime, {10, 11}), attr_with(kSampleIdentifier | kSampleCpu, {12})};
+  const std::vector<EventAttr> attrs = {attr_with(kSampleIdentifier | kSampleTime, {10, 11}),
+                                        attr_with(kSampleIdentifier | kSampleCpu, {12})};
   AttrFinder finder;
   finder.set(attrs);
   const auto sample = hex("09000000 0000 1800 0c00000000000000 0000000000000000");

@@ -107,10 +107,12 @@ inline std::string line_of(const Record& record) {
 
 inline std::vector<std::string> lines_of(PerfReader& reader) {
   std::vector<std::string> lines;
-  EXPECT_TRUE(reader.read([&lines](const Record& record) {
-    lines.push_back(line_of(record));
-    return true;
-  }).ok());
+  EXPECT_TRUE(reader
+                  .read([&lines](const Record& record) {
+                    lines.push_back(line_of(record));
+                    return true;
+                  })
+                  .ok());
   return lines;
 }
 

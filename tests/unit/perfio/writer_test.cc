@@ -1,8 +1,7 @@
 // PerfWriter and the editor: what is written reads back, in every form; unfinished files read as far as they go.
-#include "perfio/perf_writer.h"
-
 #include "perfio/auxtrace_pt.h"
 #include "perfio/perf_edit.h"
+#include "perfio/perf_writer.h"
 #include "perfio/record_encode.h"
 #include "util.h"
 
@@ -86,11 +85,14 @@ TEST(Writer, EveryPayloadReadsBack) {
     EXPECT_EQ((*reader)->features().compressed, level != 0);
     std::vector<Record> got;
     std::vector<std::byte> payload;
-    ASSERT_TRUE((*reader)->read([&](const Record& record) {
-      got.push_back(record);
-      if (const auto* a = std::get_if<AuxtraceRecord>(&record.payload)) payload.assign(a->payload.begin(), a->payload.end());
-      return true;
-    }).ok());
+    ASSERT_TRUE((*reader)
+                    ->read([&](const Record& record) {
+                      got.push_back(record);
+                      if (const auto* a = std::get_if<AuxtraceRecord>(&record.payload))
+                        payload.assign(a->payload.begin(), a->payload.end());
+                      return true;
+                    })
+                    .ok());
     EXPECT_EQ(payload, hex("0282028202820282028202820282028202 00000000000000"));
     EXPECT_EQ((*reader)->damage().messages.size(), 0U);
     const std::vector<Payload> want = all_payloads();
@@ -219,14 +221,16 @@ TEST(Writer, SchedSwitchSamples) {
   auto reader = PerfReader::open(dir / "perf.data");
   ASSERT_TRUE(reader.ok());
   int seen = 0;
-  ASSERT_TRUE((*reader)->read([&seen](const Record& record) {
-    const auto& change = std::get<SchedSwitchSample>(record.payload);
-    EXPECT_EQ(change.prev_tid, 41);
-    EXPECT_EQ(change.next_tid, 42);
-    EXPECT_EQ(record.sample_id.cpu, 3);
-    ++seen;
-    return true;
-  }).ok());
+  ASSERT_TRUE((*reader)
+                  ->read([&seen](const Record& record) {
+                    const auto& change = std::get<SchedSwitchSample>(record.payload);
+                    EXPECT_EQ(change.prev_tid, 41);
+                    EXPECT_EQ(change.next_tid, 42);
+                    EXPECT_EQ(record.sample_id.cpu, 3);
+                    ++seen;
+                    return true;
+                  })
+                  .ok());
   EXPECT_EQ(seen, 1);
 }
 
@@ -294,18 +298,21 @@ TEST(Edit, DropsInsertsAndReplaces) {
   auto reader = PerfReader::open(dir / "out");
   ASSERT_TRUE(reader.ok());
   size_t kept = 0, lost = 0, replaced = 0;
-  ASSERT_TRUE((*reader)->read([&](const Record& record) {
-    if (const auto* poke = std::get_if<TextPokeRecord>(&record.payload)) {
-      EXPECT_NE((poke->addr - 0x1000) % 10, 9U);
-      ++kept;
-    }
-    if (std::holds_alternative<LostRecord>(record.payload)) {
-      EXPECT_EQ(record.sample_id.time % 10, 9U);
-      ++lost;
-    }
-    if (const auto* a = std::get_if<AuxtraceRecord>(&record.payload)) replaced += a->payload.size() == 16 && a->size_bytes == 16;
-    return true;
-  }).ok());
+  ASSERT_TRUE((*reader)
+                  ->read([&](const Record& record) {
+                    if (const auto* poke = std::get_if<TextPokeRecord>(&record.payload)) {
+                      EXPECT_NE((poke->addr - 0x1000) % 10, 9U);
+                      ++kept;
+                    }
+                    if (std::holds_alternative<LostRecord>(record.payload)) {
+                      EXPECT_EQ(record.sample_id.time % 10, 9U);
+                      ++lost;
+                    }
+                    if (const auto* a = std::get_if<AuxtraceRecord>(&record.payload))
+                      replaced += a->payload.size() == 16 && a->size_bytes == 16;
+                    return true;
+                  })
+                  .ok());
   EXPECT_EQ(kept, 45U);
   EXPECT_EQ(lost, 5U);
   EXPECT_EQ(replaced, 1U);
