@@ -20,8 +20,9 @@ inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 /// - TMA after it tells that CTC `ctc` began at TSC - FastCounter. That is the anchor.
 /// - MTC tells that the CTC reached a multiple of 2^MTCFreq: anchor + ticks of CTC since * N/D, always from the anchor, so that no rounding
 ///   piles up. The CTC is followed modulo 2^(MTCFreq+8). The bounds are that moment, one tick outward on each side.
-/// - A hole of a few MTCs is a hole. A longer one, or an OVF, may have lost whole windows of 256 MTCs: earliest() then counts none of them
-///   and latest() is unbounded until the next TSC.
+/// - A hole of MTCs is taken for shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of MWAIT, "packet
+///   sent on wake"). With set_strict_holes() a hole of more than three, and always an OVF, may have lost whole windows: earliest() then
+///   counts none of them and latest() is unbounded until the next TSC.
 /// - An MTC that follows its TSC/TMA but is of an edge before it (packets slip) moves nothing.
 /// - MTC before any TMA: edges are counted from the TSC; the moment is uncertain by one MTC period.
 /// - CYC adds cycles, scaled by the ratio measured between two timing packets that each stood right behind a CYC, or by P1/CBR before that.
@@ -43,6 +44,9 @@ class PtClock {
   void reset();
   /// A time near the trace's, e.g. that of the AUX record: tells bits 63:56, which no packet has. Call before the first TSC.
   void set_reference(Tsc reference) { reference_ = reference.value; }
+
+  /// Trust no hole of more than three MTCs; see above.
+  void set_strict_holes(bool on) { strict_holes_ = on; }
 
   [[nodiscard]] bool known() const { return known_; }
   /// Best estimate of the moment of the last timing packet.
@@ -95,7 +99,7 @@ class PtClock {
   bool first_mtc_ = false;  ///< the next MTC is the first after TMA
   bool tma_due_ = false;    ///< a TSC came, its TMA did not yet
   bool lost_ = false;       ///< whole windows of MTCs may be missing
-  bool calibrating_ = false, measured_ = false;
+  bool calibrating_ = false, measured_ = false, strict_holes_ = false;
 };
 
 }  // namespace ptd::pt

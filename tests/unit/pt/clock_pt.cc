@@ -135,8 +135,18 @@ TEST(PtClock, MtcWithoutTmaIsUncertainByAPeriod) {
   EXPECT_EQ(clock.now(), Tsc{1000690 + 400});
 }
 
+TEST(PtClock, HolesShorterThanAWindowAreTrustedByDefault) {
+  PtClock clock(config_of());
+  clock.on_packet(tsc(1000000));
+  clock.on_packet(tma(0, 0));
+  clock.on_packet(mtc(100));
+  EXPECT_EQ(clock.now(), Tsc{1040000});
+  EXPECT_EQ(clock.latest(), Tsc{1040002});
+}
+
 TEST(PtClock, MissingMtcs) {
   PtClock clock(config_of());
+  clock.set_strict_holes(true);
   clock.on_packet(tsc(1000000));
   clock.on_packet(tma(0, 0));
   clock.on_packet(mtc(2));  // one is missing: plausible
@@ -351,7 +361,9 @@ TEST(TimeCursor, BoundsEveryPlaceOfASegment) {
   const uint64_t end = writer.size();
   writer.tnt(1, 3);
 
-  TimeCursor cursor(bytes, PtClock(config_of()));
+  PtClock strict(config_of());
+  strict.set_strict_holes(true);
+  TimeCursor cursor(bytes, strict);
   EXPECT_EQ(cursor.earliest_before(0), Tsc{0});
   EXPECT_EQ(cursor.latest_after(0), Tsc{1000000});
   EXPECT_EQ(cursor.earliest_before(early), Tsc{1000000});
