@@ -99,6 +99,36 @@ TEST(GeneratedTraces, OurDecoderFindsTheTruth) {
   }
 }
 
+// The moment of every instruction lies within the bounds that the last mark before it gives. Without a conversion the clock is raw ticks.
+TEST(GeneratedTraces, TimeBoundsHoldTheTruth) {
+  const auto [first, count] = seeds();
+  uint64_t failures = 0, bounded = 0;
+  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    const auto options = test::options_of_seed(seed);
+    const auto trace = test::generate(options);
+    const auto machine = test::make_machine(trace.memory);
+    pt::DecoderOptions decoder;
+    decoder.config = trace.config;
+    decoder.config.errata = pt::errata_of(trace.config.cpu);
+    const auto ours = test::decode_stream(trace.trace, machine, decoder);
+    if (ours.insns != trace.truth) continue;  // the test above says so
+    Interval now;
+    size_t mark = 0;
+    for (size_t i = 0; i < ours.insns.size(); ++i) {
+      for (; mark < ours.marks.size() && ours.marks[mark].before_insn <= i; ++mark) now = ours.marks[mark].mark.time;
+      bounded += now != Interval{};
+      if (now.contains(TimeNs{trace.tsc[i]})) continue;
+      ADD_FAILURE() << describe(options) << ": instruction " << i << " ran at " << trace.tsc[i] << ", bounds [" << now.first.value << ", "
+                    << now.last.value << "]";
+      ++failures;
+      break;
+    }
+  }
+  if (count >= 100) {
+    EXPECT_GT(bounded, 0U);
+  }
+}
+
 TEST(GeneratedTraces, OurDecoderEqualsLibipt) {
   const auto [first, count] = seeds();
   uint64_t failures = 0;

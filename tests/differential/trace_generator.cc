@@ -20,6 +20,8 @@ class Machine {
     filter_end_ = program_.ops[functions[functions.size() / 2]].ip;
     now_ = functions.front();
     tsc_ = 1'000'000 + (random_.next() & 0xffff'ffff);
+    cyc_at_ = tsc_;
+    mtc_ = (tsc_ / kTscPerCtc) >> kMtcPeriod;
   }
 
   void run() {
@@ -59,17 +61,26 @@ class Machine {
     if (lost_ || !options_.timing) return;
     const uint64_t ctc = tsc_ / kTscPerCtc;
     if (ctc >> kMtcPeriod != mtc_) {
+      if (options_.tnt_before_timing) flush();
       mtc_ = ctc >> kMtcPeriod;
       writer_.mtc(static_cast<uint8_t>(mtc_));
     }
-    if (random_.chance(10)) writer_.cyc(random_.below(2000));
+    if (random_.chance(10)) {
+      if (options_.tnt_before_timing) flush();
+      cyc();
+    }
+  }
+  // The core runs at the nominal frequency: one cycle a TSC tick.
+  void cyc() {
+    writer_.cyc(tsc_ - cyc_at_);
+    cyc_at_ = tsc_;
   }
   // A packet that tells a place in the flow has been written: the truth up to here can be known.
   void known() { known_ = out_.truth.size(); }
 
   void flush() {
     if (tnt_count_ != 0) {
-      if (options_.timing && random_.chance(50)) writer_.cyc(1 + random_.below(50));
+      if (options_.timing && random_.chance(50)) cyc();
       writer_.tnt(tnt_, tnt_count_);
       known_ = pending_known_;
     }
@@ -197,7 +208,10 @@ class Machine {
       tnt_count_ = 0;
       tnt_ = 0;
       deferred_.clear();
-      if (enabled_) out_.truth.resize(known_);
+      if (enabled_) {
+        out_.truth.resize(known_);
+        out_.tsc.resize(known_);
+      }
       lost_ = true;
       lost_for_ = random_.below(40);
       return;
@@ -210,6 +224,7 @@ class Machine {
     lost_ = false;
     ++out_.overflows;
     writer_.ovf();
+    cyc_at_ = tsc_;
     return_stack_.clear();
     // Readers disagree on whether OVF clears the last ip; a processor sends the next one in full.
     writer_.set_compression(false);
@@ -338,7 +353,10 @@ class Machine {
   void run_op() {
     const Op& here = op();
     const bool in_trace = enabled_ && !lost_;
-    if (in_trace) out_.truth.push_back(here.ip);
+    if (in_trace) {
+      out_.truth.push_back(here.ip);
+      out_.tsc.push_back(tsc_);
+    }
     switch (here.kind) {
       case OpKind::filler:
       case OpKind::call_next: ++now_; break;
@@ -429,7 +447,7 @@ class Machine {
   bool enabled_ = false, in_tx_ = false, lost_ = false, psb_soon_ = false;
   uint32_t lost_for_ = 0, off_for_ = 0;
   ExecMode mode_told_ = ExecMode::unknown;
-  uint64_t cr3_ = 0x1234000, tsc_ = 0, mtc_ = 0;
+  uint64_t cr3_ = 0x1234000, tsc_ = 0, mtc_ = 0, cyc_at_ = 0;
 
   uint64_t tnt_ = 0;
   unsigned tnt_count_ = 0;
@@ -458,6 +476,7 @@ TraceOptions options_of_seed(uint64_t seed) {
   out.program.bits32 = random.chance(20);
   out.program.ptwrite = random.chance(20);
   out.ptw_with_ip = random.chance(50);
+  out.tnt_before_timing = out.timing && random.chance(50);
   out.address_filter = random.chance(20);
   const bool steady = !out.user_only && !out.address_filter;
   out.toggles = steady && random.chance(20);
@@ -481,7 +500,7 @@ std::string describe(const TraceOptions& o) {
   add(o.toggles, "toggles");
   add(o.interrupts, "interrupts");
   add(o.overflows, "overflows");
-  add(o.timing, "MTC and CYC");
+  add(o.timing, o.tnt_before_timing ? "MTC and CYC behind TNT" : "MTC and CYC");
   add(o.program.soft_int, "software interrupts");
   add(o.program.bits32, "32-bit code");
   add(o.program.tsx, "TSX");

@@ -24,6 +24,7 @@ struct TraceOptions {
   bool interrupts = false;
   bool overflows = false;
   bool timing = false;          ///< TMA, MTC and CYC beside TSC
+  bool tnt_before_timing = false;  ///< MTC and CYC send the TNT in the making ahead; else branches older than an MTC may stand behind it
   bool ptw_with_ip = false;
   uint32_t psb_period_bytes = 512;
 };
@@ -35,6 +36,7 @@ struct GeneratedTrace {
   SparseMemory memory;
   std::vector<std::byte> trace;
   std::vector<uint64_t> truth;  ///< the address of every instruction that ran while it was traced and can be known
+  std::vector<uint64_t> tsc;    ///< for each of them the TSC at which it ran
   pt::Config config;
   uint64_t filter_first = 0, filter_last = 0;
   uint64_t psbs = 0, overflows = 0, interrupts = 0, compressed_returns = 0, deferred = 0;

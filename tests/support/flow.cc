@@ -35,12 +35,13 @@ void FlowCollector::add_block(const Block& block, const BlockTable& table) {
 }
 
 void FlowCollector::add(const Batch& batch, const BlockTable& table) {
-  size_t event = 0, gap = 0;
+  size_t event = 0, gap = 0, mark = 0;
   for (size_t i = 0; i <= batch.blocks.size(); ++i) {
     for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) {
       flow_.events.push_back({flow_.instructions, batch.events[event]});
     }
     for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) flow_.gaps.push_back({flow_.instructions, batch.gaps[gap]});
+    for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) flow_.marks.push_back({flow_.instructions, batch.marks[mark]});
     if (i < batch.blocks.size()) add_block(batch.blocks[i], table);
   }
 }
@@ -107,7 +108,7 @@ bool compared(EventKind kind) {
 
 struct Comparable {
   uint64_t before_insn = 0;
-  bool steers = false;
+  bool steers = false, overflow = false;
   std::string text;
 };
 
@@ -124,7 +125,19 @@ std::string spell(uint64_t before, const char* kind, bool has_from, uint64_t fro
 bool tells_from(EventKind kind) { return kind == EventKind::async_branch || kind == EventKind::async_disabled; }
 bool tells_to(EventKind kind) { return steers(kind); }
 
+// Several OVFs with nothing between them count as one: the last, which tells where the flow goes on.
+void join_overflows(std::vector<Comparable>& events) {
+  std::vector<Comparable> out;
+  for (auto& event : events) {
+    const bool again = !out.empty() && out.back().overflow && event.overflow && out.back().before_insn == event.before_insn;
+    if (again) out.pop_back();
+    out.push_back(std::move(event));
+  }
+  events = std::move(out);
+}
+
 std::vector<std::string> finish(std::vector<Comparable> events) {
+  join_overflows(events);
   // At one instruction the steering events keep their order and come first; the others are sorted.
   std::stable_sort(events.begin(), events.end(), [](const Comparable& a, const Comparable& b) {
     if (a.before_insn != b.before_insn) return a.before_insn < b.before_insn;
@@ -181,9 +194,14 @@ std::string compare_branch_ends(const Flow& ours, const oracle::OracleFlow& thei
   return {};
 }
 
-// True if the PTWRITE that `event` belongs to is the instruction before it.
-bool ptwrite_behind(const Flow& flow, uint64_t before, const Event& event) {
-  return (event.flags & kEventHasFrom) == 0 || (before <= flow.insns.size() && flow.insns[before - 1] == event.from.value);
+// Place of an event that follows the instruction at its `from`: behind that instruction, which stands in the block before the event.
+uint64_t place_behind_insn(const Flow& flow, uint64_t before, const Event& event) {
+  // Bound by a FUP it is given out before its instruction.
+  if (event.kind == EventKind::ptwrite && before < flow.insns.size() && flow.insns[before] == event.from.value) return before + 1;
+  for (uint64_t at = std::min<uint64_t>(before, flow.insns.size()); at != 0 && before - at < 256; --at) {
+    if (flow.insns[at - 1] == event.from.value) return at;
+  }
+  return before;
 }
 
 }  // namespace
@@ -201,9 +219,9 @@ std::vector<std::string> comparable_events(const Flow& ours) {
     }
     if (!compared(e.kind)) continue;
     if (e.kind == EventKind::exec_mode && std::exchange(mode, e.payload) == e.payload) continue;
-    // A PTW is given out behind its instruction here, before it by libipt (docs/DIFFERENCES.md): placed before it on both sides.
-    const uint64_t place = e.kind == EventKind::ptwrite && before != 0 && ptwrite_behind(ours, before, e) ? before - 1 : before;
-    out.push_back({place, steers(e.kind),
+    const bool at_insn = (e.kind == EventKind::ptwrite || e.kind == EventKind::paging || e.kind == EventKind::vmcs) && (e.flags & kEventHasFrom) != 0;
+    const uint64_t place = at_insn ? place_behind_insn(ours, before, e) : before;
+    out.push_back({place, steers(e.kind), e.kind == EventKind::overflow,
                    spell(place, name(e.kind), tells_from(e.kind) && (e.flags & kEventHasFrom) != 0, e.from.value,
                          tells_to(e.kind) && (e.flags & kEventHasTo) != 0, e.to.value, steers(e.kind) ? 0 : e.payload)});
   }
@@ -220,7 +238,7 @@ std::vector<std::string> comparable_events(const oracle::OracleFlow& theirs) {
     }
     if (!compared(e.kind)) continue;
     if (e.kind == EventKind::exec_mode && std::exchange(mode, e.payload) == e.payload) continue;
-    out.push_back({e.before_insn, steers(e.kind),
+    out.push_back({e.before_insn, steers(e.kind), e.kind == EventKind::overflow,
                    spell(e.before_insn, name(e.kind), tells_from(e.kind) && e.has_from, e.from, tells_to(e.kind) && e.has_to, e.to,
                          steers(e.kind) ? 0 : e.payload)});
   }

@@ -16,6 +16,10 @@ struct PlacedEvent {
   uint64_t before_insn = 0;
   Event event;
 };
+struct PlacedMark {
+  uint64_t before_insn = 0;
+  Mark mark;
+};
 struct PlacedGap {
   uint64_t before_insn = 0;
   Gap gap;
@@ -28,6 +32,7 @@ struct Flow {
   std::vector<uint8_t> taken;         ///< for each of branch_ends
   std::vector<PlacedEvent> events;
   std::vector<PlacedGap> gaps;
+  std::vector<PlacedMark> marks;
   std::vector<uint64_t> segment_starts;  ///< number of instructions before each segment
   uint64_t instructions = 0;
   uint64_t uncertain_instructions = 0;  ///< in blocks with a bit of kUncertainFlags

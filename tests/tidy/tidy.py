@@ -46,7 +46,7 @@ ROOMS = {
 
 # Written in two halves so that this file does not find itself.
 WORDS = re.compile("TO" + r"DO|FIX" + r"ME|\bX" + r"XX\b|not impl" + r"emented|unimpl" + r"emented")
-MACHINE_PATHS = re.compile(r"(?:^|[^\w.$}/-])/(?:wor" + r"k|far" + r"m|hom" + r"e/\w+|ro" + r"ot)/")
+MACHINE_PATHS = re.compile(r"(?:^|[^\w.$}/-])/(?:wor" + r"k|far" + r"m)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
