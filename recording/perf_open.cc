@@ -148,6 +148,8 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   OpenOptions indexing = options;
   indexing.use_time = options.use_time && data.decoder.config.time.valid();
   index_streams(indexing, data);
+  find_kernel_places(data);
+  add_anchors(indexing, data);
   return {};
 }
 

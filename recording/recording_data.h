@@ -43,6 +43,11 @@ Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData
 Status load_lldb_bundle(const OpenOptions& options, RecordingData& data);
 Status load_perf(const OpenOptions& options, RecordingData& data);
 
+/// Looks up the kernel functions that the decoder follows by name (context switches).
+void find_kernel_places(RecordingData& data);
+/// Scans the streams for anchors, if the recording has pokes to order.
+void add_anchors(const OpenOptions& options, RecordingData& data);
+
 /// Scans the streams for PSBs and fills indexes, infos and timing from streams and decoder.
 void index_streams(const OpenOptions& options, RecordingData& data);
 

@@ -95,8 +95,8 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     jitdumps_.push_back({space, map.path, time_of(record)});
     return;
   }
-  mappings_.push_back(
-      {space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path, normalize_build_id(map.build_id), time_of(record)});
+  mappings_.push_back({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
+                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record)});
 }
 
 void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
@@ -177,6 +177,7 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     image_.builder.add_finding(std::move(finding));
     return;
   }
+  data_.pokes.push_back({time_of(record), record.sample_id.cpu});
   Edit edit;
   edit.ip = Ip{poke.addr};
   edit.old_bytes = poke.old_bytes;
@@ -228,7 +229,8 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
 
 void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
   std::unordered_map<std::string, std::string> build_ids;
-  for (const perfio::BuildIdEntry& entry : features.build_ids) build_ids.emplace(entry.path, normalize_build_id(entry.build_id));
+  for (const perfio::BuildIdEntry& entry : features.build_ids)
+    build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   for (UserMapping& mapping : mappings_) {
     const auto known = build_ids.find(mapping.path);
     if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;

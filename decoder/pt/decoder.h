@@ -29,6 +29,7 @@ struct DecoderOptions {
   std::vector<IpRange> filter;       ///< ip filter of the recording; empty: none
   SpaceId default_space = kNoSpace;  ///< user addresses belong to it while nothing tells which thread runs (raw captures)
   Ip breakpoint_entry;               ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
+  Ip switch_entry;                   ///< kernel function that every context switch passes once (__switch_to), 0 if unknown
   uint64_t slack_ns = 0;             ///< widens every time interval by this much on both sides: for recordings with bad clocks
   uint32_t max_candidates = 32;      ///< live hypotheses at once; beyond: Gap limit
   uint32_t max_held_blocks = 1U << 16;  ///< undecided blocks held back

@@ -73,6 +73,7 @@ struct FlowState {
   bool lost = false;      ///< flow was lost; waiting for a point where ip is known for sure
   ExecMode mode = ExecMode::unknown;
   Context context;        ///< thread and user address space
+  uint32_t switches = 0;  ///< context switches passed (ContextFollower)
   Ip disabled_at;         ///< where tracing was last disabled
 
   // What the trace still owes

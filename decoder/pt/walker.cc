@@ -44,6 +44,10 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   flow.penalty = 0;
   flow.mode_told = items_.start().mode != ExecMode::unknown;
   FlowState& state = flow.state;
+  if (segment.cpu != follower_cpu_) {
+    follower_ = ContextFollower(*contexts_, segment.cpu);
+    follower_cpu_ = segment.cpu;
+  }
   const SyncState& start = items_.start();
   state.mode = start.mode;
   state.not_before = segment.time.first;
@@ -289,6 +293,7 @@ Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
   }
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
   state.ip = target;
+  if (target == options_.switch_entry && target.value != 0) pass_switch(flow);
   return Go::on;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decoder/batch.h"
+#include "decoder/pt/context_follower.h"
 #include "decoder/pt/decoder.h"
 #include "decoder/pt/flow_state.h"
 #include "decoder/pt/item.h"
@@ -124,6 +125,7 @@ class Walker {
   void disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume);
   void set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
+  void pass_switch(Flow& flow);
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
   void give_item_event(Flow& flow, const Item& item, Ip from);
   void put_mark(Flow& flow);
@@ -135,6 +137,8 @@ class Walker {
   CodeView view_;
   ItemReader items_;
   AuxSegment segment_;
+  ContextFollower follower_;
+  int32_t follower_cpu_ = -1;
   BlockTable table_;
   std::vector<CacheEntry> cache_;
   std::vector<Candidate> candidates_;

@@ -212,18 +212,30 @@ void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
   give_event(flow, told, EventKind::exec_mode, flags, {}, ip);
 }
 
-// Which thread runs at a moment of [first, last]. A switch inside the interval happened in the kernel before the user code that is
-// entered now, so the later context is taken, unless it is one without user code.
+// Which thread runs at a moment of [first, last].
 void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   FlowState& state = flow.state;
-  const auto at = [&](TimeNs t) { return segment_.cpu >= 0 ? contexts_->at_cpu(segment_.cpu, t) : contexts_->at_thread(segment_.tid, t); };
-  Context late = at(last);
-  if (late.space == kNoSpace && last != first) {
-    const Context early = at(first);
-    if (early.space != kNoSpace) late = early;
+  Context context;
+  if (segment_.cpu < 0) {
+    context = contexts_->at_thread(segment_.tid, last);
+  } else if (options_.switch_entry.value != 0) {
+    context = follower_.at(state.switches, first, last);
+  } else {
+    // A switch inside the interval happened in the kernel, before the user code that is entered now: the later context is taken,
+    // unless it is one without user code.
+    context = contexts_->at_cpu(segment_.cpu, last);
+    const Context early = contexts_->at_cpu(segment_.cpu, first);
+    if (context.space == kNoSpace && early.space != kNoSpace) context = early;
   }
-  if (late.space == kNoSpace) late.space = options_.default_space;
-  state.context = late;
+  if (context.space == kNoSpace) context.space = options_.default_space;
+  state.context = context;
+}
+
+// The flow enters the function that every context switch passes.
+void Walker::pass_switch(Flow& flow) {
+  FlowState& state = flow.state;
+  state.switches = std::max(state.switches, follower_.passed_at(state.now.first)) + 1;
+  update_context(flow, state.now.first, state.now.last);
 }
 
 void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) {

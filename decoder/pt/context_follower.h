@@ -1,0 +1,31 @@
+// ContextFollower: which of a cpu's context switches a flow has passed, where time alone does not tell.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "image/context_track.h"
+
+namespace ptd::pt {
+
+/// Switch records are dated exactly, a flow's place only by an interval that may hold several of them. But each switch passes
+/// through one function of the kernel (__switch_to), after which exactly one record tells the incoming thread. Counting passages from
+/// a place that time does settle gives the thread exactly.
+class ContextFollower {
+ public:
+  ContextFollower() = default;
+  ContextFollower(const ContextTrack& contexts, int32_t cpu);
+
+  /// Switches recorded up to `t`.
+  [[nodiscard]] uint32_t passed_at(TimeNs t) const;
+  /// Context at a place of [first, last] after `passed` switches. Updates `passed` with what time proves.
+  [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last) const;
+
+ private:
+  const ContextTrack* contexts_ = nullptr;
+  int32_t cpu_ = -1;
+  std::vector<TimeNs> changes_;  ///< of each switch, the moment of its last record (the incoming thread's own)
+  std::vector<TimeNs> leaves_;   ///< of each switch, the moment of its first record (the outgoing thread's)
+};
+
+}  // namespace ptd::pt
