@@ -73,6 +73,7 @@ struct CodeView::Scratch {
   std::vector<SectionRect> rects;
   std::vector<Opening> openings;
   std::vector<std::array<std::byte, kMaxSpanBytes>> buffers;
+  std::vector<const std::byte*> sources;  // per candidate, the bytes it was made of if one part made it
   std::vector<uint32_t> pick;  // per part, the choice of the present combination
 
   // Of the present fetch.
@@ -99,6 +100,7 @@ struct CodeView::Scratch {
   void sweep();
   void combine(uint32_t fixed_part, uint32_t fixed_choice);
   [[nodiscard]] bool consistent() const;
+  bool merge_shared();
   void emit();
   [[nodiscard]] Interval run_certain(const Part& part, const Choice& choice, uint64_t compared) const;
   [[nodiscard]] const Choice& chosen(size_t part) const { return choices[parts[part].first_choice + pick[part]]; }
@@ -364,7 +366,22 @@ Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, 
   return {data->certain(site, first).first, data->certain(site, last).last};
 }
 
+// A key flipped thousands of times has two contents: versions that share their bytes need no second comparison.
+bool CodeView::Scratch::merge_shared() {
+  if (parts.size() != 1) return false;
+  const Choice& choice = chosen(0);
+  for (uint32_t i = 0; choice.bytes != nullptr && i < count; ++i) {
+    if (sources[i] != choice.bytes) continue;
+    out[i].possible = hull(out[i].possible, choice.possible);
+    out[i].certain = join_certain(out[i].certain, intersect(choice.certain, flags_constant), when);
+    if (!any(choice.flags, CodeFlag::healed)) out[i].flags = out[i].flags & ~CodeFlag::healed;
+    return true;
+  }
+  return false;
+}
+
 void CodeView::Scratch::emit() {
+  if (merge_shared()) return;
   std::array<std::byte, kMaxSpanBytes> bytes;
   CodeCandidate candidate;
   candidate.flags = suspect;
@@ -407,6 +424,7 @@ void CodeView::Scratch::emit() {
     return;
   }
   buffers[count] = bytes;
+  sources[count] = parts.size() == 1 ? chosen(0).bytes : nullptr;
   candidate.bytes = Bytes{buffers[count].data(), filled};
   out[count++] = candidate;
 }
@@ -432,7 +450,10 @@ FetchResult CodeView::fetch(SpaceId space, Ip ip, Interval when, std::span<const
   if (s.fetch_cached(result)) return result;
   s.count = s.combinations = 0;
   s.overflow = false;
-  if (s.buffers.size() < out.size()) s.buffers.resize(out.size());
+  if (s.buffers.size() < out.size()) {
+    s.buffers.resize(out.size());
+    s.sources.resize(out.size());
+  }
   s.look_at_suspect_windows();
   s.collect_parts();
   if (!s.overflow && !s.emit_plain()) s.sweep();

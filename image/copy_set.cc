@@ -134,14 +134,17 @@ void CopySet::date(size_t index, std::vector<Interval>& times) {
   std::sort(turns.begin(), turns.end(), [](Turn a, Turn b) { return a.time != b.time ? a.time < b.time : a.change > b.change; });
   int votes = 0, best = 0;
   Interval dated = given;
-  for (size_t i = 0; i < turns.size(); ++i) {
-    votes += turns[i].change;
-    const bool better = index == 0 ? votes > best : votes >= best && turns[i].change > 0;
-    if (!better) continue;
-    best = votes;
-    size_t end = i + 1;
-    while (end < turns.size() && turns[end].change > 0) ++end;
-    dated = {turns[i].time, end < turns.size() ? turns[end].time : given.last};
+  bool leading = false;  // the present number of votes is the best; ends with the next interval that closes
+  for (const Turn turn : turns) {
+    votes += turn.change;
+    if (turn.change > 0 && (votes > best || (index != 0 && votes == best))) {
+      best = votes;
+      dated.first = turn.time;
+      leading = true;
+    } else if (turn.change < 0 && leading) {
+      dated.last = turn.time;
+      leading = false;
+    }
   }
   if (best == 0) return;
   copies_[index].taken = dated;

@@ -267,8 +267,10 @@ void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, 
 }
 
 void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& builder) {
+  Interval edited{kTimeMax, kTimeMin};
+  for (const StoredEdit& edit : edits.edits()) edited = hull(edited, edit.time);
   for (size_t i = 0; i < copies.size(); ++i) {
-    if (!copies.undated(i)) continue;
+    if (!copies.undated(i) || !copies.copy(i).taken.overlaps(edited)) continue;
     const DatedCopy& copy = copies.copy(i);
     std::vector<Interval> times;
     const auto begin = std::partition_point(ranges.ranges.begin(), ranges.ranges.end(), [&copy](const SiteRange& r) {

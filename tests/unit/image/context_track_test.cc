@@ -1,0 +1,67 @@
+// ContextTrack and TimeConversion: look-ups at, before and between switches; conversions against 128-bit arithmetic.
+#include "image/context_track.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "image/base/time_conversion.h"
+
+namespace ptd {
+namespace {
+
+TEST(ContextTrack, SwitchesCountFromTheirMomentOn) {
+  ContextTrack track;
+  track.add_switch(0, TimeNs{200}, {2, 2, SpaceId{2}});
+  track.add_switch(0, TimeNs{100}, {1, 1, SpaceId{1}});
+  track.sort();
+  EXPECT_EQ(track.at_cpu(0, TimeNs{99}), Context{});
+  EXPECT_EQ(track.at_cpu(0, TimeNs{100}).tid, 1);
+  EXPECT_EQ(track.at_cpu(0, TimeNs{199}).tid, 1);
+  EXPECT_EQ(track.at_cpu(0, TimeNs{200}).tid, 2);
+  EXPECT_EQ(track.at_cpu(1, TimeNs{200}), Context{});
+  EXPECT_EQ(track.switches(0).size(), 2U);
+  EXPECT_TRUE(track.switches(7).empty());
+}
+
+TEST(ContextTrack, ExecMovesARunningThread) {
+  ContextTrack track;
+  track.add_switch(0, TimeNs{100}, {5, 5, SpaceId{1}});
+  track.add_thread(5, TimeNs{50}, {5, 5, SpaceId{1}});
+  track.add_thread(5, TimeNs{150}, {5, 5, SpaceId{2}});
+  track.sort();
+  EXPECT_EQ(track.at_cpu(0, TimeNs{149}).space, SpaceId{1});
+  EXPECT_EQ(track.at_cpu(0, TimeNs{150}).space, SpaceId{2});
+  EXPECT_EQ(track.at_thread(5, TimeNs{49}), Context{});
+  EXPECT_EQ(track.at_thread(5, TimeNs{60}).space, SpaceId{1});
+}
+
+TEST(TimeConversion, EqualsTheFormulaIn128Bits) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 100000; ++i) {
+    TimeConversion conversion;
+    conversion.time_shift = static_cast<uint16_t>(random() % 33);
+    conversion.time_mult = static_cast<uint32_t>(random()) | 1U;
+    conversion.time_zero = random() >> 8;
+    const Tsc tsc{random() >> 16};
+    const auto want = static_cast<uint64_t>((static_cast<unsigned __int128>(tsc.value) * conversion.time_mult) >> conversion.time_shift);
+    ASSERT_EQ(conversion.to_ns(tsc).value, conversion.time_zero + want);
+  }
+}
+
+TEST(TimeConversion, BackIsTheFirstTickNotBefore) {
+  const TimeConversion conversion{31, 715828053, 1000, 0, 0, false};  // 3 GHz
+  for (uint64_t tsc = 1; tsc < 100000; ++tsc) {
+    const TimeNs t = conversion.to_ns(Tsc{tsc});
+    const Tsc back = conversion.to_tsc(t);
+    ASSERT_LE(back.value, tsc);
+    ASSERT_GE(conversion.to_ns(back), t);
+    if (back.value > 0) {
+      ASSERT_LT(conversion.to_ns(Tsc{back.value - 1}), t);
+    }
+  }
+  EXPECT_EQ(TimeConversion{}.to_ns(Tsc{42}).value, 42U);
+}
+
+}  // namespace
+}  // namespace ptd
