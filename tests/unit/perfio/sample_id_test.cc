@@ -62,10 +62,10 @@ TEST(SampleId, SampleFieldsInOrder) {
   const EventAttr attr =
       attr_with(kSampleIdentifier | kSampleIp | kSampleTid | kSampleTime | kSampleAddr | kSampleCpu | kSamplePeriod | kSampleRaw);
   SampleFields got;
-  ASSERT_TRUE(parse_sample(attr,
-                           hex("0900000000000000 0010000000000000 01000000 02000000 0300000000000000 0020000000000000 06000000 00000000"
-                               "0800000000000000 04000000 aabbccdd"),
-                           got));
+  const auto body =
+      hex("0900000000000000 0010000000000000 01000000 02000000 0300000000000000 0020000000000000 06000000 00000000"
+          "0800000000000000 04000000 aabbccdd");
+  ASSERT_TRUE(parse_sample(attr, body, got));
   EXPECT_EQ(got.id.id, 9U);
   EXPECT_EQ(got.ip, 0x1000U);
   EXPECT_EQ(got.id.pid, 1);
@@ -95,7 +95,8 @@ TEST(SampleId, ReadAndCallchainBeforeRaw) {
   for (const ReadCase& c : cases) {
     attr.read_format = c.format;
     SampleFields got;
-    ASSERT_TRUE(parse_sample(attr, hex(c.bytes + chain + raw), got)) << c.format;
+    const auto body = hex(c.bytes + chain + raw);
+    ASSERT_TRUE(parse_sample(attr, body, got)) << c.format;
     EXPECT_EQ(std::vector<std::byte>(got.raw.begin(), got.raw.end()), hex("eeff")) << c.format;
   }
 }
