@@ -30,7 +30,7 @@ std::string module_of(const std::vector<KernelModule>& modules, Ip ip) {
 
 std::string kernel_build_id(const perfio::Features& features) {
   for (const perfio::BuildIdEntry& entry : features.build_ids) {
-    if (is_kernel_text(entry.path)) return normalize_build_id(entry.build_id);
+    if (is_kernel_text(entry.path)) return normalize_build_id(perfio::build_id_hex(entry.build_id));
   }
   return {};
 }
@@ -159,10 +159,10 @@ bool KernelImage::add_vmlinux(ImageBuild& image, const perfio::Features& feature
 // Kernel mappings for which there is no copy: known, without bytes.
 void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& features) {
   for (const perfio::MmapRecord& map : maps_) {
-    std::string build_id = normalize_build_id(map.build_id);
+    std::string build_id = normalize_build_id(perfio::build_id_hex(map.build_id));
     for (const perfio::BuildIdEntry& entry : features.build_ids) {
       if (build_id.empty() && (entry.path == map.path || (is_kernel_text(entry.path) && is_kernel_text(map.path)))) {
-        build_id = normalize_build_id(entry.build_id);
+        build_id = normalize_build_id(perfio::build_id_hex(entry.build_id));
       }
     }
     Section section;

@@ -1,0 +1,402 @@
+// Sideband fold: hand-made records -> spaces, mappings, edits, contexts, names, streams.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "image/timeline.h"
+#include "recording/image_build.h"
+#include "recording/sideband_fold.h"
+#include "tests/unit/image/source_support.h"
+
+namespace ptd {
+namespace {
+
+using testing::bytes_of;
+using testing::SmallElf;
+using testing::TempDir;
+
+constexpr Ip kText{0xffffffff81000000};
+
+class Fold : public ::testing::Test {
+ protected:
+  Fold() {
+    options_.symfs = {dir_.path()};
+    options_.build_id_cache = dir_.path() + "/cache";
+    SmallElf elf;
+    elf.code = bytes_of({0x55, 0xc3});
+    for (int i = 1; i <= 20; ++i) elf.build_id.push_back(static_cast<std::byte>(i));
+    dir_.write("bin/one", elf.bytes());
+    elf.code = bytes_of({0x90, 0xc3});
+    dir_.write("bin/two", elf.bytes());
+    start();
+  }
+  void start() {
+    data_ = std::make_unique<RecordingData>();
+    image_ = std::make_unique<ImageBuild>(options_);
+    fold_ = std::make_unique<SidebandFold>(options_, *image_, *data_);
+  }
+  void feed(perfio::Payload payload, uint64_t time, int32_t pid = -1, int32_t tid = -1, int32_t cpu = 0, uint16_t misc = 0) {
+    perfio::Record record;
+    record.payload = std::move(payload);
+    record.misc = misc;
+    record.sample_id.pid = pid;
+    record.sample_id.tid = tid;
+    record.sample_id.cpu = cpu;
+    record.sample_id.time = time;
+    record.sample_id.has_time = time != 0;
+    record.file_offset_bytes = ++records_ * 64;
+    fold_->on_record(record);
+  }
+  void map(int32_t pid, uint64_t address, const std::string& path, uint64_t time, const std::string& build_id = {}) {
+    perfio::MmapRecord record;
+    record.pid = record.tid = pid;
+    record.addr = address;
+    record.size_bytes = 4096;
+    record.path = path;
+    record.build_id = build_id;
+    feed(record, time, pid, pid);
+  }
+  void comm(int32_t pid, int32_t tid, const std::string& name, bool exec, uint64_t time) {
+    feed(perfio::CommRecord{pid, tid, name, exec}, time, pid, tid);
+  }
+  void fork(int32_t parent, int32_t pid, int32_t tid, uint64_t time, uint16_t misc = 0) {
+    feed(perfio::TaskRecord{pid, parent, tid, parent, time, false}, time, parent, parent, 0, misc);
+  }
+  void poke(uint64_t offset, std::vector<std::byte> old_bytes, std::vector<std::byte> new_bytes, uint64_t time, int32_t cpu = 0) {
+    feed(perfio::TextPokeRecord{kText.value + offset, std::move(old_bytes), std::move(new_bytes)}, time, 0, 0, cpu);
+  }
+  void finish(const KernelImage::Copies& copies = {}) {
+    fold_->finish(features_, copies, true);
+    image_->finish(*data_);
+  }
+  // The byte at `ip` in the space of thread `tid` at a time, -1 if unknown.
+  int byte_at(SpaceId space, uint64_t ip, uint64_t time) {
+    CodeView view(data_->timeline);
+    std::array<CodeCandidate, 8> out;
+    const FetchResult result = view.fetch(space, Ip{ip}, {TimeNs{time}, TimeNs{time}}, {}, out);
+    return result.status == FetchStatus::ok && result.count == 1 ? std::to_integer<int>(out[0].bytes[0]) : -1;
+  }
+  int user_byte(int32_t tid, uint64_t ip, uint64_t time) { return byte_at(data_->contexts.at_thread(tid, TimeNs{time}).space, ip, time); }
+
+  TempDir dir_;
+  OpenOptions options_;
+  perfio::Features features_;
+  std::unique_ptr<RecordingData> data_;
+  std::unique_ptr<ImageBuild> image_;
+  std::unique_ptr<SidebandFold> fold_;
+  uint64_t records_ = 0;
+};
+
+constexpr uint64_t kCode = SmallElf::kCodeOffset;
+
+TEST_F(Fold, ForkCopiesExecReplacesThreadsShare) {
+  comm(10, 10, "shell", false, 0);
+  map(10, 0x400000, "/bin/one", 0);
+  fork(10, 11, 11, 1000);           // child process
+  fork(10, 10, 12, 1100);           // thread of the parent: ppid == pid
+  comm(11, 11, "two", true, 2000);  // exec
+  map(11, 0x400000, "/bin/two", 2001);
+  finish();
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 500), 0x55);
+  EXPECT_EQ(user_byte(11, 0x400000 + kCode, 1500), 0x55);
+  EXPECT_EQ(user_byte(11, 0x400000 + kCode, 2500), 0x90);
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 2500), 0x55);
+  EXPECT_EQ(user_byte(12, 0x400000 + kCode, 2500), 0x55);
+  EXPECT_EQ(data_->contexts.at_thread(12, TimeNs{1500}).space, data_->contexts.at_thread(10, TimeNs{1500}).space);
+  EXPECT_NE(data_->contexts.at_thread(11, TimeNs{1500}).space, data_->contexts.at_thread(10, TimeNs{1500}).space);
+  EXPECT_EQ(data_->thread_names.at(11), "two");
+  EXPECT_EQ(data_->thread_names.at(12), "shell");
+}
+
+TEST_F(Fold, PerfsOwnForksDoNotCopy) {
+  map(10, 0x400000, "/bin/one", 0);
+  fork(10, 11, 11, 0);
+  finish();
+  EXPECT_EQ(user_byte(11, 0x400000 + kCode, 500), -1);
+}
+
+TEST_F(Fold, AMappingReplacesFromItsTimeOn) {
+  map(10, 0x400000, "/bin/one", 0);
+  map(10, 0x400000, "/bin/two", 3000);
+  finish();
+  const SpaceId space = data_->timeline.section(0).space;
+  EXPECT_EQ(byte_at(space, 0x400000 + kCode, 2999), 0x55);
+  EXPECT_EQ(byte_at(space, 0x400000 + kCode, 3000), 0x90);
+}
+
+TEST_F(Fold, WrongAndAbsentFilesAreMissingImages) {
+  map(10, 0x400000, "/bin/one", 0, std::string(20, '\x77'));
+  map(10, 0x500000, "/bin/none", 0);
+  map(10, 0x600000, "//anon", 0);
+  finish();
+  ASSERT_EQ(data_->missing.size(), 3U);
+  const auto reason_of = [&](const std::string& path) {
+    const auto found = std::find_if(data_->missing.begin(), data_->missing.end(), [&](const MissingImage& m) { return m.path == path; });
+    return found == data_->missing.end() ? std::string() : found->reason;
+  };
+  EXPECT_EQ(reason_of("/bin/one"), "wrong build id");
+  EXPECT_EQ(reason_of("/bin/none"), "file not found");
+  EXPECT_EQ(reason_of("//anon"), "anonymous memory");
+  EXPECT_EQ(std::count_if(data_->timeline.findings().begin(), data_->timeline.findings().end(),
+                          [](const Finding& f) { return f.kind == FindingKind::build_id_mismatch; }),
+            1);
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 5), -1);
+}
+
+TEST_F(Fold, BuildIdsOfTheHeaderApplyToMappingsWithout) {
+  features_.build_ids.push_back({"/bin/one", std::string(20, '\x77'), -1, 0});
+  map(10, 0x400000, "/bin/one", 0);
+  finish();
+  ASSERT_EQ(data_->missing.size(), 1U);
+  EXPECT_EQ(data_->missing[0].build_id, "7777777777777777777777777777777777777777");
+}
+
+TEST_F(Fold, SwitchesInBothForms) {
+  comm(10, 10, "a", false, 0);
+  comm(20, 20, "b", false, 0);
+  perfio::SwitchRecord out;
+  out.out = out.cpu_wide = true;
+  out.next_prev_pid = out.next_prev_tid = 20;
+  feed(out, 1000, 10, 10, 3);
+  perfio::SwitchRecord in;
+  in.cpu_wide = true;
+  in.next_prev_pid = in.next_prev_tid = 10;
+  feed(in, 1010, 20, 20, 3);
+  feed(perfio::SwitchRecord{}, 2000, 10, 10, 4);  // per-process recording: IN
+  perfio::SwitchRecord plain_out;
+  plain_out.out = true;
+  feed(plain_out, 2500, 10, 10, 4);
+  finish();
+  const ContextTrack& contexts = data_->contexts;
+  EXPECT_EQ(contexts.at_cpu(3, TimeNs{500}).tid, 10);  // who left had been running
+  EXPECT_EQ(contexts.at_cpu(3, TimeNs{1005}).tid, 20);
+  EXPECT_EQ(contexts.at_cpu(3, TimeNs{5000}).pid, 20);
+  EXPECT_EQ(contexts.at_cpu(4, TimeNs{2600}).tid, 10);  // nobody else is traced there
+  EXPECT_NE(contexts.at_cpu(3, TimeNs{500}).space, contexts.at_cpu(3, TimeNs{5000}).space);
+}
+
+TEST_F(Fold, SchedSwitchSamplesFindTheProcessOfAThread) {
+  fork(10, 10, 12, 100);
+  feed(perfio::SchedSwitchSample{0, 12}, 1000, 0, 0, 1);
+  feed(perfio::SchedSwitchSample{12, 0}, 2000, 10, 12, 1);
+  finish();
+  EXPECT_EQ(data_->contexts.at_cpu(1, TimeNs{1500}).pid, 10);
+  EXPECT_EQ(data_->contexts.at_cpu(1, TimeNs{2500}).tid, 0);
+}
+
+TEST_F(Fold, PokesBecomeEditsAtTheirTime) {
+  poke(0, {}, bytes_of({0x0f, 0x1f, 0x44, 0x00, 0x00}), 1000);
+  poke(0, bytes_of({0x0f, 0x1f, 0x44, 0x00, 0x00}), bytes_of({0xe9, 0x01, 0x02, 0x03, 0x04}), 2000);
+  finish();
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value, 1500), 0x0f);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value, 2500), 0xe9);
+  EXPECT_TRUE(data_->timeline.findings().empty());
+}
+
+TEST_F(Fold, FrozenTimelinesKeepTheFirstBytes) {
+  options_.freeze = true;
+  start();
+  poke(0, bytes_of({0x90}), bytes_of({0xc3}), 1000);
+  finish();
+  EXPECT_NE(byte_at(kKernelSpace, kText.value, 1500), 0xc3);
+}
+
+TEST_F(Fold, PokesOutsideTheKernelAreBadRecords) {
+  feed(perfio::TextPokeRecord{0x400000, bytes_of({1}), bytes_of({2})}, 1000);
+  feed(perfio::TextPokeRecord{~uint64_t{0}, bytes_of({1, 2}), bytes_of({2, 3})}, 1000);
+  finish();
+  ASSERT_EQ(data_->timeline.findings().size(), 2U);
+  EXPECT_EQ(data_->timeline.findings()[0].kind, FindingKind::bad_record);
+}
+
+TEST_F(Fold, EveryNthPokeIsDroppedBySeed) {
+  options_.drop_nth_poke = 10;
+  options_.drop_poke_seed = 3;
+  std::vector<uint64_t> dropped;
+  for (uint64_t i = 0; i < 40; ++i) {
+    if (SidebandFold::drops(options_, i)) dropped.push_back(i);
+  }
+  EXPECT_EQ(dropped, (std::vector<uint64_t>{3, 13, 23, 33}));
+  options_.drop_poke_seed = 1234;
+  uint64_t count = 0;
+  for (uint64_t i = 0; i < 10000; ++i) count += SidebandFold::drops(options_, i) ? 1 : 0;
+  EXPECT_NEAR(static_cast<double>(count), 1000, 120);
+}
+
+TEST_F(Fold, BpfSubProgramsHaveTheirOwnBytes) {
+  perfio::BpfProgInfo program;
+  program.id = 7;
+  program.name = "filter";
+  program.jited_insns = bytes_of({0x11, 0x12, 0x13, 0x21, 0x22});
+  program.jited_ksyms = {kText.value + 0x1000, kText.value + 0x2000};
+  program.jited_func_lens = {3, 2};
+  features_.bpf_progs.push_back(program);
+  perfio::KsymbolRecord symbol{kText.value + 0x1000, 3, 1, false, "bpf_prog_1_filter"};
+  feed(symbol, 1000);
+  symbol.addr = kText.value + 0x2000;
+  symbol.size_bytes = 2;
+  symbol.name = "bpf_prog_2_helper";
+  feed(symbol, 1000);
+  feed(perfio::BpfRecord{1, 7, {}}, 1000);
+  feed(perfio::KsymbolRecord{kText.value + 0x3000, 64, 1, false, "bpf_trampoline_1"}, 1500);
+  finish();
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x1000, 2000), 0x11);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x2000, 2000), 0x21);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x2001, 2000), 0x22);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x1000, 500), -1);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x3000, 2000), -1);
+  ASSERT_EQ(data_->timeline.findings().size(), 1U);
+  EXPECT_EQ(data_->timeline.findings()[0].kind, FindingKind::bpf_bytes_missing);
+  EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x2001, TimeNs{2000})->name, "bpf_prog_2_helper");
+}
+
+TEST_F(Fold, ABpfAddressReusedByAnotherProgram) {
+  for (const uint32_t id : {1U, 2U}) {
+    perfio::BpfProgInfo program;
+    program.id = id;
+    program.jited_insns = bytes_of({id == 1 ? 0xaa : 0xbb});
+    program.jited_ksyms = {kText.value + 0x1000};
+    program.jited_func_lens = {1};
+    features_.bpf_progs.push_back(program);
+  }
+  feed(perfio::KsymbolRecord{kText.value + 0x1000, 1, 1, false, "bpf_prog_a"}, 1000);
+  feed(perfio::BpfRecord{1, 1, {}}, 1000);
+  feed(perfio::KsymbolRecord{kText.value + 0x1000, 1, 1, true, "bpf_prog_a"}, 2000);
+  feed(perfio::KsymbolRecord{kText.value + 0x1000, 1, 1, false, "bpf_prog_b"}, 3000);
+  feed(perfio::BpfRecord{1, 2, {}}, 3000);
+  feed(perfio::KsymbolRecord{kText.value + 0x1000, 1, 1, true, "bpf_prog_b"}, 4000);
+  finish();
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x1000, 1500), 0xaa);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x1000, 3500), 0xbb);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x1000, 10'000'000'000), -1);  // long after the grace period
+}
+
+TEST_F(Fold, OutOfLinePagesLiveByPokes) {
+  feed(perfio::KsymbolRecord{kText.value + 0x5000, 4096, 2, false, "kprobe_insn_page"}, 1000);
+  poke(0x5000, {}, bytes_of({0xcc, 0xc3}), 1100);
+  finish();
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x5000, 1500), 0xcc);
+  EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x5001, TimeNs{1500})->name, "kprobe_insn_page");
+  EXPECT_TRUE(data_->missing.empty());
+}
+
+TEST_F(Fold, LostRecordsSuspectTheImageFromTheRingsLastRecord) {
+  poke(0, bytes_of({0x90}), bytes_of({0xc3}), 1000, 2);
+  poke(8, bytes_of({0x90}), bytes_of({0xc3}), 1500, 1);
+  feed(perfio::LostRecord{0, 50, false}, 4000, 0, 0, 2);
+  finish();
+  EXPECT_EQ(data_->lost.records, 1U);
+  EXPECT_EQ(data_->lost.count, 50U);
+  ASSERT_EQ(data_->timeline.suspect_windows().size(), 1U);
+  EXPECT_EQ(data_->timeline.suspect_windows()[0], (Interval{TimeNs{1000}, TimeNs{4000}}));
+}
+
+TEST_F(Fold, AuxFlagsBreakTheStreamWhereTheySay) {
+  const std::vector<std::byte> bytes(256);
+  feed(perfio::AuxRecord{0, 128, 1}, 1000, 10, 10, 2);
+  feed(perfio::AuxRecord{128, 128, 0}, 2000, 10, 10, 2);
+  perfio::AuxtraceRecord payload;
+  payload.size_bytes = 256;
+  payload.cpu = 2;
+  payload.tid = 10;
+  payload.payload = bytes;
+  feed(payload, 0);
+  payload.cpu = -1;  // a per-thread stream of the same recording is another stream
+  feed(payload, 0);
+  finish();
+  ASSERT_EQ(data_->streams.size(), 2U);
+  EXPECT_EQ(data_->streams[0].cpu, 2);
+  EXPECT_EQ(data_->streams[1].tid, 10);
+  data_->streams[0].finish();
+  ASSERT_EQ(data_->streams[0].seams().size(), 2U);
+  EXPECT_EQ(data_->streams[0].seams()[1].offset_bytes, 128U);
+  EXPECT_EQ(data_->streams[0].seams()[1].why, AuxBreak::truncated);
+  EXPECT_EQ(data_->streams[0].written_by(200).value, 2000U);
+  EXPECT_EQ(data_->lost.aux_truncated, 1U);
+}
+
+TEST_F(Fold, GuestRecordsAreCountedAndLeftOut) {
+  perfio::MmapRecord guest;
+  guest.pid = 0;
+  guest.addr = kText.value;
+  guest.size_bytes = 4096;
+  guest.guest = true;
+  feed(guest, 0);
+  finish();
+  EXPECT_EQ(fold_->guest_records(), 1U);
+  EXPECT_EQ(data_->timeline.section_count(), 0U);
+}
+
+TEST_F(Fold, KernelCopiesNamesAndTheBreakpointEntry) {
+  SmallElf core;
+  core.type = ET_CORE;
+  core.address = kText.value;
+  core.code = bytes_of({0x48, 0x89});
+  dir_.write("kcore_dir/kcore", core.bytes());
+  dir_.write("kcore_dir/kallsyms", "ffffffff81000200 T start\nffffffff81000201 T asm_exc_int3\nffffffff81000400 D data\n");
+  dir_.write("kcore_dir/modules", std::string());
+  KernelImage::Copies copies;
+  copies.kcore_dir = dir_.path() + "/kcore_dir";
+  finish(copies);
+  EXPECT_EQ(data_->decoder.breakpoint_entry.value, kText.value + 0x201);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x200, 77), 0x48);
+  EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x200, TimeNs{1})->name, "start");
+  EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x3ff, TimeNs{1})->name, "asm_exc_int3");
+  EXPECT_FALSE(data_->symbolizer->find(kKernelSpace, kText + 0x400, TimeNs{1}));
+}
+
+TEST_F(Fold, WithoutACopyTheKernelIsKnownButMissing) {
+  perfio::MmapRecord kernel;
+  kernel.kernel = true;
+  kernel.addr = kText.value;
+  kernel.size_bytes = 0x1000000;
+  kernel.path = "[kernel.kallsyms]_text";
+  feed(kernel, 0);
+  features_.build_ids.push_back({"[kernel.kallsyms]", std::string(20, '\x42'), -1, 1});
+  finish();
+  ASSERT_EQ(data_->missing.size(), 1U);
+  EXPECT_EQ(data_->missing[0].path, "[kernel.kallsyms]");
+  EXPECT_EQ(data_->missing[0].build_id, "4242424242424242424242424242424242424242");
+  CodeView view(data_->timeline);
+  std::array<CodeCandidate, 2> out;
+  EXPECT_EQ(view.fetch(kKernelSpace, kText, {}, {}, out).status, FetchStatus::no_bytes);
+}
+
+TEST_F(Fold, JitdumpCodeLivesFromItsLoadToItsReplacement) {
+  std::vector<std::byte> dump;
+  const auto put = [&](auto value) { testing::append(dump, value); };
+  put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
+      put(uint64_t{0});
+  const auto load = [&](uint64_t time, uint64_t index, const char* name, int byte) {
+    put(uint32_t{0}), put(static_cast<uint32_t>(16 + 40 + 2 + 1)), put(time), put(uint32_t{10}), put(uint32_t{10});
+    put(uint64_t{0x7f0000000000}), put(uint64_t{0x7f0000000000}), put(uint64_t{1}), put(index);
+    put(name[0]), put('\0'), put(static_cast<uint8_t>(byte));
+  };
+  load(1000, 1, "a", 0x11);
+  load(2000, 2, "b", 0x22);
+  dir_.write("tmp/jit-10.dump", dump);
+  comm(10, 10, "java", false, 0);
+  map(10, 0x7f1000000000, "/tmp/jit-10.dump", 10);
+  finish();
+  EXPECT_EQ(user_byte(10, 0x7f0000000000, 1500), 0x11);
+  EXPECT_EQ(user_byte(10, 0x7f0000000000, 2500), 0x22);
+  const SpaceId space = data_->contexts.at_thread(10, TimeNs{1500}).space;
+  EXPECT_EQ(data_->symbolizer->find(space, Ip{0x7f0000000000}, TimeNs{1500})->name, "a");
+  EXPECT_EQ(data_->symbolizer->find(space, Ip{0x7f0000000000}, TimeNs{2500})->name, "b");
+  EXPECT_TRUE(data_->missing.empty());
+}
+
+TEST(LiveRanges, OverlapsEndWhatTheyCover) {
+  LiveRanges lives;
+  const size_t a = lives.open(Ip{100}, 100, TimeNs{1});
+  const size_t b = lives.open(Ip{300}, 100, TimeNs{2});
+  const size_t c = lives.open(Ip{150}, 200, TimeNs{10});  // covers the end of a and the start of b
+  lives.close(Ip{150}, TimeNs{20});
+  lives.close(Ip{100}, TimeNs{30});  // no longer open
+  EXPECT_EQ(lives.live(a), (Interval{TimeNs{1}, TimeNs{9}}));
+  EXPECT_EQ(lives.live(b), (Interval{TimeNs{2}, TimeNs{9}}));
+  EXPECT_EQ(lives.live(c), (Interval{TimeNs{10}, TimeNs{20}}));
+}
+
+}  // namespace
+}  // namespace ptd

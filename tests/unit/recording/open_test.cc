@@ -1,0 +1,253 @@
+// Opening what users have: LLDB bundles, raw captures, perf.data; every corpus case.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "recording/perf_cpuid.h"
+#include "recording/recording.h"
+#include "tests/unit/image/source_support.h"
+
+namespace ptd {
+namespace {
+
+using testing::TempDir;
+
+#define NEED_CORPUS(name)                         \
+  const std::string name = testing::corpus_dir(); \
+  if (name.empty()) GTEST_SKIP() << "no corpus (set PTDECODE_CORPUS)"
+
+OpenOptions open_options(const std::string& path) {
+  OpenOptions options;
+  options.path = path;
+  options.build_id_cache = "/nonexistent";
+  return options;
+}
+
+// Bytes of all segments, tails left out.
+uint64_t covered(const Recording& recording, uint32_t stream) {
+  uint64_t bytes = 0;
+  std::vector<std::byte> scratch;
+  for (uint64_t i = 0; i < recording.segment_count(stream); ++i) {
+    const AuxSegment segment = recording.segment(stream, i, scratch);
+    bytes += segment.bytes.size() - segment.tail_bytes;
+  }
+  return bytes;
+}
+
+int byte_at(const Recording& recording, SpaceId space, uint64_t ip) {
+  CodeView view(recording.timeline());
+  std::array<CodeCandidate, 4> out;
+  const FetchResult result = view.fetch(space, Ip{ip}, {}, {}, out);
+  return result.status == FetchStatus::ok ? std::to_integer<int>(out[0].bytes[0]) : -1;
+}
+
+TEST(OpenCpuid, BothForms) {
+  pt::CpuId cpu;
+  EXPECT_TRUE(parse_cpuid("GenuineIntel,6,78,3", cpu));
+  EXPECT_EQ(cpu, (pt::CpuId{6, 78, 3}));
+  EXPECT_TRUE(parse_cpuid("GenuineIntel-6-5E-3", cpu));
+  EXPECT_EQ(cpu, (pt::CpuId{6, 94, 3}));
+  EXPECT_TRUE(parse_cpuid("GenuineIntel-6-4E", cpu));
+  EXPECT_EQ(cpu, (pt::CpuId{6, 78, 0}));
+  for (const char* bad : {"", "GenuineIntel", "GenuineIntel,6", "GenuineIntel,6,999,1", "AuthenticAMD,23,1,1", "GenuineIntel,,6,1"}) {
+    pt::CpuId untouched{1, 2, 3};
+    EXPECT_FALSE(parse_cpuid(bad, untouched)) << bad;
+    EXPECT_EQ(untouched, (pt::CpuId{1, 2, 3}));
+  }
+}
+
+TEST(OpenLldb, SingleModule) {
+  NEED_CORPUS(corpus);
+  const auto opened = Recording::open(open_options(corpus + "/pt-lldb-single/trace.json"));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const Recording& recording = **opened;
+  ASSERT_EQ(recording.streams().size(), 1U);
+  EXPECT_EQ(recording.streams()[0].tid, 3842849);
+  EXPECT_EQ(recording.streams()[0].size_bytes, 4096U);
+  EXPECT_EQ(recording.decoder_options().config.cpu, (pt::CpuId{6, 79, 1}));
+  const Context context = recording.contexts().at_thread(3842849, TimeNs{0});
+  EXPECT_EQ(context.pid, 1234);
+  EXPECT_EQ(byte_at(recording, context.space, 0x40050d), 0x55);  // main: push %rbp
+  const auto symbol = recording.symbolizer().find(context.space, Ip{0x40050e}, TimeNs{0});
+  ASSERT_TRUE(symbol);
+  EXPECT_EQ(symbol->name, "main");
+  EXPECT_TRUE(recording.missing_images().empty());
+}
+
+TEST(OpenLldb, SharedLibrariesAtTheirLoadAddress) {
+  NEED_CORPUS(corpus);
+  const auto opened = Recording::open(open_options(corpus + "/pt-lldb-multifile/trace.json"));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const auto foo = (*opened)->symbolizer().addresses_of("foo");
+  EXPECT_EQ(std::count(foo.begin(), foo.end(), Ip{140737349783552 + 0x6e0}), 1);  // nm libfoo.so: foo() at 6e0
+}
+
+TEST(OpenLldb, AWrongUuidIsRefused) {
+  NEED_CORPUS(corpus);
+  const TempDir dir;
+  std::filesystem::copy(corpus + "/pt-lldb-single/a.out", dir.path() + "/a.out");
+  std::filesystem::copy(corpus + "/pt-lldb-single/trace.bin", dir.path() + "/trace.bin");
+  const std::string json =
+      R"({"type":"intel-pt","cpuInfo":{"vendor":"GenuineIntel","family":6,"model":79,"stepping":1},"processes":[{"pid":1,)"
+      R"("threads":[{"tid":2,"iptTrace":"trace.bin"}],"modules":[{"file":"a.out","systemPath":"/bin/a","loadAddress":"0x400000",)"
+      R"("uuid":"11111111-6F28-2F33-377D-59FECE874C71-5B41261A"}]}]})";
+  const auto opened = Recording::open(open_options(dir.write("trace.json", json)));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  ASSERT_EQ((*opened)->missing_images().size(), 1U);
+  EXPECT_EQ((*opened)->missing_images()[0].reason, "wrong build id");
+  EXPECT_EQ(byte_at(**opened, (*opened)->contexts().at_thread(2, TimeNs{0}).space, 0x40050d), -1);
+}
+
+TEST(OpenLldb, HostileJson) {
+  NEED_CORPUS(corpus);
+  const TempDir dir;
+  const std::string good = [&] {
+    std::ifstream in(corpus + "/pt-lldb-multifile/trace.json");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }();
+  std::mt19937 random(5);
+  for (int round = 0; round < 400; ++round) {
+    std::string bad = good;
+    if (round % 3 == 0) bad.resize(random() % bad.size());
+    for (unsigned i = 0; i < 1 + random() % 6 && bad.size() > 1; ++i) bad[1 + random() % (bad.size() - 1)] = static_cast<char>(random());
+    (void)Recording::open(open_options(dir.write("trace.json", bad)));
+  }
+  for (const std::string& text :
+       {std::string("{"), std::string("{}"), std::string(R"({"type":"intel-pt","processes":[1,2,null,{"threads":7}]})"),
+        "{\"type\":\"intel-pt\",\"x\":" + std::string(200000, '[')}) {
+    EXPECT_FALSE(Recording::open(open_options(dir.write("trace.json", text))).ok());
+  }
+}
+
+RawOptions xdc(const std::string& dir) {
+  RawOptions raw;
+  raw.pt_path = dir + "/trace.bin";
+  raw.pages_dump = dir + "/pages.dump";
+  raw.pages_addresses = dir + "/pages.addr";
+  raw.cpu = {6, 94, 3};
+  return raw;
+}
+
+TEST(OpenRaw, PageDumps) {
+  NEED_CORPUS(corpus);
+  for (const auto& [name, psbs] : std::map<std::string, uint64_t>{{"pt-xdc-unzip", 74}, {"pt-xdc-mruby", 349}}) {  // expected/packets.txt
+    const auto opened = Recording::open_raw(xdc(corpus + "/" + name), open_options(""));
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    EXPECT_EQ((*opened)->segment_count(0), psbs);
+    EXPECT_EQ((*opened)->decoder_options().config.cpu.model, 94);
+  }
+}
+
+TEST(OpenRaw, ImagePieces) {
+  NEED_CORPUS(corpus);
+  const std::string dir = corpus + "/pt-dynamorio-simple";
+  RawOptions raw;
+  raw.pt_path = dir + "/trace.bin";
+  raw.cpu = {6, 85, 4};
+  raw.images = {{dir + "/hello", 4096, 39, 0x401000}};
+  const auto opened = Recording::open_raw(raw, open_options(""));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const SpaceId space = (*opened)->decoder_options().default_space;
+  EXPECT_NE(byte_at(**opened, space, 0x401000), -1);
+  EXPECT_NE(byte_at(**opened, space, 0x401026), -1);
+  EXPECT_EQ(byte_at(**opened, space, 0x401027), -1);
+  raw.images[0].file_offset_bytes = 1U << 30;
+  const auto beyond = Recording::open_raw(raw, open_options(""));
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_EQ(beyond.error().kind, ErrorKind::usage);
+  raw.images.clear();
+  raw.pt_path = dir + "/absent";
+  const auto absent = Recording::open_raw(raw, open_options(""));
+  ASSERT_FALSE(absent.ok());
+  EXPECT_EQ(absent.error().kind, ErrorKind::file_open);
+}
+
+// case.json, expected/summary.json and perf script -D of the case.
+TEST(OpenPerf, SkylakeStreamsContextsAndMissingImages) {
+  NEED_CORPUS(corpus);
+  const auto opened = Recording::open(open_options(corpus + "/pt-perfdata-skylake/perf.data"));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const Recording& recording = **opened;
+  ASSERT_EQ(recording.streams().size(), 2U);
+  EXPECT_EQ(recording.streams()[0].cpu, 0);
+  EXPECT_EQ(recording.streams()[0].size_bytes, 12240U);
+  EXPECT_EQ(recording.segment_count(0), 1U);
+  EXPECT_EQ(recording.streams()[1].cpu, 3);
+  EXPECT_EQ(recording.streams()[1].size_bytes, 137728U);
+  EXPECT_EQ(recording.segment_count(1), 9U);
+  EXPECT_EQ(covered(recording, 1), 137728U);
+  const pt::Config& config = recording.decoder_options().config;
+  EXPECT_EQ(config.cpu, (pt::CpuId{6, 78, 3}));
+  EXPECT_EQ(config.mtc_period, 3);
+  EXPECT_EQ(config.tsc_ctc_ratio_n, 100U);
+  EXPECT_EQ(config.tsc_ctc_ratio_d, 2U);
+  EXPECT_EQ(config.max_nonturbo_ratio, 12);
+  EXPECT_TRUE(config.has_tsc && config.has_mtc);
+  // 3 641255849446 ... SWITCH_CPU_WIDE IN of the task that 641255848111 named.
+  EXPECT_EQ(recording.contexts().at_cpu(3, TimeNs{641255849446}).tid, 1760);
+  EXPECT_EQ(recording.contexts().at_cpu(3, TimeNs{641255852546}).tid, 0);
+  const auto& missing = recording.missing_images();
+  const auto rfcomm = std::find_if(missing.begin(), missing.end(), [](const MissingImage& m) { return m.path.ends_with("rfcomm.ko"); });
+  ASSERT_NE(rfcomm, missing.end());
+  EXPECT_EQ(rfcomm->build_id, "74fe22dda1e9e3256d3f95d2655970cbb98f2061");
+  // The last AUX record of cpu 3 (641257914974) bounds the last segment.
+  std::vector<std::byte> scratch;
+  EXPECT_EQ(recording.segment(1, 8, scratch).time.last.value, 641257914974U);
+  EXPECT_EQ(recording.segment_at(1, TimeNs{0}), 0U);
+  EXPECT_EQ(recording.segment_at(1, TimeNs{641257914974}), 8U);
+}
+
+TEST(OpenPerf, TimelessSegmentsSayNothingOfTime) {
+  NEED_CORPUS(corpus);
+  OpenOptions options = open_options(corpus + "/pt-perfdata-skylake/perf.data");
+  options.use_time = false;
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  std::vector<std::byte> scratch;
+  EXPECT_EQ((*opened)->segment(1, 4, scratch).time, Interval{});
+}
+
+TEST(OpenPerf, KernelRecordingWithPokes) {
+  NEED_CORPUS(corpus);
+  const TempDir dir;
+  const std::string command = "tar -C '" + dir.path() + "' -xJf '" + corpus + "/pt-kernel-pokes/recording.tar.xz' 2>/dev/null";
+  if (std::system(command.c_str()) != 0) GTEST_SKIP() << "pt-kernel-pokes could not be unpacked";
+  OpenOptions options = open_options(dir.path() + "/recording");
+  options.symfs = {dir.path() + "/root"};
+  options.kcore_after = {dir.path() + "/after"};
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const Recording& recording = **opened;
+  ASSERT_EQ(recording.streams().size(), 2U);
+  const uint64_t trace_bytes = recording.streams()[0].size_bytes + recording.streams()[1].size_bytes;
+  EXPECT_GE(trace_bytes, 61975866U);  // the corpus README; payloads are padded to 8 bytes
+  EXPECT_LT(trace_bytes, 61975866U + 16);
+  EXPECT_TRUE(recording.missing_images().empty());
+  EXPECT_TRUE(recording.timeline().findings().empty());
+  // kallsyms of the recording: asm_exc_int3, and its name back again.
+  const Ip entry = recording.decoder_options().breakpoint_entry;
+  EXPECT_EQ(recording.symbolizer().addresses_of("asm_exc_int3"), std::vector<Ip>{entry});
+  EXPECT_EQ(recording.symbolizer().find(kKernelSpace, Ip{0xffffffffc0390010}, TimeNs{18059111085})->name, "kprobe_insn_page");
+  EXPECT_EQ(recording.decoder_options().config.return_compression, pt::ReturnCompression::off);
+  for (uint32_t stream = 0; stream < 2; ++stream) {
+    EXPECT_EQ(covered(recording, stream), recording.streams()[stream].size_bytes);
+    std::vector<std::byte> scratch;
+    TimeNs before;
+    for (uint64_t i = 0; i < recording.segment_count(stream); ++i) {
+      const Interval time = recording.segment(stream, i, scratch).time;
+      ASSERT_LE(before, time.first);
+      ASSERT_LE(time.first, time.last);
+      before = time.first;
+    }
+  }
+}
+
+TEST(OpenPerf, AbsentAndForeignFilesAreErrors) {
+  const TempDir dir;
+  EXPECT_FALSE(Recording::open(open_options(dir.path() + "/absent")).ok());
+  EXPECT_FALSE(Recording::open(open_options(dir.write("text", std::string("hello")))).ok());
+  EXPECT_FALSE(Recording::open(open_options(dir.write("empty", std::string()))).ok());
+}
+
+}  // namespace
+}  // namespace ptd

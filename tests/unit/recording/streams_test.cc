@@ -1,0 +1,246 @@
+// Streams and segments: payloads joined, seams kept, PSBs found wherever payloads are cut.
+#include "recording/streams.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "decoder/pt/packet_writer.h"
+#include "recording/segments.h"
+
+namespace ptd {
+namespace {
+
+// A trace of `count` PSB+ groups with TSCs 1000, 2000, ... and some flow between them; `starts` gets the offsets of the PSBs.
+std::vector<std::byte> make_trace(int count, std::vector<uint64_t>& starts) {
+  std::vector<std::byte> out;
+  pt::PacketWriter writer(out);
+  std::mt19937 random(11);
+  for (int i = 0; i < count; ++i) {
+    starts.push_back(out.size());
+    writer.psb();
+    writer.tsc(static_cast<uint64_t>(i + 1) * 1000);
+    writer.cbr(10);
+    writer.mode_exec(ExecMode::bits64);
+    writer.fup(0x401000);
+    writer.psbend();
+    const uint64_t packets = 5 + random() % 40;
+    for (uint64_t k = 0; k < packets; ++k) writer.tnt(random() % 64, 6);
+    writer.tip(0x401000 + random() % 4096);
+  }
+  return out;
+}
+
+const SegmentTiming kTicks{TimeConversion{}, 0, true};
+
+struct Indexed {
+  AuxStream stream;
+  SegmentIndex index;
+};
+
+void build(Indexed& indexed) {
+  indexed.stream.finish();
+  indexed.index.build(indexed.stream, nullptr);
+}
+
+std::vector<std::byte> copy_of(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
+
+TEST(Streams, ContiguousPayloadsJoin) {
+  const std::vector<std::byte> bytes(64);
+  AuxStream stream;
+  stream.add_payload(100, 32, Bytes(bytes).first(32), false);
+  stream.add_payload(132, 32, Bytes(bytes).subspan(32), false);
+  stream.finish();
+  ASSERT_EQ(stream.seams().size(), 1U);
+  EXPECT_EQ(stream.seams()[0].why, AuxBreak::stream_start);
+  EXPECT_EQ(stream.size_bytes(), 64U);
+  std::vector<std::byte> scratch;
+  EXPECT_EQ(stream.read(120, 140, scratch).size(), 20U);
+}
+
+TEST(Streams, TheRecordersPaddingGoes) {
+  std::vector<std::byte> first(32, std::byte{1}), second(16, std::byte{2});
+  AuxStream stream;
+  stream.add_payload(0, 32, first, false);  // 27 bytes of trace and 5 of padding
+  stream.add_payload(27, 16, second, false);
+  stream.finish();
+  EXPECT_EQ(stream.seams().size(), 1U);
+  EXPECT_EQ(stream.size_bytes(), 43U);
+  std::vector<std::byte> scratch;
+  const Bytes joined = stream.read(26, 28, scratch);
+  ASSERT_EQ(joined.size(), 2U);
+  EXPECT_EQ(joined[1], std::byte{2});
+}
+
+TEST(Streams, ShortAndAbsentPayloadsLeaveASeam) {
+  const std::vector<std::byte> bytes(64);
+  AuxStream stream;
+  stream.add_payload(0, 64, Bytes(bytes).first(10), false);
+  stream.add_payload(64, 64, {}, false);
+  stream.add_payload(128, 64, bytes, false);
+  stream.finish();
+  std::vector<std::byte> scratch;
+  EXPECT_EQ(stream.read(0, 200, scratch).size(), 10U);
+  const Seam* seam = stream.seam_after(0);
+  ASSERT_NE(seam, nullptr);
+  EXPECT_EQ(seam->why, AuxBreak::missing);
+  EXPECT_EQ(stream.size_bytes(), 74U);
+}
+
+TEST(Streams, HostileOffsetsNeitherWrapNorJoin) {
+  const std::vector<std::byte> bytes(16);
+  AuxStream stream;
+  for (const uint64_t offset : {uint64_t{0}, ~uint64_t{0} - 3, uint64_t{5}, ~uint64_t{0} / 2, uint64_t{0}})
+    stream.add_payload(offset, 16, bytes, false);
+  stream.finish();
+  uint64_t end = 0;
+  for (const AuxChunk& chunk : stream.chunks()) {
+    EXPECT_GE(chunk.offset_bytes, end);
+    EXPECT_GE(chunk.end(), chunk.offset_bytes);
+    end = chunk.end();
+  }
+}
+
+TEST(Streams, OverlappingSnapshotsAreTrimmedByContent) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(10, starts);
+  const Bytes all(trace);
+  // Two snapshots of one ring: the second begins before the first one's end, at an arbitrary byte.
+  const uint64_t first_end = starts[6] + 40, second_begin = starts[3] + 7;
+  AuxStream joined;
+  joined.add_payload(0, first_end, all.first(first_end), true);
+  joined.add_payload(0, trace.size() - second_begin, all.subspan(second_begin), true);
+  joined.finish();
+  std::vector<std::byte> scratch;
+  EXPECT_EQ(copy_of(joined.read(0, ~uint64_t{0} / 2, scratch)), trace);
+  EXPECT_EQ(joined.seams().size(), 1U);
+  // Snapshots apart in time do not join.
+  AuxStream apart;
+  apart.add_payload(0, starts[3], all.first(starts[3]), true);
+  apart.add_payload(0, trace.size() - starts[5], all.subspan(starts[5]), true);
+  apart.finish();
+  ASSERT_EQ(apart.seams().size(), 2U);
+  EXPECT_EQ(apart.seams()[1].why, AuxBreak::snapshot);
+  EXPECT_EQ(apart.size_bytes(), starts[3] + trace.size() - starts[5]);
+}
+
+TEST(Segments, FromPsbToPsbWithTheNextPsbPlus) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(4, starts);
+  Indexed one;
+  one.stream.add_payload(0, trace.size(), trace, false);
+  build(one);
+  ASSERT_EQ(one.index.size(), 4U);
+  std::vector<std::byte> scratch;
+  const AuxSegment first = one.index.segment(one.stream, 0, kTicks, scratch);
+  EXPECT_EQ(first.break_before, AuxBreak::stream_start);
+  EXPECT_FALSE(first.break_after);
+  EXPECT_EQ(first.bytes.size() - first.tail_bytes, starts[1]);
+  // PSB 16, TSC 8, CBR 4, MODE 2, FUP 7 or less, PSBEND 2 bytes ([SDM] packet sizes).
+  EXPECT_GE(first.tail_bytes, 16U + 8 + 4 + 2 + 3 + 2);
+  EXPECT_EQ(first.bytes.back(), std::byte{0x23});  // PSBEND is 02 23
+  EXPECT_EQ(first.time.first.value, 1000U);
+  EXPECT_EQ(first.time.last.value, 2000U);
+  const AuxSegment last = one.index.segment(one.stream, 3, kTicks, scratch);
+  EXPECT_TRUE(last.break_after);
+  EXPECT_EQ(last.tail_bytes, 0U);
+  EXPECT_EQ(last.time.last, kTimeMax);
+  EXPECT_EQ(last.stream_offset_bytes + last.bytes.size(), trace.size());
+  EXPECT_EQ(one.index.skipped_bytes(), 0U);
+}
+
+TEST(Segments, PayloadBoundariesDoNotMatter) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(12, starts);
+  Indexed whole;
+  whole.stream.add_payload(0, trace.size(), trace, false);
+  build(whole);
+  ASSERT_EQ(whole.index.size(), starts.size());
+  for (size_t i = 0; i < starts.size(); ++i) EXPECT_EQ(whole.index.entries()[i].offset_bytes, starts[i]);
+  for (const uint64_t step : {16U, 17U, 23U, 64U, 100U, 333U}) {
+    Indexed cut;
+    for (uint64_t at = 0; at < trace.size(); at += step) {
+      const uint64_t size = std::min<uint64_t>(step, trace.size() - at);
+      cut.stream.add_payload(at, size, Bytes(trace).subspan(at, size), false);
+    }
+    build(cut);
+    ASSERT_EQ(cut.index.size(), whole.index.size()) << step;
+    std::vector<std::byte> a, b;
+    for (size_t i = 0; i < whole.index.size(); ++i) {
+      const AuxSegment one = whole.index.segment(whole.stream, i, kTicks, a), other = cut.index.segment(cut.stream, i, kTicks, b);
+      EXPECT_EQ(copy_of(one.bytes), copy_of(other.bytes)) << step << " " << i;
+      EXPECT_EQ(one.tail_bytes, other.tail_bytes);
+      EXPECT_EQ(one.time, other.time);
+      EXPECT_EQ(one.break_after, other.break_after);
+    }
+  }
+}
+
+TEST(Segments, ALossEndsASegmentAndTheRestWaitsForAPsb) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(3, starts);
+  Indexed lossy;
+  lossy.stream.add_payload(0, trace.size(), trace, false);
+  const uint64_t loss = starts[1] + 60;
+  lossy.stream.add_loss({loss, AuxBreak::truncated});
+  build(lossy);
+  std::vector<std::byte> scratch;
+  const AuxSegment before = lossy.index.segment(lossy.stream, 1, kTicks, scratch);
+  EXPECT_TRUE(before.break_after);
+  EXPECT_EQ(before.tail_bytes, 0U);
+  EXPECT_EQ(before.stream_offset_bytes + before.bytes.size(), loss);
+  const AuxSegment after = lossy.index.segment(lossy.stream, 2, kTicks, scratch);
+  EXPECT_EQ(after.break_before, AuxBreak::truncated);
+  EXPECT_EQ(lossy.index.skipped_bytes(), starts[2] - loss);
+}
+
+TEST(Segments, BytesBeforeTheFirstPsbBelongToNone) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(3, starts);
+  Indexed ring;
+  ring.stream.add_payload(0, trace.size() - 5, Bytes(trace).subspan(5), false);
+  build(ring);
+  ASSERT_EQ(ring.index.size(), 2U);
+  EXPECT_EQ(ring.index.skipped_bytes(), starts[1] - 5);
+}
+
+TEST(Segments, TimeIsConvertedOutwardAndWidened) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(3, starts);
+  Indexed one;
+  one.stream.add_payload(0, trace.size(), trace, false);
+  one.stream.add_written(trace.size(), TimeNs{9000});
+  build(one);
+  SegmentTiming timing;
+  timing.time.time_mult = 1;  // half a nanosecond a tick, from 5000 ns on
+  timing.time.time_shift = 1;
+  timing.time.time_zero = 5000;
+  Interval time = one.index.time_of(one.stream, 0, timing);
+  EXPECT_EQ(time.first.value, 5500U);
+  EXPECT_GE(time.last.value, 6000U);
+  EXPECT_LE(time.last.value, 6001U);
+  EXPECT_EQ(one.index.time_of(one.stream, 2, timing).last.value, 9000U);  // the AUX record's time
+  timing.slack_ns = 600;
+  EXPECT_EQ(one.index.time_of(one.stream, 0, timing).first.value, 4900U);
+  EXPECT_EQ(one.index.at(one.stream, TimeNs{4000}, timing), 0U);
+  EXPECT_EQ(one.index.at(one.stream, TimeNs{7000}, timing), 1U);
+  timing.use_time = false;
+  EXPECT_EQ(one.index.time_of(one.stream, 1, timing), Interval{});
+}
+
+TEST(Segments, ATscThatRunsBackBoundsNothing) {
+  std::vector<std::byte> trace;
+  pt::PacketWriter writer(trace);
+  for (const uint64_t tsc : {5000, 1000}) {
+    writer.psb();
+    writer.tsc(tsc);
+    writer.psbend();
+  }
+  Indexed one;
+  one.stream.add_payload(0, trace.size(), trace, false);
+  build(one);
+  EXPECT_EQ(one.index.time_of(one.stream, 0, kTicks), Interval{});
+}
+
+}  // namespace
+}  // namespace ptd
