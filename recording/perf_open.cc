@@ -117,6 +117,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
       if (announced->type == perfio::kAuxtraceIntelPt) {
         info = perfio::parse_intel_pt_info(*announced);
         fold.set_snapshot_mode(info.snapshot_mode);
+        fold.set_filter(info.filter);
       } else {
         other_trace = announced->type;
       }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "image/source/build_id.h"
+#include "recording/perf_filter.h"
 
 namespace ptd {
 namespace {
@@ -231,6 +232,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   std::unordered_map<std::string, std::string> build_ids;
   for (const perfio::BuildIdEntry& entry : features.build_ids)
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
+  data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
   for (UserMapping& mapping : mappings_) {
     const auto known = build_ids.find(mapping.path);
     if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;

@@ -24,6 +24,8 @@ class SidebandFold {
   void on_record(const perfio::Record& record);
   /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
   void set_snapshot_mode(bool on) { snapshot_ = on; }
+  /// The address filter of the recording, as AUXTRACE_INFO has it.
+  void set_filter(const std::string& text) { filter_ = text; }
   /// Resolves what waits for the features: user mappings, jitdumps, the kernel; completes streams and contexts.
   void finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic);
 
@@ -72,6 +74,7 @@ class SidebandFold {
   std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams
   TimeNs last_time_;
   uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
+  std::string filter_;
   bool snapshot_ = false;
 };
 

@@ -386,6 +386,22 @@ TEST_F(Fold, JitdumpCodeLivesFromItsLoadToItsReplacement) {
   EXPECT_TRUE(data_->missing.empty());
 }
 
+TEST_F(Fold, AddressFiltersBecomeRanges) {
+  fold_->set_filter("filter 0xffffffff81000000/0x1000,start 0x10@/bin/one,filter 0x200/16@/bin/one");
+  map(10, 0x400000, "/bin/one", 0);
+  finish();
+  ASSERT_EQ(data_->decoder.filter.size(), 2U);
+  EXPECT_EQ(data_->decoder.filter[0].last.value, 0xffffffff81000fffU);
+  EXPECT_EQ(data_->decoder.filter[1].first.value, 0x400200U);
+  EXPECT_EQ(data_->decoder.filter[1].last.value, 0x40020fU);
+}
+
+TEST_F(Fold, AFilterThatCannotBePlacedIsNone) {
+  fold_->set_filter("filter 0xffffffff81000000/0x1000,filter 0x200/16@/bin/absent");
+  finish();
+  EXPECT_TRUE(data_->decoder.filter.empty());
+}
+
 TEST(LiveRanges, OverlapsEndWhatTheyCover) {
   LiveRanges lives;
   const size_t a = lives.open(Ip{100}, 100, TimeNs{1});
