@@ -160,7 +160,7 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
       case pt::PacketKind::tma:
       case pt::PacketKind::cyc:
       case pt::PacketKind::cbr: {
-        if (!clock.on_packet(packet) || !clock.known()) break;
+        if (!clock.on_packet(packet, reader.offset() - packet.size_bytes) || !clock.known()) break;
         Interval bounds = config.time.to_interval(clock.earliest(), clock.latest());
         bounds.first.value -= std::min(slack_ns, bounds.first.value);
         bounds.last.value += std::min(slack_ns, kTimeMax.value - bounds.last.value);

@@ -46,6 +46,7 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   config_ = config;
   slack_ns_ = slack_ns;
   reader_ = PacketReader(segment.bytes);
+  reader_.set_skip_corrupt_tma(config.errata.skz84);
   clock_ = PtClock(config);
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
   last_ip_ = 0;
@@ -111,7 +112,7 @@ void ItemReader::on_timing(const Packet& packet) {
     item.event = EventKind::cbr;
     item.value = packet.value;
   }
-  if (!clock_.on_packet(packet) || !clock_.known()) return;
+  if (!clock_.on_packet(packet, reader_.offset() - packet.size_bytes) || !clock_.known()) return;
   const Interval bounds = config_.time.to_interval(clock_.earliest(), clock_.latest());
   const TimeNs first = std::max(minus(bounds.first, slack_ns_), segment_.time.first);
   const TimeNs last = std::min(plus(bounds.last, slack_ns_), segment_.time.last);
@@ -218,14 +219,14 @@ void ItemReader::read_start() {
         start_items_.push_back(item);
         break;
       }
-      case PacketKind::tsc: case PacketKind::tma: case PacketKind::mtc: case PacketKind::cyc: clock_.on_packet(packet);
+      case PacketKind::tsc: case PacketKind::tma: case PacketKind::mtc: case PacketKind::cyc: clock_.on_packet(packet, offset);
         if (clock_.known()) {
           const Interval bounds = config_.time.to_interval(clock_.earliest(), clock_.latest());
           now_first_ = std::max(segment_.time.first, minus(bounds.first, slack_ns_));
           now_last_ = std::max(now_first_, std::min(plus(bounds.last, slack_ns_), segment_.time.last));
         }
         break;
-      case PacketKind::cbr: clock_.on_packet(packet); break;
+      case PacketKind::cbr: clock_.on_packet(packet, offset); break;
       default:  // no PSBEND: not a PSB+ group; take the packet as ordinary flow
         reader_.seek(offset);
         return;
@@ -306,7 +307,7 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       tsx_in_ = (packet.flags & kFlagInTx) != 0;
       tsx_abort_ = (packet.flags & kFlagAbort) != 0;
       return;
-    case PacketKind::ovf: return on_ovf(offset);
+    case PacketKind::ovf: clock_.on_packet(packet, offset); return on_ovf(offset);
     case PacketKind::psbend: return;  // a stray PSBEND says nothing about the flow
     default: return on_event(packet, offset);
   }
