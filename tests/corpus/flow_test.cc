@@ -46,7 +46,7 @@ std::vector<std::string> expected_events(const std::vector<std::string>& lines) 
 std::vector<std::string> our_events(const test::Flow& flow) {
   std::vector<std::string> out;
   auto mode = static_cast<uint64_t>(ExecMode::bits64);
-  for (const auto& [before, e] : flow.events) {
+  for (const auto& [before, block_start, e] : flow.events) {
     if ((e.flags & kEventStatus) != 0) continue;
     char fields[120] = "";
     const auto to = static_cast<unsigned long long>(e.to.value);

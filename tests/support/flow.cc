@@ -26,6 +26,7 @@ void FlowCollector::add_block(const Block& block, const BlockTable& table) {
     }
   }
   for (unsigned i = 0; i < block.instructions && i < offsets.size(); ++i) flow_.insns.push_back(info.ip.value + offsets[i]);
+  block_start_ = flow_.instructions;
   flow_.instructions += block.instructions;
   if ((block.flags & kUncertainFlags) != 0) flow_.uncertain_instructions += block.instructions;
   if (has(block.flags, BlockFlag::ends_in_branch)) {
@@ -38,7 +39,7 @@ void FlowCollector::add(const Batch& batch, const BlockTable& table) {
   size_t event = 0, gap = 0, mark = 0;
   for (size_t i = 0; i <= batch.blocks.size(); ++i) {
     for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) {
-      flow_.events.push_back({flow_.instructions, batch.events[event]});
+      flow_.events.push_back({flow_.instructions, block_start_, batch.events[event]});
     }
     for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) flow_.gaps.push_back({flow_.instructions, batch.gaps[gap]});
     for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) flow_.marks.push_back({flow_.instructions, batch.marks[mark]});
@@ -195,13 +196,13 @@ std::string compare_branch_ends(const Flow& ours, const oracle::OracleFlow& thei
 }
 
 // Place of an event that follows the instruction at its `from`: behind that instruction, which stands in the block before the event.
-uint64_t place_behind_insn(const Flow& flow, uint64_t before, const Event& event) {
-  // Bound by a FUP it is given out before its instruction.
-  if (event.kind == EventKind::ptwrite && before < flow.insns.size() && flow.insns[before] == event.from.value) return before + 1;
-  for (uint64_t at = std::min<uint64_t>(before, flow.insns.size()); at != 0 && before - at < 256; --at) {
-    if (flow.insns[at - 1] == event.from.value) return at;
+uint64_t place_behind_insn(const Flow& flow, const PlacedEvent& placed) {
+  const uint64_t before = placed.before_insn, from = placed.event.from.value;
+  for (uint64_t at = std::min<uint64_t>(before, flow.insns.size()); at > placed.block_start; --at) {
+    if (flow.insns[at - 1] == from) return at;
   }
-  return before;
+  // Bound by a FUP it is given out before its instruction.
+  return before < flow.insns.size() && flow.insns[before] == from ? before + 1 : before;
 }
 
 }  // namespace
@@ -212,7 +213,8 @@ constexpr auto kStartMode = static_cast<uint64_t>(ExecMode::bits64);
 std::vector<std::string> comparable_events(const Flow& ours) {
   std::vector<Comparable> out;
   uint64_t mode = kStartMode;
-  for (const auto& [before, e] : ours.events) {
+  for (const auto& placed : ours.events) {
+    const auto& [before, block_start, e] = placed;
     if ((e.flags & kEventStatus) != 0) {
       if (e.kind == EventKind::exec_mode) mode = e.payload;
       continue;
@@ -220,7 +222,7 @@ std::vector<std::string> comparable_events(const Flow& ours) {
     if (!compared(e.kind)) continue;
     if (e.kind == EventKind::exec_mode && std::exchange(mode, e.payload) == e.payload) continue;
     const bool at_insn = (e.kind == EventKind::ptwrite || e.kind == EventKind::paging || e.kind == EventKind::vmcs) && (e.flags & kEventHasFrom) != 0;
-    const uint64_t place = at_insn ? place_behind_insn(ours, before, e) : before;
+    const uint64_t place = at_insn ? place_behind_insn(ours, placed) : before;
     out.push_back({place, steers(e.kind), e.kind == EventKind::overflow,
                    spell(place, name(e.kind), tells_from(e.kind) && (e.flags & kEventHasFrom) != 0, e.from.value,
                          tells_to(e.kind) && (e.flags & kEventHasTo) != 0, e.to.value, steers(e.kind) ? 0 : e.payload)});

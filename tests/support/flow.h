@@ -14,6 +14,7 @@ namespace ptd::test {
 /// An event or gap with its place counted in instructions.
 struct PlacedEvent {
   uint64_t before_insn = 0;
+  uint64_t block_start = 0;  ///< first instruction of the block before it
   Event event;
 };
 struct PlacedMark {
@@ -48,6 +49,7 @@ class FlowCollector {
  private:
   void add_block(const Block& block, const BlockTable& table);
   Flow& flow_;
+  uint64_t block_start_ = 0;
   std::vector<std::vector<uint16_t>> offsets_;  // by node: offset of each instruction in its block
 };
 
