@@ -1,5 +1,6 @@
 // Opens a perf.data file, pipe or directory.
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
 #include <charconv>
 
@@ -62,6 +63,12 @@ void fill_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& re
     time = {};
     data.warnings.push_back("the recording holds no conversion from TSC to perf time: decoded without time");
   }
+}
+
+// A recording without a host name is taken for this machine's.
+bool from_this_host(const perfio::Features& features) {
+  struct utsname own {};
+  return features.hostname.empty() || (::uname(&own) == 0 && features.hostname == own.nodename);
 }
 
 std::string describe(const perfio::Features& features, const std::string& path) {
@@ -142,6 +149,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
     if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
   }
   copies.after_dirs = options.kcore_after;
+  image.source.set_same_host(from_this_host(reader->features()));
   fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, data);
   data.description = describe(reader->features(), options.path);

@@ -92,10 +92,11 @@ std::vector<std::string> CodeSource::places(const MappedPath& wanted) const {
   std::vector<std::string> places;
   for (const std::string& root : options_.symfs) {
     places.push_back(root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path);
-    if (!wanted.path.starts_with('[')) places.push_back(root + "/" + base_name(wanted.path));
+    if (!wanted.path.starts_with('[') && !wanted.build_id.empty()) places.push_back(root + "/" + base_name(wanted.path));
   }
   for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "elf")) places.push_back(std::move(place));
-  if (options_.use_host_files && wanted.path.starts_with('/')) places.push_back(wanted.path);
+  const bool host = options_.use_host_files && (options_.same_host || !wanted.build_id.empty());
+  if (host && wanted.path.starts_with('/')) places.push_back(wanted.path);
   return places;
 }
 

@@ -12,12 +12,14 @@
 
 namespace ptd {
 
-/// Where files are looked for, in this order: symfs roots, build-id cache, the path itself.
+/// Where files are looked for, in this order: symfs roots (below ROOT the recorded path; with a recorded build id also ROOT/NAME), build-id
+/// cache, the path itself.
 struct CodeSourceOptions {
   std::vector<std::string> symfs;
   std::vector<std::string> debug_dirs;
   std::string build_id_cache;  ///< e.g. $HOME/.debug; "" for none
   bool use_host_files = true;  ///< false: never the path itself nor this machine's vdso
+  bool same_host = true;       ///< false: recorded elsewhere, so this machine's files count only with a recorded build id
   int64_t recorded_at_s = 0;   ///< when the recording was made, seconds since the epoch; 0: unknown
 };
 
@@ -53,6 +55,9 @@ struct FoundCode {
 class CodeSource {
  public:
   explicit CodeSource(CodeSourceOptions options);
+
+  /// The recording turned out to be another machine's: see CodeSourceOptions::same_host. Before the first find().
+  void set_same_host(bool same) { options_.same_host = same; }
 
   /// The bytes that the mapping showed. With a recorded build id only a file with that id is used.
   FoundCode find(const MappedPath& wanted);

@@ -236,6 +236,26 @@ TEST(SourceLookup, DeletedAndAnonymousMemoryHasNoBytes) {
   }
 }
 
+TEST(SourceLookup, ABareNameInASymfsRootNeedsTheId) {
+  const TempDir dir;
+  dir.write("root/prog", small_elf().bytes());
+  CodeSource source(only(dir));
+  EXPECT_EQ(source.find({"/usr/bin/prog", kIdA, 0, 4096}).status, CodeStatus::found);
+  EXPECT_EQ(source.find({"/usr/bin/prog", "", 0, 4096}).status, CodeStatus::not_found);
+}
+
+TEST(SourceLookup, AnotherMachinesRecordingTakesLocalFilesOnlyById) {
+  const TempDir dir;
+  const std::string local = dir.write("local/prog", small_elf().bytes());
+  CodeSourceOptions options;
+  CodeSource here(options);
+  EXPECT_EQ(here.find({local, "", 0, 4096}).status, CodeStatus::found);
+  CodeSource elsewhere(options);
+  elsewhere.set_same_host(false);
+  EXPECT_EQ(elsewhere.find({local, "", 0, 4096}).status, CodeStatus::not_found);
+  EXPECT_EQ(elsewhere.find({local, kIdA, 0, 4096}).status, CodeStatus::found);
+}
+
 TEST(SourceLookup, NamedPipesDoNotHang) {
   const TempDir dir;
   dir.write("root/x", std::string("x"));
