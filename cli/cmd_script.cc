@@ -178,7 +178,7 @@ Command add_script(CLI::App& app) {
   command.add_option("--tid", words->tids, "these threads only");
   command.add_option("--comm,--comms", words->comms, "these command names only");
   command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions");
-  command.add_option("--time", words->times, "from A to B in seconds: A,B or A, or ,B (repeatable)")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--time", words->times, "from A to B in seconds: A,B or A, or ,B (repeatable)")->allow_extra_args(false);
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer("Examples:\n"
