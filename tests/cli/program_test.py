@@ -48,7 +48,7 @@ def expected(folder, name):
 def raw_words(folder):
     """The options that open a raw case, from its case.json."""
     facts = json.loads((folder / "case.json").read_text())
-    cpu = facts.get("cpu", {})
+    cpu = facts.get("cpu") or {}
     words = ["--pt", folder / facts["trace"]["file"]]
     if "family" in cpu:
         words += ["--pt-cpu", f"{cpu['family']}/{cpu['model']}/{cpu['stepping']}"]
@@ -190,14 +190,17 @@ class KernelPokes(unittest.TestCase):
         got, status, errors = head([PTDECODE, "script", *self.words, *words], FIRST_INSTRUCTIONS)
         self.assertEqual(len(got), FIRST_INSTRUCTIONS)
         self.assertTrue(got == want, "addresses differ from perf's")
-        self.assertEqual((status, errors), (0, b""), "a closed pipe ends silently")
+        self.assertEqual(status, 0)
+        for line in errors.splitlines():
+            self.assertTrue(line.startswith(b"ptdecode: warning: "), "a closed pipe ends silently")
 
     def test_first_branches_equal_perfs(self):
-        form = re.compile(rb"([0-9a-f]+) (\S+) .*=> +([0-9a-f]+) (\S+)")
-        pairs = lambda lines: [form.search(line).group(1, 2, 3, 4) for line in lines if form.search(line)]
+        form = re.compile(rb" ([0-9a-f]+) \S+ \([^)]*\) => +([0-9a-f]+) ")
+        pairs = lambda lines: [form.search(line).groups() for line in lines if form.search(line)]
         want = pairs(self.perf("--itrace=b", "-C", "1", lines=20_000))
         got, _, _ = head([PTDECODE, "script", *self.words, "--itrace=b", "-C", "1"], 20_000)
-        self.assertEqual(pairs(got)[:19_000], want[:19_000])
+        self.assertGreater(len(want), 19_000)
+        self.assertTrue(pairs(got)[:19_000] == want[:19_000], "branches differ from perf's")
 
     def test_streams_are_merged_by_time(self):
         got, _, _ = head([PTDECODE, "script", *self.words, "--itrace=c", "-F", "cpu,time,ip", "--ns"], 200_000)

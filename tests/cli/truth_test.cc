@@ -15,11 +15,11 @@ uint64_t fnv(uint64_t hash, std::initializer_list<uint8_t> bytes) {
 }
 constexpr uint64_t kBasis = 14695981039346656037ULL;
 
-struct Run {
+struct Ran {
   uint64_t ip;
   std::vector<std::byte> bytes;
 };
-const std::vector<Run> kRun = {{0x1122, {std::byte{0x90}}}, {0x1123, {std::byte{0x0f}, std::byte{0x0b}}}};
+const std::vector<Ran> kRun = {{0x1122, {std::byte{0x90}}}, {0x1123, {std::byte{0x0f}, std::byte{0x0b}}}};
 
 std::vector<Checkpoint> truth() {
   const uint64_t ip1 = fnv(kBasis, {0x22, 0x11, 0, 0, 0, 0, 0, 0}), ip2 = fnv(ip1, {0x23, 0x11, 0, 0, 0, 0, 0, 0});
@@ -29,7 +29,7 @@ std::vector<Checkpoint> truth() {
 
 TEST(TruthCheck, EqualRun) {
   TruthCheck check(truth());
-  for (const Run& run : kRun) check.instruction(Ip{run.ip}, run.bytes, false);
+  for (const Ran& run : kRun) check.instruction(Ip{run.ip}, run.bytes, false);
   check.end();
   EXPECT_TRUE(check.equal());
   EXPECT_EQ(check.right_instructions(), 2U);
@@ -54,7 +54,7 @@ TEST(TruthCheck, AMissingOrExtraInstructionIsADifference) {
   short_run.end();
   EXPECT_FALSE(short_run.equal());
   TruthCheck long_run(truth());
-  for (const Run& run : kRun) long_run.instruction(Ip{run.ip}, run.bytes, false);
+  for (const Ran& run : kRun) long_run.instruction(Ip{run.ip}, run.bytes, false);
   long_run.instruction(Ip{0x1125}, kRun[0].bytes, false);
   long_run.end();
   EXPECT_FALSE(long_run.equal());
