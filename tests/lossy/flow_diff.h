@@ -1,0 +1,44 @@
+// FlowDiff: one decoded flow against the true one, instruction by instruction: right, flagged, silently wrong, lost.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decoder/batch.h"
+
+namespace ptd::test {
+
+/// One retired instruction: address and a hash of its bytes, and whether its block said that it may be wrong.
+struct Step {
+  uint64_t ip = 0;
+  uint32_t bytes_hash = 0;
+  uint16_t flags = 0;
+  [[nodiscard]] bool same(const Step& other) const { return ip == other.ip && bytes_hash == other.bytes_hash; }
+};
+
+/// Turns batches into steps. The instruction boundaries of each block are worked out once.
+class StepReader {
+ public:
+  void add(const Batch& batch, const BlockTable& table, std::vector<Step>& steps);
+
+ private:
+  std::vector<std::vector<Step>> by_node_;
+};
+
+struct DiffCounts {
+  uint64_t truth = 0;           ///< instructions of the true flow
+  uint64_t right = 0;           ///< of them given, unmarked
+  uint64_t right_flagged = 0;   ///< given, marked as uncertain, healed or suspect
+  uint64_t wrong_flagged = 0;   ///< given and not true, but marked
+  uint64_t silently_wrong = 0;  ///< given and not true, unmarked
+  uint64_t lost = 0;            ///< not given
+  uint64_t flagged = 0;         ///< all that is marked uncertain (ambiguous, suspect)
+  uint64_t healed = 0;          ///< all that is marked healed
+  uint64_t chosen = 0;
+  void add(const DiffCounts& other);
+};
+
+/// Aligns one segment's flows.
+[[nodiscard]] DiffCounts diff_segment(const std::vector<Step>& truth, const std::vector<Step>& given);
+
+}  // namespace ptd::test

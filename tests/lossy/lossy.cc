@@ -1,0 +1,111 @@
+// lossy RECORDING [--symfs DIR] [--after DIR] [--cpu N] [--drop N] [--seed S] [--slack NS] [--freeze] [--no-anchors] [--damaged RECORDING]
+//       [--first SEGMENT] [--segments N]
+// Decodes a recording twice, whole and with something taken away, and counts what the second run gets right, flags, gets wrong, loses.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "recording/recording.h"
+#include "tests/lossy/flow_diff.h"
+
+namespace {
+
+using ptd::Batch;
+
+struct Arguments {
+  ptd::OpenOptions whole, damaged;
+  int cpu = -1;
+  uint64_t first = 0, segments = ~uint64_t{0};
+};
+
+bool parse(int argc, char** argv, Arguments& arguments) {
+  if (argc < 2) return false;
+  arguments.whole.path = argv[1];
+  arguments.damaged.path = argv[1];
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--freeze") { arguments.damaged.freeze = true; continue; }
+    if (word == "--no-anchors") { arguments.damaged.anchors = false; continue; }
+    if (i + 1 >= argc) return false;
+    const char* value = argv[++i];
+    if (word == "--symfs") arguments.whole.symfs = arguments.damaged.symfs = {value};
+    else if (word == "--after") arguments.damaged.kcore_after = {value};
+    else if (word == "--cpu") arguments.cpu = std::atoi(value);
+    else if (word == "--drop") arguments.damaged.drop_nth_poke = static_cast<uint32_t>(std::atoi(value));
+    else if (word == "--seed") arguments.damaged.drop_poke_seed = static_cast<uint32_t>(std::atoi(value));
+    else if (word == "--slack") arguments.damaged.slack_ns = std::strtoull(value, nullptr, 10);
+    else if (word == "--damaged") arguments.damaged.path = value;
+    else if (word == "--first") arguments.first = std::strtoull(value, nullptr, 10);
+    else if (word == "--segments") arguments.segments = std::strtoull(value, nullptr, 10);
+    else return false;
+  }
+  return true;
+}
+
+double percent(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole); }
+
+void print(const char* who, const ptd::test::DiffCounts& c, const std::map<std::string, uint64_t>& gaps) {
+  std::printf("%s: truth %llu right %llu (%.5f %%) right-marked %llu wrong-marked %llu silently-wrong %llu lost %llu | uncertain %.4f %% healed %.4f %% |", who,
+              static_cast<unsigned long long>(c.truth), static_cast<unsigned long long>(c.right), percent(c.right, c.truth),
+              static_cast<unsigned long long>(c.right_flagged), static_cast<unsigned long long>(c.wrong_flagged),
+              static_cast<unsigned long long>(c.silently_wrong), static_cast<unsigned long long>(c.lost), percent(c.flagged, c.truth), percent(c.healed, c.truth));
+  for (const auto& [reason, count] : gaps) std::printf(" %s %llu", reason.c_str(), static_cast<unsigned long long>(count));
+  std::printf("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  if (!parse(argc, argv, arguments)) {
+    std::fprintf(stderr, "lossy: see the head of lossy.cc for its arguments\n");
+    return 2;
+  }
+  const auto whole = ptd::Recording::open(arguments.whole);
+  const auto damaged = ptd::Recording::open(arguments.damaged);
+  if (!whole.ok() || !damaged.ok()) {
+    std::fprintf(stderr, "lossy: %s\n", (whole.ok() ? damaged : whole).error().message.c_str());
+    return 1;
+  }
+  std::map<int, uint64_t> findings;
+  for (const auto& finding : (*damaged)->timeline().findings()) ++findings[static_cast<int>(finding.kind)];
+  std::printf("findings by kind:");
+  for (const auto& [kind, count] : findings) std::printf(" %d:%llu", kind, static_cast<unsigned long long>(count));
+  std::printf("\n");
+  ptd::test::DiffCounts all;
+  std::map<std::string, uint64_t> all_gaps;
+  for (uint32_t s = 0; s < (*whole)->streams().size(); ++s) {
+    if (arguments.cpu >= 0 && (*whole)->streams()[s].cpu != arguments.cpu) continue;
+    ptd::test::DiffCounts counts;
+    std::map<std::string, uint64_t> gaps;
+    ptd::test::StepReader true_reader, given_reader;
+    std::vector<std::vector<ptd::test::Step>> truth;
+    const uint64_t last = std::min((*whole)->segment_count(s), arguments.first + std::min(arguments.segments, ~uint64_t{0} - arguments.first));
+    constexpr uint64_t kChunk = 64;
+    for (uint64_t from = arguments.first; from < last; from += kChunk) {
+      const uint64_t to = std::min(last, from + kChunk);
+      std::map<uint64_t, std::vector<ptd::test::Step>> true_steps, given_steps;
+      // One decoder a chunk: the block tables are its own.
+      ptd::test::StepReader a, b;
+      (void)(*whole)->decode(s, from, to, [&](const Batch& batch, const ptd::pt::Decoder& decoder, const ptd::AuxSegment& segment) {
+        a.add(batch, decoder.blocks(), true_steps[segment.stream_offset_bytes]);
+        return true;
+      });
+      (void)(*damaged)->decode(s, from, to, [&](const Batch& batch, const ptd::pt::Decoder& decoder, const ptd::AuxSegment& segment) {
+        b.add(batch, decoder.blocks(), given_steps[segment.stream_offset_bytes]);
+        for (const auto& gap : batch.gaps) ++gaps[ptd::name(gap.reason)];
+        return true;
+      });
+      for (auto& [offset, steps] : true_steps) counts.add(ptd::test::diff_segment(steps, given_steps[offset]));
+    }
+    char who[32];
+    std::snprintf(who, sizeof who, "cpu %d", (*whole)->streams()[s].cpu);
+    print(who, counts, gaps);
+    all.add(counts);
+    for (const auto& [reason, count] : gaps) all_gaps[reason] += count;
+  }
+  print("all", all, all_gaps);
+  return 0;
+}
