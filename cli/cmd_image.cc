@@ -104,7 +104,7 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
   }
   const SectionId section = recording.timeline().section_at(space, *ip, when);
   if (section != kNoSection) output.write(section_line(recording.timeline().section(section)));
-  output.write(fmt::format("at {}:\n", time_text({when, when})));
+  output.write(when == kTimeMax ? "at the end:\n" : fmt::format("at {}:\n", time_text({when, when})));
   output.write(disassembly_text(recording, {space, *ip, when}, words.size_bytes == 0 ? 64 : words.size_bytes, att));
   return kExitOk;
 }

@@ -37,9 +37,9 @@ Interval trace_time(const Recording& recording) {
   Interval span{kTimeMax, kTimeMin};
   for (const StreamInfo& stream : recording.streams()) {
     if (stream.time.first != kTimeMin) span.first = std::min(span.first, stream.time.first);
-    if (stream.time.last != kTimeMax) span.last = std::max(span.last, stream.time.last);
+    span.last = std::max(span.last, stream.time.last);
   }
-  return span.empty() ? Interval{TimeNs{0}, TimeNs{0}} : span;
+  return span.empty() ? Interval{} : span;
 }
 
 std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax) {

@@ -25,7 +25,7 @@ struct CodeSpot {
 [[nodiscard]] std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when);
 /// Instructions of `bytes`, joined by "; ".
 [[nodiscard]] std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax);
-/// First and last moment of the recording's trace; {0, 0} if unknown.
+/// First and last moment of the recording's trace, as far as known.
 [[nodiscard]] Interval trace_time(const Recording& recording);
 
 }  // namespace ptd::cli

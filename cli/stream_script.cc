@@ -9,9 +9,10 @@ namespace {
 
 constexpr size_t kMaxDeferred = 64;
 
-/// Events that say where the flow goes; the others happen along the way.
-bool is_flow(EventKind kind) {
-  switch (kind) {
+/// Events that say where the flow goes; the others happen along the way. What PSB+ repeats about a flow that goes on is none.
+bool is_flow(const Event& event) {
+  if (event.kind == EventKind::enabled && (event.flags & kEventStatus) != 0) return false;
+  switch (event.kind) {
     case EventKind::enabled: case EventKind::disabled: case EventKind::async_disabled: case EventKind::async_branch:
     case EventKind::overflow:
       return true;
@@ -53,6 +54,7 @@ void StreamScript::take(const Batch& batch, const BlockTable& blocks, Chunk& chu
     if (cursor.event < batch.events.size()) next = std::min(next, batch.events[cursor.event].before_block);
     if (cursor.gap < batch.gaps.size()) next = std::min(next, batch.gaps[cursor.gap].before_block);
     next = std::max(next, at + 1);
+    flowing_ = true;
     if (writer_.wanted()) take_run(batch, at, next, chunk.text);
     at = next;
   }
@@ -84,7 +86,7 @@ void StreamScript::boundary(const Batch& batch, uint32_t at, Cursor& cursor, Tex
 void StreamScript::resolve_at(const Batch& batch, uint32_t at, const Cursor& cursor, TextBuffer& out) {
   for (size_t i = cursor.event; i < batch.events.size() && batch.events[i].before_block <= at; ++i) {
     const Event& event = batch.events[i];
-    if (!is_flow(event.kind)) continue;
+    if (!is_flow(event)) continue;
     const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
     switch (event.kind) {
       case EventKind::async_branch: case EventKind::async_disabled:
@@ -161,8 +163,16 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
     case EventKind::async_branch:
       line.kind = {(event.flags & kEventBreakpoint) != 0 ? "int3" : "hw int", BranchRole::call, false, false, true};
       break;
-    case EventKind::enabled: line.kind = {"tr strt", BranchRole::jump, true, false, false}; break;
-    case EventKind::async_disabled: line.kind = {"tr end  async", BranchRole::jump, false, true, true}; break;
+    case EventKind::enabled:
+      if ((event.flags & kEventStatus) != 0 && std::exchange(flowing_, true)) return;
+      flowing_ = true;
+      line.kind = {"tr strt", BranchRole::jump, true, false, false};
+      break;
+    case EventKind::async_disabled:
+      flowing_ = false;
+      line.kind = {"tr end  async", BranchRole::jump, false, true, true};
+      break;
+    case EventKind::disabled: case EventKind::overflow: flowing_ = false; return;
     default:
       if (!shown(event) || !writer_.wanted()) return;
       if (pending_ && deferred_.size() < kMaxDeferred) {
@@ -177,6 +187,7 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
 
 void StreamScript::take_gap(const Gap& gap, TextBuffer& out) {
   tally_.add(gap);
+  flowing_ = false;
   if (call_tree_) calls_.lose();
   const ItraceOptions& itrace = options_.itrace;
   const bool lost = gap.reason == GapReason::aux_lost, overflow = gap.reason == GapReason::overflow;

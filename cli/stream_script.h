@@ -66,8 +66,8 @@ class StreamScript {
   uint64_t since_sample_ = 0, next_sample_time_ = 0;
   uint64_t period_ns_ = 0;
   bool sample_due_ = false;
+  bool flowing_ = false;            ///< the flow goes on from the last block
   TimeNs last_time_;                ///< end of the last --time range
-  std::string no_name_;
 };
 
 }  // namespace ptd::cli

@@ -69,6 +69,7 @@ void StreamStat::add(const Batch& batch) {
     if ((block.flags & kUncertainFlags) != 0) uncertain_instructions += block.instructions;
   }
   for (const Event& event : batch.events) {
+    if ((event.flags & kEventStatus) != 0) continue;  // state that PSB+ repeats
     ++events[static_cast<size_t>(event.kind) % kEventKinds];
     if ((event.flags & kEventBreakpoint) != 0) ++int3_hits;
   }
