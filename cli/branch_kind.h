@@ -13,9 +13,9 @@ enum class BranchRole : uint8_t { jump, call, ret };
 
 /// A control transfer that was taken, or the begin or end of tracing.
 struct BranchKind {
-  std::string_view flags;             ///< "call", "jcc", "hw int", "tr end call", ...
+  std::string_view flags;  ///< "call", "jcc", "hw int", "tr end call", ...
   BranchRole role = BranchRole::jump;
-  bool begin = false, end = false;    ///< tracing begins / ends here
+  bool begin = false, end = false;  ///< tracing begins / ends here
   bool async = false;
 };
 

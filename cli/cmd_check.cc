@@ -58,12 +58,14 @@ int run(const Words& words) {
 
 Command add_check(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("check", "What disagrees in the recording: lost text pokes, wrong files, lost records (exit status 3 if any)");
+  CLI::App& command =
+      *app.add_subcommand("check", "What disagrees in the recording: lost text pokes, wrong files, lost records (exit status 3 if any)");
   add_input_options(command, words->input);
   command.add_flag("--json", words->json, "for programs");
-  command.footer("Examples:\n"
-                 "  ptdecode check && ptdecode script        decode only what can be trusted\n"
-                 "  ptdecode check --json --kcore-after now  compare with a copy of the kernel's text taken afterwards");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode check && ptdecode script        decode only what can be trusted\n"
+      "  ptdecode check --json --kcore-after now  compare with a copy of the kernel's text taken afterwards");
   return [words] { return run(*words); };
 }
 

@@ -116,7 +116,8 @@ void show_flow(const ChangedFlow& flow, const std::vector<SiteId>& sites) {
   heading("3. The flow through one such place, before and after");
   if (sites.empty() || !flow.ran.contains(sites.front())) return say("  no changed code ran in this recording");
   for (const RanVersion& version : flow.ran.at(sites.front())) {
-    say(fmt::format("  from {} on ({} times), the bytes were {}:", time_text({version.first, version.first}), version.times, version.bytes));
+    say(fmt::format("  from {} on ({} times), the bytes were {}:", time_text({version.first, version.first}), version.times,
+                    version.bytes));
     for (const std::string& line : version.around) say("    " + line);
   }
 }
@@ -163,7 +164,8 @@ int show_frozen(const Recording& recording, InputOptions input) {
 int run(const Words& words) {
   const std::string folder = find_data(words.data);
   if (folder.empty()) {
-    return report_error({ErrorKind::file_open, "the demonstration's data is not installed; name its folder with --data DIR or PTDECODE_DEMO", 0});
+    return report_error(
+        {ErrorKind::file_open, "the demonstration's data is not installed; name its folder with --data DIR or PTDECODE_DEMO", 0});
   }
   const InputOptions input = demo_input(words.input, folder);
   Result<std::unique_ptr<Recording>> opened = open_recording(input);
@@ -179,7 +181,8 @@ int run(const Words& words) {
   show_flow(flow, sites);
   const int status = show_frozen(recording, input);
   heading("Try it yourself");
-  say(fmt::format("  ptdecode script -i {} --insn-trace=disasm | less\n  ptdecode image -i {}\n  ptdecode stat -i {}", input.path, input.path, input.path));
+  say(fmt::format("  ptdecode script -i {} --insn-trace=disasm | less\n  ptdecode image -i {}\n  ptdecode stat -i {}", input.path,
+                  input.path, input.path));
   return status;
 }
 
@@ -188,10 +191,12 @@ int run(const Words& words) {
 Command add_demo(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("demo", "Decode the bundled recording of code that patches itself, and explain what is seen");
-  command.add_option("--data", words->data, "folder of the demonstration (default: share/ptdecode/demo of the installation)")->type_name("DIR");
-  command.footer("Examples:\n"
-                 "  ptdecode demo\n"
-                 "  ptdecode demo --data ~/my-recording    the same story of a recording of your own");
+  command.add_option("--data", words->data, "folder of the demonstration (default: share/ptdecode/demo of the installation)")
+      ->type_name("DIR");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode demo\n"
+      "  ptdecode demo --data ~/my-recording    the same story of a recording of your own");
   return [words] { return run(*words); };
 }
 

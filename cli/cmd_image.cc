@@ -26,9 +26,10 @@ bool mapped_at(const Section& section, TimeNs when) { return section.live.contai
 
 std::string section_line(const Section& section) {
   const char* bytes = section.code.bytes.empty() ? "no bytes" : section.code.bytes.size() < section.size_bytes ? "part" : "bytes";
-  return fmt::format("{:>6} {:016x}-{:016x} {:<9} {}{}{}  [{}]\n", section.space == kKernelSpace ? "kernel" : fmt::format("mm{}", section.space.value),
-                     section.ip.value, section.ip.value + section.size_bytes, bytes, section.path.empty() ? "(unnamed)" : section.path,
-                     section.build_id.empty() ? "" : " build id " + section.build_id, section.assumed ? " {assumed}" : "", time_text(section.live));
+  return fmt::format(
+      "{:>6} {:016x}-{:016x} {:<9} {}{}{}  [{}]\n", section.space == kKernelSpace ? "kernel" : fmt::format("mm{}", section.space.value),
+      section.ip.value, section.ip.value + section.size_bytes, bytes, section.path.empty() ? "(unnamed)" : section.path,
+      section.build_id.empty() ? "" : " build id " + section.build_id, section.assumed ? " {assumed}" : "", time_text(section.live));
 }
 
 int list_map(const Recording& recording, std::optional<TimeNs> when, SpaceId user_space, bool one_space) {
@@ -66,14 +67,16 @@ int list_difference(const Recording& recording, Interval range, bool att_syntax)
     if (!before || !after || *before == *after) continue;
     const Timeline::VersionInfo a = timeline.version(id, *before), b = timeline.version(id, *after);
     const std::string old_bytes = a.known ? hex_text(a.bytes) : "-", new_bytes = b.known ? hex_text(b.bytes) : "-";
-    if (old_bytes == new_bytes && a.known == b.known && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end())) continue;
+    if (old_bytes == new_bytes && a.known == b.known && std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end()))
+      continue;
     ++differences;
     const Timeline::SiteInfo site = timeline.site(id);
-    output.write(fmt::format("~ {:x} {}\n  - {:<24} {}\n  + {:<24} {}\n", site.ip.value, symbol_text(recording, site.space, site.ip, range.last),
-                             old_bytes, a.known ? one_line_text(a.bytes, site.ip, att_syntax) : "",
-                             new_bytes, b.known ? one_line_text(b.bytes, site.ip, att_syntax) : ""));
+    output.write(fmt::format(
+        "~ {:x} {}\n  - {:<24} {}\n  + {:<24} {}\n", site.ip.value, symbol_text(recording, site.space, site.ip, range.last), old_bytes,
+        a.known ? one_line_text(a.bytes, site.ip, att_syntax) : "", new_bytes, b.known ? one_line_text(b.bytes, site.ip, att_syntax) : ""));
   }
-  output.write(fmt::format("{} differences between {} and {}\n", differences, time_text({range.first, range.first}), time_text({range.last, range.last})));
+  output.write(fmt::format("{} differences between {} and {}\n", differences, time_text({range.first, range.first}),
+                           time_text({range.last, range.last})));
   return differences == 0 ? kExitOk : kExitFinding;
 }
 
@@ -146,10 +149,11 @@ Command add_image(CLI::App& app) {
   command.add_option("--diff", words->diff, "what differs between two moments: A,B (exit status 3 if anything does)");
   command.add_option("--tid,--pid", words->tid, "the thread whose user addresses are meant");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
-  command.footer("Examples:\n"
-                 "  ptdecode image schedule --at 17.9          the code of schedule() as it was at 17.9 s\n"
-                 "  ptdecode image schedule --versions --size 512   how text pokes changed it over time\n"
-                 "  ptdecode image --diff 17.9,18.4            everything that changed in between");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode image schedule --at 17.9          the code of schedule() as it was at 17.9 s\n"
+      "  ptdecode image schedule --versions --size 512   how text pokes changed it over time\n"
+      "  ptdecode image --diff 17.9,18.4            everything that changed in between");
   return [words] { return run(*words); };
 }
 

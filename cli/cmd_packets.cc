@@ -179,9 +179,10 @@ Command add_packets(CLI::App& app) {
   command.add_flag("--tsc", words->with_tsc, "times also as TSC ticks");
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
   command.add_option("--time", words->time, "from A to B in seconds: A,B");
-  command.footer("Examples:\n"
-                 "  ptdecode packets --no-pad -C 1 | less              what cpu 1 traced, packet by packet\n"
-                 "  ptdecode packets --pt trace.bin --pt-cpu 6/94/3    packets of a raw capture");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode packets --no-pad -C 1 | less              what cpu 1 traced, packet by packet\n"
+      "  ptdecode packets --pt trace.bin --pt-cpu 6/94/3    packets of a raw capture");
   return [words] { return run(*words); };
 }
 

@@ -79,7 +79,8 @@ Result<ScriptOptions> script_options(const Words& words) {
     const std::string& text;
     std::vector<int32_t>& into;
   };
-  for (const List list : {List{"-C", words.cpus, options.cpus}, List{"--pid", words.pids, options.pids}, List{"--tid", words.tids, options.tids}}) {
+  for (const List list :
+       {List{"-C", words.cpus, options.cpus}, List{"--pid", words.pids, options.pids}, List{"--tid", words.tids, options.tids}}) {
     if (list.text.empty()) continue;
     Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
     if (!numbers) return numbers.error();
@@ -102,21 +103,23 @@ void run_stream(const Recording& recording, const ScriptOptions& options, uint32
   StreamScript script(recording, options, recording.streams()[stream].cpu);
   TimeNs first = kTimeMin;
   if (!options.times.empty()) {
-    first = std::min_element(options.times.begin(), options.times.end(), [](const Interval& a, const Interval& b) { return a.first < b.first; })->first;
+    first = std::min_element(options.times.begin(), options.times.end(), [](const Interval& a, const Interval& b) {
+              return a.first < b.first;
+            })->first;
   }
   const uint64_t begin = first == kTimeMin ? 0 : recording.segment_at(stream, first);
   Chunk chunk;
   uint64_t offset = 0;
   const Status status = recording.decode(stream, begin, recording.segment_count(stream),
                                          [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
-    script.take(batch, decoder.blocks(), chunk);
-    if (segment.stream_offset_bytes > offset) {
-      progress.add(segment.stream_offset_bytes - offset);
-      offset = segment.stream_offset_bytes;
-    }
-    if (chunk.text.size() >= kChunkBytes && !sink.push(chunk)) return false;
-    return !sink.stopped() && !script.past_the_end();
-  });
+                                           script.take(batch, decoder.blocks(), chunk);
+                                           if (segment.stream_offset_bytes > offset) {
+                                             progress.add(segment.stream_offset_bytes - offset);
+                                             offset = segment.stream_offset_bytes;
+                                           }
+                                           if (chunk.text.size() >= kChunkBytes && !sink.push(chunk)) return false;
+                                           return !sink.stopped() && !script.past_the_end();
+                                         });
   script.end(chunk);
   sink.push(chunk);
   const std::lock_guard lock(tally_mutex);
@@ -140,12 +143,15 @@ int run(const Words& words) {
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
     const StreamInfo& info = recording.streams()[stream];
     if (!options->cpus.empty() && std::find(options->cpus.begin(), options->cpus.end(), info.cpu) == options->cpus.end()) continue;
-    if (info.cpu < 0 && !options->tids.empty() && std::find(options->tids.begin(), options->tids.end(), info.tid) == options->tids.end()) continue;
+    if (info.cpu < 0 && !options->tids.empty() && std::find(options->tids.begin(), options->tids.end(), info.tid) == options->tids.end())
+      continue;
     total_bytes += info.size_bytes;
-    tasks.push_back({info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
+    tasks.push_back(
+        {info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
   }
   if (tasks.empty()) {
-    return report_error({ErrorKind::usage, options->cpus.empty() ? "the recording holds no trace" : "no trace stream of the cpus asked for", 0});
+    return report_error(
+        {ErrorKind::usage, options->cpus.empty() ? "the recording holds no trace" : "no trace stream of the cpus asked for", 0});
   }
   progress.set_total(total_bytes);
   Output& output = standard_output();
@@ -165,12 +171,17 @@ Command add_script(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("script", "List the flow: calls, branches or every instruction, with events and gaps in place");
   add_input_options(command, words->input);
-  CLI::Option* itrace = command.add_option("--itrace", words->itrace,
-      "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r returns, e gaps, x transactions,\n"
-      "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (default: cxwpIoe)")->expected(0, 1);
+  CLI::Option* itrace = command
+                            .add_option("--itrace", words->itrace,
+                                        "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r "
+                                        "returns, e gaps, x transactions,\n"
+                                        "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (default: cxwpIoe)")
+                            ->expected(0, 1);
   command.add_option("-F,--fields", words->fields,
-      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark; +name and -name change the default");
-  CLI::Option* insn_trace = command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
+                     "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark; +name "
+                     "and -name change the default");
+  CLI::Option* insn_trace =
+      command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
   command.add_flag("--call-trace", words->call_trace, "an indented tree of calls");
   command.add_flag("--call-ret-trace", words->call_ret_trace, "the same with returns");
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
@@ -181,10 +192,11 @@ Command add_script(CLI::App& app) {
   command.add_option("--time", words->times, "from A to B in seconds: A,B or A, or ,B (repeatable)")->allow_extra_args(false);
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
-  command.footer("Examples:\n"
-                 "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
-                 "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
-                 "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
+      "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
+      "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");
   return [words, itrace, insn_trace] {
     words->has_itrace = itrace->count() != 0;
     words->has_insn_trace = insn_trace->count() != 0;

@@ -33,13 +33,13 @@ void count_stream(const Recording& recording, uint32_t stream, bool packets_only
   }
   if (packets_only) return;
   uint64_t offset = 0;
-  const Status status = recording.decode(stream, 0, recording.segment_count(stream),
-                                         [&](const Batch& batch, const pt::Decoder&, const AuxSegment& segment) {
-    stat.add(batch);
-    if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
-    offset = std::max(offset, segment.stream_offset_bytes);
-    return true;
-  });
+  const Status status =
+      recording.decode(stream, 0, recording.segment_count(stream), [&](const Batch& batch, const pt::Decoder&, const AuxSegment& segment) {
+        stat.add(batch);
+        if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
+        offset = std::max(offset, segment.stream_offset_bytes);
+        return true;
+      });
   if (!status) report_error(status.error());
 }
 
@@ -74,12 +74,20 @@ void print_json(const Recording& recording, const std::vector<StreamStat>& stats
   for (const auto& [kind, count] : findings_by_kind(recording)) json["findings"][std::string(kind)] = count;
   json["missing_code"] = nlohmann::json::array();
   for (const MissingLine& line : rank_missing(gaps, recording, total_bytes)) {
-    json["missing_code"].push_back({{"path", line.path}, {"build_id", line.build_id}, {"reason", line.reason}, {"gaps", line.gaps},
-                                    {"lost_bytes", line.lost_bytes}, {"share", line.share}, {"supply", line.remedy}});
+    json["missing_code"].push_back({{"path", line.path},
+                                    {"build_id", line.build_id},
+                                    {"reason", line.reason},
+                                    {"gaps", line.gaps},
+                                    {"lost_bytes", line.lost_bytes},
+                                    {"share", line.share},
+                                    {"supply", line.remedy}});
   }
   const LostRecords& lost = recording.lost();
-  json["lost"] = {{"records", lost.records}, {"count", lost.count}, {"aux_truncated", lost.aux_truncated},
-                  {"aux_partial", lost.aux_partial}, {"aux_collision", lost.aux_collision}};
+  json["lost"] = {{"records", lost.records},
+                  {"count", lost.count},
+                  {"aux_truncated", lost.aux_truncated},
+                  {"aux_partial", lost.aux_partial},
+                  {"aux_collision", lost.aux_collision}};
   standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
@@ -94,11 +102,13 @@ void print_text(const Recording& recording, const std::vector<StreamStat>& stats
     uncertain += stat.uncertain_instructions;
     gaps += stat.gaps.total();
   }
-  output.write(fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n", instructions, uncertain, gaps));
+  output.write(
+      fmt::format("all streams: {} instructions, {} of them uncertain (ambiguous or suspect), {} gaps\n", instructions, uncertain, gaps));
   const LostRecords& lost = recording.lost();
   if (lost.records + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0) {
-    output.write(fmt::format("lost while recording: {} sideband records in {} places; trace truncated {} times, partial {}, collisions {}\n",
-                             lost.count, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision));
+    output.write(
+        fmt::format("lost while recording: {} sideband records in {} places; trace truncated {} times, partial {}, collisions {}\n",
+                    lost.count, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision));
   }
   const auto findings = findings_by_kind(recording);
   output.write(fmt::format("findings: {}\n", findings.empty() ? "none" : "('ptdecode check' lists them)"));
@@ -147,9 +157,10 @@ Command add_stat(CLI::App& app) {
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
   command.add_flag("--packets-only", words->packets_only, "count packets, do not decode the flow");
   command.add_flag("--json", words->json, "for programs");
-  command.footer("Examples:\n"
-                 "  ptdecode stat                     all of ./perf.data\n"
-                 "  ptdecode stat --json -i rec/ | jq '.streams[].gaps'");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode stat                     all of ./perf.data\n"
+      "  ptdecode stat --json -i rec/ | jq '.streams[].gaps'");
   return [words] { return run(*words); };
 }
 

@@ -31,34 +31,38 @@ std::string check_stream(const Recording& recording, uint32_t stream, std::vecto
   TruthCheck check(std::move(truth));
   NodeCache nodes;
   uint64_t gaps = 0, int3 = 0, offset = 0;
-  const Status status = recording.decode(stream, 0, recording.segment_count(stream),
-                                         [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
-    nodes.bind(decoder.blocks());
-    for (const Block& block : batch.blocks) {
-      const bool uncertain = (block.flags & kUncertainFlags) != 0;
-      const Bytes bytes = nodes.bytes(block.node);
-      const Ip ip = nodes.info(block.node).ip;
-      for (const CachedInsn& insn : nodes.insns(block.node)) {
-        check.instruction(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), uncertain);
-      }
-    }
-    gaps += batch.gaps.size();
-    for (const Event& event : batch.events) int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
-    if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
-    offset = std::max(offset, segment.stream_offset_bytes);
-    return true;
-  });
+  const Status status = recording.decode(
+      stream, 0, recording.segment_count(stream), [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+        nodes.bind(decoder.blocks());
+        for (const Block& block : batch.blocks) {
+          const bool uncertain = (block.flags & kUncertainFlags) != 0;
+          const Bytes bytes = nodes.bytes(block.node);
+          const Ip ip = nodes.info(block.node).ip;
+          for (const CachedInsn& insn : nodes.insns(block.node)) {
+            check.instruction(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), uncertain);
+          }
+        }
+        gaps += batch.gaps.size();
+        for (const Event& event : batch.events) int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
+        if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
+        offset = std::max(offset, segment.stream_offset_bytes);
+        return true;
+      });
   check.end();
   equal = status.ok() && check.equal();
   std::string text = fmt::format(
-      "cpu {}: {} of {} checkpoints equal; {} of {} instructions in equal windows ({:.4f} %), decoded {}, flagged {} ({:.4f} %), gaps {}, int3 {}\n",
+      "cpu {}: {} of {} checkpoints equal; {} of {} instructions in equal windows ({:.4f} %), decoded {}, flagged {} ({:.4f} %), gaps {}, "
+      "int3 {}\n",
       recording.streams()[stream].cpu, check.right_windows(), check.windows(), check.right_instructions(), check.expected_count(),
-      percent(check.right_instructions(), check.expected_count()), check.count(), check.flagged(), percent(check.flagged(), check.count()), gaps, int3);
+      percent(check.right_instructions(), check.expected_count()), check.count(), check.flagged(), percent(check.flagged(), check.count()),
+      gaps, int3);
   if (!status) text += fmt::format("  {}\n", status.error().message);
   if (const TruthCheck::Difference* difference = check.first_difference()) {
     const Checkpoint &want = difference->want, &got = difference->got;
-    text += fmt::format("  first difference: in the window that ends after {} instructions\n    truth {:016x} {:016x} {:x}\n    here  {:016x} {:016x} {:x}\n",
-                        want.count, want.ip_hash, want.byte_hash, want.last_ip, got.ip_hash, got.byte_hash, got.last_ip);
+    text += fmt::format(
+        "  first difference: in the window that ends after {} instructions\n    truth {:016x} {:016x} {:x}\n    here  {:016x} {:016x} "
+        "{:x}\n",
+        want.count, want.ip_hash, want.byte_hash, want.last_ip, got.ip_hash, got.byte_hash, got.last_ip);
   } else if (check.count() != check.expected_count()) {
     text += fmt::format("  {} instructions instead of {}\n", check.count(), check.expected_count());
   }
@@ -82,7 +86,8 @@ int run_truth(const Words& words) {
     const int32_t cpu = cpu_of_path(path);
     uint32_t stream = 0;
     while (stream < recording.streams().size() && cpu >= 0 && recording.streams()[stream].cpu != cpu) ++stream;
-    if (stream >= recording.streams().size()) return report_error({ErrorKind::usage, fmt::format("{}: the recording has no stream of cpu {}", path, cpu), 0});
+    if (stream >= recording.streams().size())
+      return report_error({ErrorKind::usage, fmt::format("{}: the recording has no stream of cpu {}", path, cpu), 0});
     jobs.push_back({stream, std::move(*truth), {}, false});
   }
   Progress progress("verifying", !words.input.quiet);
@@ -90,7 +95,8 @@ int run_truth(const Words& words) {
   for (const Job& job : jobs) total += recording.streams()[job.stream].size_bytes;
   progress.set_total(total);
   std::vector<std::thread> threads;
-  for (Job& job : jobs) threads.emplace_back([&] { job.report = check_stream(recording, job.stream, std::move(job.truth), job.equal, progress); });
+  for (Job& job : jobs)
+    threads.emplace_back([&] { job.report = check_stream(recording, job.stream, std::move(job.truth), job.equal, progress); });
   for (std::thread& thread : threads) thread.join();
   progress.finish();
   bool equal = true;
@@ -129,12 +135,15 @@ int run_reference(const Words& words) {
     const ComparedCounts& c = *compared;
     wrong += c.silently_wrong + c.invented;
     progress.finish();
-    standard_output().write(fmt::format(
-        "cpu {}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; silently wrong {} ({:.6f} %); "
-        "extra {}; int3 {} of {}\n",
-        streams[stream].cpu, c.reference, c.right, percent(c.right, c.reference), c.right_flagged, percent(c.right_flagged, c.reference), c.wrong_flagged,
-        c.lost_in_gap, c.silently_wrong, percent(c.silently_wrong, c.reference), c.invented, c.int3_other, c.int3_reference));
-    if (c.has_silent) standard_output().write(fmt::format("  first silent difference in the segment at offset {:#x}\n", c.first_silent_offset_bytes));
+    standard_output().write(
+        fmt::format("cpu {}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; "
+                    "silently wrong {} ({:.6f} %); "
+                    "extra {}; int3 {} of {}\n",
+                    streams[stream].cpu, c.reference, c.right, percent(c.right, c.reference), c.right_flagged,
+                    percent(c.right_flagged, c.reference), c.wrong_flagged, c.lost_in_gap, c.silently_wrong,
+                    percent(c.silently_wrong, c.reference), c.invented, c.int3_other, c.int3_reference));
+    if (c.has_silent)
+      standard_output().write(fmt::format("  first silent difference in the segment at offset {:#x}\n", c.first_silent_offset_bytes));
   }
   return wrong == 0 ? kExitOk : kExitFinding;
 }
@@ -152,12 +161,14 @@ Command add_verify(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("verify", "Compare a decode with a ground truth, or a crippled decode with a complete one");
   add_input_options(command, words->input);
-  command.add_option("truth", words->truths, "checkpoint files; 'cpuN' in a name says whose: count, hash of addresses, hash of bytes, last address");
+  command.add_option("truth", words->truths,
+                     "checkpoint files; 'cpuN' in a name says whose: count, hash of addresses, hash of bytes, last address");
   command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time, --slack and dropped records");
   command.add_option("-C,--cpu", words->cpus, "with --reference: these cpus only");
-  command.footer("Examples:\n"
-                 "  ptdecode verify -i recording truth.cpu0.txt truth.cpu1.txt    every checkpoint of both cpus\n"
-                 "  ptdecode verify -i recording --reference --freeze             what a decoder without text pokes gets wrong");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode verify -i recording truth.cpu0.txt truth.cpu1.txt    every checkpoint of both cpus\n"
+      "  ptdecode verify -i recording --reference --freeze             what a decoder without text pokes gets wrong");
   return [words] { return run(*words); };
 }
 

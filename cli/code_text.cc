@@ -63,7 +63,8 @@ std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t
   for (Ip ip = spot.ip; ip - spot.ip < size_bytes;) {
     const FetchResult fetched = view.fetch(spot.space, ip, Interval{spot.when, spot.when}, {}, candidates);
     if (fetched.count == 0) {
-      const char* why = fetched.status == FetchStatus::not_mapped ? "nothing is mapped here at that time" : "mapped, but its bytes are not at hand";
+      const char* why =
+          fetched.status == FetchStatus::not_mapped ? "nothing is mapped here at that time" : "mapped, but its bytes are not at hand";
       return text + fmt::format("{:16x}  ({})\n", ip.value, why);
     }
     const CodeCandidate& code = candidates[fetched.count - 1];
@@ -82,8 +83,8 @@ std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint
   std::string text;
   for (const SiteId id : timeline.sites_in(space, ip, size_bytes)) {
     const Timeline::SiteInfo site = timeline.site(id);
-    text += fmt::format("{:x} {}, {} bytes, {} versions\n", site.ip.value, symbol_text(recording, site.space, site.ip, trace_time(recording).last),
-                        site.size_bytes, site.versions);
+    text += fmt::format("{:x} {}, {} bytes, {} versions\n", site.ip.value,
+                        symbol_text(recording, site.space, site.ip, trace_time(recording).last), site.size_bytes, site.versions);
     for (uint32_t number = 0; number < std::min(site.versions, kListedVersions); ++number) {
       const Timeline::VersionInfo version = timeline.version(id, number);
       const std::string bytes = version.known ? hex_text(version.bytes) : "(no code, or bytes unknown)";

@@ -17,10 +17,14 @@ void field(TextBuffer& out, std::string_view name, uint64_t value, bool hex = tr
 
 const char* mode_name(uint64_t mode) {
   switch (static_cast<ExecMode>(mode)) {
-    case ExecMode::bits16: return "16-bit";
-    case ExecMode::bits32: return "32-bit";
-    case ExecMode::bits64: return "64-bit";
-    default: return "unknown mode";
+    case ExecMode::bits16:
+      return "16-bit";
+    case ExecMode::bits32:
+      return "32-bit";
+    case ExecMode::bits64:
+      return "64-bit";
+    default:
+      return "unknown mode";
   }
 }
 
@@ -28,10 +32,18 @@ const char* mode_name(uint64_t mode) {
 
 void append_event_details(TextBuffer& out, const Event& event) {
   switch (event.kind) {
-    case EventKind::exec_mode: out.text(mode_name(event.payload)); break;
-    case EventKind::paging: field(out, "cr3", event.payload); break;
-    case EventKind::vmcs: field(out, "vmcs", event.payload); break;
-    case EventKind::cbr: field(out, "ratio", event.payload, false); break;
+    case EventKind::exec_mode:
+      out.text(mode_name(event.payload));
+      break;
+    case EventKind::paging:
+      field(out, "cr3", event.payload);
+      break;
+    case EventKind::vmcs:
+      field(out, "vmcs", event.payload);
+      break;
+    case EventKind::cbr:
+      field(out, "ratio", event.payload, false);
+      break;
     case EventKind::cfe:
       field(out, "type", event.payload & 0xff);
       field(out, " vector", event.payload >> 8, false);
@@ -44,15 +56,21 @@ void append_event_details(TextBuffer& out, const Event& event) {
       field(out, "hints", event.payload);
       field(out, " extensions", event.aux);
       break;
-    case EventKind::ptwrite: case EventKind::mnt: case EventKind::pwre: case EventKind::pwrx: case EventKind::trig:
-    case EventKind::pebs_begin: case EventKind::pebs_end:
+    case EventKind::ptwrite:
+    case EventKind::mnt:
+    case EventKind::pwre:
+    case EventKind::pwrx:
+    case EventKind::trig:
+    case EventKind::pebs_begin:
+    case EventKind::pebs_end:
       field(out, "payload", event.payload);
       break;
     case EventKind::pebs_item:
       field(out, "item", event.aux);
       field(out, " value", event.payload);
       break;
-    default: break;
+    default:
+      break;
   }
   if ((event.flags & kEventNonRoot) != 0) out.text(" (VMX non-root)");
 }

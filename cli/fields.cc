@@ -14,15 +14,24 @@ struct NamedField {
   Field field;
 };
 constexpr std::array kNames = {
-    NamedField{"comm", Field::comm},       NamedField{"tid", Field::tid},
-    NamedField{"pid", Field::pid},         NamedField{"cpu", Field::cpu},
-    NamedField{"time", Field::time},       NamedField{"event", Field::event},
-    NamedField{"period", Field::period},   NamedField{"ip", Field::ip},
-    NamedField{"sym", Field::sym},         NamedField{"symoff", Field::symoff},
-    NamedField{"dso", Field::dso},         NamedField{"addr", Field::addr},
-    NamedField{"flags", Field::flags},     NamedField{"insn", Field::insn},
-    NamedField{"insnlen", Field::insnlen}, NamedField{"disasm", Field::disasm},
-    NamedField{"callindent", Field::callindent}, NamedField{"mark", Field::mark},
+    NamedField{"comm", Field::comm},
+    NamedField{"tid", Field::tid},
+    NamedField{"pid", Field::pid},
+    NamedField{"cpu", Field::cpu},
+    NamedField{"time", Field::time},
+    NamedField{"event", Field::event},
+    NamedField{"period", Field::period},
+    NamedField{"ip", Field::ip},
+    NamedField{"sym", Field::sym},
+    NamedField{"symoff", Field::symoff},
+    NamedField{"dso", Field::dso},
+    NamedField{"addr", Field::addr},
+    NamedField{"flags", Field::flags},
+    NamedField{"insn", Field::insn},
+    NamedField{"insnlen", Field::insnlen},
+    NamedField{"disasm", Field::disasm},
+    NamedField{"callindent", Field::callindent},
+    NamedField{"mark", Field::mark},
 };
 
 struct Elsewhere {

@@ -9,9 +9,23 @@
 namespace ptd::cli {
 
 enum class Field : uint32_t {
-  comm = 1U << 0, tid = 1U << 1, pid = 1U << 2, cpu = 1U << 3, time = 1U << 4, event = 1U << 5, period = 1U << 6, ip = 1U << 7,
-  sym = 1U << 8, symoff = 1U << 9, dso = 1U << 10, addr = 1U << 11, flags = 1U << 12, insn = 1U << 13, insnlen = 1U << 14,
-  disasm = 1U << 15, callindent = 1U << 16,
+  comm = 1U << 0,
+  tid = 1U << 1,
+  pid = 1U << 2,
+  cpu = 1U << 3,
+  time = 1U << 4,
+  event = 1U << 5,
+  period = 1U << 6,
+  ip = 1U << 7,
+  sym = 1U << 8,
+  symoff = 1U << 9,
+  dso = 1U << 10,
+  addr = 1U << 11,
+  flags = 1U << 12,
+  insn = 1U << 13,
+  insnlen = 1U << 14,
+  disasm = 1U << 15,
+  callindent = 1U << 16,
   mark = 1U << 17,  ///< ours: how sure the decoder is of the code ("ambiguous", "suspect", "healed", ...)
 };
 

@@ -10,8 +10,9 @@ namespace ptd::cli {
 
 namespace {
 constexpr std::array<std::string_view, 12> kNames = {
-    "poke_old_bytes_mismatch", "poke_healed",     "poke_lost_by_copy", "base_copy_redated", "base_copy_unexplained", "build_id_mismatch",
-    "file_missing",            "file_changed",    "section_overlap",   "bpf_bytes_missing", "records_lost",          "bad_record",
+    "poke_old_bytes_mismatch", "poke_healed",       "poke_lost_by_copy", "base_copy_redated",
+    "base_copy_unexplained",   "build_id_mismatch", "file_missing",      "file_changed",
+    "section_overlap",         "bpf_bytes_missing", "records_lost",      "bad_record",
 };
 constexpr size_t kShownBytes = 24;
 
@@ -27,7 +28,8 @@ std::string time_text(Interval time) {
   if (time.first == kTimeMin && time.last == kTimeMax) return "any time";
   if (time.empty()) return "never";
   if (time.first == time.last) return seconds(time.first);
-  return (time.first == kTimeMin ? std::string() : seconds(time.first)) + ".." + (time.last == kTimeMax ? std::string() : seconds(time.last));
+  return (time.first == kTimeMin ? std::string() : seconds(time.first)) + ".." +
+         (time.last == kTimeMax ? std::string() : seconds(time.last));
 }
 
 std::string hex_text(Bytes bytes) {

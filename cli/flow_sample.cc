@@ -37,7 +37,8 @@ class Watcher {
 
  private:
   void take_event(const Event& event) {
-    if ((event.flags & kEventBreakpoint) != 0 && flow_.int3.size() < kMaxHits) flow_.int3.push_back({cpu_, event.time.first, event.from, event.to});
+    if ((event.flags & kEventBreakpoint) != 0 && flow_.int3.size() < kMaxHits)
+      flow_.int3.push_back({cpu_, event.time.first, event.from, event.to});
   }
 
   /// The changing places that a block covers; looked up once a block.
@@ -120,9 +121,9 @@ ChangedFlow watch_changes(const Recording& recording) {
     Watcher watcher(recording, recording.streams()[stream].cpu, flow);
     const Status status = recording.decode(stream, 0, recording.segment_count(stream),
                                            [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
-      watcher.take(batch, decoder.blocks());
-      return true;
-    });
+                                             watcher.take(batch, decoder.blocks());
+                                             return true;
+                                           });
     if (!status) break;
   }
   std::stable_sort(flow.int3.begin(), flow.int3.end(), [](const Int3Hit& a, const Int3Hit& b) { return a.when < b.when; });
@@ -133,23 +134,26 @@ std::vector<std::string> segment_lines(const Recording& recording, uint32_t stre
   std::vector<std::string> lines;
   NodeCache nodes;
   const Disassembler disassembler;
-  const Status status = recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
-    nodes.bind(decoder.blocks());
-    size_t gap = 0;
-    for (uint32_t i = 0; i <= batch.blocks.size() && lines.size() < limit; ++i) {
-      for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) {
-        lines.push_back(fmt::format("gap: {} at {:x}, {} trace bytes skipped", name(batch.gaps[gap].reason), batch.gaps[gap].ip.value, batch.gaps[gap].lost_bytes));
-      }
-      if (i == batch.blocks.size()) break;
-      const NodeId node = batch.blocks[i].node;
-      const BlockInfo& info = nodes.info(node);
-      for (const CachedInsn& insn : nodes.insns(node)) {
-        const Ip ip = info.ip + insn.offset_bytes;
-        lines.push_back(fmt::format("{:16x} {}", ip.value, disassembler.text(nodes.bytes(node).subspan(insn.offset_bytes, insn.length_bytes), ip, info.mode)));
-      }
-    }
-    return lines.size() < limit;
-  });
+  const Status status =
+      recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+        nodes.bind(decoder.blocks());
+        size_t gap = 0;
+        for (uint32_t i = 0; i <= batch.blocks.size() && lines.size() < limit; ++i) {
+          for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) {
+            lines.push_back(fmt::format("gap: {} at {:x}, {} trace bytes skipped", name(batch.gaps[gap].reason), batch.gaps[gap].ip.value,
+                                        batch.gaps[gap].lost_bytes));
+          }
+          if (i == batch.blocks.size()) break;
+          const NodeId node = batch.blocks[i].node;
+          const BlockInfo& info = nodes.info(node);
+          for (const CachedInsn& insn : nodes.insns(node)) {
+            const Ip ip = info.ip + insn.offset_bytes;
+            lines.push_back(fmt::format("{:16x} {}", ip.value,
+                                        disassembler.text(nodes.bytes(node).subspan(insn.offset_bytes, insn.length_bytes), ip, info.mode)));
+          }
+        }
+        return lines.size() < limit;
+      });
   if (!status) lines.push_back(status.error().message);
   return lines;
 }

@@ -14,14 +14,26 @@ Error usage(std::string message) { return Error{ErrorKind::usage, std::move(mess
 /// What to use instead of a letter that perf knows and this program does not.
 const char* instead_of(char letter) {
   switch (letter) {
-    case 'd': return "a debug log; use 'ptdecode packets' for the packets and 'ptdecode stat' for the counts";
-    case 'q': return "quick, inexact decoding; use 'ptdecode packets', which needs no code";
-    case 's': return "skipping the first events; use --time A,B";
-    case 'y': return "cycle samples; use --itrace=i with a period in instructions or time";
-    case 'A': return "approximate cycle counts";
-    case 'Z': return "preferring timestamps; lines are always in order of time";
-    case 'f': case 'm': case 't': case 'a': case 'M': return "cache, TLB and memory events of Arm SPE, which Intel PT does not have";
-    default: return nullptr;
+    case 'd':
+      return "a debug log; use 'ptdecode packets' for the packets and 'ptdecode stat' for the counts";
+    case 'q':
+      return "quick, inexact decoding; use 'ptdecode packets', which needs no code";
+    case 's':
+      return "skipping the first events; use --time A,B";
+    case 'y':
+      return "cycle samples; use --itrace=i with a period in instructions or time";
+    case 'A':
+      return "approximate cycle counts";
+    case 'Z':
+      return "preferring timestamps; lines are always in order of time";
+    case 'f':
+    case 'm':
+    case 't':
+    case 'a':
+    case 'M':
+      return "cache, TLB and memory events of Arm SPE, which Intel PT does not have";
+    default:
+      return nullptr;
   }
 }
 
@@ -102,19 +114,46 @@ Status take_ignored_number(char letter, std::string_view& rest, ItraceOptions& o
 
 Status take_letter(char letter, std::string_view& rest, ItraceOptions& options) {
   switch (letter) {
-    case 'i': options.instructions = true; return take_period(rest, options);
-    case 'b': options.branches = true; return {};
-    case 'c': options.calls = true; return {};
-    case 'r': options.returns = true; return {};
-    case 'e': options.errors = true; return take_error_flags(rest, options);
-    case 'x': options.transactions = true; return {};
-    case 'w': options.ptwrite = true; return {};
-    case 'p': options.power = true; return {};
-    case 'I': options.interrupts = true; return {};
-    case 'o': options.pebs = true; return {};
-    case 'g': case 'G': case 'l': case 'L': return take_ignored_number(letter, rest, options);
-    case ' ': case ',': return {};
-    default: break;
+    case 'i':
+      options.instructions = true;
+      return take_period(rest, options);
+    case 'b':
+      options.branches = true;
+      return {};
+    case 'c':
+      options.calls = true;
+      return {};
+    case 'r':
+      options.returns = true;
+      return {};
+    case 'e':
+      options.errors = true;
+      return take_error_flags(rest, options);
+    case 'x':
+      options.transactions = true;
+      return {};
+    case 'w':
+      options.ptwrite = true;
+      return {};
+    case 'p':
+      options.power = true;
+      return {};
+    case 'I':
+      options.interrupts = true;
+      return {};
+    case 'o':
+      options.pebs = true;
+      return {};
+    case 'g':
+    case 'G':
+    case 'l':
+    case 'L':
+      return take_ignored_number(letter, rest, options);
+    case ' ':
+    case ',':
+      return {};
+    default:
+      break;
   }
   if (const char* instead = instead_of(letter)) return usage(fmt::format("--itrace: '{}' is not supported: {}", letter, instead));
   return usage(fmt::format("--itrace: unknown letter '{}'; known are i b c r e x w p I o, and g G l L without effect", letter));

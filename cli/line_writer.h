@@ -18,7 +18,7 @@ namespace ptd::cli {
 struct BranchLine {
   std::optional<Ip> from, to;
   BranchKind kind;
-  Bytes insn;              ///< bytes of the branch instruction, may be empty
+  Bytes insn;  ///< bytes of the branch instruction, may be empty
   uint16_t block_flags = 0;
 };
 

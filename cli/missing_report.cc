@@ -72,7 +72,8 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
       build_id = section.build_id;
       kernel = section.space == kKernelSpace;
     } else {
-      path = fmt::format("[no mapping recorded: {} {:#x}..{:#x}]", is_kernel_half(Ip{region}) ? "kernel" : "user", region, region + kRegionBytes - 1);
+      path = fmt::format("[no mapping recorded: {} {:#x}..{:#x}]", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
+                         region + kRegionBytes - 1);
       kernel = is_kernel_half(Ip{region});
     }
     MissingLine& line = lines[{path, build_id}];
@@ -86,7 +87,8 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {
     for (const MissingImage& image : recording.missing_images()) {
-      if (image.path == line.path && !image.reason.empty() && (line.build_id.empty() || image.build_id == line.build_id)) line.reason = image.reason;
+      if (image.path == line.path && !image.reason.empty() && (line.build_id.empty() || image.build_id == line.build_id))
+        line.reason = image.reason;
     }
     line.share = total_bytes == 0 ? 0 : static_cast<double>(line.lost_bytes) / static_cast<double>(total_bytes);
     ranked.push_back(std::move(line));

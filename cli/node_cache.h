@@ -24,9 +24,9 @@ struct CachedInsn {
 class NodeCache {
  public:
   struct Node {
-    uint32_t first = 0;    ///< index of its first CachedInsn
-    uint32_t count = 0;    ///< 0: not filled yet
-    uint64_t text = 0;     ///< offset of its ip text + 1, 0: not made yet
+    uint32_t first = 0;  ///< index of its first CachedInsn
+    uint32_t count = 0;  ///< 0: not filled yet
+    uint64_t text = 0;   ///< offset of its ip text + 1, 0: not made yet
     uint32_t text_size = 0;
   };
 

@@ -14,18 +14,36 @@ namespace ptd::cli {
 
 void add_input_options(CLI::App& command, InputOptions& input) {
   const std::string in = "Input";
-  command.add_option("-i,--input", input.path, "perf.data file or directory, '-' for a pipe, or an LLDB trace.json (default ./perf.data)")->group(in);
-  command.add_option("--symfs", input.symfs, "look for recorded paths below this root first (repeatable)")->allow_extra_args(false)->group(in)->type_name("ROOT");
-  command.add_option("--kcore-after", input.kcore_after, "a later copy of the kernel's text: directory with kcore, kallsyms, modules (repeatable)")
-      ->allow_extra_args(false)->group(in)->type_name("DIR");
-  command.add_option("--debug-dir", input.debug_dirs, "where separate debug files are (default /usr/lib/debug)")->allow_extra_args(false)->group(in)->type_name("DIR");
-  command.add_option("--build-id-cache", input.build_id_cache, "perf's cache of files by build id (default ~/.debug)")->group(in)->type_name("DIR");
+  command.add_option("-i,--input", input.path, "perf.data file or directory, '-' for a pipe, or an LLDB trace.json (default ./perf.data)")
+      ->group(in);
+  command.add_option("--symfs", input.symfs, "look for recorded paths below this root first (repeatable)")
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("ROOT");
+  command
+      .add_option("--kcore-after", input.kcore_after,
+                  "a later copy of the kernel's text: directory with kcore, kallsyms, modules (repeatable)")
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("DIR");
+  command.add_option("--debug-dir", input.debug_dirs, "where separate debug files are (default /usr/lib/debug)")
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("DIR");
+  command.add_option("--build-id-cache", input.build_id_cache, "perf's cache of files by build id (default ~/.debug)")
+      ->group(in)
+      ->type_name("DIR");
 
   const std::string raw = "Raw captures";
   command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")->group(raw)->type_name("FILE");
   command.add_option("--pt-cpu", input.pt_cpu, "the cpu that traced, for its errata: 6/94/3")->group(raw)->type_name("F/M/S");
-  command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")->allow_extra_args(false)->group(raw)->type_name("IMAGE");
-  command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")->group(raw)->type_name("FILES");
+  command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")
+      ->allow_extra_args(false)
+      ->group(raw)
+      ->type_name("IMAGE");
+  command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")
+      ->group(raw)
+      ->type_name("FILES");
   command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX)")->group(raw)->type_name("N/D");
   command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq")->group(raw)->check(CLI::Range(0, 15));
   command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));

@@ -11,8 +11,9 @@ using pt::Packet;
 using pt::PacketKind;
 
 constexpr std::array<std::string_view, pt::kPacketKinds> kNames = {
-    "pad", "psb", "psbend", "tnt.8", "tnt.64", "tip", "tip.pge", "tip.pgd", "fup", "mode.exec", "mode.tsx", "pip", "vmcs", "cbr", "tsc",
-    "mtc", "tma", "cyc", "ovf", "stop", "mnt", "ptw", "exstop", "mwait", "pwre", "pwrx", "bbp", "bip", "bep", "cfe", "evd", "trig", "bad",
+    "pad",    "psb",   "psbend", "tnt.8", "tnt.64", "tip", "tip.pge", "tip.pgd", "fup",  "mode.exec", "mode.tsx",
+    "pip",    "vmcs",  "cbr",    "tsc",   "mtc",    "tma", "cyc",     "ovf",     "stop", "mnt",       "ptw",
+    "exstop", "mwait", "pwre",   "pwrx",  "bbp",    "bip", "bep",     "cfe",     "evd",  "trig",      "bad",
 };
 
 bool has(const Packet& packet, uint8_t flag) { return (packet.flags & flag) != 0; }
@@ -24,10 +25,17 @@ void append_ip(TextBuffer& out, const Packet& packet) {
   unsigned digits = 16;
   uint64_t value = packet.value, last_ip = 0;
   switch (packet.ip_bytes) {
-    case pt::IpBytes::suppressed: return out.fill(16, '?');
-    case pt::IpBytes::update16: digits = 4; break;
-    case pt::IpBytes::update32: digits = 8; break;
-    case pt::IpBytes::update48: digits = 12; break;
+    case pt::IpBytes::suppressed:
+      return out.fill(16, '?');
+    case pt::IpBytes::update16:
+      digits = 4;
+      break;
+    case pt::IpBytes::update32:
+      digits = 8;
+      break;
+    case pt::IpBytes::update48:
+      digits = 12;
+      break;
     default:
       if (pt::decompress_ip(packet, last_ip)) value = last_ip;
   }
@@ -58,8 +66,11 @@ void append_rare(TextBuffer& out, const Packet& packet) {
       out.text(": ");
       out.hex_padded(packet.value, packet.bits * 2U, '0');
       return append_ip_flag(out, packet);
-    case PacketKind::exstop: case PacketKind::bep: return append_ip_flag(out, packet);
-    case PacketKind::mwait: return append_pair(out, packet.value, packet.aux);
+    case PacketKind::exstop:
+    case PacketKind::bep:
+      return append_ip_flag(out, packet);
+    case PacketKind::mwait:
+      return append_pair(out, packet.value, packet.aux);
     case PacketKind::pwre:
       out.ch('c');
       out.dec(pt::pwre_state(packet) + 1U);
@@ -100,7 +111,8 @@ void append_rare(TextBuffer& out, const Packet& packet) {
         out.hex(packet.value);
       }
       return append_ip_flag(out, packet);
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -112,20 +124,34 @@ void append_packet_name(TextBuffer& out, const Packet& packet) { out.left(short_
 
 void append_packet_fields(TextBuffer& out, const Packet& packet) {
   switch (packet.kind) {
-    case PacketKind::tnt_short: case PacketKind::tnt_long: return append_branches(out, packet);
-    case PacketKind::tip: case PacketKind::tip_pge: case PacketKind::tip_pgd: case PacketKind::fup: return append_ip(out, packet);
+    case PacketKind::tnt_short:
+    case PacketKind::tnt_long:
+      return append_branches(out, packet);
+    case PacketKind::tip:
+    case PacketKind::tip_pge:
+    case PacketKind::tip_pgd:
+    case PacketKind::fup:
+      return append_ip(out, packet);
     case PacketKind::mode_exec:
       if (has(packet, pt::kFlagCsL)) out.text("cs.l");
       if (has(packet, pt::kFlagCsD)) out.text("cs.d");
       return out.text(has(packet, pt::kFlagIf) ? ", if" : "");
-    case PacketKind::mode_tsx: return out.text(has(packet, pt::kFlagInTx) ? "intx" : has(packet, pt::kFlagAbort) ? "abrt" : "");
+    case PacketKind::mode_tsx:
+      return out.text(has(packet, pt::kFlagInTx) ? "intx" : has(packet, pt::kFlagAbort) ? "abrt" : "");
     case PacketKind::pip:
       out.hex(packet.value);
       return out.text(has(packet, pt::kFlagNonRoot) ? ", nr" : "");
-    case PacketKind::vmcs: case PacketKind::cbr: case PacketKind::tsc: case PacketKind::mtc: case PacketKind::cyc: case PacketKind::mnt:
+    case PacketKind::vmcs:
+    case PacketKind::cbr:
+    case PacketKind::tsc:
+    case PacketKind::mtc:
+    case PacketKind::cyc:
+    case PacketKind::mnt:
       return out.hex(packet.value);
-    case PacketKind::tma: return append_pair(out, packet.value, packet.aux);
-    default: return append_rare(out, packet);
+    case PacketKind::tma:
+      return append_pair(out, packet.value, packet.aux);
+    default:
+      return append_rare(out, packet);
   }
 }
 

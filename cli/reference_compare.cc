@@ -12,7 +12,7 @@ namespace ptd::cli {
 namespace {
 
 constexpr uint64_t kSegmentsAtOnce = 32;
-constexpr size_t kRun = 8;              // equal instructions in a row that count as being together again
+constexpr size_t kRun = 8;                            // equal instructions in a row that count as being together again
 constexpr size_t kLookAhead[] = {1U << 9, 1U << 16};  // instructions searched for it, near and far
 
 struct Step {
@@ -37,24 +37,25 @@ uint64_t key_of(Ip ip, Bytes bytes) {
 Result<std::map<uint64_t, SegmentFlow>> flows_of(const Recording& recording, uint32_t stream, uint64_t first, uint64_t last) {
   std::map<uint64_t, SegmentFlow> flows;
   NodeCache nodes;
-  const Status status = recording.decode(stream, first, last, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
-    nodes.bind(decoder.blocks());
-    SegmentFlow& flow = flows[segment.stream_offset_bytes];
-    size_t gap = 0;
-    for (uint32_t i = 0; i <= batch.blocks.size(); ++i) {
-      while (gap < batch.gaps.size() && batch.gaps[gap].before_block <= i) ++gap, flow.gaps.push_back(flow.steps.size());
-      if (i == batch.blocks.size()) break;
-      const Block& block = batch.blocks[i];
-      const bool flagged = (block.flags & kUncertainFlags) != 0;
-      const Bytes bytes = nodes.bytes(block.node);
-      const Ip ip = nodes.info(block.node).ip;
-      for (const CachedInsn& insn : nodes.insns(block.node)) {
-        flow.steps.push_back({key_of(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes)), flagged});
-      }
-    }
-    for (const Event& event : batch.events) flow.int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
-    return true;
-  });
+  const Status status =
+      recording.decode(stream, first, last, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+        nodes.bind(decoder.blocks());
+        SegmentFlow& flow = flows[segment.stream_offset_bytes];
+        size_t gap = 0;
+        for (uint32_t i = 0; i <= batch.blocks.size(); ++i) {
+          while (gap < batch.gaps.size() && batch.gaps[gap].before_block <= i) ++gap, flow.gaps.push_back(flow.steps.size());
+          if (i == batch.blocks.size()) break;
+          const Block& block = batch.blocks[i];
+          const bool flagged = (block.flags & kUncertainFlags) != 0;
+          const Bytes bytes = nodes.bytes(block.node);
+          const Ip ip = nodes.info(block.node).ip;
+          for (const CachedInsn& insn : nodes.insns(block.node)) {
+            flow.steps.push_back({key_of(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes)), flagged});
+          }
+        }
+        for (const Event& event : batch.events) flow.int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
+        return true;
+      });
   if (!status) return status.error();
   return flows;
 }
@@ -86,7 +87,8 @@ void count_difference(const SegmentFlow& other, size_t i, size_t i2, size_t j, s
   const auto marked = [](const Step& step) { return step.flagged; };
   if (gap != other.gaps.end() && *gap <= j2) {
     counts.lost_in_gap += missing;
-  } else if (j != j2 && std::all_of(other.steps.begin() + static_cast<std::ptrdiff_t>(j), other.steps.begin() + static_cast<std::ptrdiff_t>(j2), marked)) {
+  } else if (j != j2 && std::all_of(other.steps.begin() + static_cast<std::ptrdiff_t>(j),
+                                    other.steps.begin() + static_cast<std::ptrdiff_t>(j2), marked)) {
     counts.wrong_flagged += missing;
   } else {
     counts.silently_wrong += missing;

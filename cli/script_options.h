@@ -14,11 +14,11 @@ namespace ptd::cli {
 struct ScriptOptions {
   ItraceOptions itrace = default_itrace();
   Fields fields = default_fields();
-  bool nanoseconds = false;             ///< nine digits of a second instead of six
+  bool nanoseconds = false;  ///< nine digits of a second instead of six
   bool att_syntax = true;
   std::vector<int32_t> cpus, pids, tids;  ///< empty: all
   std::vector<std::string> comms, symbols;
-  std::vector<Interval> times;          ///< any of these; empty: all
+  std::vector<Interval> times;  ///< any of these; empty: all
 
   /// One address a line and nothing else: the fastest listing.
   [[nodiscard]] bool addresses_only() const {

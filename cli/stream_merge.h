@@ -43,7 +43,7 @@ class ChunkSink {
 };
 
 struct StreamTask {
-  TimeNs earliest;                            ///< nothing of the stream is before this
+  TimeNs earliest;                           ///< nothing of the stream is before this
   std::function<void(ChunkSink& sink)> run;  ///< on its own thread; returns when done or stopped
 };
 

@@ -13,10 +13,14 @@ constexpr size_t kMaxDeferred = 64;
 bool is_flow(const Event& event) {
   if (event.kind == EventKind::enabled && (event.flags & kEventStatus) != 0) return false;
   switch (event.kind) {
-    case EventKind::enabled: case EventKind::disabled: case EventKind::async_disabled: case EventKind::async_branch:
+    case EventKind::enabled:
+    case EventKind::disabled:
+    case EventKind::async_disabled:
+    case EventKind::async_branch:
     case EventKind::overflow:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -60,9 +64,7 @@ void StreamScript::take(const Batch& batch, const BlockTable& blocks, Chunk& chu
   }
 }
 
-void StreamScript::end(Chunk& chunk) {
-  resolve(std::nullopt, false, chunk.text);
-}
+void StreamScript::end(Chunk& chunk) { resolve(std::nullopt, false, chunk.text); }
 
 void StreamScript::boundary(const Batch& batch, uint32_t at, Cursor& cursor, TextBuffer& out, Chunk& chunk) {
   const auto here = [at](const auto& list, size_t index) { return index < list.size() && list[index].before_block <= at; };
@@ -71,9 +73,9 @@ void StreamScript::boundary(const Batch& batch, uint32_t at, Cursor& cursor, Tex
   if (pending_) resolve_at(batch, at, cursor, out);
   while (here(batch.marks, cursor.mark)) take_mark(batch.marks[cursor.mark++], chunk);
   while (here(batch.events, cursor.event) || here(batch.gaps, cursor.gap)) {
-    const bool gap_first = here(batch.gaps, cursor.gap) &&
-                           (!here(batch.events, cursor.event) ||
-                            batch.gaps[cursor.gap].stream_offset_bytes <= batch.events[cursor.event].stream_offset_bytes);
+    const bool gap_first =
+        here(batch.gaps, cursor.gap) &&
+        (!here(batch.events, cursor.event) || batch.gaps[cursor.gap].stream_offset_bytes <= batch.events[cursor.event].stream_offset_bytes);
     if (gap_first) {
       take_gap(batch.gaps[cursor.gap++], out);
     } else {
@@ -89,10 +91,13 @@ void StreamScript::resolve_at(const Batch& batch, uint32_t at, const Cursor& cur
     if (!is_flow(event)) continue;
     const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
     switch (event.kind) {
-      case EventKind::async_branch: case EventKind::async_disabled:
+      case EventKind::async_branch:
+      case EventKind::async_disabled:
         return resolve(has_from ? std::optional(event.from) : std::nullopt, false, out);
-      case EventKind::disabled: return resolve(has_to ? std::optional(event.to) : std::nullopt, true, out);
-      default: return resolve(std::nullopt, false, out);
+      case EventKind::disabled:
+        return resolve(has_to ? std::optional(event.to) : std::nullopt, true, out);
+      default:
+        return resolve(std::nullopt, false, out);
     }
   }
   if (cursor.gap < batch.gaps.size() && batch.gaps[cursor.gap].before_block <= at) return resolve(std::nullopt, false, out);
@@ -142,15 +147,35 @@ bool StreamScript::shown(const BranchKind& kind) const {
 bool StreamScript::shown(const Event& event) const {
   const ItraceOptions& itrace = options_.itrace;
   switch (event.kind) {
-    case EventKind::tsx_begin: case EventKind::tsx_commit: case EventKind::tsx_abort: return itrace.transactions;
-    case EventKind::ptwrite: return itrace.ptwrite;
-    case EventKind::cbr: case EventKind::exstop: case EventKind::mwait: case EventKind::pwre: case EventKind::pwrx: return itrace.power;
-    case EventKind::cfe: case EventKind::evd: case EventKind::trig: case EventKind::mnt: return itrace.interrupts;
-    case EventKind::exec_mode: case EventKind::paging: case EventKind::vmcs:
+    case EventKind::tsx_begin:
+    case EventKind::tsx_commit:
+    case EventKind::tsx_abort:
+      return itrace.transactions;
+    case EventKind::ptwrite:
+      return itrace.ptwrite;
+    case EventKind::cbr:
+    case EventKind::exstop:
+    case EventKind::mwait:
+    case EventKind::pwre:
+    case EventKind::pwrx:
+      return itrace.power;
+    case EventKind::cfe:
+    case EventKind::evd:
+    case EventKind::trig:
+    case EventKind::mnt:
+      return itrace.interrupts;
+    case EventKind::exec_mode:
+    case EventKind::paging:
+    case EventKind::vmcs:
       return itrace.interrupts && (event.flags & kEventStatus) == 0;
-    case EventKind::pebs_begin: case EventKind::pebs_item: case EventKind::pebs_end: return itrace.pebs;
-    case EventKind::trace_stop: return itrace.errors;
-    default: return false;
+    case EventKind::pebs_begin:
+    case EventKind::pebs_item:
+    case EventKind::pebs_end:
+      return itrace.pebs;
+    case EventKind::trace_stop:
+      return itrace.errors;
+    default:
+      return false;
   }
 }
 
@@ -172,7 +197,10 @@ void StreamScript::take_event(const Event& event, TextBuffer& out) {
       flowing_ = false;
       line.kind = {"tr end  async", BranchRole::jump, false, true, true};
       break;
-    case EventKind::disabled: case EventKind::overflow: flowing_ = false; return;
+    case EventKind::disabled:
+    case EventKind::overflow:
+      flowing_ = false;
+      return;
     default:
       if (!shown(event) || !writer_.wanted()) return;
       if (pending_ && deferred_.size() < kMaxDeferred) {

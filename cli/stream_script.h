@@ -61,13 +61,13 @@ class StreamScript {
   CallStacks calls_;
   GapTally tally_;
   std::optional<Pending> pending_;
-  std::vector<Event> deferred_;     ///< events between a branch and its target
+  std::vector<Event> deferred_;  ///< events between a branch and its target
   uint64_t mark_number_ = 0;
   uint64_t since_sample_ = 0, next_sample_time_ = 0;
   uint64_t period_ns_ = 0;
   bool sample_due_ = false;
-  bool flowing_ = false;            ///< the flow goes on from the last block
-  TimeNs last_time_;                ///< end of the last --time range
+  bool flowing_ = false;  ///< the flow goes on from the last block
+  TimeNs last_time_;      ///< end of the last --time range
 };
 
 }  // namespace ptd::cli

@@ -77,9 +77,9 @@ void StreamStat::add(const Batch& batch) {
 }
 
 std::string stat_text(const StreamStat& stat) {
-  std::string text = fmt::format("{} {}: {} bytes of trace, {} segments, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
-                                 stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, stat.info.segments,
-                                 time_text(stat.info.time));
+  std::string text =
+      fmt::format("{} {}: {} bytes of trace, {} segments, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
+                  stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, stat.info.segments, time_text(stat.info.time));
   text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
   text += "  packets\n";
   for (size_t i = 0; i < stat.packets.size(); ++i) {
@@ -90,7 +90,8 @@ std::string stat_text(const StreamStat& stat) {
   for (size_t i = 0; i < kEventKinds; ++i) {
     if (stat.events[i] != 0) text += fmt::format("    {:<18} {:>13}\n", name(static_cast<EventKind>(i)), stat.events[i]);
   }
-  if (stat.int3_hits != 0) text += fmt::format("    {:<18} {:>13}  (int3 of a text poke or probe was hit)\n", "of them int3", stat.int3_hits);
+  if (stat.int3_hits != 0)
+    text += fmt::format("    {:<18} {:>13}  (int3 of a text poke or probe was hit)\n", "of them int3", stat.int3_hits);
   text += "  code\n";
   for (const ShownFlag& shown : kShownFlags) {
     const size_t bit = bit_of(shown.flag);
@@ -108,9 +109,15 @@ std::string stat_text(const StreamStat& stat) {
 }
 
 nlohmann::json stat_json(const StreamStat& stat) {
-  nlohmann::json json = {{"cpu", stat.info.cpu}, {"tid", stat.info.tid}, {"bytes", stat.info.size_bytes}, {"segments", stat.info.segments},
-                         {"time_ns", {stat.info.time.first.value, stat.info.time.last.value}}, {"instructions", stat.instructions},
-                         {"blocks", stat.blocks}, {"int3_hits", stat.int3_hits}, {"bad_bytes", stat.bad_bytes},
+  nlohmann::json json = {{"cpu", stat.info.cpu},
+                         {"tid", stat.info.tid},
+                         {"bytes", stat.info.size_bytes},
+                         {"segments", stat.info.segments},
+                         {"time_ns", {stat.info.time.first.value, stat.info.time.last.value}},
+                         {"instructions", stat.instructions},
+                         {"blocks", stat.blocks},
+                         {"int3_hits", stat.int3_hits},
+                         {"bad_bytes", stat.bad_bytes},
                          {"uncertain_instructions", stat.uncertain_instructions}};
   for (size_t i = 0; i < stat.packets.size(); ++i) {
     if (stat.packets[i] != 0) json["packets"][std::string(short_name(static_cast<pt::PacketKind>(i)))] = stat.packets[i];

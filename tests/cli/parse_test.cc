@@ -95,7 +95,8 @@ TEST(FieldNames, ReplaceAndChange) {
 TEST(FieldNames, Refused) {
   EXPECT_THAT(parse_fields("ipp", {}).error().message, HasSubstr("comm,tid"));
   EXPECT_THAT(parse_fields("brstack", {}).error().message, HasSubstr("--itrace=b"));
-  for (const char* text : {"", "ip,+sym", "+ip,sym", "+", "zz:ip", "ip,,sym"}) EXPECT_FALSE(parse_fields(text, default_fields()).ok()) << text;
+  for (const char* text : {"", "ip,+sym", "+ip,sym", "+", "zz:ip", "ip,,sym"})
+    EXPECT_FALSE(parse_fields(text, default_fields()).ok()) << text;
 }
 
 TEST(Values, Cpu) {
@@ -112,7 +113,8 @@ TEST(Values, Image) {
   EXPECT_EQ(image->size_bytes, 39U);
   EXPECT_EQ(image->load_address, 0x401000U);
   EXPECT_EQ(parse_image("f@400000")->load_address, 0x400000U);
-  for (const char* text : {"", "f", "@0", "f@", "f@xyz", "f,of=1@0", "f,off=@0", "f,size=-1@0"}) EXPECT_FALSE(parse_image(text).ok()) << text;
+  for (const char* text : {"", "f", "@0", "f@", "f@xyz", "f,of=1@0", "f,off=@0", "f,size=-1@0"})
+    EXPECT_FALSE(parse_image(text).ok()) << text;
 }
 
 TEST(Values, Times) {
@@ -122,7 +124,8 @@ TEST(Values, Times) {
   EXPECT_EQ(*parse_time_range("1,2"), (Interval{TimeNs{1'000'000'000}, TimeNs{2'000'000'000}}));
   EXPECT_EQ(*parse_time_range("1,"), (Interval{TimeNs{1'000'000'000}, kTimeMax}));
   EXPECT_EQ(*parse_time_range(",2"), (Interval{kTimeMin, TimeNs{2'000'000'000}}));
-  for (const char* text : {"", ",", "1", "2,1", "a,b", "1.1234567890,2", "1,2,3", "18446744074,"}) EXPECT_FALSE(parse_time_range(text).ok()) << text;
+  for (const char* text : {"", ",", "1", "2,1", "a,b", "1.1234567890,2", "1,2,3", "18446744074,"})
+    EXPECT_FALSE(parse_time_range(text).ok()) << text;
 }
 
 TEST(Values, DurationsListsAndDrops) {

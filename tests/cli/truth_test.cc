@@ -1,10 +1,10 @@
 // TruthCheck against hashes worked out by hand from the definition of FNV-1a-64.
+#include "cli/truth.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <fstream>
-
-#include "cli/truth.h"
 
 namespace ptd::cli {
 namespace {
