@@ -117,7 +117,7 @@ TimeNs CopySet::earliest(SpaceId space) const {
 
 bool CopySet::undated(size_t index) const { return copies_[index].taken.first == kTimeMin || copies_[index].taken.last == kTimeMax; }
 
-void CopySet::date(size_t index, std::vector<Interval>& times) {
+void CopySet::date(size_t index, const std::vector<Interval>& times, int allowance) {
   struct Turn {
     TimeNs time;
     int change;
@@ -133,21 +133,28 @@ void CopySet::date(size_t index, std::vector<Interval>& times) {
   // At one moment, what begins comes before what ends: intervals are closed.
   std::sort(turns.begin(), turns.end(), [](Turn a, Turn b) { return a.time != b.time ? a.time < b.time : a.change > b.change; });
   int votes = 0, best = 0;
+  for (const Turn turn : turns) best = std::max(best, votes += turn.change);
+  if (best == 0) return;
+  // Lost records make sites disagree with the true moment, and those that were switched back agree with a later one. A recorder takes
+  // its base copy first and a later copy last, so the stretch nearest to that end is taken among all that the losses can explain.
+  const int enough = std::max(1, best - allowance);
   Interval dated = given;
-  bool leading = false;  // the present number of votes is the best; ends with the next interval that closes
+  bool inside = false, found = false;
+  votes = 0;
   for (const Turn turn : turns) {
+    const bool before = votes >= enough;
     votes += turn.change;
-    if (turn.change > 0 && (votes > best || (index != 0 && votes == best))) {
-      best = votes;
-      dated.first = turn.time;
-      leading = true;
-    } else if (turn.change < 0 && leading) {
+    const bool after = votes >= enough;
+    if (!before && after && (!found || index != 0)) {
+      dated = {turn.time, given.last};
+      inside = found = true;
+    } else if (before && !after && inside) {
       dated.last = turn.time;
-      leading = false;
+      inside = false;
     }
   }
-  if (best == 0) return;
   copies_[index].taken = dated;
+  if (allowance != 0) limits_[index] = dated;
 }
 
 std::vector<Edit> CopySet::differences(std::span<const SiteRange> known) const {

@@ -31,8 +31,9 @@ class CopySet {
   [[nodiscard]] TimeNs earliest(SpaceId space) const;
   /// Whether the copy says when it was taken on both sides. If not, it is dated by its bytes.
   [[nodiscard]] bool undated(size_t index) const;
-  /// Dates copy `index` by the majority: `times` are the moments at which some site held the copy's bytes.
-  void date(size_t index, std::vector<Interval>& times);
+  /// Dates copy `index` by the majority: `times` are the moments at which some site held the copy's bytes. Up to `allowance` sites may
+  /// disagree more than at the best moment because their records were lost; if it is not 0, no site is dated apart from the others.
+  void date(size_t index, const std::vector<Interval>& times, int allowance);
   /// Bytes outside `known` (sorted, disjoint) at which two copies of one space differ: the edits that no record told.
   [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
 

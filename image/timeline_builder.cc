@@ -266,6 +266,35 @@ void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, 
   }
 }
 
+namespace {
+
+/// How many records of sites do not join the one before: what a recording that lost records looks like.
+class LossEvidence {
+ public:
+  void add(SiteInput& input) {
+    std::stable_sort(input.steps.begin(), input.steps.end(), [](const auto& a, const auto& b) { return a.time.first < b.time.first; });
+    const SiteStep* last = nullptr;
+    for (const SiteStep& step : input.steps) {
+      if (step.kind != SiteStep::Kind::record) continue;
+      if (last != nullptr && last->offset == step.offset && last->new_bytes.size() == step.old_bytes.size()) {
+        ++joins_;
+        if (!std::ranges::equal(last->new_bytes, step.old_bytes)) ++broken_;
+      }
+      last = &step;
+    }
+  }
+  /// Sites among `sites` whose disagreement with a copy such losses explain, generously.
+  [[nodiscard]] int allowance(size_t sites) const {
+    if (broken_ == 0) return 0;
+    return static_cast<int>(3 + 2 * sites * broken_ / joins_);
+  }
+
+ private:
+  size_t joins_ = 0, broken_ = 0;
+};
+
+}  // namespace
+
 void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& builder) {
   Interval edited{kTimeMax, kTimeMin};
   for (const StoredEdit& edit : edits.edits()) edited = hull(edited, edit.time);
@@ -273,6 +302,7 @@ void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& 
     if (!copies.undated(i) || !copies.copy(i).taken.overlaps(edited)) continue;
     const DatedCopy& copy = copies.copy(i);
     std::vector<Interval> times;
+    LossEvidence losses;
     const auto begin = std::partition_point(ranges.ranges.begin(), ranges.ranges.end(), [&copy](const SiteRange& r) {
       return r.space != copy.space ? r.space < copy.space : r.ip + (r.size_bytes - 1) < copy.ip.value;
     });
@@ -280,13 +310,14 @@ void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& 
       if (at->ip - copy.ip.value >= copy.code.bytes.size() && at->ip >= copy.ip.value) break;
       SiteInput input;
       gather(*at, ranges, input);
+      losses.add(input);
       for (const SiteCopy& site_copy : input.copies) {
         const bool same = copies.copy(i).code.bytes.data() <= site_copy.bytes.data() &&
                           site_copy.bytes.data() < copies.copy(i).code.bytes.data() + copies.copy(i).code.bytes.size();
         if (same) builder.matching_times(input, site_copy, times);
       }
     }
-    copies.date(i, times);
+    copies.date(i, times, losses.allowance(times.size()));
   }
 }
 
