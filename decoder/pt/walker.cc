@@ -267,6 +267,7 @@ Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
                     (item.event == EventKind::ptwrite && insn.cls == InsnClass::ptwrite) ||
                     (item.event == EventKind::vmcs && insn.detail == InsnDetail::vmptrld);
   if (!fits) return Go::on;
+  finish_block(flow, 0);
   give_item_event(flow, item, Ip{state.ip.value - insn.length_bytes});
   ++state.next;
   took(flow);

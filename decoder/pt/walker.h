@@ -117,6 +117,7 @@ class Walker {
   void settle(Flow& flow);
   bool settle_one(Flow& flow, const Item& item);
   bool retire_vm_entry(Flow& flow);
+  bool retire_ptwrite(Flow& flow);
   bool settle_lost(Flow& flow, const Item& item);
   bool at_stop(Flow& flow);
   void refresh_now(FlowState& state);

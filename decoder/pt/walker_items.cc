@@ -132,6 +132,8 @@ bool Walker::at_stop(Flow& flow) {
   finish_block(flow, 0);
   ++state.next;
   if (item.kind == ItemKind::at_ip) {
+    // A PTW's FUP tells the PTWRITE itself, which did retire ([SDM] "PTWRITE Packet"); other events come before the instruction.
+    if (item.event == EventKind::ptwrite && !retire_ptwrite(flow)) return false;
     give_item_event(flow, item, Ip{item.ip});
     took(flow);
     return true;
@@ -168,6 +170,21 @@ bool Walker::retire_vm_entry(Flow& flow) {
   if (entry.insn.detail != InsnDetail::vmlaunch && entry.insn.detail != InsnDetail::vmresume) return false;
   append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  return true;
+}
+
+bool Walker::retire_ptwrite(Flow& flow) {
+  FlowState& state = flow.state;
+  if (!read_candidates(flow, space_of(state, state.ip))) return false;
+  const auto it = std::find_if(candidates_.begin(), candidates_.end(), [](const Candidate& c) { return c.insn.cls == InsnClass::ptwrite; });
+  if (it == candidates_.end()) {
+    lose(flow, GapReason::image_mismatch);
+    return false;
+  }
+  const Candidate write = *it;
+  append(flow, write.insn, write.bytes.data(), write.flags, 0);
+  finish_block(flow, 0);
+  state.ip = next_sequential(write.insn, state.ip, state.mode);
   return true;
 }
 
