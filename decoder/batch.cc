@@ -1,3 +1,4 @@
+// BlockTable: equal blocks share one entry, found by hash; names and sentences of a batch's enumerators.
 #include "decoder/batch.h"
 
 #include <algorithm>

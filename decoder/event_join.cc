@@ -1,3 +1,4 @@
+// EventJoin: the stream's state so far decides what an event of the next segment means.
 #include "decoder/event_join.h"
 
 namespace ptd {

@@ -1,3 +1,4 @@
+// Anchors: a scan of the packets for the places where the kernel's patching shows.
 #include "recording/anchors.h"
 
 #include <algorithm>

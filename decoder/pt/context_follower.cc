@@ -1,3 +1,4 @@
+// ContextFollower: passages of the switch function are counted against the switch records around them.
 #include "decoder/pt/context_follower.h"
 
 #include <algorithm>

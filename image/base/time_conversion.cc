@@ -1,3 +1,4 @@
+// TimeConversion: both directions of the perf clock formula, exact in 128 bits.
 #include "image/base/time_conversion.h"
 
 namespace ptd {

@@ -1,3 +1,4 @@
+// Golden cases: reading the sections of a case file, running them, writing them back.
 #include "tests/golden/golden_case.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// FlowDiff: two flows are aligned by runs of equal instructions; what stands between is counted.
 #include "tests/lossy/flow_diff.h"
 
 #include <algorithm>

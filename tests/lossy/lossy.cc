@@ -1,4 +1,4 @@
-// lossy RECORDING [--symfs DIR] [--after DIR] [--cpu N] [--drop N] [--seed S] [--slack NS] [--freeze] [--no-anchors] [--damaged RECORDING]
+// Counts what a damaged recording still gets right. lossy RECORDING [--symfs DIR] [--after DIR] [--cpu N] [--drop N] [--seed S] [--slack NS] [--freeze] [--no-anchors] [--damaged RECORDING]
 //       [--first SEGMENT] [--segments N]
 // Decodes a recording twice, whole and with something taken away, and counts what the second run gets right, flags, gets wrong, loses.
 #include <cstdio>
