@@ -56,57 +56,96 @@ void BlockTable::grow() {
 
 const char* name(GapReason reason) {
   switch (reason) {
-    case GapReason::overflow: return "overflow";
-    case GapReason::aux_lost: return "aux_lost";
-    case GapReason::bad_packet: return "bad_packet";
-    case GapReason::no_image: return "no_image";
-    case GapReason::image_mismatch: return "image_mismatch";
-    case GapReason::bad_insn: return "bad_insn";
-    case GapReason::limit: return "limit";
+    case GapReason::overflow:
+      return "overflow";
+    case GapReason::aux_lost:
+      return "aux_lost";
+    case GapReason::bad_packet:
+      return "bad_packet";
+    case GapReason::no_image:
+      return "no_image";
+    case GapReason::image_mismatch:
+      return "image_mismatch";
+    case GapReason::bad_insn:
+      return "bad_insn";
+    case GapReason::limit:
+      return "limit";
   }
   return "?";
 }
 
 const char* sentence(GapReason reason) {
   switch (reason) {
-    case GapReason::overflow: return "the processor dropped packets because its buffer was full";
-    case GapReason::aux_lost: return "the recorder lost trace bytes";
-    case GapReason::bad_packet: return "the trace holds bytes that are no packet or that cannot stand there";
-    case GapReason::no_image: return "the code bytes at this address are not at hand";
-    case GapReason::image_mismatch: return "the packets do not fit the code bytes at hand: another version ran";
-    case GapReason::bad_insn: return "the bytes at this address are not an instruction";
-    case GapReason::limit: return "a bound of the decoder was reached";
+    case GapReason::overflow:
+      return "the processor dropped packets because its buffer was full";
+    case GapReason::aux_lost:
+      return "the recorder lost trace bytes";
+    case GapReason::bad_packet:
+      return "the trace holds bytes that are no packet or that cannot stand there";
+    case GapReason::no_image:
+      return "the code bytes at this address are not at hand";
+    case GapReason::image_mismatch:
+      return "the packets do not fit the code bytes at hand: another version ran";
+    case GapReason::bad_insn:
+      return "the bytes at this address are not an instruction";
+    case GapReason::limit:
+      return "a bound of the decoder was reached";
   }
   return "?";
 }
 
 const char* name(EventKind kind) {
   switch (kind) {
-    case EventKind::enabled: return "enabled";
-    case EventKind::disabled: return "disabled";
-    case EventKind::async_disabled: return "async_disabled";
-    case EventKind::async_branch: return "async_branch";
-    case EventKind::exec_mode: return "exec_mode";
-    case EventKind::paging: return "paging";
-    case EventKind::vmcs: return "vmcs";
-    case EventKind::tsx_begin: return "tsx_begin";
-    case EventKind::tsx_commit: return "tsx_commit";
-    case EventKind::tsx_abort: return "tsx_abort";
-    case EventKind::overflow: return "overflow";
-    case EventKind::trace_stop: return "trace_stop";
-    case EventKind::ptwrite: return "ptwrite";
-    case EventKind::exstop: return "exstop";
-    case EventKind::mwait: return "mwait";
-    case EventKind::pwre: return "pwre";
-    case EventKind::pwrx: return "pwrx";
-    case EventKind::cbr: return "cbr";
-    case EventKind::mnt: return "mnt";
-    case EventKind::cfe: return "cfe";
-    case EventKind::evd: return "evd";
-    case EventKind::pebs_begin: return "pebs_begin";
-    case EventKind::pebs_item: return "pebs_item";
-    case EventKind::pebs_end: return "pebs_end";
-    case EventKind::trig: return "trig";
+    case EventKind::enabled:
+      return "enabled";
+    case EventKind::disabled:
+      return "disabled";
+    case EventKind::async_disabled:
+      return "async_disabled";
+    case EventKind::async_branch:
+      return "async_branch";
+    case EventKind::exec_mode:
+      return "exec_mode";
+    case EventKind::paging:
+      return "paging";
+    case EventKind::vmcs:
+      return "vmcs";
+    case EventKind::tsx_begin:
+      return "tsx_begin";
+    case EventKind::tsx_commit:
+      return "tsx_commit";
+    case EventKind::tsx_abort:
+      return "tsx_abort";
+    case EventKind::overflow:
+      return "overflow";
+    case EventKind::trace_stop:
+      return "trace_stop";
+    case EventKind::ptwrite:
+      return "ptwrite";
+    case EventKind::exstop:
+      return "exstop";
+    case EventKind::mwait:
+      return "mwait";
+    case EventKind::pwre:
+      return "pwre";
+    case EventKind::pwrx:
+      return "pwrx";
+    case EventKind::cbr:
+      return "cbr";
+    case EventKind::mnt:
+      return "mnt";
+    case EventKind::cfe:
+      return "cfe";
+    case EventKind::evd:
+      return "evd";
+    case EventKind::pebs_begin:
+      return "pebs_begin";
+    case EventKind::pebs_item:
+      return "pebs_item";
+    case EventKind::pebs_end:
+      return "pebs_end";
+    case EventKind::trig:
+      return "trig";
   }
   return "?";
 }

@@ -20,13 +20,18 @@ void EventJoin::apply(Batch& batch) {
         mode_ = event.payload;
         break;
       case EventKind::async_disabled:
-      case EventKind::disabled: resume_ = Ip{event.aux}; break;
+      case EventKind::disabled:
+        resume_ = Ip{event.aux};
+        break;
       case EventKind::enabled:
         if ((event.flags & kEventStatus) == 0 && resume_.value != 0 && event.to == resume_) event.flags |= kEventResumed;
         resume_ = {};
         break;
-      case EventKind::overflow: resume_ = {}; break;
-      default: break;
+      case EventKind::overflow:
+        resume_ = {};
+        break;
+      default:
+        break;
     }
   }
 }

@@ -74,7 +74,7 @@ struct CodeView::Scratch {
   std::vector<Opening> openings;
   std::vector<std::array<std::byte, kMaxSpanBytes>> buffers;
   std::vector<const std::byte*> sources;  // per candidate, the bytes it was made of if one part made it
-  std::vector<uint32_t> pick;  // per part, the choice of the present combination
+  std::vector<uint32_t> pick;             // per part, the choice of the present combination
 
   // Of the present fetch.
   SpaceId space;
@@ -108,7 +108,8 @@ struct CodeView::Scratch {
 
 bool CodeView::Scratch::fetch_cached(FetchResult& result) {
   const CacheSlot& slot = cache[(ip >> 12) % kCacheSlots];
-  if (slot.space != space || ip < slot.first || ip > slot.last || slot.last - ip < span_bytes - 1 || !slot.live.contains(when)) return false;
+  if (slot.space != space || ip < slot.first || ip > slot.last || slot.last - ip < span_bytes - 1 || !slot.live.contains(when))
+    return false;
   out[0] = {};
   out[0].bytes = Bytes{slot.bytes + (ip - slot.first), slot.last - ip + 1};
   out[0].possible = out[0].certain = slot.live;
@@ -290,7 +291,8 @@ bool CodeView::Scratch::emit_plain() {
   candidate.certain = live;
   candidate.flags = choice.flags | suspect;
   count = 1;
-  if (suspect == CodeFlag::none) cache[(ip >> 12) % kCacheSlots] = {space, first, last, live, choice.bytes - (ip - first), choice.flags, section};
+  if (suspect == CodeFlag::none)
+    cache[(ip >> 12) % kCacheSlots] = {space, first, last, live, choice.bytes - (ip - first), choice.flags, section};
   return true;
 }
 

@@ -13,7 +13,8 @@ constexpr uint64_t kCopySlackNs = 200'000'000;
 constexpr size_t kMaxDifferences = size_t{1} << 22;
 
 Interval widen(Interval when, uint64_t ns) {
-  return {TimeNs{when.first.value < ns ? 0 : when.first.value - ns}, when.last.value > kTimeMax.value - ns ? kTimeMax : TimeNs{when.last.value + ns}};
+  return {TimeNs{when.first.value < ns ? 0 : when.first.value - ns},
+          when.last.value > kTimeMax.value - ns ? kTimeMax : TimeNs{when.last.value + ns}};
 }
 
 /// How many bytes from `at` on the instruction seems to have that was replaced there: what jump labels, static calls, ftrace write.

@@ -115,7 +115,8 @@ void SectionIndex::find(uint64_t address, Interval when, std::vector<SectionRect
     if (address == node.centre || next == 0) break;
     id = next;
   }
-  std::sort(out.begin() + static_cast<ptrdiff_t>(found), out.end(), [](const auto& a, const auto& b) { return a.live.first < b.live.first; });
+  std::sort(out.begin() + static_cast<ptrdiff_t>(found), out.end(),
+            [](const auto& a, const auto& b) { return a.live.first < b.live.first; });
 }
 
 std::vector<SectionRect> SectionIndex::live_at(TimeNs t) const {

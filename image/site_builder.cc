@@ -17,7 +17,9 @@ SiteStep clip(const SiteStep& step, uint32_t first, uint32_t end) {
   SiteStep clipped = step;
   const uint32_t from = std::max(step.offset, first), to = std::min(step.end(), end);
   const size_t skip = from - step.offset;
-  const auto part = [&](Bytes bytes) { return skip < bytes.size() ? bytes.subspan(skip, std::min<size_t>(to - from, bytes.size() - skip)) : Bytes{}; };
+  const auto part = [&](Bytes bytes) {
+    return skip < bytes.size() ? bytes.subspan(skip, std::min<size_t>(to - from, bytes.size() - skip)) : Bytes{};
+  };
   clipped.offset = from - first;
   clipped.size = to - from;
   clipped.old_bytes = part(step.old_bytes);
@@ -30,7 +32,10 @@ std::vector<std::byte> to_vector(Bytes bytes) { return {bytes.begin(), bytes.end
 }  // namespace
 
 SiteBuilder::SiteBuilder(TimelineData& data, const EditStore& edits)
-    : data_(data), edits_(edits), next_edit_(static_cast<uint32_t>(edits.edits().size())), reported_(edits.edits().size()),
+    : data_(data),
+      edits_(edits),
+      next_edit_(static_cast<uint32_t>(edits.edits().size())),
+      reported_(edits.edits().size()),
       findings_left_(kMaxFindings) {}
 
 void SiteBuilder::report(Finding finding) {
@@ -275,7 +280,12 @@ void SiteBuilder::heal_removal(const SiteInput& input, const SiteStep& cause) {
   step.edit = next_edit_++;
   if (!frozen_ && !reported_[cause.edit]) {
     pending_edits_.push_back(cause.edit);
-    pending_.push_back({FindingKind::poke_healed, input.space, Ip{input.ip + cause.offset}, step.time, {}, {},
+    pending_.push_back({FindingKind::poke_healed,
+                        input.space,
+                        Ip{input.ip + cause.offset},
+                        step.time,
+                        {},
+                        {},
                         "removal of code put back: code came into being over other code, so its record was lost"});
   }
   for (uint32_t offset = standing.first; offset < standing.end; ++offset) {
@@ -334,7 +344,8 @@ void SiteBuilder::report_mismatch(const SiteInput& input, const SiteStep& cause,
     const StoredEdit& edit = edits_.edits()[cause.edit];
     finding.ip = Ip{edit.ip};
     finding.expected = to_vector(Bytes{edits_.old_bytes(edit), edit.old_size});
-    finding.what = "record at file offset " + std::to_string(edit.record_offset_bytes) + " says that it replaced other bytes than were known";
+    finding.what =
+        "record at file offset " + std::to_string(edit.record_offset_bytes) + " says that it replaced other bytes than were known";
   }
   pending_.push_back(finding);
   finding.kind = FindingKind::poke_healed;

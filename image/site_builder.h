@@ -21,8 +21,8 @@ struct SiteStep {
     record,   ///< an edit
   };
   Kind kind = Kind::record;
-  bool weak = false;           ///< section: assumed bytes, which a record may contradict without a finding
-  bool healed = false;         ///< record: inserted here, or told by copies
+  bool weak = false;    ///< section: assumed bytes, which a record may contradict without a finding
+  bool healed = false;  ///< record: inserted here, or told by copies
   EditOrigin origin = EditOrigin::text_poke;
   Interval time;
   uint32_t offset = 0;
@@ -40,7 +40,7 @@ struct SiteCopy {
   uint32_t offset = 0;
   Bytes bytes;
   Interval taken;
-  Interval limit;    ///< contains `taken`, which is where most sites place the copy; this one may stand elsewhere within
+  Interval limit;  ///< contains `taken`, which is where most sites place the copy; this one may stand elsewhere within
 };
 
 /// A range of bytes with everything that is known about it.
@@ -50,7 +50,8 @@ struct SiteInput {
   uint32_t size = 0;
   std::vector<SiteStep> steps;
   std::vector<SiteCopy> copies;
-  bool outside_base = false;  ///< copies exist and none covers this range: code that a record removes from here came into being after `base_taken`
+  bool outside_base =
+      false;  ///< copies exist and none covers this range: code that a record removes from here came into being after `base_taken`
   TimeNs base_taken;
 };
 

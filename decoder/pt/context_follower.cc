@@ -7,7 +7,9 @@ namespace ptd::pt {
 
 ContextFollower::ContextFollower(const ContextTrack& contexts, int32_t cpu) : contexts_(&contexts), cpu_(cpu) {
   const std::vector<ContextTrack::Switch>& switches = contexts.switches(cpu);
-  const auto same = [&](size_t a, size_t b) { return switches[a].to.tid == switches[b].to.tid && switches[a].to.pid == switches[b].to.pid; };
+  const auto same = [&](size_t a, size_t b) {
+    return switches[a].to.tid == switches[b].to.tid && switches[a].to.pid == switches[b].to.pid;
+  };
   for (size_t i = 0; i < switches.size(); ++i) {
     if (i == 0 || !same(i - 1, i)) leaves_.push_back(switches[i].time);
     if (i + 1 == switches.size() || !same(i, i + 1)) changes_.push_back(switches[i].time);

@@ -1,8 +1,9 @@
 // Every pt-* case with images: instruction addresses, events and gaps are those of expected/.
+#include "tests/support/flow.h"
+
 #include <gtest/gtest.h>
 
 #include "recording/recording.h"
-#include "tests/support/flow.h"
 
 namespace ptd {
 namespace {
@@ -57,9 +58,15 @@ std::vector<std::string> our_events(const test::Flow& flow) {
         kind = "enabled";
         std::snprintf(fields, sizeof fields, " ip=%llx%s", to, (e.flags & kEventResumed) != 0 ? " resumed" : "");
         break;
-      case EventKind::disabled: kind = "disabled"; break;
-      case EventKind::overflow: kind = "overflow"; break;
-      case EventKind::async_branch: kind = "async_branch"; break;
+      case EventKind::disabled:
+        kind = "disabled";
+        break;
+      case EventKind::overflow:
+        kind = "overflow";
+        break;
+      case EventKind::async_branch:
+        kind = "async_branch";
+        break;
       case EventKind::async_disabled:
         kind = "async_disabled";
         if (has_to) std::snprintf(fields, sizeof fields, " at=%llx ip=%llx", static_cast<unsigned long long>(e.from.value), to);
@@ -69,7 +76,8 @@ std::vector<std::string> our_events(const test::Flow& flow) {
         kind = "exec_mode";
         std::snprintf(fields, sizeof fields, " mode=%llu ip=%llx", static_cast<unsigned long long>(e.payload), to);
         break;
-      default: continue;  // kinds that the corpus tells as status only
+      default:
+        continue;  // kinds that the corpus tells as status only
     }
     if (fields[0] == 0 && has_to) std::snprintf(fields, sizeof fields, " ip=%llx", to);
     out.push_back(std::to_string(before) + " " + kind + fields);
@@ -96,10 +104,11 @@ TEST_P(CorpusFlow, EqualsExpected) {
 
   test::Flow flow;
   test::FlowCollector collector(flow);
-  const auto status = (*recording)->decode(0, 0, (*recording)->segment_count(0), [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
-    collector.add(batch, decoder.blocks());
-    return true;
-  });
+  const auto status =
+      (*recording)->decode(0, 0, (*recording)->segment_count(0), [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+        collector.add(batch, decoder.blocks());
+        return true;
+      });
   ASSERT_TRUE(status.ok()) << status.error().message;
   expect_same(flow.insns, c->insns, "instruction");
   expect_same(our_events(flow), expected_events(c->events), "event");

@@ -59,18 +59,19 @@ TEST_P(KernelPokes, EveryCheckpointOfTheTruth) {
   test::TruthChecker checker(truth);
   uint64_t gaps = 0, breakpoints = 0;
   std::string first_gap;
-  const auto status = (*recording)->decode(stream, 0, (*recording)->segment_count(stream),
-                                           [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
-                                             checker.add(batch, decoder.blocks());
-                                             gaps += batch.gaps.size();
-                                             if (first_gap.empty() && !batch.gaps.empty()) {
-                                               char ip[32];
-                                               std::snprintf(ip, sizeof ip, " at %llx", static_cast<unsigned long long>(batch.gaps[0].ip.value));
-                                               first_gap = sentence(batch.gaps[0].reason) + std::string(ip);
-                                             }
-                                             for (const Event& event : batch.events) breakpoints += (event.flags & kEventBreakpoint) != 0;
-                                             return true;
-                                           });
+  const auto status =
+      (*recording)
+          ->decode(stream, 0, (*recording)->segment_count(stream), [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+            checker.add(batch, decoder.blocks());
+            gaps += batch.gaps.size();
+            if (first_gap.empty() && !batch.gaps.empty()) {
+              char ip[32];
+              std::snprintf(ip, sizeof ip, " at %llx", static_cast<unsigned long long>(batch.gaps[0].ip.value));
+              first_gap = sentence(batch.gaps[0].reason) + std::string(ip);
+            }
+            for (const Event& event : batch.events) breakpoints += (event.flags & kEventBreakpoint) != 0;
+            return true;
+          });
   ASSERT_TRUE(status.ok()) << status.error().message;
   EXPECT_EQ(checker.difference(), "");
   EXPECT_EQ(checker.checkpoints_passed(), truth.size());

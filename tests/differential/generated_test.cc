@@ -43,8 +43,8 @@ std::string parting(const std::vector<uint64_t>& got, const std::vector<uint64_t
   if (at == got.size() && at == truth.size()) return {};
   char buffer[160];
   std::snprintf(buffer, sizeof buffer, "instruction %zu: got %llx, truth %llx (%zu and %zu in all)", at,
-                static_cast<unsigned long long>(at < got.size() ? got[at] : 0), static_cast<unsigned long long>(at < truth.size() ? truth[at] : 0),
-                got.size(), truth.size());
+                static_cast<unsigned long long>(at < got.size() ? got[at] : 0),
+                static_cast<unsigned long long>(at < truth.size() ? truth[at] : 0), got.size(), truth.size());
   return buffer;
 }
 

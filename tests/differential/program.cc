@@ -10,18 +10,78 @@ namespace {
 
 // Sequential instructions; "??" is a random byte. Lengths are what the text says: no decoder is asked.
 constexpr std::string_view kFiller64[] = {
-    "90", "6690", "0f1f00", "0f1f80????????", "660f1f8400????????", "662e0f1f8400????????", "6666666666662e0f1f8400????????",
-    "4889e5", "4883c0??", "4881c1????????", "8b45??", "8b85????????", "488d05????????", "488d8424????????", "b8????????",
-    "48b8????????????????", "c745??????????", "66c745??????", "0fafc1", "0fb6c0", "f30f1045??", "660f6f05????????", "c5f877",
-    "c5fc28c1", "c4e27d1805????????", "c4e37d19c1??", "62f17c4828c1", "62f17c481045??", "f0480fb10d????????", "64488b0425????????",
-    "9b", "50", "4157", "5d", "415f", "6a??", "68????????", "c8??????", "c9", "a8??", "a9????????", "f645????", "f7c0????????",
-    "48f7d8", "d1e0", "c1e0??", "0fbae0??", "0f38f045??", "660f3a0fc1??", "f30f1efa", "f3a4", "f2ae", "0f0d08", "48a1????????????????",
-    "a0????????????????", "678b45??", "480fc8", "0f94c0", "4863c8", "99", "4899", "f6d0", "0fa2", "0f31", "d9c0", "dd45??",
+    "90",
+    "6690",
+    "0f1f00",
+    "0f1f80????????",
+    "660f1f8400????????",
+    "662e0f1f8400????????",
+    "6666666666662e0f1f8400????????",
+    "4889e5",
+    "4883c0??",
+    "4881c1????????",
+    "8b45??",
+    "8b85????????",
+    "488d05????????",
+    "488d8424????????",
+    "b8????????",
+    "48b8????????????????",
+    "c745??????????",
+    "66c745??????",
+    "0fafc1",
+    "0fb6c0",
+    "f30f1045??",
+    "660f6f05????????",
+    "c5f877",
+    "c5fc28c1",
+    "c4e27d1805????????",
+    "c4e37d19c1??",
+    "62f17c4828c1",
+    "62f17c481045??",
+    "f0480fb10d????????",
+    "64488b0425????????",
+    "9b",
+    "50",
+    "4157",
+    "5d",
+    "415f",
+    "6a??",
+    "68????????",
+    "c8??????",
+    "c9",
+    "a8??",
+    "a9????????",
+    "f645????",
+    "f7c0????????",
+    "48f7d8",
+    "d1e0",
+    "c1e0??",
+    "0fbae0??",
+    "0f38f045??",
+    "660f3a0fc1??",
+    "f30f1efa",
+    "f3a4",
+    "f2ae",
+    "0f0d08",
+    "48a1????????????????",
+    "a0????????????????",
+    "678b45??",
+    "480fc8",
+    "0f94c0",
+    "4863c8",
+    "99",
+    "4899",
+    "f6d0",
+    "0fa2",
+    "0f31",
+    "d9c0",
+    "dd45??",
 };
 // 32-bit code: several of these are read with another length, or as no instruction at all, in 64-bit mode.
 constexpr std::string_view kFiller32[] = {
-    "90", "89e5", "83c0??", "81c1????????", "8b45??", "8b85????????", "b8????????", "66b8????", "40", "48", "4f", "a1????????",
-    "6645", "c545??", "c445??", "06", "60", "61", "27", "678b47??", "0fafc1", "6a??", "68????????", "d50a", "6245??", "82c0??", "1e",
+    "90", "89e5",     "83c0??",     "81c1????????", "8b45??",     "8b85????????", "b8????????", "66b8????", "40",
+    "48", "4f",       "a1????????", "6645",         "c545??",     "c445??",       "06",         "60",       "61",
+    "27", "678b47??", "0fafc1",     "6a??",         "68????????", "d50a",         "6245??",     "82c0??",   "1e",
 };
 
 struct Builder {
@@ -33,11 +93,14 @@ struct Builder {
     std::vector<uint8_t> out;
     const auto nibble = [](char c) { return static_cast<uint8_t>(c <= '9' ? c - '0' : c - 'a' + 10); };
     for (size_t i = 0; i + 1 < text.size(); i += 2) {
-      out.push_back(text[i] == '?' ? static_cast<uint8_t>(random.next()) : static_cast<uint8_t>(nibble(text[i]) << 4 | nibble(text[i + 1])));
+      out.push_back(text[i] == '?' ? static_cast<uint8_t>(random.next())
+                                   : static_cast<uint8_t>(nibble(text[i]) << 4 | nibble(text[i + 1])));
     }
     return out;
   }
-  std::string_view pick(std::initializer_list<std::string_view> choices) { return *(choices.begin() + random.below(static_cast<uint32_t>(choices.size()))); }
+  std::string_view pick(std::initializer_list<std::string_view> choices) {
+    return *(choices.begin() + random.below(static_cast<uint32_t>(choices.size())));
+  }
 
   Op op(OpKind kind, std::string_view text, uint8_t rel_bytes = 0) {
     Op out;
@@ -48,7 +111,8 @@ struct Builder {
     return out;
   }
   Op filler(ExecMode mode) {
-    return op(OpKind::filler, mode == ExecMode::bits64 ? kFiller64[random.below(std::size(kFiller64))] : kFiller32[random.below(std::size(kFiller32))]);
+    return op(OpKind::filler,
+              mode == ExecMode::bits64 ? kFiller64[random.below(std::size(kFiller64))] : kFiller32[random.below(std::size(kFiller32))]);
   }
   Op conditional(bool is_short) {
     char text[8];
@@ -89,13 +153,15 @@ struct Builder {
       if (options.tsx && random.chance(50)) return op(OpKind::xbegin, "c7f8", 4);
       if (options.tsx && random.chance(60)) return random.chance(70) ? op(OpKind::xend, "0f01d5") : op(OpKind::xabort, "c6f8??");
     }
-    if (options.ptwrite && region.mode == ExecMode::bits64 && random.chance(50)) return op(OpKind::ptwrite, pick({"f30faee0", "f3480faee1"}));
+    if (options.ptwrite && region.mode == ExecMode::bits64 && random.chance(50))
+      return op(OpKind::ptwrite, pick({"f30faee0", "f3480faee1"}));
     if (options.soft_int && options.kernel && random.chance(40)) return op(OpKind::soft_int, pick({"cc", "cd80"}));
     if (region.kernel && random.chance(50)) return op(OpKind::mov_cr3, pick({"0f22d8", "0f22d9", "410f22d8"}));
     return filler(region.mode);
   }
 
-  Op random_op(const Region& region, uint32_t index, uint32_t count, uint32_t function, uint32_t functions, OpId first, std::vector<Later>& later) {
+  Op random_op(const Region& region, uint32_t index, uint32_t count, uint32_t function, uint32_t functions, OpId first,
+               std::vector<Later>& later) {
     const OpId here = first + index;
     const uint32_t dice = random.below(100);
     if (dice < 58) return filler(region.mode);
@@ -152,7 +218,9 @@ struct Builder {
 
   void give_targets() {
     for (Op& op : program.ops) {
-      const auto& region = op.kernel ? program.kernel_functions : op.mode == ExecMode::bits32 ? program.functions32 : program.user_functions;
+      const auto& region = op.kernel                     ? program.kernel_functions
+                           : op.mode == ExecMode::bits32 ? program.functions32
+                                                         : program.user_functions;
       if ((op.kind == OpKind::jump_indirect || op.kind == OpKind::call_indirect) && op.targets.empty()) {
         for (int i = 0; i < 3; ++i) op.targets.push_back(region[random.below(static_cast<uint32_t>(region.size()))]);
       }

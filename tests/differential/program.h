@@ -29,8 +29,25 @@ class Random {
 };
 
 enum class OpKind : uint8_t {
-  filler, jcc, jump, jump_indirect, call, call_next, call_indirect, ret,
-  far_jump, far_ret, syscall, sysret, iret, soft_int, mov_cr3, ptwrite, xbegin, xend, xabort,
+  filler,
+  jcc,
+  jump,
+  jump_indirect,
+  call,
+  call_next,
+  call_indirect,
+  ret,
+  far_jump,
+  far_ret,
+  syscall,
+  sysret,
+  iret,
+  soft_int,
+  mov_cr3,
+  ptwrite,
+  xbegin,
+  xend,
+  xabort,
 };
 
 using OpId = uint32_t;
@@ -41,27 +58,27 @@ struct Op {
   bool kernel = false;
   ExecMode mode = ExecMode::bits64;
   uint64_t ip = 0;
-  std::vector<uint8_t> code;      ///< complete but for rel_bytes at the end
-  uint8_t rel_bytes = 0;          ///< 0, 1 or 4 bytes of displacement to `target` at the end of the code
-  OpId target = 0;                ///< direct branches, xbegin's fallback
-  std::vector<OpId> targets;      ///< what an indirect branch or far jump may reach
+  std::vector<uint8_t> code;  ///< complete but for rel_bytes at the end
+  uint8_t rel_bytes = 0;      ///< 0, 1 or 4 bytes of displacement to `target` at the end of the code
+  OpId target = 0;            ///< direct branches, xbegin's fallback
+  std::vector<OpId> targets;  ///< what an indirect branch or far jump may reach
 };
 
 /// Which kinds of instruction a program may hold.
 struct ProgramOptions {
-  bool kernel = true;      ///< syscalls, handlers, MOV CR3
-  bool bits32 = false;     ///< a region of 32-bit code, entered and left by far branches
+  bool kernel = true;   ///< syscalls, handlers, MOV CR3
+  bool bits32 = false;  ///< a region of 32-bit code, entered and left by far branches
   bool tsx = false;
   bool ptwrite = false;
-  bool soft_int = false;   ///< INT3 and INT n
+  bool soft_int = false;  ///< INT3 and INT n
   uint32_t functions = 8;
 };
 
 struct Program {
-  std::vector<Op> ops;                   ///< by address within a region
+  std::vector<Op> ops;                                              ///< by address within a region
   std::vector<OpId> user_functions, kernel_functions, functions32;  ///< first instruction of each
-  std::vector<OpId> interrupt_handlers;  ///< end in IRET
-  std::vector<OpId> syscall_entries;     ///< end in SYSRET
+  std::vector<OpId> interrupt_handlers;                             ///< end in IRET
+  std::vector<OpId> syscall_entries;                                ///< end in SYSRET
   SparseMemory memory;
 };
 

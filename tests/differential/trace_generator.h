@@ -15,15 +15,15 @@ struct TraceOptions {
   ProgramOptions program;
   uint32_t steps = 4000;
   bool return_compression = true;
-  bool long_tnt = false;        ///< TNT packets of up to 47 branches, else up to 6
-  bool deferred_tips = false;   ///< a TIP may wait until the TNT in the making is full
+  bool long_tnt = false;       ///< TNT packets of up to 47 branches, else up to 6
+  bool deferred_tips = false;  ///< a TIP may wait until the TNT in the making is full
   bool ip_compression = true;
   bool user_only = false;       ///< the kernel is not traced: TIP.PGD and TIP.PGE at its borders
   bool address_filter = false;  ///< only the first functions of the user region are traced
   bool toggles = false;         ///< tracing is switched off and on at random places
   bool interrupts = false;
   bool overflows = false;
-  bool timing = false;          ///< TMA, MTC and CYC beside TSC
+  bool timing = false;             ///< TMA, MTC and CYC beside TSC
   bool tnt_before_timing = false;  ///< MTC and CYC send the TNT in the making ahead; else branches older than an MTC may stand behind it
   bool ptw_with_ip = false;
   uint32_t psb_period_bytes = 512;

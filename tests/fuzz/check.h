@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define PTD_FUZZ_CHECK(condition)                                                            \
-  do {                                                                                       \
-    if (!(condition)) {                                                                      \
+#define PTD_FUZZ_CHECK(condition)                                                             \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
       std::fprintf(stderr, "%s:%d: property violated: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                          \
-    }                                                                                        \
+      std::abort();                                                                           \
+    }                                                                                         \
   } while (false)
 
 // NOLINTNEXTLINE: the name and signature are libFuzzer's.

@@ -40,8 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
     return 0;
   }
   for (uint32_t stream = 0; stream < (*recording)->streams().size() && stream < 8; ++stream) {
-    const auto status = (*recording)->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
-                                             [](const Batch&, const pt::Decoder&, const AuxSegment&) { return true; });
+    const auto status = (*recording)
+                            ->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
+                                     [](const Batch&, const pt::Decoder&, const AuxSegment&) { return true; });
     (void)status;
   }
   return 0;

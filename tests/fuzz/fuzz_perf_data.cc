@@ -26,8 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   if (!recording.ok()) return 0;
   for (uint32_t stream = 0; stream < (*recording)->streams().size() && stream < 8; ++stream) {
     uint64_t batches = 0;
-    const auto status = (*recording)->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
-                                             [&](const Batch&, const pt::Decoder&, const AuxSegment&) { return ++batches < 100; });
+    const auto status = (*recording)
+                            ->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
+                                     [&](const Batch&, const pt::Decoder&, const AuxSegment&) { return ++batches < 100; });
     (void)status;
   }
   return 0;

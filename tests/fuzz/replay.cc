@@ -37,13 +37,17 @@ void mutate(Input& input, const Input& other, Random& random) {
     case 1:
       if (!input.empty()) input[at] = kTelling[random.below(sizeof kTelling)];
       break;
-    case 2: input.resize(at); break;
+    case 2:
+      input.resize(at);
+      break;
     case 3: {
       const Input piece(input.begin() + static_cast<long>(at), input.begin() + static_cast<long>(std::min(input.size(), at + length)));
       input.insert(input.begin() + static_cast<long>(at), piece.begin(), piece.end());
       break;
     }
-    case 4: input.erase(input.begin() + static_cast<long>(at), input.begin() + static_cast<long>(std::min(input.size(), at + length))); break;
+    case 4:
+      input.erase(input.begin() + static_cast<long>(at), input.begin() + static_cast<long>(std::min(input.size(), at + length)));
+      break;
     default: {
       const size_t from = random.below(other.size());
       for (size_t i = 0; i < length && at + i < input.size() && from + i < other.size(); ++i) input[at + i] = other[from + i];

@@ -100,27 +100,48 @@ struct Parser {
     const std::string& op = words[0];
     const auto arg = [&](size_t i) -> const std::string& { return words.at(i); };
     const auto ip = [&] { return address(arg(1)); };
-    if (op == "psb") writer.psb();
-    else if (op == "psbend") writer.psbend();
-    else if (op == "pad") writer.pad();
-    else if (op == "tsc") writer.tsc(number(arg(1)));
-    else if (op == "tma") writer.tma(static_cast<uint16_t>(number(arg(1))), static_cast<uint16_t>(number(arg(2))));
-    else if (op == "mtc") writer.mtc(static_cast<uint8_t>(number(arg(1))));
-    else if (op == "cbr") writer.cbr(static_cast<uint8_t>(number(arg(1))));
-    else if (op == "ovf") writer.ovf();
-    else if (op == "tracestop") writer.trace_stop();
-    else if (op == "mode.exec") writer.mode_exec(arg(1) == "64" ? ExecMode::bits64 : arg(1) == "32" ? ExecMode::bits32 : ExecMode::bits16);
-    else if (op == "mode.tsx") writer.mode_tsx(arg(1) == "begin", arg(1) == "abort");
-    else if (op == "pip") writer.pip(address(arg(1)), words.size() > 2);
-    else if (op == "vmcs") writer.vmcs(address(arg(1)));
-    else if (op == "ptw") writer.ptw(address(arg(1)), true, words.size() > 2);
-    else if (op == "exstop") writer.exstop(words.size() > 1);
-    else if (op == "fup") writer.fup(ip());
-    else if (op == "tip") writer.tip(ip());
-    else if (op == "tip.pge") writer.tip_pge(ip());
-    else if (op == "tip.pgd" && arg(1) == "-") writer.tip_pgd_suppressed();
-    else if (op == "tip.pgd") writer.tip_pgd(ip());
-    else if (op == "raw") for (const std::byte b : hex_bytes(arg(1))) test.trace.push_back(b);
+    if (op == "psb")
+      writer.psb();
+    else if (op == "psbend")
+      writer.psbend();
+    else if (op == "pad")
+      writer.pad();
+    else if (op == "tsc")
+      writer.tsc(number(arg(1)));
+    else if (op == "tma")
+      writer.tma(static_cast<uint16_t>(number(arg(1))), static_cast<uint16_t>(number(arg(2))));
+    else if (op == "mtc")
+      writer.mtc(static_cast<uint8_t>(number(arg(1))));
+    else if (op == "cbr")
+      writer.cbr(static_cast<uint8_t>(number(arg(1))));
+    else if (op == "ovf")
+      writer.ovf();
+    else if (op == "tracestop")
+      writer.trace_stop();
+    else if (op == "mode.exec")
+      writer.mode_exec(arg(1) == "64" ? ExecMode::bits64 : arg(1) == "32" ? ExecMode::bits32 : ExecMode::bits16);
+    else if (op == "mode.tsx")
+      writer.mode_tsx(arg(1) == "begin", arg(1) == "abort");
+    else if (op == "pip")
+      writer.pip(address(arg(1)), words.size() > 2);
+    else if (op == "vmcs")
+      writer.vmcs(address(arg(1)));
+    else if (op == "ptw")
+      writer.ptw(address(arg(1)), true, words.size() > 2);
+    else if (op == "exstop")
+      writer.exstop(words.size() > 1);
+    else if (op == "fup")
+      writer.fup(ip());
+    else if (op == "tip")
+      writer.tip(ip());
+    else if (op == "tip.pge")
+      writer.tip_pge(ip());
+    else if (op == "tip.pgd" && arg(1) == "-")
+      writer.tip_pgd_suppressed();
+    else if (op == "tip.pgd")
+      writer.tip_pgd(ip());
+    else if (op == "raw")
+      for (const std::byte b : hex_bytes(arg(1))) test.trace.push_back(b);
     else if (op == "tnt") {
       uint64_t bits = 0;
       for (const char c : arg(1)) bits = (bits << 1) | (c == '!' ? 1U : 0U);
@@ -212,9 +233,12 @@ std::string event_words(const Event& event) {
   if ((event.flags & kEventHasTo) != 0) words += " -> " + hex(event.to.value);
   if ((event.flags & kEventBreakpoint) != 0) words += " int3";
   if ((event.flags & kEventResumed) != 0) words += " resumed";
-  if (event.kind == EventKind::paging || event.kind == EventKind::ptwrite || event.kind == EventKind::vmcs) words += " " + hex(event.payload);
+  if (event.kind == EventKind::paging || event.kind == EventKind::ptwrite || event.kind == EventKind::vmcs)
+    words += " " + hex(event.payload);
   if (event.kind == EventKind::exec_mode) {
-    words += event.payload == static_cast<uint64_t>(ExecMode::bits64) ? " 64" : event.payload == static_cast<uint64_t>(ExecMode::bits32) ? " 32" : " 16";
+    words += event.payload == static_cast<uint64_t>(ExecMode::bits64)   ? " 64"
+             : event.payload == static_cast<uint64_t>(ExecMode::bits32) ? " 32"
+                                                                        : " 16";
   }
   return words + "]";
 }

@@ -18,9 +18,8 @@ namespace ptd::golden {
 ///   edit T1..T2 IP OLD NEW       an edit with an uncertain time
 ///   lost T1..T2                  records were lost
 ///   copy T1..T2 IP               a dated copy; hex bytes
-///   trace                        one packet a line: psb, psbend, tsc N, mode.exec 64, fup IP, tip IP, tip.pge IP, tip.pgd IP|-, tnt !.!, ...
-///   want                         ips, events in [] and gaps in []
-///   finding KIND IP              wanted findings, all of them
+///   trace                        one packet a line: psb, psbend, tsc N, mode.exec 64, fup IP, tip IP, tip.pge IP, tip.pgd IP|-, tnt !.!,
+///   ... want                         ips, events in [] and gaps in [] finding KIND IP              wanted findings, all of them
 struct Case {
   std::string name, path, why;
   std::vector<std::byte> trace;

@@ -1,4 +1,5 @@
-// Runs every case of tests/golden/cases. `golden --rewrite` writes what came out into the files: for a commit of its own, read line by line.
+// Runs every case of tests/golden/cases. `golden --rewrite` writes what came out into the files: for a commit of its own, read line by
+// line.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,14 +14,22 @@ namespace {
 
 const char* kind_name(FindingKind kind) {
   switch (kind) {
-    case FindingKind::poke_old_bytes_mismatch: return "poke_old_bytes_mismatch";
-    case FindingKind::poke_healed: return "poke_healed";
-    case FindingKind::poke_lost_by_copy: return "poke_lost_by_copy";
-    case FindingKind::base_copy_redated: return "base_copy_redated";
-    case FindingKind::base_copy_unexplained: return "base_copy_unexplained";
-    case FindingKind::records_lost: return "records_lost";
-    case FindingKind::section_overlap: return "section_overlap";
-    default: return "other";
+    case FindingKind::poke_old_bytes_mismatch:
+      return "poke_old_bytes_mismatch";
+    case FindingKind::poke_healed:
+      return "poke_healed";
+    case FindingKind::poke_lost_by_copy:
+      return "poke_lost_by_copy";
+    case FindingKind::base_copy_redated:
+      return "base_copy_redated";
+    case FindingKind::base_copy_unexplained:
+      return "base_copy_unexplained";
+    case FindingKind::records_lost:
+      return "records_lost";
+    case FindingKind::section_overlap:
+      return "section_overlap";
+    default:
+      return "other";
   }
 }
 

@@ -27,7 +27,8 @@ struct PtCapture {
 void check_damaged_pt(const PtCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings);
 
 /// A perf.data file: the records that stand before the damage are read as from the whole file; recordings open or say why not.
-void check_damaged_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan, std::vector<std::string>& findings);
+void check_damaged_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
+                        std::vector<std::string>& findings);
 
 /// The file without most of its AUX bytes: each AUXTRACE keeps at most `keep_bytes`, so that every sideband record is within reach.
 /// Empty if it is not a perf.data file.

@@ -61,8 +61,9 @@ void open_and_decode(const std::vector<std::byte>& file, const std::string& what
     return;
   }
   for (uint32_t stream = 0; stream < (*recording)->streams().size(); ++stream) {
-    const auto status = (*recording)->decode(stream, 0, std::min<uint64_t>(3, (*recording)->segment_count(stream)),
-                                             [](const Batch&, const pt::Decoder&, const AuxSegment&) { return true; });
+    const auto status = (*recording)
+                            ->decode(stream, 0, std::min<uint64_t>(3, (*recording)->segment_count(stream)),
+                                     [](const Batch&, const pt::Decoder&, const AuxSegment&) { return true; });
     if (!status.ok() && status.error().message.empty()) findings.push_back(what + ": an error without a sentence");
   }
 }
@@ -85,7 +86,8 @@ void check(const std::string& what, const RecordList& base, const std::vector<st
 
 }  // namespace
 
-void check_damaged_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan, std::vector<std::string>& findings) {
+void check_damaged_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
+                        std::vector<std::string>& findings) {
   const RecordList base = read_records(file);
   if (!base.opened || base.end_bytes.empty()) {
     findings.push_back(name + ": the undamaged file does not open");
@@ -106,7 +108,8 @@ void check_damaged_perf(const std::string& name, const std::vector<std::byte>& f
   for (uint64_t i = 0; i < plan.mutations; ++i) {
     const uint64_t at = random.below(size);
     std::vector<std::byte> mutated = file;
-    for (uint64_t k = at, end = std::min<uint64_t>(size, at + 1 + random.below(8)); k < end; ++k) mutated[k] ^= static_cast<std::byte>(1 + random.below(255));
+    for (uint64_t k = at, end = std::min<uint64_t>(size, at + 1 + random.below(8)); k < end; ++k)
+      mutated[k] ^= static_cast<std::byte>(1 + random.below(255));
     check(name + " mutated at " + std::to_string(at), base, mutated, at, first_sure, findings);
   }
 }

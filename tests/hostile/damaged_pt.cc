@@ -17,15 +17,13 @@ struct SegmentOutput {
   uint64_t first_byte = 0, end_byte = 0;  // end: with the tail
   bool last = false;
   std::vector<uint64_t> insns;
-  std::vector<uint64_t> asks;        // number of instructions up to and including each that asks for a packet
-  std::vector<uint64_t> event_at;    // number of instructions before each event or gap
-  std::vector<std::string> events;   // comparable
+  std::vector<uint64_t> asks;       // number of instructions up to and including each that asks for a packet
+  std::vector<uint64_t> event_at;   // number of instructions before each event or gap
+  std::vector<std::string> events;  // comparable
   bool same_as(const SegmentOutput& other) const { return insns == other.insns && events == other.events && event_at == other.event_at; }
 };
 
-bool asks_packet(InsnClass cls) {
-  return is_branch(cls) && cls != InsnClass::jump_direct && cls != InsnClass::call_direct;
-}
+bool asks_packet(InsnClass cls) { return is_branch(cls) && cls != InsnClass::jump_direct && cls != InsnClass::call_direct; }
 
 SegmentOutput decode_one(pt::Decoder& decoder, FlowCollector& collector, Flow& flow, const AuxSegment& segment, const BlockTable& table) {
   SegmentOutput out;

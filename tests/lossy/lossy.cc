@@ -1,6 +1,4 @@
-// Counts what a damaged recording still gets right. lossy RECORDING [--symfs DIR] [--after DIR] [--cpu N] [--drop N] [--seed S] [--slack NS] [--freeze] [--no-anchors] [--damaged RECORDING]
-//       [--first SEGMENT] [--segments N]
-// Decodes a recording twice, whole and with something taken away, and counts what the second run gets right, flags, gets wrong, loses.
+// Counts what a damaged recording still gets right: decodes it twice, whole and with something taken away, and compares (see kUsage).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,26 +18,46 @@ struct Arguments {
   uint64_t first = 0, segments = ~uint64_t{0};
 };
 
+constexpr const char* kUsage =
+    "usage: lossy RECORDING [--symfs DIR] [--after DIR] [--cpu N] [--drop N] [--seed S] [--slack NS] [--freeze] [--no-anchors]\n"
+    "                       [--damaged RECORDING] [--first SEGMENT] [--segments N]\n";
+
 bool parse(int argc, char** argv, Arguments& arguments) {
   if (argc < 2) return false;
   arguments.whole.path = argv[1];
   arguments.damaged.path = argv[1];
   for (int i = 2; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--freeze") { arguments.damaged.freeze = true; continue; }
-    if (word == "--no-anchors") { arguments.damaged.anchors = false; continue; }
+    if (word == "--freeze") {
+      arguments.damaged.freeze = true;
+      continue;
+    }
+    if (word == "--no-anchors") {
+      arguments.damaged.anchors = false;
+      continue;
+    }
     if (i + 1 >= argc) return false;
     const char* value = argv[++i];
-    if (word == "--symfs") arguments.whole.symfs = arguments.damaged.symfs = {value};
-    else if (word == "--after") arguments.damaged.kcore_after = {value};
-    else if (word == "--cpu") arguments.cpu = std::atoi(value);
-    else if (word == "--drop") arguments.damaged.drop_nth_poke = static_cast<uint32_t>(std::atoi(value));
-    else if (word == "--seed") arguments.damaged.drop_poke_seed = static_cast<uint32_t>(std::atoi(value));
-    else if (word == "--slack") arguments.damaged.slack_ns = std::strtoull(value, nullptr, 10);
-    else if (word == "--damaged") arguments.damaged.path = value;
-    else if (word == "--first") arguments.first = std::strtoull(value, nullptr, 10);
-    else if (word == "--segments") arguments.segments = std::strtoull(value, nullptr, 10);
-    else return false;
+    if (word == "--symfs")
+      arguments.whole.symfs = arguments.damaged.symfs = {value};
+    else if (word == "--after")
+      arguments.damaged.kcore_after = {value};
+    else if (word == "--cpu")
+      arguments.cpu = std::atoi(value);
+    else if (word == "--drop")
+      arguments.damaged.drop_nth_poke = static_cast<uint32_t>(std::atoi(value));
+    else if (word == "--seed")
+      arguments.damaged.drop_poke_seed = static_cast<uint32_t>(std::atoi(value));
+    else if (word == "--slack")
+      arguments.damaged.slack_ns = std::strtoull(value, nullptr, 10);
+    else if (word == "--damaged")
+      arguments.damaged.path = value;
+    else if (word == "--first")
+      arguments.first = std::strtoull(value, nullptr, 10);
+    else if (word == "--segments")
+      arguments.segments = std::strtoull(value, nullptr, 10);
+    else
+      return false;
   }
   return true;
 }
@@ -47,10 +65,13 @@ bool parse(int argc, char** argv, Arguments& arguments) {
 double percent(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole); }
 
 void print(const char* who, const ptd::test::DiffCounts& c, const std::map<std::string, uint64_t>& gaps) {
-  std::printf("%s: truth %llu right %llu (%.5f %%) right-marked %llu wrong-marked %llu silently-wrong %llu lost %llu | uncertain %.4f %% healed %.4f %% |", who,
-              static_cast<unsigned long long>(c.truth), static_cast<unsigned long long>(c.right), percent(c.right, c.truth),
-              static_cast<unsigned long long>(c.right_flagged), static_cast<unsigned long long>(c.wrong_flagged),
-              static_cast<unsigned long long>(c.silently_wrong), static_cast<unsigned long long>(c.lost), percent(c.flagged, c.truth), percent(c.healed, c.truth));
+  std::printf(
+      "%s: truth %llu right %llu (%.5f %%) right-marked %llu wrong-marked %llu silently-wrong %llu lost %llu | uncertain %.4f %% healed "
+      "%.4f %% |",
+      who, static_cast<unsigned long long>(c.truth), static_cast<unsigned long long>(c.right), percent(c.right, c.truth),
+      static_cast<unsigned long long>(c.right_flagged), static_cast<unsigned long long>(c.wrong_flagged),
+      static_cast<unsigned long long>(c.silently_wrong), static_cast<unsigned long long>(c.lost), percent(c.flagged, c.truth),
+      percent(c.healed, c.truth));
   for (const auto& [reason, count] : gaps) std::printf(" %s %llu", reason.c_str(), static_cast<unsigned long long>(count));
   std::printf("\n");
 }
@@ -60,7 +81,7 @@ void print(const char* who, const ptd::test::DiffCounts& c, const std::map<std::
 int main(int argc, char** argv) {
   Arguments arguments;
   if (!parse(argc, argv, arguments)) {
-    std::fprintf(stderr, "lossy: see the head of lossy.cc for its arguments\n");
+    std::fputs(kUsage, stderr);
     return 2;
   }
   const auto whole = ptd::Recording::open(arguments.whole);
@@ -82,7 +103,8 @@ int main(int argc, char** argv) {
     std::map<std::string, uint64_t> gaps;
     ptd::test::StepReader true_reader, given_reader;
     std::vector<std::vector<ptd::test::Step>> truth;
-    const uint64_t last = std::min((*whole)->segment_count(s), arguments.first + std::min(arguments.segments, ~uint64_t{0} - arguments.first));
+    const uint64_t last =
+        std::min((*whole)->segment_count(s), arguments.first + std::min(arguments.segments, ~uint64_t{0} - arguments.first));
     constexpr uint64_t kChunk = 64;
     for (uint64_t from = arguments.first; from < last; from += kChunk) {
       const uint64_t to = std::min(last, from + kChunk);

@@ -86,11 +86,16 @@ bool convert_flow_event(const pt_event& event, OracleEvent& out) {
       out.payload = static_cast<uint64_t>(event.variant.exec_mode.mode);
       return true;
     case ptev_tsx:
-      out.kind = event.variant.tsx.speculative ? EventKind::tsx_begin : event.variant.tsx.aborted ? EventKind::tsx_abort : EventKind::tsx_commit;
+      out.kind = event.variant.tsx.speculative ? EventKind::tsx_begin
+                 : event.variant.tsx.aborted   ? EventKind::tsx_abort
+                                               : EventKind::tsx_commit;
       if (has_ip) set_from(out, event.variant.tsx.ip);
       return true;
-    case ptev_stop: out.kind = EventKind::trace_stop; return true;
-    default: return false;
+    case ptev_stop:
+      out.kind = EventKind::trace_stop;
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -145,7 +150,8 @@ bool convert_payload_event(const pt_event& event, OracleEvent& out) {
       out.kind = EventKind::mnt;
       out.payload = event.variant.mnt.payload;
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -278,26 +284,46 @@ class Run {
 // The corpus' spelling of an event kind; the product's own names are not used so that neither can hide a fault of the other.
 const char* kind_name(EventKind kind) {
   switch (kind) {
-    case EventKind::enabled: return "enabled";
-    case EventKind::disabled: return "disabled";
-    case EventKind::async_disabled: return "async_disabled";
-    case EventKind::async_branch: return "async_branch";
-    case EventKind::exec_mode: return "exec_mode";
-    case EventKind::paging: return "paging";
-    case EventKind::vmcs: return "vmcs";
-    case EventKind::tsx_begin: return "tsx_begin";
-    case EventKind::tsx_commit: return "tsx_commit";
-    case EventKind::tsx_abort: return "tsx_abort";
-    case EventKind::overflow: return "overflow";
-    case EventKind::trace_stop: return "stop";
-    case EventKind::ptwrite: return "ptwrite";
-    case EventKind::exstop: return "exstop";
-    case EventKind::mwait: return "mwait";
-    case EventKind::pwre: return "pwre";
-    case EventKind::pwrx: return "pwrx";
-    case EventKind::cbr: return "cbr";
-    case EventKind::mnt: return "mnt";
-    default: return "other";
+    case EventKind::enabled:
+      return "enabled";
+    case EventKind::disabled:
+      return "disabled";
+    case EventKind::async_disabled:
+      return "async_disabled";
+    case EventKind::async_branch:
+      return "async_branch";
+    case EventKind::exec_mode:
+      return "exec_mode";
+    case EventKind::paging:
+      return "paging";
+    case EventKind::vmcs:
+      return "vmcs";
+    case EventKind::tsx_begin:
+      return "tsx_begin";
+    case EventKind::tsx_commit:
+      return "tsx_commit";
+    case EventKind::tsx_abort:
+      return "tsx_abort";
+    case EventKind::overflow:
+      return "overflow";
+    case EventKind::trace_stop:
+      return "stop";
+    case EventKind::ptwrite:
+      return "ptwrite";
+    case EventKind::exstop:
+      return "exstop";
+    case EventKind::mwait:
+      return "mwait";
+    case EventKind::pwre:
+      return "pwre";
+    case EventKind::pwrx:
+      return "pwrx";
+    case EventKind::cbr:
+      return "cbr";
+    case EventKind::mnt:
+      return "mnt";
+    default:
+      return "other";
   }
 }
 

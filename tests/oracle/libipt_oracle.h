@@ -15,15 +15,15 @@ namespace ptd::oracle {
 using MemoryReader = std::function<size_t(uint64_t ip, std::span<std::byte> out)>;
 
 struct OracleOptions {
-  pt::CpuId cpu;                    ///< family 0: no errata
-  uint32_t tsc_ctc_ratio_n = 0;     ///< CPUID.15H:EBX
-  uint32_t tsc_ctc_ratio_d = 0;     ///< CPUID.15H:EAX
+  pt::CpuId cpu;                 ///< family 0: no errata
+  uint32_t tsc_ctc_ratio_n = 0;  ///< CPUID.15H:EBX
+  uint32_t tsc_ctc_ratio_d = 0;  ///< CPUID.15H:EAX
   uint8_t mtc_period = 0;
   uint8_t max_nonturbo_ratio = 0;
-  uint64_t filter_first = 0;        ///< one address filter range [first, last]; last == 0: none
+  uint64_t filter_first = 0;  ///< one address filter range [first, last]; last == 0: none
   uint64_t filter_last = 0;
   uint64_t max_instructions = 1ULL << 28;  ///< a bound for hostile input; the decode ends there
-  bool keep_bytes = false;          ///< also keep each instruction's bytes (instruction decoder only)
+  bool keep_bytes = false;                 ///< also keep each instruction's bytes (instruction decoder only)
 };
 
 /// One libipt event in this project's vocabulary; it came before instruction number `before_insn`.
@@ -39,9 +39,9 @@ struct OracleEvent {
 struct OracleError {
   uint64_t before_insn = 0;
   uint64_t offset_bytes = 0;
-  uint64_t ip = 0;          ///< of the instruction or block that was to come
-  std::string stage;        ///< "insn", "event", "sync"
-  std::string message;      ///< libipt's own sentence
+  uint64_t ip = 0;      ///< of the instruction or block that was to come
+  std::string stage;    ///< "insn", "event", "sync"
+  std::string message;  ///< libipt's own sentence
 };
 
 struct OracleBlock {

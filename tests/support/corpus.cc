@@ -134,7 +134,8 @@ std::optional<PtCase> load_case(const std::string& name, std::string& why) {
     why = out.dir + "/case.json: not readable as JSON";
     return std::nullopt;
   }
-  if (const auto& cpu = json["cpu"]; cpu.is_object()) out.cpu = {cpu["family"].get<uint16_t>(), cpu["model"].get<uint8_t>(), cpu["stepping"].get<uint8_t>()};
+  if (const auto& cpu = json["cpu"]; cpu.is_object())
+    out.cpu = {cpu["family"].get<uint16_t>(), cpu["model"].get<uint8_t>(), cpu["stepping"].get<uint8_t>()};
   if (json.contains("config")) {
     const auto& config = json["config"];
     out.mtc_period = config.value("mtc_freq", uint8_t{0});

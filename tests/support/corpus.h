@@ -17,12 +17,12 @@ namespace ptd::test {
 [[nodiscard]] bool corpus_required();
 
 /// Skips the running test when the corpus is absent, or fails it when the corpus is required.
-#define PTD_NEED_CORPUS()                                                                                        \
-  do {                                                                                                           \
-    if (::ptd::test::corpus_dir().empty()) {                                                                     \
-      if (::ptd::test::corpus_required()) FAIL() << "PTDECODE_REQUIRE_CORPUS is set, but there is no corpus";    \
-      GTEST_SKIP() << "no corpus: set PTDECODE_CORPUS to its directory";                                         \
-    }                                                                                                            \
+#define PTD_NEED_CORPUS()                                                                                     \
+  do {                                                                                                        \
+    if (::ptd::test::corpus_dir().empty()) {                                                                  \
+      if (::ptd::test::corpus_required()) FAIL() << "PTDECODE_REQUIRE_CORPUS is set, but there is no corpus"; \
+      GTEST_SKIP() << "no corpus: set PTDECODE_CORPUS to its directory";                                      \
+    }                                                                                                         \
   } while (false)
 
 /// A whole file; gzip is undone by the name's ".gz". Empty optional if it cannot be read.
@@ -52,13 +52,13 @@ struct PtCase {
   pt::CpuId cpu;
   uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;
   uint8_t mtc_period = 0, max_nonturbo_ratio = 0;
-  std::string trace_path, bundle_path;            ///< bundle_path: trace.json if the case is an LLDB bundle
+  std::string trace_path, bundle_path;  ///< bundle_path: trace.json if the case is an LLDB bundle
   std::vector<CaseImage> images;
   std::string pages_dump_path, pages_addresses_path;
   std::vector<std::byte> trace;
   SparseMemory memory;
-  std::vector<uint64_t> insns;                    ///< expected/insns
-  std::vector<std::string> events, errors;        ///< expected/events, expected/errors, line by line
+  std::vector<uint64_t> insns;              ///< expected/insns
+  std::vector<std::string> events, errors;  ///< expected/events, expected/errors, line by line
 };
 
 /// Names of the pt-* cases that hold a flow (images and expected/insns).

@@ -42,7 +42,8 @@ void FlowCollector::add(const Batch& batch, const BlockTable& table) {
       flow_.events.push_back({flow_.instructions, block_start_, batch.events[event]});
     }
     for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) flow_.gaps.push_back({flow_.instructions, batch.gaps[gap]});
-    for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) flow_.marks.push_back({flow_.instructions, batch.marks[mark]});
+    for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark)
+      flow_.marks.push_back({flow_.instructions, batch.marks[mark]});
     if (i < batch.blocks.size()) add_block(batch.blocks[i], table);
   }
 }
@@ -89,8 +90,8 @@ namespace {
 
 // Kinds that steer the flow: compared in order. The rest is compared as a set at each instruction.
 bool steers(EventKind kind) {
-  return kind == EventKind::enabled || kind == EventKind::disabled || kind == EventKind::async_disabled || kind == EventKind::async_branch ||
-         kind == EventKind::overflow;
+  return kind == EventKind::enabled || kind == EventKind::disabled || kind == EventKind::async_disabled ||
+         kind == EventKind::async_branch || kind == EventKind::overflow;
 }
 // Kinds outside the comparison: told by libipt only as status, or not known to it.
 bool compared(EventKind kind) {
@@ -102,8 +103,10 @@ bool compared(EventKind kind) {
     case EventKind::pebs_begin:
     case EventKind::pebs_item:
     case EventKind::pebs_end:
-    case EventKind::trig: return false;
-    default: return true;
+    case EventKind::trig:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -174,9 +177,11 @@ std::string compare_lines(const char* what, const std::vector<std::string>& ours
   size_t at = 0;
   while (at < n && ours[at] == theirs[at]) ++at;
   if (at == n && ours.size() == theirs.size()) return {};
-  std::string out = std::string(what) + " " + std::to_string(at) + " of " + std::to_string(ours.size()) + " (libipt: " + std::to_string(theirs.size()) + ")";
+  std::string out = std::string(what) + " " + std::to_string(at) + " of " + std::to_string(ours.size()) +
+                    " (libipt: " + std::to_string(theirs.size()) + ")";
   for (size_t i = at < 3 ? 0 : at - 3; i < at + 4; ++i) {
-    out += "\n  " + std::string(i == at ? ">" : " ") + " ours: " + (i < ours.size() ? ours[i] : "-") + " | libipt: " + (i < theirs.size() ? theirs[i] : "-");
+    out += "\n  " + std::string(i == at ? ">" : " ") + " ours: " + (i < ours.size() ? ours[i] : "-") +
+           " | libipt: " + (i < theirs.size() ? theirs[i] : "-");
   }
   return out;
 }
@@ -187,8 +192,9 @@ std::string compare_branch_ends(const Flow& ours, const oracle::OracleFlow& thei
     if (i == n && ours.branch_ends.size() == theirs.branches.size()) break;
     const bool both = i < n;
     if (both && ours.branch_ends[i] == theirs.branches[i]) continue;
-    const uint64_t at = both ? std::min(ours.branch_ends[i], theirs.branches[i])
-                             : i < ours.branch_ends.size() ? ours.branch_ends[i] : theirs.branches[i];
+    const uint64_t at = both                          ? std::min(ours.branch_ends[i], theirs.branches[i])
+                        : i < ours.branch_ends.size() ? ours.branch_ends[i]
+                                                      : theirs.branches[i];
     const bool mine = i < ours.branch_ends.size() && ours.branch_ends[i] == at;
     return "block end at instruction " + std::to_string(at) + ": a branch only to " + (mine ? "us" : "libipt") + context(ours.insns, at);
   }
@@ -221,7 +227,8 @@ std::vector<std::string> comparable_events(const Flow& ours) {
     }
     if (!compared(e.kind)) continue;
     if (e.kind == EventKind::exec_mode && std::exchange(mode, e.payload) == e.payload) continue;
-    const bool at_insn = (e.kind == EventKind::ptwrite || e.kind == EventKind::paging || e.kind == EventKind::vmcs) && (e.flags & kEventHasFrom) != 0;
+    const bool at_insn =
+        (e.kind == EventKind::ptwrite || e.kind == EventKind::paging || e.kind == EventKind::vmcs) && (e.flags & kEventHasFrom) != 0;
     const uint64_t place = at_insn ? place_behind_insn(ours, placed) : before;
     out.push_back({place, steers(e.kind), e.kind == EventKind::overflow,
                    spell(place, name(e.kind), tells_from(e.kind) && (e.flags & kEventHasFrom) != 0, e.from.value,

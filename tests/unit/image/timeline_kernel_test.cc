@@ -96,7 +96,8 @@ const Capture* capture() {
     fs::path root = unpacked != nullptr ? unpacked : "";
     fs::path temporary;
     if (unpacked == nullptr) {
-      const fs::path archive = fs::path(corpus != nullptr ? corpus : PTD_SOURCE_DIR "/../shared/corpus") / "pt-kernel-pokes/recording.tar.xz";
+      const fs::path archive =
+          fs::path(corpus != nullptr ? corpus : PTD_SOURCE_DIR "/../shared/corpus") / "pt-kernel-pokes/recording.tar.xz";
       if (!fs::exists(archive)) return nullptr;
       root = temporary = fs::path(testing::TempDir()) / ("ptdecode-pokes-" + std::to_string(getpid()));
       fs::create_directories(root);
@@ -113,8 +114,8 @@ const Capture* capture() {
   return loaded;
 }
 
-#define NEED_CAPTURE(name)                                                                             \
-  const Capture* name##_loaded = capture();                                                            \
+#define NEED_CAPTURE(name)                                                                              \
+  const Capture* name##_loaded = capture();                                                             \
   if (name##_loaded == nullptr) GTEST_SKIP() << "corpus case pt-kernel-pokes absent (PTDECODE_CORPUS)"; \
   const Capture& name = *name##_loaded
 
@@ -160,7 +161,8 @@ std::vector<std::string> sample(const Timeline& timeline, const std::vector<Edit
       for (const uint64_t t : {poke.time.first.value - 1, poke.time.first.value, poke.time.first.value + 1}) {
         const Got got = fetch(view, kKernelSpace, ip, at(t));
         std::string line = got.hex();
-        for (const CodeCandidate& c : got.candidates) line += " " + std::to_string(c.certain.first.value) + "-" + std::to_string(c.certain.last.value);
+        for (const CodeCandidate& c : got.candidates)
+          line += " " + std::to_string(c.certain.first.value) + "-" + std::to_string(c.certain.last.value);
         out.push_back(line);
       }
     }
@@ -263,7 +265,8 @@ Loss drop_every_tenth(const Capture& kernel, size_t residue, bool with_later_cop
     bool found = false;
     for (const Finding& finding : timeline.findings()) {
       const bool healed = finding.kind == FindingKind::poke_healed || finding.kind == FindingKind::poke_lost_by_copy;
-      found = found || (healed && finding.time.contains(poke->time) && finding.ip.value < poke->ip.value + 5 && poke->ip.value < finding.ip.value + 5);
+      found = found || (healed && finding.time.contains(poke->time) && finding.ip.value < poke->ip.value + 5 &&
+                        poke->ip.value < finding.ip.value + 5);
     }
     loss.found += found;
   }
@@ -274,7 +277,8 @@ Loss drop_every_tenth(const Capture& kernel, size_t residue, bool with_later_cop
       const Got want = fetch(truth, kKernelSpace, poke.ip.value, when, 5), got = fetch(view, kKernelSpace, poke.ip.value, when, 5);
       if (want.candidates.empty()) continue;
       bool among = false;
-      for (const CodeCandidate& c : got.candidates) among = among || to_hex(c.bytes.first(std::min<size_t>(5, c.bytes.size()))) == want.hex();
+      for (const CodeCandidate& c : got.candidates)
+        among = among || to_hex(c.bytes.first(std::min<size_t>(5, c.bytes.size()))) == want.hex();
       if (!among) ++loss.silent;
       if (among && got.candidates.size() > 1) ++loss.ambiguous;
     }
@@ -302,8 +306,9 @@ TEST(TimelineKernel, LostRecordsAreFoundByOldBytes) {
   NEED_CAPTURE(kernel);
   for (size_t residue = 0; residue < 10; ++residue) {
     const Loss alone = drop_every_tenth(kernel, residue, false), both = drop_every_tenth(kernel, residue, true);
-    std::printf("residue %zu: %zu dropped, old bytes find %zu (silent %zu, ambiguous %zu), with the later copy %zu (silent %zu, ambiguous %zu)\n",
-                residue, alone.dropped, alone.found, alone.silent, alone.ambiguous, both.found, both.silent, both.ambiguous);
+    std::printf(
+        "residue %zu: %zu dropped, old bytes find %zu (silent %zu, ambiguous %zu), with the later copy %zu (silent %zu, ambiguous %zu)\n",
+        residue, alone.dropped, alone.found, alone.silent, alone.ambiguous, both.found, both.silent, both.ambiguous);
     EXPECT_EQ(alone.healed, broken_joins(kernel, residue)) << "residue " << residue;
     EXPECT_GE(alone.found, 65U);
     EXPECT_GE(both.found, 75U);

@@ -82,7 +82,8 @@ struct Got {
   }
 };
 
-inline Got fetch(CodeView& view, SpaceId space, uint64_t ip, Interval when, unsigned span_bytes = 15, std::vector<VersionFloor> floors = {}) {
+inline Got fetch(CodeView& view, SpaceId space, uint64_t ip, Interval when, unsigned span_bytes = 15,
+                 std::vector<VersionFloor> floors = {}) {
   Got got;
   got.span_bytes = span_bytes;
   got.candidates.resize(32);
