@@ -61,9 +61,10 @@ class Demo(unittest.TestCase):
                 right, _, total = line.split()[2:5]
                 self.assertLess(int(right), int(total) // 2, line)
 
-    def test_timeless_without_anchors_is_still_marked_or_right(self):
-        done = run(PTDECODE, "verify", "-q", "--reference", "--no-anchors", "-i", DEMO)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    def test_packets_decide_where_time_does_not(self):
+        for words in (["--no-anchors"], ["--no-time"], ["--slack", "50us"]):
+            done = run(PTDECODE, "verify", "-q", *words, "-i", DEMO, *TRUTHS)
+            self.assertEqual(done.returncode, 0, f"{words}: {done.stdout}")
 
     @unittest.skipUnless(shutil.which("perf"), "perf is not installed")
     def test_perf_reads_it(self):
