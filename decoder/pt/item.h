@@ -60,8 +60,10 @@ struct SyncState {
 
 /// Reads a segment's packets into items, on demand, keeping a window.
 ///
-/// Time of what is walked for item k: branches are buffered (a TNT packet holds branches from before the timing packets that precede it), so
-/// the lower bound is the last timing packet before item k-1 and the upper bound the first timing packet after item k.
+/// Time of what is walked: branches are buffered. A TNT that is not full, and the TIPs that follow it, leave the processor together when
+/// something forces them out ([SDM] "Deferred TIPs"), long after the branches retired, perhaps; so timing packets that stand before such a
+/// group say nothing of it. But all of a group retired after the group before it had left. FUPs, TIP.PGE, TIP.PGD, full TNTs and TIPs
+/// without pending branches leave at once. The upper bound is the first timing packet behind an item.
 class ItemReader {
  public:
   void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
@@ -94,6 +96,7 @@ class ItemReader {
   void fail(uint64_t offset);
   void flush_tsx(uint64_t offset);
   Item& push(ItemKind kind, uint64_t offset);
+  void prompt();
   void push_held();
   bool next_flow_is_pge(uint64_t offset) const;
   bool is_ovf_in_cyc(uint64_t offset) const;
@@ -114,7 +117,10 @@ class ItemReader {
   uint64_t base_ = 0;           ///< index of items_[0]
   uint64_t ready_ = 0;          ///< items whose upper bound is set
   TimeNs now_first_, now_last_; ///< bounds of the last timing packet
-  TimeNs flow_before_;          ///< `before` of the last flow item
+  TimeNs group_lo_;             ///< lower bound for what is walked inside the current group
+  TimeNs emitted_;              ///< `before` of the group before the current one
+  TimeNs group_before_;         ///< `before` of the current group's first packet
+  bool late_ = false;           ///< the current group began with a TNT that was not full
   ExecMode mode_ = ExecMode::unknown;
   bool done_ = false;
   bool enabled_ = false;

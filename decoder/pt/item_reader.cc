@@ -8,6 +8,7 @@ namespace {
 
 constexpr uint64_t kItemsAtOnce = 256;
 constexpr uint64_t kMaxOpenItems = 1U << 16;  // items that wait for a timing packet before they get the segment's bound
+constexpr uint8_t kLongTntBits = 47;
 constexpr size_t kMaxHeld = 64;               // events inside one compound
 
 TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
@@ -58,11 +59,10 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   base_ = ready_ = 0;
   now_first_ = segment.time.first;
   now_last_ = segment.time.last;
-  flow_before_ = segment.time.first;
   mode_ = ExecMode::unknown;
   done_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
   read_start();
-  flow_before_ = now_first_;
+  prompt();
   enabled_ = start_.has_ip;
 }
 
@@ -80,11 +80,33 @@ Item& ItemReader::push(ItemKind kind, uint64_t offset) {
   item.offset_bytes = offset;
   item.before = now_first_;
   item.cycles = clock_.cycles();
-  item.lo = flow_before_;
-  const bool flow = kind != ItemKind::now && kind != ItemKind::at_insn;
-  if (flow) flow_before_ = now_first_;
+  switch (kind) {
+    case ItemKind::now:
+    case ItemKind::at_insn: item.lo = group_lo_; break;
+    case ItemKind::tnt:  // begins a group; the caller says with prompt() if it was full
+      group_lo_ = emitted_;
+      emitted_ = group_before_;
+      group_before_ = now_first_;
+      late_ = true;
+      item.lo = group_lo_;
+      break;
+    case ItemKind::tip:
+      item.lo = late_ ? group_lo_ : emitted_;
+      if (!late_) prompt();
+      break;
+    default:
+      item.lo = emitted_;
+      prompt();
+      break;
+  }
   items_.push_back(item);
   return items_.back();
+}
+
+// What comes next ran after the last timing packet.
+void ItemReader::prompt() {
+  group_lo_ = emitted_ = group_before_ = now_first_;
+  late_ = false;
 }
 
 void ItemReader::produce() {
@@ -295,6 +317,8 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       Item& item = push(ItemKind::tnt, offset);
       item.bits = packet.bits;
       item.ip = packet.value;
+      // A full TNT leaves with its last branch. (Six branches may as well be the rest of a long TNT.)
+      if (packet.bits == kLongTntBits) prompt();
       return;
     }
     case PacketKind::fup: return on_fup(packet, offset);

@@ -57,14 +57,20 @@ class Machine {
   // --- packets ---
 
   void timing() {
-    tsc_ += 1 + random_.below(300);
-    if (lost_ || !options_.timing) return;
-    const uint64_t ctc = tsc_ / kTscPerCtc;
-    if (ctc >> kMtcPeriod != mtc_) {
+    const uint64_t then = tsc_ + 1 + random_.below(300);
+    if (lost_ || !options_.timing) {
+      tsc_ = then;
+      return;
+    }
+    const uint64_t step = then / kTscPerCtc >> kMtcPeriod;
+    if (step != mtc_) {  // the edge lies between: the MTC is made there, and the CYC that hardware puts before it counts up to there
+      tsc_ = std::max(tsc_, (step << kMtcPeriod) * kTscPerCtc);
       if (options_.tnt_before_timing) flush();
-      mtc_ = ctc >> kMtcPeriod;
+      mtc_ = step;
+      cyc();
       writer_.mtc(static_cast<uint8_t>(mtc_));
     }
+    tsc_ = then;
     if (random_.chance(10)) {
       if (options_.tnt_before_timing) flush();
       cyc();

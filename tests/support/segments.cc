@@ -16,14 +16,8 @@ bool psb_at(Bytes stream, size_t at) {
   return true;
 }
 
-// End of the PSB+ that starts at `psb`: behind its PSBEND (02 23), found without reading packets: at most 256 bytes on.
-size_t psb_plus_end(Bytes stream, size_t psb) {
-  const size_t limit = std::min(stream.size(), psb + 256);
-  for (size_t at = psb + kPsbBytes; at + 2 <= limit; ++at) {
-    if (stream[at] == std::byte{0x02} && stream[at + 1] == std::byte{0x23}) return at + 2;
-  }
-  return limit;
-}
+// Enough for the PSB+ that starts at `psb`. (Its PSBEND cannot be found by its bytes alone: a payload may hold them.)
+size_t psb_plus_end(Bytes stream, size_t psb) { return std::min(stream.size(), psb + 256); }
 
 }  // namespace
 
