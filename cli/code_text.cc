@@ -44,10 +44,11 @@ Interval trace_time(const Recording& recording) {
 
 std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax) {
   const Disassembler disassembler(syntax(att_syntax));
+  constexpr int kListed = 6;  // a line stays one that can be read
   std::string text;
-  while (!bytes.empty()) {
+  for (int listed = 0; !bytes.empty(); ++listed) {
     const Insn insn = classify(bytes, ExecMode::bits64);
-    if (insn.length_bytes == 0) return text + (text.empty() ? "" : "; ") + "...";
+    if (insn.length_bytes == 0 || listed == kListed) return text + (text.empty() ? "" : "; ") + "...";
     text += (text.empty() ? "" : "; ") + disassembler.text(bytes.first(insn.length_bytes), ip, ExecMode::bits64);
     bytes = bytes.subspan(insn.length_bytes);
     ip = ip + insn.length_bytes;

@@ -23,7 +23,7 @@ struct CodeSpot {
 [[nodiscard]] std::optional<uint32_t> version_at(const Timeline& timeline, SiteId site, TimeNs when);
 /// "name+0x12" or nothing.
 [[nodiscard]] std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when);
-/// Instructions of `bytes`, joined by "; ".
+/// The first instructions of `bytes`, joined by "; "; "..." if there are more.
 [[nodiscard]] std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax);
 /// First and last moment of the recording's trace, as far as known.
 [[nodiscard]] Interval trace_time(const Recording& recording);
