@@ -28,6 +28,5 @@ set(PTD_PC_LIBS "-lptd_recording -lptd_disassembler -lptd_perfio -lptd_image -lp
 configure_file(${CMAKE_CURRENT_LIST_DIR}/ptdecode.pc.in ${PROJECT_BINARY_DIR}/ptdecode.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ptdecode.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-if(EXISTS ${PROJECT_SOURCE_DIR}/data/demo)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/ptdecode)
-endif()
+# What `ptdecode demo` decodes.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/ptdecode)
