@@ -20,15 +20,31 @@ uint32_t ContextFollower::passed_at(TimeNs t) const {
   return static_cast<uint32_t>(std::upper_bound(changes_.begin(), changes_.end(), t) - changes_.begin());
 }
 
-Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last) const {
+Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, bool user) const {
   const uint32_t least = passed_at(first), most = passed_at(last);
   passed = std::max(passed, least);
   if (passed > most + 1) passed = most;  // counted more than was recorded: records were lost
-  const uint32_t chosen = std::min(passed, most);
-  // The latest moment of [first, last] at which the thread of this switch is the recorded one: an exec may have come late.
+  const uint32_t counted = std::min(passed, most);
+  const Context context = after_switch(counted, last);
+  if (!user || context.space != kNoSpace) return context;
+  for (uint32_t distance = 1; distance <= most - least; ++distance) {
+    for (const bool later : {true, false}) {
+      if (later ? counted + distance > most : counted < least + distance) continue;
+      const uint32_t other = later ? counted + distance : counted - distance;
+      const Context near = after_switch(other, last);
+      if (near.space == kNoSpace) continue;
+      passed = std::max(passed, other);
+      return near;
+    }
+  }
+  return context;
+}
+
+// The context at the latest moment up to `last` at which the thread of switch `passed` is the recorded one: an exec may have come late.
+Context ContextFollower::after_switch(uint32_t passed, TimeNs last) const {
   TimeNs moment = last;
-  if (chosen < leaves_.size() && leaves_[chosen] <= moment) moment = TimeNs{leaves_[chosen].value - (leaves_[chosen].value != 0 ? 1 : 0)};
-  if (chosen > 0) moment = std::max(moment, changes_[chosen - 1]);
+  if (passed < leaves_.size() && leaves_[passed] <= moment) moment = TimeNs{leaves_[passed].value - (leaves_[passed].value != 0 ? 1 : 0)};
+  if (passed > 0) moment = std::max(moment, changes_[passed - 1]);
   return contexts_->at_cpu(cpu_, moment);
 }
 

@@ -18,10 +18,13 @@ class ContextFollower {
 
   /// Switches recorded up to `t`.
   [[nodiscard]] uint32_t passed_at(TimeNs t) const;
-  /// Context at a place of [first, last] after `passed` switches. Updates `passed` with what time proves.
-  [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last) const;
+  /// Context at a place of [first, last] after `passed` switches. Updates `passed` with what time proves. `user`: the place is in user
+  /// code, so a thread without any (idle, kernel threads) cannot be it: the nearest switch of the interval to one that has is taken.
+  [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last, bool user) const;
 
  private:
+  [[nodiscard]] Context after_switch(uint32_t passed, TimeNs last) const;
+
   const ContextTrack* contexts_ = nullptr;
   int32_t cpu_ = -1;
   std::vector<TimeNs> changes_;  ///< of each switch, the moment of its last record (the incoming thread's own)

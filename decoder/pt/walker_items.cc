@@ -191,10 +191,10 @@ bool Walker::retire_ptwrite(Flow& flow) {
 void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   FlowState& state = flow.state;
   state.enabled = true;
+  state.ip = ip;
   update_context(flow, item.before, item.hi);
   uint8_t flags = kEventHasTo;
   if (ip == state.disabled_at && ip.value != 0) flags |= kEventResumed;
-  state.ip = ip;
   give_event(flow, item, EventKind::enabled, flags, {}, ip);
   set_mode(flow, item.mode, item, ip);
 }
@@ -236,7 +236,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   if (segment_.cpu < 0) {
     context = contexts_->at_thread(segment_.tid, last);
   } else if (options_.switch_entry.value != 0) {
-    context = follower_.at(state.switches, first, last);
+    context = follower_.at(state.switches, first, last, !is_kernel_half(state.ip));
   } else {
     // A switch inside the interval happened in the kernel, before the user code that is entered now: the later context is taken,
     // unless it is one without user code.

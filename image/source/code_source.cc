@@ -81,9 +81,13 @@ const CodeSource::OpenFile& CodeSource::open_file(const std::string& path) {
   OpenFile opened;
   auto file = MappedFile::open(path);
   if (file.ok()) {
-    opened.file = std::move(file).value();
-    auto elf = ElfFile::open(opened.file);
-    if (elf.ok()) opened.elf = std::move(elf).value();
+    const auto [same, is_new] = files_by_identity_.try_emplace((*file)->identity());
+    if (is_new) {
+      same->second.file = std::move(file).value();
+      auto elf = ElfFile::open(same->second.file);
+      if (elf.ok()) same->second.elf = std::move(elf).value();
+    }
+    opened = same->second;
   }
   return files_.emplace(path, std::move(opened)).first->second;
 }

@@ -1,9 +1,11 @@
 // CodeSource: finds the bytes of a mapped file by path and build id. The only I/O of the image room.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "image/finding.h"
@@ -81,6 +83,7 @@ class CodeSource {
   bool try_place(const std::string& place, const MappedPath& wanted, FoundCode& found);
   CodeSourceOptions options_;
   std::unordered_map<std::string, OpenFile> files_;
+  std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once
 };
 
 /// True for mappings that have no file behind them: "//anon", "[heap]", "[stack]", "anon_inode:...", "/memfd:...", "/dev/zero", "/SYSV...".

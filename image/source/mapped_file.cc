@@ -25,6 +25,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = path;
   file->modified_s_ = info.st_mtim.tv_sec;
+  file->identity_ = {info.st_dev, info.st_ino};
   const auto size = static_cast<size_t>(info.st_size);
   if (size > 0) {
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);

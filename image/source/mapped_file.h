@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "image/base/result.h"
 #include "image/base/types.h"
@@ -25,12 +26,15 @@ class MappedFile {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Last modification, seconds since the epoch.
   [[nodiscard]] int64_t modified_s() const { return modified_s_; }
+  /// Device and inode: the same for every spelling of the path.
+  [[nodiscard]] std::pair<uint64_t, uint64_t> identity() const { return identity_; }
 
  private:
   MappedFile() = default;
   Bytes bytes_;
   std::string path_;
   int64_t modified_s_ = 0;
+  std::pair<uint64_t, uint64_t> identity_;
 };
 
 /// The part [offset, offset + size) of a file as code bytes that keep the file mapped; cut at the file's end, empty beyond it.
