@@ -7,6 +7,7 @@
 #include "cli/exit_status.h"
 #include "cli/line_writer.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/packet_text.h"
 #include "cli/progress.h"
 #include "decoder/pt/packet_reader.h"
@@ -164,7 +165,7 @@ int run(const Words& words) {
   }
   progress.finish();
   if (!output.flush()) return output.error() == 0 ? kExitOk : report_error({ErrorKind::file_open, "standard output cannot be written", 0});
-  if (bad != 0 && !words.input.quiet) fmt::print(stderr, "ptdecode: {} places hold no packet\n", bad);
+  if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {} places hold no packet\n", bad));
   return words.input.strict && bad != 0 ? kExitFinding : kExitOk;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/stream_script.h"
 
@@ -130,7 +131,7 @@ void run_stream(const Recording& recording, const ScriptOptions& options, uint32
 int run(const Words& words) {
   const Result<ScriptOptions> options = script_options(words);
   if (!options) return report_error(options.error());
-  for (const std::string& note : options->itrace.notes) fmt::print(stderr, "ptdecode: {}\n", note);
+  for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
@@ -161,7 +162,7 @@ int run(const Words& words) {
     if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
     return kExitOk;  // the reader had enough
   }
-  if (!words.input.quiet) fmt::print(stderr, "{}", gap_summary(tally, recording, total_bytes));
+  if (!words.input.quiet) say_on_error(gap_summary(tally, recording, total_bytes));
   return words.input.strict && tally.total() != 0 ? kExitFinding : kExitOk;
 }
 

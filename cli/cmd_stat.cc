@@ -143,7 +143,7 @@ int run(const Words& words) {
   } else {
     print_text(recording, stats);
     standard_output().flush();
-    if (!words.input.quiet) fmt::print(stderr, "{}", gap_summary(gaps, recording, total_bytes));
+    if (!words.input.quiet) say_on_error(gap_summary(gaps, recording, total_bytes));
   }
   return words.input.strict && gaps.total() != 0 ? kExitFinding : kExitOk;
 }

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <exception>
+#include <iostream>
 #include <map>
 
 #include "cli/commands.h"
@@ -21,9 +22,15 @@ constexpr const char* kExits =
     "Exit status: 0 fine, 1 a file could not be read, 2 wrong usage, 3 a finding or difference (with --strict: also lost flow).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 
+int output_lost() {
+  ptd::cli::say_on_error("ptdecode: standard output cannot be written\n");
+  return ptd::cli::kExitFile;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
+  ptd::cli::occupy_standard_descriptors();
   std::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader that goes away shows as a failed write
   CLI::App app{kIntro, "ptdecode"};
   app.footer(kExits);
@@ -44,15 +51,16 @@ int main(int argc, char** argv) try {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
-    return app.exit(help);
+    const int status = app.exit(help);
+    return std::cout.flush() ? status : output_lost();
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "ptdecode: {}\nptdecode: --help shows how\n", error.what());
+    ptd::cli::say_on_error(fmt::format("ptdecode: {}\nptdecode: --help shows how\n", error.what()));
     return ptd::cli::kExitUsage;
   }
   const int status = commands.at(app.get_subcommands().front()->get_name())();
   ptd::cli::standard_output().flush();
-  return status;
+  return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
 } catch (const std::exception& error) {
-  fmt::print(stderr, "ptdecode: {}\n", error.what());  // out of memory, in the main
+  ptd::cli::say_on_error(std::string("ptdecode: ") + error.what() + "\n");  // out of memory, in the main
   return ptd::cli::kExitFile;
 }

@@ -8,14 +8,16 @@
 #include <filesystem>
 
 #include "cli/exit_status.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 
 namespace ptd::cli {
 
 void add_input_options(CLI::App& command, InputOptions& input) {
   const std::string in = "Input";
-  command.add_option("-i,--input", input.path, "perf.data file or directory, '-' for a pipe, or an LLDB trace.json (default ./perf.data)")
-      ->group(in);
+  CLI::Option* path = command.add_option("-i,--input", input.path,
+                                         "perf.data file or directory, '-' for a pipe, or an LLDB trace.json (default ./perf.data)");
+  path->group(in);
   command.add_option("--symfs", input.symfs, "look for recorded paths below this root first (repeatable)")
       ->allow_extra_args(false)
       ->group(in)
@@ -35,7 +37,10 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->type_name("DIR");
 
   const std::string raw = "Raw captures";
-  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")->group(raw)->type_name("FILE");
+  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")
+      ->group(raw)
+      ->type_name("FILE")
+      ->excludes(path);
   command.add_option("--pt-cpu", input.pt_cpu, "the cpu that traced, for its errata: 6/94/3")->group(raw)->type_name("F/M/S");
   command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")
       ->allow_extra_args(false)
@@ -155,15 +160,14 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
     return recording;
   }
   if (!input.quiet) {
-    for (const std::string& warning : (*recording)->warnings()) fmt::print(stderr, "ptdecode: warning: {}\n", warning);
+    for (const std::string& warning : (*recording)->warnings()) say_on_error("ptdecode: warning: " + warning + "\n");
   }
   return recording;
 }
 
 int report_error(const Error& error) {
-  fmt::print(stderr, "ptdecode: {}", error.message);
-  if (error.offset_bytes != 0) fmt::print(stderr, " (at offset {:#x})", error.offset_bytes);
-  fmt::print(stderr, "\n");
+  const std::string where = error.offset_bytes != 0 ? fmt::format(" (at offset {:#x})", error.offset_bytes) : "";
+  say_on_error(fmt::format("ptdecode: {}{}\n", error.message, where));
   return exit_status_of(error.kind);
 }
 

@@ -1,6 +1,7 @@
 // TextBuffer and Output: see output.h.
 #include "cli/output.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -112,6 +113,22 @@ bool Output::write_all(std::string_view text) {
 Output& standard_output() {
   static Output output(STDOUT_FILENO);
   return output;
+}
+
+void say_on_error(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+void occupy_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    (void)::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest free descriptor is `fd`
+  }
 }
 
 bool is_terminal(int fd) { return ::isatty(fd) == 1; }

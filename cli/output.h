@@ -79,6 +79,11 @@ class Output {
 
 /// Appends to standard output (shared by all commands).
 Output& standard_output();
+/// Writes to standard error. That nobody can read it is no error, least of all while reporting one.
+void say_on_error(std::string_view text);
+/// Gives descriptors 0 to 2 that the caller closed to /dev/null, the wrong way round: using them fails, and no file opened later gets
+/// their number and with it what is meant for a standard stream.
+void occupy_standard_descriptors();
 /// True if the descriptor is a terminal (and so may have colours or progress).
 [[nodiscard]] bool is_terminal(int fd);
 

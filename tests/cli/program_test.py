@@ -93,6 +93,33 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn(b"junk", done.stderr)
 
+    def test_what_never_ends_is_refused_by_its_first_bytes(self):
+        done = run("script", "-i", "/dev/zero", timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"not a perf.data file", done.stderr)
+
+    def test_trace_without_a_psb_is_1(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in (("empty", b""), ("zeros", bytes(100_000)), ("text", b"no packet is like this\n" * 99)):
+                path = pathlib.Path(folder) / name
+                path.write_bytes(content)
+                for command in ("packets", "script", "stat"):
+                    done = run(command, "--pt", path)
+                    self.assertEqual(done.returncode, 1, (command, name))
+                    self.assertIn(name.encode(), done.stderr)
+
+    def test_recording_and_raw_capture_at_once_is_2(self):
+        done = run("stat", "-i", "/dev/null", "--pt", "/dev/null")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"--pt", done.stderr)
+
+    def test_standard_streams_that_fail(self):
+        """Status 1 if the output is lost; that a message cannot be shown changes nothing; a closed stream is never another file."""
+        for words, status in (("script -i absent 2>&-", 1), ("script -i absent 2>/dev/full", 1), ("script --nonsense 2>&-", 2),
+                              ("script -i - <&-", 1), ("--help >&-", 1), ("--help >/dev/full", 1), ("script -i absent <&- >&- 2>&-", 1)):
+            done = subprocess.run(["/bin/sh", "-c", '"$0" ' + words, PTDECODE], capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, status, words)
+
 
 class RawCases(unittest.TestCase):
     def test_addresses(self):
