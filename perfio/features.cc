@@ -2,6 +2,7 @@
 #include "perfio/features.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "perfio/sample_id.h"
 #include "perfio/wire.h"
@@ -28,19 +29,14 @@ bool parse_build_ids(Bytes section, Features& features) {
   return section.empty();
 }
 
-EventAttr* find_attr(std::vector<EventAttr>& attrs, const std::vector<uint64_t>& ids, size_t index) {
-  if (!ids.empty()) {
-    for (EventAttr& attr : attrs) {
-      if (std::find(attr.ids.begin(), attr.ids.end(), ids.front()) != attr.ids.end()) return &attr;
-    }
-  }
-  return index < attrs.size() ? &attrs[index] : nullptr;
-}
-
 bool parse_event_desc(Bytes section, std::vector<EventAttr>& attrs) {
   Cursor in(section);
   const uint32_t count = in.u32();
   const uint32_t attr_bytes = in.u32();
+  std::unordered_map<uint64_t, size_t> by_id;
+  for (size_t i = 0; i < attrs.size(); ++i) {
+    for (const uint64_t id : attrs[i].ids) by_id.emplace(id, i);
+  }
   for (uint32_t i = 0; i < count && in.ok() && in.remaining() > 0; ++i) {
     in.skip(attr_bytes);
     const uint32_t id_count = in.u32();
@@ -48,10 +44,14 @@ bool parse_event_desc(Bytes section, std::vector<EventAttr>& attrs) {
     if (!in.ok() || id_count > in.remaining() / 8) return false;
     std::vector<uint64_t> ids(id_count);
     for (uint64_t& id : ids) id = in.u64();
-    EventAttr* attr = find_attr(attrs, ids, i);
-    if (attr == nullptr) continue;
-    attr->name = std::move(name);
-    if (attr->ids.empty()) attr->ids = std::move(ids);
+    const auto known = ids.empty() ? by_id.end() : by_id.find(ids.front());
+    const size_t index = known == by_id.end() ? i : known->second;
+    if (index >= attrs.size()) continue;
+    EventAttr& attr = attrs[index];
+    attr.name = std::move(name);
+    if (!attr.ids.empty()) continue;
+    attr.ids = std::move(ids);
+    for (const uint64_t id : attr.ids) by_id.emplace(id, index);
   }
   return in.ok();
 }

@@ -49,6 +49,7 @@ void read_attrs(Bytes file, const Header& header, FileLayout& out, ReadDamage& d
   }
   Bytes rest = section_of(file, header.attrs_offset, header.attrs_size);
   if (rest.size() < header.attrs_size) add_cut(damage, header.attrs_offset, "the file ends inside the events");
+  uint64_t ids_left = file.size() / 8;  // the lists do not overlap, so together they are no longer than the file
   while (rest.size() >= header.attr_size && out.attrs.size() < kMaxAttrs) {
     EventAttr attr;
     const auto raw_bytes = static_cast<size_t>(header.attr_size - kSectionBytes);
@@ -56,6 +57,13 @@ void read_attrs(Bytes file, const Header& header, FileLayout& out, ReadDamage& d
     Cursor in(rest.subspan(raw_bytes, kSectionBytes));
     const uint64_t ids_offset = in.u64();
     Cursor ids(section_of(file, ids_offset, in.u64()));
+    const uint64_t id_count = ids.remaining() / 8;
+    if (id_count > ids_left) {
+      add_cut(damage, ids_offset, "the events' lists of ids overlap");
+      break;
+    }
+    ids_left -= id_count;
+    attr.ids.reserve(static_cast<size_t>(id_count));
     while (ids.remaining() >= 8) attr.ids.push_back(ids.u64());
     out.attrs.push_back(std::move(attr));
     rest = rest.subspan(static_cast<size_t>(header.attr_size));

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "perfio/wire.h"
+
 namespace ptd::perfio {
 namespace {
 
@@ -46,6 +48,14 @@ bool write_all(int fd, const char* data, size_t size) {
   return true;
 }
 
+/// False as soon as the first bytes are those of no recording: then the rest, perhaps endless, need not be read to refuse it.
+bool may_be_recording(const char* data, size_t size) {
+  uint64_t magic = 0;
+  if (size < sizeof magic) return true;
+  std::memcpy(&magic, data, sizeof magic);
+  return magic == kPerfMagic2 || magic == kPerfMagic2Swapped || magic == kPerfMagic1;
+}
+
 Result<Fd> spool(int from, const std::string& path) {
   const char* directory = std::getenv("TMPDIR");
   std::string name = std::string(directory != nullptr && *directory != '\0' ? directory : "/tmp") + "/ptdecode-XXXXXX";
@@ -53,12 +63,19 @@ Result<Fd> spool(int from, const std::string& path) {
   if (to.get() < 0) return system_error("cannot make a temporary file at " + name);
   ::unlink(name.c_str());
   std::vector<char> buffer(1U << 18);
-  while (true) {
-    const ssize_t got = ::read(from, buffer.data(), buffer.size());
+  size_t filled = 0;
+  bool first = true, more = true;
+  while (more) {
+    const ssize_t got = ::read(from, buffer.data() + filled, buffer.size() - filled);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error("cannot read " + path);
-    if (got == 0) break;
-    if (!write_all(to.get(), buffer.data(), static_cast<size_t>(got))) return system_error("cannot spool " + path + " to " + name);
+    filled += static_cast<size_t>(got);
+    more = got != 0;
+    if (more && first && filled < sizeof(uint64_t)) continue;  // a pipe may give its magic in pieces
+    if (first && !may_be_recording(buffer.data(), filled)) more = false;
+    first = false;
+    if (!write_all(to.get(), buffer.data(), filled)) return system_error("cannot spool " + path + " to " + name);
+    filled = 0;
   }
   return to;
 }

@@ -9,6 +9,9 @@ namespace ptd::perfio {
 namespace {
 
 constexpr size_t kChunkBytes = 256U << 10;
+// Records shrink some ten to a hundred times; a file that grows without end is no recording.
+constexpr uint64_t kFreeBytes = 64ULL << 20;
+constexpr uint64_t kMaxGrowth = 1000;
 
 }  // namespace
 
@@ -90,6 +93,7 @@ void RawStream::begin_compressed(const RawRecord& record) {
     }
     input_ = in.take(data_bytes);
   }
+  compressed_bytes_ += input_.size();
   more_output_ = true;
 }
 
@@ -102,6 +106,12 @@ bool RawStream::refill() {
   chunk_.resize(kept + kChunkBytes);
   const size_t got = zstd_.step(input_, std::span(chunk_).subspan(kept));
   chunk_.resize(kept + got);
+  decompressed_bytes_ += got;
+  if (decompressed_bytes_ > kFreeBytes && (decompressed_bytes_ - kFreeBytes) / kMaxGrowth > compressed_bytes_) {
+    chunk_.resize(kept);
+    fail_compressed("the compressed stream grows beyond measure");
+    return false;
+  }
   if (zstd_.failed()) fail_compressed("the compressed stream is damaged");
   more_output_ = got == kChunkBytes && !zstd_.failed();
   return got > 0;

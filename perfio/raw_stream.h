@@ -46,7 +46,8 @@ class RawStream {
   uint64_t chunk_offset_bytes_ = 0;  ///< of the record that the front of chunk_ came from
   std::vector<std::byte> chunk_;     ///< decompressed, from chunk_position_ on not yet delivered
   size_t chunk_position_ = 0;
-  bool more_output_ = false;  ///< zstd may hold output beyond the last refill
+  bool more_output_ = false;                                ///< zstd may hold output beyond the last refill
+  uint64_t compressed_bytes_ = 0, decompressed_bytes_ = 0;  ///< so far
   bool compressed_failed_ = false;
 };
 

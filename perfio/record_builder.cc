@@ -53,10 +53,10 @@ bool RecordBuilder::apply_attr(Bytes body) {
   if (attr_bytes > body.size() || !parse_attr(body.first(static_cast<size_t>(attr_bytes)), attr)) return false;
   Cursor ids(body.subspan(static_cast<size_t>(attr_bytes)));
   while (ids.remaining() >= 8) attr.ids.push_back(ids.u64());
-  const bool known = std::any_of(attrs_.begin(), attrs_.end(), [&attr](const EventAttr& a) { return !a.ids.empty() && a.ids == attr.ids; });
-  if (known) return true;
+  const int64_t like = attr.ids.empty() ? -1 : finder_.index_of(attr.ids.front());
+  if (like >= 0 && attrs_[static_cast<size_t>(like)].ids == attr.ids) return true;
   attrs_.push_back(std::move(attr));
-  finder_.set(attrs_);
+  finder_.add(attrs_.back());
   return true;
 }
 
@@ -66,9 +66,7 @@ bool RecordBuilder::apply_event_update(Bytes body) {
   const uint64_t id = in.u64();
   if (kind != kEventUpdateName) return in.ok();
   const std::string name = in.text();
-  for (EventAttr& attr : attrs_) {
-    if (std::find(attr.ids.begin(), attr.ids.end(), id) != attr.ids.end()) attr.name = name;
-  }
+  if (const int64_t named = finder_.index_of(id); named >= 0) attrs_[static_cast<size_t>(named)].name = name;
   return in.ok();
 }
 
@@ -76,8 +74,12 @@ bool RecordBuilder::apply_feature(Bytes body) {
   Cursor in(body);
   const uint64_t bit = in.u64();
   if (!in.ok() || bit >= kFeatureBits) return false;
+  if (bit == kFeatureEventDesc && event_desc_seen_) return false;  // its ids are looked up afresh: once, not once a record
   const bool good = parse_feature(static_cast<uint32_t>(bit), in.rest(), features_, attrs_);
-  if (bit == kFeatureEventDesc) finder_.set(attrs_);
+  if (bit == kFeatureEventDesc) {
+    event_desc_seen_ = true;
+    finder_.set(attrs_);
+  }
   return good;
 }
 

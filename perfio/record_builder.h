@@ -38,6 +38,7 @@ class RecordBuilder {
   Features features_;
   AttrFinder finder_;
   SchedSwitchFormat sched_switch_;
+  bool event_desc_seen_ = false;  ///< in a HEADER_FEATURE record
 };
 
 }  // namespace ptd::perfio

@@ -46,22 +46,32 @@ void skip_read(const EventAttr& attr, Cursor& in) {
 
 void AttrFinder::set(const std::vector<EventAttr>& attrs) {
   by_id_.clear();
-  sample_position_ = trailer_position_ = kNoPosition;
-  if (attrs.size() < 2) return;
-  sample_position_ = sample_id_position(attrs[0].sample_type);
-  trailer_position_ = trailer_id_position(attrs[0].sample_type);
-  for (uint32_t i = 0; i < attrs.size(); ++i) {
-    for (const uint64_t id : attrs[i].ids) by_id_.emplace(id, i);
-    if (sample_id_position(attrs[i].sample_type) != sample_position_) sample_position_ = kNoPosition;
-    if (trailer_id_position(attrs[i].sample_type) != trailer_position_) trailer_position_ = kNoPosition;
-    if (!attrs[i].sample_id_all) trailer_position_ = kNoPosition;
+  count_ = 0;
+  for (const EventAttr& attr : attrs) add(attr);
+}
+
+void AttrFinder::add(const EventAttr& attr) {
+  const int sample = sample_id_position(attr.sample_type);
+  const int trailer = attr.sample_id_all ? trailer_id_position(attr.sample_type) : kNoPosition;
+  if (count_ == 0) {
+    sample_position_ = sample;
+    trailer_position_ = trailer;
   }
+  if (sample != sample_position_) sample_position_ = kNoPosition;
+  if (trailer != trailer_position_) trailer_position_ = kNoPosition;
+  for (const uint64_t id : attr.ids) by_id_.emplace(id, count_);
+  ++count_;
+}
+
+int64_t AttrFinder::index_of(uint64_t id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? -1 : int64_t{found->second};
 }
 
 uint32_t AttrFinder::find(const RecordHeader& header, Bytes record) const {
   const bool sample = header.type == kRecordSample;
   const int position = sample ? sample_position_ : trailer_position_;
-  if (position < 0 || header.type >= kRecordUserStart) return 0;
+  if (count_ < 2 || position < 0 || header.type >= kRecordUserStart) return 0;
   const uint64_t distance = 8ULL * static_cast<uint64_t>(position);
   const uint64_t offset = sample ? kRecordHeaderBytes + distance : record.size() - distance;
   if ((sample && offset + 8 > record.size()) || (!sample && distance + kRecordHeaderBytes > record.size())) return 0;

@@ -13,14 +13,19 @@ namespace ptd::perfio {
 /// Which attr a record belongs to ([perf_event.h] "PERF_SAMPLE_IDENTIFIER"; tools/perf evlist: position of the id in all events alike).
 class AttrFinder {
  public:
-  /// Call again whenever attrs or their ids change.
+  /// Starts anew; for when the ids of attrs change.
   void set(const std::vector<EventAttr>& attrs);
+  /// Adds the attr that comes next. Takes time for its own ids only.
+  void add(const EventAttr& attr);
+  /// Index of the first attr with this id, or -1.
+  [[nodiscard]] int64_t index_of(uint64_t id) const;
   /// Index of the attr of `record` (whole, header included); 0 if its id is absent, 0 or unknown.
   [[nodiscard]] uint32_t find(const RecordHeader& header, Bytes record) const;
 
  private:
   static constexpr int kNoPosition = -1;
   std::unordered_map<uint64_t, uint32_t> by_id_;
+  uint32_t count_ = 0;
   int sample_position_ = kNoPosition;   ///< u64 words from the start of a SAMPLE's body
   int trailer_position_ = kNoPosition;  ///< u64 words from the end of any other record, 1 = the last
 };
