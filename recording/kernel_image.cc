@@ -2,6 +2,7 @@
 #include "recording/kernel_image.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "image/source/build_id.h"
 #include "image/source/kallsyms.h"
@@ -21,11 +22,13 @@ bool is_kernel_text(const std::string& path) {
 
 TimeNs plus(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
 
+// The modules are in order of their addresses.
 std::string module_of(const std::vector<KernelModule>& modules, Ip ip) {
-  for (const KernelModule& module : modules) {
-    if (ip.value >= module.address && ip.value - module.address < module.size_bytes) return "[" + module.name + "]";
-  }
-  return kKernelName;
+  const auto after = std::upper_bound(modules.begin(), modules.end(), ip.value,
+                                      [](uint64_t address, const KernelModule& module) { return address < module.address; });
+  if (after == modules.begin()) return kKernelName;
+  const KernelModule& module = *std::prev(after);
+  return ip.value - module.address < module.size_bytes ? "[" + module.name + "]" : kKernelName;
 }
 
 std::string kernel_build_id(const perfio::Features& features) {
@@ -53,31 +56,45 @@ int rank(const KernelSymbol& symbol) {
   return (symbol.type == 'T' ? 0 : 20) + static_cast<int>(std::min<size_t>(underscores, 10));
 }
 
-}  // namespace
-
-const perfio::BpfProgInfo* find_bpf_function(const perfio::Features& features, uint32_t id, Ip ip, const std::string& name, Bytes& code) {
-  const perfio::BpfProgInfo* best = nullptr;
-  int best_score = -1;
-  for (const perfio::BpfProgInfo& program : features.bpf_progs) {
-    if (id != 0 && program.id != id) continue;
-    uint64_t at = 0;
-    const size_t functions = std::min(program.jited_ksyms.size(), program.jited_func_lens.size());
-    for (size_t i = 0; i < functions; ++i) {
-      const uint64_t length = program.jited_func_lens[i];
-      if (length > program.jited_insns.size() - at) break;
-      if (program.jited_ksyms[i] == ip.value && length > 0) {
-        const int score = !program.name.empty() && name.ends_with(program.name) ? 1 : 0;
-        if (score > best_score) {
-          best = &program;
-          best_score = score;
-          code = Bytes(program.jited_insns).subspan(at, length);
-        }
+/// The jited functions of all programs by address: each sub-program has its own bytes.
+class BpfFunctions {
+ public:
+  explicit BpfFunctions(const std::vector<perfio::BpfProgInfo>& programs) {
+    for (const perfio::BpfProgInfo& program : programs) {
+      uint64_t at = 0;
+      const size_t functions = std::min(program.jited_ksyms.size(), program.jited_func_lens.size());
+      for (size_t i = 0; i < functions; ++i) {
+        const uint64_t length = program.jited_func_lens[i];
+        if (length > program.jited_insns.size() - at) break;
+        std::vector<Function>& here = by_address_[program.jited_ksyms[i]];
+        if (length > 0 && here.size() < kMaxReuse) here.push_back({&program, Bytes(program.jited_insns).subspan(at, length)});
+        at += length;
       }
-      at += length;
     }
   }
-  return best;
-}
+  /// The bytes of the function at `ip` of program `id` (0: any), one whose program has the symbol's name first. Empty if there is none.
+  [[nodiscard]] Bytes find(uint32_t id, Ip ip, const std::string& name) const {
+    const auto here = by_address_.find(ip.value);
+    if (here == by_address_.end()) return {};
+    Bytes first;
+    for (const Function& function : here->second) {
+      if (id != 0 && function.program->id != id) continue;
+      if (!function.program->name.empty() && name.ends_with(function.program->name)) return function.code;
+      if (first.empty()) first = function.code;
+    }
+    return first;
+  }
+
+ private:
+  static constexpr size_t kMaxReuse = 256;  // programs that had one address in turn
+  struct Function {
+    const perfio::BpfProgInfo* program;
+    Bytes code;
+  };
+  std::unordered_map<uint64_t, std::vector<Function>> by_address_;
+};
+
+}  // namespace
 
 void KernelImage::on_mmap(const perfio::MmapRecord& map) {
   if (map.executable && map.size_bytes > 0 && map.size_bytes <= ~map.addr) maps_.push_back(map);
@@ -158,17 +175,20 @@ bool KernelImage::add_vmlinux(ImageBuild& image, const perfio::Features& feature
 
 // Kernel mappings for which there is no copy: known, without bytes.
 void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& features) {
+  std::unordered_map<std::string, std::string> build_ids;  // by the name that the section gets
+  const auto name_of = [](const std::string& path) { return is_kernel_text(path) ? kKernelName : path; };
+  for (const perfio::BuildIdEntry& entry : features.build_ids) {
+    std::string known = normalize_build_id(perfio::build_id_hex(entry.build_id));
+    if (!known.empty()) build_ids.emplace(name_of(entry.path), std::move(known));
+  }
   for (const perfio::MmapRecord& map : maps_) {
-    std::string build_id = normalize_build_id(perfio::build_id_hex(map.build_id));
-    for (const perfio::BuildIdEntry& entry : features.build_ids) {
-      if (build_id.empty() && (entry.path == map.path || (is_kernel_text(entry.path) && is_kernel_text(map.path)))) {
-        build_id = normalize_build_id(perfio::build_id_hex(entry.build_id));
-      }
-    }
     Section section;
     section.ip = Ip{map.addr};
     section.size_bytes = map.size_bytes;
-    section.path = is_kernel_text(map.path) ? kKernelName : map.path;
+    section.path = name_of(map.path);
+    std::string build_id = normalize_build_id(perfio::build_id_hex(map.build_id));
+    const auto known = build_ids.find(section.path);
+    if (build_id.empty() && known != build_ids.end()) build_id = known->second;
     section.build_id = build_id;
     image.add_missing(section.path, build_id, "kernel text without a copy of memory (record with --kcore)");
     image.add_section(std::move(section));
@@ -176,7 +196,7 @@ void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& fea
 }
 
 void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules) {
-  const std::vector<std::string> known = named_modules_;
+  const std::unordered_set<std::string> known = named_modules_;
   std::vector<uint64_t> sizes;
   const std::vector<KernelSymbol> symbols = text_of(read_kallsyms(path), sizes);
   std::vector<size_t> order(symbols.size());
@@ -189,12 +209,9 @@ void KernelImage::add_names(ImageBuild& image, const std::string& path, bool onl
     if (!only_new_modules && breakpoint_entry_.value == 0 && symbol.module.empty() && symbol.name == "asm_exc_int3") {
       breakpoint_entry_ = Ip{symbol.address};
     }
-    const bool seen = std::find(known.begin(), known.end(), symbol.module) != known.end();
+    const bool seen = known.find(symbol.module) != known.end();
     if (only_new_modules && (symbol.module.empty() || seen)) continue;
-    if (named_modules_.empty() || named_modules_.back() != symbol.module) {
-      if (std::find(named_modules_.begin(), named_modules_.end(), symbol.module) == named_modules_.end())
-        named_modules_.push_back(symbol.module);
-    }
+    named_modules_.insert(symbol.module);
     image.add_range(
         {kKernelSpace, Ip{symbol.address}, sizes[i], {}, symbol.name, symbol.module.empty() ? "[kernel]" : "[" + symbol.module + "]"});
   }
@@ -202,6 +219,7 @@ void KernelImage::add_names(ImageBuild& image, const std::string& path, bool onl
 }
 
 void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {
+  const BpfFunctions functions(features.bpf_progs);
   for (const Ksymbol& symbol : ksymbols_) {
     const Interval live = lives_.live(symbol.live);
     const bool bpf = symbol.type == kKsymbolBpf;
@@ -212,9 +230,9 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
     section.size_bytes = symbol.size_bytes;
     section.live = live;
     section.path = symbol.name;
-    Bytes code;
-    if (find_bpf_function(features, symbol.bpf_id, symbol.ip, symbol.name, code) != nullptr ||
-        find_bpf_function(features, 0, symbol.ip, symbol.name, code) != nullptr) {
+    Bytes code = functions.find(symbol.bpf_id, symbol.ip, symbol.name);
+    if (code.empty()) code = functions.find(0, symbol.ip, symbol.name);
+    if (!code.empty()) {
       section.size_bytes = std::max<uint64_t>(section.size_bytes, code.size());
       section.code = own_bytes(code);
     } else {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "perfio/perf_reader.h"
@@ -50,12 +51,8 @@ class KernelImage {
   std::vector<perfio::MmapRecord> maps_;
   std::vector<Ksymbol> ksymbols_;
   LiveRanges lives_;
-  std::vector<std::string> named_modules_;
+  std::unordered_set<std::string> named_modules_;
   Ip breakpoint_entry_;
 };
-
-/// The jited bytes of the function at `ip`: each sub-program has its own. Null if no program has it. `id` 0: any program.
-[[nodiscard]] const perfio::BpfProgInfo* find_bpf_function(const perfio::Features& features, uint32_t id, Ip ip, const std::string& name,
-                                                           Bytes& code);
 
 }  // namespace ptd

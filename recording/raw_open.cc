@@ -1,4 +1,5 @@
 // Opens a raw capture: trace bytes and code bytes as plain files.
+#include "decoder/pt/packet_reader.h"
 #include "image/source/mapped_file.h"
 #include "image/source/page_dump.h"
 #include "recording/image_build.h"
@@ -17,8 +18,8 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
     Section section;
     section.code = piece_of(*file, piece.file_offset_bytes, size);
     section.size_bytes = section.code.bytes.size();
-    if (section.size_bytes == 0)
-      return Error{ErrorKind::usage, piece.path + ": the image piece is empty or lies beyond the file", piece.file_offset_bytes};
+    if (section.size_bytes < size || size == 0)
+      return Error{ErrorKind::usage, piece.path + ": the image piece is empty or reaches beyond the file", piece.file_offset_bytes};
     if (section.size_bytes > ~piece.load_address)
       return Error{ErrorKind::usage, piece.path + ": the image piece wraps the address space", 0};
     section.ip = Ip{piece.load_address};
@@ -48,11 +49,22 @@ Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image) {
   return {};
 }
 
+/// A trace is decoded from its PSBs on; without one there is nothing to show, and most likely the wrong file was named.
+Status check_trace(Bytes trace, const std::string& path) {
+  if (trace.empty()) return Error{ErrorKind::file_cut, path + " is empty", 0};
+  if (pt::find_psb(trace, 0) < trace.size()) return {};
+  return Error{ErrorKind::file_format,
+               path + " holds no PSB packet in its " + std::to_string(trace.size()) +
+                   " bytes: not an Intel PT trace, or nothing to start decoding from",
+               0};
+}
+
 }  // namespace
 
 Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data) {
   auto trace = MappedFile::open(raw.pt_path);
   if (!trace.ok()) return trace.error();
+  if (Status status = check_trace((*trace)->bytes(), raw.pt_path); !status.ok()) return status;
   ImageBuild image(options);
   const SpaceId user = image.builder.add_space();
   if (Status status = add_images(raw, user, image); !status.ok()) return status;

@@ -1,12 +1,11 @@
 // Recording: the facade over what the loaders filled in.
 #include "recording/recording.h"
 
-#include "decoder/event_join.h"
-
 #include <sys/stat.h>
 
 #include <algorithm>
 
+#include "decoder/event_join.h"
 #include "image/source/mapped_file.h"
 #include "recording/recording_data.h"
 
@@ -58,6 +57,10 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
     }
     data.infos.push_back(info);
     data.indexes.push_back(std::move(index));
+  }
+  const auto decodable = [](const SegmentIndex& index) { return index.size() != 0; };
+  if (total != 0 && std::none_of(data.indexes.begin(), data.indexes.end(), decodable)) {
+    data.warnings.push_back("no PSB packet in the " + std::to_string(total) + " bytes of trace: nothing of it can be decoded");
   }
 }
 
