@@ -1,0 +1,107 @@
+// Small files that ask for much: memory and time follow the size of the file, not what it claims.
+#include <chrono>
+
+#include "perfio/perf_reader.h"
+#include "perfio/record_encode.h"
+#include "perfio/zstd_stream.h"
+#include "util.h"
+
+namespace ptd::perfio {
+namespace {
+
+using test::full_attr;
+using test::TempDir;
+
+void append_record(std::vector<std::byte>& to, uint32_t type, Bytes body) {
+  ByteWriter(to).u32(type).u16(0).u16(static_cast<uint16_t>(8 + body.size())).bytes(body);
+}
+
+void start_pipe(std::vector<std::byte>& out) { ByteWriter(out).u64(kPerfMagic2).u64(16); }
+
+/// Reads to the end; a bound that only work beyond linear reaches, on a slow machine and with sanitizers too.
+std::unique_ptr<PerfReader> read_quickly(const std::string& path, uint64_t* records = nullptr) {
+  const auto start = std::chrono::steady_clock::now();
+  auto reader = PerfReader::open(path);
+  EXPECT_TRUE(reader.ok()) << reader.error().message;
+  if (!reader.ok()) return nullptr;
+  EXPECT_TRUE((*reader)
+                  ->read([&](const Record&) {
+                    if (records != nullptr) ++*records;
+                    return true;
+                  })
+                  .ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  return std::move(reader).value();
+}
+
+TEST(Amplify, AttrsThatShareOneListOfIds) {
+  constexpr uint64_t kAttrs = 3000, kIds = 30000, kAttrBytes = 64 + 16;
+  std::vector<std::byte> file;
+  const uint64_t ids_at = 104 + kAttrs * kAttrBytes, data_at = ids_at + kIds * 8;
+  ByteWriter out(file);
+  out.u64(kPerfMagic2).u64(104).u64(kAttrBytes).u64(104).u64(kAttrs * kAttrBytes).u64(data_at).u64(8).u64(0).u64(0);
+  for (int i = 0; i < 4; ++i) out.u64(0);
+  const std::vector<std::byte> attr = encode_attr(full_attr(1), 64);
+  for (uint64_t i = 0; i < kAttrs; ++i) out.bytes(attr).u64(ids_at).u64(kIds * 8);
+  for (uint64_t i = 0; i < kIds; ++i) out.u64(i);
+  append_record(file, 68, {});
+  TempDir dir;
+  test::save(dir / "shared", file);
+  const auto reader = read_quickly(dir / "shared");
+  ASSERT_NE(reader, nullptr);
+  uint64_t ids = 0;
+  for (const EventAttr& known : reader->attrs()) ids += known.ids.size();
+  EXPECT_GE(ids, kIds);  // the first list is read
+  EXPECT_LE(ids, file.size() / 8);
+  EXPECT_TRUE(reader->damage().cut);
+}
+
+TEST(Amplify, ManyAttrsAndUpdatesInAPipe) {
+  constexpr uint64_t kAttrs = 30000;
+  std::vector<std::byte> pipe;
+  start_pipe(pipe);
+  for (uint64_t id = 1; id <= kAttrs; ++id) {
+    std::vector<std::byte> attr = encode_attr(full_attr(id), 64);
+    ByteWriter(attr).u64(id);
+    append_record(pipe, kRecordHeaderAttr, attr);
+  }
+  for (uint64_t id = 1; id <= kAttrs; ++id) {
+    std::vector<std::byte> update;
+    ByteWriter(update).u64(2).u64(kAttrs + 1 - id).text("e" + std::to_string(kAttrs + 1 - id), 8);
+    append_record(pipe, kRecordEventUpdate, update);
+  }
+  TempDir dir;
+  test::save(dir / "attrs", pipe);
+  const auto reader = read_quickly(dir / "attrs");
+  ASSERT_NE(reader, nullptr);
+  ASSERT_EQ(reader->attrs().size(), kAttrs);
+  EXPECT_EQ(reader->attrs()[12344].name, "e12345");
+}
+
+TEST(Amplify, CompressedStreamThatGrowsWithoutEnd) {
+  constexpr uint64_t kRecordBytes = 65528, kRecords = 4000;  // 262 MB in a few KB
+  std::vector<std::byte> one;
+  append_record(one, 9999, std::vector<std::byte>(kRecordBytes - kRecordHeaderBytes));
+  std::vector<std::byte> pipe;
+  start_pipe(pipe);
+  ZstdCompressor zstd(3);
+  std::vector<std::byte> many, packed;
+  for (int i = 0; i < 100; ++i) many.insert(many.end(), one.begin(), one.end());
+  for (uint64_t i = 0; i < kRecords / 100; ++i) {
+    packed.clear();
+    ASSERT_TRUE(zstd.add(many, packed));
+    ASSERT_LT(packed.size(), 60000U);
+    append_record(pipe, kRecordCompressed, packed);
+  }
+  TempDir dir;
+  test::save(dir / "bomb", pipe);
+  uint64_t records = 0;
+  const auto reader = read_quickly(dir / "bomb", &records);
+  ASSERT_NE(reader, nullptr);
+  EXPECT_TRUE(reader->damage().cut);
+  EXPECT_GT(records, 900U);  // 64 MB are read whatever their size was
+  EXPECT_LT(records, kRecords);
+}
+
+}  // namespace
+}  // namespace ptd::perfio
