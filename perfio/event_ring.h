@@ -1,0 +1,51 @@
+// EventRing: the ring buffer of a live perf event, read as records.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+#include "perfio/records.h"
+
+namespace ptd::perfio {
+
+/// One mapped ring: a control page (struct perf_event_mmap_page) and 2^n pages of records ([perf_event.h] "struct perf_event_mmap_page").
+/// The kernel writes, one thread reads. What is read is given back to the kernel, record by record.
+class EventRing {
+ public:
+  /// Maps the ring of the event `fd` with `data_pages` pages of records (a power of two). `fd` stays the caller's and may be closed: the
+  /// mapping keeps the ring, though not an event that it is the only reference to. Errors: file_open with the kernel's reason.
+  static Result<std::unique_ptr<EventRing>> map(int fd, uint32_t data_pages);
+  /// A ring in memory of the caller, which outlives it: a control page and what its data_offset and data_size say. Errors: file_format.
+  static Result<std::unique_ptr<EventRing>> over(std::span<std::byte> memory);
+  ~EventRing();
+  EventRing(const EventRing&) = delete;
+  EventRing& operator=(const EventRing&) = delete;
+
+  /// Calls `on_record` with every whole record there is, oldest first; a view is valid during its call. A record whose size makes no sense
+  /// ends the ring's use: everything up to the head is thrown away and counted. Returns the number of records.
+  uint64_t drain(const std::function<void(Bytes record)>& on_record);
+  /// Bytes that wait to be read.
+  [[nodiscard]] uint64_t pending_bytes() const;
+  [[nodiscard]] uint64_t capacity_bytes() const { return data_.size(); }
+  /// How often drain() met a record of an impossible size.
+  [[nodiscard]] uint64_t damaged() const { return damaged_; }
+  /// TSC to the event's clock, as the kernel publishes it for this cpu; nothing where it publishes none ([perf_event.h]
+  /// "cap_user_time_zero").
+  [[nodiscard]] std::optional<TimeConvRecord> time_conversion() const;
+
+ private:
+  EventRing(std::span<std::byte> memory, std::span<std::byte> data, bool mapped) : memory_(memory), data_(data), mapped_(mapped) {}
+
+  std::span<std::byte> memory_;  // control page and records
+  std::span<std::byte> data_;
+  bool mapped_ = false;  // memory_ is ours to unmap
+  std::vector<std::byte> straddling_;
+  uint64_t damaged_ = 0;
+};
+
+}  // namespace ptd::perfio
