@@ -87,7 +87,7 @@ void show_sites(const Recording& recording, const ChangedFlow& flow, const std::
   say(fmt::format("{} places have more than one version. The first {}:", sites.size(), std::min(sites.size(), kListedSites)));
   for (size_t i = 0; i < sites.size() && i < kListedSites; ++i) {
     const Timeline::SiteInfo site = timeline.site(sites[i]);
-    say(fmt::format("  {:x} {}", site.ip.value, symbol_text(recording, site.space, site.ip, trace_time(recording).last)));
+    say(fmt::format("  {:x} {}", site.ip.value, site_symbol_text(recording, sites[i])));
     for (uint32_t number = 0; number < std::min<uint32_t>(site.versions, kListedVersions); ++number) {
       const Timeline::VersionInfo version = timeline.version(sites[i], number);
       say(fmt::format("    version {} {:<42} {}", number, time_text(version.certain.empty() ? version.possible : version.certain),

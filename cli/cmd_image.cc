@@ -71,9 +71,9 @@ int list_difference(const Recording& recording, Interval range, bool att_syntax)
       continue;
     ++differences;
     const Timeline::SiteInfo site = timeline.site(id);
-    output.write(fmt::format(
-        "~ {:x} {}\n  - {:<24} {}\n  + {:<24} {}\n", site.ip.value, symbol_text(recording, site.space, site.ip, range.last), old_bytes,
-        a.known ? one_line_text(a.bytes, site.ip, att_syntax) : "", new_bytes, b.known ? one_line_text(b.bytes, site.ip, att_syntax) : ""));
+    output.write(fmt::format("~ {:x} {}\n  - {:<24} {}\n  + {:<24} {}\n", site.ip.value, site_symbol_text(recording, id), old_bytes,
+                             a.known ? one_line_text(a.bytes, site.ip, att_syntax) : "", new_bytes,
+                             b.known ? one_line_text(b.bytes, site.ip, att_syntax) : ""));
   }
   output.write(fmt::format("{} differences between {} and {}\n", differences, time_text({range.first, range.first}),
                            time_text({range.last, range.last})));

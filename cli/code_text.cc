@@ -33,6 +33,20 @@ std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs
   return symbol ? fmt::format("{}+{:#x}", symbol->name, symbol->offset_bytes) : std::string();
 }
 
+std::string site_symbol_text(const Recording& recording, SiteId site) {
+  const Timeline& timeline = recording.timeline();
+  const Timeline::SiteInfo info = timeline.site(site);
+  const Interval traced = trace_time(recording);
+  for (uint32_t number = info.versions; number-- > 0;) {
+    const Timeline::VersionInfo version = timeline.version(site, number);
+    if (!version.known) continue;
+    const TimeNs when = std::clamp((version.certain.empty() ? version.possible : version.certain).last, traced.first, traced.last);
+    const std::string text = symbol_text(recording, info.space, info.ip, when);
+    if (!text.empty()) return text;
+  }
+  return symbol_text(recording, info.space, info.ip, traced.last);
+}
+
 Interval trace_time(const Recording& recording) {
   Interval span{kTimeMax, kTimeMin};
   for (const StreamInfo& stream : recording.streams()) {
@@ -84,8 +98,7 @@ std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint
   std::string text;
   for (const SiteId id : timeline.sites_in(space, ip, size_bytes)) {
     const Timeline::SiteInfo site = timeline.site(id);
-    text += fmt::format("{:x} {}, {} bytes, {} versions\n", site.ip.value,
-                        symbol_text(recording, site.space, site.ip, trace_time(recording).last), site.size_bytes, site.versions);
+    text += fmt::format("{:x} {}, {} bytes, {} versions\n", site.ip.value, site_symbol_text(recording, id), site.size_bytes, site.versions);
     for (uint32_t number = 0; number < std::min(site.versions, kListedVersions); ++number) {
       const Timeline::VersionInfo version = timeline.version(id, number);
       const std::string bytes = version.known ? hex_text(version.bytes) : "(no code, or bytes unknown)";

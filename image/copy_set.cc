@@ -118,13 +118,27 @@ TimeNs CopySet::earliest(SpaceId space) const {
 
 bool CopySet::undated(size_t index) const { return copies_[index].taken.first == kTimeMin || copies_[index].taken.last == kTimeMax; }
 
-void CopySet::date(size_t index, const std::vector<Interval>& times, int allowance) {
+size_t CopySet::taken_with(size_t index) const {
+  const auto joins = [this, index](size_t other) {
+    if (copies_[other].space != copies_[index].space || copies_[other].taken != copies_[index].taken) return false;
+    for (size_t i = index; i < other; ++i) {
+      if (range(i).first <= range(other).last && range(other).first <= range(i).last) return false;
+    }
+    return true;
+  };
+  size_t end = index + 1;
+  while (end < copies_.size() && joins(end)) ++end;
+  return end;
+}
+
+void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times, int allowance) {
   struct Turn {
     TimeNs time;
     int change;
   };
   std::vector<Turn> turns;
-  const Interval given = copies_[index].taken;
+  const Interval given = copies_[first].taken;
+  const bool is_base = given.first == kTimeMin;
   for (Interval t : times) {
     t = intersect(t, given);
     if (t.empty()) continue;
@@ -146,7 +160,7 @@ void CopySet::date(size_t index, const std::vector<Interval>& times, int allowan
     const bool before = votes >= enough;
     votes += turn.change;
     const bool after = votes >= enough;
-    if (!before && after && (!found || index != 0)) {
+    if (!before && after && (!found || !is_base)) {
       dated = {turn.time, given.last};
       inside = found = true;
     } else if (before && !after && inside) {
@@ -154,8 +168,10 @@ void CopySet::date(size_t index, const std::vector<Interval>& times, int allowan
       inside = false;
     }
   }
-  copies_[index].taken = dated;
-  if (allowance != 0) limits_[index] = dated;
+  for (size_t i = first; i < end; ++i) {
+    copies_[i].taken = dated;
+    if (allowance != 0) limits_[i] = dated;
+  }
 }
 
 std::vector<Edit> CopySet::differences(std::span<const SiteRange> known) const {

@@ -31,9 +31,13 @@ class CopySet {
   [[nodiscard]] TimeNs earliest(SpaceId space) const;
   /// Whether the copy says when it was taken on both sides. If not, it is dated by its bytes.
   [[nodiscard]] bool undated(size_t index) const;
-  /// Dates copy `index` by the majority: `times` are the moments at which some site held the copy's bytes. Up to `allowance` sites may
-  /// disagree more than at the best moment because their records were lost; if it is not 0, no site is dated apart from the others.
-  void date(size_t index, const std::vector<Interval>& times, int allowance);
+  /// The end of the run of copies from `index` on that were taken together: neighbours of one space and date that do not overlap, as a
+  /// kcore has one for the kernel and one for each stretch of modules.
+  [[nodiscard]] size_t taken_with(size_t index) const;
+  /// Dates copies [first, end), taken together, by the majority: `times` are the moments at which some site held a copy's bytes. Up to
+  /// `allowance` sites may disagree more than at the best moment because their records were lost; if it is not 0, no site is dated apart
+  /// from the others.
+  void date(size_t first, size_t end, const std::vector<Interval>& times, int allowance);
   /// Bytes outside `known` (sorted, disjoint) at which two copies of one space differ: the edits that no record told.
   [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
 

@@ -32,6 +32,28 @@ std::vector<Interval> merged(std::vector<Interval> windows) {
   return out;
 }
 
+/// How many records of sites do not join the one before: what a recording that lost records looks like.
+class LossEvidence {
+ public:
+  void add(SiteInput& input) {
+    std::stable_sort(input.steps.begin(), input.steps.end(), [](const auto& a, const auto& b) { return a.time.first < b.time.first; });
+    const SiteStep* last = nullptr;
+    for (const SiteStep& step : input.steps) {
+      if (step.kind != SiteStep::Kind::record) continue;
+      if (last != nullptr && last->offset == step.offset && last->new_bytes.size() == step.old_bytes.size()) {
+        if (!std::ranges::equal(last->new_bytes, step.old_bytes)) ++broken_;
+      }
+      last = &step;
+    }
+  }
+  /// Sites among `sites` whose disagreement with a copy such losses may explain. Where records are known to be lost, the moment at which
+  /// a recorder takes its copies is the better witness: half of the sites may disagree.
+  [[nodiscard]] int allowance(size_t sites) const { return broken_ == 0 ? 0 : static_cast<int>(sites / 2 + 1); }
+
+ private:
+  size_t broken_ = 0;
+};
+
 }  // namespace
 
 struct TimelineBuilder::State {
@@ -60,6 +82,7 @@ struct TimelineBuilder::State {
   void gather(const SiteRange& range, const SiteRanges& ranges, SiteInput& input);
   void gather_sections(SiteInput& input);
   void gather_inherited(SiteInput& input, uint64_t first, uint64_t last);
+  void gather_times(size_t index, const SiteRanges& ranges, SiteBuilder& builder, LossEvidence& losses, std::vector<Interval>& times);
   void date_copies(const SiteRanges& ranges, SiteBuilder& builder);
   bool add_differences(const SiteRanges& ranges, SiteBuilder& builder);
 };
@@ -266,55 +289,37 @@ void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, 
   }
 }
 
-namespace {
-
-/// How many records of sites do not join the one before: what a recording that lost records looks like.
-class LossEvidence {
- public:
-  void add(SiteInput& input) {
-    std::stable_sort(input.steps.begin(), input.steps.end(), [](const auto& a, const auto& b) { return a.time.first < b.time.first; });
-    const SiteStep* last = nullptr;
-    for (const SiteStep& step : input.steps) {
-      if (step.kind != SiteStep::Kind::record) continue;
-      if (last != nullptr && last->offset == step.offset && last->new_bytes.size() == step.old_bytes.size()) {
-        if (!std::ranges::equal(last->new_bytes, step.old_bytes)) ++broken_;
+// The times at which the sites that copy `index` covers held its bytes.
+void TimelineBuilder::State::gather_times(size_t index, const SiteRanges& ranges, SiteBuilder& builder, LossEvidence& losses,
+                                          std::vector<Interval>& times) {
+  const DatedCopy& copy = copies.copy(index);
+  const Bytes bytes = copy.code.bytes;
+  const auto begin = std::partition_point(ranges.ranges.begin(), ranges.ranges.end(), [&copy](const SiteRange& r) {
+    return r.space != copy.space ? r.space < copy.space : r.ip + (r.size_bytes - 1) < copy.ip.value;
+  });
+  for (auto at = begin; at != ranges.ranges.end() && at->space == copy.space; ++at) {
+    if (at->ip - copy.ip.value >= bytes.size() && at->ip >= copy.ip.value) break;
+    SiteInput input;
+    gather(*at, ranges, input);
+    losses.add(input);
+    for (const SiteCopy& site_copy : input.copies) {
+      if (bytes.data() <= site_copy.bytes.data() && site_copy.bytes.data() < bytes.data() + bytes.size()) {
+        builder.matching_times(input, site_copy, times);
       }
-      last = &step;
     }
   }
-  /// Sites among `sites` whose disagreement with a copy such losses may explain. Where records are known to be lost, the moment at which
-  /// a recorder takes its copies is the better witness: half of the sites may disagree.
-  [[nodiscard]] int allowance(size_t sites) const { return broken_ == 0 ? 0 : static_cast<int>(sites / 2 + 1); }
-
- private:
-  size_t broken_ = 0;
-};
-
-}  // namespace
+}
 
 void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& builder) {
   Interval edited{kTimeMax, kTimeMin};
   for (const StoredEdit& edit : edits.edits()) edited = hull(edited, edit.time);
-  for (size_t i = 0; i < copies.size(); ++i) {
-    if (!copies.undated(i) || !copies.copy(i).taken.overlaps(edited)) continue;
-    const DatedCopy& copy = copies.copy(i);
+  for (size_t first = 0, end = 0; first < copies.size(); first = end) {
+    end = copies.taken_with(first);
+    if (!copies.undated(first) || !copies.copy(first).taken.overlaps(edited)) continue;
     std::vector<Interval> times;
     LossEvidence losses;
-    const auto begin = std::partition_point(ranges.ranges.begin(), ranges.ranges.end(), [&copy](const SiteRange& r) {
-      return r.space != copy.space ? r.space < copy.space : r.ip + (r.size_bytes - 1) < copy.ip.value;
-    });
-    for (auto at = begin; at != ranges.ranges.end() && at->space == copy.space; ++at) {
-      if (at->ip - copy.ip.value >= copy.code.bytes.size() && at->ip >= copy.ip.value) break;
-      SiteInput input;
-      gather(*at, ranges, input);
-      losses.add(input);
-      for (const SiteCopy& site_copy : input.copies) {
-        const bool same = copies.copy(i).code.bytes.data() <= site_copy.bytes.data() &&
-                          site_copy.bytes.data() < copies.copy(i).code.bytes.data() + copies.copy(i).code.bytes.size();
-        if (same) builder.matching_times(input, site_copy, times);
-      }
-    }
-    copies.date(i, times, losses.allowance(times.size()));
+    for (size_t i = first; i < end; ++i) gather_times(i, ranges, builder, losses, times);
+    copies.date(first, end, times, losses.allowance(times.size()));
   }
 }
 

@@ -35,7 +35,9 @@ struct PokeStamp {
 /// all. A record is written by the poking cpu after the round that follows the INT3, before the one that follows the new bytes
 /// (kernel/alternative.c, "text_poke_bp_batch"). So a cpu that has passed as many rounds as the poker had when it wrote the record
 /// runs the new instruction (or traps), a cpu that has passed fewer runs the old one (or traps).
-/// Invariant: rounds that do not fit in time, or cpus whose numbers cannot be reconciled, give no spans: anchors only ever narrow.
+/// A record whose place is not in the traces (its cpu was not traced just then) is left out; the bounds that the others give stay true.
+/// Invariant: rounds that do not fit in time, or cpus whose numbers cannot be reconciled, or many records without a place, give no spans:
+/// anchors only ever narrow.
 [[nodiscard]] std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorStream>& streams, std::vector<PokeStamp> pokes);
 
 /// Scans one segment for anchor points; appends them to `stream`.

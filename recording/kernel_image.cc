@@ -10,7 +10,8 @@
 namespace ptd {
 namespace {
 
-constexpr uint16_t kKsymbolBpf = 1;
+constexpr uint16_t kKsymbolBpf = 1, kKsymbolOol = 2;
+constexpr uint32_t kMaxOolBytes = 1U << 20;  // of one name: a page of slots, a trampoline
 // A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then.
 constexpr uint64_t kUnregisterGraceNs = 100'000'000;
 constexpr uint64_t kMaxSymbolBytes = 1U << 20;
@@ -104,6 +105,8 @@ void KernelImage::on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, i
   const Ip ip{symbol.addr};
   if (symbol.unregister) {
     lives_.close(ip, symbol.type == kKsymbolBpf ? plus(time, kUnregisterGraceNs) : time);
+    const bool out_of_line = symbol.type == kKsymbolOol && symbol.size_bytes <= kMaxOolBytes && is_kernel_half(ip);
+    if (out_of_line && time > kTimeMin) removals_.push_back({ip, symbol.size_bytes, time});
     return;
   }
   if (symbol.size_bytes == 0 || symbol.size_bytes > ~symbol.addr) return;
@@ -271,6 +274,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   }
   for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true);
   add_ksymbols(image, features);
+  for (const Removal& removal : removals_) image.builder.remove(kKernelSpace, removal.ip, removal.size_bytes, removal.when);
 }
 
 }  // namespace ptd

@@ -49,7 +49,13 @@ class KernelImage {
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);
 
   std::vector<perfio::MmapRecord> maps_;
+  struct Removal {
+    Ip ip;
+    uint32_t size_bytes = 0;
+    TimeNs when;
+  };
   std::vector<Ksymbol> ksymbols_;
+  std::vector<Removal> removals_;  // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;
   Ip breakpoint_entry_;
