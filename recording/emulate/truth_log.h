@@ -1,0 +1,52 @@
+// TruthLog: the raw ground truth of one thread or vcpu, as the emulator writes it while it runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "image/base/types.h"
+
+namespace ptd::emulate {
+
+/// Records of a truth stream, each a LEB128 number that says which, then its fields as LEB128 numbers (docs/FORMAT-truth.md).
+enum class TruthTag : uint8_t {
+  define,   ///< number, ip, count, then `count` lengths and the code bytes: what block `number` is
+  part,     ///< number, first, count: instructions [first, first + count) of a block retired
+  lose,     ///< packets are lost from here on (overflow)
+  recover,  ///< packets are written again from here on
+  psb,      ///< stream offset, tsc: a PSB stands before the next instruction
+  event,    ///< kind, ip: see TruthEvent
+  end,      ///< the last instruction is known; nothing follows
+  reserved,
+  block,  ///< and all above: block number (value - block) retired as a whole
+};
+enum class TruthEvent : uint8_t {
+  software_interrupt,  ///< INT3, INT n: trapped at ip
+  interrupt,           ///< taken before the instruction at ip
+};
+
+/// Appends records to a byte vector, which must outlive it and may be emptied by its owner.
+class TruthLog {
+ public:
+  explicit TruthLog(std::vector<std::byte>& out) : out_(out) {}
+  void block(uint32_t number) { put(uint64_t{number} + static_cast<uint64_t>(TruthTag::block)); }
+  void part(uint32_t number, unsigned first, unsigned count) { tag(TruthTag::part), put(number), put(first), put(count); }
+  void lose() { tag(TruthTag::lose); }
+  void recover() { tag(TruthTag::recover); }
+  void psb(uint64_t offset_bytes, uint64_t tsc) { tag(TruthTag::psb), put(offset_bytes), put(tsc); }
+  void event(TruthEvent kind, uint64_t ip) { tag(TruthTag::event), put(static_cast<uint64_t>(kind)), put(ip); }
+  void end() { tag(TruthTag::end); }
+  void put(uint64_t value) {
+    while (value >= 0x80) {
+      out_.push_back(static_cast<std::byte>(value | 0x80));
+      value >>= 7;
+    }
+    out_.push_back(static_cast<std::byte>(value));
+  }
+
+ private:
+  void tag(TruthTag tag) { put(static_cast<uint64_t>(tag)); }
+  std::vector<std::byte>& out_;
+};
+
+}  // namespace ptd::emulate
