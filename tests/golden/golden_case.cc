@@ -49,6 +49,7 @@ struct Parser {
       for (size_t i = 2; i < head.size(); ++i) {
         if (head[i].starts_with("from=")) made.live.first = TimeNs{number(head[i].substr(5))};
         if (head[i].starts_with("to=")) made.live.last = TimeNs{number(head[i].substr(3))};
+        if (head[i].starts_with("space=")) made.space = space(head[i].substr(6));
       }
       auto bytes = std::make_shared<std::vector<std::byte>>(hex_bytes(body_hex));
       made.size_bytes = bytes->size();
@@ -66,6 +67,25 @@ struct Parser {
     }
     section.clear();
     body_hex.clear();
+  }
+
+  SpaceId space(const std::string& word) {
+    const auto id = static_cast<uint32_t>(std::min<uint64_t>(number(word), 8));
+    test.setup.spaces = std::max(test.setup.spaces, id);
+    return SpaceId{id};
+  }
+
+  void seam(const std::string& kind) {
+    const std::map<std::string, AuxBreak> kinds{{"truncated", AuxBreak::truncated},
+                                                {"partial", AuxBreak::partial},
+                                                {"collision", AuxBreak::collision},
+                                                {"missing", AuxBreak::missing}};
+    const auto known = kinds.find(kind);
+    if (known == kinds.end()) {
+      test.error = "seam " + kind;
+    } else {
+      test.seams[test.trace.size()] = known->second;
+    }
   }
 
   void option(const std::string& word) {
@@ -89,6 +109,10 @@ struct Parser {
       if (std::sscanf(value.c_str(), "%u/%u/%u", &family, &model, &stepping) != 3) test.error = "option " + word;
       options.config.cpu = {static_cast<uint16_t>(family), static_cast<uint8_t>(model), static_cast<uint8_t>(stepping)};
       options.config.errata = pt::errata_of(options.config.cpu);
+    } else if (key == "silent") {
+      options.max_silent_instructions = number(value);
+    } else if (key == "candidates") {
+      options.max_candidates = static_cast<uint32_t>(number(value));
     } else if (key == "unchanged-when-frozen") {
       test.frozen_differs = false;
     } else {
@@ -140,6 +164,8 @@ struct Parser {
       writer.tip_pgd_suppressed();
     else if (op == "tip.pgd")
       writer.tip_pgd(ip());
+    else if (op == "seam")
+      seam(arg(1));
     else if (op == "raw")
       for (const std::byte b : hex_bytes(arg(1))) test.trace.push_back(b);
     else if (op == "tnt") {
@@ -178,6 +204,12 @@ struct Parser {
         edit.new_bytes = hex_bytes(words.at(i % 2 == 0 ? 6 : 5));
         test.setup.edits.push_back(std::move(edit));
       }
+    } else if (word == "fork") {
+      test.setup.forks.emplace_back(TimeNs{number(words.at(1))}, space(words.at(2)));
+      test.setup.spaces = std::max(test.setup.spaces, static_cast<uint32_t>(test.setup.forks.size()) + 1);
+    } else if (word == "switch") {
+      const SpaceId to = space(words.at(2));
+      test.contexts.add_switch(0, TimeNs{number(words.at(1))}, {static_cast<int32_t>(to.value), static_cast<int32_t>(to.value), to});
     } else if (word == "lost") {
       test.setup.lost.push_back(interval(words.at(1)));
     } else if (word == "finding") {
@@ -281,12 +313,15 @@ Case load_case(const std::string& path) {
   std::ifstream file(path);
   for (std::string text; std::getline(file, text);) parser.line(text);
   parser.close();
+  parser.test.contexts.sort();
   return std::move(parser.test);
 }
 
 Timeline build_timeline(const Case& test, bool frozen) {
   TimelineBuilder builder;
   (void)builder.add_space();
+  for (const auto& [when, parent] : test.setup.forks) (void)builder.fork_space(parent, when);
+  for (size_t i = test.setup.forks.size() + 1; i < test.setup.spaces; ++i) (void)builder.add_space();
   for (const Section& section : test.setup.sections) builder.add_section(section);
   for (const DatedCopy& copy : test.setup.copies) builder.add_copy(copy);
   for (const Edit& edit : test.setup.edits) builder.add_edit(edit);
@@ -296,8 +331,7 @@ Timeline build_timeline(const Case& test, bool frozen) {
 }
 
 std::vector<std::string> decode_case(const Case& test, const Timeline& timeline, size_t capacity_blocks) {
-  const ContextTrack contexts;
-  pt::Decoder decoder(timeline, contexts, test.options);
+  pt::Decoder decoder(timeline, test.contexts, test.options);
   std::vector<std::string> lines;
   std::vector<uint64_t> starts;
   const Bytes bytes{test.trace};
@@ -306,11 +340,14 @@ std::vector<std::string> decode_case(const Case& test, const Timeline& timeline,
     AuxSegment segment;
     const uint64_t end = i + 1 < starts.size() ? starts[i + 1] : bytes.size();
     const uint64_t tail_end = i + 2 < starts.size() ? starts[i + 2] : bytes.size();
-    segment.bytes = bytes.subspan(starts[i], tail_end - starts[i]);
-    segment.tail_bytes = tail_end - end;
+    const auto seam = test.seams.find(starts[i]);
+    if (seam != test.seams.end()) segment.break_before = seam->second;
+    const bool joins = i + 1 < starts.size() && !test.seams.contains(end);
+    segment.bytes = bytes.subspan(starts[i], (joins ? tail_end : end) - starts[i]);
+    segment.tail_bytes = joins ? tail_end - end : 0;
     segment.stream_offset_bytes = starts[i];
     segment.cpu = 0;
-    segment.break_after = i + 1 == starts.size();
+    segment.break_after = !joins;
     decoder.begin(segment);
     Batch batch;
     batch.capacity_blocks = capacity_blocks;

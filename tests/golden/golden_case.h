@@ -1,7 +1,9 @@
 // A golden case: one small file that holds why, code, changes, trace and the wanted flow.
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decoder/pt/decoder.h"
@@ -11,21 +13,27 @@ namespace ptd::golden {
 
 /// One file of tests/golden/cases. Sections begin with a word at the start of a line, their lines are indented:
 ///   why TEXT
-///   option slack=NS | ret=on|off|unknown | cpu=F/M/S | bp=IP | unchanged-when-frozen
+///   option slack=NS | ret=on|off|unknown | cpu=F/M/S | bp=IP | filter=IP..IP | silent=N | candidates=N | unchanged-when-frozen
 ///   code IP [from=T] [to=T]      hex bytes, `;` starts a comment
-///   user IP [from=T] [to=T]      the same in a user address space
+///   user IP [from=T] [to=T] [space=N]   the same in a user address space, by default the first, 1
+///   fork T PARENT                the next address space begins as a copy of PARENT at T
+///   switch T SPACE               the thread of that address space runs from T on; without any, that of space 1
 ///   poke T IP OLD NEW [cpu=N]    hex bytes, `-` for none
 ///   edit T1..T2 IP OLD NEW       an edit with an uncertain time
 ///   lost T1..T2                  records were lost
 ///   copy T1..T2 IP               a dated copy; hex bytes
 ///   trace                        one packet a line: psb, psbend, tsc N, mode.exec 64, fup IP, tip IP, tip.pge IP, tip.pgd IP|-, tnt !.!,
-///   ... want                         ips, events in [] and gaps in [] finding KIND IP              wanted findings, all of them
+///   ... mtc N, tma CTC FAST, mode.exec 32, mode.tsx begin|commit|abort, pip CR3, vmcs BASE, ptw N, ovf, tracestop, raw HEX, and
+///   seam truncated|partial|collision|missing: trace bytes were lost here, a PSB follows
+///   want                         ips, events in [] and gaps in [] finding KIND IP              wanted findings, all of them
 struct Case {
   std::string name, path, why;
   std::vector<std::byte> trace;
   std::vector<std::string> want;
   std::vector<std::string> findings;
   pt::DecoderOptions options;
+  std::map<uint64_t, AuxBreak> seams;  ///< by offset in the trace
+  ContextTrack contexts;
   bool frozen_differs = true;
   std::string error;  ///< not empty: the file itself is wrong
 
@@ -34,6 +42,8 @@ struct Case {
     std::vector<Edit> edits;
     std::vector<Interval> lost;
     std::vector<DatedCopy> copies;
+    std::vector<std::pair<TimeNs, SpaceId>> forks;  ///< of the spaces behind the first, in order
+    uint32_t spaces = 1;                            ///< user address spaces
   } setup;
 };
 
