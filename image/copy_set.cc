@@ -168,6 +168,9 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
       inside = false;
     }
   }
+  // A stretch from the start on is wide because of the losses; the copy itself was taken before anything changed.
+  const auto first_end = std::find_if(turns.begin(), turns.end(), [](Turn turn) { return turn.change < 0; });
+  if (is_base && allowance != 0 && dated.first == given.first) dated.last = first_end->time;
   for (size_t i = first; i < end; ++i) {
     copies_[i].taken = dated;
     if (allowance != 0) limits_[i] = dated;

@@ -39,10 +39,9 @@ class LossEvidence {
     std::stable_sort(input.steps.begin(), input.steps.end(), [](const auto& a, const auto& b) { return a.time.first < b.time.first; });
     const SiteStep* last = nullptr;
     for (const SiteStep& step : input.steps) {
+      if (step.kind == SiteStep::Kind::unmap) last = nullptr;
       if (step.kind != SiteStep::Kind::record) continue;
-      if (last != nullptr && last->offset == step.offset && last->new_bytes.size() == step.old_bytes.size()) {
-        if (!std::ranges::equal(last->new_bytes, step.old_bytes)) ++broken_;
-      }
+      if (last != nullptr && last->offset == step.offset && !joins(*last, step)) ++broken_;
       last = &step;
     }
   }
@@ -51,6 +50,11 @@ class LossEvidence {
   [[nodiscard]] int allowance(size_t sites) const { return broken_ == 0 ? 0 : static_cast<int>(sites / 2 + 1); }
 
  private:
+  static bool joins(const SiteStep& before, const SiteStep& step) {
+    const size_t both = std::min(before.new_bytes.size(), step.old_bytes.size());
+    if (both == 0) return before.new_bytes.empty() == step.old_bytes.empty();
+    return std::equal(step.old_bytes.begin(), step.old_bytes.begin() + static_cast<ptrdiff_t>(both), before.new_bytes.begin());
+  }
   size_t broken_ = 0;
 };
 
