@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "image/code_limits.h"
+#include "image/fetch_log.h"
 #include "image/timeline_data.h"
 
 namespace ptd {
@@ -440,6 +442,24 @@ CodeView::~CodeView() = default;
 
 FetchResult CodeView::fetch(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
                             unsigned span_bytes) {
+  if (FetchLog* log = timeline_.fetch_log()) log->add(effective_space(space, ip), ip, std::clamp(span_bytes, 1U, kMaxSpanBytes));
+  const CodeLimits* limits = timeline_.code_limits();
+  if (limits == nullptr) return look_up(space, ip, when, floors, out, span_bytes);
+  const uint64_t at_hand = limits->at_hand(effective_space(space, ip), ip.value, ~uint64_t{0});
+  if (at_hand == 0) {
+    const SectionId section = when.empty() ? kNoSection : timeline_.section_at(space, ip, middle(when));
+    return {section != kNoSection ? FetchStatus::no_bytes : FetchStatus::not_mapped, 0, section};
+  }
+  const auto span = static_cast<unsigned>(std::min<uint64_t>(at_hand, std::clamp(span_bytes, 1U, kMaxSpanBytes)));
+  const FetchResult result = look_up(space, ip, when, floors, out, span);
+  for (CodeCandidate& candidate : out.first(result.count)) {
+    if (candidate.bytes.size() > at_hand) candidate.bytes = candidate.bytes.first(at_hand);
+  }
+  return result;
+}
+
+FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                              unsigned span_bytes) {
   Scratch& s = *scratch_;
   FetchResult result;
   s.space = effective_space(space, ip);

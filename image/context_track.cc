@@ -27,6 +27,12 @@ const Switches& track_of(const std::map<int32_t, Switches>& tracks, int32_t key)
   return track == tracks.end() ? none : track->second;
 }
 
+std::vector<int32_t> keys_of(const std::map<int32_t, Switches>& tracks) {
+  std::vector<int32_t> keys;
+  for (const auto& [key, track] : tracks) keys.push_back(key);
+  return keys;
+}
+
 }  // namespace
 
 void ContextTrack::add_switch(int32_t cpu, TimeNs time, Context to) { by_cpu_[cpu].push_back({time, to}); }
@@ -54,5 +60,9 @@ Context ContextTrack::at_thread(int32_t tid, TimeNs time) const {
 
 const std::vector<ContextTrack::Switch>& ContextTrack::switches(int32_t cpu) const { return track_of(by_cpu_, cpu); }
 const std::vector<ContextTrack::Switch>& ContextTrack::thread_changes(int32_t tid) const { return track_of(by_tid_, tid); }
+
+
+std::vector<int32_t> ContextTrack::cpus() const { return keys_of(by_cpu_); }
+std::vector<int32_t> ContextTrack::threads() const { return keys_of(by_tid_); }
 
 }  // namespace ptd

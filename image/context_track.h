@@ -39,6 +39,9 @@ class ContextTrack {
   /// Switches of `cpu` in order of time; may be empty.
   [[nodiscard]] const std::vector<Switch>& switches(int32_t cpu) const;
   [[nodiscard]] const std::vector<Switch>& thread_changes(int32_t tid) const;
+  /// The cpus that have switches, the threads that have changes; in order.
+  [[nodiscard]] std::vector<int32_t> cpus() const;
+  [[nodiscard]] std::vector<int32_t> threads() const;
 
  private:
   std::map<int32_t, std::vector<Switch>> by_cpu_;

@@ -125,4 +125,21 @@ std::vector<SiteId> Timeline::sites_in(SpaceId space, Ip first, uint64_t size_by
 
 SectionId Timeline::section_at(SpaceId space, Ip ip, TimeNs t) const { return data_->section_at(effective_space(space, ip), ip.value, t); }
 
+std::vector<SectionId> Timeline::sections_at(SpaceId space, Ip ip) const {
+  std::vector<SectionRect> rects;
+  space = effective_space(space, ip);
+  while (space.value < data_->spaces.size()) {
+    const SpaceData& data = data_->spaces[space.value];
+    data.sections.find(ip.value, Interval{}, rects);
+    space = data.parent;
+  }
+  std::vector<SectionId> sections;
+  for (const SectionRect& rect : rects) {
+    if (rect.section != kNoSection) sections.push_back(rect.section);
+  }
+  std::sort(sections.begin(), sections.end());
+  sections.erase(std::unique(sections.begin(), sections.end()), sections.end());
+  return sections;
+}
+
 }  // namespace ptd

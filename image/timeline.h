@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "image/base/types.h"
@@ -91,6 +92,8 @@ struct FetchResult {
 };
 
 class TimelineData;  // private to the room
+class FetchLog;
+class CodeLimits;
 
 /// Immutable; any number of threads may read. Copies share one body.
 class Timeline {
@@ -122,13 +125,23 @@ class Timeline {
   [[nodiscard]] std::vector<SiteId> sites_in(SpaceId space, Ip first, uint64_t size_bytes) const;
   /// The section live at (space, ip, t), or kNoSection.
   [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, TimeNs t) const;
+  /// The sections that stand at (space, ip) at any time, those of the spaces it was forked from included.
+  [[nodiscard]] std::vector<SectionId> sections_at(SpaceId space, Ip ip) const;
   /// Windows in which the kernel image is suspect because records were lost.
   [[nodiscard]] const std::vector<Interval>& suspect_windows() const;
 
   [[nodiscard]] const TimelineData& data() const { return *data_; }
+  /// Whoever fetches through this Timeline, or a later copy of it, is noted in `log`; null: nobody is.
+  void log_fetches(std::shared_ptr<FetchLog> log) { fetch_log_ = std::move(log); }
+  [[nodiscard]] FetchLog* fetch_log() const { return fetch_log_.get(); }
+  /// Only what `limits` names can be fetched through this Timeline, or a later copy of it; null: everything.
+  void limit_code(std::shared_ptr<const CodeLimits> limits) { code_limits_ = std::move(limits); }
+  [[nodiscard]] const CodeLimits* code_limits() const { return code_limits_.get(); }
 
  private:
   std::shared_ptr<const TimelineData> data_;
+  std::shared_ptr<FetchLog> fetch_log_;
+  std::shared_ptr<const CodeLimits> code_limits_;
 };
 
 /// A reader of one Timeline with scratch memory of its own: one per thread. Kernel-half addresses always read kKernelSpace.
@@ -154,6 +167,8 @@ class CodeView {
 
  private:
   struct Scratch;
+  FetchResult look_up(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                      unsigned span_bytes);
   Timeline timeline_;
   std::unique_ptr<Scratch> scratch_;
 };

@@ -3,6 +3,8 @@
 
 #include <zstd.h>
 
+#include <algorithm>
+
 namespace ptd::perfio {
 
 struct ZstdDecompressor::State {
@@ -34,6 +36,36 @@ size_t ZstdDecompressor::step(Bytes& input, std::span<std::byte> output) {
   }
   input = input.subspan(in.pos);
   return out.pos;
+}
+
+std::vector<std::byte> zstd_compress(Bytes input, int level) {
+  const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
+  if (!context) return {};
+  (void)ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
+  (void)ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+  std::vector<std::byte> output(ZSTD_compressBound(input.size()));
+  const size_t size = ZSTD_compress2(context.get(), output.data(), output.size(), input.data(), input.size());
+  output.resize(ZSTD_isError(size) != 0 ? 0 : size);
+  output.shrink_to_fit();
+  return output;
+}
+
+Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes) {
+  constexpr size_t kStep = size_t{1} << 18;
+  ZstdDecompressor stream;
+  std::vector<std::byte> output;
+  while (output.size() < raw_bytes) {
+    const size_t before = output.size();
+    output.resize(before + std::min<uint64_t>({raw_bytes - before, std::max(kStep, before), uint64_t{1} << 26}));
+    const size_t got = stream.step(frames, std::span(output).subspan(before));
+    output.resize(before + got);
+    if (stream.failed()) return Error{ErrorKind::file_format, "compressed data is damaged", 0};
+    if (got == 0) return Error{ErrorKind::file_cut, "compressed data ends early", 0};
+  }
+  std::byte more{};
+  if (stream.step(frames, std::span(&more, 1)) != 0) return Error{ErrorKind::file_format, "compressed data is longer than announced", 0};
+  if (stream.failed()) return Error{ErrorKind::file_format, "compressed data is damaged", 0};
+  return output;
 }
 
 struct ZstdCompressor::State {

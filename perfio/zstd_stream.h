@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "image/base/result.h"
 #include "image/base/types.h"
 
 namespace ptd::perfio {
@@ -27,6 +28,12 @@ class ZstdDecompressor {
   std::unique_ptr<State> state_;
   bool failed_ = false;
 };
+
+/// One whole frame with its checksum and size; empty on an error of the library.
+[[nodiscard]] std::vector<std::byte> zstd_compress(Bytes input, int level);
+/// The content of one or more whole frames, which must be `raw_bytes` long. Memory grows with what comes out, not with the claim.
+/// Errors: file_format (damaged, longer), file_cut (shorter).
+Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes);
 
 /// Compresses pieces of one stream so that each piece can be decompressed as soon as it is there (flushed).
 class ZstdCompressor {

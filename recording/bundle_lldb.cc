@@ -260,6 +260,7 @@ Status load_lldb_bundle(const OpenOptions& options, RecordingData& data) {
   const Json root = Json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded() || !root.is_object()) return bad(options.path, "not a JSON object");
   if (text_of(root, "type") != "intel-pt") return bad(options.path, "not an LLDB bundle of type intel-pt");
+  data.kind = RecordingKind::lldb;
   return BundleLoader(options, data).load(root);
 }
 

@@ -24,7 +24,8 @@ std::string default_build_id_cache() {
   return home == nullptr || *home == '\0' ? std::string() : std::string(home) + "/.debug";
 }
 
-ImageBuild::ImageBuild(const OpenOptions& options, int64_t recorded_at_s) : source(source_options(options, recorded_at_s)) {
+ImageBuild::ImageBuild(const OpenOptions& options, int64_t recorded_at_s)
+    : builder(options.image_log), source(source_options(options, recorded_at_s)) {
   if (options.freeze) builder.freeze_at_first_version();
 }
 

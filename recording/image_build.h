@@ -8,7 +8,7 @@
 
 #include "image/source/code_source.h"
 #include "image/symbols/symbolizer.h"
-#include "image/timeline_builder.h"
+#include "recording/image_log.h"
 #include "recording/recording_data.h"
 
 namespace ptd {
@@ -29,7 +29,7 @@ class ImageBuild {
  public:
   explicit ImageBuild(const OpenOptions& options, int64_t recorded_at_s = 0);
 
-  TimelineBuilder builder;
+  LoggedBuilder builder;
   CodeSource source;
 
   /// Finds the file and adds the section; without bytes it is added as known and listed as missing.

@@ -65,6 +65,7 @@ Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData
   auto trace = MappedFile::open(raw.pt_path);
   if (!trace.ok()) return trace.error();
   if (Status status = check_trace((*trace)->bytes(), raw.pt_path); !status.ok()) return status;
+  data.kind = RecordingKind::raw;
   ImageBuild image(options);
   const SpaceId user = image.builder.add_space();
   if (Status status = add_images(raw, user, image); !status.ok()) return status;

@@ -7,6 +7,7 @@
 
 #include "decoder/event_join.h"
 #include "image/source/mapped_file.h"
+#include "recording/bundle.h"
 #include "recording/recording_data.h"
 
 namespace ptd {
@@ -70,7 +71,12 @@ Recording::~Recording() = default;
 Result<std::unique_ptr<Recording>> Recording::open(const OpenOptions& options) {
   std::unique_ptr<Recording> recording(new Recording());
   RecordingData& data = recording->state_->data;
-  const Status status = options.path != "-" && looks_like_json(options.path) ? load_lldb_bundle(options, data) : load_perf(options, data);
+  const auto load = [&] {
+    if (options.path != "-" && looks_like_bundle(options.path)) return load_bundle(options, data);
+    if (options.path != "-" && looks_like_json(options.path)) return load_lldb_bundle(options, data);
+    return load_perf(options, data);
+  };
+  const Status status = load();
   if (!status.ok()) return status.error();
   return recording;
 }
@@ -81,6 +87,8 @@ Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, co
   if (!status.ok()) return status.error();
   return recording;
 }
+
+const RecordingData& data_of(const Recording& recording) { return recording.state_->data; }
 
 const std::vector<StreamInfo>& Recording::streams() const { return state_->data.infos; }
 const Timeline& Recording::timeline() const { return state_->data.timeline; }

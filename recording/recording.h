@@ -17,9 +17,12 @@
 
 namespace ptd {
 
+class ImageLog;
+struct RecordingData;
+
 /// How to open. Every default is what a user wants without saying anything.
 struct OpenOptions {
-  std::string path = "perf.data";  ///< perf.data file or directory, "-" (pipe), LLDB bundle trace.json
+  std::string path = "perf.data";  ///< perf.data file or directory, "-" (pipe), bundle, LLDB bundle trace.json
   std::vector<std::string> symfs;  ///< roots below which recorded paths are looked up first, in order
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
   std::string build_id_cache;            ///< default: $HOME/.debug
@@ -31,6 +34,7 @@ struct OpenOptions {
   uint32_t drop_nth_poke = 0;            ///< testing: pretends that every n-th TEXT_POKE record was lost (0: none)
   uint32_t drop_poke_seed = 0;           ///< testing: which of the n residues, or a shuffled choice if >= n
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
+  std::shared_ptr<ImageLog> image_log;  ///< set by write_bundle(): notes what the image is made of
 };
 
 /// A raw capture without a container.
@@ -103,6 +107,7 @@ class Recording {
                 const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink) const;
 
  private:
+  friend const RecordingData& data_of(const Recording& recording);
   Recording();
   struct State;
   std::unique_ptr<State> state_;

@@ -18,8 +18,12 @@
 
 namespace ptd {
 
+/// What a recording was opened from.
+enum class RecordingKind : uint8_t { perf, raw, lldb };
+
 /// Filled by one of the load functions, then immutable.
 struct RecordingData {
+  RecordingKind kind = RecordingKind::perf;
   Timeline timeline;
   ContextTrack contexts;
   std::unique_ptr<Symbolizer> symbolizer;
@@ -42,6 +46,10 @@ struct RecordingData {
 Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data);
 Status load_lldb_bundle(const OpenOptions& options, RecordingData& data);
 Status load_perf(const OpenOptions& options, RecordingData& data);
+Status load_bundle(const OpenOptions& options, RecordingData& data);
+
+/// The inside of an opened recording.
+[[nodiscard]] const RecordingData& data_of(const Recording& recording);
 
 /// Looks up the kernel functions that the decoder follows by name (context switches).
 void find_kernel_places(RecordingData& data);

@@ -72,7 +72,20 @@ void AuxStream::add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes pa
   chunks_.push_back({at, payload});
 }
 
+void AuxStream::restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, std::vector<Written> written) {
+  chunks_ = std::move(chunks);
+  seams_ = std::move(seams);
+  written_ = std::move(written);
+  losses_.clear();
+  size_bytes_ = 0;
+  shift_bytes_ = 0;
+  snapshot_ = finished_ = false;
+  for (const AuxChunk& chunk : chunks_) size_bytes_ += chunk.bytes.size();
+}
+
 void AuxStream::finish() {
+  if (finished_) return;
+  finished_ = true;
   if (snapshot_) written_.clear();
   for (Written& record : written_) record.end_offset_bytes += static_cast<uint64_t>(shift_bytes_);
   std::stable_sort(written_.begin(), written_.end(),

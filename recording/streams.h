@@ -44,8 +44,17 @@ class AuxStream {
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
   /// An AUX record: everything before `end_offset_bytes` was written before `time`.
   void add_written(uint64_t end_offset_bytes, TimeNs time) { written_.push_back({end_offset_bytes, time}); }
-  /// Sorts seams; no add_* after this.
+  /// Sorts seams; no add_* after this. A second call changes nothing.
   void finish();
+
+  /// An AUX record as it is kept: see add_written.
+  struct Written {
+    uint64_t end_offset_bytes = 0;
+    TimeNs time;
+  };
+  /// A stream as it was when finish() was called on another one: chunks sorted and disjoint, seams and records sorted.
+  void restore(std::vector<AuxChunk> chunks, std::vector<Seam> seams, std::vector<Written> written);
+  [[nodiscard]] const std::vector<Written>& written() const { return written_; }
 
   [[nodiscard]] const std::vector<AuxChunk>& chunks() const { return chunks_; }
   [[nodiscard]] const std::vector<Seam>& seams() const { return seams_; }
@@ -64,16 +73,12 @@ class AuxStream {
   [[nodiscard]] TimeNs written_by(uint64_t end_offset_bytes) const;
 
  private:
-  struct Written {
-    uint64_t end_offset_bytes = 0;
-    TimeNs time;
-  };
   std::vector<AuxChunk> chunks_;
   std::vector<Seam> seams_;
   std::vector<AuxLoss> losses_;
   std::vector<Written> written_;  // sorted by end
   uint64_t size_bytes_ = 0;
-  bool snapshot_ = false;
+  bool snapshot_ = false, finished_ = false;
   int64_t shift_bytes_ = 0;  // stream offset minus recorded offset, in full-trace mode
 };
 

@@ -43,9 +43,13 @@ std::string_view FileSymbols::readable(size_t index) {
   return *readable_[index];
 }
 
-std::optional<FileSymbol> FileSymbols::find(uint64_t file_offset_bytes, uint64_t& offset_bytes) {
-  const std::lock_guard lock(mutex_);
-  load();
+FileSymbols::FileSymbols(std::string module, std::vector<FixedSymbol> fixed)
+    : loaded_(true), is_fixed_(true), module_(std::move(module)), fixed_(std::move(fixed)) {
+  std::stable_sort(fixed_.begin(), fixed_.end(),
+                   [](const FixedSymbol& a, const FixedSymbol& b) { return a.file_offset_bytes < b.file_offset_bytes; });
+}
+
+std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes) const {
   uint64_t address = 0;
   if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
   auto at = std::upper_bound(symbols_.begin(), symbols_.end(), address,
@@ -61,10 +65,47 @@ std::optional<FileSymbol> FileSymbols::find(uint64_t file_offset_bytes, uint64_t
     if (address - at->address >= size) continue;
     // The best name at this address.
     while (at != symbols_.begin() && std::prev(at)->address == at->address) --at;
-    offset_bytes = address - at->address;
-    return FileSymbol{readable(static_cast<size_t>(at - symbols_.begin())), at->address, at->size_bytes};
+    return Place{static_cast<size_t>(at - symbols_.begin()), address - at->address, size};
   }
   return std::nullopt;
+}
+
+const FixedSymbol* FileSymbols::find_fixed(uint64_t file_offset_bytes) const {
+  auto at = std::upper_bound(fixed_.begin(), fixed_.end(), file_offset_bytes,
+                             [](uint64_t value, const FixedSymbol& symbol) { return value < symbol.file_offset_bytes; });
+  for (size_t steps = 0; at != fixed_.begin() && steps < kMaxStepsBack; ++steps) {
+    --at;
+    if (file_offset_bytes - at->file_offset_bytes < at->reach_bytes) return &*at;
+  }
+  return nullptr;
+}
+
+std::optional<FileSymbol> FileSymbols::find(uint64_t file_offset_bytes, uint64_t& offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  if (is_fixed_) {
+    const FixedSymbol* symbol = find_fixed(file_offset_bytes);
+    if (symbol == nullptr) return std::nullopt;
+    offset_bytes = file_offset_bytes - symbol->file_offset_bytes;
+    return FileSymbol{symbol->name, symbol->file_offset_bytes, symbol->size_bytes};
+  }
+  const auto place = locate(file_offset_bytes);
+  if (!place) return std::nullopt;
+  offset_bytes = place->offset_bytes;
+  return FileSymbol{readable(place->index), symbols_[place->index].address, symbols_[place->index].size_bytes};
+}
+
+std::optional<FixedSymbol> FileSymbols::pick(uint64_t file_offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  if (is_fixed_) {
+    const FixedSymbol* symbol = find_fixed(file_offset_bytes);
+    return symbol == nullptr ? std::nullopt : std::optional(*symbol);
+  }
+  const auto place = locate(file_offset_bytes);
+  if (!place) return std::nullopt;
+  return FixedSymbol{file_offset_bytes - place->offset_bytes, place->reach_bytes, symbols_[place->index].size_bytes,
+                     std::string(readable(place->index))};
 }
 
 std::optional<uint64_t> FileSymbols::offset_of_address(uint64_t address) const {
@@ -81,6 +122,10 @@ std::vector<uint64_t> FileSymbols::offsets_of(std::string_view name) {
   const std::lock_guard lock(mutex_);
   load();
   std::vector<uint64_t> offsets;
+  for (const FixedSymbol& symbol : fixed_) {
+    if (symbol.name == name || (symbol.name.size() > name.size() && symbol.name[name.size()] == '(' && symbol.name.starts_with(name)))
+      offsets.push_back(symbol.file_offset_bytes);
+  }
   for (size_t i = 0; i < symbols_.size(); ++i) {
     bool same = symbols_[i].name == name;
     if (!same && symbols_[i].name.starts_with("_Z")) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "image/source/elf_file.h"
+#include "image/symbols/symbolizer.h"
 
 namespace ptd {
 
@@ -24,26 +25,38 @@ struct FileSymbol {
 class FileSymbols {
  public:
   FileSymbols(std::string module, std::vector<std::string> elf_paths) : module_(std::move(module)), elf_paths_(std::move(elf_paths)) {}
+  /// Symbols that were picked before instead of a file's.
+  FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
 
   /// The symbol that holds a file offset of the mapped file; `offset_bytes` is set to the distance from its start.
   std::optional<FileSymbol> find(uint64_t file_offset_bytes, uint64_t& offset_bytes);
+  /// The same for keeping; nothing if no symbol holds the offset.
+  std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
   /// File offsets of every symbol called `name`, mangled or not.
   std::vector<uint64_t> offsets_of(std::string_view name);
   [[nodiscard]] const std::string& module() const { return module_; }
 
  private:
+  struct Place {
+    size_t index = 0;           // of the best name
+    uint64_t offset_bytes = 0;  // from the symbol's start
+    uint64_t reach_bytes = 0;
+  };
   void load();
+  [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes) const;
+  [[nodiscard]] const FixedSymbol* find_fixed(uint64_t file_offset_bytes) const;
   std::string_view readable(size_t index);
   [[nodiscard]] std::optional<uint64_t> offset_of_address(uint64_t address) const;
 
   std::mutex mutex_;
-  bool loaded_ = false;
+  bool loaded_ = false, is_fixed_ = false;
   std::string module_;
   std::vector<std::string> elf_paths_;
   std::shared_ptr<const ElfFile> mapped_;     // gives file offset <-> address
   std::vector<ElfSymbol> symbols_;            // sorted by address
   std::vector<const std::string*> readable_;  // demangled on demand
   std::deque<std::string> names_;
+  std::vector<FixedSymbol> fixed_;  // by offset
 };
 
 }  // namespace ptd

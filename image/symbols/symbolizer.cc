@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "image/symbols/file_symbols.h"
 
@@ -63,6 +65,17 @@ struct RangeIndex {
     }
     return best;
   }
+
+  // The ranges that hold ip at some time.
+  void holding(uint64_t ip, std::set<size_t>& found) const {
+    size_t i = static_cast<size_t>(
+        std::upper_bound(ranges.begin(), ranges.end(), ip, [](uint64_t value, const NamedRange& range) { return value < range.ip.value; }) -
+        ranges.begin());
+    for (size_t steps = 0; i > 0 && steps < kMaxStepsBack && reach[i - 1] > ip; ++steps) {
+      --i;
+      if (ip - ranges[i].ip.value < ranges[i].size_bytes) found.insert(i);
+    }
+  }
 };
 
 std::string short_name(const std::string& path) {
@@ -114,6 +127,45 @@ void Symbolizer::add_range(NamedRange range) {
 void Symbolizer::add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id) {
   auto& paths = state_->elf_paths[file_key(section_path, build_id)];
   if (std::find(paths.begin(), paths.end(), elf_path) == paths.end()) paths.push_back(elf_path);
+}
+
+void Symbolizer::add_fixed_file(FileSymbolPick file) {
+  const std::string key = file_key(file.section_path, file.build_id);
+  state_->elf_paths[key];
+  state_->files[key] = std::make_unique<FileSymbols>(std::move(file.module), std::move(file.symbols));
+}
+
+SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const {
+  State& state = *state_;
+  state.sort();
+  std::map<std::pair<std::string, std::string>, std::map<uint64_t, FixedSymbol>> by_file;
+  std::map<std::pair<std::string, std::string>, std::string> modules;
+  std::map<uint32_t, std::set<size_t>> ranges;
+  for (const auto& [space, addresses] : ips) {
+    const auto index = state.spaces.find(space);
+    for (const uint64_t ip : addresses) {
+      if (index != state.spaces.end()) index->second.holding(ip, ranges[space]);
+      for (const SectionId id : state.timeline.sections_at(SpaceId{space}, Ip{ip})) {
+        const Section& section = state.timeline.section(id);
+        FileSymbols* file = state.file_of(section);
+        const auto symbol = file == nullptr ? std::nullopt : file->pick((ip - section.ip.value) + section.file_offset_bytes);
+        if (!symbol) continue;
+        const std::pair key(section.path, section.build_id);
+        modules[key] = file->module();
+        const auto [known, is_new] = by_file[key].emplace(symbol->file_offset_bytes, *symbol);
+        if (!is_new) known->second.reach_bytes = std::max(known->second.reach_bytes, symbol->reach_bytes);
+      }
+    }
+  }
+  SymbolPick picked;
+  for (const auto& [space, indices] : ranges) {
+    for (const size_t i : indices) picked.ranges.push_back(state.spaces.at(space).ranges[i]);
+  }
+  for (auto& [key, symbols] : by_file) {
+    FileSymbolPick& file = picked.files.emplace_back(FileSymbolPick{key.first, key.second, modules[key], {}});
+    for (auto& [offset, symbol] : symbols) file.symbols.push_back(std::move(symbol));
+  }
+  return picked;
 }
 
 size_t Symbolizer::range_count() const { return state_->range_count; }

@@ -1,8 +1,10 @@
 // Symbolizer: (space, ip, time) -> name and offset.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +32,26 @@ struct NamedRange {
   std::string module;
 };
 
+/// A symbol of a file as it was found: addressed by the offset of its start in the mapped file.
+struct FixedSymbol {
+  uint64_t file_offset_bytes = 0;
+  uint64_t reach_bytes = 0;  ///< up to where it answers; its size, or a guess where that is not recorded
+  uint64_t size_bytes = 0;   ///< as Symbol::size_bytes
+  std::string name;          ///< demangled
+};
+
+/// Symbols of the sections with one path and build id.
+struct FileSymbolPick {
+  std::string section_path, build_id, module;
+  std::vector<FixedSymbol> symbols;  ///< by offset, one each
+};
+
+/// What answers questions about some addresses: a Symbolizer made of it gives the same answers to these.
+struct SymbolPick {
+  std::vector<NamedRange> ranges;  ///< in the order in which they must be added; sizes are settled
+  std::vector<FileSymbolPick> files;
+};
+
 /// A name for people: Itanium C++ and legacy Rust mangling undone; anything else as it is.
 [[nodiscard]] std::string demangle(const std::string& name);
 
@@ -49,6 +71,10 @@ class Symbolizer {
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when) const;
   /// Addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
+  /// Everything that find() may answer with at one of `ips` (by space value) at any time.
+  [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
+  /// Symbols of sections with this path and build id are these, and no others.
+  void add_fixed_file(FileSymbolPick file);
   /// Number of named ranges added.
   [[nodiscard]] size_t range_count() const;
 

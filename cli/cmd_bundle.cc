@@ -1,0 +1,82 @@
+// `ptdecode bundle`: a recording with exactly what its decode needs, in one file.
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "recording/bundle.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  InputOptions input;
+  std::string recording, output, time;
+};
+
+double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+std::string report_text(const BundleReport& report, const std::string& path) {
+  return fmt::format(
+      "{}: {} bytes\n"
+      "  trace    {:10.3f} MB of {:.3f} MB, {} of {} segments, {} instructions\n"
+      "  code     {:10.3f} MB of {:.3f} MB that were mapped\n"
+      "  symbols  {:10}\n",
+      path, report.file_bytes, megabytes(report.aux_bytes), megabytes(report.aux_total_bytes), report.segments, report.segments_total,
+      report.instructions, megabytes(report.code_bytes), megabytes(report.code_total_bytes), report.symbols);
+}
+
+int run(Words words) {
+  if (!words.recording.empty()) words.input.path = words.recording;
+  BundleOptions bundle;
+  bundle.output_path = words.output;
+  if (!words.time.empty()) {
+    const Result<Interval> range = parse_time_range(words.time);
+    if (!range) return report_error(range.error());
+    bundle.time = *range;
+  }
+  const Result<OpenOptions> asked = open_options(words.input);
+  if (!asked) return report_error(asked.error());
+  Result<RawOptions> raw = RawOptions{};
+  if (!words.input.pt_path.empty()) {
+    raw = raw_options(words.input);
+    if (!raw) return report_error(raw.error());
+    bundle.raw = &*raw;
+  }
+  OpenOptions options = *asked;
+  options.use_time = options.anchors = true;
+  options.freeze = false;
+  options.slack_ns = 0;
+  options.drop_nth_poke = 0;
+  const bool other = !asked->use_time || asked->freeze || asked->slack_ns != 0 || asked->drop_nth_poke != 0 || !asked->anchors;
+  if (other) bundle.also.push_back(*asked);
+  const Result<BundleReport> report = write_bundle(options, bundle);
+  if (!report) return report_error(report.error());
+  if (!words.input.quiet) standard_output().write(report_text(*report, words.output));
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_bundle(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("bundle", "Put a recording and the code that its decode needs into one file");
+  command.add_option("recording", words->recording, "what to bundle, as with -i");
+  add_input_options(command, words->input);
+  command.add_option("-o,--output", words->output, "the file to write")->required()->type_name("FILE");
+  command.add_option("--time", words->time, "only what covers the time from A to B in seconds: A,B");
+  command.footer(
+      "The bundle opens with -i like any recording and gives the same output where none of the programs are. It holds no code but what "
+      "was\n"
+      "looked at: give --freeze, --no-time or --slack here too if the bundle is to be decoded with them.\n"
+      "Examples:\n"
+      "  ptdecode bundle perf.data -o small.ptb                  all of it\n"
+      "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"
+      "  ptdecode script -i bug.ptb --insn-trace=disasm");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,44 @@
+// CodeLimits: where a timeline's bytes are at hand although its sections reach further; for copies that keep what was needed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "image/base/types.h"
+
+namespace ptd {
+
+/// Immutable once filled. Outside of the ranges given, every address reads as known without bytes.
+class CodeLimits {
+ public:
+  /// [first, last] of `space` is at hand. Ranges of one space come in order and do not overlap; neighbours are joined.
+  void add(SpaceId space, uint64_t first, uint64_t last) {
+    if (space.value >= spaces_.size()) spaces_.resize(size_t{space.value} + 1);
+    std::vector<Range>& ranges = spaces_[space.value];
+    if (!ranges.empty() && ranges.back().last + 1 == first) {
+      ranges.back().last = last;
+    } else {
+      ranges.push_back({first, last});
+    }
+  }
+  /// How many bytes are at hand from `ip` on, at most `limit`. 0: none.
+  [[nodiscard]] uint64_t at_hand(SpaceId space, uint64_t ip, uint64_t limit) const {
+    if (space.value >= spaces_.size()) return 0;
+    const std::vector<Range>& ranges = spaces_[space.value];
+    auto range = std::upper_bound(ranges.begin(), ranges.end(), ip, [](uint64_t value, const Range& r) { return value < r.first; });
+    if (range == ranges.begin()) return 0;
+    --range;
+    if (ip > range->last) return 0;
+    const uint64_t room = range->last - ip;
+    return room < limit ? room + 1 : limit;
+  }
+
+ private:
+  struct Range {
+    uint64_t first = 0, last = 0;
+  };
+  std::vector<std::vector<Range>> spaces_;
+};
+
+}  // namespace ptd

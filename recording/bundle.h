@@ -1,0 +1,40 @@
+// Bundles: recordings that need nothing but themselves. Format: docs/FORMAT.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+#include "recording/recording.h"
+
+namespace ptd {
+
+/// What to keep.
+struct BundleOptions {
+  std::string output_path;
+  Interval time;                    ///< only the segments that cover it; default: all
+  std::vector<OpenOptions> also;    ///< keep also what decoding with these looks at (frozen, timeless); same input
+  const RawOptions* raw = nullptr;  ///< set: the input is a raw capture
+};
+
+/// What was kept, in bytes before compression where not said otherwise.
+struct BundleReport {
+  uint64_t file_bytes = 0;  ///< of the bundle
+  uint64_t aux_bytes = 0, aux_total_bytes = 0;
+  uint64_t segments = 0, segments_total = 0;
+  uint64_t code_bytes = 0;        ///< code that was looked at or that edits touch
+  uint64_t code_total_bytes = 0;  ///< of the files and copies that it was taken from, as far as mapped
+  uint64_t symbols = 0;
+  uint64_t instructions = 0;  ///< decoded to find out
+};
+
+/// Opens the recording that `options` names, decodes it, and writes what that needed. The output is replaced only if all went well.
+/// Errors: those of Recording::open; file_open for the output.
+Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
+
+/// True if the file begins as a bundle does.
+[[nodiscard]] bool looks_like_bundle(const std::string& path);
+
+}  // namespace ptd

@@ -1,0 +1,53 @@
+// The outer form of a bundle: a header and chunks, each with its length and checksum. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+#include "perfio/output_file.h"
+
+namespace ptd {
+
+inline constexpr std::string_view kBundleMagic = "PTDBUNDL";
+inline constexpr uint32_t kBundleVersion = 1;
+
+/// Chunk types that version 1 knows. A reader skips unknown ones that begin with a lower-case letter and refuses all others.
+namespace chunk {
+inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "STRM", kAux = "AUX ", kContexts = "CTXT", kNotes = "NOTE",
+                                  kImage = "IMAG", kCode = "CODE", kLines = "LINE", kSymbols = "SYMS", kPokes = "POKE", kSpans = "SPAN",
+                                  kEnd = "END ";
+}  // namespace chunk
+
+/// Writes chunks front to back into a file beside `path`, which finish() puts in its place.
+class BundleFileWriter {
+ public:
+  static Result<std::unique_ptr<BundleFileWriter>> create(const std::string& path);
+  /// Removes what was written unless finish() was called.
+  ~BundleFileWriter();
+  BundleFileWriter(const BundleFileWriter&) = delete;
+  BundleFileWriter& operator=(const BundleFileWriter&) = delete;
+  [[nodiscard]] Status add(std::string_view type, Bytes content);
+  /// Writes the end mark, closes and renames.
+  [[nodiscard]] Status finish();
+  [[nodiscard]] uint64_t size_bytes() const { return file_->size_bytes(); }
+
+ private:
+  BundleFileWriter() = default;
+  std::string path_, temporary_path_;
+  std::unique_ptr<perfio::OutputFile> file_;
+  uint32_t chunks_ = 0;
+};
+
+/// The chunks of a bundle, decompressed, by type.
+using BundleChunks = std::map<std::string, std::vector<std::byte>, std::less<>>;
+
+/// Errors: file_format (not a bundle, damaged, a chunk twice), file_cut, unsupported (newer version, unknown chunk).
+Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path);
+
+}  // namespace ptd

@@ -1,0 +1,32 @@
+// FlowScan: decodes (part of) a recording to find out which code and which names that needs. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "recording/recording.h"
+
+namespace ptd {
+
+/// The segments [first, end) of one stream.
+struct SegmentSpan {
+  uint64_t first = 0, end = 0;
+};
+
+/// The segments that hold anything of `time`, with one more on either side where there is one.
+[[nodiscard]] SegmentSpan spans_of(const Recording& recording, uint32_t stream, Interval time);
+
+/// Addresses that a listing may name, by space.
+using AddressSets = std::map<uint32_t, std::set<uint64_t>>;
+
+struct ScanResult {
+  AddressSets named;
+  uint64_t instructions = 0;
+};
+
+/// Decodes the spans (one a stream). What is fetched goes to the recording's FetchLog, if it has one.
+Status scan_flow(const Recording& recording, const std::vector<SegmentSpan>& spans, ScanResult& result);
+
+}  // namespace ptd

@@ -1,0 +1,105 @@
+// Numbers and texts of bundles: little-endian base-128 varints, bounded reading. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "image/base/types.h"
+
+namespace ptd {
+
+class ByteWriter {
+ public:
+  void number(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<std::byte>(value | 0x80));
+    bytes_.push_back(static_cast<std::byte>(value));
+  }
+  /// Small magnitudes of either sign stay short.
+  void signed_number(int64_t value) { number((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
+  void flag(bool value) { number(value ? 1 : 0); }
+  void blob(Bytes bytes) {
+    number(bytes.size());
+    raw(bytes);
+  }
+  void text(const std::string& text) { blob(std::as_bytes(std::span(text))); }
+  void raw(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  /// kTimeMax is short too.
+  void time(TimeNs time) { number(time.value + 1); }
+  void interval(Interval interval) {
+    time(interval.first);
+    time(interval.last);
+  }
+  [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+/// Reads what ByteWriter wrote. After the first thing that does not fit, ok() is false and everything reads as zero or empty.
+class ByteReader {
+ public:
+  explicit ByteReader(Bytes bytes) : bytes_(bytes) {}
+
+  uint64_t number() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      if (at_ >= bytes_.size()) return fail();
+      const auto byte = static_cast<uint64_t>(bytes_[at_++]);
+      if (shift == 63 && byte > 1) return fail();
+      value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    return fail();
+  }
+  int64_t signed_number() {
+    const uint64_t value = number();
+    return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
+  }
+  /// A number that must not exceed `limit`.
+  uint64_t number_to(uint64_t limit) {
+    const uint64_t value = number();
+    return value <= limit ? value : fail();
+  }
+  int32_t id() {
+    const int64_t value = signed_number();
+    return value >= INT32_MIN && value <= INT32_MAX ? static_cast<int32_t>(value) : static_cast<int32_t>(fail());
+  }
+  bool flag() { return number_to(1) != 0; }
+  /// How many things follow, each of at least one byte: bounded by what is left.
+  uint64_t count() { return number_to(bytes_.size() - at_); }
+  Bytes blob() { return raw(number()); }
+  Bytes raw(uint64_t size) {
+    if (size > bytes_.size() - at_) {
+      fail();
+      return {};
+    }
+    at_ += size;
+    return bytes_.subspan(at_ - size, size);
+  }
+  std::string text() {
+    const Bytes bytes = blob();
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  TimeNs time() { return TimeNs{number() - 1}; }
+  Interval interval() {
+    const TimeNs first = time();
+    return {first, time()};
+  }
+  [[nodiscard]] bool ok() const { return ok_; }
+  /// Everything was read and nothing is left.
+  [[nodiscard]] bool done() const { return ok_ && at_ == bytes_.size(); }
+  [[nodiscard]] uint64_t offset() const { return at_; }
+
+ private:
+  uint64_t fail() {
+    ok_ = false;
+    at_ = bytes_.size();
+    return 0;
+  }
+  Bytes bytes_;
+  uint64_t at_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace ptd

@@ -1,0 +1,92 @@
+// ImageLog: what went into a timeline, in order, so that a bundle can put the same in again. Private to recording.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "image/fetch_log.h"
+#include "image/timeline_builder.h"
+
+namespace ptd {
+
+/// One call of a TimelineBuilder.
+struct AddSpaceOp {};
+struct ForkSpaceOp {
+  SpaceId parent;
+  TimeNs when;
+};
+struct RemoveOp {
+  SpaceId space;
+  Ip ip;
+  uint64_t size_bytes = 0;
+  TimeNs when;
+};
+struct LostWindowOp {
+  Interval window;
+};
+using ImageOp = std::variant<AddSpaceOp, ForkSpaceOp, Section, RemoveOp, Edit, DatedCopy, LostWindowOp, Finding>;
+
+/// Bytes of sections and copies are shared with the recording, not copied.
+class ImageLog {
+ public:
+  std::vector<ImageOp> ops;
+  std::shared_ptr<FetchLog> fetches = std::make_shared<FetchLog>();  ///< what decoding the recording looks at
+};
+
+/// A TimelineBuilder that notes in a log, if there is one, what it is given. Not thread-safe.
+class LoggedBuilder {
+ public:
+  explicit LoggedBuilder(std::shared_ptr<ImageLog> log) : log_(std::move(log)) {}
+
+  [[nodiscard]] SpaceId add_space() {
+    note(AddSpaceOp{});
+    return builder_.add_space();
+  }
+  [[nodiscard]] SpaceId fork_space(SpaceId parent, TimeNs when) {
+    note(ForkSpaceOp{parent, when});
+    return builder_.fork_space(parent, when);
+  }
+  void add_section(Section section) {
+    note(section);
+    builder_.add_section(std::move(section));
+  }
+  void remove(SpaceId space, Ip ip, uint64_t size_bytes, TimeNs when) {
+    note(RemoveOp{space, ip, size_bytes, when});
+    builder_.remove(space, ip, size_bytes, when);
+  }
+  void add_edit(Edit edit) {
+    note(edit);
+    builder_.add_edit(std::move(edit));
+  }
+  void add_copy(DatedCopy copy) {
+    note(copy);
+    builder_.add_copy(std::move(copy));
+  }
+  void add_lost_window(Interval window) {
+    note(LostWindowOp{window});
+    builder_.add_lost_window(window);
+  }
+  void add_finding(Finding finding) {
+    note(finding);
+    builder_.add_finding(std::move(finding));
+  }
+  void freeze_at_first_version() { builder_.freeze_at_first_version(); }
+
+  /// The timeline; fetches through it are noted too.
+  [[nodiscard]] Timeline build() {
+    Timeline timeline = builder_.build();
+    if (log_) timeline.log_fetches(log_->fetches);
+    return timeline;
+  }
+
+ private:
+  void note(ImageOp op) {
+    if (log_) log_->ops.push_back(std::move(op));
+  }
+  TimelineBuilder builder_;
+  std::shared_ptr<ImageLog> log_;
+};
+
+}  // namespace ptd
