@@ -18,7 +18,7 @@ DOORS = [
     (r"intel-pt\.h", ("tests/",)),
     (r"Zydis/", ("decoder/insn/disassembler.cc", "tests/")),
     (r"capstone/", ("tests/",)),
-    (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "tests/")),
+    (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "recording/live/", "tests/")),
     (r"zstd\.h", ("perfio/", "tests/")),
     (r"linux/perf_event\.h", ("perfio/", "tests/")),
     (r"nlohmann/", ("recording/", "cli/", "tests/")),
@@ -40,6 +40,7 @@ ROOMS = {
     "decoder/pt": ["decoder", "decoder/insn", "decoder/pt", "image", "image/base"],
     "perfio": ["perfio", "image", "image/base"],
     "recording": ["recording", "perfio", "decoder", "decoder/insn", "decoder/pt", "image", "image/base", "image/source", "image/symbols"],
+    "recording/live": ["recording/live", "perfio", "image", "image/base"],
     # The command line sees recording/ and headers of value types, the packet reader (for `packets`) and the disassembler.
     "cli": ["cli", "recording", "decoder", "decoder/insn", "decoder/pt", "image", "image/base", "image/symbols"],
 }

@@ -1,0 +1,20 @@
+// What the kernel tells of BPF programs that are loaded: their jited code, addresses, names, BTF.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "perfio/perf_reader.h"
+
+namespace ptd::live {
+
+/// The program with this id, if it is still there and was jited; needs CAP_SYS_ADMIN. Its code is as the kernel gives it: every function,
+/// back to back.
+[[nodiscard]] std::optional<perfio::BpfProgInfo> read_bpf_program(uint32_t id);
+/// Ids of all programs that are loaded now.
+[[nodiscard]] std::vector<uint32_t> list_bpf_programs();
+/// The names that KSYMBOL records give to the functions of a program: bpf_prog_TAG_NAME.
+[[nodiscard]] std::vector<std::string> bpf_symbol_names(const perfio::BpfProgInfo& program);
+
+}  // namespace ptd::live

@@ -1,0 +1,213 @@
+// KernelMemory: see kernel_memory.h.
+#include "recording/live/kernel_memory.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "perfio/output_file.h"
+
+namespace ptd::live {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kKernelHalf = 1ULL << 63;
+
+Error system_error(const std::string& what) { return Error{ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
+
+/// The pages that a list of extents touches, as extents that do not touch each other.
+std::vector<MemoryExtent> whole_pages(std::vector<MemoryExtent> extents) {
+  std::sort(extents.begin(), extents.end(), [](const MemoryExtent& a, const MemoryExtent& b) { return a.address < b.address; });
+  std::vector<MemoryExtent> out;
+  for (const MemoryExtent& extent : extents) {
+    const uint64_t first = extent.address & ~(kPage - 1);
+    const uint64_t last = (extent.address + extent.size_bytes + kPage - 1) & ~(kPage - 1);
+    if (!out.empty() && first <= out.back().address + out.back().size_bytes) {
+      out.back().size_bytes = std::max(out.back().size_bytes, last - out.back().address);
+    } else {
+      out.push_back({first, last - first});
+    }
+  }
+  return out;
+}
+
+Status save_text(const std::string& path, const std::string& text) {
+  Result<std::unique_ptr<perfio::OutputFile>> file = perfio::OutputFile::create(path);
+  if (!file) return file.error();
+  if (Status status = (*file)->append(std::as_bytes(std::span(text))); !status) return status;
+  return (*file)->close();
+}
+
+template <class T>
+Bytes bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+Elf64_Ehdr core_header(size_t segments) {
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_ident[EI_VERSION] = EV_CURRENT;
+  header.e_type = ET_CORE;
+  header.e_machine = EM_X86_64;
+  header.e_version = EV_CURRENT;
+  header.e_phoff = header.e_ehsize = sizeof(Elf64_Ehdr);
+  header.e_phentsize = sizeof(Elf64_Phdr);
+  header.e_phnum = static_cast<Elf64_Half>(segments);
+  return header;
+}
+
+Status save_core(const KernelMemory& memory, const std::vector<MemoryExtent>& extents, const std::string& path) {
+  Result<std::unique_ptr<perfio::OutputFile>> file = perfio::OutputFile::create(path);
+  if (!file) return file.error();
+  perfio::OutputFile& out = **file;
+  if (Status status = out.append(bytes_of(core_header(extents.size()))); !status) return status;
+  const uint64_t headers = sizeof(Elf64_Ehdr) + extents.size() * sizeof(Elf64_Phdr);
+  uint64_t offset = (headers + kPage - 1) & ~(kPage - 1);
+  std::vector<std::byte> padding(offset - headers);
+  for (const MemoryExtent& extent : extents) {
+    Elf64_Phdr segment{};
+    segment.p_type = PT_LOAD;
+    segment.p_flags = PF_R | PF_W | PF_X;
+    segment.p_offset = offset;
+    segment.p_vaddr = extent.address;
+    segment.p_filesz = segment.p_memsz = extent.size_bytes;
+    segment.p_align = kPage;
+    if (Status status = out.append(bytes_of(segment)); !status) return status;
+    offset += extent.size_bytes;
+  }
+  if (Status status = out.append(padding); !status) return status;
+  for (const MemoryExtent& extent : extents) {
+    std::vector<std::byte> bytes = memory.read(extent);
+    bytes.resize(extent.size_bytes);
+    if (Status status = out.append(bytes); !status) return status;
+  }
+  return out.close();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KernelMemory>> KernelMemory::open() {
+  const int fd = ::open("/proc/kcore", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return system_error("/proc/kcore");
+  std::unique_ptr<KernelMemory> memory(new KernelMemory(fd));
+  if (Status status = memory->read_segments(); !status) return status.error();
+  return memory;
+}
+
+KernelMemory::~KernelMemory() { close(fd_); }
+
+Status KernelMemory::read_segments() {
+  segments_.clear();
+  Elf64_Ehdr header{};
+  const Error bad{ErrorKind::file_format, "/proc/kcore is not an ELF core of 64 bits", 0};
+  if (pread(fd_, &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) return bad;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(Elf64_Phdr)) return bad;
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment{};
+    const uint64_t at = header.e_phoff + i * sizeof(segment);
+    if (pread(fd_, &segment, sizeof(segment), static_cast<off_t>(at)) != static_cast<ssize_t>(sizeof(segment))) return bad;
+    if (segment.p_type == PT_LOAD) segments_.push_back({segment.p_vaddr, segment.p_memsz, segment.p_offset});
+  }
+  return {};
+}
+
+std::vector<std::byte> KernelMemory::read(MemoryExtent extent) const {
+  std::vector<std::byte> bytes;
+  const auto holds = [&](const Segment& segment) {
+    return extent.address >= segment.address && extent.address - segment.address < segment.size_bytes;
+  };
+  const auto segment = std::find_if(segments_.begin(), segments_.end(), holds);
+  if (segment == segments_.end()) return bytes;
+  const uint64_t into = extent.address - segment->address;
+  bytes.resize(std::min(extent.size_bytes, segment->size_bytes - into));
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = pread(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(segment->offset_bytes + into + done));
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+Result<std::string> read_text_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return system_error(path);
+  std::string text;
+  char buffer[1 << 16];
+  ssize_t got = 0;
+  while ((got = ::read(fd, buffer, sizeof(buffer))) > 0) text.append(buffer, static_cast<size_t>(got));
+  close(fd);
+  return text;
+}
+
+std::vector<ModuleLine> list_modules() {
+  std::vector<ModuleLine> modules;
+  const Result<std::string> text = read_text_file("/proc/modules");
+  if (!text) return modules;
+  std::istringstream lines(*text);
+  std::string line;
+  while (std::getline(lines, line)) {
+    char name[128] = "";
+    unsigned long long size = 0, address = 0;
+    if (std::sscanf(line.c_str(), "%127s %llu %*s %*s %*s %llx", name, &size, &address) == 3 && address != 0) {
+      modules.push_back({name, {address, size}});
+    }
+  }
+  return modules;
+}
+
+Result<KernelText> find_kernel_text(std::string_view kallsyms) {
+  constexpr uint64_t kMaxMadeBytes = kPage;  // of a name that no module has: its size is not told
+  uint64_t first = 0, last = 0;
+  std::vector<MemoryExtent> others;
+  // "ADDRESS TYPE NAME[\t[MODULE]]", a hundred thousand of them.
+  while (!kallsyms.empty()) {
+    const size_t end = std::min(kallsyms.find('\n'), kallsyms.size());
+    const std::string_view line = kallsyms.substr(0, end);
+    kallsyms.remove_prefix(std::min(end + 1, kallsyms.size()));
+    const size_t type_at = line.find(' ') + 1, name_at = type_at + 2;
+    if (type_at == 0 || name_at >= line.size()) continue;
+    const char type = line[type_at];
+    if (type != 't' && type != 'T') continue;
+    const std::string_view name = line.substr(name_at);
+    const bool made = name.ends_with("\t[bpf]") || name.find("\t[__builtin__") != std::string_view::npos;
+    const bool bound = name == "_stext" || name == "_etext";
+    if (!made && !bound) continue;
+    uint64_t address = 0;
+    (void)std::from_chars(line.data(), line.data() + type_at - 1, address, 16);
+    if (bound) (name == "_stext" ? first : last) = address;
+    if (made && address >= kKernelHalf) others.push_back({address, kMaxMadeBytes});
+  }
+  if (first == 0 || last <= first) return Error{ErrorKind::usage, "/proc/kallsyms hides the addresses of the kernel (kptr_restrict)", 0};
+  for (const ModuleLine& module : list_modules()) others.push_back(module.extent);
+  KernelText text;
+  text.text = whole_pages({{first, last - first}}).front();
+  text.others = whole_pages(std::move(others));
+  return text;
+}
+
+Status copy_kernel(const KernelMemory& memory, const std::string& kallsyms, const std::string& dir) {
+  if (mkdir(dir.c_str(), 0755) != 0 && errno != EEXIST) return system_error(dir);
+  const Result<KernelText> text = find_kernel_text(kallsyms);
+  if (!text) return text.error();
+  std::vector<MemoryExtent> extents = text->others;
+  extents.insert(std::find_if(extents.begin(), extents.end(), [&](const MemoryExtent& e) { return e.address > text->text.address; }),
+                 text->text);
+  if (Status status = save_core(memory, extents, dir + "/kcore"); !status) return status;
+  if (Status status = save_text(dir + "/kallsyms", kallsyms); !status) return status;
+  const Result<std::string> modules = read_text_file("/proc/modules");
+  return modules ? save_text(dir + "/modules", *modules) : Status(modules.error());
+}
+
+}  // namespace ptd::live

@@ -1,0 +1,111 @@
+// Changes of the kernel's code, each through the interface that users have for it, made by each cpu in turn.
+#include <functional>
+#include <sstream>
+
+#include "tests/lab/guest.h"
+
+namespace ptd::lab {
+namespace {
+
+const std::string kTracing = "/sys/kernel/tracing/";
+
+struct Work {
+  const char* name;
+  std::function<void(const GuestOptions&, uint32_t round)> run;
+};
+
+void switch_key(const GuestOptions& options, uint32_t) {
+  write_file("/proc/sys/kernel/sched_schedstats", "1");
+  sleep_ms(options.settle_ms);
+  write_file("/proc/sys/kernel/sched_schedstats", "0");
+}
+
+void switch_tracepoints(const GuestOptions& options, uint32_t round) {
+  const char* const kEvents[] = {"sched/sched_switch", "raw_syscalls/sys_enter", "sched/sched_waking", "kmem/kmem_cache_alloc",
+                                 "irq/softirq_entry",  "raw_syscalls/sys_exit",  "kmem/kfree",         "sched/sched_process_fork"};
+  for (uint32_t i = 0; i < 3; ++i) write_file(kTracing + "events/" + kEvents[(round + i) % 8] + "/enable", "1");
+  sleep_ms(options.settle_ms);
+  for (uint32_t i = 0; i < 3; ++i) write_file(kTracing + "events/" + kEvents[(round + i) % 8] + "/enable", "0");
+}
+
+void trace_functions(const GuestOptions& options, uint32_t round) {
+  const char* const kSets[] = {"vfs_read vfs_write ksys_read", "schedule try_to_wake_up", "__x64_sys_getppid do_sys_poll vfs_open",
+                               "handle_mm_fault kmem_cache_alloc"};
+  write_file(kTracing + "set_ftrace_filter", kSets[round % 4]);
+  write_file(kTracing + "current_tracer", "function");
+  sleep_ms(options.settle_ms);
+  write_file(kTracing + "current_tracer", "nop");
+}
+
+void set_probes(const GuestOptions& options, uint32_t round) {
+  // Behind the entry, so that they are jumps (or INT3s), not calls of ftrace; which ones can be jumps is the kernel's to tell.
+  const char* const kProbes[] = {"p:lab/a vfs_read+9\np:lab/b vfs_write+9\np:lab/c ksys_read+10",
+                                 "p:lab/a do_sys_poll+12\np:lab/b vfs_open+7", "p:lab/a vfs_read\np:lab/b try_to_wake_up+8",
+                                 "r:lab/a vfs_read\np:lab/b handle_mm_fault+9"};
+  std::istringstream lines(kProbes[round % 4]);
+  std::string line;
+  while (std::getline(lines, line)) write_file(kTracing + "kprobe_events", line);
+  write_file(kTracing + "events/lab/enable", "1");
+  sleep_ms(options.settle_ms);
+  if (round % 2 == 1) {
+    write_file("/proc/sys/debug/kprobes-optimization", "0");
+    sleep_ms(options.settle_ms);
+    write_file("/proc/sys/debug/kprobes-optimization", "1");
+  }
+  sleep_ms(100);  // the optimiser waits for this long
+  write_file(kTracing + "events/lab/enable", "0");
+  write_file(kTracing + "kprobe_events", "");
+}
+
+void load_bpf(const GuestOptions& options, uint32_t round) {
+  BpfPrograms programs;
+  programs.attach_tracepoint("sys_enter", round);
+  sleep_ms(options.settle_ms);
+  programs.detach_all();  // the next one may get its address
+  sleep_ms(options.settle_ms);
+  programs.attach_tracepoint("sys_exit", round + 1);
+  programs.attach_with_subprograms("sys_enter", round);
+  sleep_ms(options.settle_ms);
+}
+
+void load_fentry(const GuestOptions& options, uint32_t round) {
+  const char* const kFunctions[] = {"vfs_read", "vfs_write", "do_sys_poll", "handle_mm_fault"};
+  BpfPrograms programs;
+  programs.attach_fentry(kFunctions[round % 4], round);
+  sleep_ms(options.settle_ms);
+  programs.attach_fentry(kFunctions[round % 4], round + 3);  // the trampoline is built anew
+  sleep_ms(options.settle_ms);
+  programs.detach_all();
+}
+
+void load_modules(const GuestOptions& options, uint32_t round) {
+  if (round == 0) load_module("/lib/modules/dummy.ko");  // stays
+  load_module("/lib/modules/veth.ko");
+  (void)read_file("/proc/net/dev");  // asks dummy0
+  write_file(kTracing + "set_ftrace_filter", "*:mod:dummy");
+  write_file(kTracing + "current_tracer", "function");
+  (void)read_file("/proc/net/dev");
+  sleep_ms(options.settle_ms);
+  write_file(kTracing + "current_tracer", "nop");
+  unload_module("veth");
+}
+
+}  // namespace
+
+void change_code(const GuestOptions& options) {
+  const Work kWorks[] = {{"keys", switch_key},        {"tracepoints", switch_tracepoints},
+                         {"ftrace", trace_functions}, {"kprobes", set_probes},
+                         {"bpf", load_bpf},           {"fentry", load_fentry},
+                         {"modules", load_modules}};
+  for (uint32_t round = 0; round < options.rounds; ++round) {
+    pin_to(static_cast<int>(round % 2));
+    for (const Work& work : kWorks) {
+      if (options.work.empty() || ("," + options.work + ",").find(std::string(",") + work.name + ",") != std::string::npos) {
+        work.run(options, round);
+        say("round %u: %s", round, work.name);
+      }
+    }
+  }
+}
+
+}  // namespace ptd::lab
