@@ -103,6 +103,39 @@ TEST(TimelineHeal, CopyInTheMiddleOfAPokeIsNoProof) {
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(50), 4).hex(), "66900000");
 }
 
+// Two stretches of one kcore. The second one's code came back to its first state, so by itself it could be of both ends.
+TEST(TimelineHeal, CopiesTakenTogetherAreDatedTogether) {
+  TimelineBuilder builder;
+  builder.add_copy(copy_of(kKernelIp, owned(bytes({1})), {}));
+  builder.add_copy(copy_of(kKernelIp + 0x1000, owned(bytes({3})), {}));
+  builder.add_edit(poke(kKernelIp, {1}, {2}, 100));
+  builder.add_edit(poke(kKernelIp + 0x1000, {3}, {4}, 200));
+  builder.add_edit(poke(kKernelIp + 0x1000, {4}, {3}, 300));
+  const Timeline timeline = builder.build();
+  EXPECT_TRUE(timeline.findings().empty());
+  CodeView view(timeline);
+  EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 0x1000, at(150), 1).hex(), "03");
+  EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 0x1000, at(250), 1).hex(), "04");
+}
+
+// The loss shows at the first site (2 -> 1 is lost). At the second, 1 -> 2 is lost: the copy is older than what is left of its records.
+TEST(TimelineHeal, ALostFirstRecordDoesNotMakeTheCopyNewer) {
+  TimelineBuilder builder;
+  builder.add_copy(copy_of(kKernelIp, owned(bytes({1, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0})), {}));
+  builder.add_edit(poke(kKernelIp, {1}, {2}, 100));
+  builder.add_edit(poke(kKernelIp, {1}, {2}, 300));
+  builder.add_edit(poke(kKernelIp + 4, {2}, {1}, 400));
+  builder.add_edit(poke(kKernelIp + 8, {5}, {6}, 500));
+  builder.add_edit(poke(kKernelIp + 12, {5}, {6}, 600));
+  const Timeline timeline = builder.build();
+  EXPECT_EQ(kinds(timeline), (std::vector{FindingKind::poke_old_bytes_mismatch, FindingKind::poke_healed,
+                                          FindingKind::poke_old_bytes_mismatch, FindingKind::poke_healed}));
+  CodeView view(timeline);
+  EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(200), 1).hex(), "02 01");
+  EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 4, at(50), 1).hex(), "01 02");
+  EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 4, at(450), 1).hex(), "01");
+}
+
 TEST(TimelineHeal, SuspectOnlyInsideLostWindows) {
   TimelineBuilder builder;
   builder.add_section(section(kKernelSpace, kKernelIp, filled(32, 0x90)));

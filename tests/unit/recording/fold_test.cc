@@ -280,6 +280,23 @@ TEST_F(Fold, OutOfLinePagesLiveByPokes) {
   EXPECT_TRUE(data_->missing.empty());
 }
 
+// kprobe slots go with their page's name, without a poke (kernel/kprobes.c, "collect_one_slot"): the page's next life is no lost record.
+TEST_F(Fold, OutOfLinePagesGoWithTheirName) {
+  const auto name_page = [&](bool unregister, uint64_t time) {
+    feed(perfio::KsymbolRecord{kText.value + 0x5000, 4096, 2, unregister, "kprobe_insn_page"}, time);
+  };
+  name_page(false, 1000);
+  poke(0x5000, {}, bytes_of({0xcc, 0xc3}), 1100);
+  name_page(true, 2000);
+  name_page(false, 3000);
+  poke(0x5000, {}, bytes_of({0x90, 0xc3}), 3100);
+  finish();
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x5000, 1500), 0xcc);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x5000, 2500), -1);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x5000, 3500), 0x90);
+  EXPECT_TRUE(data_->timeline.findings().empty());
+}
+
 TEST_F(Fold, LostRecordsSuspectTheImageFromTheRingsLastRecord) {
   poke(0, bytes_of({0x90}), bytes_of({0xc3}), 1000, 2);
   poke(8, bytes_of({0x90}), bytes_of({0xc3}), 1500, 1);
@@ -313,6 +330,30 @@ TEST_F(Fold, AuxFlagsBreakTheStreamWhereTheySay) {
   EXPECT_EQ(data_->streams[0].seams()[1].why, AuxBreak::truncated);
   EXPECT_EQ(data_->streams[0].written_by(200).value, 2000U);
   EXPECT_EQ(data_->lost.aux_truncated, 1U);
+}
+
+TEST_F(Fold, EachAuxFlagIsAReasonOfItsOwn) {
+  const std::vector<std::byte> bytes(512);
+  feed(perfio::AuxRecord{0, 128, 4}, 1000, 10, 10, 2);    // PARTIAL
+  feed(perfio::AuxRecord{128, 128, 8}, 2000, 10, 10, 2);  // COLLISION
+  feed(perfio::AuxRecord{256, 128, 2}, 3000, 10, 10, 2);  // OVERWRITE: how a snapshot's ring works, no loss
+  feed(perfio::AuxRecord{384, 128, 0}, 4000, 10, 10, 2);
+  perfio::AuxtraceRecord payload;
+  payload.size_bytes = bytes.size();
+  payload.cpu = 2;
+  payload.payload = bytes;
+  feed(payload, 0);
+  finish();
+  AuxStream& stream = data_->streams.at(0);
+  stream.finish();
+  ASSERT_EQ(stream.seams().size(), 3U);  // the stream's start is the first
+  EXPECT_EQ(stream.seams()[1].offset_bytes, 128U);
+  EXPECT_EQ(stream.seams()[1].why, AuxBreak::partial);
+  EXPECT_EQ(stream.seams()[2].offset_bytes, 256U);
+  EXPECT_EQ(stream.seams()[2].why, AuxBreak::collision);
+  EXPECT_EQ(data_->lost.aux_partial, 1U);
+  EXPECT_EQ(data_->lost.aux_collision, 1U);
+  EXPECT_EQ(data_->lost.aux_truncated, 0U);
 }
 
 TEST_F(Fold, GuestRecordsAreCountedAndLeftOut) {
