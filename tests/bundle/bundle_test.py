@@ -1,0 +1,213 @@
+"""A bundle says what the recording said: every command, every recording of data/ and of the corpus, the originals moved away."""
+import difflib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ.get("PTDECODE", "ptdecode")
+SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
+
+# What must not differ; each with the exit status.
+COMMANDS = [
+    ["script", "--itrace=i1ibxwpIoe", "-F", "+insn,+flags,+mark,+symoff,+dso"],
+    ["script", "--itrace=b", "-F", "+insn,+mark"],
+    ["script", "--call-ret-trace"],
+    ["script", "--insn-trace=disasm"],
+    ["stat"],
+    ["stat", "--json"],
+    ["check"],
+    ["check", "--json"],
+    ["packets"],
+    ["image"],
+]
+
+
+def run(words, env=None, limit=None):
+    """(status, standard output, standard error) of the program; of long outputs the first `limit` bytes."""
+    process = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, env=env, timeout=3600)
+    return process.returncode, process.stdout[:limit], process.stderr
+
+
+def raw_words(folder):
+    """The options that open a raw case, from its case.json."""
+    facts = json.loads((folder / "case.json").read_text())
+    cpu = facts.get("cpu") or {}
+    words = ["--pt", folder / facts["trace"]["file"]]
+    if isinstance(cpu, dict) and "family" in cpu:
+        words += ["--pt-cpu", f"{cpu['family']}/{cpu['model']}/{cpu['stepping']}"]
+    config = facts.get("config", {})
+    if "cpuid_0x15_eax" in config:
+        words += ["--tsc-ctc", f"{config['cpuid_0x15_ebx']}/{config['cpuid_0x15_eax']}"]
+    for key, option in (("mtc_freq", "--mtc-freq"), ("nom_freq", "--nom-freq")):
+        words += [option, config[key]] if key in config else []
+    for image in facts.get("images", []):
+        size = f",size={image['size']}" if image.get("size") else ""
+        words += ["--image", f"{folder / image['file']},off={image.get('file_offset', 0)}{size}@{image['load_address']}"]
+    if "page_image" in facts:
+        pages = facts["page_image"]
+        words += ["--pages", f"{folder / pages['pages']},{folder / pages['addresses']}"]
+    return words
+
+
+def size_of(path):
+    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+
+
+class Bundles(unittest.TestCase):
+    def setUp(self):
+        self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="ptd-bundle-"))
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+        self.bundle = self.tmp / "recording.ptb"
+        self.elsewhere = {"HOME": str(self.tmp / "nobody"), "PATH": "/nowhere"}
+
+    def make(self, words, *more):
+        status, out, err = run(["bundle", *words, "-o", self.bundle, *more])
+        self.assertEqual(status, 0, err.decode())
+        self.assertIn(b"symbols", out)
+        return self.bundle
+
+    def same(self, commands, words, original, bundle):
+        """Compares the commands' outputs; `original` is out of reach while the bundle is read."""
+        away = original.with_name(original.name + ".away")
+        for command in commands:
+            want = run([*command, *words])
+            original.rename(away)
+            try:
+                got = run([*command, "-i", bundle], env=self.elsewhere)
+            finally:
+                away.rename(original)
+            for what, a, b in zip(("status", "output", "messages"), want, got):
+                if a != b:
+                    a, b = (str(x).splitlines() if isinstance(x, int) else x.decode(errors="replace").splitlines()[:200000] for x in (a, b))
+                    self.fail(f"{command}: {what}\n" + "\n".join(list(difflib.unified_diff(a, b, lineterm="", n=1))[:20]))
+            self.assertNotEqual(want[0], 1, command)
+
+    def case(self, name):
+        if not (CORPUS / name / "case.json").exists():
+            self.skipTest(f"no corpus case {CORPUS / name}")
+        shutil.copytree(CORPUS / name, self.tmp / name, ignore=shutil.ignore_patterns("expected"))
+        return self.tmp / name
+
+    def demo(self):
+        shutil.copytree(SOURCE / "data" / "demo", self.tmp / "demo")
+        return self.tmp / "demo"
+
+    def test_demo(self):
+        demo = self.demo()
+        bundle = self.make([demo])
+        self.same(COMMANDS + [["image", "hot_keys", "--versions"], ["image", "--diff", "30.00001,30.01"], ["script", "-S", "hot_keys"]],
+                  ["-i", demo], demo, bundle)
+        self.assertLess(size_of(bundle), size_of(demo) / 4)
+
+    def test_truth(self):
+        """The bundle's flow is the ground truth, every instruction and its bytes."""
+        bundle = self.make([SOURCE / "data" / "demo"])
+        truths = [SOURCE / "data" / "demo" / f"truth.cpu{cpu}.txt" for cpu in (0, 1)]
+        status, out, _ = run(["verify", "-i", bundle, *truths], env=self.elsewhere)
+        self.assertEqual((status, out.count(b"100.0000 %")), (0, 2), out.decode())
+
+    def test_other_ways_to_decode(self):
+        """What a frozen or timeless decode looks at goes in if asked for."""
+        demo = self.demo()
+        for option in (["--freeze"], ["--no-time"], ["--slack", "1ms"], ["--drop-poke", "3"], ["--no-anchors"]):
+            bundle = self.make([demo], *option)
+            self.same([[*COMMANDS[0], *option], ["check", *option]], ["-i", demo], demo, bundle)
+            self.same([COMMANDS[0]], ["-i", demo], demo, bundle)
+
+    def test_what_is_not_kept_is_said(self):
+        """Code that no decode looked at reads as absent, never as other bytes."""
+        demo = SOURCE / "data" / "demo"
+        place = ["image", "ffffffffc0201f00"]
+        self.assertIn(b"int3", run([*place, "-i", demo])[1])
+        got = run([*place, "-i", self.make([demo])])[1]
+        self.assertIn(b"its bytes are not at hand", got)
+        self.assertNotIn(b"int3", got)
+
+    def test_cut_to_a_time(self):
+        demo = self.demo()
+        whole = size_of(self.make([demo]))
+        for time in ("30.0001,30.0002", "30.0003,", ",30.00005"):
+            bundle = self.make([demo], "--time", time)
+            self.assertLess(size_of(bundle), whole)
+            self.same([[*command, "--time", time] for command in (COMMANDS[0], COMMANDS[1], COMMANDS[3])], ["-i", demo], demo, bundle)
+            lists = [run(["packets", "-i", path, "--time", time])[1].splitlines() for path in (demo, bundle)]
+            lists = [[line for line in lines if not line.startswith(b"#")] for lines in lists]  # their titles tell the size
+            self.assertEqual(*lists)
+            self.assertGreater(len(lists[0]), 1000)
+
+    def test_bundle_of_a_bundle(self):
+        demo = self.demo()
+        first = self.make([demo])
+        second = self.tmp / "second.ptb"
+        self.assertEqual(run(["bundle", first, "-o", second])[0], 0)
+        self.assertEqual(first.read_bytes(), second.read_bytes())
+        self.same(COMMANDS, ["-i", demo], demo, second)
+
+    def test_lldb(self):
+        for name in ("pt-lldb-single", "pt-lldb-multifile"):
+            with self.subTest(name):
+                folder = self.case(name)
+                self.same(COMMANDS, ["-i", folder / "trace.json"], folder, self.make([folder / "trace.json"]))
+
+    def test_raw(self):
+        for name in ("pt-dynamorio-simple", "pt-xdc-unzip", "pt-xdc-kernel-packets"):
+            with self.subTest(name):
+                folder = self.case(name)
+                words = raw_words(folder)
+                self.same(COMMANDS, words, folder, self.make(words))
+
+    def test_perf_data(self):
+        folder = self.case("pt-perfdata-skylake")
+        recording = folder / "perf.data"
+        self.same(COMMANDS, ["-i", recording], folder, self.make([recording]))
+
+    def test_long(self):
+        """PTDECODE_BUNDLE_LONG=1: the captures that take minutes."""
+        if not os.environ.get("PTDECODE_BUNDLE_LONG"):
+            self.skipTest("minutes: PTDECODE_BUNDLE_LONG=1 runs it")
+        folder = self.case("pt-xdc-mruby")
+        words = raw_words(folder)
+        self.same(COMMANDS[1:], words, folder, self.make(words))
+
+    def test_messages(self):
+        demo = SOURCE / "data" / "demo"
+        bundle = self.make([demo])
+        whole = bundle.read_bytes()
+        damaged = self.tmp / "damaged.ptb"
+
+        def message(data):
+            damaged.write_bytes(data)
+            status, out, err = run(["check", "-i", damaged])
+            self.assertEqual((status, out), (1, b""), err)
+            return err.decode()
+
+        self.assertIn("version 2", message(whole[:8] + b"\2" + whole[9:]))
+        for cut in list(range(9, 200)) + list(range(200, len(whole), 997)) + [len(whole) - 1]:
+            self.assertRegex(message(whole[:cut]), r"cut|ends inside|ends early", cut)
+        for at in range(16, len(whole), 501):
+            self.assertIn("bundle", message(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1:]), at)
+        status, _, err = run(["bundle", demo, "-o", self.tmp / "absent" / "x.ptb"])
+        self.assertEqual((status, list(self.tmp.glob("*.part*"))), (1, []), err)
+
+
+def main():
+    if len(sys.argv) > 1 and sys.argv[1] == "compare":  # compare NAME FOLDER WORDS...: one more recording, with its sizes
+        test = Bundles()
+        test.setUp()
+        folder, words = pathlib.Path(sys.argv[2]), sys.argv[3:]
+        bundle = test.make(words)
+        test.same(COMMANDS[1:2] + COMMANDS[4:], words, folder, bundle)
+        print(f"{folder}: same; bundle {size_of(bundle)} bytes, original {size_of(folder)} bytes")
+        test.doCleanups()
+        return
+    unittest.main()
+
+
+if __name__ == "__main__":
+    main()
