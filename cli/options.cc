@@ -15,8 +15,8 @@ namespace ptd::cli {
 
 void add_input_options(CLI::App& command, InputOptions& input) {
   const std::string in = "Input";
-  CLI::Option* path = command.add_option("-i,--input", input.path,
-                                         "perf.data file or directory, '-' for a pipe, or an LLDB trace.json (default ./perf.data)");
+  CLI::Option* path = command.add_option(
+      "-i,--input", input.path, "perf.data file or directory, bundle, '-' for a pipe, or an LLDB trace.json (default ./perf.data)");
   path->group(in);
   command.add_option("--symfs", input.symfs, "look for recorded paths below this root first (repeatable)")
       ->allow_extra_args(false)
