@@ -12,8 +12,9 @@ struct GuestOptions {
   uint32_t rounds = 10;        ///< LAB_ROUNDS: of every kind of change
   uint32_t ring_pages = 1024;  ///< LAB_RING_PAGES
   uint32_t drain_ms = 5;       ///< LAB_DRAIN_MS: pause of the recorder
-  uint32_t settle_ms = 20;     ///< LAB_SETTLE_MS: how long a change stays
+  uint32_t settle_ms = 4;      ///< LAB_SETTLE_MS: how long a change stays
   uint32_t load = 3;           ///< LAB_LOAD: processes that keep the kernel busy
+  uint32_t pause_ms = 4;       ///< LAB_PAUSE_MS: of each of them, after each turn
   std::string work;            ///< LAB_WORK: kinds, separated by commas; empty: all
   uint64_t trace_config = 0;   ///< LAB_CONFIG: perf_event_attr.config of the trace
 };
@@ -29,8 +30,8 @@ void sleep_ms(uint32_t ms);
 bool load_module(const std::string& path);
 bool unload_module(const std::string& name);
 
-/// Processes that call the kernel until the machine ends.
-void start_load(uint32_t processes);
+/// Processes that call the kernel until the machine ends, with a pause after each turn.
+void start_load(uint32_t processes, uint32_t pause_ms);
 
 /// Changes the kernel's code in every way of `options.work`, from each cpu in turn.
 void change_code(const GuestOptions& options);

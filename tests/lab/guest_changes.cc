@@ -52,7 +52,7 @@ void set_probes(const GuestOptions& options, uint32_t round) {
     sleep_ms(options.settle_ms);
     write_file("/proc/sys/debug/kprobes-optimization", "1");
   }
-  sleep_ms(100);  // the optimiser waits for this long
+  sleep_ms(40);  // the optimiser waits for half as long
   write_file(kTracing + "events/lab/enable", "0");
   write_file(kTracing + "kprobe_events", "");
 }

@@ -87,6 +87,7 @@ GuestOptions read_options() {
   number("LAB_DRAIN_MS", options.drain_ms);
   number("LAB_SETTLE_MS", options.settle_ms);
   number("LAB_LOAD", options.load);
+  number("LAB_PAUSE_MS", options.pause_ms);
   number("LAB_CONFIG", options.trace_config);
   if (const char* work = std::getenv("LAB_WORK")) options.work = work;
   return options;
@@ -136,6 +137,14 @@ int run() {
   recorder_options.trace_config = options.trace_config;
   (void)mkdir("/tmp/out", 0755);
   (void)mkdir("/tmp/out/after", 0755);
+  {
+    BpfPrograms warm_up;  // the kernel reads its BTF at the first one
+    (void)warm_up.attach_fentry("vfs_read", 0);
+    warm_up.detach_all();
+    write_file("/sys/kernel/tracing/buffer_size_kb", "256");  // the buffers are made, page by page, at the first event
+    write_file("/sys/kernel/tracing/events/sched/sched_switch/enable", "1");
+    write_file("/sys/kernel/tracing/events/sched/sched_switch/enable", "0");
+  }
   say("recorder starts");
   Result<std::unique_ptr<live::SidebandRecorder>> recorder = live::SidebandRecorder::start(recorder_options);
   if (!recorder) {
@@ -151,7 +160,7 @@ int run() {
       sleep_ms(options.drain_ms);
     }
   });
-  start_load(options.load);
+  start_load(options.load, options.pause_ms);
   say("trace starts");
   emulate::tell_tracer_start(descriptor_table());
   change_code(options);

@@ -44,7 +44,7 @@ void fork_once() {
 }
 
 /// Two processes that wake each other up.
-void ping_pong() {
+void ping_pong(uint32_t pause_ms) {
   int pipes[2][2];
   if (pipe(pipes[0]) != 0 || pipe(pipes[1]) != 0) return;
   char byte = 0;
@@ -55,11 +55,11 @@ void ping_pong() {
   for (unsigned turn = 0;; ++turn) {
     (void)!write(pipes[0][1], &byte, 1);
     (void)!read(pipes[1][0], &byte, 1);
-    if (turn % 16 == 0) sleep_ms(1);
+    if (turn % 4 == 0) sleep_ms(pause_ms);
   }
 }
 
-void call_often(uint32_t number) {
+void call_often(uint32_t number, uint32_t pause_ms) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0) return;
   char buffer[512] = "";
@@ -73,18 +73,18 @@ void call_often(uint32_t number) {
     if (turn % 5 == 0) touch_memory();
     if (turn % 11 == 0) fork_once();
     if (turn % 7 == 0) sched_yield();
-    if (turn % 4 == 0) sleep_ms(1);
+    sleep_ms(pause_ms);
   }
 }
 
 }  // namespace
 
-void start_load(uint32_t processes) {
+void start_load(uint32_t processes, uint32_t pause_ms) {
   for (uint32_t i = 0; i < processes; ++i) {
     if (fork() != 0) continue;
     if (i == 1) pin_to(1);
-    if (i == 0) ping_pong();
-    call_often(i);
+    if (i == 0) ping_pong(pause_ms);
+    call_often(i, pause_ms);
     _exit(0);
   }
 }
