@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "image/base/types.h"
@@ -43,6 +45,19 @@ struct BlockInfo {
   uint32_t size_bytes = 0;
   uint64_t bytes_offset = 0;  ///< in BlockTable's arena; use BlockTable::bytes
 };
+
+/// Leaves new blocks as they are in resize(): a decoder makes room first and writes then.
+struct RoomForBlocks : std::allocator<Block> {
+  template <typename Other>
+  struct rebind {
+    using other = RoomForBlocks;
+  };
+  template <typename Made, typename... Args>
+  void construct(Made* at, Args&&... args) {
+    if constexpr (sizeof...(Args) != 0) ::new (static_cast<void*>(at)) Made(std::forward<Args>(args)...);
+  }
+};
+using Blocks = std::vector<Block, RoomForBlocks>;
 
 /// Owner of the blocks' static side: one per decoder (worker). Grows only; ids stay valid for its life.
 class BlockTable {
@@ -139,7 +154,7 @@ struct Gap {
 
 /// Filled by Decoder::next; reuse one to avoid allocation. Indices in marks, events and gaps are into `blocks`.
 struct Batch {
-  std::vector<Block> blocks;
+  Blocks blocks;
   std::vector<Mark> marks;
   std::vector<Event> events;
   std::vector<Gap> gaps;

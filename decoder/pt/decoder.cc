@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "decoder/pt/runner.h"
 #include "decoder/pt/walker.h"
 
 namespace ptd::pt {
@@ -30,9 +31,10 @@ size_t midpoint_candidate(const std::vector<Candidate>& candidates, Interval now
 }  // namespace
 
 struct Decoder::State {
-  State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options) : walker(timeline, contexts, options) {}
+  State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options) : walker(timeline, contexts, options), runner(walker) {}
 
   Walker walker;
+  Runner runner;
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
   std::vector<std::unique_ptr<Flow>> spare;
   std::unique_ptr<Flow> best_dead;           ///< of the current fork: the one that lived longest
@@ -302,7 +304,8 @@ bool Decoder::State::run_single(Batch& batch) {
   Flow& flow = *flows[0];
   flow.out = &batch;
   for (;;) {
-    const WalkStop stop = walker.run(flow, flow.state.position + 4096);
+    const uint64_t until = flow.state.position + 4096;
+    const WalkStop stop = walker.options().exact_only ? walker.run(flow, until) : runner.run(flow, until);
     walker.items().release(flow.state.next);
     switch (stop) {
       case WalkStop::position: break;

@@ -34,6 +34,7 @@ struct DecoderOptions {
   uint32_t max_candidates = 32;      ///< live hypotheses at once; beyond: Gap limit
   uint32_t max_held_blocks = 1U << 16;  ///< undecided blocks held back
   uint64_t max_silent_instructions = 1U << 24;  ///< without any packet consumed; beyond: Gap limit
+  bool exact_only = false;  ///< never takes the fast path (Runner): the same output, slower
   const std::vector<SyncPoint>* sync_points = nullptr;  ///< of this stream, in order; may be null; must outlive the decoder
 };
 

@@ -31,6 +31,10 @@ class ReturnStack {
     return true;
   }
   void clear() { count_ = 0; }
+  [[nodiscard]] uint32_t count() const { return count_; }
+  /// Place of the last push among kDepth; for who keeps something beside it.
+  [[nodiscard]] uint32_t top() const { return top_; }
+  static constexpr uint32_t kDepth = 64;
   [[nodiscard]] bool equals(const ReturnStack& other) const {
     if (count_ != other.count_) return false;
     for (uint32_t i = 0; i < count_; ++i) {
@@ -40,7 +44,6 @@ class ReturnStack {
   }
 
  private:
-  static constexpr uint32_t kDepth = 64;
   std::array<uint64_t, kDepth> ips_{};
   uint32_t top_ = 0;
   uint32_t count_ = 0;

@@ -7,7 +7,7 @@
 #include "decoder/batch.h"
 #include "decoder/pt/config.h"
 #include "decoder/pt/packet_reader.h"
-#include "decoder/pt/pt_clock.h"
+#include "decoder/pt/time_ahead.h"
 #include "image/base/aux_segment.h"
 
 namespace ptd::pt {
@@ -58,7 +58,41 @@ struct SyncState {
   bool in_tx = false;
 };
 
-/// Reads a segment's packets into items, on demand, keeping a window.
+/// Where an ItemReader stands between two packets: how time is told to the items that follow.
+struct ItemCursor {
+  uint64_t offset_bytes = 0;  ///< of the next packet
+  uint64_t last_ip = 0;       ///< for ip compression
+  uint64_t cycles = 0;        ///< counted by CYC so far
+  TimeNs now_first;           ///< lower bound of the last timing packet
+  TimeNs group_lo;            ///< lower bound for what is walked inside the current group
+  TimeNs emitted;             ///< `before` of the group before the current one
+  TimeNs group_before;        ///< `before` of the current group's first packet
+  bool late = false;          ///< the current group began with a TNT that was not full
+
+  /// What comes next ran after the last timing packet.
+  void prompt() {
+    group_lo = emitted = group_before = now_first;
+    late = false;
+  }
+  /// A TNT that is not full begins a group. Returns the lower bound of what is walked for it.
+  TimeNs begin_group() {
+    group_lo = emitted;
+    emitted = group_before;
+    group_before = now_first;
+    late = true;
+    return group_lo;
+  }
+  /// The same of a TIP: it belongs to a group, or left at once.
+  TimeNs take_tip() {
+    const TimeNs lo = late ? group_lo : emitted;
+    if (!late) prompt();
+    return lo;
+  }
+  /// All that follows up to the next timing packet has the same bounds.
+  [[nodiscard]] bool steady() const { return emitted == now_first && group_before == now_first && (!late || group_lo == now_first); }
+};
+
+/// Reads a segment's packets into items, on demand, keeping those that were not released.
 ///
 /// Time of what is walked: branches are buffered. A TNT that is not full, and the TIPs that follow it, leave the processor together when
 /// something forces them out ([SDM] "Deferred TIPs"), long after the branches retired, perhaps; so timing packets that stand before such a
@@ -71,19 +105,33 @@ class ItemReader {
   /// Status events told by the segment's PSB+.
   [[nodiscard]] const std::vector<Item>& start_items() const { return start_items_; }
   [[nodiscard]] const Item& at(uint64_t index) {
-    while (index >= base_ + ready_) produce();
+    while (index >= base_ + items_.size()) produce();
     return items_[index - base_];
   }
   /// Items below `index` are needed no more.
   void release(uint64_t index);
-  [[nodiscard]] uint64_t cycles() const { return clock_.cycles(); }
+
+  /// For who reads plain packets (TNT, TIP, PAD and time) himself: true if nothing is read at or behind item `index` and no compound is
+  /// open. What he reads takes no item; he says with skip_to() where he stopped.
+  [[nodiscard]] bool plain(uint64_t index) const;
+  /// Item `index` if it was read already, else null.
+  [[nodiscard]] const Item* peek(uint64_t index) const { return index - base_ < items_.size() ? &items_[index - base_] : nullptr; }
+  [[nodiscard]] ItemCursor cursor() const {
+    ItemCursor cursor = cursor_;
+    cursor.offset_bytes = reader_.offset();
+    return cursor;
+  }
+  [[nodiscard]] uint64_t own_bytes() const { return own_bytes_; }
+  [[nodiscard]] TimeAhead& ahead() { return ahead_; }
+  /// The reader goes on at `cursor` with item `index`. `last`, if not null, becomes item `index`: one that is taken in part.
+  void skip_to(const ItemCursor& cursor, uint64_t index, const Item* last);
 
  private:
   void produce();
   bool step();
+  void pass_time(uint64_t offset);
   void read_start();
   void read_sync();
-  void on_timing(const Packet& packet);
   void on_flow(const Packet& packet, uint64_t offset);
   void on_fup(const Packet& packet, uint64_t offset);
   void on_tip(const Packet& packet, uint64_t offset);
@@ -96,31 +144,22 @@ class ItemReader {
   void fail(uint64_t offset);
   void flush_tsx(uint64_t offset);
   Item& push(ItemKind kind, uint64_t offset);
-  void prompt();
   void push_held();
   bool next_flow_is_pge(uint64_t offset) const;
-  bool is_ovf_in_cyc(uint64_t offset) const;
   ExecMode take_mode();
 
   AuxSegment segment_;
   Config config_;
-  uint64_t slack_ns_ = 0;
   PacketReader reader_;
-  PtClock clock_;
+  TimeAhead ahead_;
+  ItemCursor cursor_;       ///< offset_bytes is not kept: see reader_
   uint64_t own_bytes_ = 0;  ///< bytes of the segment without the tail
-  uint64_t last_ip_ = 0;
   SyncState start_;
   std::vector<Item> start_items_;
   std::vector<Item> items_;
   std::vector<Item> held_;      ///< events inside a FUP .. TIP compound, given after it
   std::vector<Item> binding_;   ///< events waiting for their FUP
   uint64_t base_ = 0;           ///< index of items_[0]
-  uint64_t ready_ = 0;          ///< items whose upper bound is set
-  TimeNs now_first_, now_last_; ///< bounds of the last timing packet
-  TimeNs group_lo_;             ///< lower bound for what is walked inside the current group
-  TimeNs emitted_;              ///< `before` of the group before the current one
-  TimeNs group_before_;         ///< `before` of the current group's first packet
-  bool late_ = false;           ///< the current group began with a TNT that was not full
   ExecMode mode_ = ExecMode::unknown;
   bool done_ = false;
   bool enabled_ = false;

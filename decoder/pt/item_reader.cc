@@ -6,21 +6,13 @@
 namespace ptd::pt {
 namespace {
 
-constexpr uint64_t kItemsAtOnce = 256;
-constexpr uint64_t kMaxOpenItems = 1U << 16;  // items that wait for a timing packet before they get the segment's bound
+constexpr uint64_t kReleasedAtOnce = 8192;
 constexpr uint8_t kLongTntBits = 47;
 constexpr size_t kMaxHeld = 64;               // events inside one compound
-
-TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
-TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
 
 ExecMode exec_mode_of(const Packet& packet) {
   if ((packet.flags & kFlagCsL) != 0) return ExecMode::bits64;
   return (packet.flags & kFlagCsD) != 0 ? ExecMode::bits32 : ExecMode::bits16;
-}
-
-bool is_timing(PacketKind kind) {
-  return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc || kind == PacketKind::cbr;
 }
 
 // [SDM] "CFE Packet": types whose FUP is also the FUP of an asynchronous branch.
@@ -45,102 +37,76 @@ bool cfe_is_asynchronous(uint8_t type) {
 void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns) {
   segment_ = segment;
   config_ = config;
-  slack_ns_ = slack_ns;
   reader_ = PacketReader(segment.bytes);
   reader_.set_skip_corrupt_tma(config.errata.skz84);
-  clock_ = PtClock(config);
+  ahead_.begin(segment, config, slack_ns);
+  cursor_ = {};
+  cursor_.now_first = segment.time.first;
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
-  last_ip_ = 0;
   start_ = {};
   start_items_.clear();
   items_.clear();
   held_.clear();
   binding_.clear();
-  base_ = ready_ = 0;
-  now_first_ = segment.time.first;
-  now_last_ = segment.time.last;
+  base_ = 0;
   mode_ = ExecMode::unknown;
   done_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
   read_start();
-  prompt();
+  cursor_.prompt();
   enabled_ = start_.has_ip;
 }
 
 void ItemReader::release(uint64_t index) {
-  if (index <= base_ + 8192) return;
-  const uint64_t drop = std::min<uint64_t>(index - base_, ready_);
+  if (index <= base_ + kReleasedAtOnce) return;
+  const uint64_t drop = std::min<uint64_t>(index - base_, items_.size() - 1);
   items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(drop));
   base_ += drop;
-  ready_ -= drop;
 }
 
 Item& ItemReader::push(ItemKind kind, uint64_t offset) {
   Item item;
   item.kind = kind;
   item.offset_bytes = offset;
-  item.before = now_first_;
-  item.cycles = clock_.cycles();
+  item.before = cursor_.now_first;
+  item.cycles = cursor_.cycles;
   switch (kind) {
     case ItemKind::now:
-    case ItemKind::at_insn: item.lo = group_lo_; break;
-    case ItemKind::tnt:  // begins a group; the caller says with prompt() if it was full
-      group_lo_ = emitted_;
-      emitted_ = group_before_;
-      group_before_ = now_first_;
-      late_ = true;
-      item.lo = group_lo_;
-      break;
-    case ItemKind::tip:
-      item.lo = late_ ? group_lo_ : emitted_;
-      if (!late_) prompt();
-      break;
+    case ItemKind::at_insn: item.lo = cursor_.group_lo; break;
+    case ItemKind::tnt: item.lo = cursor_.begin_group(); break;  // the caller says with prompt() if it was full
+    case ItemKind::tip: item.lo = cursor_.take_tip(); break;
     default:
-      item.lo = emitted_;
-      prompt();
+      item.lo = cursor_.emitted;
+      cursor_.prompt();
       break;
   }
+  item.hi = std::max(ahead_.next_last(), item.lo);
   items_.push_back(item);
   return items_.back();
 }
 
-// What comes next ran after the last timing packet.
-void ItemReader::prompt() {
-  group_lo_ = emitted_ = group_before_ = now_first_;
-  late_ = false;
-}
-
 void ItemReader::produce() {
-  const uint64_t want = ready_ + 1;
-  while (!done_) {
-    if (ready_ >= want && items_.size() >= want + kItemsAtOnce) return;
-    if (items_.size() - ready_ >= kMaxOpenItems) {
-      for (; ready_ < items_.size(); ++ready_) items_[ready_].hi = segment_.time.last;
-      return;
-    }
+  const size_t before = items_.size();
+  while (!done_ && items_.size() == before) {
     if (!step()) done_ = true;
   }
-  for (; ready_ < items_.size(); ++ready_) items_[ready_].hi = segment_.time.last;
   // The last item is given again and again: reading past the end is harmless.
-  if (ready_ < want && !items_.empty()) {
-    Item again = items_.back();
+  if (items_.size() == before) {
+    const Item again = items_.back();
     items_.push_back(again);
-    ++ready_;
   }
 }
 
-void ItemReader::on_timing(const Packet& packet) {
-  if (packet.kind == PacketKind::cbr) {
-    Item& item = push(ItemKind::now, reader_.offset() - packet.size_bytes);
-    item.event = EventKind::cbr;
-    item.value = packet.value;
-  }
-  if (!clock_.on_packet(packet, reader_.offset() - packet.size_bytes) || !clock_.known()) return;
-  const Interval bounds = config_.time.to_interval(clock_.earliest(), clock_.latest());
-  const TimeNs first = std::max(minus(bounds.first, slack_ns_), segment_.time.first);
-  const TimeNs last = std::min(plus(bounds.last, slack_ns_), segment_.time.last);
-  now_first_ = std::max(now_first_, first);
-  now_last_ = std::max(last, now_first_);
-  for (; ready_ < items_.size(); ++ready_) items_[ready_].hi = std::max(now_last_, items_[ready_].lo);
+bool ItemReader::plain(uint64_t index) const {
+  const bool open = has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty();
+  return base_ + items_.size() <= index && !open && !done_ && enabled_ && reader_.block_items() == 0;
+}
+
+void ItemReader::skip_to(const ItemCursor& cursor, uint64_t index, const Item* last) {
+  cursor_ = cursor;
+  reader_.seek(cursor.offset_bytes);
+  items_.clear();
+  base_ = index;
+  if (last != nullptr) items_.push_back(*last);
 }
 
 ExecMode ItemReader::take_mode() {
@@ -149,9 +115,16 @@ ExecMode ItemReader::take_mode() {
   return mode;
 }
 
+// Takes over what the timing packets up to the one at `offset` told.
+void ItemReader::pass_time(uint64_t offset) {
+  const TimePoint* point = ahead_.next();
+  if (point != nullptr && point->offset_bytes <= offset) ahead_.pass(offset, cursor_.now_first, cursor_.cycles);
+}
+
 // Reads one packet; false at the end of the segment.
 bool ItemReader::step() {
   const uint64_t offset = reader_.offset();
+  pass_time(offset);
   if (offset >= own_bytes_) {
     read_sync();
     return false;
@@ -168,11 +141,13 @@ bool ItemReader::step() {
   }
   if (packet.kind == PacketKind::pad) return true;
   if (is_timing(packet.kind)) {
-    if (packet.kind == PacketKind::cyc && config_.errata.skd007 && is_ovf_in_cyc(offset)) {
+    if (packet.kind == PacketKind::cyc && config_.errata.skd007 && is_ovf_in_cyc(segment_.bytes, offset)) {
       reader_.seek(offset + 1);
-      return true;
+    } else if (packet.kind == PacketKind::cbr) {
+      Item& item = push(ItemKind::now, offset);
+      item.event = EventKind::cbr;
+      item.value = packet.value;
     }
-    on_timing(packet);
     return true;
   }
   if (packet.kind == PacketKind::psb) {  // a PSB that the segmentation did not cut at: a PSB+ inside of the segment
@@ -182,20 +157,6 @@ bool ItemReader::step() {
   }
   on_flow(packet, offset);
   return !done_;
-}
-
-// Erratum SKD007: an OVF may be issued after the first byte of a CYC, in place of its second. A CYC that reads on as `02` with `f3` behind
-// it is such an OVF if what an OVF needs follows: FUP or TIP.PGE.
-bool ItemReader::is_ovf_in_cyc(uint64_t offset) const {
-  const Bytes bytes = segment_.bytes.subspan(offset);
-  if (bytes.size() < 3 || bytes[1] != std::byte{0x02} || bytes[2] != std::byte{0xf3}) return false;
-  PacketReader ahead(segment_.bytes, offset + 1);
-  Packet packet;
-  while (ahead.next(packet) == PacketReader::Status::ok) {
-    if (packet.kind == PacketKind::ovf || packet.kind == PacketKind::pad || is_timing(packet.kind)) continue;
-    return packet.kind == PacketKind::fup || packet.kind == PacketKind::tip_pge;
-  }
-  return false;
 }
 
 void ItemReader::fail(uint64_t offset) {
@@ -220,7 +181,7 @@ void ItemReader::read_start() {
       case PacketKind::psbend:
         if (start_.has_ip && (config_.errata.bdm70 || config_.cpu.family == 0) && next_flow_is_pge(reader_.offset())) start_.has_ip = false;
         return;
-      case PacketKind::fup: start_.has_ip = decompress_ip(packet, last_ip_); start_.ip = Ip{last_ip_}; break;
+      case PacketKind::fup: start_.has_ip = decompress_ip(packet, cursor_.last_ip); start_.ip = Ip{cursor_.last_ip}; break;
       case PacketKind::mode_exec: start_.mode = exec_mode_of(packet); break;
       case PacketKind::mode_tsx: start_.in_tx = (packet.flags & kFlagInTx) != 0; break;
       case PacketKind::pip:
@@ -241,14 +202,8 @@ void ItemReader::read_start() {
         start_items_.push_back(item);
         break;
       }
-      case PacketKind::tsc: case PacketKind::tma: case PacketKind::mtc: case PacketKind::cyc: clock_.on_packet(packet, offset);
-        if (clock_.known()) {
-          const Interval bounds = config_.time.to_interval(clock_.earliest(), clock_.latest());
-          now_first_ = std::max(segment_.time.first, minus(bounds.first, slack_ns_));
-          now_last_ = std::max(now_first_, std::min(plus(bounds.last, slack_ns_), segment_.time.last));
-        }
-        break;
-      case PacketKind::cbr: clock_.on_packet(packet, offset); break;
+      case PacketKind::tsc: case PacketKind::tma: case PacketKind::mtc: case PacketKind::cyc: pass_time(offset); break;
+      case PacketKind::cbr: break;
       default:  // no PSBEND: not a PSB+ group; take the packet as ordinary flow
         reader_.seek(offset);
         return;
@@ -288,7 +243,6 @@ void ItemReader::read_sync() {
   bool whole = false;
   while (!whole && reader_.next(packet) == PacketReader::Status::ok && packet.kind != PacketKind::ovf) {
     if (packet.kind == PacketKind::fup) has_ip = decompress_ip(packet, ip);
-    if (packet.kind == PacketKind::tsc) on_timing(packet);  // bounds what was walked up to here
     whole = packet.kind == PacketKind::psbend;
   }
   items_[index].ip = ip;
@@ -318,7 +272,7 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       item.bits = packet.bits;
       item.ip = packet.value;
       // A full TNT leaves with its last branch. (Six branches may as well be the rest of a long TNT.)
-      if (packet.bits == kLongTntBits) prompt();
+      if (packet.bits == kLongTntBits) cursor_.prompt();
       return;
     }
     case PacketKind::fup: return on_fup(packet, offset);
@@ -331,7 +285,7 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       tsx_in_ = (packet.flags & kFlagInTx) != 0;
       tsx_abort_ = (packet.flags & kFlagAbort) != 0;
       return;
-    case PacketKind::ovf: clock_.on_packet(packet, offset); return on_ovf(offset);
+    case PacketKind::ovf: return on_ovf(offset);
     case PacketKind::psbend: return;  // a stray PSBEND says nothing about the flow
     default: return on_event(packet, offset);
   }
@@ -346,11 +300,11 @@ void ItemReader::flush_tsx(uint64_t offset) {
 }
 
 void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, last_ip_);
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
   if (in_overflow_) {
     // Erratum APL12: outside of the filter a FUP may follow OVF although tracing is off; then TIP.PGE comes next.
     const bool on = has_ip && !next_flow_is_pge(reader_.offset());
-    end_overflow(on, last_ip_);
+    end_overflow(on, cursor_.last_ip);
     enabled_ = on;
     return;
   }
@@ -362,7 +316,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
     tsx_pending_ = false;
     Item& item = push(ItemKind::at_ip, offset);
     item.event = tsx_abort_ ? EventKind::tsx_abort : tsx_in_ ? EventKind::tsx_begin : EventKind::tsx_commit;
-    item.ip = last_ip_;
+    item.ip = cursor_.last_ip;
     bound = true;
     asynchronous = tsx_abort_;
   }
@@ -371,7 +325,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
     item.event = waiting.event;
     item.value = waiting.value;
     item.aux = waiting.aux;
-    item.ip = last_ip_;
+    item.ip = cursor_.last_ip;
     bound = true;
     if (waiting.event == EventKind::cfe && cfe_is_asynchronous(static_cast<uint8_t>(waiting.value & 0xff))) asynchronous = true;
   }
@@ -379,21 +333,21 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
   if (!bound || asynchronous) {
     has_fup_ = true;
     fup_optional_ = bound;
-    fup_ip_ = last_ip_;
+    fup_ip_ = cursor_.last_ip;
     fup_offset_ = offset;
   }
 }
 
 void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, last_ip_);
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
   if (in_overflow_) end_overflow(false, 0);
   flush_tsx(offset);
   Item& item = push(has_fup_ ? ItemKind::async_branch : ItemKind::tip, has_fup_ ? fup_offset_ : offset);
   if (has_fup_) {
     item.ip = fup_ip_;
-    item.value = last_ip_;
+    item.value = cursor_.last_ip;
   } else {
-    item.ip = last_ip_;
+    item.ip = cursor_.last_ip;
   }
   item.mode = take_mode();
   if (!has_ip) item.flags |= kItemNoIp;
@@ -402,15 +356,15 @@ void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
 }
 
 void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, last_ip_);
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
   if (in_overflow_) end_overflow(false, 0);
   flush_tsx(offset);
   Item& item = push(has_fup_ ? ItemKind::async_disabled : ItemKind::tip_pgd, has_fup_ ? fup_offset_ : offset);
   if (has_fup_) {
     item.ip = fup_ip_;
-    item.value = last_ip_;
+    item.value = cursor_.last_ip;
   } else {
-    item.ip = last_ip_;
+    item.ip = cursor_.last_ip;
   }
   if (!has_ip) item.flags |= kItemNoIp;
   has_fup_ = false;
@@ -420,14 +374,14 @@ void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
 }
 
 void ItemReader::on_tip_pge(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, last_ip_);
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
   if (in_overflow_) end_overflow(false, 0);
   if (has_fup_ && !fup_optional_) return fail(offset);
   has_fup_ = false;
   flush_tsx(offset);
   if (!has_ip) return;  // enabled at an ip that the cpu does not tell: nothing can be followed
   Item& item = push(ItemKind::tip_pge, offset);
-  item.ip = last_ip_;
+  item.ip = cursor_.last_ip;
   item.mode = take_mode();
   enabled_ = true;
   push_held();

@@ -55,6 +55,8 @@ struct Loss {
   uint64_t offset_bytes = 0;
 };
 
+class Runner;
+
 /// Shared by all flows of one decoder: items, code, instruction cache, block table.
 class Walker {
  public:
@@ -90,6 +92,7 @@ class Walker {
     Interval certain;
   };
   enum class Go : uint8_t { on, lost, disabled };
+  friend class Runner;  // the fast path goes on from the walker's state and back
 
   // fetching
   bool read_candidates(Flow& flow, SpaceId space);

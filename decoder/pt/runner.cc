@@ -1,0 +1,515 @@
+// Runner: packets and branches of the fast path.
+#include "decoder/pt/runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kOutAtOnce = 1U << 16;                                                // blocks of one call
+constexpr size_t kOutSlack = 8 * RunnerCode::kMaxMemoBlocks + RunnerCode::kCopySlack;  // six memos begun within the limit, and a run
+constexpr uint32_t kGroupBits = 6;
+constexpr uint8_t kLongTntBits = 47;
+constexpr uint32_t kMaxExactSteps = 32;
+
+constexpr bool is_short_tnt(unsigned byte) { return (byte & 1) == 0 && byte > 2; }
+constexpr unsigned kTipOpcode = 0x0d, kIpOpcodeMask = 0x1f;
+constexpr uint8_t kIpSize[8] = {0, 2, 4, 6, 6, 0, 8, 0};  // IPBytes; 0: not taken here
+constexpr uint64_t kIpMask[8] = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};
+
+uint64_t low_bits(uint64_t value, uint32_t count) { return value & ((uint64_t{1} << count) - 1); }
+
+void copy_blocks(Block* to, const Block* from, uint32_t count) {
+  static_assert(RunnerCode::kCopySlack >= 8);
+  for (uint32_t i = 0; i < count; i += 8) std::memcpy(static_cast<void*>(to + i), from + i, 8 * sizeof(Block));
+}
+
+}  // namespace
+
+Runner::Runner(Walker& walker)
+    : walker_(walker),
+      code_(walker.timeline_, walker.table_, walker.options_.switch_entry,
+            walker.options_.config.return_compression != ReturnCompression::off) {}
+
+WalkStop Runner::run(Flow& flow, uint64_t until_position) {
+  uint64_t exact_steps = 1;
+  for (;;) {
+    FlowState& state = flow.state;
+    const bool full = flow.out->blocks.size() >= flow.out->capacity_blocks;
+    if (!full && state.position < until_position)
+      exact_steps = fast(flow, until_position) ? 1 : std::min<uint64_t>(2 * exact_steps, kMaxExactSteps);
+    const uint64_t before = state.position;
+    const WalkStop stop = walker_.run(flow, std::min(until_position, state.position + exact_steps));
+    walked_ += state.position - before;
+    if (stop != WalkStop::position || state.position >= until_position) return stop;
+  }
+}
+
+void Runner::set_places() {
+  kernel_place_ = RunnerCode::place_of(kKernelSpace, state_->mode);
+  user_place_ = RunnerCode::place_of(state_->context.space, state_->mode);
+}
+
+RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip); }
+
+// Follows the flow as far as it can. False: nothing was taken.
+bool Runner::fast(Flow& flow, uint64_t until) {
+  FlowState& state = flow.state;
+  if (!state.enabled || state.lost || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
+  ItemReader& items = walker_.items_;
+  const Item* head = items.peek(state.next);
+  if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
+  if (code_.overgrown()) code_.clear();
+  flow_ = &flow;
+  state_ = &state;
+  data_ = walker_.segment_.bytes.data();
+  own_bytes_ = items.own_bytes();
+  until_ = until;
+  direct_ = moved_ = false;
+  mark_due_ = true;
+  set_places();
+  at_ = at(state.ip.value);
+  sync_limit_ = ~uint64_t{0};
+  if (const auto* points = walker_.options_.sync_points; points != nullptr && state.spans_passed < points->size()) {
+    const uint64_t next = (*points)[state.spans_passed].stream_offset_bytes, here = walker_.segment_.stream_offset_bytes;
+    sync_limit_ = next > here ? next - here : 0;
+  }
+  Blocks& blocks = flow.out->blocks;
+  const size_t size = blocks.size();
+  const size_t limit = std::min(flow.out->capacity_blocks, size + kOutAtOnce);
+  blocks.resize(limit + kOutSlack);
+  out_ = blocks.data() + size;
+  out_end_ = blocks.data() + limit;
+
+  tnt_.count = state.tnt_count;
+  tnt_.bits = low_bits(state.tnt, state.tnt_count);
+  tnt_.direct = false;
+  tnt_.begun = true;
+  tnt_.index = state.tnt_item;
+  cycles_ = state.tnt_count != 0 ? items.at(state.tnt_item).cycles : (head != nullptr ? head->cycles : 0);
+  if ((tnt_.count == 0 || take_bits()) && take_queue()) take_direct();
+  leave();
+  return moved_;
+}
+
+// Items that the ItemReader holds already. True: all were taken, and packets can be read here.
+bool Runner::take_queue() {
+  ItemReader& items = walker_.items_;
+  while (room() && state_->position < until_) {
+    const Item* item = items.peek(state_->next);
+    if (item == nullptr) {
+      if (!items.plain(state_->next)) return false;
+      cursor_ = items.cursor();
+      return true;
+    }
+    if (behind_sync_point(item->offset_bytes)) return false;
+    if (item->kind == ItemKind::tip && item->flags == 0 && item->mode == ExecMode::unknown) {
+      const Item tip = *item;
+      set_now(tip.lo, tip.hi, tip.cycles);
+      if (!take_target(tip, false)) return false;
+      ++state_->next;
+    } else if (item->kind == ItemKind::tnt) {
+      tnt_.bits = item->ip;
+      tnt_.count = item->bits;
+      tnt_.direct = tnt_.begun = false;
+      tnt_.index = state_->next;
+      set_now(item->lo, item->hi, item->cycles);
+      ++state_->next;
+      if (!take_bits()) return false;
+    } else {
+      return false;
+    }
+  }
+  return false;
+}
+
+// Packets from cursor_ on.
+void Runner::take_direct() {
+  direct_ = true;
+  stop_ = 0;
+  settled_ = false;
+  while (room() && state_->position < until_) {
+    const uint64_t offset = cursor_.offset_bytes;
+    if (offset >= stop_ && !pass_point()) {
+      if (cursor_.offset_bytes >= own_bytes_) return;
+      continue;
+    }
+    if (behind_sync_point(offset)) return;
+    const auto byte = static_cast<unsigned>(data_[offset]);
+    if (is_short_tnt(byte)) {
+      if (!mark_due_ && settled_ && cursor_.steady()) {
+        spend();
+        if (tnt_.count != 0) {
+          if (!take_bits()) return;
+          continue;
+        }
+        if (cursor_.offset_bytes != offset) continue;
+      }
+      const auto bits = static_cast<uint32_t>(std::bit_width(byte)) - 2;
+      if (!read_tnt(low_bits(byte >> 1, bits), bits, 1, false)) return;
+    } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
+      if (!read_tip()) return;
+    } else if (byte == 0) {
+      ++cursor_.offset_bytes;
+    } else if (byte == 0x02 && own_bytes_ - offset >= 8 && data_[offset + 1] == std::byte{0xa3}) {
+      uint64_t payload = 0;
+      std::memcpy(&payload, data_ + offset + 2, 6);
+      if (payload <= 1) return;
+      const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
+      if (!read_tnt(low_bits(payload, bits), bits, 8, bits == kLongTntBits)) return;
+    } else {
+      return;
+    }
+  }
+}
+
+// At stop_: takes over what the timing packet there tells. False: there was one, or the segment ends; true: nothing stands here.
+bool Runner::pass_point() {
+  TimeAhead& ahead = walker_.items_.ahead();
+  const TimePoint* point = ahead.next();
+  if (point != nullptr && point->offset_bytes <= cursor_.offset_bytes) {
+    const uint64_t end = point->end_bytes;
+    ahead.pass(cursor_.offset_bytes, cursor_.now_first, cursor_.cycles);
+    cursor_.offset_bytes = std::max(cursor_.offset_bytes, end);
+    stop_ = 0;
+    settled_ = false;
+    return false;
+  }
+  stop_ = point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_;
+  hi_ = ahead.next_last();
+  return cursor_.offset_bytes < stop_;
+}
+
+// A TNT that begins at the cursor. False: not all of it could be taken.
+bool Runner::read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full) {
+  tnt_.before = cursor_;
+  tnt_.bits = payload;
+  tnt_.count = bits;
+  tnt_.direct = true;
+  tnt_.begun = false;
+  Item& item = tnt_.item;
+  item.kind = ItemKind::tnt;
+  item.bits = static_cast<uint8_t>(bits);
+  item.ip = payload;
+  item.offset_bytes = cursor_.offset_bytes;
+  item.cycles = cursor_.cycles;
+  item.before = cursor_.now_first;
+  item.lo = cursor_.begin_group();
+  item.hi = std::max(hi_, item.lo);
+  if (full) cursor_.prompt();
+  cursor_.offset_bytes += size;
+  set_now(item.lo, item.hi, item.cycles);
+  settled_ = item.lo == cursor_.now_first;
+  return take_bits();
+}
+
+// A TIP at the cursor. False: it could not be taken.
+bool Runner::read_tip() {
+  const uint64_t offset = cursor_.offset_bytes;
+  const auto form = static_cast<unsigned>(data_[offset]) >> 5;
+  const uint64_t size = kIpSize[form];
+  if (size == 0 || own_bytes_ - offset <= size || walker_.segment_.bytes.size() - offset < 9) return false;
+  const ItemCursor before = cursor_;
+  uint64_t payload = 0;
+  std::memcpy(&payload, data_ + offset + 1, 8);
+  Packet packet;
+  packet.ip_bytes = static_cast<IpBytes>(form);
+  packet.value = payload & kIpMask[form];
+  if (!decompress_ip(packet, cursor_.last_ip)) return false;
+  Item item;
+  item.kind = ItemKind::tip;
+  item.ip = cursor_.last_ip;
+  item.before = cursor_.now_first;
+  item.lo = cursor_.take_tip();
+  item.hi = std::max(hi_, item.lo);
+  cursor_.offset_bytes += size + 1;
+  const bool bits_pending = tnt_.count != 0;
+  if (!bits_pending) {
+    set_now(item.lo, item.hi, cursor_.cycles);
+    settled_ = item.lo == cursor_.now_first;
+  }
+  if (take_target(item, bits_pending)) return true;
+  cursor_ = before;
+  return false;
+}
+
+void Runner::set_now(TimeNs lo, TimeNs hi, uint64_t cycles) {
+  FlowState& state = *state_;
+  cycles_ = cycles;
+  Interval now;
+  now.first = std::max(lo, state.not_before);
+  now.last = std::max(hi, now.first);
+  if (const auto* points = walker_.options_.sync_points; points != nullptr && state.spans_passed != 0) {
+    const Interval both = intersect(now, (*points)[state.spans_passed - 1].time);
+    if (!both.empty()) now = both;
+  }
+  if (now == state.now) return;
+  state.now = now;
+  mark_due_ = true;
+}
+
+// Before the first block at a new moment or in a new context.
+void Runner::give_mark() {
+  mark_due_ = false;
+  const FlowState& state = *state_;
+  Mark& last = flow_->mark;
+  if (flow_->mark_valid && last.time == state.now && last.tid == state.context.tid && last.pid == state.context.pid &&
+      last.space == state.context.space && last.mode == state.mode) {
+    return;
+  }
+  Mark mark;
+  mark.time = state.now;
+  mark.pid = state.context.pid;
+  mark.tid = state.context.tid;
+  mark.space = state.context.space;
+  mark.mode = state.mode;
+  mark.time_known = state.now.first > kTimeMin && state.now.last < kTimeMax;
+  last = mark;
+  flow_->mark_valid = true;
+  mark.before_block = static_cast<uint32_t>(out_ - flow_->out->blocks.data());
+  mark.cycles = cycles_;
+  flow_->out->marks.push_back(mark);
+}
+
+void Runner::push_call(const CallSite& call) {
+  state_->returns.push(call.ip);
+  returns_[state_->returns.top()] = call.run;
+}
+
+void Runner::push_calls(uint32_t first, uint32_t count) {
+  const CallSite* calls = code_.calls(first);
+  for (uint32_t i = 0; i < count; ++i) push_call(calls[i]);
+}
+
+// The run at the return address; the stack must not be empty.
+RunId Runner::pop_call() {
+  const RunId known = returns_[state_->returns.top()];
+  uint64_t ip = 0;
+  (void)state_->returns.pop(ip);
+  const Run& run = code_.run(known);
+  const uint32_t place = (ip >> 63) != 0 ? kernel_place_ : user_place_;
+  return run.ip == ip && run.place == place ? known : code_.at(place, ip);
+}
+
+void Runner::emit(const Run& run) {
+  if (mark_due_) give_mark();
+  copy_blocks(out_, code_.blocks(run.blocks_first), run.blocks);
+  out_ += run.blocks;
+  push_calls(run.calls_first, run.calls);
+}
+
+void Runner::emit(const Memo& memo) {
+  if (mark_due_) give_mark();
+  copy_blocks(out_, code_.blocks(memo.blocks_first), memo.blocks);
+  out_ += memo.blocks;
+  push_calls(memo.calls_first, memo.calls);
+}
+
+// Whole short TNTs by memos, at a steady moment. Stops before the first that is not to be had so, or inside of it with tnt_ pending.
+void Runner::spend() {
+  FlowState& state = *state_;
+  const uint64_t stop = std::min(stop_, sync_limit_);
+  const Interval now = state.now;
+  uint64_t offset = cursor_.offset_bytes;
+  const uint64_t first = offset;
+  uint64_t position = state.position;
+  Block* out = out_;
+  RunId at = at_;
+  uint32_t group = 1, whole = 1;
+  while (offset < stop && out < out_end_) {
+    const auto byte = static_cast<unsigned>(data_[offset]);
+    if (!is_short_tnt(byte) || position + kGroupBits > until_) break;
+    group = whole = byte >> 1;
+    do {
+      const Memo& memo = code_.memo_slot(at, group);
+      const bool hit = memo.run == at && memo.group == group && memo.left != 0 && code_.holds(memo.valid, now);
+      const uint32_t open = state.returns.count();
+      if (!hit || open + memo.depth > ReturnStack::kDepth || open < memo.pops) break;
+      copy_blocks(out, code_.blocks(memo.blocks_first), memo.blocks);
+      out += memo.blocks;
+      group = memo.left;
+      at = memo.next;
+      if (memo.calls != 0) push_calls(memo.calls_first, memo.calls);
+      if (memo.pops != 0) at = pop_call();
+    } while (group != 1);
+    if (group == whole) break;  // nothing of it was taken
+    position += static_cast<uint64_t>(std::bit_width(whole) - std::bit_width(group));
+    ++offset;
+    if (group != 1) break;
+  }
+  const bool taken = offset != first;
+  at_ = at;
+  out_ = out;
+  state.position = position;
+  cursor_.offset_bytes = offset;
+  tnt_.count = 0;
+  cycles_ = cursor_.cycles;
+  if (!taken) return;
+  moved_ = true;
+  state.silent = 0;
+  cursor_.late = true;
+  if (group == 1 || group == whole) return;
+  // A part is left: tnt_ is what read_tnt() would have made of the packet.
+  tnt_.before = cursor_;
+  tnt_.before.offset_bytes = offset - 1;
+  tnt_.count = static_cast<uint32_t>(std::bit_width(group)) - 1;
+  tnt_.bits = low_bits(group, tnt_.count);
+  tnt_.direct = tnt_.begun = true;
+  Item& item = tnt_.item;
+  item.kind = ItemKind::tnt;
+  item.bits = static_cast<uint8_t>(std::bit_width(whole) - 1);
+  item.ip = low_bits(whole, item.bits);
+  item.offset_bytes = offset - 1;
+  item.cycles = cursor_.cycles;
+  item.before = item.lo = cursor_.now_first;
+  item.hi = std::max(hi_, item.lo);
+}
+
+// Takes tnt_'s bits. False: some are left.
+bool Runner::take_bits() {
+  while (tnt_.count != 0) {
+    if (!room() || state_->position >= until_) return false;
+    const uint32_t bits = std::min(tnt_.count, kGroupBits);
+    if (state_->position + bits <= until_) {
+      const auto group = static_cast<uint32_t>(low_bits(tnt_.bits >> (tnt_.count - bits), bits) | (uint64_t{1} << bits));
+      if (take_memo(group, bits)) continue;
+    }
+    if (!step()) return false;
+  }
+  return true;
+}
+
+// Takes as many of the next bits as a memo knows. False: none.
+bool Runner::take_memo(uint32_t group, uint32_t bits) {
+  Memo& slot = code_.memo_slot(at_, group);
+  if (slot.run != at_ || slot.group != group) {  // remember that it was asked for
+    slot = {};
+    slot.run = at_;
+    slot.group = static_cast<uint8_t>(group);
+    return false;
+  }
+  if (slot.left == 0 || !code_.holds(slot.valid, state_->now)) {
+    if (!code_.make_memo(slot, at_, group, state_->now)) return false;
+  }
+  const Memo memo = slot;
+  const uint32_t open = state_->returns.count();
+  if (open + memo.depth > ReturnStack::kDepth || open < memo.pops) return false;
+  emit(memo);
+  at_ = memo.pops != 0 ? pop_call() : memo.next;
+  const auto left = static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(memo.left))) - 1;
+  tnt_.count -= bits - left;
+  tnt_.begun = moved_ = true;
+  state_->position += bits - left;
+  state_->silent = 0;
+  return true;
+}
+
+// The version of the run at hand, behind runs that take nothing. kNoRun: the walker must go on.
+RunId Runner::follow_links() {
+  for (;;) {
+    const RunId id = code_.version_at(at_, state_->now);
+    if (id == kNoRun) return kNoRun;
+    const Run& run = code_.run(id);
+    if (run.end == RunEnd::stuck || run.end == RunEnd::unread) return kNoRun;
+    if (state_->silent + run.instructions > walker_.options_.max_silent_instructions) return kNoRun;
+    if (run.end != RunEnd::link) return id;
+    if (!room()) return kNoRun;
+    emit(run);
+    state_->silent += run.instructions;
+    at_ = run.next[0];
+    moved_ = true;
+  }
+}
+
+// Takes one bit, or a TIP that stands before it. False: the walker must.
+bool Runner::step() {
+  const RunId id = follow_links();
+  if (id == kNoRun) return false;
+  const Run& run = code_.run(id);
+  const bool bit = ((tnt_.bits >> (tnt_.count - 1)) & 1) != 0;
+  if (run.end == RunEnd::jcc) {
+    emit(run);
+    if (bit) out_[-1].flags |= static_cast<uint16_t>(BlockFlag::taken);
+    at_ = run.next[bit ? 1 : 0];
+  } else if (run.end == RunEnd::ret && walker_.options_.config.return_compression != ReturnCompression::off) {
+    if (!bit || state_->returns.count() + run.calls == 0) return false;
+    emit(run);
+    at_ = pop_call();
+  } else {  // a TIP that left the processor behind the TNT
+    if (!tnt_.direct || !tnt_.begun || cursor_.offset_bytes >= stop_ || behind_sync_point(cursor_.offset_bytes)) return false;
+    return (static_cast<unsigned>(data_[cursor_.offset_bytes]) & kIpOpcodeMask) == kTipOpcode && read_tip();
+  }
+  --tnt_.count;
+  tnt_.begun = moved_ = true;
+  ++state_->position;
+  state_->silent = 0;
+  return true;
+}
+
+// Takes the target of a branch. False: the flow stands at none.
+bool Runner::take_target(const Item& item, bool bits_pending) {
+  const RunId id = follow_links();
+  if (id == kNoRun) return false;
+  {
+    const Run& run = code_.run(id);
+    const bool ret = run.end == RunEnd::ret && (!bits_pending || walker_.options_.config.return_compression == ReturnCompression::off);
+    if (run.end != RunEnd::indirect && !ret) return false;
+    emit(run);
+    if (ret) {
+      uint64_t dropped = 0;
+      (void)state_->returns.pop(dropped);
+    }
+  }
+  const bool enters_user = (code_.run(id).branch_ip >> 63) != 0 && (item.ip >> 63) == 0;
+  moved_ = true;
+  ++state_->position;
+  state_->silent = 0;
+  if (enters_user) {
+    state_->ip = Ip{item.ip};
+    walker_.update_context(*flow_, item.before, item.hi);
+    set_places();
+    mark_due_ = true;
+  }
+  const uint32_t place = (item.ip >> 63) != 0 ? kernel_place_ : user_place_;
+  const Run& known = code_.run(code_.run(id).target);
+  if (known.ip == item.ip && known.place == place) {
+    at_ = code_.run(id).target;
+  } else {
+    at_ = code_.at(place, item.ip);
+    code_.run(id).target = at_;
+  }
+  return true;
+}
+
+// Hands the flow back: complete, as the walker would have it.
+void Runner::leave() {
+  FlowState& state = *state_;
+  Blocks& blocks = flow_->out->blocks;
+  blocks.resize(static_cast<size_t>(out_ - blocks.data()));
+  const bool untouched = tnt_.count != 0 && !tnt_.begun;  // a TNT of which nothing was taken
+  if (tnt_.count != 0 && !untouched && !tnt_.direct) {
+    state.tnt_item = tnt_.index;
+  }
+  if (direct_) {
+    if (untouched) cursor_ = tnt_.before;
+    const bool part = tnt_.count != 0 && !untouched;
+    walker_.items_.skip_to(cursor_, state.next, part ? &tnt_.item : nullptr);
+    if (part) state.tnt_item = state.next++;
+  } else if (untouched) {
+    state.next = tnt_.index;
+  }
+  state.tnt_count = untouched ? 0 : tnt_.count;
+  state.tnt = tnt_.bits;
+  state.ip = Ip{code_.run(at_).ip};
+  if (!moved_ && !direct_) return;
+  state.has_stop = false;
+  if (state.tnt_count != 0) {
+    walker_.refresh_now(state);
+  } else {
+    walker_.settle(*flow_);
+  }
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,91 @@
+// Runner: the fast path. Plain TNT, TIP and time over code that is certain; anything else goes to the exact walker with the same FlowState.
+#pragma once
+
+#include <array>
+
+#include "decoder/pt/runner_code.h"
+#include "decoder/pt/walker.h"
+
+namespace ptd::pt {
+
+/// Gives exactly what Walker::run gives: the same blocks, marks, events, gaps and positions. (Batches may end elsewhere.)
+///
+/// It follows one flow at a time, between two of the walker's steps. Where no event is pending and the bytes are certain, it reads the
+/// packets itself: the blocks up to the next branch that needs the trace are one Run, copied as they are; up to six branch bits at once are
+/// looked up as a Memo. What it does not know (events, code with several versions at the moment, contradictions) it leaves as it is: the
+/// flow then stands between two packets, or inside a TNT, with its state complete.
+class Runner {
+ public:
+  explicit Runner(Walker& walker);
+
+  /// As Walker::run.
+  WalkStop run(Flow& flow, uint64_t until_position);
+
+  [[nodiscard]] const RunnerCode& code() const { return code_; }
+  /// Steps that were left to the walker.
+  [[nodiscard]] uint64_t walked() const { return walked_; }
+
+ private:
+  /// What is done with one TNT or TIP.
+  enum class Took : uint8_t { all, stuck, full };
+  struct Pending {      ///< the TNT that is being taken
+    Item item;          ///< as the walker would have it
+    ItemCursor before;  ///< where it stands
+    uint64_t bits = 0;  ///< not taken yet, the oldest in bit (count - 1)
+    uint32_t count = 0;
+    uint64_t index = 0;   ///< of the item, if not `direct`
+    bool direct = false;  ///< read here, not by the ItemReader
+    bool begun = false;   ///< a bit was taken
+  };
+
+  bool fast(Flow& flow, uint64_t until);
+  bool take_queue();
+  void take_direct();
+  bool pass_point();
+  bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
+  bool read_tip();
+  void spend();
+  bool take_bits();
+  bool take_memo(uint32_t group, uint32_t bits);
+  bool step();
+  bool take_target(const Item& item, bool bits_pending);
+  RunId follow_links();
+  void set_now(TimeNs lo, TimeNs hi, uint64_t cycles);
+  void give_mark();
+  void emit(const Run& run);
+  void emit(const Memo& memo);
+  void push_calls(uint32_t first, uint32_t count);
+  void push_call(const CallSite& call);
+  RunId pop_call();
+  RunId at(uint64_t ip);
+  void set_places();
+  void leave();
+  [[nodiscard]] bool behind_sync_point(uint64_t offset) const { return offset >= sync_limit_; }
+  [[nodiscard]] bool room() const { return out_ < out_end_; }
+
+  Walker& walker_;
+  RunnerCode code_;
+  std::array<RunId, ReturnStack::kDepth> returns_{};  ///< beside FlowState::returns
+  uint64_t walked_ = 0;
+
+  // Of the present call of fast().
+  Flow* flow_ = nullptr;
+  FlowState* state_ = nullptr;
+  const std::byte* data_ = nullptr;
+  uint64_t own_bytes_ = 0, sync_limit_ = 0, until_ = 0;
+  uint64_t stop_ = 0;  ///< offset of the next timing packet or own_bytes_
+  TimeNs hi_;          ///< upper bound up to there
+  ItemCursor cursor_;
+  bool direct_ = false;   ///< cursor_ is ahead of the ItemReader
+  bool moved_ = false;    ///< something was taken
+  bool settled_ = false;  ///< the last item and the next have the same bounds of time, if cursor_ is steady
+  bool mark_due_ = false;
+  uint64_t cycles_ = 0;  ///< at the head item
+  uint32_t kernel_place_ = 0, user_place_ = 0;
+  RunId at_ = kNoRun;
+  Pending tnt_;
+  Block* out_ = nullptr;
+  Block* out_end_ = nullptr;
+};
+
+}  // namespace ptd::pt

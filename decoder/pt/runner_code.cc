@@ -1,0 +1,373 @@
+// RunnerCode: reading runs from the timeline, and making memos of them.
+#include "decoder/pt/runner_code.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kMaxRuns = 1U << 21;
+constexpr size_t kMaxBlocks = 1U << 23;
+constexpr size_t kMaxIntervals = 1U << 20;
+constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
+constexpr uint32_t kMaxRunCalls = 16;
+constexpr uint32_t kMaxRunInstructions = 16384;
+constexpr uint32_t kContents = 8;
+
+uint64_t mix(uint64_t place, uint64_t ip) {
+  const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
+  return h ^ (h >> 32);
+}
+
+uint16_t block_flags_of(CodeFlag flags) {
+  uint16_t bits = 0;
+  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
+  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
+  return bits;
+}
+
+uint64_t place_half(uint64_t ip) { return ip >> 63; }
+
+}  // namespace
+
+/// A run under construction.
+struct RunnerCode::Reading {
+  SpaceId space;
+  ExecMode mode = ExecMode::unknown;
+  Interval valid;
+  Insn insn;
+  std::array<std::byte, 15> bytes{};
+  uint16_t flags = 0;
+  std::vector<std::byte> block_bytes;
+  Ip block_ip;
+  uint16_t block_instructions = 0, block_flags = 0;
+  uint32_t instructions = 0;
+  std::vector<Block> blocks;
+  std::vector<CallSite> calls;
+  RunEnd end = RunEnd::unread;
+  RunId next[2] = {};
+};
+
+RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, bool returns_compressed)
+    : view_(timeline), table_(&table), switch_entry_(switch_entry), returns_compressed_(returns_compressed) {
+  clear();
+}
+
+void RunnerCode::clear() {
+  runs_.assign(1, Run{});
+  slots_.assign(1U << 12, kNoRun);
+  used_slots_ = 0;
+  blocks_.assign(kCopySlack, Block{});
+  calls_.clear();
+  intervals_.assign(1, Interval{});
+  valid_slots_.assign(1U << 10, 0);
+  memos_.assign(kMemoMask + 1, Memo{});
+}
+
+bool RunnerCode::overgrown() const { return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals; }
+
+size_t RunnerCode::memory_bytes() const {
+  return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(RunId) + blocks_.capacity() * sizeof(Block) +
+         calls_.capacity() * sizeof(CallSite) + intervals_.capacity() * sizeof(Interval) + memos_.capacity() * sizeof(Memo);
+}
+
+RunId RunnerCode::find(uint32_t place, uint64_t ip) const {
+  const size_t mask = slots_.size() - 1;
+  for (size_t slot = mix(place, ip) & mask;; slot = (slot + 1) & mask) {
+    const RunId id = slots_[slot];
+    if (id == kNoRun || (runs_[id].ip == ip && runs_[id].place == place)) return id;
+  }
+}
+
+RunId RunnerCode::at(uint32_t place, uint64_t ip) {
+  const RunId id = find(place, ip);
+  return id != kNoRun ? id : add(place, ip);
+}
+
+RunId RunnerCode::add(uint32_t place, uint64_t ip) {
+  if (2 * (used_slots_ + 1) > slots_.size()) grow();
+  const auto id = static_cast<RunId>(runs_.size());
+  Run run;
+  run.ip = ip;
+  run.place = place;
+  runs_.push_back(run);
+  const size_t mask = slots_.size() - 1;
+  size_t slot = mix(place, ip) & mask;
+  while (slots_[slot] != kNoRun) slot = (slot + 1) & mask;
+  slots_[slot] = id;
+  ++used_slots_;
+  return id;
+}
+
+void RunnerCode::grow() {
+  std::vector<RunId> old(slots_.size() * 2, kNoRun);
+  old.swap(slots_);
+  const size_t mask = slots_.size() - 1;
+  for (const RunId id : old) {
+    if (id == kNoRun) continue;
+    size_t slot = mix(runs_[id].place, runs_[id].ip) & mask;
+    while (slots_[slot] != kNoRun) slot = (slot + 1) & mask;
+    slots_[slot] = id;
+  }
+}
+
+ValidId RunnerCode::valid_id(Interval valid) {
+  if (valid == Interval{}) return 0;
+  if (4 * intervals_.size() > valid_slots_.size()) {
+    valid_slots_.assign(valid_slots_.size() * 4, 0);
+    for (ValidId id = 1; id < intervals_.size(); ++id) {
+      size_t at = mix(intervals_[id].last.value, intervals_[id].first.value);
+      while (valid_slots_[at & (valid_slots_.size() - 1)] != 0) ++at;
+      valid_slots_[at & (valid_slots_.size() - 1)] = id;
+    }
+  }
+  for (size_t at = mix(valid.last.value, valid.first.value);; ++at) {
+    ValidId& slot = valid_slots_[at & (valid_slots_.size() - 1)];
+    if (slot != 0 && intervals_[slot] == valid) return slot;
+    if (slot != 0) continue;
+    slot = static_cast<ValidId>(intervals_.size());
+    intervals_.push_back(valid);
+    return slot;
+  }
+}
+
+// The instruction at `ip`, if its bytes are certain throughout `now`.
+bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
+  std::array<CodeCandidate, kContents> contents;
+  FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
+  if (result.status != FetchStatus::ok || result.count == 0) return false;
+  reading.insn = classify(contents[0].bytes, reading.mode);
+  if (reading.insn.cls == InsnClass::bad) return false;
+  if (result.count > 1 || contents[0].certain != Interval{}) {  // ask again about this instruction's own bytes
+    result = view_.fetch(reading.space, Ip{ip}, now, {}, contents, reading.insn.length_bytes);
+    if (result.status != FetchStatus::ok || result.count != 1) return false;
+  }
+  const CodeCandidate& only = contents[0];
+  if (!only.certain.contains(now) || any(only.flags, CodeFlag::suspect)) return false;
+  std::copy_n(only.bytes.begin(), reading.insn.length_bytes, reading.bytes.begin());
+  reading.flags = block_flags_of(only.flags);
+  reading.valid = intersect(reading.valid, only.certain);
+  return true;
+}
+
+void RunnerCode::finish_block(Reading& reading, uint16_t flags) {
+  if (reading.block_instructions == 0) return;
+  Block block;
+  block.node = table_->intern(reading.space, reading.block_ip, reading.mode, reading.block_instructions, reading.block_bytes);
+  block.instructions = reading.block_instructions;
+  block.flags = static_cast<uint16_t>(reading.block_flags | flags);
+  reading.blocks.push_back(block);
+  reading.block_bytes.clear();
+  reading.block_instructions = 0;
+}
+
+// Appends the instruction at `ip` and moves on. False: the run ends (see `end`).
+bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
+  const uint32_t place = runs_[id].place;
+  const Insn& insn = r.insn;
+  if (r.block_instructions != 0 && (r.flags != r.block_flags || r.block_instructions >= kMaxBlockInstructions)) finish_block(r, 0);
+  if (r.block_instructions == 0) {
+    r.block_ip = Ip{ip};
+    r.block_flags = r.flags;
+  }
+  r.block_bytes.insert(r.block_bytes.end(), r.bytes.begin(), r.bytes.begin() + insn.length_bytes);
+  ++r.block_instructions;
+  ++r.instructions;
+  const Ip fall = next_sequential(insn, Ip{ip}, r.mode);
+  switch (insn.cls) {
+    case InsnClass::other:
+    case InsnClass::mov_cr3:
+    case InsnClass::ptwrite:
+      ip = fall.value;
+      return true;
+    case InsnClass::jump_direct:
+    case InsnClass::call_direct: {
+      const Ip target = direct_target(insn, Ip{ip}, r.mode);
+      if (target == switch_entry_ && target.value != 0) break;
+      if (insn.cls == InsnClass::call_direct && insn.displacement != 0) r.calls.push_back({fall.value, at(place, fall.value)});
+      if (place_half(ip) != place_half(target.value)) break;
+      finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
+      ip = target.value;
+      return true;
+    }
+    case InsnClass::jcc:
+      finish_block(r, static_cast<uint16_t>(BlockFlag::ends_in_branch));
+      r.next[0] = at(place, fall.value);
+      r.next[1] = at(place, direct_target(insn, Ip{ip}, r.mode).value);
+      r.end = RunEnd::jcc;
+      return false;
+    case InsnClass::call_indirect:
+      r.calls.push_back({fall.value, at(place, fall.value)});
+      [[fallthrough]];
+    case InsnClass::jump_indirect:
+    case InsnClass::far_call:
+    case InsnClass::far_jump:
+    case InsnClass::far_ret:
+    case InsnClass::ret:
+      finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
+      r.end = insn.cls == InsnClass::ret ? RunEnd::ret : RunEnd::indirect;
+      return false;
+    case InsnClass::jmpabs:
+    case InsnClass::bad:
+      break;
+  }
+  r.end = RunEnd::stuck;
+  return false;
+}
+
+// Reads the run's code as it is throughout `now`. False: it is not certain.
+bool RunnerCode::read(RunId id, Interval now) {
+  Reading reading;
+  const uint32_t space = runs_[id].place >> 2;
+  reading.space = space == kNoSpace.value >> 2 ? kNoSpace : SpaceId{space};
+  reading.mode = static_cast<ExecMode>(runs_[id].place & 3);
+  uint64_t ip = runs_[id].ip;
+  uint64_t branch_ip = ip;
+  for (;;) {
+    if (reading.block_instructions == 0 && !reading.blocks.empty() &&
+        (reading.blocks.size() >= kMaxRunBlocks - 8 || reading.calls.size() >= kMaxRunCalls ||
+         reading.instructions >= kMaxRunInstructions)) {
+      reading.end = RunEnd::link;
+      reading.next[0] = at(runs_[id].place, ip);
+      break;
+    }
+    branch_ip = ip;
+    if (reading.blocks.size() >= kMaxRunBlocks || !fetch(reading, ip, now)) {
+      reading.end = RunEnd::stuck;
+      reading.valid = now;
+      break;
+    }
+    if (!step(reading, id, ip)) break;
+  }
+  const bool certain = reading.end != RunEnd::stuck;
+  // A site that goes back and forth between contents: the version with these blocks serves again.
+  for (RunId other = find(runs_[id].place, runs_[id].ip); certain && other != kNoRun; other = runs_[other].sibling) {
+    Run& known = runs_[other];
+    if (known.end != reading.end || known.blocks != reading.blocks.size() || known.calls != reading.calls.size()) continue;
+    const bool same = std::equal(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + known.blocks_first,
+                                 [](const Block& a, const Block& b) { return a.node == b.node && a.flags == b.flags; });
+    if (!same) continue;
+    known.valid = valid_id(reading.valid);
+    return true;
+  }
+  RunId target = id;
+  if (runs_[id].end != RunEnd::unread && runs_[id].end != RunEnd::stuck) {
+    target = static_cast<RunId>(runs_.size());
+    Run copy;
+    copy.ip = runs_[id].ip;
+    copy.place = runs_[id].place;
+    const RunId first = find(copy.place, copy.ip);
+    copy.sibling = runs_[first].sibling;
+    runs_.push_back(copy);
+    runs_[first].sibling = target;
+  }
+  Run& run = runs_[target];
+  run.end = reading.end;
+  run.valid = valid_id(reading.valid);
+  run.branch_ip = branch_ip;
+  run.blocks = static_cast<uint8_t>(reading.blocks.size());
+  run.calls = static_cast<uint8_t>(reading.calls.size());
+  run.instructions = reading.instructions;
+  run.next[0] = reading.next[0];
+  run.next[1] = reading.next[1];
+  run.target = kNoRun;
+  if (!certain) {
+    run.blocks = run.calls = 0;
+    return false;
+  }
+  run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
+  blocks_.insert(blocks_.end() - kCopySlack, reading.blocks.begin(), reading.blocks.end());
+  run.calls_first = static_cast<uint32_t>(calls_.size());
+  calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
+  return true;
+}
+
+RunId RunnerCode::version_at(RunId id, Interval now) {
+  const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
+  if (fits(id)) return id;
+  const RunId first = find(runs_[id].place, runs_[id].ip);
+  RunId free = kNoRun;
+  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+    if (fits(one)) return one;
+    if (runs_[one].end == RunEnd::unread || runs_[one].end == RunEnd::stuck) free = one;
+  }
+  read(free != kNoRun ? free : first, now);
+  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+    if (fits(one)) return one;
+  }
+  return free;
+}
+
+bool RunnerCode::make_memo(Memo& slot, RunId start, uint32_t group, Interval now) {
+  constexpr uint32_t kMaxDepth = 16;
+  std::array<Block, kMaxMemoBlocks + kMaxRunBlocks> made;
+  std::array<CallSite, kMaxDepth> open;
+  Memo memo;
+  memo.run = start;
+  memo.group = static_cast<uint8_t>(group);
+  memo.left = memo.group;
+  memo.next = start;
+  Interval valid;
+  uint32_t count = 0, depth = 0, deepest = 0, instructions = 0;
+  RunId at = start;
+  while (group != 1) {
+    at = version_at(at, now);
+    if (at == kNoRun) break;
+    const Run& run = runs_[at];
+    if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
+    if (count + run.blocks > kMaxMemoBlocks || depth + run.calls > kMaxDepth) break;
+    const uint32_t bits = static_cast<uint32_t>(std::bit_width(group)) - 1;
+    const uint32_t bit = (group >> (bits - 1)) & 1;
+    if (run.end == RunEnd::ret && (bit == 0 || !returns_compressed_)) break;
+    std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + count);
+    count += run.blocks;
+    for (uint32_t i = 0; i < run.calls; ++i) open[depth++] = calls_[run.calls_first + i];
+    deepest = std::max(deepest, depth);
+    instructions += run.instructions;
+    valid = intersect(valid, intervals_[run.valid]);
+    if (run.end == RunEnd::link) {
+      at = run.next[0];
+      continue;
+    }
+    if (run.end == RunEnd::jcc) {
+      if (bit != 0) made[count - 1].flags |= static_cast<uint16_t>(BlockFlag::taken);
+      at = run.next[bit];
+    } else if (depth != 0) {
+      at = open[--depth].run;
+    } else {
+      memo.pops = 1;
+    }
+    group = (1U << (bits - 1)) | (group & ((1U << (bits - 1)) - 1));
+    memo.left = static_cast<uint8_t>(group);
+    memo.next = at;
+    memo.blocks = static_cast<uint8_t>(count);
+    memo.calls = static_cast<uint8_t>(depth);
+    memo.depth = static_cast<uint8_t>(deepest);
+    memo.instructions = static_cast<uint16_t>(std::min<uint32_t>(instructions, 0xffff));
+    if (memo.pops != 0) break;
+  }
+  if (memo.left == memo.group) return false;
+  memo.valid = valid_id(valid);
+  // The same blocks as last time, at another time: they stand there already.
+  const bool same = slot.run == memo.run && slot.group == memo.group && slot.left == memo.left && slot.blocks == memo.blocks &&
+                    slot.calls == memo.calls && slot.pops == memo.pops &&
+                    std::equal(made.begin(), made.begin() + memo.blocks, blocks_.begin() + slot.blocks_first,
+                               [](const Block& a, const Block& b) { return a.node == b.node && a.flags == b.flags; });
+  if (same) {
+    memo.blocks_first = slot.blocks_first;
+    memo.calls_first = slot.calls_first;
+    memo.id = slot.id;
+  } else {
+    memo.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
+    blocks_.insert(blocks_.end() - kCopySlack, made.begin(), made.begin() + memo.blocks);
+    memo.calls_first = static_cast<uint32_t>(calls_.size());
+    calls_.insert(calls_.end(), open.begin(), open.begin() + memo.calls);
+    memo.id = memo_count_++;
+  }
+  slot = memo;
+  return true;
+}
+
+}  // namespace ptd::pt

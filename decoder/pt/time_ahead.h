@@ -1,0 +1,85 @@
+// TimeAhead: reads a segment's timing packets ahead of its flow, so that the moment after an item is known when the item is made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decoder/pt/config.h"
+#include "decoder/pt/packet_reader.h"
+#include "decoder/pt/pt_clock.h"
+#include "image/base/aux_segment.h"
+
+namespace ptd::pt {
+
+/// What a timing packet told.
+struct TimePoint {
+  uint64_t offset_bytes = 0;  ///< of the packet, in the segment
+  uint64_t end_bytes = 0;     ///< behind it
+  TimeNs first, last;         ///< bounds of its moment, joined with those before: `first` never goes back
+  uint64_t cycles = 0;        ///< core cycles counted up to it (CYC)
+  bool bounds = false;        ///< false: it told no time (no TSC yet)
+};
+
+/// One for each segment's ItemReader. The reader of the flow says which points it has passed; the scan runs ahead of it to the next point
+/// with bounds, at most kMaxAheadBytes: further away, the segment's own end bounds what stands before.
+class TimeAhead {
+ public:
+  void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
+
+  /// The first point not yet passed; null at the segment's end.
+  [[nodiscard]] const TimePoint* next() {
+    if (head_ == points_.size() && !scan()) return nullptr;
+    return &points_[head_];
+  }
+  /// Upper bound of the first point with bounds that was not passed.
+  [[nodiscard]] TimeNs next_last() {
+    if (bound_ < head_) bound_ = head_;
+    for (;; ++bound_) {
+      if (bound_ == points_.size() && !scan()) return end_;
+      if (points_[bound_].bounds) return points_[bound_].last;
+    }
+  }
+  /// Passes the points up to `offset`, inclusive. True if one of them told bounds; `first` is then the lower one.
+  bool pass(uint64_t offset, TimeNs& first, uint64_t& cycles);
+  /// Where pass() stands; rewind() goes back to it. Places older than the last kKeptPoints points are gone.
+  [[nodiscard]] uint64_t place() const { return dropped_ + head_; }
+  void keep_from(uint64_t place) { kept_ = place; }
+  void rewind(uint64_t place) {
+    head_ = static_cast<size_t>(place - dropped_);
+    bound_ = head_;
+  }
+
+ private:
+  static constexpr uint64_t kMaxAheadBytes = 1U << 20;
+  bool scan();
+  bool scan_packet();
+  void scan_tail();
+  void add(uint64_t offset, uint64_t end, bool bounds);
+  void drop_passed();
+
+  AuxSegment segment_;
+  Config config_;
+  PacketReader reader_;
+  PtClock clock_;
+  uint64_t slack_ns_ = 0;
+  uint64_t own_bytes_ = 0;
+  uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
+  TimeNs first_, last_, end_;
+  std::vector<TimePoint> points_;
+  size_t head_ = 0, bound_ = 0;
+  uint64_t dropped_ = 0, kept_ = ~uint64_t{0};
+  bool in_start_ = false, done_ = true;
+};
+
+/// Erratum SKD007: an OVF may be issued after the first byte of a CYC, in place of its second. True if the CYC at `offset` is such a torso:
+/// it reads on as `02` with `f3` behind it and what an OVF needs follows, a FUP or TIP.PGE.
+[[nodiscard]] bool is_ovf_in_cyc(Bytes segment, uint64_t offset);
+/// TSC, TMA, MTC, CYC, CBR.
+[[nodiscard]] constexpr bool is_timing(PacketKind kind) {
+  return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||
+         kind == PacketKind::cbr;
+}
+/// Offset of the first byte at or behind `at` and before `end` that is no short TNT packet.
+[[nodiscard]] uint64_t skip_tnt(Bytes bytes, uint64_t at, uint64_t end);
+
+}  // namespace ptd::pt

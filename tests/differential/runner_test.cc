@@ -1,0 +1,84 @@
+// The fast path against the exact walker: every block, mark, event and gap must be the same, on the corpus and on generated traces.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/differential/trace_generator.h"
+#include "tests/support/batch_compare.h"
+#include "tests/support/corpus.h"
+#include "tests/support/flow.h"
+#include "tests/support/segments.h"
+
+namespace ptd {
+namespace {
+
+// Both decoders over all segments of `trace`; empty if they agree, and how many blocks they gave.
+std::string compare(Bytes trace, const test::Machine& machine, pt::DecoderOptions options, size_t capacity, uint64_t& blocks) {
+  options.exact_only = false;
+  pt::Decoder fast(machine.timeline, machine.contexts, options);
+  options.exact_only = true;
+  pt::Decoder exact(machine.timeline, machine.contexts, options);
+  for (const AuxSegment& segment : test::cut_segments(trace)) {
+    const std::string difference = test::compare_decoders(fast, exact, segment, capacity);
+    if (!difference.empty()) return difference;
+  }
+  blocks += exact.stats().blocks;
+  return {};
+}
+
+pt::DecoderOptions options_of(const pt::Config& config) {
+  pt::DecoderOptions options;
+  options.config = config;
+  options.config.errata = pt::errata_of(config.cpu);
+  return options;
+}
+
+class RunnerOnCorpus : public testing::TestWithParam<std::string> {};
+
+TEST_P(RunnerOnCorpus, EqualsWalker) {
+  PTD_NEED_CORPUS();
+  std::string why;
+  const auto c = test::load_case(GetParam(), why);
+  ASSERT_TRUE(c) << why;
+  const auto machine = test::make_machine(c->memory);
+  for (const auto compression : {pt::ReturnCompression::unknown, pt::ReturnCompression::on, pt::ReturnCompression::off}) {
+    for (const size_t capacity : {size_t{7}, size_t{4096}}) {
+      pt::Config config;
+      config.cpu = c->cpu;
+      config.return_compression = compression;
+      uint64_t blocks = 0;
+      EXPECT_EQ(compare(c->trace, machine, options_of(config), capacity, blocks), "");
+    }
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string out = info.param;
+  for (char& ch : out) {
+    if (ch == '-') ch = '_';
+  }
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(Corpus, RunnerOnCorpus, testing::ValuesIn(test::flow_cases()), test_name);
+
+TEST(GeneratedTraces, RunnerEqualsWalker) {
+  uint64_t first = 0, count = 400;
+  if (const char* env = std::getenv("PTDECODE_SEEDS")) {
+    char* end = nullptr;
+    first = std::strtoull(env, &end, 0);
+    if (*end == ',') count = std::strtoull(end + 1, nullptr, 0);
+  }
+  uint64_t failures = 0, blocks = 0;
+  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
+    const auto options = test::options_of_seed(seed);
+    const auto trace = test::generate(options);
+    const auto machine = test::make_machine(trace.memory);
+    const std::string difference = compare(trace.trace, machine, options_of(trace.config), seed % 2 == 0 ? 4096 : 64, blocks);
+    EXPECT_EQ(difference, "") << describe(options);
+    if (!difference.empty()) ++failures;
+  }
+  EXPECT_GT(blocks, 100 * count);
+}
+
+}  // namespace
+}  // namespace ptd
