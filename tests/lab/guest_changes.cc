@@ -29,7 +29,7 @@ void switch_tracepoints(const GuestOptions& options, uint32_t round) {
 }
 
 void trace_functions(const GuestOptions& options, uint32_t round) {
-  const char* const kSets[] = {"vfs_read vfs_write ksys_read", "schedule try_to_wake_up", "__x64_sys_getppid do_sys_poll vfs_open",
+  const char* const kSets[] = {"vfs_read vfs_write ksys_read", "schedule try_to_wake_up", "ksys_write do_sys_poll vfs_open",
                                "handle_mm_fault kmem_cache_alloc"};
   write_file(kTracing + "set_ftrace_filter", kSets[round % 4]);
   write_file(kTracing + "current_tracer", "function");
@@ -40,8 +40,9 @@ void trace_functions(const GuestOptions& options, uint32_t round) {
 void set_probes(const GuestOptions& options, uint32_t round) {
   // Behind the entry, so that they are jumps (or INT3s), not calls of ftrace; which ones can be jumps is the kernel's to tell.
   const char* const kProbes[] = {"p:lab/a vfs_read+9\np:lab/b vfs_write+9\np:lab/c ksys_read+10",
-                                 "p:lab/a do_sys_poll+12\np:lab/b vfs_open+7", "p:lab/a vfs_read\np:lab/b try_to_wake_up+8",
-                                 "r:lab/a vfs_read\np:lab/b handle_mm_fault+9"};
+                                 "p:lab/a do_sys_poll+11\np:lab/b vfs_open+8\np:lab/c __x64_sys_getppid+11",
+                                 "p:lab/a vfs_read\np:lab/b try_to_wake_up+9\np:lab/c try_to_wake_up+7",
+                                 "r:lab/a vfs_read\np:lab/b handle_mm_fault+7\np:lab/c do_sys_poll+14"};
   std::istringstream lines(kProbes[round % 4]);
   std::string line;
   while (std::getline(lines, line)) write_file(kTracing + "kprobe_events", line);
