@@ -31,7 +31,8 @@ void copy_blocks(Block* to, const Block* from, uint32_t count) {
 Runner::Runner(Walker& walker)
     : walker_(walker),
       code_(walker.timeline_, walker.table_, walker.options_.switch_entry,
-            walker.options_.config.return_compression != ReturnCompression::off) {}
+            walker.options_.config.return_compression != ReturnCompression::off),
+      returns_compressed_(walker.options_.config.return_compression != ReturnCompression::off) {}
 
 WalkStop Runner::run(Flow& flow, uint64_t until_position) {
   uint64_t exact_steps = 1;
@@ -137,16 +138,13 @@ void Runner::take_direct() {
       continue;
     }
     if (behind_sync_point(offset)) return;
+    if (!mark_due_ && settled_ && cursor_.steady()) {
+      spend();
+      if (tnt_.count != 0 && !take_bits()) return;
+      if (cursor_.offset_bytes != offset) continue;
+    }
     const auto byte = static_cast<unsigned>(data_[offset]);
     if (is_short_tnt(byte)) {
-      if (!mark_due_ && settled_ && cursor_.steady()) {
-        spend();
-        if (tnt_.count != 0) {
-          if (!take_bits()) return;
-          continue;
-        }
-        if (cursor_.offset_bytes != offset) continue;
-      }
       const auto bits = static_cast<uint32_t>(std::bit_width(byte)) - 2;
       if (!read_tnt(low_bits(byte >> 1, bits), bits, 1, false)) return;
     } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
@@ -307,61 +305,117 @@ void Runner::emit(const Memo& memo) {
   push_calls(memo.calls_first, memo.calls);
 }
 
-// Whole short TNTs by memos, at a steady moment. Stops before the first that is not to be had so, or inside of it with tnt_ pending.
+// At a steady moment: whole short TNTs by memos, and TIPs. Stops before the first packet that is not to be had so, or inside a TNT, with
+// tnt_ pending.
 void Runner::spend() {
   FlowState& state = *state_;
   const uint64_t stop = std::min(stop_, sync_limit_);
   const Interval now = state.now;
-  uint64_t offset = cursor_.offset_bytes;
-  const uint64_t first = offset;
+  const uint64_t first = cursor_.offset_bytes;
+  uint64_t offset = first;
   uint64_t position = state.position;
   Block* out = out_;
   RunId at = at_;
   uint32_t group = 1, whole = 1;
-  while (offset < stop && out < out_end_) {
+  bool late = cursor_.late;
+  while (offset < stop && out < out_end_ && position + kGroupBits <= until_) {
     const auto byte = static_cast<unsigned>(data_[offset]);
-    if (!is_short_tnt(byte) || position + kGroupBits > until_) break;
-    group = whole = byte >> 1;
-    do {
-      const Memo& memo = code_.memo_slot(at, group);
-      const bool hit = memo.run == at && memo.group == group && memo.left != 0 && code_.holds(memo.valid, now);
-      const uint32_t open = state.returns.count();
-      if (!hit || open + memo.depth > ReturnStack::kDepth || open < memo.pops) break;
-      copy_blocks(out, code_.blocks(memo.blocks_first), memo.blocks);
-      out += memo.blocks;
-      group = memo.left;
-      at = memo.next;
-      if (memo.calls != 0) push_calls(memo.calls_first, memo.calls);
-      if (memo.pops != 0) at = pop_call();
-    } while (group != 1);
-    if (group == whole) break;  // nothing of it was taken
-    position += static_cast<uint64_t>(std::bit_width(whole) - std::bit_width(group));
-    ++offset;
-    if (group != 1) break;
+    if (is_short_tnt(byte)) {
+      group = whole = byte >> 1;
+      do {
+        const Memo* memo = code_.memo(at, group);
+        const uint32_t open = state.returns.count();
+        if (memo == nullptr || memo->left == 0 || !code_.holds(memo->valid, now)) {
+          if (memo == nullptr)
+            code_.see_memo(at, group);
+          else if (code_.make_memo(at, group, now) != nullptr)
+            continue;
+          if (!spend_bits(at, group, out)) break;
+          continue;
+        }
+        if (open + memo->depth > ReturnStack::kDepth || open < memo->pops) break;
+        copy_blocks(out, code_.blocks(memo->blocks_first), memo->blocks);
+        out += memo->blocks;
+        group = memo->left;
+        at = memo->next;
+        if (memo->calls != 0) push_calls(memo->calls_first, memo->calls);
+        if (memo->pops != 0) at = pop_call();
+      } while (group != 1);
+      if (group == whole) break;  // nothing of it was taken
+      late = true;
+      position += static_cast<uint64_t>(std::bit_width(whole) - std::bit_width(group));
+      ++offset;
+      if (group != 1) break;
+    } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
+      const Run& run = code_.run(at);
+      const uint64_t size = kIpSize[byte >> 5];
+      if (run.end != RunEnd::indirect || !code_.holds(run.valid, now) || size == 0 || own_bytes_ - offset < 9) break;
+      uint64_t payload = 0;
+      std::memcpy(&payload, data_ + offset + 1, 8);
+      payload &= kIpMask[byte >> 5];
+      const uint64_t ip = byte >> 5 == static_cast<unsigned>(IpBytes::sext48)
+                              ? static_cast<uint64_t>(static_cast<int64_t>(payload << 16) >> 16)
+                              : (cursor_.last_ip & ~kIpMask[byte >> 5]) | payload;
+      if ((run.branch_ip >> 63) > (ip >> 63)) break;  // from the kernel to user code: the context may be another
+      copy_blocks(out, code_.blocks(run.blocks_first), run.blocks);
+      out += run.blocks;
+      if (run.calls != 0) push_calls(run.calls_first, run.calls);
+      at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
+      cursor_.last_ip = ip;
+      ++position;
+      offset += size + 1;
+    } else if (byte == 0) {
+      ++offset;
+    } else {
+      break;
+    }
   }
-  const bool taken = offset != first;
   at_ = at;
   out_ = out;
-  state.position = position;
   cursor_.offset_bytes = offset;
-  tnt_.count = 0;
+  cursor_.late = late;
   cycles_ = cursor_.cycles;
-  if (!taken) return;
+  tnt_.count = 0;
+  if (position == state.position) return;
+  state.position = position;
   moved_ = true;
   state.silent = 0;
-  cursor_.late = true;
-  if (group == 1 || group == whole) return;
-  // A part is left: tnt_ is what read_tnt() would have made of the packet.
-  tnt_.before = cursor_;
-  tnt_.before.offset_bytes = offset - 1;
-  tnt_.count = static_cast<uint32_t>(std::bit_width(group)) - 1;
-  tnt_.bits = low_bits(group, tnt_.count);
+  if (group != 1 && group != whole) hold_rest(offset - 1, whole, group);
+}
+
+// The group bit by bit, where no memo serves. False: it stopped at what is not plain.
+bool Runner::spend_bits(RunId& at, uint32_t& group, Block*& out) {
+  while (group != 1) {
+    const Run& run = code_.run(at);
+    const bool ret = run.end == RunEnd::ret && returns_compressed_;
+    if ((run.end != RunEnd::jcc && !ret) || !code_.holds(run.valid, state_->now)) return false;
+    const auto bits = static_cast<uint32_t>(std::bit_width(group)) - 1;
+    const uint32_t bit = (group >> (bits - 1)) & 1;
+    if (ret && (bit == 0 || state_->returns.count() + run.calls == 0)) return false;
+    copy_blocks(out, code_.blocks(run.blocks_first), run.blocks);
+    out += run.blocks;
+    if (run.calls != 0) push_calls(run.calls_first, run.calls);
+    if (ret) {
+      at = pop_call();
+    } else {
+      out[-1].flags = static_cast<uint16_t>(out[-1].flags | bit * static_cast<uint32_t>(BlockFlag::taken));
+      at = run.next[bit];
+    }
+    group = 1U << (bits - 1) | (group & ((1U << (bits - 1)) - 1));
+  }
+  return true;
+}
+
+// A part of the short TNT at `offset` is left: tnt_ becomes what read_tnt() would have made of it.
+void Runner::hold_rest(uint64_t offset, uint32_t whole, uint32_t left) {
+  tnt_.count = static_cast<uint32_t>(std::bit_width(left)) - 1;
+  tnt_.bits = low_bits(left, tnt_.count);
   tnt_.direct = tnt_.begun = true;
   Item& item = tnt_.item;
   item.kind = ItemKind::tnt;
   item.bits = static_cast<uint8_t>(std::bit_width(whole) - 1);
   item.ip = low_bits(whole, item.bits);
-  item.offset_bytes = offset - 1;
+  item.offset_bytes = offset;
   item.cycles = cursor_.cycles;
   item.before = item.lo = cursor_.now_first;
   item.hi = std::max(hi_, item.lo);
@@ -383,17 +437,14 @@ bool Runner::take_bits() {
 
 // Takes as many of the next bits as a memo knows. False: none.
 bool Runner::take_memo(uint32_t group, uint32_t bits) {
-  Memo& slot = code_.memo_slot(at_, group);
-  if (slot.run != at_ || slot.group != group) {  // remember that it was asked for
-    slot = {};
-    slot.run = at_;
-    slot.group = static_cast<uint8_t>(group);
+  const Memo* known = code_.memo(at_, group);
+  if (known == nullptr) {  // remember that it was asked for
+    code_.see_memo(at_, group);
     return false;
   }
-  if (slot.left == 0 || !code_.holds(slot.valid, state_->now)) {
-    if (!code_.make_memo(slot, at_, group, state_->now)) return false;
-  }
-  const Memo memo = slot;
+  if (known->left == 0 || !code_.holds(known->valid, state_->now)) known = code_.make_memo(at_, group, state_->now);
+  if (known == nullptr) return false;
+  const Memo memo = *known;
   const uint32_t open = state_->returns.count();
   if (open + memo.depth > ReturnStack::kDepth || open < memo.pops) return false;
   emit(memo);
@@ -433,7 +484,7 @@ bool Runner::step() {
     emit(run);
     if (bit) out_[-1].flags |= static_cast<uint16_t>(BlockFlag::taken);
     at_ = run.next[bit ? 1 : 0];
-  } else if (run.end == RunEnd::ret && walker_.options_.config.return_compression != ReturnCompression::off) {
+  } else if (run.end == RunEnd::ret && returns_compressed_) {
     if (!bit || state_->returns.count() + run.calls == 0) return false;
     emit(run);
     at_ = pop_call();
@@ -453,8 +504,8 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
   const RunId id = follow_links();
   if (id == kNoRun) return false;
   {
-    const Run& run = code_.run(id);
-    const bool ret = run.end == RunEnd::ret && (!bits_pending || walker_.options_.config.return_compression == ReturnCompression::off);
+    const Run& run = code_.run(id);  // until something is looked up
+    const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
     if (run.end != RunEnd::indirect && !ret) return false;
     emit(run);
     if (ret) {
@@ -473,13 +524,7 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
     mark_due_ = true;
   }
   const uint32_t place = (item.ip >> 63) != 0 ? kernel_place_ : user_place_;
-  const Run& known = code_.run(code_.run(id).target);
-  if (known.ip == item.ip && known.place == place) {
-    at_ = code_.run(id).target;
-  } else {
-    at_ = code_.at(place, item.ip);
-    code_.run(id).target = at_;
-  }
+  at_ = code_.target_at(place, item.ip);
   return true;
 }
 

@@ -45,6 +45,8 @@ class Runner {
   bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
   bool read_tip();
   void spend();
+  bool spend_bits(RunId& at, uint32_t& group, Block*& out);
+  void hold_rest(uint64_t offset, uint32_t whole, uint32_t left);
   bool take_bits();
   bool take_memo(uint32_t group, uint32_t bits);
   bool step();
@@ -65,6 +67,7 @@ class Runner {
 
   Walker& walker_;
   RunnerCode code_;
+  bool returns_compressed_;
   std::array<RunId, ReturnStack::kDepth> returns_{};  ///< beside FlowState::returns
   uint64_t walked_ = 0;
 

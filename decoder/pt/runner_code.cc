@@ -15,6 +15,7 @@ constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
+constexpr size_t kFirstMemoSets = 1U << 9, kMostMemoSets = 1U << 16;
 
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
@@ -63,14 +64,17 @@ void RunnerCode::clear() {
   calls_.clear();
   intervals_.assign(1, Interval{});
   valid_slots_.assign(1U << 10, 0);
-  memos_.assign(kMemoMask + 1, Memo{});
+  memos_.assign(kFirstMemoSets, MemoSet{});
+  memo_mask_ = kFirstMemoSets - 1;
+  evicted_ = 0;
+  targets_.assign(kTargets, Target{});
 }
 
 bool RunnerCode::overgrown() const { return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals; }
 
 size_t RunnerCode::memory_bytes() const {
   return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(RunId) + blocks_.capacity() * sizeof(Block) +
-         calls_.capacity() * sizeof(CallSite) + intervals_.capacity() * sizeof(Interval) + memos_.capacity() * sizeof(Memo);
+         calls_.capacity() * sizeof(CallSite) + intervals_.capacity() * sizeof(Interval) + memos_.capacity() * sizeof(MemoSet);
 }
 
 RunId RunnerCode::find(uint32_t place, uint64_t ip) const {
@@ -272,7 +276,6 @@ bool RunnerCode::read(RunId id, Interval now) {
   run.instructions = reading.instructions;
   run.next[0] = reading.next[0];
   run.next[1] = reading.next[1];
-  run.target = kNoRun;
   if (!certain) {
     run.blocks = run.calls = 0;
     return false;
@@ -300,7 +303,32 @@ RunId RunnerCode::version_at(RunId id, Interval now) {
   return free;
 }
 
-bool RunnerCode::make_memo(Memo& slot, RunId start, uint32_t group, Interval now) {
+// The table grows while memos that served drive each other out.
+void RunnerCode::see_memo(RunId run, uint32_t group) {
+  MemoSet* set = &memos_[set_of(run, group)];
+  if (set->ways[1].left != 0 && ++evicted_ > memos_.size() / 2 && memos_.size() < kMostMemoSets) {
+    std::vector<MemoSet> old(memos_.size() * 4);
+    old.swap(memos_);
+    memo_mask_ = memos_.size() - 1;
+    evicted_ = 0;
+    for (const MemoSet& from : old) {
+      for (const Memo& memo : from.ways) {
+        if (memo.run == kNoRun) continue;
+        MemoSet& to = memos_[set_of(memo.run, memo.group)];
+        (to.ways[0].run == kNoRun ? to.ways[0] : to.ways[1]) = memo;
+      }
+    }
+    set = &memos_[set_of(run, group)];
+  }
+  if (set->ways[0].run != kNoRun) set->ways[1] = set->ways[0];
+  set->ways[0] = Memo{};
+  set->ways[0].run = run;
+  set->ways[0].group = static_cast<uint8_t>(group);
+}
+
+const Memo* RunnerCode::make_memo(RunId start, uint32_t group, Interval now) {
+  MemoSet& set = memos_[set_of(start, group)];
+  Memo& slot = set.ways[0].run == start && set.ways[0].group == group ? set.ways[0] : set.ways[1];
   constexpr uint32_t kMaxDepth = 16;
   std::array<Block, kMaxMemoBlocks + kMaxRunBlocks> made;
   std::array<CallSite, kMaxDepth> open;
@@ -348,7 +376,7 @@ bool RunnerCode::make_memo(Memo& slot, RunId start, uint32_t group, Interval now
     memo.instructions = static_cast<uint16_t>(std::min<uint32_t>(instructions, 0xffff));
     if (memo.pops != 0) break;
   }
-  if (memo.left == memo.group) return false;
+  if (memo.left == memo.group) return nullptr;
   memo.valid = valid_id(valid);
   // The same blocks as last time, at another time: they stand there already.
   const bool same = slot.run == memo.run && slot.group == memo.group && slot.left == memo.left && slot.blocks == memo.blocks &&
@@ -367,7 +395,7 @@ bool RunnerCode::make_memo(Memo& slot, RunId start, uint32_t group, Interval now
     memo.id = memo_count_++;
   }
   slot = memo;
-  return true;
+  return &slot;
 }
 
 }  // namespace ptd::pt

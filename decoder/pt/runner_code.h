@@ -80,6 +80,12 @@ class RunnerCode {
 
   /// First version of the run at (place, ip); made, unread, if there is none.
   RunId at(uint32_t place, uint64_t ip);
+  /// The same through a small cache, for targets that come again.
+  RunId target_at(uint32_t place, uint64_t ip) {
+    Target& target = targets_[(ip ^ ip >> 12) % kTargets];
+    if (target.ip != ip || target.place != place || target.run == kNoRun) target = {ip, place, at(place, ip)};
+    return target.run;
+  }
   /// A version of `id`'s place that is valid throughout `now`; read if need be. Its end may be `stuck`.
   RunId version_at(RunId id, Interval now);
   [[nodiscard]] const Run& run(RunId id) const { return runs_[id]; }
@@ -90,10 +96,16 @@ class RunnerCode {
   [[nodiscard]] const CallSite* calls(uint32_t first) const { return calls_.data() + first; }
   static constexpr uint32_t kCopySlack = 16;
 
-  /// The slot where the memo of (run, group) stands or would stand.
-  [[nodiscard]] Memo& memo_slot(RunId run, uint32_t group) { return memos_[((run * 0x9e3779b1U) >> 13 ^ (group * 0x85ebU)) & kMemoMask]; }
-  /// Makes the memo of (run, group) at `now` in `slot`. False if not even one bit can be taken.
-  bool make_memo(Memo& slot, RunId run, uint32_t group, Interval now);
+  /// The memo of (run, group), perhaps only seen; null if there is none.
+  [[nodiscard]] const Memo* memo(RunId run, uint32_t group) const {
+    const MemoSet& set = memos_[set_of(run, group)];
+    if (set.ways[0].run == run && set.ways[0].group == group) return &set.ways[0];
+    return set.ways[1].run == run && set.ways[1].group == group ? &set.ways[1] : nullptr;
+  }
+  /// A slot for the memo of (run, group), which has none: marked as seen.
+  void see_memo(RunId run, uint32_t group);
+  /// Makes the memo of (run, group), which was seen, at `now`. Null if not even one bit can be taken.
+  const Memo* make_memo(RunId run, uint32_t group, Interval now);
 
   [[nodiscard]] bool overgrown() const;
   void clear();
@@ -102,7 +114,16 @@ class RunnerCode {
   [[nodiscard]] uint32_t memo_count() const { return memo_count_; }
 
  private:
-  static constexpr uint32_t kMemoMask = (1U << 16) - 1;
+  struct alignas(64) MemoSet {
+    Memo ways[2];
+  };
+  struct Target {
+    uint64_t ip = 0;
+    uint32_t place = 0;
+    RunId run = kNoRun;
+  };
+  static constexpr size_t kTargets = 4096;
+  [[nodiscard]] size_t set_of(RunId run, uint32_t group) const { return ((run * 0x9e3779b1U) >> 11 ^ (group * 0x85ebU)) & memo_mask_; }
   struct Reading;
   bool read(RunId id, Interval now);
   bool fetch(Reading& reading, uint64_t ip, Interval now);
@@ -124,8 +145,10 @@ class RunnerCode {
   std::vector<CallSite> calls_;
   std::vector<Interval> intervals_;
   std::vector<ValidId> valid_slots_;
-  std::vector<Memo> memos_;
-  uint32_t memo_count_ = 0;
+  std::vector<MemoSet> memos_;
+  std::vector<Target> targets_;
+  size_t memo_mask_ = 0;
+  uint32_t memo_count_ = 0, evicted_ = 0;
 };
 
 }  // namespace ptd::pt

@@ -38,6 +38,24 @@ uint64_t skip_tnt(Bytes bytes, uint64_t at, uint64_t end) {
   return at;
 }
 
+uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
+  constexpr uint8_t kTipBytes[8] = {1, 3, 5, 7, 7, 0, 9, 0};  // by IPBytes; 0: reserved
+  constexpr unsigned kTip = 0x0d, kIpOpcode = 0x1f;
+  const std::byte* data = bytes.data();
+  for (;;) {
+    at = skip_tnt(bytes, at, end);
+    if (at >= end) return at;
+    const auto byte = static_cast<unsigned>(data[at]);
+    if (byte == 0) {
+      ++at;
+      continue;
+    }
+    const uint64_t size = (byte & kIpOpcode) == kTip ? kTipBytes[byte >> 5] : 0;
+    if (size == 0 || end - at < size) return at;
+    at += size;
+  }
+}
+
 bool is_ovf_in_cyc(Bytes segment, uint64_t offset) {
   const Bytes bytes = segment.subspan(offset);
   if (bytes.size() < 3 || bytes[1] != std::byte{0x02} || bytes[2] != std::byte{0xf3}) return false;
@@ -84,7 +102,8 @@ bool TimeAhead::scan() {
   if (head_ >= kDropAtOnce) drop_passed();
   const size_t before = points_.size();
   while (!done_ && points_.size() == before) {
-    if (reader_.block_items() == 0) reader_.seek(skip_tnt(segment_.bytes, reader_.offset(), std::max(own_bytes_, reader_.offset())));
+    if (reader_.block_items() == 0 && !in_start_)
+      reader_.seek(skip_plain(segment_.bytes, reader_.offset(), std::max(own_bytes_, reader_.offset())));
     if (!scan_packet()) done_ = true;
     if (reader_.offset() - window_ >= kMaxAheadBytes) {
       window_ = reader_.offset();

@@ -79,7 +79,9 @@ class TimeAhead {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||
          kind == PacketKind::cbr;
 }
-/// Offset of the first byte at or behind `at` and before `end` that is no short TNT packet.
+/// Offset of the first packet at or behind `at` and before `end` that is no short TNT.
 [[nodiscard]] uint64_t skip_tnt(Bytes bytes, uint64_t at, uint64_t end);
+/// The same, TIPs and PADs passed over too.
+[[nodiscard]] uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end);
 
 }  // namespace ptd::pt
