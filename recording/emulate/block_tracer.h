@@ -58,6 +58,8 @@ class BlockTracer {
     current_ = &block;
   }
 
+  /// A PSB+ before the block that was just entered, which ran nothing yet.
+  void sync(const Block& block) { psb(block.ip); }
   /// An interrupt, exception, software interrupt or signal came at event.ip; its handler `block` begins. If the kernel is not traced, the
   /// event itself is FUP, TIP.PGD and the handler TIP.PGE.
   void enter_handler(const Block& block, const AsyncEvent& event, uint64_t tsc);

@@ -1,0 +1,63 @@
+// CodeModel: which bytes a reader of the recording believes to stand at an address; what really stands there and differs must be told.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "image/source/mapped_file.h"
+
+namespace ptd::emulate {
+
+/// A file mapped by the program.
+struct UserMap {
+  uint64_t ip = 0, size_bytes = 0, file_offset_bytes = 0;
+  uint32_t major = 0, minor = 0;
+  uint64_t inode = 0;
+  uint32_t prot = 0;
+  std::string path;
+  [[nodiscard]] uint64_t end() const { return ip + size_bytes; }
+};
+
+/// One address space as the records so far describe it: files (MMAP2) and code of its own (jitdump), the newest on top. A reader never
+/// hears of munmap, so nothing goes away. Copies share the files.
+class CodeModel {
+ public:
+  void add_file(const UserMap& map);
+  /// True if a reader would find these bytes at `ip`.
+  [[nodiscard]] bool shows(uint64_t ip, Bytes code) const;
+  /// The bytes are told from now on.
+  void add_code(uint64_t ip, Bytes code);
+  /// Calls f(ip, bytes) for each run of code that is in no file.
+  template <class F>
+  void for_each_code(F&& f) const {
+    for (const auto& [number, page] : pages_) {
+      for (size_t at = 0; at < kPageBytes;) {
+        size_t end = at;
+        while (end < kPageBytes && page.known[end]) ++end;
+        if (end > at) f(number * kPageBytes + at, Bytes(page.bytes).subspan(at, end - at));
+        at = end + 1;
+      }
+    }
+  }
+
+ private:
+  static constexpr uint64_t kPageBytes = 4096;
+  struct Page {
+    std::array<std::byte, kPageBytes> bytes{};
+    std::array<bool, kPageBytes> known{};
+  };
+  struct File {
+    uint64_t end = 0, file_offset_bytes = 0;
+    std::shared_ptr<const MappedFile> file;
+  };
+  void cut(uint64_t first, uint64_t end);
+  std::map<uint64_t, File> files_;  // by start; they do not overlap
+  std::map<uint64_t, Page> pages_;
+  std::unordered_map<std::string, std::shared_ptr<const MappedFile>> opened_;
+};
+
+}  // namespace ptd::emulate

@@ -1,0 +1,29 @@
+// JitdumpWriter: code of a process that is in no file, dated, in the format that perf inject reads.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "perfio/output_file.h"
+
+namespace ptd::emulate {
+
+/// One jitdump file with times in TSC ticks (tools/perf "jitdump-specification", JITDUMP_FLAGS_ARCH_TIMESTAMP).
+class JitdumpWriter {
+ public:
+  static Result<std::unique_ptr<JitdumpWriter>> create(const std::string& path, int32_t pid, uint64_t tsc);
+  Status load(uint64_t tsc, int32_t tid, uint64_t ip, Bytes code);
+  Status finish(uint64_t tsc);
+  [[nodiscard]] uint64_t loads() const { return loads_; }
+
+ private:
+  JitdumpWriter(std::unique_ptr<perfio::OutputFile> file, int32_t pid) : file_(std::move(file)), pid_(pid) {}
+  std::unique_ptr<perfio::OutputFile> file_;
+  int32_t pid_;
+  uint64_t loads_ = 0;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace ptd::emulate

@@ -1,0 +1,27 @@
+// What the runner tells the plugin, and the names of the files in which the plugin answers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "recording/emulate/pt_encoder.h"
+
+namespace ptd::emulate {
+
+/// Settings of one emulated recording. They travel as lines "name value" in the file kConfigFile of the working folder.
+struct UserConfig {
+  PtEncoderOptions pt;
+  bool truth = false;              ///< also write the ground truth
+  bool date_changes = true;        ///< a PSB+ before and one after each change of known code, so that its date is exact
+  uint64_t overflow_bytes = 0;     ///< lose packets after as many bytes, again and again; 0 never
+  uint64_t overflow_blocks = 500;  ///< for as many blocks
+};
+
+inline constexpr const char* kConfigFile = "config";
+
+/// The lines of `config`.
+[[nodiscard]] std::string to_text(const UserConfig& config);
+/// Unknown names are left alone.
+[[nodiscard]] UserConfig config_from_text(const std::string& text);
+
+}  // namespace ptd::emulate

@@ -1,0 +1,93 @@
+// execve under the emulator.
+#include "recording/emulate/user_exec.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <vector>
+
+namespace ptd::emulate {
+namespace {
+
+constexpr int kMaxScriptDepth = 4;  // as the kernel follows them
+
+struct Program {
+  ExecKind kind = ExecKind::refused;
+  std::string path;
+  std::vector<std::string> before;  ///< what a script's interpreter gets in place of argv[0]
+};
+
+std::string head_of(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  std::array<char, 256> head{};
+  const ssize_t count = read(fd, head.data(), head.size());
+  close(fd);
+  return count > 0 ? std::string(head.data(), static_cast<size_t>(count)) : std::string();
+}
+
+// "#!interpreter [one argument]", blanks around either left out.
+bool parse_script(const std::string& head, std::string& interpreter, std::string& argument) {
+  const std::string line = head.substr(2, head.find('\n') - 2);
+  constexpr const char* kBlanks = " \t";
+  const size_t begin = line.find_first_not_of(kBlanks);
+  if (begin == std::string::npos) return false;
+  const size_t end = line.find_first_of(kBlanks, begin);
+  interpreter = line.substr(begin, end == std::string::npos ? end : end - begin);
+  const size_t more = end == std::string::npos ? end : line.find_first_not_of(kBlanks, end);
+  if (more != std::string::npos) argument = line.substr(more, line.find_last_not_of(kBlanks) + 1 - more);
+  return true;
+}
+
+Program resolve(const std::string& path, int depth = 0) {
+  Program program;
+  program.path = path;
+  if (access(path.c_str(), X_OK) != 0) return program;
+  const std::string head = head_of(path);
+  constexpr size_t kMachineAt = 18;
+  if (head.size() > kMachineAt + 1 && head.compare(0, 4, "\177ELF") == 0) {
+    const bool x86_64 = head[4] == 2 && head[5] == 1 && head[kMachineAt] == 62 && head[kMachineAt + 1] == 0;
+    program.kind = x86_64 ? ExecKind::emulated : ExecKind::foreign;
+    return program;
+  }
+  std::string interpreter, argument;
+  if (head.size() < 2 || head.compare(0, 2, "#!") != 0 || depth == kMaxScriptDepth || !parse_script(head, interpreter, argument)) {
+    return program;
+  }
+  program = resolve(interpreter, depth + 1);
+  if (program.before.empty()) program.before.push_back(interpreter);
+  if (!argument.empty()) program.before.push_back(argument);
+  program.before.push_back(path);
+  return program;
+}
+
+}  // namespace
+
+ExecKind exec_kind(const std::string& path) { return resolve(path).kind; }
+
+void exec_emulated(const EmulatorCommand& command, const std::string& path, char* const* argv, char* const* envp) {
+  const Program program = resolve(path);
+  if (program.kind != ExecKind::emulated) return;
+  std::string folder;
+  for (const char c : command.folder) folder += c == ',' ? std::string(",,") : std::string(1, c);  // as QEMU's options want it
+  std::vector<std::string> words = {"qemu-x86_64", "-plugin", command.plugin + ",folder=" + folder};
+  size_t from = 0;
+  if (!program.before.empty()) {
+    words.insert(words.end(), {"-0", program.before.front(), program.path});
+    words.insert(words.end(), program.before.begin() + 1, program.before.end());
+    from = argv != nullptr && argv[0] != nullptr ? 1 : 0;
+  } else {
+    if (argv != nullptr && argv[0] != nullptr) words.insert(words.end(), {"-0", argv[0]}), from = 1;
+    words.push_back(program.path);
+  }
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  if (argv != nullptr) {
+    for (size_t i = from; argv[i] != nullptr; ++i) pointers.push_back(argv[i]);
+  }
+  pointers.push_back(nullptr);
+  execve(command.qemu.c_str(), pointers.data(), envp);
+}
+
+}  // namespace ptd::emulate

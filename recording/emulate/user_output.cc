@@ -1,0 +1,165 @@
+// The plugin's files, read back.
+#include "recording/emulate/user_output.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <sstream>
+
+#include "recording/emulate/mapped_log.h"
+
+namespace ptd::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxInsns = 4096;
+
+uint64_t to_number(const std::string& word) {
+  uint64_t value = 0;
+  std::from_chars(word.data(), word.data() + word.size(), value);
+  return value;
+}
+
+bool get(Bytes& bytes, uint64_t& value) {
+  value = 0;
+  for (size_t i = 0; i < bytes.size() && i < 10; ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    value |= uint64_t{byte & 0x7fU} << (7 * i);
+    if (byte < 0x80) {
+      bytes = bytes.subspan(i + 1);
+      return true;
+    }
+  }
+  return false;
+}
+
+void read_blocks(const std::string& path, UserImage& image) {
+  const LogData data = read_log(path);
+  Bytes bytes = data.bytes;
+  uint64_t again = 0, number = 0, tsc = 0;
+  while (get(bytes, again) && get(bytes, number) && get(bytes, tsc)) {
+    if (again == 0) {
+      TruthBlock block;
+      uint64_t count = 0, size = 0;
+      if (!get(bytes, block.ip) || !get(bytes, count) || count > kMaxInsns || bytes.size() < count) return;
+      for (uint64_t i = 0; i < count; ++i) {
+        block.lengths.push_back(static_cast<uint8_t>(bytes[i]));
+        size += block.lengths.back();
+      }
+      bytes = bytes.subspan(count);
+      if (bytes.size() < size) return;
+      block.bytes.assign(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
+      bytes = bytes.subspan(size);
+      image.own_blocks.push_back(std::move(block));
+    }
+    image.translations.push_back({tsc, number, again != 0});
+  }
+}
+
+std::vector<UserEvent> read_events(const std::string& path) {
+  std::vector<UserEvent> events;
+  const LogData data = read_log(path);
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(data.bytes.data()), data.bytes.size()));
+  std::string line;
+  while (std::getline(lines, line)) {
+    std::istringstream words(line);
+    UserEvent event;
+    std::string word;
+    if (!(words >> event.tsc >> event.kind)) continue;
+    while (words >> word) event.words.push_back(word);
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+}  // namespace
+
+uint64_t UserEvent::number(size_t index) const { return index < words.size() ? to_number(words[index]) : 0; }
+
+std::string UserEvent::text(size_t index) const {
+  std::string text;
+  if (index >= words.size() || words[index] == "-") return text;
+  const std::string& hex = words[index];
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    unsigned value = 0;
+    std::from_chars(hex.data() + i, hex.data() + i + 2, value, 16);
+    text += static_cast<char>(value);
+  }
+  return text;
+}
+
+LogData read_log(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file || (*file)->bytes().size() < kMappedLogHeaderBytes) return {};
+  uint64_t size = 0;
+  const Bytes bytes = (*file)->bytes();
+  std::memcpy(&size, bytes.data(), sizeof size);
+  return {*file, bytes.subspan(kMappedLogHeaderBytes, std::min<uint64_t>(size, bytes.size() - kMappedLogHeaderBytes))};
+}
+
+std::vector<UserImage> read_user_output(const std::string& folder) {
+  std::map<std::string, UserImage> by_name;
+  std::map<std::string, std::string> parents;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".events") continue;
+    const std::string stem = entry.path().string().substr(0, entry.path().string().size() - 7);  // .events
+    UserThreadOutput thread;
+    thread.events = read_events(entry.path().string());
+    if (thread.events.empty() || thread.events.front().kind != "thread") continue;
+    thread.pid = static_cast<int32_t>(thread.events.front().number(0));
+    thread.tid = static_cast<int32_t>(thread.events.front().number(1));
+    thread.first_tsc = thread.events.front().tsc;
+    thread.last_tsc = thread.events.back().tsc;
+    thread.packet_path = stem + ".pt";
+    thread.truth_path = stem + ".truth";
+    const std::string file = fs::path(stem).filename().string();
+    const std::string name = file.substr(0, file.find('.', file.find('.') + 1));
+    UserImage& image = by_name[name];
+    image.name = name;
+    image.pid = thread.pid;
+    for (const UserEvent& event : thread.events) {
+      if (event.kind != "forked" || event.words.size() < 3) continue;
+      parents[name] = event.words[1];
+      image.parent_blocks = event.number(2);
+    }
+    image.threads.push_back(std::move(thread));
+  }
+  std::vector<UserImage> images;
+  for (auto& [name, image] : by_name) {
+    std::sort(image.threads.begin(), image.threads.end(), [](const auto& a, const auto& b) { return a.first_tsc < b.first_tsc; });
+    image.first_tsc = image.threads.front().first_tsc;
+    for (const UserThreadOutput& thread : image.threads) image.last_tsc = std::max(image.last_tsc, thread.last_tsc);
+    read_blocks(folder + "/" + name + ".blocks", image);
+    if (!image.translations.empty()) {
+      image.first_tsc = std::min(image.first_tsc, image.translations.front().tsc);
+      image.last_tsc = std::max(image.last_tsc, image.translations.back().tsc);
+    }
+    // A program's first block is translated before its first thread tells what was mapped: that was so from the start.
+    for (UserEvent& event : image.threads.front().events) {
+      if (event.kind == "thread" || event.kind == "first_map") event.tsc = image.first_tsc;
+    }
+    images.push_back(std::move(image));
+  }
+  std::sort(images.begin(), images.end(), [](const auto& a, const auto& b) { return a.first_tsc < b.first_tsc; });
+  for (size_t i = 0; i < images.size(); ++i) {
+    const auto parent = parents.find(images[i].name);
+    if (parent == parents.end()) continue;
+    for (size_t k = 0; k < i; ++k) {
+      if (images[k].name == parent->second) images[i].parent = static_cast<int>(k);
+    }
+  }
+  return images;
+}
+
+const TruthBlock* find_block(const std::vector<UserImage>& images, size_t index, uint64_t number) {
+  const UserImage* image = &images[index];
+  while (number < image->parent_blocks && image->parent >= 0) image = &images[static_cast<size_t>(image->parent)];
+  const uint64_t own = number - image->parent_blocks;
+  return number >= image->parent_blocks && own < image->own_blocks.size() ? &image->own_blocks[own] : nullptr;
+}
+
+}  // namespace ptd::emulate

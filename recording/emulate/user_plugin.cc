@@ -1,0 +1,308 @@
+// The QEMU plugin for user mode: QEMU's callbacks -> UserProcess.
+#include <dlfcn.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+
+#include "recording/emulate/qemu_api.h"
+#include "recording/emulate/user_exec.h"
+#include "recording/emulate/user_process.h"
+
+#define PTD_EXPORT __attribute__((visibility("default")))
+
+namespace ptd::emulate {
+namespace {
+
+// Versions of the plugin interface whose declarations are those of qemu_api.h.
+constexpr int kOldestVersion = 1, kNewestVersion = 1;
+
+// x86-64 system calls (linux "arch/x86/entry/syscalls/syscall_64.tbl").
+enum Call : int64_t {
+  kMmap = 9,
+  kMprotect = 10,
+  kMunmap = 11,
+  kRtSigaction = 13,
+  kMremap = 25,
+  kClone = 56,
+  kFork = 57,
+  kVfork = 58,
+  kExecve = 59,
+  kExit = 60,
+  kPrctl = 157,
+  kExitGroup = 231,
+  kExecveat = 322,
+};
+constexpr uint64_t kCloneThread = 0x10000, kMapAnonymous = 0x20, kProtExec = 4, kPrSetName = 15;
+constexpr size_t kCommBytes = 16;
+
+/// Guest registers at the start of a block lie at the start of QEMU's CPU state (target/i386 "CPUX86State": regs[16] first).
+constexpr int kRsp = 4, kRdi = 7;
+/// The frame of a signal (linux "struct rt_sigframe", x86-64): return address, ucontext, siginfo.
+constexpr uint64_t kFrameRip = 8 + 40 + 16 * 8, kFrameSiginfo = 8 + 40 + 256 + 8, kSiginfoCode = 8;
+
+UserProcess g_process;
+EmulatorCommand g_command;
+
+// Reads the program's memory; false where there is none.
+bool peek(uint64_t address, void* to, size_t bytes) {
+  const iovec local{to, bytes}, remote{reinterpret_cast<void*>(address), bytes};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
+template <class T>
+bool peek(uint64_t address, T& value) {
+  return peek(address, &value, sizeof value);
+}
+
+std::string peek_text(uint64_t address, size_t most) {
+  std::string text;
+  char c = 0;
+  while (text.size() < most && peek(address + text.size(), c) && c != 0) text += c;
+  return text;
+}
+
+// The program itself: what /proc/self/exe would be without the emulator.
+std::string program_path() {
+  const std::unique_ptr<char, decltype(&std::free)> path(const_cast<char*>(qemu_plugin_path_to_binary()), &std::free);
+  return path != nullptr ? path.get() : "";
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Where this shared object lies.
+std::string plugin_path() {
+  Dl_info info{};
+  return dladdr(&g_process, &info) != 0 && info.dli_fname != nullptr ? std::filesystem::absolute(info.dli_fname).string() : std::string();
+}
+
+/// True if the block is a signal handler that was just entered; `event` says where the signal came.
+bool signal_entry(const uint64_t* registers, AsyncEvent& event) {
+#if defined(__x86_64__)
+  const uint64_t frame = registers[kRsp];
+  uint64_t returns_to = 0;
+  int32_t code = 0, number = 0;
+  if (!peek(frame, returns_to) || !g_process.is_restorer(returns_to) || !peek(frame + kFrameRip, event.ip)) return false;
+  if (!peek(frame + kFrameSiginfo, number) || !peek(frame + kFrameSiginfo + kSiginfoCode, code)) return false;
+  event.inside = code > 0 && number == static_cast<int32_t>(registers[kRdi]);  // made by the processor, not sent
+  return true;
+#else
+  (void)registers, (void)event;
+  return false;
+#endif
+}
+
+// Known code was changed: a PSB+ just before that moment and one just after it.
+void enter_dated(UserThread& thread, const Block& block) {
+  const uint64_t first = thread.sync_first, last = thread.sync_last;
+  thread.sync_first = thread.sync_last = 0;
+  thread.encoder.request_psb();
+  thread.tracer.enter(block, [first] { return first; });
+  thread.encoder.set_time(last);
+  thread.tracer.sync(block);
+}
+
+void enter_watched(UserThread& thread, const Block& block, const uint64_t* registers) {
+  AsyncEvent event;
+  if (signal_entry(registers, event)) {
+    thread.tracer.enter_handler(block, event, read_clock());
+  } else {
+    thread.tracer.enter(block, read_clock);
+  }
+}
+
+void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
+  const auto& a = thread.call_args;
+  if ((a[3] & kMapAnonymous) != 0) {
+    if ((a[2] & kProtExec) != 0) {
+      thread.event(now, "map",
+                   std::to_string(address) + ' ' + std::to_string(a[1]) + " 0 0 0 0 " + std::to_string(a[2] & 7) + ' ' + hex_of("//anon"));
+    } else {
+      thread.event(now, "unmap", std::to_string(address) + ' ' + std::to_string(a[1]));
+    }
+    return;
+  }
+  // The host joins neighbours of one file, so the place is looked for inside.
+  for (const std::string& map : file_maps()) {
+    std::istringstream words(map);
+    uint64_t start = 0, size = 0, offset = 0, major = 0, minor = 0, inode = 0, prot = 0;
+    std::string path;
+    words >> start >> size >> offset >> major >> minor >> inode >> prot >> path;
+    if (address < start || address >= start + size) continue;
+    std::ostringstream text;
+    text << address << ' ' << a[1] << ' ' << offset + (address - start) << ' ' << major << ' ' << minor << ' ' << inode << ' ' << (a[2] & 7)
+         << ' ' << path;
+    return thread.event(now, "map", text.str());
+  }
+}
+
+void after_call(UserThread& thread, int64_t number, int64_t result) {
+  const auto& a = thread.call_args;
+  if (result < 0 && result > -4096) return;
+  const uint64_t now = read_clock();
+  switch (number) {
+    case kMmap:
+      return describe_map(thread, now, static_cast<uint64_t>(result));
+    case kMprotect:
+      if ((a[2] & kProtExec) != 0) thread.event(now, "exec_prot", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
+      return;
+    case kMunmap:
+      return thread.event(now, "unmap", std::to_string(a[0]) + ' ' + std::to_string(a[1]));
+    case kMremap:
+      return thread.event(now, "move",
+                          std::to_string(a[0]) + ' ' + std::to_string(a[1]) + ' ' + std::to_string(result) + ' ' + std::to_string(a[2]));
+    default:
+      return;
+  }
+}
+
+void on_sigaction(uint64_t action) {
+  struct {
+    uint64_t handler, flags, restorer;
+  } wanted{};
+  if (action != 0 && peek(action, wanted) && wanted.handler > 1) g_process.watch_handler(wanted.handler, wanted.restorer);
+}
+
+void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64_t envp) {
+  const std::string path = given == "/proc/self/exe" ? program_path() : given;
+  const ExecKind kind = exec_kind(path);
+  const uint64_t now = read_clock();
+  if (kind == ExecKind::foreign) thread.event(now, "escaped", hex_of(path));
+  if (kind != ExecKind::emulated) return;
+  thread.event(now, "exec", hex_of(file_name(path).substr(0, kCommBytes - 1)));
+  thread.commit();
+  exec_emulated(g_command, path, reinterpret_cast<char* const*>(argv), reinterpret_cast<char* const*>(envp));
+  thread.event(read_clock(), "exec_failed", "");
+}
+
+void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
+  const uint64_t now = read_clock();
+  thread.tracer.leave(now);
+  thread.commit();
+  thread.call = number;
+  std::copy(a, a + 6, thread.call_args.begin());
+  switch (number) {
+    case kRtSigaction:
+      return on_sigaction(a[1]);
+    case kExecve:
+      return on_exec(thread, peek_text(a[0], 4096), a[1], a[2]);
+    case kExecveat: {
+      std::string path = peek_text(a[1], 4096);
+      if (path.empty() || path.front() != '/')
+        path = "/proc/self/fd/" + std::to_string(static_cast<int>(a[0])) + (path.empty() ? "" : "/") + path;
+      return on_exec(thread, path, a[2], a[3]);
+    }
+    case kPrctl:
+      if (a[0] == kPrSetName) thread.event(now, "comm", hex_of(peek_text(a[1], kCommBytes - 1)));
+      return;
+    default:
+      return;
+  }
+}
+
+// --- QEMU's side ---
+
+void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb);
+
+void on_syscall(qemu_plugin_id_t, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
+                uint64_t a6, uint64_t, uint64_t) {
+  UserThread* thread = g_process.thread(vcpu);
+  if (thread == nullptr) return;
+  const uint64_t arguments[6] = {a1, a2, a3, a4, a5, a6};
+  before_call(*thread, number, arguments);
+}
+
+void on_syscall_return(qemu_plugin_id_t, unsigned vcpu, int64_t number, int64_t result) {
+  const bool forks = number == kFork || number == kVfork || number == kClone;
+  if (forks && result == 0 && getpid() != g_process.pid()) return g_process.become_child(vcpu);
+  UserThread* thread = g_process.thread(vcpu);
+  if (thread != nullptr) after_call(*thread, number, result);
+}
+
+void on_vcpu_exit(qemu_plugin_id_t, unsigned vcpu) { g_process.remove_thread(vcpu); }
+void on_exit(qemu_plugin_id_t, void*) { g_process.finish_all(); }
+
+}  // namespace
+}  // namespace ptd::emulate
+
+extern "C" {
+
+/// A block begins. `registers`: QEMU's CPU state, which generated code holds in a register (TCG_AREG0) while it calls.
+__attribute__((used)) void ptd_block(unsigned vcpu, const ptd::emulate::Block* block, const uint64_t* registers) {
+  using namespace ptd::emulate;
+  UserThread* thread = g_process.thread(vcpu);
+  if (thread == nullptr) return;
+  if (thread->sync_first != 0 && !block->watched) {
+    enter_dated(*thread, *block);
+  } else if (block->watched) {
+    thread->sync_first = thread->sync_last = 0;
+    enter_watched(*thread, *block, registers);
+  } else {
+    thread->tracer.enter(*block, read_clock);
+  }
+  if (thread->commit_due()) thread->commit();
+}
+
+#if defined(__x86_64__)
+void ptd_block_entry(unsigned vcpu, void* block);
+asm(".text\n.globl ptd_block_entry\n.hidden ptd_block_entry\n.type ptd_block_entry,@function\n"
+    "ptd_block_entry:\n  mov %rbp, %rdx\n  jmp ptd_block@PLT\n");
+#else
+void ptd_block_entry(unsigned vcpu, void* block) { ptd_block(vcpu, static_cast<const ptd::emulate::Block*>(block), nullptr); }
+#endif
+
+PTD_EXPORT extern int qemu_plugin_version;
+int qemu_plugin_version = ptd::emulate::kNewestVersion;
+
+PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv);
+int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
+  using namespace ptd::emulate;
+  if (info->version.cur < kOldestVersion || info->version.cur > kNewestVersion) {
+    (void)std::fprintf(stderr, "ptdecode: this QEMU has version %d of the plugin interface; known are %d to %d (qemu-user 7.2)\n",
+                       info->version.cur, kOldestVersion, kNewestVersion);
+    return 1;
+  }
+  if (info->system_emulation || std::strcmp(info->target_name, "x86_64") != 0) {
+    (void)std::fprintf(stderr, "ptdecode: this plugin is for qemu-x86_64\n");
+    return 1;
+  }
+  constexpr const char kFolder[] = "folder=";
+  if (argc != 1 || std::strncmp(argv[0], kFolder, sizeof kFolder - 1) != 0) {
+    (void)std::fprintf(stderr, "ptdecode: the plugin is started by 'ptdecode record --emulate'\n");
+    return 1;
+  }
+  g_command.folder = argv[0] + sizeof kFolder - 1;
+  std::error_code error;
+  g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  g_command.plugin = plugin_path();
+  g_process.start(g_command.folder);
+  qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+  qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
+  qemu_plugin_register_vcpu_syscall_ret_cb(id, on_syscall_return);
+  qemu_plugin_register_vcpu_exit_cb(id, on_vcpu_exit);
+  qemu_plugin_register_atexit_cb(id, on_exit, nullptr);
+  return 0;
+}
+}
+
+namespace ptd::emulate {
+namespace {
+
+void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
+  thread_local std::vector<SeenInsn> insns;
+  insns.clear();
+  const size_t count = qemu_plugin_tb_n_insns(tb);
+  for (size_t i = 0; i < count; ++i) {
+    const qemu_plugin_insn* insn = qemu_plugin_tb_get_insn(tb, i);
+    insns.push_back({qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn)});
+  }
+  Block* block = g_process.translated(qemu_plugin_tb_vaddr(tb), insns);
+  if (block != nullptr) qemu_plugin_register_vcpu_tb_exec_cb(tb, ptd_block_entry, QEMU_PLUGIN_CB_NO_REGS, block);
+}
+
+}  // namespace
+}  // namespace ptd::emulate

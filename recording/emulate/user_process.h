@@ -1,0 +1,114 @@
+// The plugin's state in one emulated process: its blocks, its threads, its logs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "recording/emulate/block_tracer.h"
+#include "recording/emulate/mapped_log.h"
+#include "recording/emulate/user_config.h"
+
+namespace ptd::emulate {
+
+/// The clock of a recording: the host's time stamp counter, or nanoseconds where the host has none.
+[[nodiscard]] uint64_t read_clock();
+
+/// Lower-case hex of text, "-" for none: how strings stand in an event line.
+[[nodiscard]] std::string hex_of(const std::string& text);
+
+/// One thread of the program: its packets, truth and events, each in a file of its own. Used by that thread only, but for finish().
+class UserThread {
+ public:
+  /// `name`: path of its files without their ending.
+  UserThread(const UserConfig& config, const std::string& name, pid_t tid);
+  UserThread(const UserThread&) = delete;
+  UserThread& operator=(const UserThread&) = delete;
+
+  /// Appends "tsc kind rest" to the events.
+  void event(uint64_t tsc, const char* kind, const std::string& rest);
+  /// Hands over what was written so far to the files.
+  void commit();
+  [[nodiscard]] bool commit_due() const { return packets_.size() >= kCommitBytes || truth_bytes_.size() >= kCommitBytes; }
+  /// The thread ends, or the process does: no more comes.
+  void finish(uint64_t tsc);
+
+  const pid_t tid;
+  PtEncoder encoder;
+  BlockTracer tracer;
+  uint64_t sync_first = 0, sync_last = 0;  ///< known code changed between these times; 0: it did not
+  int64_t call = -1;                       ///< number and arguments of the system call that is under way
+  std::array<uint64_t, 6> call_args{};
+
+ private:
+  static constexpr size_t kCommitBytes = 4096;
+  const UserConfig& config_;
+  std::vector<std::byte> packets_, truth_bytes_;
+  TruthLog truth_;
+  MappedLog packet_log_, truth_log_, event_log_;
+  uint64_t overflow_at_ = 0;
+  bool finished_ = false;
+};
+
+/// One process image, from exec or fork to exec or exit. Translation calls come under QEMU's lock, system call ones from any thread.
+class UserProcess {
+ public:
+  static constexpr unsigned kMaxVcpus = 65536;
+
+  /// `folder`: the working folder, absolute.
+  void start(const std::string& folder);
+  /// After fork, in the child, whose only thread has vcpu index `vcpu`.
+  void become_child(unsigned vcpu);
+  [[nodiscard]] const UserConfig& config() const { return config_; }
+  [[nodiscard]] UserThread* thread(unsigned vcpu) {
+    UserThread* known = vcpu < kMaxVcpus ? threads_[vcpu] : nullptr;
+    return known != nullptr ? known : add_thread(vcpu);
+  }
+  void remove_thread(unsigned vcpu);
+  void finish_all();
+
+  /// A block was translated now: known or new, and whether its bytes replace others that were seen at their place.
+  Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
+  /// The program takes signals at `handler`, and returns from it through `restorer`.
+  void watch_handler(uint64_t handler, uint64_t restorer);
+  [[nodiscard]] bool is_restorer(uint64_t address) const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  struct Page {
+    std::array<std::byte, 4096> bytes{};
+    std::array<bool, 4096> known{};
+  };
+  UserThread* add_thread(unsigned vcpu);
+  void open_block_log();
+  bool remember(uint64_t ip, Bytes code, bool& changed);
+  void log_start(UserThread& thread);
+
+  std::string folder_, name_, parent_name_;
+  UserConfig config_;
+  pid_t pid_ = 0, parent_pid_ = 0;
+  uint64_t parent_blocks_ = 0;
+  bool started_ = false;
+  unsigned serial_ = 0;
+  std::unique_ptr<UserThread*[]> threads_;
+  std::vector<std::unique_ptr<UserThread>> owned_;
+  std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
+  BlockStore store_;
+  std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
+  MappedLog block_log_;
+  std::vector<std::byte> block_bytes_;
+  std::unordered_set<uint64_t> handlers_, restorers_;
+  std::unordered_set<std::string> first_maps_;
+  friend class StartMaps;
+};
+
+/// The file mappings of this process, one text a line "start end offset dev_major dev_minor inode prot path-in-hex".
+[[nodiscard]] std::vector<std::string> file_maps();
+
+}  // namespace ptd::emulate

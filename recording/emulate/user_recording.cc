@@ -1,0 +1,262 @@
+// From what the plugin left to a recording.
+#include "recording/emulate/user_recording.h"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "perfio/auxtrace_pt.h"
+#include "perfio/perf_writer.h"
+#include "perfio/wire.h"
+#include "recording/emulate/user_sideband.h"
+
+namespace ptd::emulate {
+namespace {
+
+constexpr uint32_t kPtType = 8, kSoftwareType = 1;
+constexpr uint64_t kDummyConfig = 9;
+constexpr uint32_t kPtAttr = 0, kDummyAttr = 1;
+// Masks of perf_event_attr.config (the kernel's sysfs format files of intel_pt).
+constexpr uint64_t kConfigPt = 1, kConfigCyc = 2, kConfigMtc = 0x200, kConfigTsc = 0x400, kConfigNoRetcomp = 0x800, kConfigBranch = 0x2000;
+constexpr uint64_t kMtcFreqBits = 0x3c000;
+constexpr unsigned kMtcFreqShift = 14, kCycThreshShift = 19, kPsbFreqShift = 24;
+// Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
+constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
+constexpr uint64_t kPtId = 1, kDummyId = 2;
+constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;
+
+/// All packets of one thread id: of one program after the other.
+struct Stream {
+  int32_t pid = -1, tid = -1;
+  struct Piece {
+    size_t image = 0;
+    const UserThreadOutput* thread = nullptr;
+    LogData packets;
+    uint64_t base_bytes = 0;
+  };
+  std::vector<Piece> pieces;
+  uint64_t size_bytes = 0;
+};
+
+uint64_t pt_config(const RecordingOptions& options) {
+  const PtEncoderOptions& pt = options.config.pt;
+  return kConfigPt | kConfigBranch | (pt.tsc ? kConfigTsc : 0) | (pt.mtc && pt.tsc ? kConfigMtc : 0) | (pt.cyc ? kConfigCyc : 0) |
+         (pt.return_compression ? 0 : kConfigNoRetcomp) | uint64_t{pt.mtc_period} << kMtcFreqShift |
+         uint64_t{pt.cyc_threshold} << kCycThreshShift | uint64_t{options.psb_period} << kPsbFreqShift;
+}
+
+perfio::EventAttr attr_of(uint32_t index, const RecordingOptions& options) {
+  perfio::EventAttr attr;
+  const bool pt = index == kPtAttr;
+  attr.type = pt ? kPtType : kSoftwareType;
+  attr.config = pt ? pt_config(options) : kDummyConfig;
+  attr.sample_period = 1;
+  attr.sample_type = perfio::kSampleIp | perfio::kSampleTid | perfio::kSampleTime | perfio::kSampleIdentifier;
+  attr.read_format = perfio::kFormatId;
+  attr.flags = pt ? 1 : kDummyFlags;
+  attr.sample_id_all = true;
+  attr.exclude_kernel = attr.exclude_hv = true;
+  attr.name = pt ? "intel_pt//u" : "dummy:u";
+  attr.ids = {pt ? kPtId : kDummyId};
+  return attr;
+}
+
+perfio::AuxtraceInfoRecord auxtrace_info(const RecordingOptions& options) {
+  const PtEncoderOptions& pt = options.config.pt;
+  perfio::AuxtraceInfoRecord info;
+  info.type = perfio::kAuxtraceIntelPt;
+  constexpr uint64_t kNoSwitches = 0, kNoSnapshot = 0, kPerThread = 0, kCapTimeZero = 1, kNoFilter = 0, kNoEventTrace = 0;
+  info.priv = {kPtType,
+               options.time.time_shift,
+               options.time.time_mult,
+               options.time.time_zero,
+               kCapTimeZero,
+               kConfigTsc,
+               kConfigNoRetcomp,
+               kNoSwitches,
+               kNoSnapshot,
+               kPerThread,
+               kConfigMtc,
+               kMtcFreqBits,
+               pt.tsc_per_ctc,
+               1,
+               kConfigCyc,
+               pt.bus_ratio,
+               kNoFilter,
+               kNoEventTrace};
+  return info;
+}
+
+std::vector<Stream> streams_of(const std::vector<UserImage>& images) {
+  std::vector<Stream> streams;
+  for (size_t i = 0; i < images.size(); ++i) {
+    for (const UserThreadOutput& thread : images[i].threads) {
+      auto known = std::find_if(streams.begin(), streams.end(), [&](const Stream& s) { return s.tid == thread.tid; });
+      if (known == streams.end()) {
+        streams.push_back({thread.pid, thread.tid, {}, 0});
+        known = streams.end() - 1;
+      }
+      LogData packets = read_log(thread.packet_path);
+      known->pieces.push_back({i, &thread, packets, known->size_bytes});
+      known->size_bytes += packets.bytes.size();
+    }
+  }
+  return streams;
+}
+
+Status write_truth(const RecordingOptions& options, const std::vector<UserImage>& images, const Stream& stream) {
+  const std::string path = options.truth_folder + "/truth.tid" + std::to_string(stream.tid) + ".ptt";
+  auto writer = TruthFileWriter::create(path);
+  if (!writer) return writer.error();
+  for (const Stream::Piece& piece : stream.pieces) {
+    const LogData log = read_log(piece.thread->truth_path);
+    const auto lookup = [&](uint64_t number) { return find_block(images, piece.image, number); };
+    if (Status status = (*writer)->append(log.bytes, lookup, piece.base_bytes); !status) return status;
+  }
+  return (*writer)->finish();
+}
+
+/// Writes records in order and keeps the first error.
+class Writer {
+ public:
+  Writer(perfio::PerfWriter& writer, const TimeConversion& time) : writer_(writer), time_(time) {}
+  void put(const TimedRecord& record) {
+    perfio::RecordContext context;
+    const bool pt =
+        std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxRecord>(record.payload);
+    context.attr_index = pt ? kPtAttr : kDummyAttr;
+    context.misc = perfio::kMiscUser;
+    context.sample_id.pid = record.pid;
+    context.sample_id.tid = record.tid;
+    context.sample_id.time = time_.to_ns(Tsc{record.tsc}).value;
+    context.sample_id.has_time = true;
+    context.sample_id.id = pt ? kPtId : kDummyId;
+    perfio::Payload payload = record.payload;
+    if (auto* task = std::get_if<perfio::TaskRecord>(&payload)) task->time = context.sample_id.time;
+    check(writer_.add(payload, context));
+  }
+  void check(Status status) {
+    if (status_.ok() && !status.ok()) status_ = std::move(status);
+  }
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  perfio::PerfWriter& writer_;
+  const TimeConversion& time_;
+  Status status_;
+};
+
+void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options) {
+  out.check(writer.add_id_index({{kPtId, 0, -1, -1}, {kDummyId, 0, -1, -1}}));
+  out.check(writer.add_auxtrace_info(auxtrace_info(options)));
+  perfio::TimeConvRecord conversion;
+  conversion.time_shift = options.time.time_shift;
+  conversion.time_mult = options.time.time_mult;
+  conversion.time_zero = options.time.time_zero;
+  conversion.cap_user_time_zero = true;
+  out.check(writer.add_time_conv(conversion));
+}
+
+void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<Stream>& streams) {
+  for (size_t index = 0; index < streams.size(); ++index) {
+    for (const Stream::Piece& piece : streams[index].pieces) {
+      for (uint64_t at = 0; at < piece.packets.bytes.size(); at += kAuxPieceBytes) {
+        perfio::AuxtraceRecord record;
+        record.offset_bytes = piece.base_bytes + at;
+        record.reference = piece.thread->first_tsc + 1 + at;
+        record.idx = static_cast<uint32_t>(index);
+        record.tid = streams[index].tid;
+        record.payload = piece.packets.bytes.subspan(at, std::min<uint64_t>(kAuxPieceBytes, piece.packets.bytes.size() - at));
+        out.check(writer.add_auxtrace(record));
+      }
+    }
+  }
+}
+
+perfio::Features features_of(const RecordingOptions& options, const UserSideband& sideband) {
+  perfio::Features features;
+  utsname system{};
+  (void)uname(&system);
+  features.hostname = system.nodename;
+  features.os_release = system.release;
+  features.version = "ptdecode";
+  features.arch = "x86_64";
+  features.cpu_desc = "emulated by QEMU";
+  features.cpuid = "GenuineIntel,6,94,3";
+  features.cpus_online = features.cpus_available = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  features.cmdline = options.command_line;
+  features.pmu_types = {{"intel_pt", kPtType}, {"software", kSoftwareType}};
+  for (const auto& [path, id] : sideband.build_ids()) {
+    if (!id.empty()) features.build_ids.push_back({path, id, -1, perfio::kMiscUser});
+  }
+  return features;
+}
+
+RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vector<Stream>& streams, const UserSideband& sideband) {
+  RecordingSummary summary;
+  summary.threads = streams.size();
+  summary.programs = sideband.programs();
+  summary.code_loads = sideband.code_loads();
+  summary.warnings = sideband.warnings();
+  std::vector<int32_t> pids;
+  for (const UserImage& image : images) {
+    pids.push_back(image.pid);
+    for (const UserThreadOutput& thread : image.threads) {
+      for (const UserEvent& event : thread.events) {
+        if (event.kind != "counts") continue;
+        summary.instructions += event.number(0);
+        summary.irregular += event.number(2);
+        summary.overflows += event.number(3);
+      }
+    }
+  }
+  std::sort(pids.begin(), pids.end());
+  summary.processes = static_cast<uint64_t>(std::unique(pids.begin(), pids.end()) - pids.begin());
+  for (const Stream& stream : streams) summary.packet_bytes += stream.size_bytes;
+  return summary;
+}
+
+}  // namespace
+
+Result<RecordingSummary> write_recording(const RecordingOptions& options) {
+  const std::vector<UserImage> images = read_user_output(options.work_folder);
+  if (images.empty()) return Error{ErrorKind::file_format, "the emulator left no trace: the program did not start", 0};
+  const std::vector<Stream> streams = streams_of(images);
+  const std::string program = options.command_line.empty() ? "" : options.command_line.front();
+  UserSideband sideband(images, options.output + ".jit", program.substr(program.rfind('/') + 1).substr(0, 15));
+  if (Status status = sideband.run(); !status) return status.error();
+  for (const Stream& stream : streams) {
+    for (const Stream::Piece& piece : stream.pieces) {
+      perfio::AuxRecord aux;
+      aux.aux_offset_bytes = piece.base_bytes;
+      aux.aux_size_bytes = piece.packets.bytes.size();
+      if (aux.aux_size_bytes != 0) sideband.records().push_back({piece.thread->last_tsc, stream.pid, stream.tid, aux});
+    }
+  }
+  std::stable_sort(sideband.records().begin(), sideband.records().end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
+
+  perfio::WriterOptions writer_options;
+  writer_options.attrs = {attr_of(kPtAttr, options), attr_of(kDummyAttr, options)};
+  auto created = perfio::PerfWriter::create(options.output, writer_options);
+  if (!created) return created.error();
+  Writer out(**created, options.time);
+  write_head(**created, out, options);
+  for (const TimedRecord& record : sideband.records()) out.put(record);
+  write_packets(**created, out, streams);
+  out.check((*created)->add_finished_round());
+  (*created)->set_features(features_of(options, sideband));
+  out.check((*created)->finish());
+  if (!out.status().ok()) return out.status().error();
+  if (!options.truth_folder.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.truth_folder, error);
+    for (const Stream& stream : streams) {
+      if (Status status = write_truth(options, images, stream); !status) return status.error();
+    }
+  }
+  return summary_of(images, streams, sideband);
+}
+
+}  // namespace ptd::emulate
