@@ -93,6 +93,7 @@ struct CodeView::Scratch {
 
   bool fetch_cached(FetchResult& result);
   void look_at_suspect_windows();
+  void look_at_doubt(const Site& site);
   void collect_parts();
   Part next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors);
   void add_site_choices(Part& part, uint32_t site_id, Interval during, bool use_floors);
@@ -137,6 +138,21 @@ void CodeView::Scratch::look_at_suspect_windows() {
   if (at != windows.begin()) flags_constant.first = after(std::prev(at)->last);
 }
 
+// Records that were lost after the last one of a site may have changed it: from then on nothing is sure of it.
+void CodeView::Scratch::look_at_doubt(const Site& site) {
+  if (site.space != kKernelSpace || data->suspect.empty()) return;
+  const auto& windows = data->suspect;
+  const auto lost = std::upper_bound(windows.begin(), windows.end(), site.told, [](TimeNs t, Interval w) { return t < w.last; });
+  if (lost == windows.end()) return;
+  const TimeNs since = std::max(lost->first, site.told);
+  if (when.last < since) {
+    flags_constant.last = std::min(flags_constant.last, before(since));
+    return;
+  }
+  suspect = CodeFlag::suspect;
+  flags_constant = intersect(flags_constant, {std::min(since, when.first), kTimeMax});
+}
+
 void CodeView::Scratch::collect_parts() {
   parts.clear();
   choices.clear();
@@ -164,6 +180,7 @@ Part CodeView::Scratch::next_part(SpaceId at, uint64_t address, uint64_t last, I
     const Site& site = data->sites[site_id];
     if (site.ip <= address) {
       part.last = std::min(last, site.ip + site.size_bytes - 1);
+      look_at_doubt(site);
       add_site_choices(part, site_id, during, use_floors);
       return part;
     }

@@ -432,7 +432,9 @@ void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
   for (uint64_t i = versions.size() - 1; i > first_version + 1; --i) {
     versions[i - 1].open.last = std::min(versions[i - 1].open.last, versions[i].open.last);
   }
-  data_.sites.push_back({input.ip, input.size, static_cast<uint32_t>(versions.size() - first_version), first_version, input.space});
+  TimeNs told = kTimeMin;
+  for (const SiteStep& step : input.steps) told = std::max(told, step.time.last);
+  data_.sites.push_back({input.ip, input.size, static_cast<uint32_t>(versions.size() - first_version), first_version, input.space, told});
 }
 
 }  // namespace ptd

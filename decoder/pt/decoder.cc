@@ -2,10 +2,14 @@
 //
 // Invariant: while one flow is alive it writes into the caller's batch. While several are, each holds its output back in
 // Flow::pending, and they are stepped to the same number of taken branches, targets and events before they are compared.
+// Invariant: what stands behind the oldest checkpoint is not given out: after a contradiction the flow can go back there.
 #include "decoder/pt/decoder.h"
 
 #include <algorithm>
+#include <map>
 
+#include "decoder/pt/batch_edit.h"
+#include "decoder/pt/heal_search.h"
 #include "decoder/pt/runner.h"
 #include "decoder/pt/walker.h"
 
@@ -14,6 +18,26 @@ namespace {
 
 constexpr uint64_t kNoLimit = ~uint64_t{0};
 constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
+constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
+constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
+constexpr uint32_t kMaxVainSearches = 3;      // for one place of contradiction in one segment
+
+bool shows_loss(const Timeline& timeline) {
+  const std::vector<Finding>& findings = timeline.findings();
+  return !timeline.suspect_windows().empty() || std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.kind == FindingKind::poke_healed || finding.kind == FindingKind::poke_lost_by_copy ||
+           finding.kind == FindingKind::poke_old_bytes_mismatch || finding.kind == FindingKind::base_copy_unexplained;
+  });
+}
+
+// False if every address has had one content at most: then nothing can be found by looking back.
+bool has_versions(const Timeline& timeline) {
+  if (timeline.site_count() != 0) return true;
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    if (timeline.section(id).live != Interval{}) return true;
+  }
+  return false;
+}
 
 // The candidate that was live in the middle of the flow's interval, each edit taken at the middle of its own.
 size_t midpoint_candidate(const std::vector<Candidate>& candidates, Interval now) {
@@ -30,18 +54,35 @@ size_t midpoint_candidate(const std::vector<Candidate>& candidates, Interval now
 
 }  // namespace
 
-struct Decoder::State {
-  State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options) : walker(timeline, contexts, options), runner(walker) {}
+/// Where a flow can go back to: itself as it was, and what the segment had put out by then.
+struct Checkpoint {
+  bool valid = false;
+  Flow flow;
+  BatchPlace output;
+};
 
+struct Decoder::State {
+  State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
+      : records_lost(shows_loss(timeline)), walker(timeline, contexts, options), runner(walker), healer(walker) {}
+
+  bool records_lost;  ///< the timeline shows that records of pokes were lost
   Walker walker;
   Runner runner;
+  bool may_heal = true;     ///< some address has had several contents
+  bool exact = false;       ///< this segment is walked without the runner
+  bool replay_due = false;  ///< on the fast path: the segment must be walked again, to look for what was lost
+  HealSearch healer;
+  Checkpoint older, newer;
+  BatchPlace given;                          ///< out of the segment so far, without `held`
+  Batch held;                                ///< put out, not given out
+  std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
   std::vector<std::unique_ptr<Flow>> spare;
-  std::unique_ptr<Flow> best_dead;           ///< of the current fork: the one that lived longest
+  std::unique_ptr<Flow> best_dead;  ///< of the current fork: the one that lived longest
   Loss best_loss;
-  uint32_t dead_ties = 0;                    ///< others that lived as long as best_dead
-  bool best_done = false;                    ///< best_dead reached the segment's end
-  bool pruned = false;                       ///< some flow was dropped for want of room: the survivor is not proven
+  uint32_t dead_ties = 0;  ///< others that lived as long as best_dead
+  bool best_done = false;  ///< best_dead reached the segment's end
+  bool pruned = false;     ///< some flow was dropped for want of room: the survivor is not proven
   uint64_t fork_position = 0;
   bool segment_done = true;
   DecoderStats stats;
@@ -57,11 +98,20 @@ struct Decoder::State {
   void settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch);
   void run_forked(Batch& batch);
   bool run_single(Batch& batch);
+  void start(const AuxSegment& segment);
+  bool fill(Batch& batch);
+  bool start_over(Batch& batch, BatchPlace already);
+  void set_checkpoint(Batch& batch);
+  void drop_checkpoints();
+  bool heal(uint64_t contradicted, const Loss& loss, Batch& batch);
+  void give_up(const Gap& gap, Batch& batch);
   Gap gap_of(const Loss& loss, const Flow& flow) const;
 };
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
-    : state_(std::make_unique<State>(timeline, contexts, options)) {}
+    : state_(std::make_unique<State>(timeline, contexts, options)) {
+  state_->may_heal = has_versions(timeline);
+}
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 Decoder& Decoder::operator=(Decoder&&) noexcept = default;
@@ -82,40 +132,36 @@ void Decoder::State::retire(std::unique_ptr<Flow> flow) {
 }
 
 void Decoder::begin(const AuxSegment& segment) {
-  State& state = *state_;
-  for (auto& flow : state.flows) state.retire(std::move(flow));
-  state.flows.clear();
-  state.retire(std::move(state.best_dead));
-  state.segment_done = false;
-  auto flow = state.new_flow();
+  state_->exact = state_->walker.options().exact_only;
+  state_->start(segment);
+}
+
+void Decoder::State::start(const AuxSegment& segment) {
+  for (auto& flow : flows) retire(std::move(flow));
+  flows.clear();
+  retire(std::move(best_dead));
+  segment_done = replay_due = false;
+  drop_checkpoints();
+  given = {};
+  held.clear();
+  vain.clear();
+  auto flow = new_flow();
   flow->pending.clear();
   flow->pending.capacity_blocks = kNoLimit;
   flow->out = &flow->pending;  // what PSB+ tells; moved to the caller's batch by next()
-  state.walker.begin(segment, *flow);
-  if (segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start && segment.break_before != AuxBreak::snapshot) {
+  walker.begin(segment, *flow);
+  if (segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start &&
+      segment.break_before != AuxBreak::snapshot) {
     Gap gap;
     gap.reason = GapReason::aux_lost;
     gap.stream_offset_bytes = segment.stream_offset_bytes;
     gap.time = {segment.time.first, segment.time.first};
-    state.walker.give_gap(*flow, gap);
+    walker.give_gap(*flow, gap);
   }
-  state.flows.push_back(std::move(flow));
+  flows.push_back(std::move(flow));
 }
 
 namespace {
-
-// Appends `from` to `to`, moving its indices. `from` is empty afterwards.
-void append_batch(Batch& to, Batch& from) {
-  const auto shift = static_cast<uint32_t>(to.blocks.size());
-  to.blocks.insert(to.blocks.end(), from.blocks.begin(), from.blocks.end());
-  for (Mark& mark : from.marks) mark.before_block += shift;
-  for (Event& event : from.events) event.before_block += shift;
-  for (Gap& gap : from.gaps) gap.before_block += shift;
-  to.marks.insert(to.marks.end(), from.marks.begin(), from.marks.end());
-  to.events.insert(to.events.end(), from.events.begin(), from.events.end());
-  to.gaps.insert(to.gaps.end(), from.gaps.begin(), from.gaps.end());
-  from.clear();
-}
 
 bool same_flow(const FlowState& a, const FlowState& b, bool compare_returns) {
   return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.mode == b.mode && a.context == b.context && a.next == b.next &&
@@ -176,8 +222,10 @@ void Decoder::State::note_dead(std::unique_ptr<Flow> flow, const Loss& loss, boo
   const bool better = longer || (as_long && ((done && !best_done) || (done == best_done && flow->penalty < best_dead->penalty)));
   if (as_long && done == best_done) {
     ++dead_ties;
-    if (better) mark_difference(flow->pending, best_dead->pending);
-    else mark_difference(best_dead->pending, flow->pending);
+    if (better)
+      mark_difference(flow->pending, best_dead->pending);
+    else
+      mark_difference(best_dead->pending, flow->pending);
   } else if (better) {
     dead_ties = 0;
   }
@@ -219,7 +267,8 @@ void Decoder::State::step_all(uint64_t position) {
 void Decoder::State::merge_equal() {
   for (size_t i = 0; i < flows.size(); ++i) {
     for (size_t j = i + 1; j < flows.size();) {
-      if (!same_flow(flows[i]->state, flows[j]->state, walker.merges_stacks()) || flows[i]->block_instructions != flows[j]->block_instructions) {
+      if (!same_flow(flows[i]->state, flows[j]->state, walker.merges_stacks()) ||
+          flows[i]->block_instructions != flows[j]->block_instructions) {
         ++j;
         continue;
       }
@@ -254,7 +303,8 @@ void Decoder::State::run_forked(Batch& batch) {
     for (const auto& flow : flows) held_blocks += flow->pending.blocks.size();
     if (flows.size() > walker.options().max_candidates) prune();
     if (held_blocks > walker.options().max_held_blocks || position - fork_position > kMaxUndecided) break;
-    uint64_t lowest = kNoLimit;
+    const Checkpoint& oldest = older.valid ? older : newer;
+    uint64_t lowest = exact && oldest.valid ? oldest.flow.state.next : kNoLimit;
     for (const auto& flow : flows) lowest = std::min(lowest, flow->state.next);
     if (lowest != kNoLimit && lowest > 1) walker.items().release(lowest - 1);
   }
@@ -280,8 +330,14 @@ void Decoder::State::resolve(Batch& batch) {
     settle_on(std::move(winner), ambiguous, batch);
   } else if (best_dead) {  // none is left: the one that lived longest is followed to where it was lost
     std::unique_ptr<Flow> dead = std::move(best_dead);
-    if (!best_done) walker.recover(*dead, gap_of(best_loss, *dead));
-    settle_on(std::move(dead), ambiguous, batch);
+    if (!best_done && heal(dead->state.position, best_loss, batch)) {
+      retire(std::move(dead));
+    } else {
+      const Gap gap = gap_of(best_loss, *dead);
+      settle_on(std::move(dead), ambiguous, batch);
+      flows[0]->out = &batch;
+      if (!best_done) give_up(gap, batch);
+    }
   }
   retire(std::move(best_dead));
   dead_ties = 0;
@@ -299,19 +355,83 @@ void Decoder::State::settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch
   flows.push_back(std::move(flow));
 }
 
+// The flow stands at a place that it may have to go back to.
+void Decoder::State::set_checkpoint(Batch& batch) {
+  std::swap(older, newer);
+  newer.valid = true;
+  if (exact) newer.flow = *flows[0];
+  newer.flow.state.position = flows[0]->state.position;
+  newer.output = given + end_of(batch);
+}
+
+void Decoder::State::drop_checkpoints() { older.valid = newer.valid = false; }
+
+// The only flow met a contradiction at `contradicted`. True: another way was found from a checkpoint on; `batch` holds what it gave.
+bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch) {
+  const bool may_be_code =
+      loss.reason == GapReason::image_mismatch || loss.reason == GapReason::bad_insn || loss.reason == GapReason::no_image;
+  const Checkpoint& from = older.valid ? older : newer;
+  if (!may_be_code || !from.valid) return false;
+  if (!exact) {  // items before this place are gone
+    replay_due = true;
+    return false;
+  }
+  uint32_t& vain_here = vain[loss.ip.value];
+  if (vain_here >= kMaxVainSearches) return false;
+  std::unique_ptr<Flow> found = healer.find(from.flow, contradicted);
+  if (!found) {
+    ++vain_here;
+    return false;
+  }
+  ++stats.healed_by_packets;
+  truncate(batch, from.output - given);
+  append_batch(batch, found->pending);
+  for (auto& flow : flows) retire(std::move(flow));
+  flows.clear();
+  flows.push_back(std::move(found));
+  return true;
+}
+
+// The only flow is lost for good. Where records were lost, the way here is in doubt too: it went wrong some branches ago.
+void Decoder::State::give_up(const Gap& gap, Batch& batch) {
+  Flow& flow = *flows[0];
+  walker.finish_block(flow, 0);
+  const Checkpoint& oldest = older.valid ? older : newer;
+  if (records_lost && is_kernel_half(gap.ip) && gap.reason != GapReason::bad_packet && oldest.valid) {
+    const uint64_t held_back = batch.blocks.size() - (oldest.output - given).blocks;
+    for (uint64_t i = batch.blocks.size() - std::min(held_back, kDoubtfulBlocks); i < batch.blocks.size(); ++i) {
+      batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
+    }
+  }
+  walker.recover(flow, gap);
+  drop_checkpoints();
+}
+
 // One flow is alive. False: the segment is done.
 bool Decoder::State::run_single(Batch& batch) {
-  Flow& flow = *flows[0];
-  flow.out = &batch;
   for (;;) {
-    const uint64_t until = flow.state.position + 4096;
-    const WalkStop stop = walker.options().exact_only ? walker.run(flow, until) : runner.run(flow, until);
-    walker.items().release(flow.state.next);
+    Flow& flow = *flows[0];
+    flow.out = &batch;
+    const bool checkpoint_due = !newer.valid || flow.state.position >= newer.flow.state.position + kCheckpointEvery;
+    if (may_heal && checkpoint_due) set_checkpoint(batch);
+    const uint64_t until = may_heal ? newer.flow.state.position + kCheckpointEvery : kNoLimit;
+    const WalkStop stop = exact ? walker.run(flow, until) : runner.run(flow, until);
+    const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
+    walker.items().release(needed == 0 ? 0 : needed - 1);
     switch (stop) {
-      case WalkStop::position: break;
-      case WalkStop::full: return true;
-      case WalkStop::done: return false;
-      case WalkStop::lost: walker.recover(flow, gap_of(walker.loss(), flow)); break;
+      case WalkStop::position:
+        break;
+      case WalkStop::full:
+        return true;
+      case WalkStop::done:
+        return false;
+      case WalkStop::lost: {
+        const Loss loss = walker.loss();
+        if (heal(flow.state.position, loss, batch)) break;
+        if (replay_due) return true;
+        give_up(gap_of(loss, flow), batch);
+        break;
+      }
       case WalkStop::fork:
         fork_position = flow.state.position;
         flow.pending.clear();
@@ -324,16 +444,51 @@ bool Decoder::State::run_single(Batch& batch) {
   }
 }
 
+// Fills the batch from where the segment stands. False: the segment is done.
+bool Decoder::State::fill(Batch& batch) {
+  const size_t capacity = batch.capacity_blocks;
+  append_batch(batch, held);
+  batch.capacity_blocks = batch.blocks.size() + capacity;
+  Flow& flow = *flows[0];
+  if (flow.out == &flow.pending) append_batch(batch, flow.pending);
+  bool more = true;
+  while (more && !replay_due && batch.blocks.size() < batch.capacity_blocks) {
+    more = run_single(batch);
+  }
+  batch.capacity_blocks = capacity;
+  const Checkpoint& oldest = older.valid ? older : newer;
+  if (more && oldest.valid) split(batch, oldest.output - given, held);
+  given = given + end_of(batch);
+  return more;
+}
+
+// The fast path met a contradiction: the exact walker, which can go back, does the whole segment. What was given out stays as it is.
+bool Decoder::State::start_over(Batch& batch, BatchPlace already) {
+  exact = true;
+  start(walker.segment());
+  bool more = true;
+  Batch rest;
+  do {
+    batch.clear();
+    more = fill(batch);
+    const BatchPlace end = end_of(batch);
+    const BatchPlace skipped{std::min(already.blocks, end.blocks), std::min(already.marks, end.marks), std::min(already.events, end.events),
+                             std::min(already.gaps, end.gaps)};
+    split(batch, skipped, rest);
+    already = already - skipped;
+    batch.clear();
+    append_batch(batch, rest);
+  } while (more && batch.blocks.empty());
+  return more;
+}
+
 bool Decoder::next(Batch& batch) {
   State& state = *state_;
   batch.clear();
   if (state.segment_done) return false;
-  Flow& flow = *state.flows[0];
-  if (flow.out == &flow.pending) append_batch(batch, flow.pending);
-  bool more = true;
-  while (more && batch.blocks.size() < batch.capacity_blocks) {
-    more = state.run_single(batch);
-  }
+  const BatchPlace already = state.given;
+  bool more = state.fill(batch);
+  if (state.replay_due) more = state.start_over(batch, already);
   for (const Block& block : batch.blocks) state.stats.instructions += block.instructions;
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;

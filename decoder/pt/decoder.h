@@ -41,6 +41,7 @@ struct DecoderOptions {
 struct DecoderStats {
   uint64_t instructions = 0, blocks = 0;
   uint64_t forks = 0, chosen = 0, ambiguous_choices = 0, healed_blocks = 0;
+  uint64_t healed_by_packets = 0;  ///< contradictions after which a content out of its time was found to fit
 };
 
 /// Turns segments into batches. Not thread-safe; one per worker. Output depends on the segment, timeline, contexts and options only.

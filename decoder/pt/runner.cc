@@ -9,6 +9,7 @@ namespace ptd::pt {
 namespace {
 
 constexpr size_t kOutAtOnce = 1U << 16;                                                // blocks of one call
+constexpr uint64_t kMaxSilent = 4096;  // instructions without a packet; then the walker looks for a loop
 constexpr size_t kOutSlack = 8 * RunnerCode::kMaxMemoBlocks + RunnerCode::kCopySlack;  // six memos begun within the limit, and a run
 constexpr uint32_t kGroupBits = 6;
 constexpr uint8_t kLongTntBits = 47;
@@ -464,7 +465,7 @@ RunId Runner::follow_links() {
     if (id == kNoRun) return kNoRun;
     const Run& run = code_.run(id);
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread) return kNoRun;
-    if (state_->silent + run.instructions > walker_.options_.max_silent_instructions) return kNoRun;
+    if (state_->silent + run.instructions > std::min(kMaxSilent, walker_.options_.max_silent_instructions)) return kNoRun;
     if (run.end != RunEnd::link) return id;
     if (!room()) return kNoRun;
     emit(run);

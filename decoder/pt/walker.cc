@@ -9,11 +9,33 @@ namespace {
 
 constexpr size_t kCacheEntries = 1U << 15;
 constexpr uint16_t kMaxBlockInstructions = 4096;
-constexpr uint32_t kMaxContents = 16;  // distinct contents asked of the timeline for one fetch
+constexpr uint32_t kMaxContents = 16;         // distinct contents asked of the timeline for one fetch
+constexpr uint64_t kQuietInstructions = 256;  // without a packet; then a loop is looked for
 
-size_t cache_slot(Ip ip, SpaceId space) {
-  return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49;
-}
+/// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
+/// is remembered, for twice as long each time. What stands between two fetches in one walk is all that it has to remember.
+class SilentLoop {
+ public:
+  bool comes_back(const FlowState& state) {
+    if (state.silent < last_ || state.next != next_item_) *this = {};
+    last_ = state.silent;
+    if (until_ != 0 && state.ip == ip_ && state.mode == mode_) return true;
+    if (state.silent < until_) return false;
+    ip_ = state.ip;
+    mode_ = state.mode;
+    next_item_ = state.next;
+    until_ = state.silent * 2;
+    return false;
+  }
+
+ private:
+  Ip ip_;
+  ExecMode mode_ = ExecMode::unknown;
+  uint64_t last_ = 0, until_ = 0;
+  decltype(FlowState::next) next_item_{};
+};
+
+size_t cache_slot(Ip ip, SpaceId space) { return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49; }
 static_assert(kCacheEntries == (1U << (64 - 49)));
 
 uint16_t block_flags_of(CodeFlag flags) {
@@ -30,7 +52,8 @@ Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const Dec
     : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheEntries) {}
 
 bool Walker::in_filter(Ip ip) const {
-  return std::any_of(options_.filter.begin(), options_.filter.end(), [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
+  return std::any_of(options_.filter.begin(), options_.filter.end(),
+                     [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
 }
 
 void Walker::begin(const AuxSegment& segment, Flow& flow) {
@@ -42,6 +65,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   flow.block_flags = 0;
   flow.mark_valid = false;
   flow.penalty = 0;
+  flow.pins.clear();
   flow.mode_told = items_.start().mode != ExecMode::unknown;
   FlowState& state = flow.state;
   if (segment.cpu != follower_cpu_) {
@@ -90,6 +114,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
 // The loop: before an instruction is looked at, an event bound to its ip is taken ([DESIGN] poke rule: no bytes are needed for it).
 WalkStop Walker::run(Flow& flow, uint64_t until_position) {
   FlowState& state = flow.state;
+  SilentLoop loop;
   for (;;) {
     if (done_flow(state)) {
       finish_block(flow, 0);
@@ -107,6 +132,20 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       continue;
     }
     const SpaceId space = space_of(state, state.ip);
+    if (surveying_ || !flow.pins.empty()) {
+      const Candidate* only = surveying_ ? nullptr : pinned(flow, space);
+      if (surveying_) {
+        if (!read_survey(flow, space)) return WalkStop::lost;
+        if (candidates_.size() > 1) return WalkStop::fork;
+        only = &candidates_[0];
+      }
+      if (only != nullptr) {
+        const Candidate taken = *only;
+        if (!choose(flow, taken, 0)) return WalkStop::lost;
+        loop = {};
+        continue;
+      }
+    }
     CacheEntry& entry = cache_[cache_slot(state.ip, space)];
     if (!(entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now))) {
       if (!read_candidates(flow, space)) return WalkStop::lost;
@@ -117,7 +156,8 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       if (any(only.flags, CodeFlag::suspect)) entry.certain = state.now;
     }
     append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
-    if (++state.silent > options_.max_silent_instructions) {
+    ++state.silent;
+    if (state.silent > options_.max_silent_instructions || (state.silent > kQuietInstructions && loop.comes_back(state))) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
@@ -131,8 +171,11 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
   refresh_now(state);
   append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, block_flags);
-  ++state.silent;
-  return execute(flow, candidate.insn) != Go::lost;
+  if (++state.silent > options_.max_silent_instructions) {
+    lose(flow, GapReason::limit);
+    return false;
+  }
+  return execute(flow, candidate.insn) != Go::lost || abort_after_branch(flow);
 }
 
 // Erratum BDM64: a transaction abort right behind a branch may give a wrong target before it. The abort's own ip is right.
@@ -209,6 +252,44 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   return true;
 }
 
+const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
+  for (const Pin& pin : flow.pins) {
+    if (pin.ip == flow.state.ip && pin.space == space && pin.during.overlaps(flow.state.now)) return &pin.candidate;
+  }
+  return nullptr;
+}
+
+// Fills candidates_ with every instruction that ever stood at the flow's ip, the most likely first.
+bool Walker::read_survey(Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  const Candidate* pin = pinned(flow, space);
+  const bool now_known = read_candidates(flow, space);
+  if (!now_known) candidates_.clear();
+  if (pin != nullptr) {
+    const Candidate first = *pin;
+    for (Candidate& candidate : candidates_) candidate.in_time = false;
+    candidates_.insert(candidates_.begin(), first);
+  }
+  if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
+  std::array<CodeCandidate, kMaxContents> contents;
+  const FetchResult ever = view_.fetch(space, state.ip, {kTimeMin, kTimeMax}, {}, contents);
+  for (uint32_t i = 0; ever.status == FetchStatus::ok && i < ever.count; ++i) {
+    Candidate candidate;
+    candidate.insn = classify(contents[i].bytes, state.mode);
+    if (candidate.insn.cls == InsnClass::bad) continue;
+    std::memcpy(candidate.bytes.data(), contents[i].bytes.data(), candidate.insn.length_bytes);
+    const bool known = std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+      return other.insn == candidate.insn && std::memcmp(other.bytes.data(), candidate.bytes.data(), candidate.insn.length_bytes) == 0;
+    });
+    if (known) continue;
+    candidate.possible = candidate.certain = state.now;
+    candidate.flags = contents[i].flags | CodeFlag::healed;
+    candidate.in_time = false;
+    candidates_.push_back(candidate);
+  }
+  return !candidates_.empty();
+}
+
 void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
   const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags);
   const SpaceId space = space_of(flow.state, flow.state.ip);
@@ -222,6 +303,7 @@ void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFl
   }
   flow.block_bytes.insert(flow.block_bytes.end(), bytes, bytes + insn.length_bytes);
   ++flow.block_instructions;
+  ++walked_;
 }
 
 void Walker::finish_block(Flow& flow, uint16_t flags) {
@@ -239,18 +321,24 @@ Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
   switch (insn.cls) {
     case InsnClass::other:
     case InsnClass::mov_cr3:
-    case InsnClass::ptwrite: return after_sequential(flow, insn);
+    case InsnClass::ptwrite:
+      return after_sequential(flow, insn);
     case InsnClass::jump_direct:
-    case InsnClass::call_direct: return direct_branch(flow, insn);
-    case InsnClass::jcc: return conditional(flow, insn);
-    case InsnClass::ret: return near_return(flow, insn);
+    case InsnClass::call_direct:
+      return direct_branch(flow, insn);
+    case InsnClass::jcc:
+      return conditional(flow, insn);
+    case InsnClass::ret:
+      return near_return(flow, insn);
     case InsnClass::jump_indirect:
     case InsnClass::call_indirect:
     case InsnClass::far_call:
     case InsnClass::far_jump:
     case InsnClass::far_ret:
-    case InsnClass::jmpabs: return indirect(flow, insn);
-    case InsnClass::bad: break;
+    case InsnClass::jmpabs:
+      return indirect(flow, insn);
+    case InsnClass::bad:
+      break;
   }
   lose(flow, GapReason::bad_insn);
   return Go::lost;
@@ -370,7 +458,8 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
     disable(flow, item, EventKind::disabled, state.ip, resume);
     return Go::disabled;
   }
-  if (item.kind != ItemKind::tip || (insn.cls == InsnClass::jmpabs && has_ip && item.ip != direct_target(insn, state.ip, state.mode).value)) {
+  if (item.kind != ItemKind::tip ||
+      (insn.cls == InsnClass::jmpabs && has_ip && item.ip != direct_target(insn, state.ip, state.mode).value)) {
     lose(flow, GapReason::image_mismatch);
     return Go::lost;
   }

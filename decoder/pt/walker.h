@@ -20,6 +20,15 @@ struct Candidate {
   SiteId site = kNoSite;
   uint32_t version = 0;
   CodeFlag flags = CodeFlag::none;
+  bool in_time = true;  ///< the timeline allows it at the flow's moment; false: it stood there at some other time (see Walker::survey)
+};
+
+/// Packets have shown that `candidate` stood at `ip`, against the timeline: a record was lost. It holds for moments of `during`.
+struct Pin {
+  Ip ip;
+  SpaceId space = kNoSpace;
+  Interval during;
+  Candidate candidate;
 };
 
 /// One flow: its state, the block under construction and where its output goes.
@@ -32,19 +41,20 @@ struct Flow {
   SpaceId block_space = kKernelSpace;
   uint16_t block_instructions = 0;
   uint16_t block_flags = 0;
-  Mark mark;                           ///< last one given
+  Mark mark;  ///< last one given
   bool mark_valid = false;
-  bool mode_told = false;              ///< the segment has told an execution mode
-  uint32_t penalty = 0;                ///< candidates taken against the odds
+  bool mode_told = false;  ///< the segment has told an execution mode
+  uint32_t penalty = 0;    ///< candidates taken against the odds
+  std::vector<Pin> pins;   ///< within the segment
 };
 
 /// Why run() returned.
 enum class WalkStop : uint8_t {
-  full,     ///< the output is at its capacity
-  position, ///< state.position reached the asked one
-  fork,     ///< several candidates: see candidates()
-  lost,     ///< see loss(): the flow cannot go on
-  done,     ///< the segment's end
+  full,      ///< the output is at its capacity
+  position,  ///< state.position reached the asked one
+  fork,      ///< several candidates: see candidates()
+  lost,      ///< see loss(): the flow cannot go on
+  done,      ///< the segment's end
 };
 
 struct Loss {
@@ -66,6 +76,11 @@ class Walker {
   WalkStop run(Flow& flow, uint64_t until_position);
   /// Executes the instruction at the flow's ip as `candidate`; what run() does after a fork was decided. True: go on with run().
   bool choose(Flow& flow, const Candidate& candidate, uint16_t block_flags);
+  /// While on, run() returns `fork` wherever the timeline knows other contents from any time, those that stand there by time (or are
+  /// pinned) first. For looking back after a contradiction; slow.
+  void survey(bool on) { surveying_ = on; }
+  /// Instructions walked by all flows so far.
+  [[nodiscard]] uint64_t walked() const { return walked_; }
   /// After `lost`: gives the gap and skips to the next item from which the flow is known for sure, or to the segment's end.
   void recover(Flow& flow, Gap gap);
 
@@ -96,6 +111,8 @@ class Walker {
 
   // fetching
   bool read_candidates(Flow& flow, SpaceId space);
+  bool read_survey(Flow& flow, SpaceId space);
+  [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;
   void lose(const Flow& flow, GapReason reason);
   bool abort_after_branch(Flow& flow);
   [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return is_kernel_half(ip) ? kKernelSpace : state.context.space; }
@@ -146,6 +163,8 @@ class Walker {
   BlockTable table_;
   std::vector<CacheEntry> cache_;
   std::vector<Candidate> candidates_;
+  bool surveying_ = false;
+  uint64_t walked_ = 0;
   Loss loss_;
 };
 

@@ -25,21 +25,24 @@ bool run_equal(const std::vector<Step>& a, size_t i, const std::vector<Step>& b,
   return true;
 }
 
-// Moves i and j to the nearest place where a run of both flows agrees; to their ends if there is none.
+// Moves i and j to the place with the fewest instructions skipped where a run of both flows agrees; to their ends if there is none.
 void find_joint(const std::vector<Step>& truth, size_t& i, const std::vector<Step>& given, size_t& j) {
   std::unordered_map<uint64_t, size_t> places;
   const size_t truth_end = std::min(truth.size(), i + kWindow);
   for (size_t a = i; a + kRun <= truth_end; ++a) places.emplace(run_hash(truth, a), a);
   const size_t given_end = std::min(given.size(), j + kWindow);
-  for (size_t b = j; b + kRun <= given_end; ++b) {
+  size_t best = truth.size() + given.size(), to_i = truth.size(), to_j = given.size();
+  for (size_t b = j; b + kRun <= given_end && b - j < best; ++b) {
     const auto found = places.find(run_hash(given, b));
     if (found == places.end() || !run_equal(truth, found->second, given, b)) continue;
-    i = found->second;
-    j = b;
-    return;
+    const size_t skipped = (found->second - i) + (b - j);
+    if (skipped >= best) continue;
+    best = skipped;
+    to_i = found->second;
+    to_j = b;
   }
-  i = truth.size();
-  j = given.size();
+  i = to_i;
+  j = to_j;
 }
 
 constexpr uint16_t kMarked = kUncertainFlags | static_cast<uint16_t>(BlockFlag::healed);
@@ -80,7 +83,7 @@ void DiffCounts::add(const DiffCounts& other) {
   chosen += other.chosen;
 }
 
-DiffCounts diff_segment(const std::vector<Step>& truth, const std::vector<Step>& given) {
+DiffCounts diff_segment(const std::vector<Step>& truth, const std::vector<Step>& given, std::vector<Split>* splits) {
   DiffCounts counts;
   counts.truth = truth.size();
   for (const Step& step : given) {
@@ -99,7 +102,13 @@ DiffCounts diff_segment(const std::vector<Step>& truth, const std::vector<Step>&
     const size_t from_i = i, from_j = j;
     find_joint(truth, i, given, j);
     counts.lost += i - from_i;
-    for (size_t k = from_j; k < j; ++k) ++((given[k].flags & kMarked) != 0 ? counts.wrong_flagged : counts.silently_wrong);
+    Split split{from_j == 0 ? 0 : given[from_j - 1].ip, truth[from_i].ip, given[from_j].ip, i - from_i, j - from_j, 0};
+    for (size_t k = from_j; k < j; ++k) {
+      if ((given[k].flags & kMarked) == 0) ++split.unmarked;
+    }
+    counts.silently_wrong += split.unmarked;
+    counts.wrong_flagged += split.given_steps - split.unmarked;
+    if (splits != nullptr) splits->push_back(split);
   }
   counts.lost += truth.size() - i;
   for (; j < given.size(); ++j) ++((given[j].flags & kMarked) != 0 ? counts.wrong_flagged : counts.silently_wrong);

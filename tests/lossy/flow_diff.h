@@ -25,6 +25,13 @@ class StepReader {
   std::vector<std::vector<Step>> by_node_;
 };
 
+/// A place where the flows part.
+struct Split {
+  uint64_t last_common = 0, true_ip = 0, given_ip = 0;  ///< 0: none
+  uint64_t true_steps = 0, given_steps = 0;             ///< until they join again
+  uint64_t unmarked = 0;                                ///< of the given ones
+};
+
 struct DiffCounts {
   uint64_t truth = 0;           ///< instructions of the true flow
   uint64_t right = 0;           ///< of them given, unmarked
@@ -39,6 +46,6 @@ struct DiffCounts {
 };
 
 /// Aligns one segment's flows.
-[[nodiscard]] DiffCounts diff_segment(const std::vector<Step>& truth, const std::vector<Step>& given);
+[[nodiscard]] DiffCounts diff_segment(const std::vector<Step>& truth, const std::vector<Step>& given, std::vector<Split>* splits = nullptr);
 
 }  // namespace ptd::test

@@ -1,4 +1,5 @@
 // Counts what a damaged recording still gets right: decodes it twice, whole and with something taken away, and compares (see kUsage).
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,11 +17,12 @@ struct Arguments {
   ptd::OpenOptions whole, damaged;
   int cpu = -1;
   uint64_t first = 0, segments = ~uint64_t{0};
+  size_t show = 0;
 };
 
 constexpr const char* kUsage =
     "usage: lossy RECORDING [--symfs DIR] [--after DIR] [--cpu N] [--drop N] [--seed S] [--slack NS] [--freeze] [--no-anchors]\n"
-    "                       [--damaged RECORDING] [--first SEGMENT] [--segments N]\n";
+    "                       [--damaged RECORDING] [--first SEGMENT] [--segments N] [--show N]\n";
 
 bool parse(int argc, char** argv, Arguments& arguments) {
   if (argc < 2) return false;
@@ -54,6 +56,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
       arguments.damaged.path = value;
     else if (word == "--first")
       arguments.first = std::strtoull(value, nullptr, 10);
+    else if (word == "--show")
+      arguments.show = std::strtoull(value, nullptr, 10);
     else if (word == "--segments")
       arguments.segments = std::strtoull(value, nullptr, 10);
     else
@@ -74,6 +78,20 @@ void print(const char* who, const ptd::test::DiffCounts& c, const std::map<std::
       percent(c.healed, c.truth));
   for (const auto& [reason, count] : gaps) std::printf(" %s %llu", reason.c_str(), static_cast<unsigned long long>(count));
   std::printf("\n");
+}
+
+void print_largest(std::vector<std::pair<ptd::test::Split, uint64_t>>& splits, size_t count) {
+  std::stable_sort(splits.begin(), splits.end(), [](const auto& a, const auto& b) {
+    return a.first.unmarked + a.first.true_steps > b.first.unmarked + b.first.true_steps;
+  });
+  for (size_t i = 0; i < std::min(count, splits.size()); ++i) {
+    const auto& [split, offset] = splits[i];
+    std::printf("  segment at %#llx: behind %llx: true %llx (%llu instructions), given %llx (%llu, %llu of them not marked)\n",
+                static_cast<unsigned long long>(offset), static_cast<unsigned long long>(split.last_common),
+                static_cast<unsigned long long>(split.true_ip), static_cast<unsigned long long>(split.true_steps),
+                static_cast<unsigned long long>(split.given_ip), static_cast<unsigned long long>(split.given_steps),
+                static_cast<unsigned long long>(split.unmarked));
+  }
 }
 
 }  // namespace
@@ -102,7 +120,7 @@ int main(int argc, char** argv) {
     ptd::test::DiffCounts counts;
     std::map<std::string, uint64_t> gaps;
     ptd::test::StepReader true_reader, given_reader;
-    std::vector<std::vector<ptd::test::Step>> truth;
+    std::vector<std::pair<ptd::test::Split, uint64_t>> largest;
     const uint64_t last =
         std::min((*whole)->segment_count(s), arguments.first + std::min(arguments.segments, ~uint64_t{0} - arguments.first));
     constexpr uint64_t kChunk = 64;
@@ -120,11 +138,16 @@ int main(int argc, char** argv) {
         for (const auto& gap : batch.gaps) ++gaps[ptd::name(gap.reason)];
         return true;
       });
-      for (auto& [offset, steps] : true_steps) counts.add(ptd::test::diff_segment(steps, given_steps[offset]));
+      for (auto& [offset, steps] : true_steps) {
+        std::vector<ptd::test::Split> splits;
+        counts.add(ptd::test::diff_segment(steps, given_steps[offset], &splits));
+        for (const auto& split : splits) largest.push_back({split, offset});
+      }
     }
     char who[32];
     std::snprintf(who, sizeof who, "cpu %d", (*whole)->streams()[s].cpu);
     print(who, counts, gaps);
+    print_largest(largest, arguments.show);
     all.add(counts);
     for (const auto& [reason, count] : gaps) all_gaps[reason] += count;
   }

@@ -1,0 +1,48 @@
+// Joining and cutting batches: see batch_edit.h.
+#include "decoder/pt/batch_edit.h"
+
+namespace ptd::pt {
+namespace {
+
+template <typename List>
+void move_tail(List& from, uint64_t place, List& to) {
+  const auto begin = from.begin() + static_cast<std::ptrdiff_t>(place);
+  to.assign(begin, from.end());
+  from.erase(begin, from.end());
+}
+
+}  // namespace
+
+BatchPlace end_of(const Batch& batch) { return {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()}; }
+
+void append_batch(Batch& to, Batch& from) {
+  const auto shift = static_cast<uint32_t>(to.blocks.size());
+  to.blocks.insert(to.blocks.end(), from.blocks.begin(), from.blocks.end());
+  for (Mark& mark : from.marks) mark.before_block += shift;
+  for (Event& event : from.events) event.before_block += shift;
+  for (Gap& gap : from.gaps) gap.before_block += shift;
+  to.marks.insert(to.marks.end(), from.marks.begin(), from.marks.end());
+  to.events.insert(to.events.end(), from.events.begin(), from.events.end());
+  to.gaps.insert(to.gaps.end(), from.gaps.begin(), from.gaps.end());
+  from.clear();
+}
+
+void truncate(Batch& batch, BatchPlace place) {
+  batch.blocks.resize(place.blocks);
+  batch.marks.resize(place.marks);
+  batch.events.resize(place.events);
+  batch.gaps.resize(place.gaps);
+}
+
+void split(Batch& batch, BatchPlace place, Batch& tail) {
+  move_tail(batch.blocks, place.blocks, tail.blocks);
+  move_tail(batch.marks, place.marks, tail.marks);
+  move_tail(batch.events, place.events, tail.events);
+  move_tail(batch.gaps, place.gaps, tail.gaps);
+  const auto shift = static_cast<uint32_t>(place.blocks);
+  for (Mark& mark : tail.marks) mark.before_block -= shift;
+  for (Event& event : tail.events) event.before_block -= shift;
+  for (Gap& gap : tail.gaps) gap.before_block -= shift;
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,28 @@
+// Joining and cutting batches: a decoder's own output before it is given out.
+#pragma once
+
+#include "decoder/batch.h"
+
+namespace ptd::pt {
+
+/// A place in a batch, or in all that a segment gave out.
+struct BatchPlace {
+  uint64_t blocks = 0, marks = 0, events = 0, gaps = 0;
+
+  friend BatchPlace operator+(BatchPlace a, BatchPlace b) {
+    return {a.blocks + b.blocks, a.marks + b.marks, a.events + b.events, a.gaps + b.gaps};
+  }
+  friend BatchPlace operator-(BatchPlace a, BatchPlace b) {
+    return {a.blocks - b.blocks, a.marks - b.marks, a.events - b.events, a.gaps - b.gaps};
+  }
+};
+
+[[nodiscard]] BatchPlace end_of(const Batch& batch);
+/// Appends `from` to `to`, moving its indices. `from` is empty afterwards.
+void append_batch(Batch& to, Batch& from);
+/// Drops what stands behind `place`.
+void truncate(Batch& batch, BatchPlace place);
+/// Moves what stands behind `place` to `tail`, which is cleared first.
+void split(Batch& batch, BatchPlace place, Batch& tail);
+
+}  // namespace ptd::pt

@@ -1,0 +1,111 @@
+// Code that goes round without ever asking for a packet: the flow ends there, soon, and ordinary long code is left alone.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "decoder/pt/decoder.h"
+#include "image/timeline_builder.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kCode = 0x401000;
+
+std::vector<std::byte> bytes_of(std::initializer_list<int> numbers) {
+  std::vector<std::byte> out;
+  for (const int number : numbers) out.push_back(static_cast<std::byte>(number));
+  return out;
+}
+void append(std::vector<std::byte>& to, const std::vector<std::byte>& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+/// PSB, MODE.Exec (64 bits), FUP kCode, PSBEND, and what is given.
+std::vector<std::byte> trace_of(std::initializer_list<int> rest) {
+  std::vector<std::byte> out;
+  for (int i = 0; i < 8; ++i) append(out, bytes_of({0x02, 0x82}));
+  append(out, bytes_of({0x99, 0x01, 0x7d, 0x00, 0x10, 0x40, 0x00, 0x00, 0x00, 0x02, 0x23}));
+  append(out, bytes_of(rest));
+  return out;
+}
+
+struct Outcome {
+  uint64_t instructions = 0;
+  std::vector<GapReason> gaps;
+  std::vector<EventKind> events;
+};
+
+Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>& trace) {
+  TimelineBuilder builder;
+  const SpaceId user = builder.add_space();
+  Section section;
+  section.space = user;
+  section.ip = Ip{kCode};
+  section.size_bytes = code.size();
+  auto owner = std::make_shared<std::vector<std::byte>>(code);
+  section.code = {owner, Bytes(*owner)};
+  builder.add_section(std::move(section));
+  const Timeline timeline = builder.build();
+  ContextTrack contexts;
+  pt::DecoderOptions options;
+  options.default_space = user;
+  pt::Decoder decoder(timeline, contexts, options);
+  AuxSegment segment;
+  segment.bytes = trace;
+  segment.break_after = true;
+  decoder.begin(segment);
+  Outcome out;
+  Batch batch;
+  for (bool more = true; more;) {
+    batch.clear();
+    more = decoder.next(batch);
+    for (const Block& block : batch.blocks) out.instructions += block.instructions;
+    for (const Gap& gap : batch.gaps) out.gaps.push_back(gap.reason);
+    for (const Event& event : batch.events) {
+      if ((event.flags & kEventStatus) == 0) out.events.push_back(event.kind);
+    }
+  }
+  return out;
+}
+
+TEST(SilentLoop, JumpsAndCallsThatGoRoundEndInAGap) {
+  std::vector<std::byte> ring(3000, std::byte{0x90});
+  append(ring, bytes_of({0xe9, 0x43, 0xf4, 0xff, 0xff}));  // jmp kCode
+  const std::vector<std::byte> codes[] = {
+      bytes_of({0xeb, 0xfe}),                                            // jmp .
+      bytes_of({0xe8, 0xfb, 0xff, 0xff, 0xff}),                          // call .
+      bytes_of({0x90, 0xe9, 0x00, 0x00, 0x00, 0x00, 0x90, 0xeb, 0xf8}),  // a loop that begins behind its entry
+      ring,
+  };
+  for (const auto& code : codes) {
+    const Outcome got = decode(code, trace_of({0x06}));  // a branch that never comes
+    EXPECT_EQ(got.gaps, std::vector<GapReason>{GapReason::limit}) << code.size();
+    EXPECT_LT(got.instructions, 20000U) << code.size();
+  }
+}
+
+TEST(SilentLoop, AnInterruptEndsASpin) {
+  // jmp . at kCode; FUP kCode, TIP kCode + 2: the interrupt's handler is a conditional jump, which takes the TNT.
+  const Outcome got = decode(bytes_of({0xeb, 0xfe, 0x74, 0x00, 0x90, 0xc3}),
+                             trace_of({0x7d, 0x00, 0x10, 0x40, 0x00, 0x00, 0x00, 0x6d, 0x02, 0x10, 0x40, 0x00, 0x00, 0x00, 0x06}));
+  EXPECT_EQ(got.events, std::vector<EventKind>{EventKind::async_branch});
+  EXPECT_TRUE(got.gaps.empty());
+}
+
+TEST(SilentLoop, LongStraightCodeIsWalkedToItsEnd) {
+  std::vector<std::byte> code(1U << 20, std::byte{0x90});
+  append(code, bytes_of({0x74, 0x00, 0xc3}));
+  const Outcome got = decode(code, trace_of({0x06, 0x2d, 0x00, 0x10}));  // not taken, then RET's TIP back to kCode
+  EXPECT_GE(got.instructions, (1U << 20) + 2U);
+  EXPECT_TRUE(got.gaps.empty() || got.gaps.front() != GapReason::limit);
+}
+
+TEST(SilentLoop, ALoopWithABranchInItIsNone) {
+  // jz .+0; jmp kCode: a TNT each time round.
+  std::vector<std::byte> trace = trace_of({});
+  for (int i = 0; i < 1000; ++i) trace.push_back(std::byte{0xfe});
+  const Outcome got = decode(bytes_of({0x74, 0x00, 0xeb, 0xfc}), trace);
+  EXPECT_GE(got.instructions, 2U * 6 * 1000 - 1);
+  EXPECT_TRUE(got.gaps.empty());
+}
+
+}  // namespace
+}  // namespace ptd
