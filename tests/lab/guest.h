@@ -33,6 +33,8 @@ bool unload_module(const std::string& name);
 /// Processes that call the kernel until the machine ends, with a pause after each turn.
 void start_load(uint32_t processes, uint32_t pause_ms);
 
+/// Names what change_code() switches: looking names up is long, and nothing to trace.
+void prepare_changes();
 /// Changes the kernel's code in every way of `options.work`, from each cpu in turn.
 void change_code(const GuestOptions& options);
 

@@ -1,6 +1,5 @@
 // Changes of the kernel's code, each through the interface that users have for it, made by each cpu in turn.
 #include <functional>
-#include <sstream>
 
 #include "tests/lab/guest.h"
 
@@ -28,34 +27,23 @@ void switch_tracepoints(const GuestOptions& options, uint32_t round) {
   for (uint32_t i = 0; i < 3; ++i) write_file(kTracing + "events/" + kEvents[(round + i) % 8] + "/enable", "0");
 }
 
-void trace_functions(const GuestOptions& options, uint32_t round) {
-  const char* const kSets[] = {"vfs_read vfs_write ksys_read", "schedule try_to_wake_up", "ksys_write do_sys_poll vfs_open",
-                               "handle_mm_fault kmem_cache_alloc"};
-  write_file(kTracing + "set_ftrace_filter", kSets[round % 4]);
+void trace_functions(const GuestOptions& options, uint32_t) {
   write_file(kTracing + "current_tracer", "function");
   sleep_ms(options.settle_ms);
   write_file(kTracing + "current_tracer", "nop");
 }
 
 void set_probes(const GuestOptions& options, uint32_t round) {
-  // Behind the entry, so that they are jumps (or INT3s), not calls of ftrace; which ones can be jumps is the kernel's to tell.
-  const char* const kProbes[] = {"p:lab/a vfs_read+9\np:lab/b vfs_write+9\np:lab/c ksys_read+10",
-                                 "p:lab/a do_sys_poll+11\np:lab/b vfs_open+8\np:lab/c __x64_sys_getppid+11",
-                                 "p:lab/a vfs_read\np:lab/b try_to_wake_up+9\np:lab/c try_to_wake_up+7",
-                                 "r:lab/a vfs_read\np:lab/b handle_mm_fault+7\np:lab/c do_sys_poll+14"};
-  std::istringstream lines(kProbes[round % 4]);
-  std::string line;
-  while (std::getline(lines, line)) write_file(kTracing + "kprobe_events", line);
-  write_file(kTracing + "events/lab/enable", "1");
-  sleep_ms(options.settle_ms);
-  if (round % 2 == 1) {
+  const std::string enable = kTracing + "events/lab/" + (round % 2 == 0 ? "even" : "odd");
+  for (const char* number : {"0", "1", "2", "3"}) write_file(enable + number + "/enable", "1");
+  sleep_ms(60);  // the optimiser waits for less
+  if (round % 4 == 1) {
     write_file("/proc/sys/debug/kprobes-optimization", "0");
     sleep_ms(options.settle_ms);
     write_file("/proc/sys/debug/kprobes-optimization", "1");
+    sleep_ms(60);
   }
-  sleep_ms(40);  // the optimiser waits for half as long
-  write_file(kTracing + "events/lab/enable", "0");
-  write_file(kTracing + "kprobe_events", "");
+  for (const char* number : {"0", "1", "2", "3"}) write_file(enable + number + "/enable", "0");
 }
 
 void load_bpf(const GuestOptions& options, uint32_t round) {
@@ -70,6 +58,7 @@ void load_bpf(const GuestOptions& options, uint32_t round) {
 }
 
 void load_fentry(const GuestOptions& options, uint32_t round) {
+  if (round % 4 != 0) return;  // each looks its function up among all names, the length of a hundred other changes
   const char* const kFunctions[] = {"vfs_read", "vfs_write", "do_sys_poll", "handle_mm_fault"};
   BpfPrograms programs;
   programs.attach_fentry(kFunctions[round % 4], round);
@@ -83,15 +72,21 @@ void load_modules(const GuestOptions& options, uint32_t round) {
   if (round == 0) load_module("/lib/modules/dummy.ko");  // stays
   load_module("/lib/modules/veth.ko");
   (void)read_file("/proc/net/dev");  // asks dummy0
-  write_file(kTracing + "set_ftrace_filter", "*:mod:dummy");
-  write_file(kTracing + "current_tracer", "function");
-  (void)read_file("/proc/net/dev");
   sleep_ms(options.settle_ms);
-  write_file(kTracing + "current_tracer", "nop");
   unload_module("veth");
 }
 
 }  // namespace
+
+void prepare_changes() {
+  write_file(kTracing + "set_ftrace_filter", "vfs_read vfs_write ksys_read schedule try_to_wake_up do_sys_poll vfs_open kmem_cache_alloc");
+  // At the entry they are calls of ftrace, behind it jumps or, where two are too close for a jump, INT3s.
+  for (const char* probe :
+       {"p:lab/even0 vfs_read+9", "p:lab/even1 vfs_write+9", "p:lab/even2 ksys_read+10", "p:lab/even3 vfs_open",
+        "p:lab/odd0 do_sys_poll+11", "p:lab/odd1 try_to_wake_up+9", "p:lab/odd2 try_to_wake_up+7", "r:lab/odd3 vfs_write"}) {
+    write_file(kTracing + "kprobe_events", probe);
+  }
+}
 
 void change_code(const GuestOptions& options) {
   const Work kWorks[] = {{"keys", switch_key},        {"tracepoints", switch_tracepoints},

@@ -145,6 +145,7 @@ int run() {
     write_file("/sys/kernel/tracing/events/sched/sched_switch/enable", "1");
     write_file("/sys/kernel/tracing/events/sched/sched_switch/enable", "0");
   }
+  prepare_changes();
   say("recorder starts");
   Result<std::unique_ptr<live::SidebandRecorder>> recorder = live::SidebandRecorder::start(recorder_options);
   if (!recorder) {
