@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/reference_compare.h"
 #include "cli/truth.h"
+#include "cli/truth_compare.h"
 
 namespace ptd::cli {
 
@@ -107,6 +108,32 @@ int run_truth(const Words& words) {
   return equal ? kExitOk : kExitFinding;
 }
 
+// Complete ground truths, as `ptdecode record --emulate --truth` writes them.
+int run_complete(const Words& words) {
+  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+  const std::vector<StreamInfo>& streams = recording.streams();
+  Progress progress("verifying", !words.input.quiet);
+  uint64_t total = 0;
+  for (const StreamInfo& stream : streams) total += stream.size_bytes;
+  progress.set_total(total);
+  bool equal = true;
+  for (const std::string& path : words.truths) {
+    const std::string name = path.substr(path.rfind('/') + 1);
+    const int32_t tid = tid_of_path(name), cpu = tid < 0 ? cpu_of_path(name) : -1;
+    uint32_t index = 0;
+    while (index < streams.size() && (tid >= 0 ? streams[index].tid != tid : streams[index].cpu != cpu)) ++index;
+    if (index == streams.size()) return report_error({ErrorKind::usage, path + ": the recording has no stream of that name", 0});
+    const Result<TruthCounts> counts = compare_with_truth(recording, index, path, [&](uint64_t bytes) { progress.add(bytes); });
+    if (!counts) return report_error(counts.error());
+    progress.finish();
+    standard_output().write(truth_report(streams[index], *counts));
+    equal &= counts->equal();
+  }
+  return equal ? kExitOk : kExitFinding;
+}
+
 int run_reference(const Words& words) {
   InputOptions complete = words.input;
   complete.drop_poke.clear();
@@ -152,7 +179,12 @@ int run(const Words& words) {
   if (words.reference == !words.truths.empty()) {
     return report_error({ErrorKind::usage, "verify: give truth files, or --reference to compare with a decode that has every record", 0});
   }
-  return words.reference ? run_reference(words) : run_truth(words);
+  if (words.reference) return run_reference(words);
+  const auto complete = std::count_if(words.truths.begin(), words.truths.end(), emulate::TruthFileReader::is_truth_file);
+  if (complete != 0 && static_cast<size_t>(complete) != words.truths.size()) {
+    return report_error({ErrorKind::usage, "verify: checkpoint files and complete ground truths do not go together", 0});
+  }
+  return complete != 0 ? run_complete(words) : run_truth(words);
 }
 
 }  // namespace
@@ -161,8 +193,7 @@ Command add_verify(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("verify", "Compare a decode with a ground truth, or a crippled decode with a complete one");
   add_input_options(command, words->input);
-  command.add_option("truth", words->truths,
-                     "checkpoint files; 'cpuN' in a name says whose: count, hash of addresses, hash of bytes, last address");
+  command.add_option("truth", words->truths, "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in a name says whose");
   command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time, --slack and dropped records");
   command.add_option("-C,--cpu", words->cpus, "with --reference: these cpus only");
   command.footer(

@@ -16,6 +16,7 @@ Command add_image(CLI::App& app);
 Command add_check(CLI::App& app);
 Command add_demo(CLI::App& app);
 Command add_verify(CLI::App& app);
+Command add_record(CLI::App& app);
 Command add_bundle(CLI::App& app);
 
 }  // namespace ptd::cli

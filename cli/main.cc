@@ -42,7 +42,7 @@ int main(int argc, char** argv) try {
   const std::map<std::string, ptd::cli::Command> commands = {
       {"packets", ptd::cli::add_packets(app)}, {"script", ptd::cli::add_script(app)}, {"stat", ptd::cli::add_stat(app)},
       {"image", ptd::cli::add_image(app)},     {"check", ptd::cli::add_check(app)},   {"demo", ptd::cli::add_demo(app)},
-      {"verify", ptd::cli::add_verify(app)},   {"bundle", ptd::cli::add_bundle(app)},
+      {"verify", ptd::cli::add_verify(app)},   {"record", ptd::cli::add_record(app)},   {"bundle", ptd::cli::add_bundle(app)},
   };
   if (argc == 1) {
     ptd::cli::standard_output().write(app.help());

@@ -1,0 +1,120 @@
+// `ptdecode record`: makes a recording where the processor cannot: under the emulator.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "recording/emulate/user_runner.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr unsigned kPsbShift = 11;  // PSBFreq n: 2^(n + 11) bytes
+
+struct Words {
+  emulate::EmulateOptions options;
+  unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
+  bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
+};
+
+// Without --emulate: what there is instead.
+int explain() {
+  std::error_code error;
+  const bool has_pt = std::filesystem::exists("/sys/bus/event_source/devices/intel_pt", error);
+  std::string text;
+  if (has_pt) {
+    text =
+        "ptdecode: this machine can trace; perf makes the recording:\n"
+        "  perf record -e intel_pt//u -- PROGRAM      then: ptdecode script\n"
+        "or, slower and on any machine: ptdecode record --emulate -- PROGRAM\n";
+  } else {
+    text =
+        "ptdecode: this machine cannot trace: it has no intel_pt event (/sys/bus/event_source/devices/intel_pt is missing). The processor\n"
+        "is not Intel's, or this is a virtual machine without Intel PT, or the firmware or kernel keeps it off.\n"
+        "An emulator can write the same trace, of programs in user mode:\n"
+        "  ptdecode record --emulate -- PROGRAM ARGUMENTS      (needs qemu-user: apt install qemu-user)\n";
+  }
+  say_on_error(text);
+  return kExitUsage;
+}
+
+std::string summary_text(const Words& words, const emulate::EmulateResult& result) {
+  const emulate::RecordingSummary& s = result.summary;
+  std::string text =
+      fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {} {}, {} {}, {} {} run in {:.2f} s\n", words.options.output,
+                  s.instructions, s.packet_bytes, s.processes, s.processes == 1 ? "process" : "processes", s.threads,
+                  s.threads == 1 ? "thread" : "threads", s.programs, s.programs == 1 ? "program" : "programs", result.run_s);
+  if (s.code_loads != 0)
+    text += fmt::format("ptdecode: {} pieces of code that is in no file: {}.jit\n", s.code_loads, words.options.output);
+  if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {} times, as asked\n", s.overflows);
+  if (s.irregular != 0) text += fmt::format("ptdecode: the flow was lost {} times: the emulator did not tell where it went\n", s.irregular);
+  for (const std::string& warning : s.warnings) text += "ptdecode: " + warning + "\n";
+  return text;
+}
+
+int run(Words& words) {
+  if (!words.emulate) return explain();
+  emulate::EmulateOptions& options = words.options;
+  if (options.command.empty())
+    return report_error({ErrorKind::usage, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
+  emulate::PtEncoderOptions& pt = options.config.pt;
+  options.psb_period = static_cast<uint8_t>(words.psb_period);
+  pt.psb_period_bytes = 1U << (words.psb_period + kPsbShift);
+  pt.mtc_period = static_cast<uint8_t>(words.mtc_period);
+  pt.cyc_threshold = static_cast<uint8_t>(words.cyc_threshold);
+  pt.return_compression = !words.no_retcomp;
+  pt.long_tnt = !words.short_tnt;
+  pt.tsc = !words.no_tsc;
+  pt.mtc = !words.no_mtc && !words.no_tsc;
+  pt.cyc = words.cyc;
+  options.config.date_changes = !words.no_dates && pt.tsc;
+  standard_output().flush();
+  const Result<emulate::EmulateResult> result = emulate::emulate(options);
+  if (!result) return report_error(result.error());
+  if (!words.quiet || !result->summary.warnings.empty() || result->summary.irregular != 0) say_on_error(summary_text(words, *result));
+  return result->exit_status;
+}
+
+void add_packet_options(CLI::App& command, Words& words) {
+  constexpr unsigned kMost = 15;
+  command.add_option("--psb-period", words.psb_period, "a PSB every 2^(N+11) bytes (default 3: 16 KiB)")->check(CLI::Range(0U, kMost));
+  command.add_option("--mtc-period", words.mtc_period, "an MTC every 2^N ticks of the crystal clock, of 256 TSC ticks each (default 9)")
+      ->check(CLI::Range(0U, kMost));
+  command.add_flag("--cyc", words.cyc, "CYC packets: the time of each branch");
+  command.add_option("--cyc-thresh", words.cyc_threshold, "at least 2^(N-1) cycles between two CYC packets")->check(CLI::Range(0U, kMost));
+  command.add_flag("--no-retcomp", words.no_retcomp, "no return compression");
+  command.add_flag("--short-tnt", words.short_tnt, "branches in packets of 6, as older processors write them; else up to 47");
+  command.add_flag("--no-mtc", words.no_mtc, "no MTC packets: time at PSB only");
+  command.add_flag("--no-tsc", words.no_tsc, "no time at all");
+  command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to see what becomes of it");
+  command.add_flag("--no-date-code", words.no_dates,
+                   "no PSB around a change of code: as hardware, which does not know of it; its date is then within a timing packet");
+}
+
+}  // namespace
+
+Command add_record(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("record", "Make a recording under an emulator, on a machine that cannot trace");
+  command.add_flag("--emulate", words->emulate, "run the program under qemu-user and write the trace that a processor would");
+  command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
+  command.add_option("--truth", words->options.truth_folder, "also write what really ran, for ptdecode verify: DIR/truth.tidN.ptt");
+  add_packet_options(command, *words);
+  command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 of PATH)");
+  command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not where it was built or installed");
+  command.add_flag("-q,--quiet", words->quiet, "no summary");
+  command.add_option("program", words->options.command, "the program and its arguments, behind --");
+  command.footer(
+      "The exit status is the program's. Processes and threads that it starts are recorded too; code that is in no file goes to\n"
+      "OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
+      "Examples:\n"
+      "  ptdecode record --emulate -- ls -l                     makes ./perf.data\n"
+      "  ptdecode record --emulate --truth T -- ls && ptdecode verify T/truth.*");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,37 @@
+// A decode against a complete ground truth (recording/emulate/truth_file.h): every instruction, segment by segment.
+#pragma once
+
+#include <string>
+
+#include "recording/emulate/truth_file.h"
+#include "recording/recording.h"
+
+namespace ptd::cli {
+
+/// Counts of instructions.
+struct TruthCounts {
+  uint64_t truth = 0, decoded = 0;
+  uint64_t right = 0;          ///< same address and bytes, in order
+  uint64_t right_flagged = 0;  ///< of them in blocks marked ambiguous, chosen, healed or suspect
+  uint64_t wrong_flagged = 0;  ///< other than the truth, in such blocks
+  uint64_t wrong = 0;          ///< other than the truth, without a mark
+  uint64_t lost = 0;           ///< of the truth, in the decoder's gaps
+  uint64_t lost_as_asked = 0;  ///< of them where the recording itself lost packets (OVF)
+  uint64_t behind_end = 0;     ///< of the truth, behind the trace's end: the thread was killed with packets unwritten
+  uint64_t gaps = 0;
+  uint64_t first_wrong_offset_bytes = 0;  ///< of the segment with the first difference
+  Ip first_want, first_got;
+  [[nodiscard]] bool equal() const { return wrong == 0 && wrong_flagged == 0 && lost == lost_as_asked; }
+};
+
+/// Decodes a stream and compares. A PSB of the trace is found in the truth by its offset, so that a difference ends with its segment at
+/// the latest; inside one the next eight equal instructions are looked for. Errors: file_format for a damaged truth.
+[[nodiscard]] Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
+                                                     const std::function<void(uint64_t bytes)>& on_progress);
+/// One line, and one more for the first difference.
+[[nodiscard]] std::string truth_report(const StreamInfo& stream, const TruthCounts& counts);
+
+/// "...tidN..." -> N, or -1.
+[[nodiscard]] int32_t tid_of_path(const std::string& path);
+
+}  // namespace ptd::cli

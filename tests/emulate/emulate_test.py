@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Programs under `ptdecode record --emulate`: the decode is the ground truth, and perf agrees where code is static.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Arguments: programs to record instead of the small ones (a command line each,
+in quotes). Exit status 77 without qemu-x86_64.
+"""
+import glob
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PTDECODE = os.environ["PTDECODE"]
+PLUGIN = os.environ["PTDECODE_PLUGIN"]
+PROGRAMS = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate/programs")
+failures = []
+
+
+def check(what, good, detail=""):
+    print(("ok    " if good else "FAILED"), what, detail if not good else "", flush=True)
+    if not good:
+        failures.append(what)
+
+
+def build(name, folder, *flags):
+    path = os.path.join(folder, name + ("-static" if "-static" in flags else ""))
+    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-w", "-pthread", *flags, os.path.join(PROGRAMS, name + ".c"), "-o", path], check=True)
+    return path
+
+
+def record(folder, command, *options):
+    """Records, and verifies against the truth; returns the recording and the program's output."""
+    out = os.path.join(folder, "perf.data")
+    truth = os.path.join(folder, "truth")
+    shutil.rmtree(out + ".jit", ignore_errors=True)
+    shutil.rmtree(truth, ignore_errors=True)
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, *options, "--", *command],
+                          capture_output=True, text=True)
+    what = " ".join(list(options) + [os.path.basename(command[0])] + command[1:])[:80]
+    check(f"record {what}", done.returncode == 0, done.stderr)
+    check(f"flow never lost {what}", "flow was lost" not in done.stderr, done.stderr)
+    files = sorted(glob.glob(truth + "/*.ptt"))
+    verified = subprocess.run([PTDECODE, "verify", "-q", "-i", out, *files], capture_output=True, text=True)
+    check(f"verify {what}", verified.returncode == 0 and len(files) != 0, verified.stdout + verified.stderr)
+    for line in verified.stdout.splitlines():
+        print("      ", line)
+    return out, done.stdout, len(files)
+
+
+def perf_counts(out):
+    """Instructions that perf decodes, and what it says on standard error."""
+    done = subprocess.run(["perf", "script", "-i", out, "--itrace=i1i", "-F", "ip"], capture_output=True, text=True)
+    return len(done.stdout.split()), done.stderr.strip()
+
+
+def ours_count(out):
+    done = subprocess.run([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "ip"], capture_output=True, text=True)
+    return done.stdout
+
+
+def small(folder):
+    signals = build("signals", folder, "-static")
+    record(folder, [signals])
+    record(folder, [signals], "--cyc", "--no-retcomp", "--short-tnt", "--psb-period", "0", "--mtc-period", "3")
+    threads = build("threads", folder)
+    out, text, streams = record(folder, [threads])
+    check("five threads have a stream each", streams == 5 and text == "37671\n", f"{streams} {text}")
+    jit = build("jit", folder)
+    out, text, _ = record(folder, [jit], "--psb-period", "0")
+    native = subprocess.run([jit], capture_output=True, text=True).stdout
+    check("the JIT computes what it computes natively", text == native, text)
+    family = build("family", folder, "-static")
+    out, text, streams = record(folder, [family])
+    check("fork and exec stay in the emulator", streams == 3 and text == "again 144\n0 0 89\n", f"{streams} {text}")
+    record(folder, [signals], "--ovf", "20000")
+    if shutil.which("perf"):
+        out, _, _ = record(folder, [family])
+        count, said = perf_counts(out)
+        check("perf says nothing", said == "", said)
+        check("perf finds as many instructions", count == len(ours_count(out).split()), f"{count}")
+
+
+def main():
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        if len(sys.argv) > 1:
+            for command in sys.argv[1:]:
+                record(folder, shlex.split(command))
+        else:
+            small(folder)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
