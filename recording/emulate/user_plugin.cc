@@ -174,6 +174,9 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
   if (kind == ExecKind::foreign) thread.event(now, "escaped", hex_of(path));
   if (kind != ExecKind::emulated) return;
   thread.event(now, "exec", hex_of(file_name(path).substr(0, kCommBytes - 1)));
+  // What ran before belongs to this program: a PSB+ says when, as where tracing is switched off and on.
+  thread.encoder.set_time(now);
+  thread.encoder.psb(0);
   thread.commit();
   exec_emulated(g_command, path, reinterpret_cast<char* const*>(argv), reinterpret_cast<char* const*>(envp));
   thread.event(read_clock(), "exec_failed", "");
