@@ -20,19 +20,20 @@ uint32_t ContextFollower::passed_at(TimeNs t) const {
   return static_cast<uint32_t>(std::upper_bound(changes_.begin(), changes_.end(), t) - changes_.begin());
 }
 
-Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, bool user) const {
+Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const {
   const uint32_t least = passed_at(first), most = passed_at(last);
   passed = std::max(passed, least);
   if (passed > most + 1) passed = most;  // counted more than was recorded: records were lost
   const uint32_t counted = std::min(passed, most);
   const Context context = after_switch(counted, last);
-  if (!user || context.space != kNoSpace) return context;
+  const auto has_code = [&](const Context& c) { return c.space != kNoSpace && timeline.section_at(c.space, ip, last) != kNoSection; };
+  if (is_kernel_half(ip) || least == most || has_code(context)) return context;
   for (uint32_t distance = 1; distance <= most - least; ++distance) {
     for (const bool later : {true, false}) {
       if (later ? counted + distance > most : counted < least + distance) continue;
       const uint32_t other = later ? counted + distance : counted - distance;
       const Context near = after_switch(other, last);
-      if (near.space == kNoSpace) continue;
+      if (!has_code(near)) continue;
       passed = std::max(passed, other);
       return near;
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "image/context_track.h"
+#include "image/timeline.h"
 
 namespace ptd::pt {
 
@@ -18,9 +19,9 @@ class ContextFollower {
 
   /// Switches recorded up to `t`.
   [[nodiscard]] uint32_t passed_at(TimeNs t) const;
-  /// Context at a place of [first, last] after `passed` switches. Updates `passed` with what time proves. `user`: the place is in user
-  /// code, so a thread without any (idle, kernel threads) cannot be it: the nearest switch of the interval to one that has is taken.
-  [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last, bool user) const;
+  /// Context at a place of [first, last] after `passed` switches. Updates `passed` with what time proves. A place in user code cannot be
+  /// that of a thread without code at `ip`: the nearest switch of the interval to one that has some is taken, if there is one.
+  [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const;
 
  private:
   [[nodiscard]] Context after_switch(uint32_t passed, TimeNs last) const;

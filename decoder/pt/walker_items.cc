@@ -236,7 +236,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   if (segment_.cpu < 0) {
     context = contexts_->at_thread(segment_.tid, last);
   } else if (options_.switch_entry.value != 0) {
-    context = follower_.at(state.switches, first, last, !is_kernel_half(state.ip));
+    context = follower_.at(state.switches, first, last, state.ip, timeline_);
   } else {
     // A switch inside the interval happened in the kernel, before the user code that is entered now: the later context is taken,
     // unless it is one without user code.
