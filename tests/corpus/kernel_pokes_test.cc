@@ -1,10 +1,7 @@
 // pt-kernel-pokes: a real kernel patching itself. Every checkpoint of the ground truth, in addresses and instruction bytes.
 #include <gtest/gtest.h>
-#include <zlib.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <cstdio>
 
 #include "recording/recording.h"
 #include "tests/corpus/truth.h"
@@ -12,36 +9,13 @@
 
 namespace ptd {
 namespace {
-namespace fs = std::filesystem;
-
-// Unpacks recording.tar.xz below the build folder, once for each content of the archive. Empty if that fails.
-std::string unpacked_recording(std::string& why) {
-  const std::string archive = test::corpus_dir() + "/pt-kernel-pokes/recording.tar.xz";
-  const auto bytes = test::read_file(archive);
-  if (!bytes) {
-    why = archive + ": not readable";
-    return {};
-  }
-  const auto crc = crc32_z(0, reinterpret_cast<const unsigned char*>(bytes->data()), bytes->size());
-  const fs::path dir = fs::path(PTD_BINARY_DIR) / "corpus-cache" / ("pt-kernel-pokes-" + std::to_string(crc));
-  if (fs::exists(dir / "complete")) return dir.string();
-  std::error_code error;
-  fs::create_directories(dir, error);
-  const std::string command = "tar -C '" + dir.string() + "' -xJf '" + archive + "'";
-  if (error || std::system(command.c_str()) != 0) {
-    why = "cannot unpack: " + command;
-    return {};
-  }
-  std::ofstream(dir / "complete") << "unpacked\n";
-  return dir.string();
-}
 
 class KernelPokes : public testing::TestWithParam<int> {};
 
 TEST_P(KernelPokes, EveryCheckpointOfTheTruth) {
   PTD_NEED_CORPUS();
   std::string why;
-  const std::string dir = unpacked_recording(why);
+  const std::string dir = test::unpacked_kernel_pokes(why);
   ASSERT_FALSE(dir.empty()) << why;
   OpenOptions options;
   options.path = dir + "/recording";

@@ -23,15 +23,36 @@ struct PtCapture {
   pt::DecoderOptions options;
 };
 
-/// What came before a cut or mutation equals the undamaged output; the flow resumes at the next PSB; no decode takes long.
+/// What came before a cut or mutation equals the undamaged output; the flow resumes at the next PSB. Every case decodes the segments around
+/// the damage; one in 64, and all of a small capture, the whole trace.
 void check_damaged_pt(const PtCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings);
 
-/// A perf.data file: the records that stand before the damage are read as from the whole file; recordings open or say why not.
-void check_damaged_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
+/// A perf.data file, opened alone or as the member `data` of a directory.
+struct PerfCapture {
+  std::string name;
+  std::vector<std::byte> file;
+  std::string kcore_dir;           ///< of a directory; empty: the file alone
+  std::vector<std::string> symfs;  ///< roots of images
+};
+
+/// The records that stand before the damage are read as from the whole file; recordings open or say why not; and where trace bytes are
+/// damaged, the segments of every stream that the damage does not touch decode to the same flow.
+void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings);
+
+/// The file without most of its AUX bytes: each AUXTRACE keeps what stands before its PSB number `psbs` (counted from 0), so that every
+/// sideband record is within reach. Empty if it is not a perf.data file.
+[[nodiscard]] std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, unsigned psbs);
+
+/// Any file, damaged, through every door that takes such a file: recording, raw trace, code image, page dump, jitdump, names. It is
+/// taken or refused with a sentence.
+void check_damaged_file(const std::string& path, const std::vector<std::byte>& file, const DamagePlan& plan,
                         std::vector<std::string>& findings);
 
-/// The file without most of its AUX bytes: each AUXTRACE keeps at most `keep_bytes`, so that every sideband record is within reach.
-/// Empty if it is not a perf.data file.
-[[nodiscard]] std::vector<std::byte> without_aux(const std::vector<std::byte>& file, uint64_t keep_bytes);
+/// The members of an LLDB bundle (its description, traces and modules), damaged one at a time. Segments that a damaged trace leaves
+/// untouched decode to the same flow.
+void check_damaged_bundle(const std::string& dir, const DamagePlan& plan, std::vector<std::string>& findings);
+
+/// Bytes with the one at `at` and up to `length` - 1 behind it changed.
+[[nodiscard]] std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at, uint64_t length, uint64_t seed);
 
 }  // namespace ptd::test

@@ -1,44 +1,55 @@
-// Cuts and mutates perf.data files and compares the records before the damage with those of the whole file.
+// Cuts and mutates perf.data files: records before the damage, and the flow of what it does not touch, are those of the whole file.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <tuple>
 
 #include "perfio/perf_reader.h"
 #include "recording/recording.h"
 #include "tests/differential/program.h"
-#include "tests/fuzz/temp_file.h"
 #include "tests/hostile/damage.h"
+#include "tests/hostile/digest.h"
+#include "tests/hostile/guard.h"
+#include "tests/hostile/temp_dir.h"
+#include "tests/support/segments.h"
 
 namespace ptd::test {
 namespace {
 
-constexpr double kMaxSeconds = 30;
 constexpr uint32_t kAuxtrace = 71;  // PERF_RECORD_AUXTRACE
 constexpr size_t kHeaderBytes = 104;
+constexpr uint64_t kMaxSegments = 48;  // of each stream that are decoded
+constexpr uint64_t kPsbBytes = 16;
 
 /// What is compared of a record: where it stands, what it is, when it was.
 using RecordKey = std::tuple<uint64_t, uint32_t, uint32_t, uint16_t, uint64_t>;
+
+/// Where the file holds bytes of a stream.
+struct Payload {
+  StreamKey stream;
+  uint64_t file_offset = 0, stream_offset = 0, size = 0;
+};
 struct RecordList {
   bool opened = false;
-  bool damaged = false;
   std::map<RecordKey, uint64_t> end_bytes;  // where the record ends in the file
+  std::vector<Payload> payloads;
 };
 
-RecordList read_records(const std::vector<std::byte>& file) {
-  const MemoryFile memory(std::span(reinterpret_cast<const unsigned char*>(file.data()), file.size()));
+RecordList read_records(const std::string& path) {
   RecordList out;
-  auto reader = perfio::PerfReader::open(memory.path());
+  auto reader = perfio::PerfReader::open(path);
   if (!reader.ok()) return out;
   out.opened = true;
-  const auto status = (*reader)->read([&](const perfio::Record& record) {
+  (void)(*reader)->read([&](const perfio::Record& record) {
     uint64_t end = record.file_offset_bytes + record.size_bytes;
-    if (const auto* aux = std::get_if<perfio::AuxtraceRecord>(&record.payload)) end += aux->size_bytes;
+    if (const auto* aux = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
+      out.payloads.push_back({stream_key(aux->cpu, aux->tid), end, aux->offset_bytes, aux->payload.size()});
+      end += aux->size_bytes;
+    }
     out.end_bytes[{record.file_offset_bytes, record.type, record.size_bytes, record.misc, record.sample_id.time}] = end;
     return true;
   });
-  out.damaged = !status.ok() || (*reader)->damage().cut || (*reader)->damage().bad_records != 0;
   return out;
 }
 
@@ -48,73 +59,134 @@ uint64_t number_at(const std::vector<std::byte>& file, size_t at) {
   return out;
 }
 
-// Opens it as a user would and decodes the start of each stream; only crashes, hangs and silence count.
-void open_and_decode(const std::vector<std::byte>& file, const std::string& what, std::vector<std::string>& findings) {
-  const MemoryFile memory(std::span(reinterpret_cast<const unsigned char*>(file.data()), file.size()));
-  OpenOptions options;
-  options.path = memory.path();
-  options.symfs = {"/nonexistent"};
-  options.debug_dirs.clear();
-  const auto recording = Recording::open(options);
-  if (!recording.ok()) {
-    if (recording.error().message.empty()) findings.push_back(what + ": refused without a sentence");
-    return;
+class DamagedPerf {
+ public:
+  DamagedPerf(const PerfCapture& capture, std::vector<std::string>& findings) : capture_(capture), findings_(findings) {
+    if (!capture.kcore_dir.empty()) dir_.link(capture.kcore_dir, "kcore_dir");
+    put(capture.file);
+    base_ = read_records(dir_ / "data");
+    digests_ = decode(capture.name);
+    pipe_ = number_at(capture.file, 8) == 16;
+    data_at_ = pipe_ ? 16 : number_at(capture.file, 40);
+    data_end_ = pipe_ ? capture.file.size() : data_at_ + number_at(capture.file, 48);
+    placed_ = std::all_of(base_.payloads.begin(), base_.payloads.end(), [&](const Payload& p) { return is_placed(p); });
+    if (!base_.opened || base_.end_bytes.empty()) findings_.push_back(capture.name + ": the undamaged file does not open");
+    if (!placed_) findings_.push_back(capture.name + ": its trace is not where its records say");
   }
-  for (uint32_t stream = 0; stream < (*recording)->streams().size(); ++stream) {
-    const auto status = (*recording)
-                            ->decode(stream, 0, std::min<uint64_t>(3, (*recording)->segment_count(stream)),
-                                     [](const Batch&, const pt::Decoder&, const AuxSegment&) { return true; });
-    if (!status.ok() && status.error().message.empty()) findings.push_back(what + ": an error without a sentence");
-  }
-}
 
-void check(const std::string& what, const RecordList& base, const std::vector<std::byte>& file, uint64_t damage_at, uint64_t data_at,
-           std::vector<std::string>& findings) {
-  const auto start = std::chrono::steady_clock::now();
-  const RecordList got = read_records(file);
-  open_and_decode(file, what, findings);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (seconds > kMaxSeconds) findings.push_back(what + ": took " + std::to_string(seconds) + " s");
-  if (damage_at < data_at) return;  // header and attributes decide how everything is read
-  for (const auto& [key, end] : base.end_bytes) {
-    if (end > damage_at || got.end_bytes.count(key) != 0) continue;
-    findings.push_back(what + ": the record at " + std::to_string(std::get<0>(key)) + ", type " + std::to_string(std::get<1>(key)) +
-                       ", which stands before the damage, is " + (got.opened ? "lost or differs" : "lost: the file is refused"));
-    return;
+  void cut(uint64_t at) {
+    const std::vector<std::byte> file(capture_.file.begin(), capture_.file.begin() + static_cast<long>(at));
+    check(capture_.name + " cut at " + std::to_string(at), file, std::min(at, data_end_), {at, ~0ULL});
   }
-}
+  void mutate(uint64_t at, uint64_t length, uint64_t seed) {
+    check(capture_.name + " mutated at " + std::to_string(at), mutated(capture_.file, at, length, seed), at, {at, at + length});
+  }
+
+ private:
+  void put(const std::vector<std::byte>& file) const { dir_.write("data", file); }
+
+  std::vector<StreamDigest> decode(const std::string& what) {
+    OpenOptions options;
+    options.path = capture_.kcore_dir.empty() ? dir_ / "data" : dir_.path();
+    options.symfs = capture_.symfs.empty() ? std::vector<std::string>{"/nonexistent"} : capture_.symfs;
+    options.debug_dirs.clear();
+    const auto recording = Recording::open(options);
+    if (recording.ok()) return digest(**recording, kMaxSegments, what, findings_);
+    if (recording.error().message.empty()) findings_.push_back(what + ": refused without a sentence");
+    return {};
+  }
+
+  // Every PSB that the decoded stream tells stands in the file where the payload's record puts it.
+  bool is_placed(const Payload& payload) const {
+    const auto stream = std::find_if(digests_.begin(), digests_.end(), [&](const auto& one) { return one.key() == payload.stream; });
+    if (stream == digests_.end()) return payload.size < kPsbBytes;
+    return std::all_of(stream->segments.begin(), stream->segments.end(), [&](const SegmentDigest& segment) {
+      const uint64_t at = segment.first_byte - payload.stream_offset;
+      if (segment.first_byte < payload.stream_offset || at + kPsbBytes > payload.size) return true;
+      return !psb_offsets(Bytes(capture_.file).subspan(payload.file_offset + at, kPsbBytes)).empty();
+    });
+  }
+
+  // The stream's bytes that lie in [damage.first, damage.last) of the file; an empty range at the end if none do.
+  [[nodiscard]] DamagedRange in_stream(const StreamDigest& stream, DamagedRange damage) const {
+    DamagedRange out{~0ULL, ~0ULL};
+    bool touched = false;
+    for (const Payload& payload : base_.payloads) {
+      if (payload.stream != stream.key()) continue;
+      const uint64_t end = payload.file_offset + payload.size;
+      if (damage.last <= payload.file_offset || end <= damage.first) continue;
+      const uint64_t first = std::max(damage.first, payload.file_offset) - payload.file_offset + payload.stream_offset;
+      const uint64_t last = std::min(damage.last, end) - payload.file_offset + payload.stream_offset;
+      out.first = touched ? std::min(out.first, first) : first;
+      out.last = damage.last == ~0ULL ? ~0ULL : last;
+      touched = true;
+    }
+    return out;
+  }
+  [[nodiscard]] bool in_payload(uint64_t at) const {
+    return std::any_of(base_.payloads.begin(), base_.payloads.end(),
+                       [&](const Payload& p) { return at >= p.file_offset && at < p.file_offset + p.size; });
+  }
+
+  void check(const std::string& what, const std::vector<std::byte>& file, uint64_t damage_at, DamagedRange damage) {
+    CaseGuard guard(what);
+    put(file);
+    const RecordList got = read_records(dir_ / "data");
+    const auto flows = decode(what);
+    guard.end(findings_);
+    expect_records(what, got, damage_at);
+    // The file's header, attributes, sideband and features decide how the trace is read: only damage to the trace itself leaves that alone.
+    if (!in_payload(damage.first)) return;
+    for (const StreamDigest& stream : digests_) {
+      const auto same = std::find_if(flows.begin(), flows.end(), [&](const auto& one) { return one.key() == stream.key(); });
+      expect_same_outside(stream, same == flows.end() ? nullptr : &*same, in_stream(stream, damage), what, findings_);
+    }
+  }
+
+  void expect_records(const std::string& what, const RecordList& got, uint64_t damage_at) {
+    // A pipe carries its attributes as records: damage to those changes how all that follow are read, which is not what is asked here.
+    const uint64_t first_sure = pipe_ ? std::min<uint64_t>(capture_.file.size(), 512) : data_at_;
+    if (damage_at < first_sure) return;
+    for (const auto& [key, end] : base_.end_bytes) {
+      if (end > damage_at || got.end_bytes.count(key) != 0) continue;
+      findings_.push_back(what + ": the record at " + std::to_string(std::get<0>(key)) + ", type " + std::to_string(std::get<1>(key)) +
+                          ", which stands before the damage, is " + (got.opened ? "lost or differs" : "lost: the file is refused"));
+      return;
+    }
+  }
+
+  const PerfCapture& capture_;
+  std::vector<std::string>& findings_;
+  TempDir dir_;
+  RecordList base_;
+  std::vector<StreamDigest> digests_;
+  bool pipe_ = false, placed_ = false;
+  uint64_t data_at_ = 0, data_end_ = 0;
+};
 
 }  // namespace
 
-void check_damaged_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
-                        std::vector<std::string>& findings) {
-  const RecordList base = read_records(file);
-  if (!base.opened || base.end_bytes.empty()) {
-    findings.push_back(name + ": the undamaged file does not open");
-    return;
-  }
-  const bool pipe = number_at(file, 8) == 16;
-  const uint64_t data_at = pipe ? 16 : number_at(file, 40);
-  const uint64_t data_end = pipe ? file.size() : data_at + number_at(file, 48);
-  // A pipe carries its attributes as records: damage to those changes how all that follow are read, which is not what is asked here.
-  const uint64_t first_sure = pipe ? std::min<uint64_t>(file.size(), 512) : data_at;
+void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings) {
+  const size_t before = findings.size();
+  DamagedPerf run(capture, findings);
+  if (findings.size() != before) return;
   Random random(plan.seed);
-  const auto size = static_cast<uint32_t>(file.size());
-  for (uint64_t i = 0; i < plan.cuts; ++i) {
-    const uint64_t at = random.below(size);
-    const std::vector<std::byte> cut(file.begin(), file.begin() + static_cast<long>(at));
-    check(name + " cut at " + std::to_string(at), base, cut, std::min(at, data_end), first_sure, findings);
-  }
+  const auto size = static_cast<uint32_t>(capture.file.size());
+  for (uint64_t i = 0; i < plan.cuts; ++i) run.cut(random.below(size));
   for (uint64_t i = 0; i < plan.mutations; ++i) {
     const uint64_t at = random.below(size);
-    std::vector<std::byte> mutated = file;
-    for (uint64_t k = at, end = std::min<uint64_t>(size, at + 1 + random.below(8)); k < end; ++k)
-      mutated[k] ^= static_cast<std::byte>(1 + random.below(255));
-    check(name + " mutated at " + std::to_string(at), base, mutated, at, first_sure, findings);
+    run.mutate(at, 1 + random.below(8), random.next());
   }
 }
 
-std::vector<std::byte> without_aux(const std::vector<std::byte>& file, uint64_t keep_bytes) {
+std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at, uint64_t length, uint64_t seed) {
+  std::vector<std::byte> out = bytes;
+  Random random(seed);
+  for (uint64_t i = at; i < std::min<uint64_t>(at + length, out.size()); ++i) out[i] ^= static_cast<std::byte>(1 + random.below(255));
+  return out;
+}
+
+std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, unsigned psbs) {
   const uint64_t data_at = number_at(file, 40), data_end = data_at + number_at(file, 48);
   if (file.size() < kHeaderBytes || std::memcmp(file.data(), "PERFILE2", 8) != 0 || data_end > file.size()) return {};
   std::vector<std::byte> out(file.begin(), file.begin() + static_cast<long>(data_at));
@@ -131,7 +203,8 @@ std::vector<std::byte> without_aux(const std::vector<std::byte>& file, uint64_t 
     at += size;
     if (type != kAuxtrace) continue;
     const uint64_t payload = std::min(number_at(file, at - size + 8), data_end - at);
-    const uint64_t kept = std::min(payload, keep_bytes) & ~7ULL;
+    const auto offsets = psb_offsets(Bytes(file).subspan(at, std::min<uint64_t>(payload, 4U << 20)));
+    const uint64_t kept = (psbs < offsets.size() ? offsets[psbs] : payload) & ~7ULL;
     std::memcpy(out.data() + copied + 8, &kept, 8);
     append(at, at + kept);
     at += payload;

@@ -1,6 +1,7 @@
 // The test corpus: finds it and reads the files of a case.
 #include "tests/support/corpus.h"
 
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -162,6 +163,35 @@ std::optional<PtCase> load_case(const std::string& name, std::string& why) {
   out.events = *events;
   if (auto errors = read_lines_maybe_gz(out.dir + "/expected/errors.txt")) out.errors = *errors;
   return out;
+}
+
+std::string unpacked_kernel_pokes(std::string& why) {
+  const std::string archive = corpus_dir() + "/pt-kernel-pokes/recording.tar.xz";
+  const auto bytes = read_file(archive);
+  if (!bytes) {
+    why = archive + ": not readable";
+    return {};
+  }
+  const auto crc = crc32_z(0, reinterpret_cast<const unsigned char*>(bytes->data()), bytes->size());
+  const fs::path dir = fs::path(PTD_BINARY_DIR) / "corpus-cache" / ("pt-kernel-pokes-" + std::to_string(crc));
+  std::error_code error;
+  if (fs::exists(dir / "complete", error)) return dir.string();
+  // Tests run side by side: each unpacks for itself, and the first to finish gives its folder the name.
+  const fs::path own = dir.string() + "." + std::to_string(::getpid());
+  fs::create_directories(own, error);
+  const std::string command = "tar -C '" + own.string() + "' -xJf '" + archive + "'";
+  if (error || std::system(command.c_str()) != 0) {
+    why = "cannot unpack: " + command;
+    return {};
+  }
+  std::ofstream(own / "complete") << "unpacked\n";
+  fs::rename(own, dir, error);
+  if (error) fs::remove_all(own, error);
+  if (!fs::exists(dir / "complete", error)) {
+    why = "cannot make " + dir.string();
+    return {};
+  }
+  return dir.string();
 }
 
 }  // namespace ptd::test

@@ -66,4 +66,8 @@ struct PtCase {
 /// Reads a case; an empty optional says that a file is missing or malformed (message in `why`).
 [[nodiscard]] std::optional<PtCase> load_case(const std::string& name, std::string& why);
 
+/// Folder with the unpacked recording of pt-kernel-pokes (`recording`, `after`, `root`), below the build folder, made once for each content
+/// of the archive. Empty if that fails (message in `why`).
+[[nodiscard]] std::string unpacked_kernel_pokes(std::string& why);
+
 }  // namespace ptd::test
