@@ -2,6 +2,7 @@
 #include "recording/sideband_fold.h"
 
 #include <algorithm>
+#include <set>
 
 #include "image/source/build_id.h"
 #include "recording/perf_filter.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
 constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+constexpr size_t kMaxSpacesOfJitdump = 8;  // a jitdump is of one process; a few more by pids that come again
 
 TimeNs time_of(const perfio::Record& record) { return record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin; }
 
@@ -228,6 +230,19 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
   data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_);
 }
 
+// A record for each mapping costs little; the file behind it is read once for each space, and for a few spaces.
+void SidebandFold::fold_jitdumps(bool monotonic) {
+  std::map<std::string, std::set<SpaceId>> read;
+  for (const JitdumpMapping& jitdump : jitdumps_) {
+    std::set<SpaceId>& spaces = read[jitdump.path];
+    if (!spaces.insert(jitdump.space).second) continue;
+    if (spaces.size() == kMaxSpacesOfJitdump + 1)
+      data_.warnings.push_back(jitdump.path + ": mapped by more processes than one can have written it for");
+    if (spaces.size() > kMaxSpacesOfJitdump) continue;
+    add_jitdump(image_, jitdump, data_.decoder.config.time, monotonic, data_.warnings);
+  }
+}
+
 void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
   std::unordered_map<std::string, std::string> build_ids;
   for (const perfio::BuildIdEntry& entry : features.build_ids)
@@ -238,7 +253,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
     image_.add_mapping(mapping);
   }
-  for (const JitdumpMapping& jitdump : jitdumps_) add_jitdump(image_, jitdump, data_.decoder.config.time, monotonic, data_.warnings);
+  fold_jitdumps(monotonic);
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);
   data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();

@@ -39,6 +39,7 @@ class SidebandFold {
 
  private:
   void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
+  void fold_jitdumps(bool monotonic);
   void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
   void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);

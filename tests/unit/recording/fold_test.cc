@@ -427,6 +427,22 @@ TEST_F(Fold, JitdumpCodeLivesFromItsLoadToItsReplacement) {
   EXPECT_TRUE(data_->missing.empty());
 }
 
+TEST_F(Fold, AJitdumpMappedAgainAndAgainIsReadOnce) {
+  std::vector<std::byte> dump;
+  const auto put = [&](auto value) { testing::append(dump, value); };
+  put(uint32_t{0x4A695444}), put(uint32_t{1}), put(uint32_t{40}), put(uint32_t{62}), put(uint32_t{0}), put(uint32_t{10}), put(uint64_t{0}),
+      put(uint64_t{0});
+  put(uint32_t{0}), put(uint32_t{16 + 40 + 2 + 1}), put(uint64_t{1000}), put(uint32_t{10}), put(uint32_t{10});
+  put(uint64_t{0x7f0000000000}), put(uint64_t{0x7f0000000000}), put(uint64_t{1}), put(uint64_t{1}), put('a'), put('\0'), put(uint8_t{0x11});
+  dir_.write("tmp/jit-10.dump", dump);
+  comm(10, 10, "java", false, 0);
+  for (int i = 0; i < 500; ++i) map(10, 0x7f1000000000, "/tmp/jit-10.dump", 10);
+  for (int pid = 11; pid < 500; ++pid) map(pid, 0x7f1000000000, "/tmp/jit-10.dump", 10);
+  finish();
+  EXPECT_EQ(user_byte(10, 0x7f0000000000, 1500), 0x11);
+  EXPECT_LE(data_->symbolizer->range_count(), 8U);
+}
+
 TEST_F(Fold, AddressFiltersBecomeRanges) {
   fold_->set_filter("filter 0xffffffff81000000/0x1000,start 0x10@/bin/one,filter 0x200/16@/bin/one");
   map(10, 0x400000, "/bin/one", 0);
