@@ -170,6 +170,8 @@ void end_trace() {
   g_machine.ended = true;
   for (const auto& vcpu : g_machine.vcpus) {
     if (vcpu == nullptr) continue;
+    // What the block entered last did is not known: the trace ends before it, as where an interrupt switches a trace off.
+    if (vcpu->tracer.current() != nullptr) vcpu->encoder.disable_async(vcpu->tracer.current()->ip);
     vcpu->tracer.stop();
     vcpu->commit();
     if (vcpu->packet_file != nullptr) (void)std::fclose(vcpu->packet_file);
