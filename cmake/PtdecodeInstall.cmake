@@ -7,7 +7,7 @@ install(TARGETS ${ptd_libraries} EXPORT ptdecode ARCHIVE DESTINATION ${CMAKE_INS
 # The public headers are those that recording/recording.h needs, plus the packet and instruction readers.
 set(PTD_PUBLIC_HEADERS
   recording/recording.h
-  decoder/batch.h decoder/insn/insn.h decoder/insn/disassembler.h
+  decoder/batch.h decoder/flow_counts.h decoder/insn/insn.h decoder/insn/disassembler.h
   decoder/pt/config.h decoder/pt/decoder.h decoder/pt/packet.h decoder/pt/packet_reader.h decoder/pt/packet_writer.h decoder/pt/pt_clock.h
   image/timeline.h image/timeline_builder.h image/context_track.h image/edit.h image/finding.h image/symbols/symbolizer.h
   image/base/aux_segment.h image/base/result.h image/base/time_conversion.h image/base/types.h)

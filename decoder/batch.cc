@@ -23,32 +23,46 @@ uint64_t hash_block(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, 
 }  // namespace
 
 NodeId BlockTable::intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes) {
-  if (slots_.size() < 2 * (infos_.size() + 1)) grow();
+  if (slots_.size() < 2 * (size_ + 1)) grow();
   const uint64_t hash = hash_block(space, ip, mode, instructions, bytes.size());
   const size_t mask = slots_.size() - 1;
   for (size_t slot = hash & mask;; slot = (slot + 1) & mask) {
     const NodeId node = slots_[slot];
     if (node == kEmptySlot) {
-      const NodeId added = static_cast<NodeId>(infos_.size());
-      infos_.push_back({ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), arena_.size()});
-      arena_.insert(arena_.end(), bytes.begin(), bytes.end());
-      slots_[slot] = added;
-      return added;
+      slots_[slot] = add({ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), nullptr}, bytes);
+      return slots_[slot];
     }
-    const BlockInfo& info = infos_[node];
-    if (info.ip == ip && info.space == space && info.mode == mode && info.instructions == instructions && info.size_bytes == bytes.size() &&
-        std::equal(bytes.begin(), bytes.end(), arena_.begin() + static_cast<std::ptrdiff_t>(info.bytes_offset))) {
+    const BlockInfo& known = info(node);
+    if (known.ip == ip && known.space == space && known.mode == mode && known.instructions == instructions &&
+        known.size_bytes == bytes.size() && std::equal(bytes.begin(), bytes.end(), known.first_byte)) {
       return node;
     }
   }
 }
 
+NodeId BlockTable::add(const BlockInfo& info, Bytes bytes) {
+  if (!chunks_) chunks_ = std::make_unique<std::unique_ptr<BlockInfo[]>[]>(kChunks);
+  if (size_ % kChunk == 0) chunks_[size_ / kChunk] = std::make_unique<BlockInfo[]>(kChunk);
+  if (bytes.size() > arena_left_) {
+    arena_left_ = std::max(kArena, bytes.size());
+    arenas_.push_back(std::make_unique<std::byte[]>(arena_left_));
+    arena_next_ = arenas_.back().get();
+  }
+  BlockInfo& added = chunks_[size_ / kChunk][size_ % kChunk];
+  added = info;
+  added.first_byte = arena_next_;
+  std::copy(bytes.begin(), bytes.end(), arena_next_);
+  arena_next_ += bytes.size();
+  arena_left_ -= bytes.size();
+  return static_cast<NodeId>(size_++);
+}
+
 void BlockTable::grow() {
   const size_t size = std::max<size_t>(1024, slots_.size() * 2);
   slots_.assign(size, kEmptySlot);
-  for (NodeId node = 0; node < infos_.size(); ++node) {
-    const BlockInfo& info = infos_[node];
-    size_t slot = hash_block(info.space, info.ip, info.mode, info.instructions, info.size_bytes) & (size - 1);
+  for (NodeId node = 0; node < size_; ++node) {
+    const BlockInfo& known = info(node);
+    size_t slot = hash_block(known.space, known.ip, known.mode, known.instructions, known.size_bytes) & (size - 1);
     while (slots_[slot] != kEmptySlot) slot = (slot + 1) & (size - 1);
     slots_[slot] = node;
   }

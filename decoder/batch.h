@@ -43,7 +43,7 @@ struct BlockInfo {
   ExecMode mode = ExecMode::bits64;
   uint16_t instructions = 0;
   uint32_t size_bytes = 0;
-  uint64_t bytes_offset = 0;  ///< in BlockTable's arena; use BlockTable::bytes
+  const std::byte* first_byte = nullptr;  ///< in BlockTable's memory; use BlockTable::bytes
 };
 
 /// Leaves new blocks as they are in resize(): a decoder makes room first and writes then.
@@ -59,19 +59,28 @@ struct RoomForBlocks : std::allocator<Block> {
 };
 using Blocks = std::vector<Block, RoomForBlocks>;
 
-/// Owner of the blocks' static side: one per decoder (worker). Grows only; ids stay valid for its life.
+/// Owner of the blocks' static side: one per decoder (worker). Grows only; ids and what they stand for stay where they are for its life.
+/// Threads: one calls intern(). Others may ask for nodes that they were given with a batch (handed over with the usual synchronisation)
+/// while it goes on; size() is for the owner.
 class BlockTable {
  public:
   /// Finds or adds the block with exactly these bytes at (space, ip).
   NodeId intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes);
-  [[nodiscard]] const BlockInfo& info(NodeId node) const { return infos_[node]; }
-  [[nodiscard]] Bytes bytes(NodeId node) const { return Bytes{arena_}.subspan(infos_[node].bytes_offset, infos_[node].size_bytes); }
-  [[nodiscard]] size_t size() const { return infos_.size(); }
+  [[nodiscard]] const BlockInfo& info(NodeId node) const { return chunks_[node / kChunk][node % kChunk]; }
+  [[nodiscard]] Bytes bytes(NodeId node) const { return {info(node).first_byte, info(node).size_bytes}; }
+  [[nodiscard]] size_t size() const { return size_; }
 
  private:
+  static constexpr size_t kChunk = 1U << 12;  ///< blocks allocated at once
+  static constexpr size_t kChunks = 1U << 16;
+  static constexpr size_t kArena = 1U << 16;  ///< code bytes allocated at once
   void grow();
-  std::vector<BlockInfo> infos_;
-  std::vector<std::byte> arena_;
+  NodeId add(const BlockInfo& info, Bytes bytes);
+  std::unique_ptr<std::unique_ptr<BlockInfo[]>[]> chunks_;
+  size_t size_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> arenas_;
+  std::byte* arena_next_ = nullptr;
+  size_t arena_left_ = 0;
   std::vector<NodeId> slots_;  // open addressing, power of two, kEmpty = 0xffffffff
 };
 

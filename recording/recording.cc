@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "decoder/event_join.h"
 #include "image/source/mapped_file.h"
 #include "recording/bundle.h"
+#include "recording/parallel.h"
 #include "recording/recording_data.h"
 
 namespace ptd {
@@ -35,6 +35,7 @@ bool looks_like_json(const std::string& path) {
 void index_streams(const OpenOptions& options, RecordingData& data) {
   data.timing = {data.decoder.config.time, options.slack_ns, options.use_time};
   // Timeless: no packet then narrows what the segment says, and the segment says nothing.
+  data.decoder.exact_only = options.exact_only;
   data.decoder.slack_ns = options.use_time ? options.slack_ns : kTimeMax.value;
   uint64_t total = 0, done = 0;
   for (AuxStream& stream : data.streams) {
@@ -125,27 +126,24 @@ uint64_t Recording::segment_at(uint32_t stream, TimeNs t) const {
   return stream < state_->data.indexes.size() ? state_->data.indexes[stream].at(state_->data.streams[stream], t, state_->data.timing) : 0;
 }
 
-Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment,
-                         const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink) const {
+Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment, const Sink& sink) const {
+  return decode_parallel(stream, first_segment, last_segment, 1, sink);
+}
+
+Status Recording::decode_parallel(uint32_t stream, uint64_t first_segment, uint64_t last_segment, unsigned threads, const Sink& sink) const {
   if (stream >= state_->data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
-  last_segment = std::min(last_segment, segment_count(stream));
-  pt::DecoderOptions options = decoder_options();
-  if (stream < state_->data.anchors.size()) options.sync_points = &state_->data.anchors[stream];
-  pt::Decoder decoder(timeline(), contexts(), options);
-  EventJoin join;
-  Batch batch;
-  std::vector<std::byte> scratch;
-  for (uint64_t i = first_segment; i < last_segment; ++i) {
-    const AuxSegment piece = segment(stream, i, scratch);
-    decoder.begin(piece);
-    bool more = true;
-    while (more) {
-      batch.clear();
-      more = decoder.next(batch);
-      join.apply(batch);
-      if (!sink(batch, decoder, piece)) return {};
-    }
-  }
+  ParallelJob job;
+  job.first_segment = first_segment;
+  job.last_segment = std::min(last_segment, segment_count(stream));
+  job.threads = threads;
+  job.held_bytes = kHeldBytes;
+  job.segment = [this, stream](uint64_t index, std::vector<std::byte>& scratch) { return segment(stream, index, scratch); };
+  job.make_decoder = [this, stream] {
+    pt::DecoderOptions options = decoder_options();
+    if (stream < state_->data.anchors.size()) options.sync_points = &state_->data.anchors[stream];
+    return std::make_unique<pt::Decoder>(timeline(), contexts(), options);
+  };
+  run_job(job, sink);
   return {};
 }
 

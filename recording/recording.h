@@ -30,6 +30,7 @@ struct OpenOptions {
   bool use_time = true;                  ///< false: timeless
   uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
   bool freeze = false;                   ///< ignore edits: every address keeps its first version
+  bool exact_only = false;               ///< see DecoderOptions::exact_only
   bool anchors = true;                   ///< use sync IPIs and the poker's own code
   uint32_t drop_nth_poke = 0;            ///< testing: pretends that every n-th TEXT_POKE record was lost (0: none)
   uint32_t drop_poke_seed = 0;           ///< testing: which of the n residues, or a shuffled choice if >= n
@@ -103,8 +104,13 @@ class Recording {
   [[nodiscard]] uint64_t segment_at(uint32_t stream, TimeNs t) const;
 
   /// Decodes the segments [first, last) of one stream; `sink` gets each batch with the decoder that made it; false stops.
-  Status decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment,
-                const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink) const;
+  using Sink = std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>;
+  Status decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment, const Sink& sink) const;
+  /// The same on `threads` threads, each with a decoder of its own: what the sink gets is the same, in the same order, on the caller's
+  /// thread; only the node ids belong to the decoder that comes with the batch. It may look at that decoder's blocks(), nothing else of
+  /// it. At most about kHeldBytes of output wait for their turn.
+  Status decode_parallel(uint32_t stream, uint64_t first_segment, uint64_t last_segment, unsigned threads, const Sink& sink) const;
+  static constexpr uint64_t kHeldBytes = 128ULL << 20;
 
  private:
   friend const RecordingData& data_of(const Recording& recording);

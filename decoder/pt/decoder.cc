@@ -110,7 +110,7 @@ struct Decoder::State {
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
     : state_(std::make_unique<State>(timeline, contexts, options)) {
-  state_->may_heal = has_versions(timeline);
+  state_->may_heal = has_versions(timeline) || state_->records_lost;
 }
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;

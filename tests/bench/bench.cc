@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 
+#include "decoder/flow_counts.h"
 #include "decoder/pt/packet_reader.h"
 #include "tests/bench/synthetic.h"
 #include "tests/oracle/libipt_speed.h"
@@ -104,6 +105,26 @@ void flow(benchmark::State& state, const Capture& capture, bool exact) {
   report(state, capture, instructions, blocks);
 }
 
+void counts(benchmark::State& state, const Capture& capture) {
+  uint64_t instructions = 0;
+  Batch batch;
+  batch.capacity_blocks = 1U << 12;
+  for (auto _ : state) {
+    pt::Decoder decoder(capture.machine.timeline, capture.machine.contexts, capture.options);
+    FlowCounts all;
+    for (const AuxSegment& segment : capture.segments) {
+      decoder.begin(segment);
+      for (bool more = true; more;) {
+        more = decoder.next(batch);
+        all.add(batch, decoder.blocks());
+      }
+      all.end_segment();
+    }
+    instructions = all.instructions();
+  }
+  report(state, capture, instructions, 0);
+}
+
 void libipt(benchmark::State& state, const Capture& capture, bool whole_blocks) {
   oracle::PeerCounts counts;
   for (auto _ : state) {
@@ -122,6 +143,7 @@ void register_all() {
     };
     add("packets", [&](benchmark::State& state) { packets(state, c); });
     add("flow", [&](benchmark::State& state) { flow(state, c, false); });
+    add("counts", [&](benchmark::State& state) { counts(state, c); });
     add("libipt_block", [&](benchmark::State& state) { libipt(state, c, true); });
     add("walker", [&](benchmark::State& state) { flow(state, c, true); });
     add("libipt_insn", [&](benchmark::State& state) { libipt(state, c, false); });

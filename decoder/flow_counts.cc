@@ -1,0 +1,126 @@
+// FlowCounts: counting what passes.
+#include "decoder/flow_counts.h"
+
+#include <algorithm>
+
+#include "decoder/insn/insn.h"
+
+namespace ptd {
+namespace {
+
+/// The last instruction of a block and where it stands.
+struct LastInsn {
+  Insn insn;
+  Ip ip;
+};
+
+LastInsn last_of(const BlockInfo& info, Bytes bytes) {
+  LastInsn last;
+  size_t at = 0;
+  for (unsigned i = 0; i < info.instructions && at < bytes.size(); ++i) {
+    last = {classify(bytes.subspan(at), info.mode), info.ip + at};
+    if (last.insn.length_bytes == 0) break;
+    at += last.insn.length_bytes;
+  }
+  return last;
+}
+
+bool is_direct(InsnClass cls) { return cls == InsnClass::jcc || cls == InsnClass::jump_direct || cls == InsnClass::call_direct; }
+
+}  // namespace
+
+void FlowCounts::meet(NodeId node, const BlockTable& table) {
+  const LastInsn last = last_of(table.info(node), table.bytes(node));
+  nodes_[node].end = !is_branch(last.insn.cls) ? End::cut : is_direct(last.insn.cls) ? End::known : End::dynamic;
+}
+
+void FlowCounts::go_dynamic(uint64_t to) {
+  waits_ = false;
+  Node& node = nodes_[waiting_];
+  if (node.last_to != to) {
+    if (node.last_count != 0) dynamic_[{waiting_, node.last_to}] += node.last_count;
+    node.last_to = to;
+    node.last_count = 0;
+  }
+  ++node.last_count;
+}
+
+// An event between a branch and the next block: it may stand at the branch's target, and what comes next elsewhere.
+void FlowCounts::tell(const Event& event) {
+  if (!waits_) return;
+  if (event.kind == EventKind::disabled) {
+    if ((event.flags & kEventHasTo) != 0) go_dynamic(event.to.value);
+    waits_ = false;
+  } else if ((event.flags & kEventHasFrom) != 0) {
+    go_dynamic(event.from.value);
+  } else if (event.kind == EventKind::exec_mode && (event.flags & kEventHasTo) != 0) {
+    go_dynamic(event.to.value);
+  }
+}
+
+void FlowCounts::count_time(const Mark& mark, NodeId node) {
+  if (mark.time_known) {
+    const uint64_t middle = mark.time.first.value + (mark.time.last.value - mark.time.first.value) / 2;
+    if (has_mark_ && middle > mark_ns_) time_[mark_node_] += middle - mark_ns_;
+    mark_ns_ = has_mark_ ? std::max(mark_ns_, middle) : middle;
+  }
+  has_mark_ = mark.time_known;
+  mark_node_ = node;
+}
+
+void FlowCounts::end_segment() { waits_ = has_mark_ = false; }
+
+void FlowCounts::add(const Batch& batch, const BlockTable& table) {
+  if (nodes_.size() < table.size()) {
+    nodes_.resize(table.size());
+    blocks_.resize(table.size());
+    time_.resize(table.size());
+  }
+  size_t mark = 0, event = 0, gap = 0, next_stop = 0;
+  for (size_t i = 0; i <= batch.blocks.size(); ++i) {
+    if (i >= next_stop) {
+      for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) tell(batch.events[event]);
+      for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) waits_ = has_mark_ = false;
+      for (; i < batch.blocks.size() && mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) {
+        count_time(batch.marks[mark], batch.blocks[i].node);
+      }
+      next_stop = batch.blocks.size();
+      if (event < batch.events.size()) next_stop = std::min<size_t>(next_stop, batch.events[event].before_block);
+      if (gap < batch.gaps.size()) next_stop = std::min<size_t>(next_stop, batch.gaps[gap].before_block);
+      if (mark < batch.marks.size()) next_stop = std::min<size_t>(next_stop, batch.marks[mark].before_block);
+    }
+    if (i == batch.blocks.size()) break;
+    const Block block = batch.blocks[i];
+    if (waits_) go_dynamic(table.info(block.node).ip.value);
+    ++blocks_[block.node];
+    instructions_ += block.instructions;
+    if (!has(block.flags, BlockFlag::ends_in_branch)) continue;
+    Node& node = nodes_[block.node];
+    if (node.end == End::unknown) meet(block.node, table);
+    if (node.end == End::known) {
+      ++node.ways[has(block.flags, BlockFlag::taken) ? 1 : 0];
+    } else if (node.end == End::dynamic) {
+      waits_ = true;
+      waiting_ = block.node;
+    }
+  }
+}
+
+std::vector<EdgeCount> FlowCounts::edges(const BlockTable& table) const {
+  std::map<std::pair<NodeId, uint64_t>, uint64_t> all = dynamic_;
+  for (NodeId node = 0; node < nodes_.size(); ++node) {
+    const Node& counts = nodes_[node];
+    if (counts.last_count != 0) all[{node, counts.last_to}] += counts.last_count;
+    if (counts.ways[0] + counts.ways[1] == 0) continue;
+    const ExecMode mode = table.info(node).mode;
+    const LastInsn last = last_of(table.info(node), table.bytes(node));
+    if (counts.ways[0] != 0) all[{node, next_sequential(last.insn, last.ip, mode).value}] += counts.ways[0];
+    if (counts.ways[1] != 0) all[{node, direct_target(last.insn, last.ip, mode).value}] += counts.ways[1];
+  }
+  std::vector<EdgeCount> out;
+  out.reserve(all.size());
+  for (const auto& [way, count] : all) out.push_back({way.first, Ip{way.second}, count});
+  return out;
+}
+
+}  // namespace ptd

@@ -1,0 +1,163 @@
+// Segments side by side: one mutex, touched once a batch.
+#include "recording/parallel.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "decoder/event_join.h"
+
+namespace ptd {
+namespace {
+
+using Sink = std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>;
+constexpr size_t kBatchBlocks = 1U << 14;
+constexpr unsigned kMaxThreads = 256;
+
+size_t bytes_of(const Batch& batch) {
+  return batch.blocks.size() * sizeof(Block) + batch.marks.size() * sizeof(Mark) + batch.events.size() * sizeof(Event) +
+         batch.gaps.size() * sizeof(Gap);
+}
+
+/// A segment that a worker has taken.
+struct Lane {
+  AuxSegment segment;
+  std::vector<std::byte> scratch;
+  const pt::Decoder* decoder = nullptr;
+  std::deque<Batch> batches;
+  size_t held_bytes = 0;
+  bool done = false;
+};
+
+class Crew {
+ public:
+  Crew(const ParallelJob& job, unsigned threads) : job_(job), next_(job.first_segment), oldest_(job.first_segment) {
+    share_bytes_ = std::max<uint64_t>(job.held_bytes / threads, 1U << 20);
+    most_ahead_ = 4 * uint64_t{threads};
+    for (unsigned i = 0; i < threads; ++i) decoders_.push_back(job.make_decoder());
+    for (unsigned i = 0; i < threads; ++i) workers_.emplace_back([this, i] { work(*decoders_[i]); });
+  }
+  ~Crew() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  void deliver(const Sink& sink) {
+    EventJoin join;
+    std::unique_lock lock(mutex_);
+    while (oldest_ < job_.last_segment) {
+      changed_.wait(lock, [&] { return !lanes_.empty() && lanes_.front() && (!lanes_.front()->batches.empty() || lanes_.front()->done); });
+      Lane& lane = *lanes_.front();
+      if (lane.batches.empty()) {
+        lanes_.pop_front();
+        ++oldest_;
+        changed_.notify_all();
+        continue;
+      }
+      Batch batch = std::move(lane.batches.front());
+      lane.batches.pop_front();
+      lane.held_bytes -= bytes_of(batch);
+      lock.unlock();
+      changed_.notify_all();
+      join.apply(batch);
+      const bool more = sink(batch, *lane.decoder, lane.segment);
+      lock.lock();
+      batch.clear();
+      spare_.push_back(std::move(batch));
+      if (!more) return;
+    }
+  }
+
+ private:
+  // Lane of the segment taken next; null: there is none. The lanes stand in the order of segments.
+  Lane* take(const pt::Decoder& decoder) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return stopped_ || next_ >= job_.last_segment || next_ - oldest_ < most_ahead_; });
+    if (stopped_ || next_ >= job_.last_segment) return nullptr;
+    lanes_.push_back(std::make_unique<Lane>());
+    Lane* lane = lanes_.back().get();
+    lane->decoder = &decoder;
+    const uint64_t index = next_++;
+    lock.unlock();
+    lane->segment = job_.segment(index, lane->scratch);
+    return lane;
+  }
+
+  void work(pt::Decoder& decoder) {
+    while (Lane* lane = take(decoder)) {
+      decoder.begin(lane->segment);
+      for (bool more = true; more;) {
+        Batch batch = empty_batch();
+        more = decoder.next(batch);
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return stopped_ || lane->held_bytes < share_bytes_; });
+        if (stopped_) return;
+        lane->held_bytes += bytes_of(batch);
+        lane->batches.push_back(std::move(batch));
+        lane->done = !more;
+        const bool awaited = lanes_.front().get() == lane;
+        lock.unlock();
+        if (awaited) changed_.notify_all();
+      }
+    }
+  }
+
+  Batch empty_batch() {
+    const std::lock_guard lock(mutex_);
+    Batch batch;
+    if (!spare_.empty()) {
+      batch = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    batch.capacity_blocks = kBatchBlocks;
+    return batch;
+  }
+
+  const ParallelJob& job_;
+  uint64_t share_bytes_ = 0, most_ahead_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t next_, oldest_;
+  bool stopped_ = false;
+  std::deque<std::unique_ptr<Lane>> lanes_;
+  std::vector<Batch> spare_;
+  std::vector<std::unique_ptr<pt::Decoder>> decoders_;
+  std::vector<std::thread> workers_;
+};
+
+void run_alone(const ParallelJob& job, const Sink& sink) {
+  const std::unique_ptr<pt::Decoder> decoder = job.make_decoder();
+  EventJoin join;
+  Batch batch;
+  batch.capacity_blocks = kBatchBlocks;
+  std::vector<std::byte> scratch;
+  for (uint64_t i = job.first_segment; i < job.last_segment; ++i) {
+    const AuxSegment piece = job.segment(i, scratch);
+    decoder->begin(piece);
+    for (bool more = true; more;) {
+      batch.clear();
+      more = decoder->next(batch);
+      join.apply(batch);
+      if (!sink(batch, *decoder, piece)) return;
+    }
+  }
+}
+
+}  // namespace
+
+void run_job(const ParallelJob& job, const Sink& sink) {
+  const uint64_t segments = job.last_segment > job.first_segment ? job.last_segment - job.first_segment : 0;
+  const auto threads = static_cast<unsigned>(std::min<uint64_t>({job.threads, segments, kMaxThreads}));
+  if (threads <= 1) return run_alone(job, sink);
+  Crew(job, threads).deliver(sink);
+}
+
+}  // namespace ptd

@@ -1,0 +1,29 @@
+// Segments of one stream decoded side by side, given out in order.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "decoder/pt/decoder.h"
+
+namespace ptd {
+
+struct ParallelJob {
+  uint64_t first_segment = 0, last_segment = 0;  ///< [first, last)
+  unsigned threads = 1;
+  uint64_t held_bytes = 0;  ///< output of all threads that may wait for its turn, about
+  /// Called by any thread. The segment's bytes are valid until its scratch is used again.
+  std::function<AuxSegment(uint64_t index, std::vector<std::byte>& scratch)> segment;
+  std::function<std::unique_ptr<pt::Decoder>()> make_decoder;
+};
+
+/// Calls `sink` on this thread with every batch of every segment in order; false from it stops. With one thread nothing is held.
+///
+/// A worker takes the next segment that nobody has and decodes it into batches. Only the oldest segment's batches are taken by the sink; a
+/// worker ahead of it waits when its share of held_bytes is full. So the oldest never waits for another, and memory is bounded however
+/// long a segment is.
+void run_job(const ParallelJob& job, const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink);
+
+}  // namespace ptd

@@ -1,0 +1,85 @@
+// Counts against the flow spelled out instruction by instruction.
+#include "decoder/flow_counts.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "decoder/insn/insn.h"
+#include "tests/differential/trace_generator.h"
+#include "tests/support/flow.h"
+#include "tests/support/segments.h"
+
+namespace ptd {
+namespace {
+
+using Ways = std::map<std::pair<uint64_t, uint64_t>, uint64_t>;  // (address of a branch, where it went) -> times
+
+TEST(FlowCounts, EqualTheFlow) {
+  uint64_t compared = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto options = test::options_of_seed(seed);
+    const auto trace = test::generate(options);
+    const auto machine = test::make_machine(trace.memory);
+    pt::DecoderOptions decoding;
+    decoding.config = trace.config;
+    decoding.config.errata = pt::errata_of(trace.config.cpu);
+
+    decoding.exact_only = true;
+    const test::Flow flow = test::decode_stream(trace.trace, machine, decoding);
+    // Branches that nothing but the next instruction follows.
+    std::set<uint64_t> interrupted(flow.segment_starts.begin(), flow.segment_starts.end());
+    for (const auto& placed : flow.events) interrupted.insert(placed.before_insn);
+    for (const auto& placed : flow.gaps) interrupted.insert(placed.before_insn);
+    Ways want;
+    uint64_t interrupted_branches = 0;
+    for (const uint64_t at : flow.branch_ends) {
+      if (at + 1 >= flow.insns.size() || interrupted.count(at + 1) != 0) {
+        ++interrupted_branches;
+      } else {
+        ++want[{flow.insns[at], flow.insns[at + 1]}];
+      }
+    }
+
+    decoding.exact_only = false;
+    pt::Decoder decoder(machine.timeline, machine.contexts, decoding);
+    FlowCounts counts;
+    Batch batch;
+    batch.capacity_blocks = 100;
+    for (const AuxSegment& segment : test::cut_segments(trace.trace)) {
+      decoder.begin(segment);
+      for (bool more = true; more;) {
+        more = decoder.next(batch);
+        counts.add(batch, decoder.blocks());
+      }
+      counts.end_segment();
+    }
+    EXPECT_EQ(counts.instructions(), flow.insns.size()) << describe(options);
+    uint64_t total = 0, matched = 0;
+    Ways got;
+    for (const EdgeCount& edge : counts.edges(decoder.blocks())) {
+      const BlockInfo& info = decoder.blocks().info(edge.from);
+      Bytes rest = decoder.blocks().bytes(edge.from);
+      uint64_t ip = info.ip.value;
+      for (unsigned i = 0; i + 1 < info.instructions; ++i) {
+        const unsigned length = classify(rest, info.mode).length_bytes;
+        rest = rest.subspan(length);
+        ip += length;
+      }
+      got[{ip, edge.to.value}] += edge.count;
+      total += edge.count;
+    }
+    for (const auto& [way, times] : want) {
+      EXPECT_GE(got[way], times) << describe(options) << ": " << std::hex << way.first << " to " << way.second;
+      matched += times;
+      ++compared;
+    }
+    EXPECT_GE(total, matched) << describe(options);
+    EXPECT_LE(total, matched + interrupted_branches) << describe(options);
+  }
+  EXPECT_GT(compared, 1000U);
+}
+
+}  // namespace
+}  // namespace ptd
