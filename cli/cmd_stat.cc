@@ -22,9 +22,10 @@ struct Words {
   InputOptions input;
   std::string cpus;
   bool json = false, packets_only = false;
+  unsigned threads = 0;
 };
 
-void count_stream(const Recording& recording, uint32_t stream, bool packets_only, StreamStat& stat, Progress& progress) {
+void count_stream(const Recording& recording, uint32_t stream, bool packets_only, unsigned threads, StreamStat& stat, Progress& progress) {
   std::vector<std::byte> scratch;
   for (uint64_t index = 0; index < recording.segment_count(stream); ++index) {
     const AuxSegment segment = recording.segment(stream, index, scratch);
@@ -33,28 +34,31 @@ void count_stream(const Recording& recording, uint32_t stream, bool packets_only
   }
   if (packets_only) return;
   uint64_t offset = 0;
-  const Status status =
-      recording.decode(stream, 0, recording.segment_count(stream), [&](const Batch& batch, const pt::Decoder&, const AuxSegment& segment) {
-        stat.add(batch);
-        if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
-        offset = std::max(offset, segment.stream_offset_bytes);
-        return true;
-      });
+  const auto sink = [&](const Batch& batch, const pt::Decoder&, const AuxSegment& segment) {
+    stat.add(batch);
+    if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
+    offset = std::max(offset, segment.stream_offset_bytes);
+    return true;
+  };
+  const Status status = recording.decode_parallel(stream, 0, recording.segment_count(stream), threads, sink);
   if (!status) report_error(status.error());
 }
 
-/// Streams side by side, as many as the machine has cores.
-std::vector<StreamStat> count_all(const Recording& recording, const std::vector<uint32_t>& streams, bool packets_only, Progress& progress) {
+/// Streams side by side, as many as there are threads; threads that are left over share the streams' segments.
+std::vector<StreamStat> count_all(const Recording& recording, const std::vector<uint32_t>& streams, bool packets_only, unsigned threads,
+                                  Progress& progress) {
   std::vector<StreamStat> stats(streams.size());
   std::atomic<size_t> next{0};
+  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+  const size_t count = std::min<size_t>(streams.size(), threads);
+  const unsigned each = count == 0 ? 1 : std::max(1U, threads / static_cast<unsigned>(count));
   const auto work = [&] {
     for (size_t i = next++; i < streams.size(); i = next++) {
       stats[i].info = recording.streams()[streams[i]];
-      count_stream(recording, streams[i], packets_only, stats[i], progress);
+      count_stream(recording, streams[i], packets_only, each, stats[i], progress);
     }
   };
   std::vector<std::thread> workers;
-  const size_t count = std::min<size_t>(streams.size(), std::max(1U, std::thread::hardware_concurrency()));
   for (size_t i = 1; i < count; ++i) workers.emplace_back(work);
   work();
   for (std::thread& worker : workers) worker.join();
@@ -134,7 +138,7 @@ int run(const Words& words) {
   }
   Progress progress("decoding", !words.input.quiet);
   progress.set_total(total_bytes);
-  const std::vector<StreamStat> stats = count_all(recording, streams, words.packets_only, progress);
+  const std::vector<StreamStat> stats = count_all(recording, streams, words.packets_only, words.threads, progress);
   progress.finish();
   GapTally gaps;
   for (const StreamStat& stat : stats) gaps.merge(stat.gaps);
@@ -156,6 +160,7 @@ Command add_stat(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
   command.add_flag("--packets-only", words->packets_only, "count packets, do not decode the flow");
+  command.add_option("--threads", words->threads, "decode on this many threads (default: one for each core)")->check(CLI::Range(1, 256));
   command.add_flag("--json", words->json, "for programs");
   command.footer(
       "Examples:\n"
