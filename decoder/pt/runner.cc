@@ -63,7 +63,10 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   ItemReader& items = walker_.items_;
   const Item* head = items.peek(state.next);
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
-  if (code_.overgrown()) code_.clear();
+  if (code_.overgrown()) {
+    code_.clear();
+    returns_.fill(kNoRun);
+  }
   flow_ = &flow;
   state_ = &state;
   data_ = walker_.segment_.bytes.data();

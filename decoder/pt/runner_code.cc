@@ -8,9 +8,10 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kMaxRuns = 1U << 21;
-constexpr size_t kMaxBlocks = 1U << 23;
-constexpr size_t kMaxIntervals = 1U << 20;
+constexpr size_t kMaxRuns = 1U << 19;  // with all that hangs on them some 100 MB, then everything is read anew
+constexpr size_t kMaxBlocks = 1U << 22;
+constexpr size_t kMaxIntervals = 1U << 18;
+constexpr size_t kMaxCallSites = 1U << 20;
 constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
@@ -70,7 +71,9 @@ void RunnerCode::clear() {
   targets_.assign(kTargets, Target{});
 }
 
-bool RunnerCode::overgrown() const { return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals; }
+bool RunnerCode::overgrown() const {
+  return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals || calls_.size() > kMaxCallSites;
+}
 
 size_t RunnerCode::memory_bytes() const {
   return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(RunId) + blocks_.capacity() * sizeof(Block) +
