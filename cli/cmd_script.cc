@@ -156,8 +156,14 @@ int run(const Words& words) {
   }
   progress.set_total(total_bytes);
   Output& output = standard_output();
+  stop_on_interrupt();
   const bool complete = merge_streams(std::move(tasks), output) && output.flush();
   progress.finish();
+  if (interrupted()) {
+    output.flush();
+    if (!words.input.quiet) say_on_error("ptdecode: interrupted; up to here:\n" + gap_summary(tally, recording, total_bytes));
+    return kExitInterrupted;
+  }
   if (!complete) {
     if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
     return kExitOk;  // the reader had enough

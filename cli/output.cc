@@ -2,9 +2,11 @@
 #include "cli/output.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -82,8 +84,26 @@ void TextBuffer::left(std::string_view s, size_t width) {
   if (s.size() < width) fill(width - s.size());
 }
 
+namespace {
+
+std::atomic<bool> interrupt_seen{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "set in a signal handler");
+
+}  // namespace
+
+void stop_on_interrupt() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupt_seen.store(true, std::memory_order_relaxed); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  struct sigaction before {};
+  // A shell that starts a program in the background has it ignore Ctrl-C; that stays.
+  if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) (void)sigaction(SIGINT, &action, nullptr);
+}
+
+bool interrupted() { return interrupt_seen.load(std::memory_order_relaxed); }
+
 bool Output::write(std::string_view text) {
-  if (closed_) return false;
+  if (closed()) return false;
   if (text.size() >= kFlushAt) return flush() && write_all(text);
   pending_.text(text);
   return pending_.size() < kFlushAt || flush();

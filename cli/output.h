@@ -54,6 +54,11 @@ class TextBuffer {
   size_t size_ = 0, capacity_ = 0;
 };
 
+/// From now on the first Ctrl-C ends the output of this program, which then goes on to its summary; the second one ends the program.
+void stop_on_interrupt();
+/// True once that happened.
+[[nodiscard]] bool interrupted();
+
 /// Buffered writer of one file descriptor. A reader that went away (`| head`) closes it silently.
 class Output {
  public:
@@ -65,7 +70,7 @@ class Output {
   /// Returns false once the reader is gone or writing failed; nothing more needs to be written then.
   bool write(std::string_view text);
   bool flush();
-  [[nodiscard]] bool closed() const { return closed_; }
+  [[nodiscard]] bool closed() const { return closed_ || interrupted(); }
   /// errno of the write that failed, 0 if none did or if the reader just went away.
   [[nodiscard]] int error() const { return error_; }
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -13,6 +14,7 @@ PTDECODE = os.environ.get("PTDECODE", "ptdecode")
 SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 FIRST_INSTRUCTIONS = 1_000_000
+DEMO = SOURCE / "data" / "demo"
 
 
 def run(*words, cwd=None, timeout=300):
@@ -119,6 +121,18 @@ class Usage(unittest.TestCase):
                               ("script -i - <&-", 1), ("--help >&-", 1), ("--help >/dev/full", 1), ("script -i absent <&- >&- 2>&-", 1)):
             done = subprocess.run(["/bin/sh", "-c", '"$0" ' + words, PTDECODE], capture_output=True, timeout=60)
             self.assertEqual(done.returncode, status, words)
+
+
+class Interrupt(unittest.TestCase):
+    def test_ctrl_c_ends_the_output_and_sums_up(self):
+        words = [PTDECODE, "script", "-i", str(DEMO), "--itrace=i1i", "-F", "ip,insn"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.read(1000)  # more than a pipe holds is still to come: it waits for the reader
+            process.send_signal(signal.SIGINT)
+            rest, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn(b"interrupted", said)
+        self.assertLess(len(rest), 5_000_000)
 
 
 class RawCases(unittest.TestCase):
