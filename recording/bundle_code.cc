@@ -83,8 +83,7 @@ void CodeKeeper::write(ByteWriter& out) {
 
 Status KeptCode::read(Bytes chunk) {
   struct Run {
-    size_t blob = 0;
-    uint64_t offset_bytes = 0, size_bytes = 0;
+    uint64_t offset_bytes = 0, size_bytes = 0;  // among all blobs
   };
   ByteReader in(chunk);
   std::vector<uint64_t> sizes(in.count());
@@ -92,27 +91,31 @@ Status KeptCode::read(Bytes chunk) {
   uint64_t total = 0;
   for (size_t i = 0; i < sizes.size() && in.ok(); ++i) {
     sizes[i] = in.number_to(kMaxBlobBytes - total);
+    const uint64_t first = total;
     total += sizes[i];
     uint64_t at = 0;
     for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
       at += in.number_to(sizes[i] - at);
       const uint64_t size = in.number_to(sizes[i] - at);
-      runs.push_back({i, at, size});
+      runs.push_back({first + at, size});
       at += size;
     }
   }
   if (!in.ok()) return damaged("the list of code does not fit together");
-  std::vector<std::byte*> memory;
+  // One mapping for all: a run-time compiler's functions are thousands of small blobs.
+  void* mapped = total == 0 ? nullptr : ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return damaged("its code spans more addresses than there are");
+  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(mapped), [total](std::byte* at) {
+    if (at != nullptr) ::munmap(at, total);
+  });
+  uint64_t start = 0;
   for (const uint64_t size : sizes) {
-    void* mapped =
-        size == 0 ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (mapped == MAP_FAILED) return damaged("its code spans more addresses than there are");
-    memory.push_back(static_cast<std::byte*>(mapped));
-    blobs_.push_back({std::shared_ptr<const std::byte>(memory.back(), [mapped, size](const std::byte*) { ::munmap(mapped, size); }), size});
+    blobs_.push_back({std::shared_ptr<const std::byte>(memory, memory.get() + start), size});
+    start += size;
   }
   for (const Run& run : runs) {
     const Bytes bytes = in.raw(run.size_bytes);
-    if (!bytes.empty()) std::memcpy(memory[run.blob] + run.offset_bytes, bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(memory.get() + run.offset_bytes, bytes.data(), bytes.size());
   }
   return in.done() ? Status() : damaged("the list of code and the bytes differ in length");
 }

@@ -18,6 +18,8 @@ constexpr std::array kFindings = {
     FindingKind::poke_old_bytes_mismatch, FindingKind::poke_healed,       FindingKind::poke_lost_by_copy, FindingKind::base_copy_redated,
     FindingKind::base_copy_unexplained,   FindingKind::build_id_mismatch, FindingKind::file_missing,      FindingKind::file_changed,
     FindingKind::section_overlap,         FindingKind::bpf_bytes_missing, FindingKind::records_lost,      FindingKind::bad_record};
+static_assert(kOrigins.back() == EditOrigin::announced && kOrigins.size() == static_cast<size_t>(EditOrigin::announced) + 1);
+static_assert(kFindings.back() == FindingKind::bad_record && kFindings.size() == static_cast<size_t>(FindingKind::bad_record) + 1);
 /// Copies are compared byte by byte.
 constexpr uint64_t kMaxCopies = 4096, kMaxCopyBytes = 2ULL << 30;
 
@@ -164,8 +166,7 @@ class OpReader {
     section.build_id = in_.text();
     section.file_offset_bytes = in_.number();
     section.assumed = in_.flag();
-    if (!code_.find(read_place(in_), section.code) || section.space.value >= spaces_ || section.size_bytes > ~section.ip.value)
-      return false;
+    if (!code_.find(read_place(in_), section.code) || section.space.value >= spaces_) return false;
     image_.add_section(std::move(section));
     return in_.ok();
   }
@@ -174,7 +175,7 @@ class OpReader {
     const Ip ip{in_.number()};
     const uint64_t size = in_.number();
     image_.builder.remove(space, ip, size, in_.time());
-    return in_.ok() && space.value < spaces_ && size <= ~ip.value;
+    return in_.ok() && space.value < spaces_;
   }
   bool edit(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
     Edit edit;

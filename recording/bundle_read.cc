@@ -16,7 +16,7 @@ constexpr uint64_t kMaxOffset = ~uint64_t{0} / 4;  // of a stream
 /// Fills a RecordingData from chunks. Every read_* is false where a chunk does not fit.
 class Loader {
  public:
-  Loader(const OpenOptions& options, const BundleChunks& chunks, RecordingData& data) : options_(options), chunks_(chunks), data_(data) {}
+  Loader(const OpenOptions& options, BundleChunks& chunks, RecordingData& data) : options_(options), chunks_(chunks), data_(data) {}
 
   Status load();
 
@@ -40,7 +40,7 @@ class Loader {
   Status load_image();
 
   const OpenOptions& options_;
-  const BundleChunks& chunks_;
+  BundleChunks& chunks_;
   RecordingData& data_;
   std::vector<std::string> warnings_;
   std::vector<MissingImage> missing_;
@@ -122,9 +122,7 @@ bool Loader::read_stream(ByteReader& in, Bytes& aux) {
 }
 
 bool Loader::read_streams(ByteReader in) {
-  const auto held = std::make_shared<std::vector<std::byte>>();
-  const Bytes stored = chunk_of(chunk::kAux);
-  held->assign(stored.begin(), stored.end());
+  const auto held = std::make_shared<std::vector<std::byte>>(std::move(chunks_.find(chunk::kAux)->second));
   Bytes aux(*held);
   data_.owners.push_back(held);
   for (uint64_t left = in.count(); left > 0; --left) {
@@ -255,7 +253,7 @@ bool looks_like_bundle(const std::string& path) {
 Status load_bundle(const OpenOptions& options, RecordingData& data) {
   auto file = MappedFile::open(options.path);
   if (!file.ok()) return file.error();
-  const auto chunks = read_bundle_chunks((*file)->bytes(), options.path);
+  auto chunks = read_bundle_chunks((*file)->bytes(), options.path);
   if (!chunks.ok()) return chunks.error();
   return Loader(options, *chunks, data).load();
 }
