@@ -40,7 +40,8 @@ struct PerfCapture {
 void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings);
 
 /// The file without most of its AUX bytes: each AUXTRACE keeps what stands before its PSB number `psbs` (counted from 0), so that every
-/// sideband record is within reach. Empty if it is not a perf.data file.
+/// sideband record is within reach, and stands behind the sideband, so that a cut in it takes nothing else. Empty if it is not a perf.data
+/// file.
 [[nodiscard]] std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, unsigned psbs);
 
 /// Any file, damaged, through every door that takes such a file: recording, raw trace, code image, page dump, jitdump, names. It is

@@ -18,6 +18,7 @@ namespace ptd::test {
 namespace {
 
 constexpr uint32_t kAuxtrace = 71;  // PERF_RECORD_AUXTRACE
+constexpr uint32_t kFinishedRound = 68;
 constexpr size_t kHeaderBytes = 104;
 constexpr uint64_t kMaxSegments = 48;  // of each stream that are decoded
 constexpr uint64_t kPsbBytes = 16;
@@ -69,11 +70,22 @@ class DamagedPerf {
     pipe_ = number_at(capture.file, 8) == 16;
     data_at_ = pipe_ ? 16 : number_at(capture.file, 40);
     data_end_ = pipe_ ? capture.file.size() : data_at_ + number_at(capture.file, 48);
+    for (const auto& [key, end] : base_.end_bytes) {
+      const uint32_t type = std::get<1>(key);
+      if (type != kAuxtrace && type != kFinishedRound) last_sideband_ = std::max(last_sideband_, std::get<0>(key));
+    }
     placed_ = std::all_of(base_.payloads.begin(), base_.payloads.end(), [&](const Payload& p) { return is_placed(p); });
     if (!base_.opened || base_.end_bytes.empty()) findings_.push_back(capture.name + ": the undamaged file does not open");
     if (!placed_) findings_.push_back(capture.name + ": its trace is not where its records say");
   }
 
+  /// Somewhere in the trace, or anywhere if there is none.
+  [[nodiscard]] uint64_t trace_place(Random& random) const {
+    const auto any = random.below(static_cast<uint32_t>(capture_.file.size()));
+    if (base_.payloads.empty()) return any;
+    const Payload& payload = base_.payloads[random.below(static_cast<uint32_t>(base_.payloads.size()))];
+    return payload.size == 0 ? any : payload.file_offset + random.below(static_cast<uint32_t>(payload.size));
+  }
   void cut(uint64_t at) {
     const std::vector<std::byte> file(capture_.file.begin(), capture_.file.begin() + static_cast<long>(at));
     check(capture_.name + " cut at " + std::to_string(at), file, std::min(at, data_end_), {at, ~0ULL});
@@ -136,7 +148,7 @@ class DamagedPerf {
     guard.end(findings_);
     expect_records(what, got, damage_at);
     // The file's header, attributes, sideband and features decide how the trace is read: only damage to the trace itself leaves that alone.
-    if (!in_payload(damage.first)) return;
+    if (!in_payload(damage.first) || (damage.last == ~0ULL && damage.first < last_sideband_)) return;
     for (const StreamDigest& stream : digests_) {
       const auto same = std::find_if(flows.begin(), flows.end(), [&](const auto& one) { return one.key() == stream.key(); });
       expect_same_outside(stream, same == flows.end() ? nullptr : &*same, in_stream(stream, damage), what, findings_);
@@ -161,7 +173,7 @@ class DamagedPerf {
   RecordList base_;
   std::vector<StreamDigest> digests_;
   bool pipe_ = false, placed_ = false;
-  uint64_t data_at_ = 0, data_end_ = 0;
+  uint64_t data_at_ = 0, data_end_ = 0, last_sideband_ = 0;
 };
 
 }  // namespace
@@ -177,6 +189,15 @@ void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std:
     const uint64_t at = random.below(size);
     run.mutate(at, 1 + random.below(8), random.next());
   }
+  // Sideband is most of such a file: half as much again goes into the trace alone, cuts and mutations in turn.
+  for (uint64_t i = 0; i < (plan.cuts + plan.mutations) / 2; ++i) {
+    const uint64_t at = run.trace_place(random);
+    if (i % 2 == 0) {
+      run.cut(at);
+    } else {
+      run.mutate(at, 1 + random.below(8), random.next());
+    }
+  }
 }
 
 std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at, uint64_t length, uint64_t seed) {
@@ -189,31 +210,31 @@ std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at,
 std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, unsigned psbs) {
   const uint64_t data_at = number_at(file, 40), data_end = data_at + number_at(file, 48);
   if (file.size() < kHeaderBytes || std::memcmp(file.data(), "PERFILE2", 8) != 0 || data_end > file.size()) return {};
-  std::vector<std::byte> out(file.begin(), file.begin() + static_cast<long>(data_at));
-  const auto append = [&](uint64_t first, uint64_t last) {
-    out.insert(out.end(), file.begin() + static_cast<long>(first), file.begin() + static_cast<long>(last));
+  std::vector<std::byte> out(file.begin(), file.begin() + static_cast<long>(data_at)), trace;
+  const auto append = [&](std::vector<std::byte>& to, uint64_t first, uint64_t last) {
+    to.insert(to.end(), file.begin() + static_cast<long>(first), file.begin() + static_cast<long>(last));
   };
   for (uint64_t at = data_at; at + 8 <= data_end;) {
     const uint64_t head = number_at(file, at);
-    const auto type = static_cast<uint32_t>(head);
-    const uint64_t size = head >> 48;
-    if (size < 8 || at + size > data_end) break;
-    const size_t copied = out.size();
-    append(at, at + size);
-    at += size;
-    if (type != kAuxtrace) continue;
-    const uint64_t payload = std::min(number_at(file, at - size + 8), data_end - at);
-    const auto offsets = psb_offsets(Bytes(file).subspan(at, std::min<uint64_t>(payload, 4U << 20)));
+    const uint64_t size = head >> 48, body = at + size;
+    if (size < 8 || body > data_end) break;
+    const bool auxtrace = static_cast<uint32_t>(head) == kAuxtrace;
+    append(auxtrace ? trace : out, at, body);
+    at = body;
+    if (!auxtrace) continue;
+    const uint64_t payload = std::min(number_at(file, body - size + 8), data_end - body);
+    const auto offsets = psb_offsets(Bytes(file).subspan(body, std::min<uint64_t>(payload, 4U << 20)));
     const uint64_t kept = (psbs < offsets.size() ? offsets[psbs] : payload) & ~7ULL;
-    std::memcpy(out.data() + copied + 8, &kept, 8);
-    append(at, at + kept);
+    std::memcpy(trace.data() + trace.size() - size + 8, &kept, 8);
+    append(trace, body, body + kept);
     at += payload;
   }
+  out.insert(out.end(), trace.begin(), trace.end());
   const uint64_t new_size = out.size() - data_at, moved = data_end - out.size();
   std::memcpy(out.data() + 48, &new_size, 8);
   // The feature table follows the data; what it points to moves up with it.
   const size_t table = out.size();
-  append(data_end, file.size());
+  append(out, data_end, file.size());
   unsigned features = 0;
   for (size_t i = 72; i < kHeaderBytes; i += 8) features += static_cast<unsigned>(__builtin_popcountll(number_at(file, i)));
   for (unsigned i = 0; i < features && table + i * 16 + 16 <= out.size(); ++i) {

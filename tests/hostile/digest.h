@@ -16,6 +16,7 @@ struct SegmentDigest {
   uint64_t own_end = 0;     ///< stream offset of the first byte that is not its own
   uint64_t tail_end = 0;    ///< with the PSB+ of the next segment, which it reads as well
   uint64_t flow = 0, instructions = 0, gaps = 0;
+  uint64_t uncertain = 0;  ///< instructions in blocks that are marked uncertain
 };
 /// A stream is that of a cpu, or of a thread if the recording follows threads.
 using StreamKey = std::pair<int32_t, int32_t>;
@@ -35,8 +36,9 @@ struct StreamDigest {
 struct DamagedRange {
   uint64_t first = 0, last = 0;
 };
-/// Segments that touch no damaged byte must be as they were; the flow resumes at the next PSB. `stream` is null if the stream is gone.
-/// A cut (`damage.last` == ~0) takes all behind it away, so only what is before it is asked for.
+/// Segments that touch no damaged byte must be as they were; the flow resumes at the next PSB. Trace is also evidence of when code was
+/// patched, for other segments too: where it is gone, a segment that marks its choice as uncertain may differ. `stream` is null if the
+/// stream is gone. A cut (`damage.last` == ~0) takes all behind it away, so only what is before it is asked for.
 void expect_same_outside(const StreamDigest& base, const StreamDigest* got, DamagedRange damage, const std::string& what,
                          std::vector<std::string>& findings);
 
