@@ -24,7 +24,7 @@ constexpr ShownFlag kShownFlags[] = {
     {BlockFlag::chosen, "chosen", "several versions were possible, the packets left one"},
     {BlockFlag::healed, "healed", "code restored from a later record"},
     {BlockFlag::ambiguous, "ambiguous", "several versions were possible, the packets fit more than one"},
-    {BlockFlag::suspect, "suspect", "sideband records were lost around this time"},
+    {BlockFlag::suspect, "suspect", "records were lost around this time, or the packets soon contradict the code"},
     {BlockFlag::assumed, "assumed", "code from a guessed image"},
 };
 

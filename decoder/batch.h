@@ -21,7 +21,7 @@ enum class BlockFlag : uint16_t {
   chosen = 4,         ///< several versions were possible, the packets left one
   healed = 8,         ///< bytes are a version inserted by healing
   ambiguous = 16,     ///< several versions were possible and the packets contradicted none
-  suspect = 32,       ///< sideband records were lost around this time
+  suspect = 32,       ///< records were lost around this time, or the packets soon contradict the code
   assumed = 64,       ///< code from a guessed image
 };
 constexpr uint16_t operator|(BlockFlag a, BlockFlag b) { return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b)); }

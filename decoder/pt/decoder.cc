@@ -20,15 +20,11 @@ constexpr uint64_t kNoLimit = ~uint64_t{0};
 constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
 constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
 constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
+constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
 constexpr uint32_t kMaxVainSearches = 3;      // for one place of contradiction in one segment
 
-bool shows_loss(const Timeline& timeline) {
-  const std::vector<Finding>& findings = timeline.findings();
-  return !timeline.suspect_windows().empty() || std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
-    return finding.kind == FindingKind::poke_healed || finding.kind == FindingKind::poke_lost_by_copy ||
-           finding.kind == FindingKind::poke_old_bytes_mismatch || finding.kind == FindingKind::base_copy_unexplained;
-  });
-}
+// What shows that other code ran than was read. (Code that nobody supplied says nothing about the way there.)
+bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
 
 // False if every address has had one content at most: then nothing can be found by looking back.
 bool has_versions(const Timeline& timeline) {
@@ -63,12 +59,17 @@ struct Checkpoint {
 
 struct Decoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
-      : records_lost(shows_loss(timeline)), walker(timeline, contexts, options), runner(walker), healer(walker) {}
+      : walker(timeline, contexts, options),
+        runner(walker),
+        may_heal(has_versions(timeline)),
+        has_doubt(!timeline.suspect_windows().empty()),
+        healer(walker) {}
 
-  bool records_lost;  ///< the timeline shows that records of pokes were lost
   Walker walker;
   Runner runner;
-  bool may_heal = true;     ///< some address has had several contents
+  bool may_heal;            ///< some address has had several contents
+  bool has_doubt;           ///< records are known to be lost
+  uint32_t doubt = 0;       ///< blocks to come that are suspect for what stands before them
   bool exact = false;       ///< this segment is walked without the runner
   bool replay_due = false;  ///< on the fast path: the segment must be walked again, to look for what was lost
   HealSearch healer;
@@ -105,13 +106,12 @@ struct Decoder::State {
   void drop_checkpoints();
   bool heal(uint64_t contradicted, const Loss& loss, Batch& batch);
   void give_up(const Gap& gap, Batch& batch);
+  void spread_doubt(Batch& batch);
   Gap gap_of(const Loss& loss, const Flow& flow) const;
 };
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
-    : state_(std::make_unique<State>(timeline, contexts, options)) {
-  state_->may_heal = has_versions(timeline) || state_->records_lost;
-}
+    : state_(std::make_unique<State>(timeline, contexts, options)) {}
 Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 Decoder& Decoder::operator=(Decoder&&) noexcept = default;
@@ -133,6 +133,7 @@ void Decoder::State::retire(std::unique_ptr<Flow> flow) {
 
 void Decoder::begin(const AuxSegment& segment) {
   state_->exact = state_->walker.options().exact_only;
+  state_->doubt = 0;
   state_->start(segment);
 }
 
@@ -368,10 +369,8 @@ void Decoder::State::drop_checkpoints() { older.valid = newer.valid = false; }
 
 // The only flow met a contradiction at `contradicted`. True: another way was found from a checkpoint on; `batch` holds what it gave.
 bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch) {
-  const bool may_be_code =
-      loss.reason == GapReason::image_mismatch || loss.reason == GapReason::bad_insn || loss.reason == GapReason::no_image;
   const Checkpoint& from = older.valid ? older : newer;
-  if (!may_be_code || !from.valid) return false;
+  if (!may_heal || !from.valid || !(contradicts_code(loss.reason) || loss.reason == GapReason::no_image)) return false;
   if (!exact) {  // items before this place are gone
     replay_due = true;
     return false;
@@ -392,12 +391,12 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
   return true;
 }
 
-// The only flow is lost for good. Where records were lost, the way here is in doubt too: it went wrong some branches ago.
+// The only flow is lost for good. If code and packets disagree, the way here is in doubt too: it went wrong some branches ago.
 void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   Flow& flow = *flows[0];
   walker.finish_block(flow, 0);
   const Checkpoint& oldest = older.valid ? older : newer;
-  if (records_lost && is_kernel_half(gap.ip) && gap.reason != GapReason::bad_packet && oldest.valid) {
+  if (oldest.valid && (contradicts_code(gap.reason) || gap.reason == GapReason::limit)) {
     const uint64_t held_back = batch.blocks.size() - (oldest.output - given).blocks;
     for (uint64_t i = batch.blocks.size() - std::min(held_back, kDoubtfulBlocks); i < batch.blocks.size(); ++i) {
       batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
@@ -413,8 +412,8 @@ bool Decoder::State::run_single(Batch& batch) {
     Flow& flow = *flows[0];
     flow.out = &batch;
     const bool checkpoint_due = !newer.valid || flow.state.position >= newer.flow.state.position + kCheckpointEvery;
-    if (may_heal && checkpoint_due) set_checkpoint(batch);
-    const uint64_t until = may_heal ? newer.flow.state.position + kCheckpointEvery : kNoLimit;
+    if (checkpoint_due) set_checkpoint(batch);
+    const uint64_t until = newer.flow.state.position + kCheckpointEvery;
     const WalkStop stop = exact ? walker.run(flow, until) : runner.run(flow, until);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
@@ -440,6 +439,18 @@ bool Decoder::State::run_single(Batch& batch) {
         fork(0);
         run_forked(batch);
         return true;
+    }
+  }
+}
+
+// Where records were lost, an uncertain branch may have gone a third way: the blocks behind it are where that shows.
+void Decoder::State::spread_doubt(Batch& batch) {
+  for (Block& block : batch.blocks) {
+    if ((block.flags & kUncertainFlags) != 0) {
+      doubt = kDoubtBehind;
+    } else if (doubt != 0) {
+      --doubt;
+      block.flags |= static_cast<uint16_t>(BlockFlag::suspect);
     }
   }
 }
@@ -489,6 +500,7 @@ bool Decoder::next(Batch& batch) {
   const BatchPlace already = state.given;
   bool more = state.fill(batch);
   if (state.replay_due) more = state.start_over(batch, already);
+  if (state.has_doubt) state.spread_doubt(batch);
   for (const Block& block : batch.blocks) state.stats.instructions += block.instructions;
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;
