@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/checkpoint_check.h"
 #include "cli/code_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -22,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kListedSites = 8, kListedVersions = 4, kListedHits = 8, kLinesCompared = 200'000;
+constexpr size_t kLinesBefore = 4, kLinesFrom = 7;  // of the flow through a changed place
 
 struct Words {
   InputOptions input;
@@ -35,20 +37,20 @@ std::string find_data(const std::string& given) {
   if (const char* from_environment = std::getenv("PTDECODE_DEMO")) places.emplace_back(from_environment);
   std::error_code ignored;
   const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
-  if (!self.empty()) places.push_back(self.parent_path().parent_path() / "share" / "ptdecode" / "demo");
-  places.emplace_back(fs::path(PTD_SOURCE_DIR) / "data" / "demo");
+  if (!self.empty()) places.push_back(self.parent_path().parent_path() / "share" / "ptdecode" / "kernel");
+  places.emplace_back(fs::path(PTD_SOURCE_DIR) / "data" / "kernel");
   for (const fs::path& place : places) {
     if (fs::is_directory(place, ignored)) return place.string();
   }
   return {};
 }
 
-/// The recording inside of it: a folder "recording", a file "perf.data", or the folder itself.
+/// The recording inside of it: "recording", "perf.data", a bundle, or the folder itself.
 InputOptions demo_input(const InputOptions& given, const std::string& folder) {
   InputOptions input = given;
   std::error_code ignored;
   input.path = folder;
-  for (const char* name : {"recording", "perf.data"}) {
+  for (const char* name : {"recording", "perf.data", "kernel.bundle"}) {
     if (fs::exists(fs::path(folder) / name, ignored)) {
       input.path = (fs::path(folder) / name).string();
       break;
@@ -112,13 +114,50 @@ void show_int3(const Recording& recording, const ChangedFlow& flow) {
   if (flow.int3.size() > kListedHits) say(fmt::format("  and {} more", flow.int3.size() - kListedHits));
 }
 
+/// Streams in order of their cpus.
+std::vector<uint32_t> by_cpu(const Recording& recording) {
+  const std::vector<StreamInfo>& streams = recording.streams();
+  std::vector<uint32_t> order(streams.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return streams[a].cpu < streams[b].cpu; });
+  return order;
+}
+
+/// The checkpoints that lie beside the recording, if any: files truth.cpuN.txt.
+int show_truth(const Recording& recording, const std::string& folder) {
+  int status = kExitOk;
+  for (const uint32_t stream : by_cpu(recording)) {
+    const int32_t cpu = recording.streams()[stream].cpu;
+    const fs::path path = fs::path(folder) / fmt::format("truth.cpu{}.txt", cpu);
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    Result<std::vector<Checkpoint>> truth = read_truth(path.string());
+    if (!truth) return report_error(truth.error());
+    const Result<CheckedStream> checked = check_stream(recording, stream, std::move(*truth), [](uint64_t) {});
+    if (!checked) return report_error(checked.error());
+    say(fmt::format("cpu {}: {} of the {} instructions that it executed are decoded right, address and bytes, {} of them in doubt", cpu,
+                    checked->check.right_instructions(), checked->check.expected_count(), checked->check.flagged()));
+    if (!checked->equal()) status = kExitFinding;
+  }
+  return status;
+}
+
+/// The lines around the changed place itself, which is marked with '>'.
+void show_around(const std::vector<std::string>& lines) {
+  const auto marked = std::find_if(lines.begin(), lines.end(), [](const std::string& line) { return line.starts_with('>'); });
+  const auto at = static_cast<size_t>(marked - lines.begin());
+  const size_t first = at - std::min(at, kLinesBefore), last = std::min(lines.size(), at + kLinesFrom);
+  for (size_t line = first; line < last; ++line) say("    " + lines[line]);
+  if (last < lines.size()) say("    ...");
+}
+
 void show_flow(const ChangedFlow& flow, const std::vector<SiteId>& sites) {
   heading("3. The flow through one such place, before and after");
   if (sites.empty() || !flow.ran.contains(sites.front())) return say("  no changed code ran in this recording");
   for (const RanVersion& version : flow.ran.at(sites.front())) {
     say(fmt::format("  from {} on ({} times), the bytes were {}:", time_text({version.first, version.first}), version.times,
                     version.bytes));
-    for (const std::string& line : version.around) say("    " + line);
+    show_around(version.around);
   }
 }
 
@@ -147,7 +186,7 @@ int show_frozen(const Recording& recording, InputOptions input) {
   Result<std::unique_ptr<Recording>> frozen = open_recording(input);
   if (!frozen) return report_error(frozen.error());
   bool shown = false;
-  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+  for (const uint32_t stream : by_cpu(recording)) {
     const Result<ComparedCounts> compared = compare_stream(recording, **frozen, stream, [](uint64_t) {});
     if (!compared) return report_error(compared.error());
     const ComparedCounts& c = *compared;
@@ -175,6 +214,8 @@ int run(const Words& words) {
   heading("A recording of code that patches itself: " + input.path);
   if (const std::string description = recording.description(); !description.empty()) say(description);
   say(fmt::format("{} instructions decoded, {} gaps, {} findings", flow.instructions, flow.gaps, recording.timeline().findings().size()));
+  const int truth = show_truth(recording, folder);
+  if (truth == kExitFile) return truth;
   const std::vector<SiteId> sites = interesting_sites(recording, flow);
   show_sites(recording, flow, sites);
   show_int3(recording, flow);
@@ -183,7 +224,7 @@ int run(const Words& words) {
   heading("Try it yourself");
   say(fmt::format("  ptdecode script -i {} --insn-trace=disasm | less\n  ptdecode image -i {}\n  ptdecode stat -i {}", input.path,
                   input.path, input.path));
-  return status;
+  return status != kExitOk ? status : truth;
 }
 
 }  // namespace
@@ -191,7 +232,7 @@ int run(const Words& words) {
 Command add_demo(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("demo", "Decode the bundled recording of code that patches itself, and explain what is seen");
-  command.add_option("--data", words->data, "folder of the demonstration (default: share/ptdecode/demo of the installation)")
+  command.add_option("--data", words->data, "folder of the demonstration (default: share/ptdecode/kernel of the installation)")
       ->type_name("DIR");
   command.footer(
       "Examples:\n"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "cli/checkpoint_check.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
-#include "cli/node_cache.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -27,55 +27,11 @@ struct Words {
 
 double percent(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole); }
 
-/// Decodes a stream against its truth. Returns the report; `equal` and `gaps` are set.
-std::string check_stream(const Recording& recording, uint32_t stream, std::vector<Checkpoint> truth, bool& equal, Progress& progress) {
-  TruthCheck check(std::move(truth));
-  NodeCache nodes;
-  uint64_t gaps = 0, int3 = 0, offset = 0;
-  const Status status = recording.decode(
-      stream, 0, recording.segment_count(stream), [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
-        nodes.bind(decoder.blocks());
-        for (const Block& block : batch.blocks) {
-          const bool uncertain = (block.flags & kUncertainFlags) != 0;
-          const Bytes bytes = nodes.bytes(block.node);
-          const Ip ip = nodes.info(block.node).ip;
-          for (const CachedInsn& insn : nodes.insns(block.node)) {
-            check.instruction(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), uncertain);
-          }
-        }
-        gaps += batch.gaps.size();
-        for (const Event& event : batch.events) int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
-        if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
-        offset = std::max(offset, segment.stream_offset_bytes);
-        return true;
-      });
-  check.end();
-  equal = status.ok() && check.equal();
-  std::string text = fmt::format(
-      "cpu {}: {} of {} checkpoints equal; {} of {} instructions in equal windows ({:.4f} %), decoded {}, flagged {} ({:.4f} %), gaps {}, "
-      "int3 {}\n",
-      recording.streams()[stream].cpu, check.right_windows(), check.windows(), check.right_instructions(), check.expected_count(),
-      percent(check.right_instructions(), check.expected_count()), check.count(), check.flagged(), percent(check.flagged(), check.count()),
-      gaps, int3);
-  if (!status) text += fmt::format("  {}\n", status.error().message);
-  if (const TruthCheck::Difference* difference = check.first_difference()) {
-    const Checkpoint &want = difference->want, &got = difference->got;
-    text += fmt::format(
-        "  first difference: in the window that ends after {} instructions\n    truth {:016x} {:016x} {:x}\n    here  {:016x} {:016x} "
-        "{:x}\n",
-        want.count, want.ip_hash, want.byte_hash, want.last_ip, got.ip_hash, got.byte_hash, got.last_ip);
-  } else if (check.count() != check.expected_count()) {
-    text += fmt::format("  {} instructions instead of {}\n", check.count(), check.expected_count());
-  }
-  return text;
-}
-
 int run_truth(const Words& words) {
   struct Job {
     uint32_t stream = 0;
     std::vector<Checkpoint> truth;
-    std::string report;
-    bool equal = false;
+    Result<CheckedStream> checked = Error{};
   };
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
@@ -84,26 +40,26 @@ int run_truth(const Words& words) {
   for (const std::string& path : words.truths) {
     Result<std::vector<Checkpoint>> truth = read_truth(path);
     if (!truth) return report_error(truth.error());
-    const int32_t cpu = cpu_of_path(path);
-    uint32_t stream = 0;
-    while (stream < recording.streams().size() && cpu >= 0 && recording.streams()[stream].cpu != cpu) ++stream;
-    if (stream >= recording.streams().size())
-      return report_error({ErrorKind::usage, fmt::format("{}: the recording has no stream of cpu {}", path, cpu), 0});
-    jobs.push_back({stream, std::move(*truth), {}, false});
+    const Result<uint32_t> stream = stream_of_truth(recording, path);
+    if (!stream) return report_error(stream.error());
+    jobs.push_back({*stream, std::move(*truth)});
   }
   Progress progress("verifying", !words.input.quiet);
   uint64_t total = 0;
   for (const Job& job : jobs) total += recording.streams()[job.stream].size_bytes;
   progress.set_total(total);
   std::vector<std::thread> threads;
-  for (Job& job : jobs)
-    threads.emplace_back([&] { job.report = check_stream(recording, job.stream, std::move(job.truth), job.equal, progress); });
+  for (Job& job : jobs) {
+    threads.emplace_back(
+        [&] { job.checked = check_stream(recording, job.stream, std::move(job.truth), [&](uint64_t bytes) { progress.add(bytes); }); });
+  }
   for (std::thread& thread : threads) thread.join();
   progress.finish();
   bool equal = true;
   for (const Job& job : jobs) {
-    standard_output().write(job.report);
-    equal &= job.equal;
+    if (!job.checked) return report_error(job.checked.error());
+    standard_output().write(checked_text(recording.streams()[job.stream], *job.checked));
+    equal &= job.checked->equal();
   }
   return equal ? kExitOk : kExitFinding;
 }

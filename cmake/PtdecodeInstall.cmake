@@ -29,4 +29,4 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/ptdecode.pc.in ${PROJECT_BINARY_DIR}/pt
 install(FILES ${PROJECT_BINARY_DIR}/ptdecode.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # What `ptdecode demo` decodes.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/demo DESTINATION ${CMAKE_INSTALL_DATADIR}/ptdecode)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/kernel DESTINATION ${CMAKE_INSTALL_DATADIR}/ptdecode)

@@ -43,14 +43,28 @@ EventAttr file_attr(const perf_event_attr& attr, std::string name) {
 
 }  // namespace
 
-Result<LiveEvent> LiveEvent::open_sideband(int32_t cpu) {
-  perf_event_attr attr = kernel_attr();
+Result<LiveEvent> LiveEvent::open(const void* attr, int32_t cpu) {
   const auto fail = [&] {
     return Error{ErrorKind::file_open, "perf event on cpu " + std::to_string(cpu) + ": " + std::strerror(errno), 0};
   };
-  LiveEvent event(static_cast<int>(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
+  LiveEvent event(static_cast<int>(syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
   if (event.fd_ < 0 || ioctl(event.fd_, PERF_EVENT_IOC_ID, &event.id_) != 0) return fail();
   return event;
+}
+
+Result<LiveEvent> LiveEvent::open_sideband(int32_t cpu) {
+  const perf_event_attr attr = kernel_attr();
+  return open(&attr, cpu);
+}
+
+Result<LiveEvent> LiveEvent::open_tracepoint(int32_t cpu, uint64_t id) {
+  perf_event_attr attr{};
+  attr.size = sizeof(attr);
+  attr.type = PERF_TYPE_TRACEPOINT;
+  attr.config = id;
+  attr.sample_period = 1;
+  attr.sample_type = kSampleTime | kSampleRaw;
+  return open(&attr, cpu);
 }
 
 LiveEvent::~LiveEvent() {

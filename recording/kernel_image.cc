@@ -221,6 +221,12 @@ void KernelImage::add_names(ImageBuild& image, const std::string& path, bool onl
   if (breakpoint_entry_.value == 0) breakpoint_entry_ = Ip{address_of(symbols, "int3")};  // kernels before 5.8
 }
 
+/// Whether a record brought code to the address while it had its name.
+bool KernelImage::is_created(Ip ip, Interval live) const {
+  const auto [first, last] = created_.equal_range(ip.value);
+  return std::any_of(first, last, [&](const auto& created) { return live.first <= created.second && created.second <= live.last; });
+}
+
 void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {
   const BpfFunctions functions(features.bpf_progs);
   for (const Ksymbol& symbol : ksymbols_) {
@@ -238,7 +244,7 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
     if (!code.empty()) {
       section.size_bytes = std::max<uint64_t>(section.size_bytes, code.size());
       section.code = own_bytes(code);
-    } else {
+    } else if (!is_created(symbol.ip, live)) {
       Finding finding;
       finding.kind = FindingKind::bpf_bytes_missing;
       finding.ip = symbol.ip;

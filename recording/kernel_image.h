@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -20,6 +21,8 @@ class KernelImage {
   void on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, int32_t cpu);
   /// BPF load events follow the KSYMBOLs of their program on the same cpu and give its id.
   void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
+  /// A TEXT_POKE brought code to a place where none was.
+  void on_created(Ip ip, TimeNs time) { created_.emplace(ip.value, time); }
 
   /// Where copies of the text are.
   struct Copies {
@@ -46,6 +49,7 @@ class KernelImage {
   bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
   void add_unread_maps(ImageBuild& image, const perfio::Features& features);
   void add_names(ImageBuild& image, const std::string& dir, bool only_new_modules);
+  [[nodiscard]] bool is_created(Ip ip, Interval live) const;
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);
 
   std::vector<perfio::MmapRecord> maps_;
@@ -55,7 +59,8 @@ class KernelImage {
     TimeNs when;
   };
   std::vector<Ksymbol> ksymbols_;
-  std::vector<Removal> removals_;  // out-of-line code: a page of slots goes with its name, without a poke
+  std::multimap<uint64_t, TimeNs> created_;  // when, by address
+  std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
   LiveRanges lives_;
   std::unordered_set<std::string> named_modules_;
   Ip breakpoint_entry_;

@@ -180,6 +180,7 @@ void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::Text
     image_.builder.add_finding(std::move(finding));
     return;
   }
+  if (poke.old_bytes.empty()) kernel_.on_created(Ip{poke.addr}, time_of(record));
   data_.pokes.push_back({time_of(record), record.sample_id.cpu});
   Edit edit;
   edit.ip = Ip{poke.addr};

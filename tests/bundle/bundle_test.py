@@ -150,6 +150,17 @@ class Bundles(unittest.TestCase):
         self.assertEqual(first.read_bytes(), second.read_bytes())
         self.same(COMMANDS, ["-i", demo], demo, second)
 
+    def test_bundles_of_data(self):
+        """What is in data/ as a bundle says the same as a bundle of it, and has no need of where it was made."""
+        for path in sorted((SOURCE / "data").glob("*/*.bundle")):
+            with self.subTest(path.name):
+                mine = self.tmp / path.name
+                shutil.copy(path, mine)
+                options = ["--freeze"] if path.stem == "kernel" else []
+                commands = COMMANDS[4:9] if path.stem == "kernel" else COMMANDS
+                self.same(commands, ["-i", mine], mine, self.make([mine], *options))
+                self.assertLess(size_of(mine), 2 << 20)
+
     def test_lldb(self):
         for name in ("pt-lldb-single", "pt-lldb-multifile"):
             with self.subTest(name):

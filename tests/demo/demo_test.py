@@ -2,6 +2,7 @@
 import filecmp
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -48,6 +49,21 @@ class Demo(unittest.TestCase):
             self.assertIn("flagged 0 (", line)
             self.assertIn("gaps 0,", line)
             self.assertGreater(int(line.rsplit("int3 ", 1)[1]), 0, "no cpu met an INT3")
+
+    def test_what_the_command_shows(self):
+        """`ptdecode demo`: the kernel's recording, compared with its truth, and what frozen code makes of it."""
+        done = run(PTDECODE, "demo")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        self.assertIn(str(SOURCE / "data" / "kernel"), done.stdout)
+        checked = re.findall(r"cpu \d: (\d+) of the (\d+) instructions that it executed are decoded right, .*, 0 of them in doubt", done.stdout)
+        executed = [(SOURCE / f"data/kernel/truth.cpu{cpu}.txt").read_text().splitlines()[-1].split()[0] for cpu in (0, 1)]
+        self.assertEqual(checked, [(count, count) for count in executed])
+        frozen = re.findall(r"of (\d+) instructions, frozen code gets (\d+) right, loses (\d+) and shows (\d+) wrong", done.stdout)
+        self.assertEqual([int(total) for total, *_ in frozen], [int(count) for count in executed])
+        for total, right, lost, wrong in (map(int, counts) for counts in frozen):
+            self.assertEqual(right + lost, total)
+            self.assertTrue(right < 0.97 * total and wrong > 0, done.stdout[-2000:])
 
     def test_nothing_to_find(self):
         done = run(PTDECODE, "check", "-q", "-i", DEMO)

@@ -11,7 +11,7 @@ cmake -G Ninja -S "$source/docs/examples" -B "$work/cmake" -DCMAKE_PREFIX_PATH="
 cmake --build "$work/cmake" > "$work/build.log" || { cat "$work/build.log"; exit 1; }
 "$work/prefix/bin/ptdecode" --version
 "$work/prefix/bin/ptdecode" demo > "$work/demo.txt"
-grep -q "$work/prefix/share/ptdecode/demo" "$work/demo.txt" || { cat "$work/demo.txt"; echo "demo: not the installed recording"; exit 1; }
+grep -q "$work/prefix/share/ptdecode/kernel" "$work/demo.txt" || { cat "$work/demo.txt"; echo "demo: not the installed recording"; exit 1; }
 
 # The pkg-config file names the prefix of configure time: set it to this one.
 sed -i "s|^prefix=.*|prefix=$work/prefix|" "$work/prefix/$libdir/pkgconfig/ptdecode.pc"
@@ -27,9 +27,9 @@ for program in "$work/cmake/hot_functions" "$work/hot_functions"; do
 done
 
 # Both count the instructions of the installed recording: what its ground truth says, summed over its cpus.
-total=$(tail -q -n 1 "$work"/prefix/share/ptdecode/demo/truth.cpu*.txt | awk '{ sum += $1 } END { print sum }')
+total=$(tail -q -n 1 "$work"/prefix/share/ptdecode/kernel/truth.cpu*.txt | awk '{ sum += $1 } END { print sum }')
 for program in "$work/cmake/hot_functions" "$work/hot_functions"; do
-  "$program" "$work/prefix/share/ptdecode/demo" > "$work/hot_functions.txt"
+  "$program" "$work/prefix/share/ptdecode/kernel/kernel.bundle" > "$work/hot_functions.txt"
   grep -q "^$total instructions, 0 of them marked uncertain, 0 gaps$" "$work/hot_functions.txt" || { cat "$work/hot_functions.txt"; echo "not $total"; exit 1; }
 done
 echo "installed, found by CMake and by pkg-config"

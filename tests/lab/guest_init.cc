@@ -102,12 +102,13 @@ void prepare() {
   (void)mount("devtmpfs", "/dev", "devtmpfs", 0, nullptr);
   (void)mount("tmpfs", "/tmp", "tmpfs", 0, "size=1500m");
   (void)mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, nullptr);
+  (void)sethostname("lab", 3);
   const int console = open("/dev/console", O_RDWR);
   for (int fd = 0; fd < 3 && console >= 0; ++fd) (void)dup2(console, fd);
   for (const char* name : {"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"}) {
     load_module(std::string("/lib/modules/") + name + ".ko");
   }
-  write_file("/proc/sys/kernel/kptr_restrict", "0");
+  write_file("/proc/sys/kernel/kptr_restrict", "1");  // to root, addresses as they are, also in vmallocinfo
   write_file("/proc/sys/kernel/perf_event_mlock_kb", "1000000");
 }
 
@@ -171,10 +172,12 @@ int run() {
   drainer.join();
   if (Status status = (*recorder)->stop(); !status) say("recorder: %s", status.error().message.c_str());
   const live::RecorderCounts& counts = (*recorder)->counts();
-  say("records %llu, lost %llu, text pokes %llu, bpf programs %llu (gone %llu), images read %llu",
+  say("records %llu, lost %llu, text pokes %llu, bpf programs %llu (gone %llu), images read %llu, modules %llu (code read %llu, gone %llu)",
       static_cast<unsigned long long>(counts.records), static_cast<unsigned long long>(counts.lost),
       static_cast<unsigned long long>(counts.text_pokes), static_cast<unsigned long long>(counts.bpf_programs),
-      static_cast<unsigned long long>(counts.bpf_gone), static_cast<unsigned long long>(counts.images_read));
+      static_cast<unsigned long long>(counts.bpf_gone), static_cast<unsigned long long>(counts.images_read),
+      static_cast<unsigned long long>(counts.modules.loaded), static_cast<unsigned long long>(counts.modules.read),
+      static_cast<unsigned long long>(counts.modules.gone));
   if (auto memory = live::KernelMemory::open(); memory) {
     if (Status status = live::copy_kernel(**memory, read_file("/proc/kallsyms"), "/tmp/out/after/kcore_dir"); !status)
       say("copy: %s", status.error().message.c_str());
