@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/filter_check.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -135,6 +136,7 @@ int run(const Words& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
+  for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
   GapTally tally;
@@ -151,8 +153,9 @@ int run(const Words& words) {
         {info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
   }
   if (tasks.empty()) {
+    const bool filtered = !options->cpus.empty() || !options->tids.empty();
     return report_error(
-        {ErrorKind::usage, options->cpus.empty() ? "the recording holds no trace" : "no trace stream of the cpus asked for", 0});
+        {ErrorKind::usage, filtered ? "no trace stream of the cpus or threads asked for" : "the recording holds no trace", 0});
   }
   progress.set_total(total_bytes);
   Output& output = standard_output();
@@ -167,6 +170,9 @@ int run(const Words& words) {
   if (!complete) {
     if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
     return kExitOk;  // the reader had enough
+  }
+  if (!output.any()) {
+    if (const std::string why = nothing_matched(*options, recording); !why.empty()) say_on_error("ptdecode: " + why + "\n");
   }
   if (!words.input.quiet) say_on_error(gap_summary(tally, recording, total_bytes));
   return words.input.strict && tally.total() != 0 ? kExitFinding : kExitOk;

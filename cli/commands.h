@@ -9,6 +9,7 @@ namespace ptd::cli {
 /// Runs a command after the options were read; returns the exit status.
 using Command = std::function<int()>;
 
+Command add_info(CLI::App& app);
 Command add_packets(CLI::App& app);
 Command add_script(CLI::App& app);
 Command add_stat(CLI::App& app);

@@ -3,11 +3,14 @@
 
 #include <csignal>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <map>
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/info.h"
+#include "cli/nearest_word.h"
 #include "cli/output.h"
 
 namespace {
@@ -15,9 +18,12 @@ namespace {
 constexpr const char* kIntro =
     "ptdecode: exact decoding of Intel PT traces, through code that changes while it runs.\n\n"
     "  perf record -e intel_pt// --kcore -- ./program    makes ./perf.data\n"
+    "  ptdecode                                          what the recording is\n"
     "  ptdecode script --call-trace | less               who called whom\n"
     "  ptdecode stat                                     how much was traced, and what was lost\n"
     "  ptdecode demo                                     no recording at hand: see a kernel patch itself";
+constexpr const char* kNext =
+    "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes all and counts, 'ptdecode --help' shows the rest\n";
 constexpr const char* kExits =
     "Exit status: 0 fine, 1 a file could not be read, 2 wrong usage, 3 a finding or difference (with --strict: also lost flow).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
@@ -25,6 +31,39 @@ constexpr const char* kExits =
 int output_lost() {
   ptd::cli::say_on_error("ptdecode: standard output cannot be written\n");
   return ptd::cli::kExitFile;
+}
+
+// `ptdecode` alone: what lies here, and what to ask next.
+int without_command(const CLI::App& app) {
+  std::error_code ignored;
+  if (!std::filesystem::exists("perf.data", ignored)) {
+    ptd::cli::standard_output().write(app.help());
+    return ptd::cli::kExitUsage;
+  }
+  const int status = ptd::cli::show_info({}, false);
+  ptd::cli::standard_output().write(kNext);
+  ptd::cli::standard_output().flush();
+  return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
+}
+
+int unknown_command(const std::string& word, const std::map<std::string, ptd::cli::Command>& commands) {
+  std::string names;
+  std::vector<std::string> known;
+  for (const auto& [name, command] : commands) {
+    known.push_back(name);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  std::error_code ignored;
+  std::string text = fmt::format("ptdecode: '{}' is no command", word);
+  if (std::filesystem::exists(word, ignored)) {
+    text += fmt::format("; of a recording: ptdecode info -i {}\n", word);
+  } else if (const std::string nearest = ptd::cli::nearest_word(word, known); !nearest.empty()) {
+    text += fmt::format("; did you mean '{}'?\n", nearest);
+  } else {
+    text += fmt::format("; the commands: {}\n", names);
+  }
+  ptd::cli::say_on_error(text + "ptdecode: --help shows how\n");
+  return ptd::cli::kExitUsage;
 }
 
 }  // namespace
@@ -40,14 +79,13 @@ int main(int argc, char** argv) try {
   app.get_formatter()->column_width(34);
 
   const std::map<std::string, ptd::cli::Command> commands = {
-      {"packets", ptd::cli::add_packets(app)}, {"script", ptd::cli::add_script(app)}, {"stat", ptd::cli::add_stat(app)},
-      {"image", ptd::cli::add_image(app)},     {"check", ptd::cli::add_check(app)},   {"demo", ptd::cli::add_demo(app)},
-      {"verify", ptd::cli::add_verify(app)},   {"record", ptd::cli::add_record(app)},   {"bundle", ptd::cli::add_bundle(app)},
+      {"info", ptd::cli::add_info(app)},     {"script", ptd::cli::add_script(app)}, {"stat", ptd::cli::add_stat(app)},
+      {"check", ptd::cli::add_check(app)},   {"image", ptd::cli::add_image(app)},   {"packets", ptd::cli::add_packets(app)},
+      {"record", ptd::cli::add_record(app)}, {"bundle", ptd::cli::add_bundle(app)}, {"demo", ptd::cli::add_demo(app)},
+      {"verify", ptd::cli::add_verify(app)},
   };
-  if (argc == 1) {
-    ptd::cli::standard_output().write(app.help());
-    return ptd::cli::kExitUsage;
-  }
+  if (argc == 1) return without_command(app);
+  if (const std::string word = argv[1]; !word.starts_with('-') && !commands.contains(word)) return unknown_command(word, commands);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

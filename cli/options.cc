@@ -134,6 +134,12 @@ Result<RawOptions> raw_options(const InputOptions& input) {
   return raw;
 }
 
+Error explain_absent(const InputOptions& input, const Error& error) {
+  std::error_code ignored;
+  if (!input.pt_path.empty() || input.path != "perf.data" || std::filesystem::exists(input.path, ignored)) return error;
+  return Error{ErrorKind::file_open, "no perf.data in this directory; name a recording with -i PATH ('ptdecode demo' needs none)", 0};
+}
+
 Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<OpenOptions> options = open_options(input);
   if (!options) return options.error();
@@ -152,13 +158,7 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   };
   Result<std::unique_ptr<Recording>> recording = open();
   progress.finish();
-  if (!recording) {
-    std::error_code ignored;
-    if (input.pt_path.empty() && input.path == "perf.data" && !std::filesystem::exists(input.path, ignored)) {
-      return Error{ErrorKind::file_open, "no perf.data in this directory; name a recording with -i PATH ('ptdecode demo' needs none)", 0};
-    }
-    return recording;
-  }
+  if (!recording) return explain_absent(input, recording.error());
   if (!input.quiet) {
     for (const std::string& warning : (*recording)->warnings()) say_on_error("ptdecode: warning: " + warning + "\n");
   }

@@ -32,6 +32,8 @@ void add_input_options(CLI::App& command, InputOptions& input);
 
 /// Opens what the options name, with progress. Warnings of the recording go to standard error.
 [[nodiscard]] Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input);
+/// The error, or a better one if there just is no ./perf.data.
+[[nodiscard]] Error explain_absent(const InputOptions& input, const Error& error);
 /// The library's view of the words; for those who open twice (demo, verify).
 [[nodiscard]] Result<OpenOptions> open_options(const InputOptions& input);
 [[nodiscard]] Result<RawOptions> raw_options(const InputOptions& input);

@@ -104,6 +104,7 @@ bool interrupted() { return interrupt_seen.load(std::memory_order_relaxed); }
 
 bool Output::write(std::string_view text) {
   if (closed()) return false;
+  any_ = any_ || !text.empty();
   if (text.size() >= kFlushAt) return flush() && write_all(text);
   pending_.text(text);
   return pending_.size() < kFlushAt || flush();

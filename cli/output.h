@@ -70,6 +70,8 @@ class Output {
   /// Returns false once the reader is gone or writing failed; nothing more needs to be written then.
   bool write(std::string_view text);
   bool flush();
+  /// True once anything was written to it.
+  [[nodiscard]] bool any() const { return any_; }
   [[nodiscard]] bool closed() const { return closed_ || interrupted(); }
   /// errno of the write that failed, 0 if none did or if the reader just went away.
   [[nodiscard]] int error() const { return error_; }
@@ -78,7 +80,7 @@ class Output {
   bool write_all(std::string_view text);
   int fd_;
   int error_ = 0;
-  bool closed_ = false;
+  bool closed_ = false, any_ = false;
   TextBuffer pending_;
 };
 

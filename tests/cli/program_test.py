@@ -67,7 +67,7 @@ class Usage(unittest.TestCase):
     def test_help_teaches(self):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
-        for command in ("packets", "script", "stat", "image", "check", "demo", "verify"):
+        for command in ("info", "packets", "script", "stat", "image", "check", "demo", "verify", "record", "bundle"):
             self.assertIn(command.encode(), done.stdout)
             text = run(command, "--help")
             self.assertEqual(text.returncode, 0)
@@ -84,7 +84,7 @@ class Usage(unittest.TestCase):
 
     def test_no_file_is_1(self):
         with tempfile.TemporaryDirectory() as empty:
-            for command in ("packets", "script", "stat", "image", "check"):
+            for command in ("info", "packets", "script", "stat", "image", "check"):
                 done = run(command, cwd=empty)
                 self.assertEqual(done.returncode, 1, command)
                 self.assertIn(b"no perf.data in this directory", done.stderr)
@@ -121,6 +121,65 @@ class Usage(unittest.TestCase):
                               ("script -i - <&-", 1), ("--help >&-", 1), ("--help >/dev/full", 1), ("script -i absent <&- >&- 2>&-", 1)):
             done = subprocess.run(["/bin/sh", "-c", '"$0" ' + words, PTDECODE], capture_output=True, timeout=60)
             self.assertEqual(done.returncode, status, words)
+
+
+class NewUser(unittest.TestCase):
+    """What a newcomer types first: each answer names what was wrong, or what there is."""
+
+    def test_unknown_words_are_named(self):
+        for words, said in ((["bogus"], b"'bogus' is no command; the commands: bundle, check"), (["scirpt"], b"did you mean 'script'?"),
+                            (["stats", "-x"], b"did you mean 'stat'?"), ([DEMO], b"ptdecode info -i ")):
+            done = run(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertEqual(done.stdout, b"", words)
+            self.assertIn(said, done.stderr, words)
+
+    def test_alone_it_sums_up_the_recording_that_lies_here(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(cwd=folder)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(b"Subcommands:", done.stdout)
+            os.symlink(DEMO, pathlib.Path(folder) / "perf.data")
+            alone, info = run(cwd=folder), run("info", cwd=folder)
+            self.assertEqual((alone.returncode, info.returncode), (0, 0), alone.stderr)
+            self.assertTrue(alone.stdout.startswith(info.stdout))
+            self.assertIn(b"ptdecode script", alone.stdout[len(info.stdout):])
+
+    def test_info_says_what_perf_says(self):
+        info = json.loads(run("info", "--json", "-i", DEMO).stdout)
+        self.assertEqual(info["form"], "perf.data directory")
+        self.assertEqual(len(info["streams"]), 2)
+        self.assertTrue(info["kernel_copy"])
+        if not shutil.which("perf"):
+            self.skipTest("perf is not installed")
+        raw = subprocess.run(["perf", "script", "-D", "-i", DEMO], capture_output=True, text=True, errors="replace").stdout
+        self.assertEqual(info["text_pokes"], len(re.findall(r"PERF_RECORD_TEXT_POKE", raw)))
+        self.assertEqual(info["trace_bytes"], sum(int(size, 16) for size in re.findall(r"PERF_RECORD_AUXTRACE size: (0x[0-9a-f]+)", raw)))
+        comms = {(int(pid), int(tid)) for pid, tid in re.findall(r"PERF_RECORD_COMM(?: exec)?: .*:(\d+)/(\d+)", raw)}
+        self.assertLessEqual(comms, {(thread["pid"], thread["tid"]) for thread in info["threads"]})
+        header = subprocess.run(["perf", "report", "--header-only", "-i", DEMO], capture_output=True, text=True, errors="replace").stdout
+        for key, field in (("hostname", "host"), ("os release", "kernel")):
+            told = re.search(rf"^# {key} : (.*)$", header, re.M)
+            self.assertEqual(told.group(1) if told else "", info[field])
+
+    def test_info_reads_every_form(self):
+        bundle = SOURCE / "data" / "kernel" / "kernel.bundle"
+        self.assertIn(b": bundle", run("info", "-i", bundle).stdout)
+        done = run("info", "-i", "-")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"pipe", done.stderr)
+
+    def test_filters_that_match_nothing_say_so(self):
+        for words, said in ((["--tid", "77777"], b"--tid: no thread 77777 in the recording; there are "),
+                            (["--pid", "77777"], b"--pid: no process 77777 in the recording; there are "),
+                            (["--time", "1,2"], b"--time: nothing was traced in "), (["--comm", "nobody"], b"no thread is named 'nobody'"),
+                            (["-S", "nowhere"], b"no function is named 'nowhere'"), (["-C", "1,99"], b"-C: no trace of cpu 99 in the recording; there are 0, 1"),
+                            (["-C", "99"], b"-C: no trace of cpu 99")):
+            done = run("script", "-i", DEMO, "--itrace=c", *words)
+            self.assertIn(said, done.stderr, words)
+            if words != ["-C", "1,99"]:
+                self.assertEqual(done.stdout, b"", words)
+        self.assertNotIn(b"matched", run("script", "-i", DEMO, "--itrace=c", "-C", "1").stderr)
 
 
 class Interrupt(unittest.TestCase):

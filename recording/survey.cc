@@ -1,0 +1,280 @@
+// Survey: the records of a recording, counted.
+#include "recording/survey.h"
+
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "image/source/build_id.h"
+#include "image/source/mapped_file.h"
+#include "perfio/auxtrace_pt.h"
+#include "perfio/perf_reader.h"
+#include "recording/bundle.h"
+#include "recording/image_build.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kRecordSample = 9, kRecordSwitch = 14, kRecordSwitchCpuWide = 15;
+constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+
+const char* clock_name(int32_t id) {
+  switch (id) {
+    case 0:
+      return "realtime";
+    case 1:
+      return "monotonic";
+    case 4:
+      return "monotonic_raw";
+    case 7:
+      return "boottime";
+    case 11:
+      return "tai";
+    default:
+      return "another";
+  }
+}
+
+// A recording without a host name is taken for this machine's.
+bool recorded_here(const std::string& hostname) {
+  struct utsname own {};
+  return hostname.empty() || (::uname(&own) == 0 && hostname == own.nodename);
+}
+
+void widen(Interval& span, bool& any, TimeNs time) {
+  span = any ? Interval{std::min(span.first, time), std::max(span.last, time)} : Interval{time, time};
+  any = true;
+}
+
+// Collects what the records say.
+class Collector {
+ public:
+  Collector(const perfio::PerfReader& reader, Survey& survey) : reader_(reader), survey_(survey) {}
+
+  void take(const perfio::Record& record) {
+    if (record.sample_id.has_time) widen(survey_.time, timed_, TimeNs{record.sample_id.time});
+    std::visit([&](const auto& payload) { on(record, payload); }, record.payload);
+    if (record.type == kRecordSample) note_sample(record);
+    survey_.switches += record.type == kRecordSwitch || record.type == kRecordSwitchCpuWide ? 1 : 0;
+  }
+  void finish(const OpenOptions& options, int64_t recorded_at_s, bool same_host);
+  [[nodiscard]] const perfio::IntelPtInfo& info() const { return info_; }
+  [[nodiscard]] uint32_t other_trace() const { return other_trace_; }
+
+ private:
+  template <typename Other>
+  void on(const perfio::Record&, const Other&) {}
+  void on(const perfio::Record&, const perfio::AuxtraceInfoRecord& info) {
+    if (info.type == perfio::kAuxtraceIntelPt) {
+      info_ = perfio::parse_intel_pt_info(info);
+    } else {
+      other_trace_ = info.type;
+    }
+  }
+  void on(const perfio::Record&, const perfio::AuxtraceRecord& aux) {
+    const std::pair<int32_t, int32_t> key = aux.cpu >= 0 ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid);
+    streams_[key].size_bytes += aux.payload.size();
+    survey_.trace_bytes += aux.payload.size();
+  }
+  void on(const perfio::Record& record, const perfio::AuxRecord& aux) {
+    survey_.lost.aux_truncated += (aux.flags & kAuxTruncated) != 0 ? 1 : 0;
+    survey_.lost.aux_partial += (aux.flags & kAuxPartial) != 0 ? 1 : 0;
+    survey_.lost.aux_collision += (aux.flags & kAuxCollision) != 0 ? 1 : 0;
+    if (record.sample_id.has_time) aux_times_.push_back({record.sample_id.cpu, record.sample_id.tid, TimeNs{record.sample_id.time}});
+  }
+  void on(const perfio::Record&, const perfio::LostRecord& lost) {
+    ++survey_.lost.records;
+    survey_.lost.count += lost.count;
+  }
+  void on(const perfio::Record&, const perfio::CommRecord& comm) { threads_[comm.tid] = {comm.pid, comm.tid, comm.comm}; }
+  void on(const perfio::Record&, const perfio::TaskRecord& task) {
+    if (task.exit || threads_.contains(task.tid)) return;
+    const auto parent = threads_.find(task.ptid);
+    threads_[task.tid] = {task.pid, task.tid, parent == threads_.end() ? std::string() : parent->second.comm};
+  }
+  void on(const perfio::Record&, const perfio::TextPokeRecord&) { ++survey_.text_pokes; }
+  void on(const perfio::Record&, const perfio::MmapRecord& map) {
+    if (!map.executable || map.kernel || map.guest || map.path.empty()) return;
+    const std::string id = map.build_id.empty() ? std::string() : normalize_build_id(perfio::build_id_hex(map.build_id));
+    Mapped& mapped = mapped_[{map.path, id}];
+    ++mapped.mappings;
+    if (map.size_bytes <= mapped.size_bytes) return;
+    mapped.size_bytes = map.size_bytes;
+    mapped.file_offset_bytes = map.file_offset_bytes;
+  }
+  void note_sample(const perfio::Record& record) {
+    const auto& attrs = reader_.attrs();
+    if (record.attr_index >= attrs.size()) return;
+    const perfio::EventAttr& attr = attrs[record.attr_index];
+    if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload)) return;
+    ++survey_.other_events[attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name];
+  }
+
+  struct Mapped {
+    uint64_t mappings = 0, size_bytes = 0, file_offset_bytes = 0;
+  };
+  struct AuxTime {
+    int32_t cpu = -1, tid = -1;
+    TimeNs time;
+  };
+  const perfio::PerfReader& reader_;
+  Survey& survey_;
+  bool timed_ = false;
+  perfio::IntelPtInfo info_;
+  uint32_t other_trace_ = 0;
+  std::map<std::pair<int32_t, int32_t>, SurveyStream> streams_;
+  std::vector<AuxTime> aux_times_;
+  std::map<int32_t, ThreadInfo> threads_;
+  std::map<std::pair<std::string, std::string>, Mapped> mapped_;
+};
+
+void Collector::finish(const OpenOptions& options, int64_t recorded_at_s, bool same_host) {
+  std::set<std::pair<int32_t, int32_t>> dated;
+  for (const AuxTime& aux : aux_times_) {
+    auto stream = streams_.find({aux.cpu, -1});
+    if (stream == streams_.end()) stream = streams_.find({-1, aux.tid});
+    if (stream == streams_.end()) continue;
+    bool any = !dated.insert(stream->first).second;
+    widen(stream->second.time, any, aux.time);
+  }
+  for (auto& [key, stream] : streams_) {
+    stream.cpu = key.first;
+    stream.tid = key.second;
+    survey_.streams.push_back(stream);
+  }
+  for (auto& [tid, thread] : threads_) survey_.threads.push_back(std::move(thread));
+  std::sort(survey_.threads.begin(), survey_.threads.end(),
+            [](const ThreadInfo& a, const ThreadInfo& b) { return std::pair(a.pid, a.tid) < std::pair(b.pid, b.tid); });
+  std::map<std::string, std::string> build_ids;
+  for (const perfio::BuildIdEntry& entry : reader_.features().build_ids)
+    build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
+  ImageBuild image(options, recorded_at_s);
+  image.source.set_same_host(same_host);
+  for (const auto& [key, mapped] : mapped_) {
+    SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}};
+    if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;
+    const FoundCode code = image.source.find({line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes});
+    line.found = code.status == CodeStatus::found;
+    if (!line.found) line.reason = sentence(code.status);
+    survey_.images.push_back(std::move(line));
+  }
+  std::stable_sort(survey_.images.begin(), survey_.images.end(), [](const SurveyImage& a, const SurveyImage& b) {
+    return std::tuple(a.found, b.size_bytes, a.path) < std::tuple(b.found, a.size_bytes, b.path);
+  });
+}
+
+void take_clock(const perfio::PerfReader& reader, Survey& survey) {
+  survey.clock = "perf's own";
+  for (const perfio::EventAttr& attr : reader.attrs()) {
+    if (attr.use_clockid) survey.clock = clock_name(attr.clockid);
+  }
+  const perfio::Features& features = reader.features();
+  survey.has_wall_clock = features.has_clock_data;
+  survey.wall_offset_ns = static_cast<int64_t>(features.wall_clock_ns - features.clockid_time_ns);
+}
+
+void take_event(const perfio::IntelPtInfo& info, const perfio::PerfReader& reader, Survey& survey) {
+  survey.snapshot = info.snapshot_mode;
+  survey.filter = info.filter;
+  const perfio::IntelPtConfig config = perfio::intel_pt_config(info, reader.attrs());
+  if (!config.valid) return;
+  for (const auto& [on, name] : {std::pair(config.tsc, "TSC"), std::pair(config.mtc, "MTC"), std::pair(config.cyc, "CYC")}) {
+    if (on) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);
+  }
+  survey.traces_user = !reader.attrs()[config.attr_index].exclude_user;
+  survey.traces_kernel = !reader.attrs()[config.attr_index].exclude_kernel;
+}
+
+Result<Survey> survey_perf(const OpenOptions& options) {
+  auto opened = perfio::PerfReader::open(options.path);
+  if (!opened.ok()) return opened.error();
+  perfio::PerfReader& reader = **opened;
+  Survey survey;
+  Collector collector(reader, survey);
+  const Status status = reader.read([&](const perfio::Record& record) {
+    collector.take(record);
+    return true;
+  });
+  if (!status.ok()) return status.error();
+  const perfio::Features& features = reader.features();
+  struct stat info {};
+  const bool directory = ::stat(options.path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  survey.form = directory ? "perf.data directory" : "perf.data file";
+  survey.hostname = features.hostname;
+  survey.kernel = features.os_release;
+  survey.cpu = features.cpu_desc;
+  survey.cpuid = features.cpuid;
+  survey.perf_version = features.version;
+  survey.command = features.cmdline;
+  survey.cpus_online = features.cpus_online;
+  survey.file_bytes = reader.size_bytes();
+  survey.kernel_copy = !reader.kcore_dirs().empty();
+  take_clock(reader, survey);
+  take_event(collector.info(), reader, survey);
+  if (!collector.info().valid)
+    survey.warnings.push_back(collector.other_trace() != 0
+                                  ? "the trace is of type " + std::to_string(collector.other_trace()) + ", not Intel PT"
+                                  : "the recording holds no AUXTRACE_INFO of Intel PT");
+  collector.finish(options, static_cast<int64_t>(info.st_mtim.tv_sec), recorded_here(features.hostname));
+  for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
+  if (reader.damage().cut && reader.damage().messages.empty())
+    survey.warnings.push_back("the file is cut at byte " + std::to_string(reader.damage().cut_offset_bytes));
+  return survey;
+}
+
+}  // namespace
+
+Survey survey_of(const Recording& recording) {
+  Survey survey;
+  bool timed = false;
+  for (const StreamInfo& stream : recording.streams()) {
+    survey.streams.push_back({stream.cpu, stream.tid, stream.size_bytes, stream.time});
+    survey.trace_bytes += stream.size_bytes;
+    if (stream.time.first != kTimeMin) widen(survey.time, timed, stream.time.first);
+    if (stream.time.last != kTimeMax) widen(survey.time, timed, stream.time.last);
+  }
+  for (const auto& [tid, name] : recording.thread_names()) survey.threads.push_back({-1, tid, name});
+  const pt::Config& config = recording.decoder_options().config;
+  for (const auto& [on, name] : {std::pair(config.has_tsc, "TSC"), std::pair(config.has_mtc, "MTC"), std::pair(config.has_cyc, "CYC")}) {
+    if (on) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);
+  }
+  for (const MissingImage& image : recording.missing_images())
+    survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason});
+  survey.lost = recording.lost();
+  survey.warnings = recording.warnings();
+  return survey;
+}
+
+Result<Survey> survey(const OpenOptions& options) {
+  if (options.path == "-") return Error{ErrorKind::usage, "a pipe can be read once only: save it to a file first", 0};
+  bool json = false;
+  if (auto file = MappedFile::open(options.path); file.ok()) {
+    const Bytes bytes = (*file)->bytes();
+    json = !bytes.empty() && bytes.front() == std::byte{'{'};
+  }
+  const bool bundle = looks_like_bundle(options.path);
+  if (!json && !bundle) return survey_perf(options);
+  Result<std::unique_ptr<Recording>> opened = Recording::open(options);
+  if (!opened) return opened.error();
+  Survey result = survey_of(**opened);
+  result.form = bundle ? "bundle" : "LLDB trace bundle";
+  struct stat info {};
+  if (::stat(options.path.c_str(), &info) == 0) result.file_bytes = static_cast<uint64_t>(info.st_size);
+  result.command = {(*opened)->description()};
+  return result;
+}
+
+bool wall_clock_offset(const std::string& path, int64_t& offset_ns) {
+  if (path == "-" || looks_like_bundle(path)) return false;
+  auto opened = perfio::PerfReader::open(path);
+  if (!opened.ok()) return false;
+  const perfio::Features& features = (*opened)->features();
+  if (!features.has_clock_data) return false;
+  offset_ns = static_cast<int64_t>(features.wall_clock_ns - features.clockid_time_ns);
+  return true;
+}
+
+}  // namespace ptd
