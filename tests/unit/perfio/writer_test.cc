@@ -1,4 +1,7 @@
 // PerfWriter and the editor: what is written reads back, in every form; unfinished files read as far as they go.
+#include <bit>
+#include <cstring>
+
 #include "perfio/auxtrace_pt.h"
 #include "perfio/perf_edit.h"
 #include "perfio/perf_writer.h"
@@ -12,6 +15,8 @@ using test::at;
 using test::full_attr;
 using test::hex;
 using test::lines_of;
+using test::load;
+using test::save;
 using test::TempDir;
 
 /// A value for every payload that can be written.
@@ -123,6 +128,77 @@ TEST(Writer, EveryPayloadReadsBack) {
       }
     }
   }
+}
+
+// Linux 6.14 and later: the size of the compressed bytes stands in front, the record is padded to 8 bytes.
+std::vector<std::byte> with_compressed2(const std::vector<std::byte>& file) {
+  const auto number = [](const std::vector<std::byte>& bytes, size_t at, size_t size) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + at, size);
+    return value;
+  };
+  const uint64_t data_at = number(file, 40, 8), data_end = data_at + number(file, 48, 8);
+  std::vector<std::byte> out(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(data_at));
+  for (uint64_t at = data_at; at < data_end;) {
+    const uint64_t size = number(file, at + 6, 2), type = number(file, at, 4);
+    const auto body = std::span(file).subspan(at + kRecordHeaderBytes, size - kRecordHeaderBytes);
+    ByteWriter writer(out);
+    if (type == kRecordCompressed) {
+      const size_t padded = (body.size() + 7) & ~size_t{7};
+      writer.u32(kRecordCompressed2).u16(0).u16(static_cast<uint16_t>(kRecordHeaderBytes + 8 + padded)).u64(body.size());
+      writer.bytes(body).zeros(padded - body.size());
+    } else {
+      writer.bytes(std::span(file).subspan(at, size));
+    }
+    at += size;
+    if (type != kRecordAuxtrace) continue;
+    const uint64_t payload = number(file, at - size + 8, 8);
+    ByteWriter(out).bytes(std::span(file).subspan(at, payload));
+    at += payload;
+  }
+  const uint64_t data_size = out.size() - data_at, moved = out.size() - data_end;
+  std::memcpy(out.data() + 48, &data_size, 8);
+  const size_t table = out.size();
+  out.insert(out.end(), file.begin() + static_cast<std::ptrdiff_t>(data_end), file.end());
+  size_t features = 0;
+  for (size_t at = 72; at < 104; at += 8) features += static_cast<size_t>(std::popcount(number(file, at, 8)));
+  for (size_t i = 0; i < features; ++i) {
+    const uint64_t offset = number(out, table + 16 * i, 8) + moved;
+    std::memcpy(out.data() + table + 16 * i, &offset, 8);
+  }
+  return out;
+}
+
+TEST(Writer, TheSecondCompressedFormReadsBackAsTheFirst) {
+  TempDir dir;
+  WriterOptions options;
+  options.attrs = {full_attr(1)};
+  options.compression_level = 3;
+  auto writer = PerfWriter::create(dir / "first", options);
+  ASSERT_TRUE(writer.ok());
+  write_all(**writer);
+  ASSERT_TRUE((*writer)->finish().ok());
+  const std::vector<std::byte> first = load(dir / "first"), second = with_compressed2(first);
+  ASSERT_NE(second.size(), first.size());
+  save(dir / "second", second);
+  const auto records_of = [&](const char* name) {
+    std::vector<std::pair<size_t, uint64_t>> lines;
+    auto reader = PerfReader::open(dir / name);
+    EXPECT_TRUE(reader.ok());
+    if (!reader.ok()) return lines;
+    EXPECT_TRUE((*reader)
+                    ->read([&](const Record& record) {
+                      lines.emplace_back(record.payload.index(), record.sample_id.time);
+                      return true;
+                    })
+                    .ok());
+    EXPECT_TRUE((*reader)->features().compressed);
+    EXPECT_EQ((*reader)->damage().messages.size(), 0U);
+    return lines;
+  };
+  const auto want = records_of("first");
+  EXPECT_GT(want.size(), all_payloads().size());
+  EXPECT_EQ(records_of("second"), want);
 }
 
 TEST(Writer, FeaturesReadBack) {
