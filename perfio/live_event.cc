@@ -64,6 +64,7 @@ Result<LiveEvent> LiveEvent::open_tracepoint(int32_t cpu, uint64_t id) {
   attr.config = id;
   attr.sample_period = 1;
   attr.sample_type = kSampleTime | kSampleRaw;
+  attr.wakeup_events = 1;
   return open(&attr, cpu);
 }
 

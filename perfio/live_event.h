@@ -15,8 +15,8 @@ class LiveEvent {
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
   /// and TEXT_POKE records of what happens there; it is on from the start. Needs CAP_PERFMON or root. Errors: file_open.
   static Result<LiveEvent> open_sideband(int32_t cpu);
-  /// Opens a tracepoint on one cpu: its samples hold time (8 bytes) and raw data (4 bytes of size, then so many). `id` is tracefs'. The
-  /// same needs and errors.
+  /// Opens a tracepoint on one cpu: its samples hold time (8 bytes) and raw data (4 bytes of size, then so many); each wakes
+  /// who polls. `id` is tracefs'. The same needs and errors.
   static Result<LiveEvent> open_tracepoint(int32_t cpu, uint64_t id);
   ~LiveEvent();
   LiveEvent(LiveEvent&& other) noexcept : fd_(std::exchange(other.fd_, -1)), id_(other.id_) {}

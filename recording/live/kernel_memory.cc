@@ -20,6 +20,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kKernelHalf = 1ULL << 63;
+constexpr uint64_t kTextBegin = 0xffffffff80000000;  // of the kernel's text mapping, x86-64
 
 Error system_error(const std::string& what) { return Error{ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
 
@@ -137,6 +138,29 @@ std::vector<std::byte> KernelMemory::read(MemoryExtent extent) const {
     done += static_cast<size_t>(got);
   }
   bytes.resize(done);
+  return bytes;
+}
+
+std::vector<std::byte> KernelMemory::read_mapped(MemoryExtent extent) const {
+  std::vector<std::byte> bytes;
+  const auto holds = [&](const Segment& segment) {
+    return extent.address >= segment.address && extent.address - segment.address < segment.size_bytes;
+  };
+  const auto in = std::find_if(segments_.begin(), segments_.end(), holds);
+  const auto other = std::find_if(segments_.begin(), segments_.end(), [&](const Segment& segment) {
+    return !holds(segment) && segment.address >= kTextBegin && segment.size_bytes >= kPage;
+  });
+  if (in == segments_.end() || other == segments_.end()) return bytes;
+  std::vector<std::byte> known(kPage), page(kPage);
+  while (bytes.size() < extent.size_bytes) {
+    const uint64_t address = extent.address + bytes.size(), into = address - in->address;
+    const size_t wanted = std::min<size_t>(kPage - address % kPage, extent.size_bytes - bytes.size());
+    const auto got_known = pread(fd_, known.data(), wanted, static_cast<off_t>(other->offset_bytes));
+    const auto got = pread(fd_, page.data(), wanted, static_cast<off_t>(in->offset_bytes + into));
+    if (got_known != static_cast<ssize_t>(wanted) || got != got_known || std::equal(page.begin(), page.begin() + got, known.begin()))
+      return {};
+    bytes.insert(bytes.end(), page.begin(), page.begin() + got);
+  }
   return bytes;
 }
 

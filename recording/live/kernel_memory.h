@@ -28,6 +28,10 @@ class KernelMemory {
   /// The bytes of an extent as they are at this moment (not at one moment: it takes several reads); holes read as zeros where the kernel
   /// says so. Fewer bytes than asked for if the kernel maps no more.
   [[nodiscard]] std::vector<std::byte> read(MemoryExtent extent) const;
+  /// The same for memory that may be freed meanwhile: nothing unless all of it is mapped. Where no area is alive, some kernels hand out
+  /// what the file was read for before ([Linux] 6.1 mm/vmalloc.c, vread(), and fs/proc/kcore.c); each page is read behind one that is
+  /// known.
+  [[nodiscard]] std::vector<std::byte> read_mapped(MemoryExtent extent) const;
 
  private:
   explicit KernelMemory(int fd) : fd_(fd) {}

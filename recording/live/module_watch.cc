@@ -2,6 +2,7 @@
 #include "recording/live/module_watch.h"
 
 #include <dirent.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +13,7 @@
 namespace ptd::live {
 namespace {
 
-constexpr const char* kEvent = "/sys/kernel/tracing/events/module/module_load/";
+constexpr const char* kEvents = "/sys/kernel/tracing/events/module/";
 constexpr uint32_t kRingPages = 8;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMaxCodeBytes = 4U << 20;  // of one module
@@ -36,7 +37,9 @@ struct SectionAddress {
   uint64_t address = 0;
 };
 
-/// /sys/module/NAME/sections, in order of address.
+bool is_init(const SectionAddress& section) { return section.name.starts_with(".init"); }
+
+/// /sys/module/NAME/sections, those of init and the others in order of address.
 std::vector<SectionAddress> sections_of(const std::string& module) {
   std::vector<SectionAddress> sections;
   const std::string folder = "/sys/module/" + module + "/sections/";
@@ -49,11 +52,15 @@ std::vector<SectionAddress> sections_of(const std::string& module) {
     if (address != 0) sections.push_back({entry->d_name, address});
   }
   closedir(dir);
-  std::sort(sections.begin(), sections.end(), [](const auto& a, const auto& b) { return a.address < b.address; });
+  // Init code first: it is there for a moment only.
+  std::sort(sections.begin(), sections.end(), [](const SectionAddress& a, const SectionAddress& b) {
+    return std::pair(!is_init(a), a.address) < std::pair(!is_init(b), b.address);
+  });
   return sections;
 }
 
-/// The area of /proc/vmallocinfo that holds an address, without its guard page; empty if nothing is mapped there any more.
+/// The area of /proc/vmallocinfo that holds an address, without its guard page; empty if nothing is mapped there any more, or addresses are
+/// hidden (kptr_restrict 0 does that, 1 shows them to root).
 MemoryExtent area_of(uint64_t address) {
   const Result<std::string> text = read_text_file("/proc/vmallocinfo");
   if (!text) return {};
@@ -63,7 +70,9 @@ MemoryExtent area_of(uint64_t address) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     const size_t dash = line.find('-');
-    if (!line.starts_with("0x") || dash == std::string_view::npos || dash + 3 > line.size()) continue;
+    if (!line.starts_with("0x") || line.find("unpurged") != std::string_view::npos ||  // freed, not yet given to others
+        dash == std::string_view::npos || dash + 3 > line.size())
+      continue;
     const uint64_t first = number_of(line.substr(2), 16), last = number_of(line.substr(dash + 3), 16);
     if (first <= address && address < last && last - first > kPage) return {first, last - first - kPage};
   }
@@ -72,9 +81,9 @@ MemoryExtent area_of(uint64_t address) {
 
 bool is_text(const SectionAddress& section) { return section.name.find("text") != std::string::npos; }
 
-/// The same without vmallocinfo (kptr_restrict 0 hides its addresses): what the module's own files say, while it runs its init function.
+/// What the module's own files say of it: of init code only while it runs.
 MemoryExtent area_by_name(const std::string& module, const SectionAddress& section) {
-  if (section.name.starts_with(".init")) {
+  if (is_init(section)) {
     const Result<std::string> size = read_text_file("/sys/module/" + module + "/initsize");
     return {section.address & ~(kPage - 1), size ? number_of(*size, 10) : 0};
   }
@@ -85,8 +94,8 @@ MemoryExtent area_by_name(const std::string& module, const SectionAddress& secti
 }
 
 MemoryExtent find_area(const std::string& module, const SectionAddress& section) {
-  const MemoryExtent area = area_of(section.address);
-  return area.size_bytes != 0 ? area : area_by_name(module, section);
+  const MemoryExtent area = area_by_name(module, section);
+  return area.size_bytes != 0 ? area : area_of(section.address);
 }
 
 /// From the area's begin to its first section that is no code. `text_at` is the address of a section of code in it.
@@ -103,55 +112,69 @@ MemoryExtent code_in(MemoryExtent area, const std::vector<SectionAddress>& secti
 
 }  // namespace
 
-std::unique_ptr<ModuleWatch> ModuleWatch::start(int32_t cpus) {
-  const Result<std::string> id = read_text_file(std::string(kEvent) + "id");
-  const Result<std::string> format = read_text_file(std::string(kEvent) + "format");
-  if (!id || !format) return nullptr;
-  std::unique_ptr<ModuleWatch> watch(new ModuleWatch);
-  watch->name_offset_ = static_cast<uint32_t>(number_behind(*format, "__data_loc char[] name;\toffset:"));
+bool ModuleWatch::open(const char* event, bool load, int32_t cpus) {
+  const Result<std::string> id = read_text_file(std::string(kEvents) + event + "/id");
+  const Result<std::string> format = read_text_file(std::string(kEvents) + event + "/format");
+  if (!id || !format) return false;
+  const auto name_offset = static_cast<uint32_t>(number_behind(*format, "__data_loc char[] name;\toffset:"));
   for (int32_t cpu = 0; cpu < cpus; ++cpu) {
-    Result<perfio::LiveEvent> event = perfio::LiveEvent::open_tracepoint(cpu, number_of(*id, 10));
-    if (!event) return nullptr;
-    Result<std::unique_ptr<perfio::EventRing>> ring = perfio::EventRing::map(event->fd(), kRingPages);
-    if (!ring) return nullptr;
-    watch->rings_.push_back({cpu, std::move(*event), std::move(*ring)});
+    Result<perfio::LiveEvent> opened = perfio::LiveEvent::open_tracepoint(cpu, number_of(*id, 10));
+    if (!opened) return false;
+    Result<std::unique_ptr<perfio::EventRing>> ring = perfio::EventRing::map(opened->fd(), kRingPages);
+    if (!ring) return false;
+    rings_.push_back({cpu, load, name_offset, std::move(*opened), std::move(*ring)});
   }
+  return true;
+}
+
+std::unique_ptr<ModuleWatch> ModuleWatch::start(int32_t cpus) {
+  std::unique_ptr<ModuleWatch> watch(new ModuleWatch);
+  if (!watch->open("module_load", true, cpus) || !watch->open("module_free", false, cpus)) return nullptr;
   return watch;
 }
 
-void ModuleWatch::look(const KernelMemory& memory) {
-  for (Ring& ring : rings_) ring.ring->drain([&](Bytes record) { on_sample(record, ring.cpu, memory); });
+void ModuleWatch::wait(uint32_t timeout_ms) const {
+  std::vector<pollfd> files;
+  for (const Ring& ring : rings_) files.push_back({ring.event.fd(), POLLIN, 0});
+  (void)poll(files.data(), files.size(), static_cast<int>(timeout_ms));
 }
 
-void ModuleWatch::on_sample(Bytes record, int32_t cpu, const KernelMemory& memory) {
+void ModuleWatch::look(const KernelMemory& memory) {
+  for (Ring& ring : rings_) ring.ring->drain([&](Bytes record) { on_sample(record, ring, memory); });
+}
+
+void ModuleWatch::on_sample(Bytes record, const Ring& ring, const KernelMemory& memory) {
   if (perfio::read_record_header(record).type != perfio::kRecordSample) return;
   perfio::Cursor body(record.subspan(perfio::kRecordHeaderBytes));
   const uint64_t time = body.u64();
   const Bytes raw = body.take(body.u32());
-  perfio::Cursor place(raw.subspan(std::min<size_t>(name_offset_, raw.size())));
+  perfio::Cursor place(raw.subspan(std::min<size_t>(ring.name_offset, raw.size())));
   const uint32_t where = place.u32(), offset = where & 0xffff;
   if (!place.ok() || offset >= raw.size()) return;
-  read_module(perfio::Cursor::text_of(raw.subspan(offset)), time, cpu, memory);
+  std::string name = perfio::Cursor::text_of(raw.subspan(offset));
+  if (ring.load) {
+    read_module(name, time, ring.cpu, memory);
+  } else {
+    gone_.push_back({std::move(name), time, ring.cpu});
+  }
 }
 
 void ModuleWatch::read_module(const std::string& name, uint64_t time_ns, int32_t cpu, const KernelMemory& memory) {
   if (name.empty() || name.find('/') != std::string::npos) return;
   ++counts_.loaded;
   const std::vector<SectionAddress> sections = sections_of(name);
-  uint64_t read_to = 0;
+  std::vector<MemoryExtent> seen;
+  bool init_gone = false;
   for (const SectionAddress& section : sections) {
-    if (!is_text(section) || section.address < read_to) continue;
-    const MemoryExtent area = find_area(name, section);
-    if (area.size_bytes == 0) {
-      counts_.gone += section.address >= read_to ? 1 : 0;
-      read_to = section.address + 1;
-      continue;
-    }
-    const MemoryExtent extent = code_in(area, sections, section.address);
-    Code code{extent.address, time_ns, cpu, memory.read(extent)};
-    read_to = area.address + area.size_bytes;
-    if (find_area(name, section).address != area.address || code.bytes.empty()) {  // freed meanwhile
+    const auto holds = [&](const MemoryExtent& extent) { return section.address - extent.address < extent.size_bytes; };
+    if (!is_text(section) || (init_gone && is_init(section)) || std::any_of(seen.begin(), seen.end(), holds)) continue;
+    const MemoryExtent area = find_area(name, section), extent = code_in(area, sections, section.address);
+    if (area.size_bytes != 0) seen.push_back(area);
+    Code code{name, extent.address, time_ns, cpu, memory.read_mapped(extent)};
+    const bool still = find_area(name, section).address == area.address;  // else it was freed meanwhile
+    if (area.size_bytes == 0 || code.bytes.empty() || !still) {
       ++counts_.gone;
+      init_gone = init_gone || is_init(section);
       continue;
     }
     ++counts_.read;
@@ -184,35 +207,53 @@ void add_pieces(uint64_t address, const std::vector<std::byte>& bytes, bool came
 
 }  // namespace
 
-/// What lies at the place of `by` is gone by its time.
-void ModuleWatch::retire(const Code& by, std::vector<CodeChange>& changes) {
-  const auto gone = [&](const Code& code) {
-    return code.address < by.address + by.bytes.size() && by.address < code.address + code.bytes.size();
+void ModuleWatch::come(Code code, std::vector<CodeChange>& changes) {
+  // What lay at its place went without a word: init code.
+  const auto covered = [&](const Code& old) {
+    return old.address < code.address + code.bytes.size() && code.address < old.address + old.bytes.size();
   };
-  for (const Code& code : known_) {
-    if (gone(code)) add_pieces(code.address, code.bytes, false, {by.time_ns - 1, by.cpu, {}}, changes);
+  for (const Code& old : known_) {
+    if (covered(old)) add_pieces(old.address, old.bytes, false, {code.time_ns - 1, code.cpu, {}}, changes);
   }
-  std::erase_if(known_, gone);
+  std::erase_if(known_, covered);
+  for (auto poke = pokes_.rbegin(); poke != pokes_.rend() && poke->time_ns > code.time_ns; ++poke) {
+    put(code.bytes, code.address, poke->poke.addr, poke->poke.old_bytes);
+  }
+  add_pieces(code.address, code.bytes, true, {code.time_ns, code.cpu, {}}, changes);
+  known_.push_back(std::move(code));
 }
 
 std::vector<CodeChange> ModuleWatch::take() {
-  std::stable_sort(pokes_.begin(), pokes_.end(), [](const Poke& a, const Poke& b) { return a.time_ns < b.time_ns; });
+  const auto earlier = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
+  std::stable_sort(pokes_.begin(), pokes_.end(), earlier);
+  std::stable_sort(found_.begin(), found_.end(), earlier);
+  std::stable_sort(gone_.begin(), gone_.end(), earlier);
   std::vector<CodeChange> changes;
-  for (Code& code : known_) {
-    for (const Poke& poke : pokes_) put(code.bytes, code.address, poke.poke.addr, poke.poke.new_bytes);
-  }
-  for (Code& code : found_) {
-    retire(code, changes);
-    for (auto poke = pokes_.rbegin(); poke != pokes_.rend() && poke->time_ns > code.time_ns; ++poke) {
-      put(code.bytes, code.address, poke->poke.addr, poke->poke.old_bytes);
+  size_t found = 0, gone = 0;
+  // What is known is brought up to the time of each change.
+  size_t poked = 0;
+  const auto poke_until = [&](uint64_t time_ns) {
+    for (; poked < pokes_.size() && pokes_[poked].time_ns <= time_ns; ++poked) {
+      for (Code& code : known_) put(code.bytes, code.address, pokes_[poked].poke.addr, pokes_[poked].poke.new_bytes);
     }
-    add_pieces(code.address, code.bytes, true, {code.time_ns, code.cpu, {}}, changes);
-    for (const Poke& poke : pokes_) {
-      if (poke.time_ns > code.time_ns) put(code.bytes, code.address, poke.poke.addr, poke.poke.new_bytes);
+  };
+  while (found < found_.size() || gone < gone_.size()) {
+    if (gone == gone_.size() || (found < found_.size() && found_[found].time_ns < gone_[gone].time_ns)) {
+      poke_until(found_[found].time_ns);
+      come(std::move(found_[found++]), changes);
+      continue;
     }
-    known_.push_back(std::move(code));
+    const Gone& went = gone_[gone++];
+    poke_until(went.time_ns);
+    const auto is_its = [&](const Code& code) { return code.module == went.module; };
+    for (const Code& code : known_) {
+      if (is_its(code)) add_pieces(code.address, code.bytes, false, {went.time_ns, went.cpu, {}}, changes);
+    }
+    std::erase_if(known_, is_its);
   }
+  poke_until(~uint64_t{0});
   found_.clear();
+  gone_.clear();
   pokes_.clear();
   return changes;
 }

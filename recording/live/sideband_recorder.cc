@@ -2,6 +2,7 @@
 #include "recording/live/sideband_recorder.h"
 
 #include <cpuid.h>
+#include <poll.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -209,7 +210,7 @@ Status SidebandRecorder::read_images() {
     if (image.program && has_bytes(image.address)) continue;
     TextPokeRecord poke;
     poke.addr = image.address;
-    poke.new_bytes = memory_->read({image.address, std::min(image.size_bytes, kMaxImageBytes)});
+    poke.new_bytes = memory_->read_mapped({image.address, std::min(image.size_bytes, kMaxImageBytes)});
     const bool cleared = std::all_of(poke.new_bytes.begin(), poke.new_bytes.end(), [](std::byte byte) { return byte == kCleared; });
     if (cleared) continue;
     RecordContext context = at_start(kMiscKernel);
@@ -237,6 +238,14 @@ Status SidebandRecorder::write_module_code() {
   }
   counts_.modules = modules_->counts();
   return {};
+}
+
+void SidebandRecorder::wait(uint32_t timeout_ms) const {
+  if (modules_ != nullptr) {
+    modules_->wait(timeout_ms);
+  } else {
+    (void)poll(nullptr, 0, static_cast<int>(timeout_ms));
+  }
 }
 
 Status SidebandRecorder::drain() {

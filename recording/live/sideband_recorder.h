@@ -43,6 +43,8 @@ class SidebandRecorder {
   static Result<std::unique_ptr<SidebandRecorder>> start(const RecorderOptions& options);
   ~SidebandRecorder();
 
+  /// Waits for what had better be read at once (the code of a module that is loaded), at most so long.
+  void wait(uint32_t timeout_ms) const;
   /// Takes what the rings hold, one round.
   Status drain();
   /// Closes the events, takes the rest, writes features. The recording is complete, but for AUX data.

@@ -159,7 +159,7 @@ int run() {
     pin_to(0);
     while (!done) {
       if (Status status = (*recorder)->drain(); !status) say("recorder: %s", status.error().message.c_str());
-      sleep_ms(options.drain_ms);
+      (*recorder)->wait(options.drain_ms);
     }
   });
   start_load(options.load, options.pause_ms);
