@@ -43,7 +43,8 @@ constexpr size_t kCommBytes = 16;
 /// Guest registers at the start of a block lie at the start of QEMU's CPU state (target/i386 "CPUX86State": regs[16] first).
 constexpr int kRsp = 4, kRdi = 7;
 /// The frame of a signal (linux "struct rt_sigframe", x86-64): return address, ucontext, siginfo.
-constexpr uint64_t kFrameRip = 8 + 40 + 16 * 8, kFrameSiginfo = 8 + 40 + 256 + 8, kSiginfoCode = 8;
+constexpr uint64_t kFrameRdi = 8 + 40 + 8 * 8, kFrameRsp = 8 + 40 + 15 * 8, kFrameRip = 8 + 40 + 16 * 8, kFrameSiginfo = 8 + 40 + 256 + 8,
+                   kSiginfoCode = 8;
 
 UserProcess g_process;
 EmulatorCommand g_command;
@@ -80,18 +81,31 @@ std::string plugin_path() {
   return dladdr(&g_process, &info) != 0 && info.dli_fname != nullptr ? std::filesystem::absolute(info.dli_fname).string() : std::string();
 }
 
-/// True if the block is a signal handler that was just entered; `event` says where the signal came.
-bool signal_entry(const uint64_t* registers, AsyncEvent& event) {
-#if defined(__x86_64__)
-  const uint64_t frame = registers[kRsp];
+/// Reads what the frame of a signal says; `number` is what the handler gets as its first argument. False if it is none.
+bool read_frame(uint64_t frame, uint64_t number, AsyncEvent& event) {
   uint64_t returns_to = 0;
-  int32_t code = 0, number = 0;
+  int32_t code = 0, told = 0;
   if (!peek(frame, returns_to) || !g_process.is_restorer(returns_to) || !peek(frame + kFrameRip, event.ip)) return false;
-  if (!peek(frame + kFrameSiginfo, number) || !peek(frame + kFrameSiginfo + kSiginfoCode, code)) return false;
-  event.inside = code > 0 && number == static_cast<int32_t>(registers[kRdi]);  // made by the processor, not sent
+  if (!peek(frame + kFrameSiginfo, told) || !peek(frame + kFrameSiginfo + kSiginfoCode, code)) return false;
+  event.inside = code > 0 && told == static_cast<int32_t>(number);  // made by the processor, not sent
+  return true;
+}
+
+/// True if the block is a signal handler that was just entered; `event` says where the signal came. Of several signals that came at once
+/// the handlers of all but the last have not run yet: each frame lies on the one before, and the first says where the program was.
+bool signal_entry(const uint64_t* registers, const Block* current, AsyncEvent& event) {
+#if defined(__x86_64__)
+  constexpr int kMostSignals = 64;
+  uint64_t frame = registers[kRsp];
+  if (!read_frame(frame, registers[kRdi], event)) return false;
+  for (int i = 0; i < kMostSignals && g_process.is_handler(event.ip) && (current == nullptr || current->ip != event.ip); ++i) {
+    uint64_t below = 0, number = 0;
+    if (!peek(frame + kFrameRsp, below) || !peek(frame + kFrameRdi, number) || !read_frame(below, number, event)) break;
+    frame = below;
+  }
   return true;
 #else
-  (void)registers, (void)event;
+  (void)registers, (void)current, (void)event;
   return false;
 #endif
 }
@@ -108,7 +122,7 @@ void enter_dated(UserThread& thread, const Block& block) {
 
 void enter_watched(UserThread& thread, const Block& block, const uint64_t* registers) {
   AsyncEvent event;
-  if (signal_entry(registers, event)) {
+  if (signal_entry(registers, thread.tracer.current(), event)) {
     thread.tracer.enter_handler(block, event, read_clock());
   } else {
     thread.tracer.enter(block, read_clock);

@@ -271,6 +271,7 @@ void UserProcess::watch_handler(uint64_t handler, uint64_t restorer) {
   store_.for_each_at(handler, [](Block& block) { block.watched = true; });
 }
 
+bool UserProcess::is_handler(uint64_t address) const { return handlers_.count(address) != 0; }
 bool UserProcess::is_restorer(uint64_t address) const { return restorers_.count(address) != 0; }
 
 }  // namespace ptd::emulate

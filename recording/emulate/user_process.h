@@ -77,6 +77,7 @@ class UserProcess {
   Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
   /// The program takes signals at `handler`, and returns from it through `restorer`.
   void watch_handler(uint64_t handler, uint64_t restorer);
+  [[nodiscard]] bool is_handler(uint64_t address) const;
   [[nodiscard]] bool is_restorer(uint64_t address) const;
   [[nodiscard]] pid_t pid() const { return pid_; }
 

@@ -1,6 +1,7 @@
 // Runs a program under qemu-user with the plugin.
 #include "recording/emulate/user_runner.h"
 
+#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -108,6 +109,50 @@ void become_emulator(const EmulateOptions& options, const EmulatorCommand& comma
   exec_emulated(command, program, arguments.data(), environ);
 }
 
+volatile sig_atomic_t g_program = 0;  // who gets the signals that ask this process to end
+
+void pass_on(int number) {
+  if (g_program > 0) (void)kill(static_cast<pid_t>(g_program), number);
+}
+
+/// Until this object goes, Ctrl-C is left to the program, which gets it too and decides; what asks to end is passed on to it.
+class Signals {
+ public:
+  Signals() : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {}
+  ~Signals() {
+    g_program = 0;
+    (void)std::signal(SIGINT, interrupt_);
+    (void)std::signal(SIGTERM, terminate_);
+    (void)std::signal(SIGHUP, hangup_);
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+ private:
+  using Handler = void (*)(int);
+  Handler interrupt_, terminate_, hangup_;
+};
+
+/// Whether a file could be written there: better known before the program runs than after.
+Status try_output(const std::string& path) {
+  std::error_code error;
+  const bool was_there = fs::exists(path, error);
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) return Error{ErrorKind::file_open, "cannot write " + path + ": " + std::strerror(errno), 0};
+  close(fd);
+  if (!was_there) fs::remove(path, error);
+  return {};
+}
+
+Status try_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error || access(path.c_str(), W_OK) != 0) {
+    return Error{ErrorKind::file_open, "cannot write to the folder " + path + ": " + (error ? error.message() : std::strerror(errno)), 0};
+  }
+  return {};
+}
+
 // Waits for the program and, as this process takes in orphans, for all that it started.
 int wait_for_all(pid_t program) {
   int result = 0;
@@ -139,13 +184,17 @@ std::string find_program(const std::string& name) {
 Result<EmulateResult> emulate(const EmulateOptions& options) {
   EmulatorCommand command;
   command.qemu = find_program(options.qemu.empty() ? "qemu-x86_64" : options.qemu);
+  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorKind::usage, options.qemu + " is no program that can be run", 0};
   if (command.qemu.empty()) return Error{ErrorKind::unsupported, "qemu-x86_64 is not installed (Debian: apt install qemu-user)", 0};
   command.plugin = find_plugin(options.plugin);
   if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " is not beside this program", 0};
   const std::string program = options.command.empty() ? "" : find_program(options.command.front());
-  if (program.empty() || exec_kind(program) != ExecKind::emulated) {
-    return Error{ErrorKind::usage, (options.command.empty() ? "" : options.command.front()) + ": no x86-64 program", 0};
+  if (program.empty()) {
+    return Error{ErrorKind::usage, (options.command.empty() ? "" : options.command.front()) + ": not found, or it may not be run", 0};
   }
+  if (exec_kind(program) != ExecKind::emulated) return Error{ErrorKind::usage, program + ": no x86-64 program, nor a script for one", 0};
+  if (Status status = try_output(options.output); !status) return status.error();
+  if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
   const WorkFolder folder(options.work_parent);
   if (folder.path().empty()) return Error{ErrorKind::file_open, "a working folder cannot be made in TMPDIR", 0};
   command.folder = folder.path();
@@ -162,18 +211,19 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   std::ofstream(folder.path() + "/" + kConfigFile) << to_text(recording.config);
 
   prctl(PR_SET_CHILD_SUBREAPER, 1);
-  const auto on_interrupt = std::signal(SIGINT, SIG_IGN);  // the program gets it too, and decides
-  const pid_t pid = fork();
-  if (pid < 0) return Error{ErrorKind::file_open, "fork: " + std::string(std::strerror(errno)), 0};
-  if (pid == 0) {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGPIPE, SIG_DFL);
-    become_emulator(options, command, program);
-    _exit(127);
-  }
   EmulateResult result;
-  result.exit_status = wait_for_all(pid);
-  std::signal(SIGINT, on_interrupt);
+  {
+    const Signals signals;
+    const pid_t pid = fork();
+    if (pid < 0) return Error{ErrorKind::file_open, "fork: " + std::string(std::strerror(errno)), 0};
+    if (pid == 0) {
+      for (const int number : {SIGINT, SIGPIPE, SIGTERM, SIGHUP}) (void)std::signal(number, SIG_DFL);
+      become_emulator(options, command, program);
+      _exit(127);
+    }
+    g_program = pid;
+    result.exit_status = wait_for_all(pid);
+  }
   const ClockPair end = read_clocks();
   result.run_s = static_cast<double>(end.ns - start.ns) / static_cast<double>(kNsPerSecond);
   recording.time = conversion_of(before, end);

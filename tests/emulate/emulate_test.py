@@ -64,6 +64,8 @@ def small(folder):
     signals = build("signals", folder, "-static")
     record(folder, [signals])
     record(folder, [signals], "--cyc", "--no-retcomp", "--short-tnt", "--psb-period", "0", "--mtc-period", "3")
+    out, text, _ = record(folder, [build("storm", folder, "-static")])  # signals at one moment
+    check("no signal is lost", text == "200 200 50\n", text)
     threads = build("threads", folder)
     out, text, streams = record(folder, [threads])
     check("five threads have a stream each", streams == 5 and text == "37671\n", f"{streams} {text}")
