@@ -10,6 +10,7 @@ namespace ptd::cli {
 using Command = std::function<int()>;
 
 Command add_info(CLI::App& app);
+Command add_functions(CLI::App& app);
 Command add_packets(CLI::App& app);
 Command add_script(CLI::App& app);
 Command add_stat(CLI::App& app);

@@ -67,7 +67,7 @@ class Usage(unittest.TestCase):
     def test_help_teaches(self):
         done = run("--help")
         self.assertEqual(done.returncode, 0)
-        for command in ("info", "packets", "script", "stat", "image", "check", "demo", "verify", "record", "bundle"):
+        for command in ("info", "functions", "packets", "script", "stat", "image", "check", "demo", "verify", "record", "bundle"):
             self.assertIn(command.encode(), done.stdout)
             text = run(command, "--help")
             self.assertEqual(text.returncode, 0)
@@ -84,7 +84,7 @@ class Usage(unittest.TestCase):
 
     def test_no_file_is_1(self):
         with tempfile.TemporaryDirectory() as empty:
-            for command in ("info", "packets", "script", "stat", "image", "check"):
+            for command in ("info", "functions", "packets", "script", "stat", "image", "check"):
                 done = run(command, cwd=empty)
                 self.assertEqual(done.returncode, 1, command)
                 self.assertIn(b"no perf.data in this directory", done.stderr)

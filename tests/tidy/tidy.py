@@ -42,7 +42,8 @@ ROOMS = {
     "recording": ["recording", "perfio", "decoder", "decoder/insn", "decoder/pt", "image", "image/base", "image/source", "image/symbols"],
     "recording/live": ["recording/live", "perfio", "image", "image/base"],
     # The command line sees recording/ and headers of value types, the packet reader (for `packets`) and the disassembler.
-    "cli": ["cli", "recording", "decoder", "decoder/insn", "decoder/pt", "image", "image/base", "image/symbols"],
+    "analysis": ["analysis", "recording", "decoder", "decoder/insn", "image", "image/base", "image/symbols"],
+    "cli": ["cli", "analysis", "recording", "decoder", "decoder/insn", "decoder/pt", "image", "image/base", "image/symbols"],
 }
 
 # Written in two halves so that this file does not find itself.

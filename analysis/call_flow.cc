@@ -1,0 +1,297 @@
+// CallFlow: batches of blocks -> transfers between functions. See call_flow.h.
+#include "analysis/call_flow.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxHeld = 1U << 16;
+
+bool is_jump(const InsnClass cls, const InsnDetail detail) {
+  if (detail == InsnDetail::vmlaunch || detail == InsnDetail::vmresume) return true;
+  return cls == InsnClass::jump_direct || cls == InsnClass::jump_indirect || cls == InsnClass::jcc || cls == InsnClass::far_jump ||
+         cls == InsnClass::jmpabs;
+}
+
+}  // namespace
+
+CallFlow::CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid)
+    : finder_(symbolizer, table), cpu_(cpu), stream_tid_(tid), tid_(tid) {}
+
+const CallFlow::Node& CallFlow::node(NodeId id) {
+  if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
+  Node& node = nodes_[id];
+  if (node.known && node.at.valid.contains(now_)) return node;
+  const BlockInfo& info = blocks_->info(id);
+  node.ip = info.ip;
+  node.next = info.ip + info.size_bytes;
+  node.at = find(info.ip);
+  if (!node.at.named) node.at.valid = {now_, now_};
+  if (node.known) return node;
+  Bytes bytes = blocks_->bytes(id);
+  Insn insn;
+  for (uint16_t i = 0; i < info.instructions && !bytes.empty(); ++i) {
+    insn = classify(bytes, info.mode);
+    if (insn.cls == InsnClass::bad) break;
+    bytes = bytes.subspan(std::min<size_t>(insn.length_bytes, bytes.size()));
+  }
+  node.cls = insn.cls;
+  node.detail = insn.detail;
+  node.known = true;
+  return node;
+}
+
+void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
+  if (blocks_ != &blocks) {
+    blocks_ = &blocks;
+    nodes_.clear();
+  }
+  next_mark_ = next_event_ = next_gap_ = 0;
+  const auto count = static_cast<uint32_t>(batch.blocks.size());
+  for (uint32_t at = 0;;) {
+    take_boundary(batch, at);
+    if (at >= count) break;
+    uint32_t next = count;
+    if (next_mark_ < batch.marks.size()) next = std::min(next, batch.marks[next_mark_].before_block);
+    if (next_event_ < batch.events.size()) next = std::min(next, batch.events[next_event_].before_block);
+    if (next_gap_ < batch.gaps.size()) next = std::min(next, batch.gaps[next_gap_].before_block);
+    for (next = std::max(next, at + 1); at < next; ++at) take_block(batch.blocks[at]);
+  }
+}
+
+// Marks, events and gaps that stand before block `at`. An open branch went where the first of them says; what ends the old thread's flow
+// comes before the mark of the new thread.
+void CallFlow::take_boundary(const Batch& batch, uint32_t at) {
+  const auto here = [at](const auto& list, size_t index) { return index < list.size() && list[index].before_block <= at; };
+  const auto event_here = [&] { return here(batch.events, next_event_); };
+  const bool thread_changes = here(batch.marks, next_mark_) && has_thread_ && batch.marks[next_mark_].tid != tid_;
+  if (thread_changes) {
+    const auto leaves = [&](const Event& event) { return event.kind == EventKind::disabled || event.kind == EventKind::async_disabled; };
+    while (event_here() && leaves(batch.events[next_event_])) take_event(batch.events[next_event_++]);
+    if (pending_ && event_here() && (batch.events[next_event_].flags & kEventHasFrom) != 0) {
+      const Ip from = batch.events[next_event_].from;
+      resolve(find(from), from);
+    } else if (pending_ && !event_here() && !here(batch.gaps, next_gap_) && at < batch.blocks.size()) {
+      const Node& to = node(batch.blocks[at].node);
+      resolve(to.at, to.ip);
+    }
+  }
+  while (here(batch.marks, next_mark_)) take_mark(batch.marks[next_mark_++]);
+  while (event_here() || here(batch.gaps, next_gap_)) {
+    const bool gap_first = here(batch.gaps, next_gap_) &&
+                           (!event_here() || batch.gaps[next_gap_].stream_offset_bytes <= batch.events[next_event_].stream_offset_bytes);
+    if (gap_first) {
+      take_gap(batch.gaps[next_gap_++]);
+    } else {
+      take_event(batch.events[next_event_++]);
+    }
+  }
+}
+
+void CallFlow::take_block(const Block& block) {
+  const Node& here = node(block.node);
+  if (pending_) {
+    resolve(here.at, here.ip);
+  } else if (!flowing_) {
+    begin(here.ip);
+  }
+  position_ += block.instructions;
+  if (!has(block.flags, BlockFlag::taken)) return;
+  pending_ = Pending{here.cls, here.detail, here.at.id, here.next};
+}
+
+void CallFlow::begin(Ip to) {
+  flowing_ = true;
+  const FoundFunction at = find(to);
+  FlowStep step;
+  step.kind = FlowKind::begin;
+  step.function = at.id;
+  step.to = to;
+  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
+  push(step);
+}
+
+void CallFlow::resolve(const FoundFunction& at, Ip to) {
+  const Pending pending = *std::exchange(pending_, std::nullopt);
+  FlowStep step;
+  step.to = to;
+  step.function = at.id;
+  step.from = pending.from;
+  step.return_to = pending.return_to;
+  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
+  if (is_jump(pending.cls, pending.detail)) {
+    if (at.id == pending.from) return;
+    step.kind = FlowKind::jump;
+    return push(step);
+  }
+  switch (pending.cls) {
+    case InsnClass::call_direct:
+      if (to == pending.return_to) return;  // "call 1f; 1: pop": reads its own address, pushes no function
+      [[fallthrough]];
+    case InsnClass::call_indirect:
+    case InsnClass::far_call:
+      step.kind = FlowKind::call;
+      if (pending.cls == InsnClass::far_call) step.flags |= kFlowFar;
+      step.function = entered(at, to);
+      return push(step);
+    case InsnClass::ret:
+      step.kind = FlowKind::ret;
+      return push(step);
+    case InsnClass::far_ret:
+      step.kind = FlowKind::far_return;
+      return push(step);
+    default:
+      return;
+  }
+}
+
+// The branch left what is traced; `to` is 0 where no packet told it.
+void CallFlow::resolve_unseen(Ip to) {
+  const FoundFunction at = to.value != 0 ? find(to) : FoundFunction{};
+  if (is_jump(pending_->cls, pending_->detail)) {
+    pending_.reset();
+    return;
+  }
+  const size_t before = held_.size() + out_.size();
+  resolve(at, to);
+  if (held_.size() + out_.size() == before || held_.empty()) return;
+  held_.back().step.flags |= kFlowUnseen;
+  if (to.value == 0) held_.back().step.function = kNoFunction;
+}
+
+void CallFlow::take_mark(const Mark& mark) {
+  if (mark.time_known) anchor(mark.time.first);
+  const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
+  if (has_thread_ && tid == tid_ && mark.pid == pid_) {
+    space_ = mark.space;
+    return;
+  }
+  FlowStep step;
+  if (has_thread_ && tid != tid_) {
+    step.kind = FlowKind::switch_out;
+    push(step);
+  }
+  const bool changes = !has_thread_ || tid != tid_;
+  has_thread_ = true;
+  pid_ = mark.pid;
+  tid_ = tid;
+  space_ = mark.space;
+  step.kind = FlowKind::switch_in;
+  if (changes) push(step);
+}
+
+void CallFlow::take_event(const Event& event) {
+  const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
+  const bool status = (event.flags & kEventStatus) != 0;
+  const bool dated = event.time.first != kTimeMin && event.time.last != kTimeMax;
+  switch (event.kind) {
+    case EventKind::async_branch: {
+      if (pending_ && has_from) resolve(find(event.from), event.from);
+      pending_.reset();
+      if (dated) anchor(event.time.first);
+      if (!flowing_ && has_from) begin(event.from);
+      const FoundFunction at = has_to ? find(event.to) : FoundFunction{};
+      FlowStep step;
+      step.kind = FlowKind::interrupt;
+      step.to = event.to;
+      step.return_to = event.from;
+      step.function = has_to ? entered(at, event.to) : kNoFunction;
+      step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
+                                        ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
+      flowing_ = true;
+      return push(step);
+    }
+    case EventKind::disabled:
+    case EventKind::async_disabled: {
+      if (pending_ && event.kind == EventKind::async_disabled && has_from) resolve(find(event.from), event.from);
+      if (pending_) resolve_unseen(event.kind == EventKind::disabled && has_to ? event.to : Ip{});
+      if (dated) anchor(event.time.first);
+      FlowStep step;
+      step.kind = FlowKind::pause;
+      step.return_to = event.kind == EventKind::async_disabled && has_from ? event.from : Ip{event.aux};
+      if (flowing_) push(step);
+      flowing_ = false;
+      return;
+    }
+    case EventKind::enabled:
+      if (status && (flowing_ || pending_)) return;
+      pending_.reset();
+      if (dated) anchor(event.time.first);
+      if (has_to) begin(event.to);
+      return;
+    default:
+      return;
+  }
+}
+
+void CallFlow::take_gap(const Gap& gap) {
+  pending_.reset();
+  FlowStep step;
+  step.kind = FlowKind::gap;
+  step.gap = gap.reason;
+  if (gap.time.first != kTimeMin && gap.time.last != kTimeMax) anchor(gap.time.first);
+  push(step);
+  flowing_ = false;
+}
+
+void CallFlow::push(FlowStep step) {
+  step.pid = pid_;
+  step.tid = tid_;
+  step.cpu = cpu_;
+  step.space = space_;
+  step.instructions = static_cast<uint32_t>(std::min<uint64_t>(position_ - last_position_, 0xffffffffU));
+  last_position_ = position_;
+  pauses_held_ += step.kind == FlowKind::begin ? 1 : 0;
+  held_.push_back({step, position_});
+  if (held_.size() >= kMaxHeld)
+    anchor(TimeNs{now_.value + (rate_instructions_ == 0 ? 0 : (position_ - anchor_position_) * rate_ns_ / rate_instructions_)});
+}
+
+// Dates what waits: see the class.
+void CallFlow::anchor(TimeNs time) {
+  if (!timed_) now_ = time;
+  timed_ = true;
+  time = std::max(time, now_);
+  const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
+  if (held_.empty() && passed == 0) return;
+  uint64_t running = passed;
+  if (pauses_held_ != 0 && rate_instructions_ != 0) {
+    const auto usual = static_cast<unsigned __int128>(instructions) * rate_ns_ / rate_instructions_;
+    running = static_cast<uint64_t>(std::min<unsigned __int128>(passed, usual));
+  } else if (pauses_held_ == 0 && instructions != 0 && passed != 0) {
+    rate_instructions_ += instructions;
+    rate_ns_ += passed;
+    if (rate_instructions_ > (1U << 24)) rate_instructions_ /= 2, rate_ns_ /= 2;
+  }
+  const uint64_t paused = passed - running;
+  size_t begun = 0;
+  for (Held& held : held_) {
+    begun += held.step.kind == FlowKind::begin ? 1 : 0;
+    const uint64_t ran =
+        instructions == 0
+            ? 0
+            : static_cast<uint64_t>(static_cast<unsigned __int128>(running) * (held.position - anchor_position_) / instructions);
+    const uint64_t waited = pauses_held_ == 0 ? 0 : paused / pauses_held_ * begun;
+    held.step.time = TimeNs{now_.value + ran + waited};
+    held.step.floor = now_;
+    out_.push_back(held.step);
+  }
+  held_.clear();
+  pauses_held_ = 0;
+  now_ = time;
+  anchor_position_ = position_;
+}
+
+void CallFlow::finish() {
+  pending_.reset();
+  FlowStep step;
+  step.kind = FlowKind::switch_out;
+  push(step);
+  const bool timed = timed_;
+  anchor(now_);
+  timed_ = timed;
+}
+
+}  // namespace ptd

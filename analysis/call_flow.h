@@ -1,0 +1,118 @@
+// CallFlow: what of one stream's flow matters to calls: calls, returns, jumps between functions, interrupts, switches, holes; with times.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "analysis/function_table.h"
+#include "decoder/batch.h"
+#include "decoder/insn/insn.h"
+
+namespace ptd {
+
+enum class FlowKind : uint8_t {
+  call,        ///< near call, or system call / software interrupt into traced code (flag far)
+  ret,         ///< near return
+  jump,        ///< to another function
+  interrupt,   ///< interrupt, fault, trap, signal: `return_to` is where it struck
+  far_return,  ///< IRET, SYSRET and the like
+  begin,       ///< tracing starts at `to`, or flow resumes there after a gap
+  pause,       ///< tracing stops: filtered (kernel, address filter), or the thread leaves the cpu
+  gap,         ///< flow is lost
+  switch_in,   ///< this thread runs from here on
+  switch_out,  ///< this thread has run up to here
+};
+
+inline constexpr uint8_t kFlowEntry = 1;       ///< `to` is the first address of a function
+inline constexpr uint8_t kFlowNamed = 2;       ///< a symbol names `function`
+inline constexpr uint8_t kFlowFar = 4;         ///< system call or software interrupt
+inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
+inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it lies outside of what was traced
+
+/// One transfer. Times never go back within a stream.
+struct FlowStep {
+  FlowKind kind = FlowKind::call;
+  uint8_t flags = 0;  ///< kFlow* bits
+  GapReason gap = GapReason::bad_packet;
+  int32_t pid = -1, tid = -1;
+  int32_t cpu = -1;
+  SpaceId space = kNoSpace;
+  FunctionId function = kNoFunction;  ///< of `to`
+  FunctionId from = kNoFunction;      ///< jump: the function that is left
+  uint32_t instructions = 0;          ///< that this stream retired since its previous step
+  Ip to;
+  Ip return_to;
+  TimeNs time;   ///< packets' times, and between them by instructions
+  TimeNs floor;  ///< the last packet's time: what listings print; <= time
+};
+
+/// Fed with one stream's batches in order. Not thread-safe.
+///
+/// Time: a mark or an event tells a moment at which something ran. What ran between two such moments gets its share by instructions. If
+/// tracing was off in between, the instructions get what they took on average before, the rest is the pause. Steps wait for the next
+/// moment, so out() lags behind; finish() gives the rest.
+class CallFlow {
+ public:
+  /// `cpu` or `tid` of the stream; -1 for the other.
+  CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid);
+
+  void take(const Batch& batch, const BlockTable& blocks);
+  /// The stream is over.
+  void finish();
+  /// Steps whose time is known; the caller takes them away.
+  [[nodiscard]] std::vector<FlowStep>& out() { return out_; }
+  /// False until a packet told a time.
+  [[nodiscard]] bool timed() const { return timed_; }
+
+ private:
+  struct Node {
+    FoundFunction at, end;  ///< at its first instruction; the function that its last one belongs to is the same
+    Ip ip, next;
+    InsnClass cls = InsnClass::other;
+    InsnDetail detail = InsnDetail::none;
+    bool known = false;
+  };
+  /// A taken branch whose target is not known yet.
+  struct Pending {
+    InsnClass cls = InsnClass::other;
+    InsnDetail detail = InsnDetail::none;
+    FunctionId from = kNoFunction;
+    Ip return_to;
+  };
+  const Node& node(NodeId id);
+  void take_boundary(const Batch& batch, uint32_t at);
+  void take_block(const Block& block);
+  void take_mark(const Mark& mark);
+  void take_event(const Event& event);
+  void take_gap(const Gap& gap);
+  void begin(Ip to);
+  void resolve(const FoundFunction& at, Ip to);
+  void resolve_unseen(Ip to);
+  void push(FlowStep step);
+  void anchor(TimeNs time);
+  [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, now_); }
+  [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) { return at.named ? at.id : finder_.unnamed_entry(space_, to, now_); }
+
+  FunctionFinder finder_;
+  const int32_t cpu_, stream_tid_;
+  const BlockTable* blocks_ = nullptr;
+  std::vector<Node> nodes_;
+  std::optional<Pending> pending_;
+  int32_t pid_ = -1, tid_ = -1;
+  SpaceId space_ = kNoSpace;
+  bool flowing_ = false, timed_ = false, has_thread_ = false;
+  size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
+  TimeNs now_;  ///< the last moment told
+  uint64_t position_ = 0, last_position_ = 0, anchor_position_ = 0;
+  struct Held {
+    FlowStep step;
+    uint64_t position = 0;
+  };
+  std::vector<Held> held_;
+  size_t pauses_held_ = 0;
+  uint64_t rate_instructions_ = 0, rate_ns_ = 0;  ///< over stretches without a pause
+  std::vector<FlowStep> out_;
+};
+
+}  // namespace ptd

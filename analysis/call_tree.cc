@@ -1,0 +1,401 @@
+// CallTree: stacks of calls, thread by thread. See call_tree.h.
+#include "analysis/call_tree.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxSearch = 256;            // frames looked at for the one that a jump or return goes back to
+constexpr uint64_t kBreakpointCallBytes = 5;  // a CALL rel32 that INT3 stands in for while it is patched
+
+bool is_boundary(FrameKind kind) { return kind == FrameKind::interrupt || kind == FrameKind::syscall; }
+
+// Index + 1 of the innermost frame that fits, 0 if none does.
+template <typename Frames, typename Fits>
+size_t innermost(const Frames& frames, Fits fits) {
+  const size_t least = frames.size() > kMaxSearch ? frames.size() - kMaxSearch : 0;
+  for (size_t i = frames.size(); i > least; --i) {
+    if (fits(frames[i - 1])) return i;
+  }
+  return 0;
+}
+
+}  // namespace
+
+const char* sentence(CallLoss loss) {
+  switch (loss) {
+    case CallLoss::none:
+      return "nothing was lost";
+    case CallLoss::gap:
+      return "the flow was lost";
+    case CallLoss::strange_return:
+      return "a return went where no open call had come from";
+    case CallLoss::strange_resume:
+      return "tracing went on elsewhere than where it had stopped";
+    case CallLoss::new_program:
+      return "the process runs another program";
+    case CallLoss::too_deep:
+      return "more calls are open than are followed";
+  }
+  return "";
+}
+
+CallTree::CallTree(const ContextTrack* contexts) {
+  if (contexts == nullptr) return;
+  for (const int32_t cpu : contexts->cpus()) {
+    const std::vector<ContextTrack::Switch>& switches = contexts->switches(cpu);
+    for (size_t i = 0; i < switches.size(); ++i) {
+      if (switches[i].to.tid <= 0) continue;
+      runs_[switches[i].to.tid].push_back({switches[i].time, i + 1 < switches.size() ? switches[i + 1].time : kTimeMax});
+    }
+  }
+  for (auto& [tid, runs] : runs_) {
+    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.first < b.first; });
+  }
+}
+
+// How much of [first, last] the thread was on no cpu, by the records of context switches.
+uint64_t CallTree::off_cpu_part(int32_t tid, TimeNs first, TimeNs last) const {
+  const auto found = runs_.find(tid);
+  if (found == runs_.end() || last <= first) return 0;
+  const std::vector<Run>& runs = found->second;
+  auto run = std::lower_bound(runs.begin(), runs.end(), first, [](const Run& r, TimeNs t) { return r.last < t; });
+  uint64_t on = 0;
+  TimeNs covered = first;
+  for (; run != runs.end() && run->first < last; ++run) {
+    const TimeNs from = std::max(run->first, covered), to = std::min(run->last, last);
+    if (to <= from) continue;
+    on += to.value - from.value;
+    covered = to;
+  }
+  return last.value - first.value - on;
+}
+
+uint32_t CallTree::thread_of(const FlowStep& step) {
+  const int64_t key =
+      step.tid > 0 ? int64_t{step.tid} : std::numeric_limits<int64_t>::min() + (int64_t{step.tid} + 2) * (1LL << 32) + step.cpu + 1;
+  const auto [place, is_new] = index_of_.emplace(key, static_cast<uint32_t>(threads_.size()));
+  if (is_new) {
+    threads_.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
+    stacks_.emplace_back();
+  }
+  return place->second;
+}
+
+// Gives what passed since the thread's last step to whoever ran.
+void CallTree::spend(Now& now) {
+  CallThread& thread = now.thread;
+  thread.instructions += now.step.instructions;
+  if (!now.stack.frames.empty()) now.stack.frames.back().self_instructions += now.step.instructions;
+  if (now.step.time <= thread.last) return;
+  const uint64_t passed = now.step.time.value - thread.last.value;
+  thread.last = now.step.time;
+  if (now.stack.off != Off::running) return;  // go_on() accounts for it
+  thread.running_ns += passed;
+  if (!now.stack.frames.empty()) now.stack.frames.back().self_ns += passed;
+}
+
+void CallTree::stop(Now& now, Off why) {
+  Stack& stack = now.stack;
+  if (stack.off != Off::running) {
+    if (why == Off::lost) stack.off = why;
+    return;
+  }
+  stack.off = why;
+  stack.off_since = now.step.time;
+  stack.off_floor = now.step.floor;
+  CallStep step;
+  step.kind = CallStepKind::off;
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = static_cast<uint32_t>(stack.frames.size());
+  step.time = now.step.time;
+  step.floor = now.step.floor;
+  now.out.push_back(step);
+}
+
+void CallTree::go_on(Now& now) {
+  Stack& stack = now.stack;
+  if (stack.off == Off::running) return;
+  const Off why = std::exchange(stack.off, Off::running);
+  if (!std::exchange(stack.met, true)) return;
+  CallStep step;
+  step.kind = CallStepKind::on;
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = static_cast<uint32_t>(stack.frames.size());
+  step.time = std::max(now.step.time, stack.off_since);
+  step.floor = now.step.floor;
+  step.start = stack.off_since;
+  step.start_floor = stack.off_floor;
+  const uint64_t passed = step.total_ns();
+  switch (why) {
+    case Off::lost:
+      step.lost_ns = passed;
+      break;
+    case Off::switched:
+      step.off_cpu_ns = passed;
+      break;
+    default:
+      step.off_cpu_ns = off_cpu_part(now.thread.tid, step.start, step.time);
+      step.untraced_ns = passed - step.off_cpu_ns;
+      break;
+  }
+  now.thread.off_cpu_ns += step.off_cpu_ns;
+  now.thread.untraced_ns += step.untraced_ns;
+  now.thread.lost_ns += step.lost_ns;
+  now.out.push_back(step);
+}
+
+void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags) {
+  if (now.stack.frames.size() >= kMaxFrames) give_up(now, CallLoss::too_deep);
+  Frame frame;
+  frame.function = function;
+  frame.kind = kind;
+  frame.flags = flags;
+  if (now.stack.open[function]++ != 0) frame.flags |= kCallInner;
+  frame.return_to = return_to;
+  frame.start = now.step.time;
+  frame.floor = now.step.floor;
+  frame.off_cpu_ns = now.thread.off_cpu_ns;
+  frame.untraced_ns = now.thread.untraced_ns;
+  frame.lost_ns = now.thread.lost_ns;
+  frame.instructions = now.thread.instructions;
+  CallStep step;
+  step.kind = CallStepKind::enter;
+  step.frame = kind;
+  step.flags = frame.flags;
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = static_cast<uint32_t>(now.stack.frames.size());
+  step.function = function;
+  step.time = step.start = frame.start;
+  step.floor = step.start_floor = frame.floor;
+  now.stack.frames.push_back(frame);
+  now.out.push_back(step);
+}
+
+void CallTree::leave(Now& now, uint8_t flags) {
+  const Frame& frame = now.stack.frames.back();
+  CallStep step;
+  step.kind = CallStepKind::leave;
+  step.frame = frame.kind;
+  step.flags = frame.flags | flags;
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = static_cast<uint32_t>(now.stack.frames.size() - 1);
+  step.function = frame.function;
+  step.time = std::max(now.step.time, frame.start);
+  step.floor = now.step.floor;
+  step.start = frame.start;
+  step.start_floor = frame.floor;
+  step.off_cpu_ns = now.thread.off_cpu_ns - frame.off_cpu_ns;
+  step.untraced_ns = now.thread.untraced_ns - frame.untraced_ns;
+  step.lost_ns = now.thread.lost_ns - frame.lost_ns;
+  step.instructions = now.thread.instructions - frame.instructions;
+  step.self_ns = frame.self_ns;
+  step.self_instructions = frame.self_instructions;
+  if (const auto open = now.stack.open.find(frame.function); --open->second == 0) now.stack.open.erase(open);
+  now.stack.frames.pop_back();
+  now.out.push_back(step);
+}
+
+void CallTree::leave_to(Now& now, size_t depth) {
+  while (now.stack.frames.size() > depth) leave(now, 0);
+}
+
+void CallTree::give_up(Now& now, CallLoss why) {
+  Stack& stack = now.stack;
+  const uint32_t depth = static_cast<uint32_t>(stack.frames.size());
+  stack.given_up.clear();
+  if (why == CallLoss::gap || why == CallLoss::strange_return) stack.given_up = stack.frames;
+  while (!stack.frames.empty()) leave(now, kCallCut);
+  ++(why == CallLoss::gap ? now.thread.gaps : now.thread.forgotten);
+  CallStep step;
+  step.kind = CallStepKind::lost;
+  step.loss = why;
+  step.gap = now.step.gap;
+  step.thread = now.index;
+  step.cpu = now.step.cpu;
+  step.depth = depth;
+  step.time = now.step.time;
+  step.floor = now.step.floor;
+  now.out.push_back(step);
+}
+
+// The return goes where a given-up call was awaited: its callers are open again.
+bool CallTree::take_up(Now& now) {
+  std::vector<Frame>& old = now.stack.given_up;
+  const size_t found = innermost(old, [&](const Frame& frame) { return frame.return_to == now.step.to && frame.return_to.value != 0; });
+  if (found == 0) return false;
+  while (!now.stack.frames.empty()) leave(now, 0);
+  const std::vector<Frame> frames = std::move(old);
+  old.clear();
+  for (size_t i = 0; i + 1 < found; ++i) enter(now, FrameKind::root, frames[i].function, frames[i].return_to, kCallNoStart);
+  if (now.stack.frames.empty()) root(now);
+  return true;
+}
+
+// Flow is inside of a function whose start was not seen.
+void CallTree::root(Now& now) {
+  const bool entry = (now.step.flags & kFlowEntry) != 0 && now.step.kind == FlowKind::begin;
+  enter(now, entry ? FrameKind::call : FrameKind::root, now.step.function, {}, entry ? 0 : kCallNoStart);
+}
+
+// The function is over, another goes on in its place.
+void CallTree::replace(Now& now, uint8_t flags) {
+  const Frame frame = now.stack.frames.back();
+  leave(now, 0);
+  const bool boundary = is_boundary(frame.kind);
+  enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags);
+}
+
+void CallTree::take_return(Now& now) {
+  std::vector<Frame>& frames = now.stack.frames;
+  const FlowStep& step = now.step;
+  if (frames.empty()) return root(now);
+  if ((step.flags & kFlowUnseen) != 0 && step.to.value == 0) return frames.size() > 1 ? leave(now, 0) : void();
+  if (const size_t match = innermost(frames, [&](const Frame& frame) { return frame.return_to == step.to; }); match != 0)
+    return leave_to(now, match - 1);
+  const Frame& top = frames.back();
+  if (is_boundary(top.kind) || top.function == step.function) return;  // to the restorer of a signal; a computed jump
+  if ((step.flags & kFlowEntry) != 0) {
+    if (frames.size() > 1 && frames[frames.size() - 2].function == top.function) leave(now, 0);  // the inner call of a retpoline
+    return replace(now, 0);
+  }
+  const bool named = (step.flags & kFlowNamed) != 0;
+  const size_t open = named ? innermost(frames, [&](const Frame& frame) { return frame.function == step.function; }) : 0;
+  if (open != 0) return leave_to(now, open);
+  if (take_up(now)) return;
+  if (frames.size() > 1) {
+    give_up(now, CallLoss::strange_return);
+  } else {
+    leave(now, 0);
+  }
+  root(now);
+}
+
+void CallTree::take_far_return(Now& now) {
+  std::vector<Frame>& frames = now.stack.frames;
+  const FlowStep& step = now.step;
+  const bool seen = (step.flags & kFlowUnseen) == 0;
+  size_t match = innermost(frames, [&](const Frame& frame) { return is_boundary(frame.kind) && frame.return_to == step.to && seen; });
+  const bool exact = match != 0;
+  if (!exact) match = innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind); });
+  if (match == 0) {
+    leave_to(now, 0);
+    if (seen) root(now);
+    return;
+  }
+  const Frame ended = frames[match - 1];
+  leave_to(now, match - 1);
+  if (exact || !seen) return;
+  if (frames.empty()) return root(now);
+  if (frames.back().function == step.function) return;
+  const bool entry = (step.flags & kFlowEntry) != 0;
+  if ((ended.flags & kCallBreakpoint) != 0 && entry)  // the handler did the CALL that the INT3 stands for
+    return enter(now, FrameKind::call, step.function, ended.return_to + kBreakpointCallBytes, 0);
+  take_jump(now);
+}
+
+void CallTree::take_jump(Now& now) {
+  std::vector<Frame>& frames = now.stack.frames;
+  const FlowStep& step = now.step;
+  if (frames.empty()) return root(now);
+  if (frames.back().function == step.function || (step.flags & kFlowNamed) == 0) return;
+  if ((step.flags & kFlowEntry) != 0) return replace(now, 0);
+  const size_t open = innermost(frames, [&](const Frame& frame) { return frame.function == step.function; });
+  if (open != 0) return leave_to(now, open);
+  replace(now, kCallMiddle);
+}
+
+void CallTree::take_begin(Now& now) {
+  std::vector<Frame>& frames = now.stack.frames;
+  const FlowStep& step = now.step;
+  const Ip due = std::exchange(now.stack.resume, Ip{});
+  if (frames.empty()) return root(now);
+  if (const size_t match = innermost(frames, [&](const Frame& frame) { return frame.return_to == step.to; }); match != 0)
+    return leave_to(now, match - 1);
+  if (step.to == due) return;
+  if ((step.flags & kFlowEntry) != 0) return enter(now, FrameKind::interrupt, step.function, due, 0);
+  const size_t open = innermost(frames, [&](const Frame& frame) { return frame.function == step.function; });
+  if (open != 0 && (step.flags & kFlowNamed) != 0) return leave_to(now, open);
+  give_up(now, CallLoss::strange_resume);
+  root(now);
+}
+
+void CallTree::take(const FlowStep& step, std::vector<CallStep>& out) {
+  const uint32_t index = thread_of(step);
+  Now now{step, index, stacks_[index], threads_[index], out};
+  if (now.thread.pid < 0) now.thread.pid = step.pid;
+  spend(now);
+  if (step.kind == FlowKind::switch_out) return stop(now, Off::switched);
+  if (step.kind == FlowKind::switch_in) {
+    if (now.stack.off == Off::switched) go_on(now);
+    return;
+  }
+  if (step.kind == FlowKind::pause) {
+    now.stack.resume = step.return_to;
+    return stop(now, Off::paused);
+  }
+  if (step.kind == FlowKind::gap) {
+    give_up(now, CallLoss::gap);
+    return stop(now, Off::lost);
+  }
+  go_on(now);
+  if (step.to.value != 0 && !is_kernel_half(step.to)) {
+    const SpaceId before = std::exchange(now.stack.space, step.space);
+    if (before != kNoSpace && before != step.space && !now.stack.frames.empty()) give_up(now, CallLoss::new_program);
+  }
+  switch (step.kind) {
+    case FlowKind::call: {
+      const bool far = (step.flags & kFlowFar) != 0, unseen = (step.flags & kFlowUnseen) != 0;
+      return enter(now, far ? FrameKind::syscall : FrameKind::call, step.function, step.return_to, unseen ? kCallUntraced : 0);
+    }
+    case FlowKind::interrupt:
+      return enter(now, FrameKind::interrupt, step.function, step.return_to, (step.flags & kFlowBreakpoint) != 0 ? kCallBreakpoint : 0);
+    case FlowKind::ret:
+      return take_return(now);
+    case FlowKind::far_return:
+      return take_far_return(now);
+    case FlowKind::jump:
+      return take_jump(now);
+    default:
+      return take_begin(now);
+  }
+}
+
+void CallTree::restart(TimeNs time, std::vector<CallStep>& out) {
+  for (uint32_t index = 0; index < stacks_.size(); ++index) {
+    Stack& stack = stacks_[index];
+    CallThread& thread = threads_[index];
+    thread = {thread.pid, thread.tid, thread.cpu, std::max(time, thread.last), std::max(time, thread.last)};
+    if (stack.off != Off::running) stack.off_since = stack.off_floor = std::max(time, stack.off_since);
+    stack.given_up.clear();
+    const std::vector<Frame> frames = std::exchange(stack.frames, {});
+    stack.open.clear();
+    FlowStep step;
+    step.time = step.floor = time;
+    step.cpu = thread.cpu;
+    Now now{step, index, stack, thread, out};
+    for (const Frame& frame : frames) {
+      enter(now, frame.kind, frame.function, frame.return_to, (frame.flags & ~kCallInner) | kCallNoStart);
+    }
+  }
+}
+
+void CallTree::finish(std::vector<CallStep>& out, TimeNs until) {
+  for (uint32_t index = 0; index < stacks_.size(); ++index) {
+    FlowStep step;
+    const bool running = stacks_[index].off == Off::running;
+    step.time = step.floor = running ? std::max(until, threads_[index].last) : stacks_[index].off_since;
+    Now now{step, index, stacks_[index], threads_[index], out};
+    if (running) spend(now);
+    while (!stacks_[index].frames.empty()) leave(now, kCallCut);
+  }
+}
+
+}  // namespace ptd

@@ -1,0 +1,179 @@
+// Streams decoded side by side, their steps merged by time: see call_walk.h.
+#include "analysis/call_walk.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <thread>
+
+namespace ptd {
+namespace {
+
+constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 8192;
+
+/// A stream on a thread of its own, and the steps that it has ready.
+class StreamWalk {
+ public:
+  StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, uint32_t stream, std::mutex& gap_mutex)
+      : recording_(recording),
+        options_(options),
+        stream_(stream),
+        gap_mutex_(gap_mutex),
+        flow_(recording.symbolizer(), functions, recording.streams()[stream].cpu, recording.streams()[stream].tid) {}
+  ~StreamWalk() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    room_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+  StreamWalk(const StreamWalk&) = delete;
+  StreamWalk& operator=(const StreamWalk&) = delete;
+
+  [[nodiscard]] bool started() const { return thread_.joinable(); }
+  [[nodiscard]] TimeNs time() const { return started() ? chunk_[at_].time : recording_.streams()[stream_].time.first; }
+  [[nodiscard]] const Status& status() const { return status_; }
+  [[nodiscard]] bool timed() const { return timed_; }
+
+  /// Starts it and waits for its first step; false if it has none.
+  bool start() {
+    thread_ = std::thread([this] { run(); });
+    return fetch();
+  }
+  /// Calls `take` with each step up to `until`; false when the stream is over.
+  template <typename Take>
+  bool give(TimeNs until, const Take& take) {
+    for (;;) {
+      for (; at_ < chunk_.size(); ++at_) {
+        if (until < chunk_[at_].time) return true;
+        if (!take(chunk_[at_])) return true;
+      }
+      if (!fetch()) return false;
+    }
+  }
+
+ private:
+  void run() {
+    uint64_t offset = 0;
+    const uint64_t first = options_.time.first == kTimeMin ? 0 : recording_.segment_at(stream_, options_.time.first);
+    status_ = recording_.decode(stream_, first, recording_.segment_count(stream_),
+                                [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
+                                  flow_.take(batch, decoder.blocks());
+                                  note(batch, segment, offset);
+                                  if (options_.time.last < segment.time.first) return false;
+                                  return flow_.out().size() < kChunkSteps || push();
+                                });
+    flow_.finish();
+    push();
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    filled_.notify_one();
+  }
+  void note(const Batch& batch, const AuxSegment& segment, uint64_t& offset) {
+    if (options_.on_gap && !batch.gaps.empty()) {
+      const std::lock_guard lock(gap_mutex_);
+      for (const Gap& gap : batch.gaps) options_.on_gap(gap);
+    }
+    if (segment.stream_offset_bytes <= offset) return;
+    if (options_.progress) options_.progress(segment.stream_offset_bytes - offset);
+    offset = segment.stream_offset_bytes;
+  }
+  bool push() {
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [this] { return queue_.size() < kQueuedChunks || stop_; });
+    if (stop_) return false;
+    timed_ = flow_.timed();
+    queue_.push_back(std::move(flow_.out()));
+    flow_.out().clear();
+    filled_.notify_one();
+    return true;
+  }
+  bool fetch() {
+    at_ = 0;
+    std::unique_lock lock(mutex_);
+    do {
+      filled_.wait(lock, [this] { return !queue_.empty() || ended_; });
+      if (queue_.empty()) return false;
+      chunk_ = std::move(queue_.front());
+      queue_.pop_front();
+      room_.notify_one();
+    } while (chunk_.empty());
+    return true;
+  }
+
+  const Recording& recording_;
+  const CallWalkOptions& options_;
+  const uint32_t stream_;
+  std::mutex& gap_mutex_;
+  CallFlow flow_;
+  Status status_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable room_, filled_;
+  std::deque<std::vector<FlowStep>> queue_;
+  bool stop_ = false, ended_ = false;
+  std::atomic<bool> timed_{false};
+  std::vector<FlowStep> chunk_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink, bool* timed) {
+  std::mutex gap_mutex;
+  std::vector<std::unique_ptr<StreamWalk>> walks;
+  using Turn = std::pair<TimeNs, size_t>;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order;
+  std::vector<uint32_t> streams = options.streams;
+  for (uint32_t i = 0; options.streams.empty() && i < recording.streams().size(); ++i) streams.push_back(i);
+  for (const uint32_t stream : streams) {
+    walks.push_back(std::make_unique<StreamWalk>(recording, options, functions, stream, gap_mutex));
+    order.emplace(walks.back()->time(), walks.size() - 1);
+  }
+  CallTree tree(&recording.contexts());
+  std::vector<CallStep> steps;
+  bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false;
+  Status status;
+  const auto take = [&](const FlowStep& step) {
+    if (!inside && options.time.first <= step.time) {
+      inside = true;
+      steps.clear();
+      tree.restart(options.time.first, steps);
+    }
+    behind = options.time.last < step.time;
+    if (behind) return false;
+    tree.take(step, steps);
+    if (steps.size() < kGivenSteps) return true;
+    wanted = !inside || sink(steps, tree);
+    steps.clear();
+    return wanted;
+  };
+  while (!order.empty() && wanted && !behind) {
+    const size_t index = order.top().second;
+    order.pop();
+    StreamWalk& walk = *walks[index];
+    if (!walk.started()) {
+      if (walk.start()) order.emplace(walk.time(), index);
+      continue;
+    }
+    const bool more = walk.give(order.empty() ? kTimeMax : order.top().first, take);
+    if (more && wanted) order.emplace(walk.time(), index);
+    any_time = any_time || walk.timed();
+    if (more) continue;
+    if (status && !walk.status()) status = walk.status();
+    walks[index].reset();
+  }
+  if (wanted && inside) {
+    tree.finish(steps, behind ? options.time.last : kTimeMin);
+    sink(steps, tree);
+  }
+  if (timed != nullptr) *timed = any_time;
+  return status;
+}
+
+}  // namespace ptd

@@ -1,0 +1,154 @@
+// Input and words of the commands that follow calls: see call_input.h.
+#include "cli/call_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/exit_status.h"
+#include "cli/filter_check.h"
+#include "cli/progress.h"
+
+namespace ptd::cli {
+
+namespace {
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (size_t start = 0; start < text.size();) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    names.push_back(text.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return names;
+}
+
+template <typename List, typename Value>
+bool among(const List& list, const Value& value) {
+  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+void add_call_options(CLI::App& command, CallWords& words) {
+  add_input_options(command, words.input);
+  command.add_option("-C,--cpu", words.cpus, "these cpus only: 0,2-3");
+  command.add_option("--pid", words.pids, "these processes only");
+  command.add_option("--tid", words.tids, "these threads only");
+  command.add_option("--comm,--comms", words.comms, "these command names only");
+  command.add_option("--time", words.time, "from A to B: A,B; see 'ptdecode script --help'");
+}
+
+Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
+  auto made = std::make_unique<CallInput>();
+  struct List {
+    std::string_view name;
+    const std::string& text;
+    std::vector<int32_t>& into;
+  };
+  ScriptOptions& filter = made->filter_;
+  for (const List list :
+       {List{"-C", words.cpus, filter.cpus}, List{"--pid", words.pids, filter.pids}, List{"--tid", words.tids, filter.tids}}) {
+    if (list.text.empty()) continue;
+    Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
+    if (!numbers) return numbers.error();
+    list.into = std::move(*numbers);
+  }
+  filter.comms = split_names(words.comms);
+  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  if (!opened) return opened.error();
+  made->recording_ = std::move(*opened);
+  const Recording& recording = *made->recording_;
+  if (!words.time.empty()) {
+    const Result<Interval> range = parse_time_range(words.time);
+    if (!range) return range.error();
+    filter.times.push_back(*range);
+  }
+  for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
+  for (uint32_t i = 0; i < recording.streams().size(); ++i) {
+    const StreamInfo& stream = recording.streams()[i];
+    if (stream.cpu >= 0 ? !among(filter.cpus, stream.cpu) : !among(filter.tids, stream.tid)) continue;
+    made->streams_.push_back(i);
+    made->total_bytes_ += stream.size_bytes;
+  }
+  if (made->streams_.empty()) {
+    const bool filtered = !recording.streams().empty();
+    return Error{ErrorKind::usage, filtered ? "no trace stream of the cpus or threads asked for" : "the recording holds no trace", 0};
+  }
+  return made;
+}
+
+void CallInput::know(uint32_t index, const CallTree& tree) {
+  if (index >= threads_.size()) threads_.resize(tree.threads().size());
+  Known& known = threads_[index];
+  if (known.known) return;
+  const CallThread& thread = tree.threads()[index];
+  known.known = true;
+  known.comm = thread.tid == 0 ? "idle" : recording_->comm_at(thread.tid, thread.last);
+  known.wanted = among(filter_.pids, thread.pid) && among(filter_.tids, thread.tid) && among(filter_.comms, known.comm);
+}
+
+bool CallInput::wanted(uint32_t index, const CallTree& tree) {
+  know(index, tree);
+  return threads_[index].wanted;
+}
+
+const std::string& CallInput::comm(uint32_t index, const CallTree& tree) {
+  know(index, tree);
+  return threads_[index].comm;
+}
+
+int CallInput::walk(const CallWords& words, const CallSink& sink) {
+  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+  progress.set_total(total_bytes_);
+  CallWalkOptions options;
+  options.streams = streams_;
+  if (!filter_.times.empty()) options.time = filter_.times.front();
+  options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
+  options.on_gap = [this](const Gap& gap) { gaps_.add(gap); };
+  stop_on_interrupt();
+  const Status status = walk_calls(
+      *recording_, options, functions_,
+      [&](std::span<const CallStep> steps, const CallTree& tree) { return sink(steps, tree) && !interrupted(); }, &timed_);
+  progress.finish();
+  if (!status) return report_error(status.error());
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
+void CallInput::say_summary(const CallWords& words, bool any) const {
+  if (!any) {
+    const std::string why = nothing_matched(filter_, *recording_);
+    if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
+  }
+  if (!words.input.quiet) say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
+}
+
+std::string duration_text(uint64_t ns) {
+  if (ns < 1000) return fmt::format("{} ns", ns);
+  auto value = static_cast<double>(ns) / 1000;
+  const char* unit = "us";
+  for (const char* larger : {"ms", "s"}) {
+    if (value < 999.5) break;
+    value /= 1000;
+    unit = larger;
+  }
+  return value < 9.995   ? fmt::format("{:.2f} {}", value, unit)
+         : value < 99.95 ? fmt::format("{:.1f} {}", value, unit)
+                         : fmt::format("{:.0f} {}", value, unit);
+}
+
+std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }
+
+std::string function_text(const FunctionTable& functions, FunctionId id, size_t width) {
+  if (id == kNoFunction) return "[not traced]";
+  std::string name = functions.info(id).name;
+  if (name.empty()) return "[unnamed code]";
+  if (width > 8 && name.size() > width) {
+    // The end of a C++ name says more than its first template arguments: keep both ends.
+    const size_t tail = (width - 2) / 2;
+    name = name.substr(0, width - 2 - tail) + ".." + name.substr(name.size() - tail);
+  }
+  return name;
+}
+
+}  // namespace ptd::cli

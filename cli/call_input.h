@@ -1,0 +1,67 @@
+// What the commands that follow calls have in common: which threads and times, how to run, how durations are written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/call_walk.h"
+#include "cli/missing_report.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/script_options.h"
+
+namespace ptd::cli {
+
+/// As typed.
+struct CallWords {
+  InputOptions input;
+  std::string cpus, pids, tids, comms, time;
+};
+/// Adds the input options, -C, --pid, --tid, --comm and --time.
+void add_call_options(CLI::App& command, CallWords& words);
+
+/// An open recording with what of it is wanted.
+class CallInput {
+ public:
+  /// Opens and reads the words; says on standard error what cannot match. Errors: usage, and those of opening.
+  [[nodiscard]] static Result<std::unique_ptr<CallInput>> open(const CallWords& words);
+
+  [[nodiscard]] const Recording& recording() const { return *recording_; }
+  [[nodiscard]] const ScriptOptions& filter() const { return filter_; }
+  [[nodiscard]] FunctionTable& functions() { return functions_; }
+  /// Whether a thread passes --pid, --tid and --comm. `index` as CallStep::thread.
+  bool wanted(uint32_t index, const CallTree& tree);
+  /// The name of a thread when it was first met.
+  const std::string& comm(uint32_t index, const CallTree& tree);
+  /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
+  int walk(const CallWords& words, const CallSink& sink);
+  /// No packet told a time: durations mean nothing.
+  [[nodiscard]] bool timed() const { return timed_; }
+  /// On standard error: what was lost, or that nothing matched.
+  void say_summary(const CallWords& words, bool any) const;
+  [[nodiscard]] const GapTally& gaps() const { return gaps_; }
+
+ private:
+  void know(uint32_t index, const CallTree& tree);
+  struct Known {
+    bool known = false, wanted = false;
+    std::string comm;
+  };
+  std::unique_ptr<Recording> recording_;
+  ScriptOptions filter_;
+  FunctionTable functions_;
+  std::vector<Known> threads_;
+  std::vector<uint32_t> streams_;
+  uint64_t total_bytes_ = 0;
+  GapTally gaps_;
+  bool timed_ = false;
+};
+
+/// "12.3 us", "3.20 ms", "950 ns"; three digits that matter.
+[[nodiscard]] std::string duration_text(uint64_t ns);
+/// "17.865267613"
+[[nodiscard]] std::string moment_text(TimeNs time);
+/// The name for people: "[unnamed code]" where none is known, "[not traced]" for kNoFunction. With `width`, fitted to so many letters.
+[[nodiscard]] std::string function_text(const FunctionTable& functions, FunctionId id, size_t width = 0);
+
+}  // namespace ptd::cli

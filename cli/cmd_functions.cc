@@ -1,0 +1,252 @@
+// `ptdecode functions`: where the time went, function by function, and which calls took longest.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/function_profile.h"
+#include "cli/call_input.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  CallWords calls;
+  std::string function, sort = "self", format = "text";
+  size_t limit = 40, slowest = 0;
+  bool full_names = false;
+};
+
+/// One call of the function asked for.
+struct SlowCall {
+  CallStep step;
+  int32_t pid = -1, tid = -1;
+  std::string comm;
+};
+
+/// The longest calls seen so far, the longest first; of equals the earliest.
+class SlowCalls {
+ public:
+  explicit SlowCalls(size_t limit) : limit_(limit) {}
+  void add(SlowCall call) {
+    const auto shorter = [](const SlowCall& a, const SlowCall& b) {
+      return std::pair(b.step.total_ns(), a.step.start) < std::pair(a.step.total_ns(), b.step.start);
+    };
+    if (calls_.size() == limit_ && !shorter(call, calls_.back())) return;
+    calls_.insert(std::upper_bound(calls_.begin(), calls_.end(), call, shorter), std::move(call));
+    if (calls_.size() > limit_) calls_.pop_back();
+  }
+  [[nodiscard]] const std::vector<SlowCall>& calls() const { return calls_; }
+
+ private:
+  size_t limit_;
+  std::vector<SlowCall> calls_;
+};
+
+size_t terminal_columns() {
+  struct winsize size {};
+  return ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+uint64_t rank_of(const std::string& sort, const FunctionTotals& totals, bool timed) {
+  if (sort == "calls") return totals.calls;
+  if (!timed) return sort == "total" ? totals.instructions : totals.self_instructions;
+  if (sort == "total") return totals.total_ns;
+  return sort == "max" ? totals.durations.max() : totals.self_ns;
+}
+
+struct Row {
+  FunctionId id = kNoFunction;
+  const FunctionTotals* totals = nullptr;
+};
+
+std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool timed, const FunctionTable& functions) {
+  std::vector<Row> rows;
+  const auto met = [](const FunctionTotals& totals) { return totals.calls + totals.partial != 0; };
+  for (FunctionId id = 0; id < profile.functions().size(); ++id) {
+    if (!met(profile.functions()[id])) continue;
+    if (words.function.empty() || functions.info(id).name == words.function) rows.push_back({id, &profile.functions()[id]});
+  }
+  if (words.function.empty() && met(profile.untraced())) rows.push_back({kNoFunction, &profile.untraced()});
+  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    return rank_of(words.sort, *a.totals, timed) > rank_of(words.sort, *b.totals, timed);
+  });
+  return rows;
+}
+
+void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed, const FunctionTable& functions, const std::string& name) {
+  const auto dump = [](const nlohmann::json& json) {
+    standard_output().write(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  };
+  dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}});
+  for (const Row& row : rows) {
+    const FunctionTotals& t = *row.totals;
+    nlohmann::json json = {{"function", function_text(functions, row.id)},
+                           {"module", row.id == kNoFunction ? "" : functions.info(row.id).module},
+                           {"calls", t.calls},
+                           {"partial", t.partial},
+                           {"self_instructions", t.self_instructions},
+                           {"total_instructions", t.instructions}};
+    if (timed) {
+      json.update({{"self_ns", t.self_ns},
+                   {"total_ns", t.total_ns},
+                   {"off_cpu_ns", t.off_cpu_ns},
+                   {"untraced_ns", t.untraced_ns},
+                   {"lost_ns", t.lost_ns},
+                   {"p50_ns", t.durations.quantile(0.5)},
+                   {"p99_ns", t.durations.quantile(0.99)},
+                   {"max_ns", t.durations.max()}});
+    }
+    dump(json);
+  }
+  for (const SlowCall& call : slow.calls()) {
+    dump({{"call", name},
+          {"start", moment_text(call.step.start_floor)},
+          {"end", moment_text(call.step.time)},
+          {"start_ns", call.step.start.value},
+          {"end_ns", call.step.time.value},
+          {"pid", call.pid},
+          {"tid", call.tid},
+          {"comm", call.comm},
+          {"off_cpu_ns", call.step.off_cpu_ns},
+          {"untraced_ns", call.step.untraced_ns},
+          {"instructions", call.step.instructions}});
+  }
+}
+
+std::string line_of(const Row& row, uint64_t all_self, bool timed, const FunctionTable& functions, size_t width) {
+  const FunctionTotals& t = *row.totals;
+  const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
+  std::string line = fmt::format("{:>10} ", t.calls);
+  if (timed) {
+    const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
+    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", duration_text(t.self_ns), part(t.self_ns, all_self),
+                        duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), duration_text(t.durations.quantile(0.5)),
+                        duration_text(t.durations.quantile(0.99)), duration_text(t.durations.max()));
+  } else {
+    line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, all_self), t.instructions);
+  }
+  const std::string module =
+      row.id == kNoFunction || functions.info(row.id).module.empty() ? "" : " (" + functions.info(row.id).module + ")";
+  const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : 9;
+  return line + function_text(functions, row.id, left) + module + (t.partial == 0 ? "" : fmt::format(" [{} partial]", t.partial)) + "\n";
+}
+
+void print_table(const Words& words, const std::vector<Row>& rows, bool timed, const FunctionTable& functions) {
+  uint64_t all_self = 0;
+  for (const Row& row : rows) all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
+  Output& output = standard_output();
+  output.write(timed ? "     calls      self     %     total   waiting       p50       p99       max function\n"
+                     : "     calls      self insn     %     total insn function     (the trace holds no time)\n");
+  const size_t width = words.full_names ? 0 : terminal_columns();
+  for (size_t i = 0; i < rows.size() && (words.limit == 0 || i < words.limit); ++i)
+    output.write(line_of(rows[i], all_self, timed, functions, width));
+  if (words.limit != 0 && rows.size() > words.limit)
+    output.write(fmt::format("and {} more functions; --limit 0 lists all\n", rows.size() - words.limit));
+}
+
+void print_slow(const Words& words, const SlowCalls& slow) {
+  Output& output = standard_output();
+  output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  look closer\n", words.function, "took", "off cpu",
+                           "untraced", "comm", "tid"));
+  for (const SlowCall& call : slow.calls()) {
+    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}\n", duration_text(call.step.total_ns()),
+                             call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
+                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), call.comm, call.tid, call.tid,
+                             moment_text(call.step.start_floor), moment_text(call.step.time)));
+  }
+}
+
+void print_threads(const std::vector<CallThread>& threads) {
+  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0;
+  for (const CallThread& thread : threads) {
+    running += thread.running_ns;
+    off_cpu += thread.off_cpu_ns;
+    untraced += thread.untraced_ns;
+    lost += thread.lost_ns;
+    gaps += thread.gaps;
+    forgotten += thread.forgotten;
+  }
+  std::string text = fmt::format("{} threads: {} running, {} off cpu, {} not traced, {} lost\n", threads.size(), duration_text(running),
+                                 duration_text(off_cpu), duration_text(untraced), duration_text(lost));
+  if (gaps + forgotten != 0)
+    text +=
+        fmt::format("open calls were given up {} times at gaps, {} times because flow went on where no call explains\n", gaps, forgotten);
+  standard_output().write(text);
+}
+
+int run(const Words& words) {
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  FunctionProfile profile;
+  SlowCalls slow(words.slowest);
+  std::vector<CallStep> kept;
+  std::vector<CallThread> threads;
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    kept.clear();
+    for (const CallStep& step : steps) {
+      if (!input.wanted(step.thread, tree)) continue;
+      kept.push_back(step);
+      const bool whole = step.kind == CallStepKind::leave && (step.flags & (kCallNoStart | kCallMiddle | kCallCut)) == 0;
+      if (words.slowest == 0 || !whole || step.function == kNoFunction) continue;
+      if (input.functions().info(step.function).name != words.function) continue;
+      const CallThread& thread = tree.threads()[step.thread];
+      slow.add({step, thread.pid, thread.tid, input.comm(step.thread, tree)});
+    }
+    profile.add(kept);
+    threads.clear();
+    for (uint32_t i = 0; i < tree.threads().size(); ++i) {
+      if (input.wanted(i, tree)) threads.push_back(tree.threads()[i]);
+    }
+    return true;
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
+  if (rows.empty() && !words.function.empty()) {
+    return report_error(
+        {ErrorKind::usage, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists what was", words.function), 0});
+  }
+  if (words.format == "json") {
+    print_json(rows, slow, input.timed(), input.functions(), words.function);
+  } else {
+    print_table(words, rows, input.timed(), input.functions());
+    if (words.slowest != 0) print_slow(words, slow);
+    if (words.function.empty() && input.timed()) print_threads(threads);
+  }
+  standard_output().flush();
+  input.say_summary(words.calls, !rows.empty());
+  if (status == kExitInterrupted) return status;
+  return words.calls.input.strict && input.gaps().total() != 0 ? kExitFinding : kExitOk;
+}
+
+}  // namespace
+
+Command add_functions(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command =
+      *app.add_subcommand("functions", "Where the time went: calls, own and total time, p50, p99 and longest call of each function");
+  add_call_options(command, words->calls);
+  command.add_option("--func", words->function, "this function only");
+  command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")->needs("--func");
+  command.add_option("--sort", words->sort, "self, total, calls or max")->check(CLI::IsMember({"self", "total", "calls", "max"}));
+  command.add_option("--limit", words->limit, "how many functions to list (default 40; 0: all)");
+  command.add_option("--format", words->format, "text, or json: an object a line")->check(CLI::IsMember({"text", "json"}));
+  command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
+  command.footer(
+      "Self is the time in the function itself; total also what it called and waited for. Waiting is the part of total in which it did "
+      "not\n"
+      "run: off the cpu, not traced (kernel, filter), lost. Partial calls were not seen from start to end and are in no percentile.\n"
+      "Examples:\n"
+      "  ptdecode functions --comm postgres                       where the time went\n"
+      "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,164 @@
+"""Calls of a program replayed from its ground truth (docs/FORMAT-truth.md) with the symbols of nm: a second source for what
+`ptdecode functions` says of calls and instructions. It knows nothing of packets; it looks at the bytes that ran."""
+import bisect
+import collections
+import re
+import subprocess
+
+
+def numbers(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def truth_blocks(path):
+    """Yields ('run', [(ip, bytes), ...]) for each block, ('lost',), ('async', ip) in order."""
+    packed = path.read_bytes()
+    assert packed[:8] == b"PTDTRUTH"
+    end = b"\x01\x00\x00"  # the frame has no end mark: an empty last block (RFC 8878, "Blocks")
+    data = subprocess.run(["zstd", "-dcq"], input=packed[16:] + end, capture_output=True, check=True).stdout
+    blocks, at = [], 0
+    while at < len(data):
+        try:
+            what, at = numbers(data, at)
+            if what == 0:
+                _, at = numbers(data, at)
+                ip, at = numbers(data, at)
+                count, at = numbers(data, at)
+                lengths = data[at:at + count]
+                at += count
+                insns = []
+                for length in lengths:
+                    insns.append((ip, data[at:at + length]))
+                    ip += length
+                    at += length
+                blocks.append(insns)
+            elif what == 1:
+                number, at = numbers(data, at)
+                first, at = numbers(data, at)
+                count, at = numbers(data, at)
+                yield "run", blocks[number][first:first + count]
+            elif what == 2:
+                yield "lost", None
+            elif what in (3, 6):
+                pass
+            elif what == 4:
+                _, at = numbers(data, at)
+                _, at = numbers(data, at)
+            elif what == 5:
+                _, at = numbers(data, at)
+                ip, at = numbers(data, at)
+                yield "async", ip
+            else:
+                yield "run", blocks[what - 8]
+        except IndexError:
+            return
+
+
+class Symbols:
+    """Functions of a static program, as nm tells them."""
+
+    def __init__(self, program):
+        listing = subprocess.run(["nm", "-S", "--defined-only", str(program)], capture_output=True, text=True, check=True).stdout
+        found = {}
+        for line in listing.splitlines():
+            match = re.match(r"^([0-9a-f]+)(?: ([0-9a-f]+))? [tTwWiI] (.+)$", line)
+            if match:
+                start, size = int(match[1], 16), int(match[2] or "1", 16)  # without a size: only its first byte is surely its own
+                found.setdefault(start, (start + size, []))[1].append(match[3])
+        self.starts = sorted(found)
+        self.found = found
+        by_name = {name: start for start in self.starts for name in found[start][1]}
+        self.whole = {}  # what the compiler moved out of line belongs to its function
+        for start in self.starts:
+            for name in found[start][1]:
+                if ".cold" in name and name.split(".cold")[0] in by_name:
+                    self.whole[start] = by_name[name.split(".cold")[0]]
+
+    def start(self, ip):
+        """The start of the function at ip, or None."""
+        index = bisect.bisect_right(self.starts, ip) - 1
+        if index < 0 or ip >= self.found[self.starts[index]][0]:
+            return None
+        return self.whole.get(self.starts[index], self.starts[index])
+
+    def names(self, start):
+        return self.found[start][1] if start in self.found else [hex(start)]
+
+
+def kind_of(insn):
+    """call, ret, jump, or None: of the bytes of one instruction."""
+    at = 0
+    while insn[at] in (0x66, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65, 0x67) or 0x40 <= insn[at] <= 0x4f:
+        at += 1
+    op = insn[at]
+    if op == 0xe8:
+        return "call"
+    if op in (0xc2, 0xc3):
+        return "ret"
+    if op in (0xe9, 0xeb) or 0x70 <= op <= 0x7f or 0xe0 <= op <= 0xe3:
+        return "jump"
+    if op == 0x0f and 0x80 <= insn[at + 1] <= 0x8f:
+        return "jump"
+    if op == 0x0f and insn[at + 1] == 0x05:
+        return "syscall"
+    if op == 0xff:
+        return {2: "call", 4: "jump"}.get(insn[at + 1] >> 3 & 7)
+    return None
+
+
+def replay(path, symbols):
+    """start -> [calls, own instructions, instructions with callees (recursion once)]; of one thread whose flow is never lost."""
+    totals = collections.defaultdict(lambda: [0, 0, 0])
+    stack = []  # [start, return address, instructions when it began]
+    executed = 0
+    last = None  # (kind, address behind it)
+
+    def push(start, back, counts):
+        stack.append([start, back, executed])
+        totals[start][0] += counts
+
+    def pop():
+        start, _, began = stack.pop()
+        if all(frame[0] != start for frame in stack):
+            totals[start][2] += executed - began
+
+    for what, insns in truth_blocks(path):
+        if what != "run" or not insns:
+            continue
+        ip = insns[0][0]
+        here = symbols.start(ip)
+        if not stack:
+            push(here, None, 1 if here == ip else 0)
+        elif last and last[0] == "call" and ip != last[1]:
+            push(ip if here is None else here, last[1], 1)  # code without a symbol (PLT) goes by its address
+        elif last and last[0] == "ret":
+            awaited = [i for i, frame in enumerate(stack) if frame[1] == ip]
+            if awaited:
+                while len(stack) > awaited[-1]:
+                    pop()
+        elif last and last[0] == "jump" and here != symbols.start(last[2]) and here is not None:
+            if here == ip:
+                _, back, _ = stack[-1]
+                pop()
+                push(here, back, 1)
+            elif any(frame[0] == here for frame in stack):
+                while stack[-1][0] != here:
+                    pop()
+            else:  # into the middle of another: it goes on under that name, which is no call of it
+                _, back, _ = stack[-1]
+                pop()
+                push(here, back, 0)
+        totals[stack[-1][0]][1] += len(insns)
+        executed += len(insns)
+        address, code = insns[-1]
+        last = (kind_of(code), address + len(code), address)
+    while stack:
+        pop()
+    return totals, executed
