@@ -2,6 +2,9 @@
 #include "decoder/batch.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
 
 namespace ptd {
 namespace {
@@ -86,6 +89,19 @@ const char* name(GapReason reason) {
       return "limit";
   }
   return "?";
+}
+
+static_assert(std::endian::native == std::endian::little && offsetof(Block, instructions) == 4);
+
+// As whole words: the compiler takes several at once.
+uint64_t instructions_of(const Blocks& blocks) {
+  uint64_t sum = 0;
+  for (const Block& block : blocks) {
+    uint64_t word = 0;
+    std::memcpy(&word, &block, sizeof word);
+    sum += word >> 32 & 0xffff;  // Block::instructions
+  }
+  return sum;
 }
 
 const char* sentence(GapReason reason) {

@@ -23,6 +23,7 @@ enum class BlockFlag : uint16_t {
   ambiguous = 16,     ///< several versions were possible and the packets contradicted none
   suspect = 32,       ///< records were lost around this time, or the packets soon contradict the code
   assumed = 64,       ///< code from a guessed image
+  sequence = 128,     ///< several blocks: `node` is a number of Decoder::sequences(). Only with DecoderOptions::sequences
 };
 constexpr uint16_t operator|(BlockFlag a, BlockFlag b) { return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b)); }
 constexpr bool has(uint16_t flags, BlockFlag flag) { return (flags & static_cast<uint16_t>(flag)) != 0; }
@@ -58,6 +59,7 @@ struct RoomForBlocks : std::allocator<Block> {
   }
 };
 using Blocks = std::vector<Block, RoomForBlocks>;
+[[nodiscard]] uint64_t instructions_of(const Blocks& blocks);
 
 /// Owner of the blocks' static side: one per decoder (worker). Grows only; ids and what they stand for stay where they are for its life.
 /// Threads: one calls intern(). Others may ask for nodes that they were given with a batch (handed over with the usual synchronisation)

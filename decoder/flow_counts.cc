@@ -70,19 +70,61 @@ void FlowCounts::count_time(const Mark& mark, NodeId node) {
 
 void FlowCounts::end_segment() { waits_ = has_mark_ = false; }
 
-void FlowCounts::add(const Batch& batch, const BlockTable& table) {
-  if (nodes_.size() < table.size()) {
-    nodes_.resize(table.size());
-    blocks_.resize(table.size());
-    time_.resize(table.size());
+void FlowCounts::make_room(const FlowTables& tables) {
+  nodes_.resize(tables.blocks.size());
+  blocks_.resize(tables.blocks.size());
+  time_.resize(tables.blocks.size());
+  sequences_.resize(tables.sequences.size());
+}
+
+void FlowCounts::meet(SequenceId id, const FlowTables& tables) {
+  const std::span<const Block> blocks = tables.sequences.blocks(id);
+  for (const Block& block : blocks) {
+    if (nodes_[block.node].end == End::unknown && has(block.flags, BlockFlag::ends_in_branch)) meet(block.node, tables.blocks);
   }
+  Sequence& sequence = sequences_[id];
+  sequence.met = true;
+  sequence.first_ip = tables.blocks.info(blocks.front().node).ip.value;
+  sequence.last = blocks.back().node;
+  sequence.goes_dynamic = has(blocks.back().flags, BlockFlag::ends_in_branch) && nodes_[sequence.last].end == End::dynamic;
+}
+
+void FlowCounts::add_sequence(SequenceId id, const FlowTables& tables) {
+  Sequence& sequence = sequences_[id];
+  if (!sequence.met) meet(id, tables);
+  if (waits_) go_dynamic(sequence.first_ip);
+  ++sequence.count;
+  waits_ = sequence.goes_dynamic;
+  waiting_ = sequence.last;
+}
+
+void FlowCounts::add(const Block& block, const FlowTables& tables) {
+  if (waits_) go_dynamic(tables.blocks.info(block.node).ip.value);
+  ++blocks_[block.node];
+  if (!has(block.flags, BlockFlag::ends_in_branch)) return;
+  Node& node = nodes_[block.node];
+  if (node.end == End::unknown) meet(block.node, tables.blocks);
+  if (node.end == End::known) {
+    ++node.ways[has(block.flags, BlockFlag::taken) ? 1 : 0];
+  } else if (node.end == End::dynamic) {
+    waits_ = true;
+    waiting_ = block.node;
+  }
+}
+
+void FlowCounts::add(const Batch& batch, const FlowTables& tables) {
+  make_room(tables);
+  instructions_ += instructions_of(batch.blocks);
+  const auto node_of = [&](const Block& block) {
+    return has(block.flags, BlockFlag::sequence) ? tables.sequences.blocks(block.node).front().node : block.node;
+  };
   size_t mark = 0, event = 0, gap = 0, next_stop = 0;
   for (size_t i = 0; i <= batch.blocks.size(); ++i) {
     if (i >= next_stop) {
       for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) tell(batch.events[event]);
       for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) waits_ = has_mark_ = false;
       for (; i < batch.blocks.size() && mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) {
-        count_time(batch.marks[mark], batch.blocks[i].node);
+        count_time(batch.marks[mark], node_of(batch.blocks[i]));
       }
       next_stop = batch.blocks.size();
       if (event < batch.events.size()) next_stop = std::min<size_t>(next_stop, batch.events[event].before_block);
@@ -91,17 +133,28 @@ void FlowCounts::add(const Batch& batch, const BlockTable& table) {
     }
     if (i == batch.blocks.size()) break;
     const Block block = batch.blocks[i];
-    if (waits_) go_dynamic(table.info(block.node).ip.value);
-    ++blocks_[block.node];
-    instructions_ += block.instructions;
-    if (!has(block.flags, BlockFlag::ends_in_branch)) continue;
-    Node& node = nodes_[block.node];
-    if (node.end == End::unknown) meet(block.node, table);
-    if (node.end == End::known) {
-      ++node.ways[has(block.flags, BlockFlag::taken) ? 1 : 0];
-    } else if (node.end == End::dynamic) {
-      waits_ = true;
-      waiting_ = block.node;
+    if (has(block.flags, BlockFlag::sequence)) {
+      add_sequence(block.node, tables);
+    } else {
+      add(block, tables);
+    }
+  }
+}
+
+void FlowCounts::finish(const FlowTables& tables) {
+  make_room(tables);
+  for (SequenceId id = 0; id < sequences_.size(); ++id) {
+    const uint64_t count = std::exchange(sequences_[id].count, 0);
+    if (count == 0) continue;
+    const std::span<const Block> blocks = tables.sequences.blocks(id);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const Block& block = blocks[i];
+      blocks_[block.node] += count;
+      if (!has(block.flags, BlockFlag::ends_in_branch)) continue;
+      Node& node = nodes_[block.node];
+      if (node.end == End::known) node.ways[has(block.flags, BlockFlag::taken) ? 1 : 0] += count;
+      if (node.end == End::dynamic && i + 1 < blocks.size())
+        dynamic_[{block.node, tables.blocks.info(blocks[i + 1].node).ip.value}] += count;
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "decoder/batch.h"
+#include "decoder/block_sequences.h"
 
 namespace ptd {
 
@@ -18,14 +19,23 @@ struct EdgeCount {
   uint64_t count = 0;
 };
 
-/// Fed with a decoder's batches in order; keeps no block of them. Belongs to one BlockTable, as node ids do. Grows with the code that ran,
+/// What a decoder's batches are read with.
+struct FlowTables {
+  const BlockTable& blocks;
+  const BlockSequences& sequences;
+};
+
+/// Fed with a decoder's batches in order; keeps no block of them. Quickest with DecoderOptions::sequences: what comes again is counted as a
+/// whole and taken apart at the end. Belongs to one BlockTable, as node ids do. Grows with the code that ran,
 /// not with the trace. Ways out that the block's own bytes tell are counted by block and outcome; only returns and indirect branches are
 /// looked up.
 class FlowCounts {
  public:
-  void add(const Batch& batch, const BlockTable& table);
+  void add(const Batch& batch, const FlowTables& tables);
   /// The flow does not go on from the last batch to the next (another segment).
   void end_segment();
+  /// To be called before what was counted is asked for: takes the sequences apart. More batches may follow.
+  void finish(const FlowTables& tables);
 
   /// Runs of each block, by node; shorter than the table if its last nodes never ran.
   [[nodiscard]] const std::vector<uint64_t>& blocks() const { return blocks_; }
@@ -44,13 +54,25 @@ class FlowCounts {
     uint64_t last_to = 0, last_count = 0;  ///< dynamic: the last way out, not yet in dynamic_
     End end = End::unknown;
   };
+  /// A sequence that was met.
+  struct Sequence {
+    uint64_t count = 0;  ///< not yet taken apart
+    uint64_t first_ip = 0;
+    NodeId last = 0;                         ///< its last block
+    bool met = false, goes_dynamic = false;  ///< the last block's way out is dynamic
+  };
+  void make_room(const FlowTables& tables);
   void meet(NodeId node, const BlockTable& table);
+  void meet(SequenceId id, const FlowTables& tables);
+  void add(const Block& block, const FlowTables& tables);
+  void add_sequence(SequenceId id, const FlowTables& tables);
   void go_dynamic(uint64_t to);
   void tell(const Event& event);
   void count_time(const Mark& mark, NodeId node);
 
   std::vector<uint64_t> blocks_, time_;
   std::vector<Node> nodes_;
+  std::vector<Sequence> sequences_;
   std::map<std::pair<NodeId, uint64_t>, uint64_t> dynamic_;
   uint64_t instructions_ = 0;
   NodeId waiting_ = 0;  ///< block whose dynamic way out the next block, or event, tells

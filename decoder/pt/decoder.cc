@@ -17,11 +17,12 @@ namespace ptd::pt {
 namespace {
 
 constexpr uint64_t kNoLimit = ~uint64_t{0};
-constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
-constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
-constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
-constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
-constexpr uint32_t kMaxVainSearches = 3;      // for one place of contradiction in one segment
+constexpr uint64_t kMaxUndecided = 1U << 14;         // branches, targets and events after which a choice is made
+constexpr uint64_t kCheckpointEvery = 1024;          // branches, targets and events
+constexpr uint64_t kFastCheckpointEvery = 1U << 14;  // on the fast path, which only holds output back for it
+constexpr uint64_t kDoubtfulBlocks = 256;            // before a contradiction that nothing explains
+constexpr uint32_t kDoubtBehind = 16;                // blocks behind one that is uncertain, where records were lost
+constexpr uint32_t kMaxVainSearches = 3;             // for one place of contradiction in one segment
 
 // What shows that other code ran than was read. (Code that nobody supplied says nothing about the way there.)
 bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
@@ -116,6 +117,7 @@ Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 const BlockTable& Decoder::blocks() const { return state_->walker.blocks(); }
+const BlockSequences& Decoder::sequences() const { return state_->runner.code().sequences(); }
 const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 std::unique_ptr<Flow> Decoder::State::new_flow() {
@@ -411,9 +413,10 @@ bool Decoder::State::run_single(Batch& batch) {
   for (;;) {
     Flow& flow = *flows[0];
     flow.out = &batch;
-    const bool checkpoint_due = !newer.valid || flow.state.position >= newer.flow.state.position + kCheckpointEvery;
+    const uint64_t every = exact ? kCheckpointEvery : kFastCheckpointEvery;
+    const bool checkpoint_due = !newer.valid || flow.state.position >= newer.flow.state.position + every;
     if (checkpoint_due) set_checkpoint(batch);
-    const uint64_t until = newer.flow.state.position + kCheckpointEvery;
+    const uint64_t until = newer.flow.state.position + every;
     const WalkStop stop = exact ? walker.run(flow, until) : runner.run(flow, until);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
@@ -501,7 +504,7 @@ bool Decoder::next(Batch& batch) {
   bool more = state.fill(batch);
   if (state.replay_due) more = state.start_over(batch, already);
   if (state.has_doubt) state.spread_doubt(batch);
-  for (const Block& block : batch.blocks) state.stats.instructions += block.instructions;
+  state.stats.instructions += instructions_of(batch.blocks);
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;
   return more;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decoder/batch.h"
+#include "decoder/block_sequences.h"
 #include "decoder/pt/config.h"
 #include "image/base/aux_segment.h"
 #include "image/context_track.h"
@@ -34,12 +35,14 @@ struct DecoderOptions {
   uint32_t max_candidates = 32;      ///< live hypotheses at once; beyond: Gap limit
   uint32_t max_held_blocks = 1U << 16;  ///< undecided blocks held back
   uint64_t max_silent_instructions = 1U << 24;  ///< without any packet consumed; beyond: Gap limit
+  bool sequences = false;   ///< for FlowCounts: what comes again is given as one entry (BlockFlag::sequence), not block by block
   bool exact_only = false;  ///< never takes the fast path (Runner): the same output, slower
   const std::vector<SyncPoint>* sync_points = nullptr;  ///< of this stream, in order; may be null; must outlive the decoder
 };
 
 struct DecoderStats {
-  uint64_t instructions = 0, blocks = 0;
+  uint64_t instructions = 0;
+  uint64_t blocks = 0;  ///< entries given; a sequence is one
   uint64_t forks = 0, chosen = 0, ambiguous_choices = 0, healed_blocks = 0;
   uint64_t healed_by_packets = 0;  ///< contradictions after which a content out of its time was found to fit
 };
@@ -58,6 +61,8 @@ class Decoder {
   bool next(Batch& batch);
 
   [[nodiscard]] const BlockTable& blocks() const;
+  /// What entries with BlockFlag::sequence stand for.
+  [[nodiscard]] const BlockSequences& sequences() const;
   [[nodiscard]] const DecoderStats& stats() const;
 
  private:

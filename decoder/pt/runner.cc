@@ -5,34 +5,22 @@
 #include <bit>
 #include <cstring>
 
+#include "decoder/pt/plain_packets.h"
+
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kOutAtOnce = 1U << 16;                                                // blocks of one call
-constexpr uint64_t kMaxSilent = 4096;  // instructions without a packet; then the walker looks for a loop
-constexpr size_t kOutSlack = 8 * RunnerCode::kMaxMemoBlocks + RunnerCode::kCopySlack;  // six memos begun within the limit, and a run
-constexpr uint32_t kGroupBits = 6;
-constexpr uint8_t kLongTntBits = 47;
+constexpr size_t kOutAtOnce = 1U << 16;  // blocks of one call
+constexpr uint64_t kMaxSilent = 4096;    // instructions without a packet; then the walker looks for a loop
+constexpr size_t kOutSlack = 8 * MemoTable::kMaxBlocks + MemoTable::kCopySlack;  // six memos begun within the limit, and a run
 constexpr uint32_t kMaxExactSteps = 32;
-
-constexpr bool is_short_tnt(unsigned byte) { return (byte & 1) == 0 && byte > 2; }
-constexpr unsigned kTipOpcode = 0x0d, kIpOpcodeMask = 0x1f;
-constexpr uint8_t kIpSize[8] = {0, 2, 4, 6, 6, 0, 8, 0};  // IPBytes; 0: not taken here
-constexpr uint64_t kIpMask[8] = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};
-
-uint64_t low_bits(uint64_t value, uint32_t count) { return value & ((uint64_t{1} << count) - 1); }
-
-void copy_blocks(Block* to, const Block* from, uint32_t count) {
-  static_assert(RunnerCode::kCopySlack >= 8);
-  for (uint32_t i = 0; i < count; i += 8) std::memcpy(static_cast<void*>(to + i), from + i, 8 * sizeof(Block));
-}
 
 }  // namespace
 
 Runner::Runner(Walker& walker)
     : walker_(walker),
       code_(walker.timeline_, walker.table_, walker.options_.switch_entry,
-            walker.options_.config.return_compression != ReturnCompression::off),
+            {walker.options_.config.return_compression != ReturnCompression::off, walker.options_.sequences}),
       returns_compressed_(walker.options_.config.return_compression != ReturnCompression::off) {}
 
 WalkStop Runner::run(Flow& flow, uint64_t until_position) {
@@ -155,12 +143,11 @@ void Runner::take_direct() {
       if (!read_tip()) return;
     } else if (byte == 0) {
       ++cursor_.offset_bytes;
-    } else if (byte == 0x02 && own_bytes_ - offset >= 8 && data_[offset + 1] == std::byte{0xa3}) {
-      uint64_t payload = 0;
-      std::memcpy(&payload, data_ + offset + 2, 6);
-      if (payload <= 1) return;
+    } else if (byte == 0x02 && own_bytes_ - offset >= kLongTntBytes) {
+      const uint64_t payload = long_tnt(data_ + offset);
+      if (payload == 0) return;
       const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
-      if (!read_tnt(low_bits(payload, bits), bits, 8, bits == kLongTntBits)) return;
+      if (!read_tnt(low_bits(payload, bits), bits, kLongTntBytes, bits == kLongTntBits)) return;
     } else {
       return;
     }
@@ -280,9 +267,13 @@ void Runner::push_call(const CallSite& call) {
   returns_[state_->returns.top()] = call.run;
 }
 
-void Runner::push_calls(uint32_t first, uint32_t count) {
-  const CallSite* calls = code_.calls(first);
-  for (uint32_t i = 0; i < count; ++i) push_call(calls[i]);
+void Runner::push_calls(const Run& run) {
+  const CallSite* calls = code_.calls(run.calls_first);
+  for (uint32_t i = 0; i < run.calls; ++i) push_call(calls[i]);
+}
+
+void Runner::push_calls(const Memo& memo, const MemoHead& head) {
+  for (uint32_t i = 0; i < head.calls; ++i) push_call(code_.memos().call(memo, i));
 }
 
 // The run at the return address; the stack must not be empty.
@@ -299,130 +290,7 @@ void Runner::emit(const Run& run) {
   if (mark_due_) give_mark();
   copy_blocks(out_, code_.blocks(run.blocks_first), run.blocks);
   out_ += run.blocks;
-  push_calls(run.calls_first, run.calls);
-}
-
-void Runner::emit(const Memo& memo) {
-  if (mark_due_) give_mark();
-  copy_blocks(out_, code_.blocks(memo.blocks_first), memo.blocks);
-  out_ += memo.blocks;
-  push_calls(memo.calls_first, memo.calls);
-}
-
-// At a steady moment: whole short TNTs by memos, and TIPs. Stops before the first packet that is not to be had so, or inside a TNT, with
-// tnt_ pending.
-void Runner::spend() {
-  FlowState& state = *state_;
-  const uint64_t stop = std::min(stop_, sync_limit_);
-  const Interval now = state.now;
-  const uint64_t first = cursor_.offset_bytes;
-  uint64_t offset = first;
-  uint64_t position = state.position;
-  Block* out = out_;
-  RunId at = at_;
-  uint32_t group = 1, whole = 1;
-  bool late = cursor_.late;
-  while (offset < stop && out < out_end_ && position + kGroupBits <= until_) {
-    const auto byte = static_cast<unsigned>(data_[offset]);
-    if (is_short_tnt(byte)) {
-      group = whole = byte >> 1;
-      do {
-        const Memo* memo = code_.memo(at, group);
-        const uint32_t open = state.returns.count();
-        if (memo == nullptr || memo->left == 0 || !code_.holds(memo->valid, now)) {
-          if (memo == nullptr)
-            code_.see_memo(at, group);
-          else if (code_.make_memo(at, group, now) != nullptr)
-            continue;
-          if (!spend_bits(at, group, out)) break;
-          continue;
-        }
-        if (open + memo->depth > ReturnStack::kDepth || open < memo->pops) break;
-        copy_blocks(out, code_.blocks(memo->blocks_first), memo->blocks);
-        out += memo->blocks;
-        group = memo->left;
-        at = memo->next;
-        if (memo->calls != 0) push_calls(memo->calls_first, memo->calls);
-        if (memo->pops != 0) at = pop_call();
-      } while (group != 1);
-      if (group == whole) break;  // nothing of it was taken
-      late = true;
-      position += static_cast<uint64_t>(std::bit_width(whole) - std::bit_width(group));
-      ++offset;
-      if (group != 1) break;
-    } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
-      const Run& run = code_.run(at);
-      const uint64_t size = kIpSize[byte >> 5];
-      if (run.end != RunEnd::indirect || !code_.holds(run.valid, now) || size == 0 || own_bytes_ - offset < 9) break;
-      uint64_t payload = 0;
-      std::memcpy(&payload, data_ + offset + 1, 8);
-      payload &= kIpMask[byte >> 5];
-      const uint64_t ip = byte >> 5 == static_cast<unsigned>(IpBytes::sext48)
-                              ? static_cast<uint64_t>(static_cast<int64_t>(payload << 16) >> 16)
-                              : (cursor_.last_ip & ~kIpMask[byte >> 5]) | payload;
-      if ((run.branch_ip >> 63) > (ip >> 63)) break;  // from the kernel to user code: the context may be another
-      copy_blocks(out, code_.blocks(run.blocks_first), run.blocks);
-      out += run.blocks;
-      if (run.calls != 0) push_calls(run.calls_first, run.calls);
-      at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
-      cursor_.last_ip = ip;
-      ++position;
-      offset += size + 1;
-    } else if (byte == 0) {
-      ++offset;
-    } else {
-      break;
-    }
-  }
-  at_ = at;
-  out_ = out;
-  cursor_.offset_bytes = offset;
-  cursor_.late = late;
-  cycles_ = cursor_.cycles;
-  tnt_.count = 0;
-  if (position == state.position) return;
-  state.position = position;
-  moved_ = true;
-  state.silent = 0;
-  if (group != 1 && group != whole) hold_rest(offset - 1, whole, group);
-}
-
-// The group bit by bit, where no memo serves. False: it stopped at what is not plain.
-bool Runner::spend_bits(RunId& at, uint32_t& group, Block*& out) {
-  while (group != 1) {
-    const Run& run = code_.run(at);
-    const bool ret = run.end == RunEnd::ret && returns_compressed_;
-    if ((run.end != RunEnd::jcc && !ret) || !code_.holds(run.valid, state_->now)) return false;
-    const auto bits = static_cast<uint32_t>(std::bit_width(group)) - 1;
-    const uint32_t bit = (group >> (bits - 1)) & 1;
-    if (ret && (bit == 0 || state_->returns.count() + run.calls == 0)) return false;
-    copy_blocks(out, code_.blocks(run.blocks_first), run.blocks);
-    out += run.blocks;
-    if (run.calls != 0) push_calls(run.calls_first, run.calls);
-    if (ret) {
-      at = pop_call();
-    } else {
-      out[-1].flags = static_cast<uint16_t>(out[-1].flags | bit * static_cast<uint32_t>(BlockFlag::taken));
-      at = run.next[bit];
-    }
-    group = 1U << (bits - 1) | (group & ((1U << (bits - 1)) - 1));
-  }
-  return true;
-}
-
-// A part of the short TNT at `offset` is left: tnt_ becomes what read_tnt() would have made of it.
-void Runner::hold_rest(uint64_t offset, uint32_t whole, uint32_t left) {
-  tnt_.count = static_cast<uint32_t>(std::bit_width(left)) - 1;
-  tnt_.bits = low_bits(left, tnt_.count);
-  tnt_.direct = tnt_.begun = true;
-  Item& item = tnt_.item;
-  item.kind = ItemKind::tnt;
-  item.bits = static_cast<uint8_t>(std::bit_width(whole) - 1);
-  item.ip = low_bits(whole, item.bits);
-  item.offset_bytes = offset;
-  item.cycles = cursor_.cycles;
-  item.before = item.lo = cursor_.now_first;
-  item.hi = std::max(hi_, item.lo);
+  push_calls(run);
 }
 
 // Takes tnt_'s bits. False: some are left.
@@ -432,7 +300,7 @@ bool Runner::take_bits() {
     const uint32_t bits = std::min(tnt_.count, kGroupBits);
     if (state_->position + bits <= until_) {
       const auto group = static_cast<uint32_t>(low_bits(tnt_.bits >> (tnt_.count - bits), bits) | (uint64_t{1} << bits));
-      if (take_memo(group, bits)) continue;
+      if (take_memo(group)) continue;
     }
     if (!step()) return false;
   }
@@ -440,23 +308,26 @@ bool Runner::take_bits() {
 }
 
 // Takes as many of the next bits as a memo knows. False: none.
-bool Runner::take_memo(uint32_t group, uint32_t bits) {
-  const Memo* known = code_.memo(at_, group);
+bool Runner::take_memo(uint32_t group) {
+  const MemoTable& memos = code_.memos();
+  const Memo* known = memos.find(at_, group);
   if (known == nullptr) {  // remember that it was asked for
     code_.see_memo(at_, group);
     return false;
   }
-  if (known->left == 0 || !code_.holds(known->valid, state_->now)) known = code_.make_memo(at_, group, state_->now);
+  if (known->bits == 0 || !code_.holds(memos.head(*known).valid, state_->now)) known = code_.make_memo(at_, group, state_->now);
   if (known == nullptr) return false;
-  const Memo memo = *known;
+  const MemoHead head = memos.head(*known);
   const uint32_t open = state_->returns.count();
-  if (open + memo.depth > ReturnStack::kDepth || open < memo.pops) return false;
-  emit(memo);
-  at_ = memo.pops != 0 ? pop_call() : memo.next;
-  const auto left = static_cast<uint32_t>(std::bit_width(static_cast<unsigned>(memo.left))) - 1;
-  tnt_.count -= bits - left;
+  if (open + head.depth > ReturnStack::kDepth || open < head.pops) return false;
+  if (mark_due_) give_mark();
+  copy_blocks(out_, memos.blocks(*known), known->blocks);
+  out_ += known->blocks;
+  push_calls(*known, head);
+  tnt_.count -= known->bits;
+  state_->position += known->bits;
+  at_ = head.pops != 0 ? pop_call() : known->next;
   tnt_.begun = moved_ = true;
-  state_->position += bits - left;
   state_->silent = 0;
   return true;
 }

@@ -38,25 +38,36 @@ class Runner {
     bool begun = false;   ///< a bit was taken
   };
 
+  /// A TNT whose bits spend() has read.
+  struct Unspent {
+    uint64_t offset_bytes = 0, payload = 0;
+    uint8_t bits = 0, size_bytes = 0;
+    bool late_before = false;  ///< the cursor's `late`
+  };
+  static constexpr uint32_t kUnspent = 8;  ///< more than kGroupBits packets of one bit are never read ahead
+
   bool fast(Flow& flow, uint64_t until);
   bool take_queue();
   void take_direct();
   bool pass_point();
   bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
   bool read_tip();
+  struct Spending;
   void spend();
-  bool spend_bits(RunId& at, uint32_t& group, Block*& out);
-  void hold_rest(uint64_t offset, uint32_t whole, uint32_t left);
+  void read_bits(Spending& s, uint64_t stop);
+  bool spend_tip(Spending& s);
+  bool spend_single(Spending& s, const Memo* seen, uint32_t group);
+  void hand_back(Spending& s);
   bool take_bits();
-  bool take_memo(uint32_t group, uint32_t bits);
+  bool take_memo(uint32_t group);
   bool step();
   bool take_target(const Item& item, bool bits_pending);
   RunId follow_links();
   void set_now(TimeNs lo, TimeNs hi, uint64_t cycles);
   void give_mark();
   void emit(const Run& run);
-  void emit(const Memo& memo);
-  void push_calls(uint32_t first, uint32_t count);
+  void push_calls(const Run& run);
+  void push_calls(const Memo& memo, const MemoHead& head);
   void push_call(const CallSite& call);
   RunId pop_call();
   RunId at(uint64_t ip);
@@ -87,6 +98,8 @@ class Runner {
   uint32_t kernel_place_ = 0, user_place_ = 0;
   RunId at_ = kNoRun;
   Pending tnt_;
+  std::array<Unspent, kUnspent> unspent_;
+  uint32_t packets_read_ = 0;
   Block* out_ = nullptr;
   Block* out_end_ = nullptr;
 };

@@ -16,7 +16,6 @@ constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
-constexpr size_t kFirstMemoSets = 1U << 9, kMostMemoSets = 1U << 16;
 
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
@@ -52,8 +51,8 @@ struct RunnerCode::Reading {
   RunId next[2] = {};
 };
 
-RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, bool returns_compressed)
-    : view_(timeline), table_(&table), switch_entry_(switch_entry), returns_compressed_(returns_compressed) {
+RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, const RunnerCodeOptions& options)
+    : view_(timeline), table_(&table), switch_entry_(switch_entry), options_(options) {
   clear();
 }
 
@@ -65,19 +64,18 @@ void RunnerCode::clear() {
   calls_.clear();
   intervals_.assign(1, Interval{});
   valid_slots_.assign(1U << 10, 0);
-  memos_.assign(kFirstMemoSets, MemoSet{});
-  memo_mask_ = kFirstMemoSets - 1;
-  evicted_ = 0;
+  memos_.clear();
   targets_.assign(kTargets, Target{});
 }
 
 bool RunnerCode::overgrown() const {
-  return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals || calls_.size() > kMaxCallSites;
+  return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals || calls_.size() > kMaxCallSites ||
+         memos_.overgrown();
 }
 
 size_t RunnerCode::memory_bytes() const {
   return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(RunId) + blocks_.capacity() * sizeof(Block) +
-         calls_.capacity() * sizeof(CallSite) + intervals_.capacity() * sizeof(Interval) + memos_.capacity() * sizeof(MemoSet);
+         calls_.capacity() * sizeof(CallSite) + intervals_.capacity() * sizeof(Interval) + memos_.memory_bytes();
 }
 
 RunId RunnerCode::find(uint32_t place, uint64_t ip) const {
@@ -306,57 +304,38 @@ RunId RunnerCode::version_at(RunId id, Interval now) {
   return free;
 }
 
-// The table grows while memos that served drive each other out.
-void RunnerCode::see_memo(RunId run, uint32_t group) {
-  MemoSet* set = &memos_[set_of(run, group)];
-  if (set->ways[1].left != 0 && ++evicted_ > memos_.size() / 2 && memos_.size() < kMostMemoSets) {
-    std::vector<MemoSet> old(memos_.size() * 4);
-    old.swap(memos_);
-    memo_mask_ = memos_.size() - 1;
-    evicted_ = 0;
-    for (const MemoSet& from : old) {
-      for (const Memo& memo : from.ways) {
-        if (memo.run == kNoRun) continue;
-        MemoSet& to = memos_[set_of(memo.run, memo.group)];
-        (to.ways[0].run == kNoRun ? to.ways[0] : to.ways[1]) = memo;
-      }
-    }
-    set = &memos_[set_of(run, group)];
-  }
-  if (set->ways[0].run != kNoRun) set->ways[1] = set->ways[0];
-  set->ways[0] = Memo{};
-  set->ways[0].run = run;
-  set->ways[0].group = static_cast<uint8_t>(group);
+// One entry in place of `blocks`, if it can say how many instructions they are. The number of entries.
+uint32_t RunnerCode::pack(std::span<Block> blocks) {
+  uint32_t instructions = 0;
+  for (const Block& block : blocks) instructions += block.instructions;
+  if (instructions > std::numeric_limits<uint16_t>::max()) return static_cast<uint32_t>(blocks.size());
+  const SequenceId id = sequences_.intern(blocks);
+  blocks[0] = {id, static_cast<uint16_t>(instructions), static_cast<uint16_t>(BlockFlag::sequence)};
+  return 1;
 }
 
 const Memo* RunnerCode::make_memo(RunId start, uint32_t group, Interval now) {
-  MemoSet& set = memos_[set_of(start, group)];
-  Memo& slot = set.ways[0].run == start && set.ways[0].group == group ? set.ways[0] : set.ways[1];
-  constexpr uint32_t kMaxDepth = 16;
-  std::array<Block, kMaxMemoBlocks + kMaxRunBlocks> made;
-  std::array<CallSite, kMaxDepth> open;
+  std::array<Block, MemoTable::kMaxBlocks + kMaxRunBlocks> made;
+  std::array<CallSite, MemoTable::kMaxCalls> open;
   Memo memo;
-  memo.run = start;
-  memo.group = static_cast<uint8_t>(group);
-  memo.left = memo.group;
-  memo.next = start;
+  memo.run = memo.next = start;
+  memo.group = static_cast<uint16_t>(group);
+  MemoHead head;
   Interval valid;
-  uint32_t count = 0, depth = 0, deepest = 0, instructions = 0;
+  uint32_t count = 0, depth = 0, deepest = 0, blocks = 0;
   RunId at = start;
-  while (group != 1) {
+  for (auto left = static_cast<uint32_t>(std::bit_width(group)) - 1; left != 0 && head.pops == 0;) {
     at = version_at(at, now);
     if (at == kNoRun) break;
     const Run& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
-    if (count + run.blocks > kMaxMemoBlocks || depth + run.calls > kMaxDepth) break;
-    const uint32_t bits = static_cast<uint32_t>(std::bit_width(group)) - 1;
-    const uint32_t bit = (group >> (bits - 1)) & 1;
-    if (run.end == RunEnd::ret && (bit == 0 || !returns_compressed_)) break;
+    if (count + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > MemoTable::kMaxCalls) break;
+    const uint32_t bit = (group >> (left - 1)) & 1;
+    if (run.end == RunEnd::ret && (bit == 0 || !options_.returns_compressed)) break;
     std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + count);
     count += run.blocks;
     for (uint32_t i = 0; i < run.calls; ++i) open[depth++] = calls_[run.calls_first + i];
     deepest = std::max(deepest, depth);
-    instructions += run.instructions;
     valid = intersect(valid, intervals_[run.valid]);
     if (run.end == RunEnd::link) {
       at = run.next[0];
@@ -368,37 +347,19 @@ const Memo* RunnerCode::make_memo(RunId start, uint32_t group, Interval now) {
     } else if (depth != 0) {
       at = open[--depth].run;
     } else {
-      memo.pops = 1;
+      head.pops = 1;
     }
-    group = (1U << (bits - 1)) | (group & ((1U << (bits - 1)) - 1));
-    memo.left = static_cast<uint8_t>(group);
+    --left;
+    ++memo.bits;
     memo.next = at;
-    memo.blocks = static_cast<uint8_t>(count);
-    memo.calls = static_cast<uint8_t>(depth);
-    memo.depth = static_cast<uint8_t>(deepest);
-    memo.instructions = static_cast<uint16_t>(std::min<uint32_t>(instructions, 0xffff));
-    if (memo.pops != 0) break;
+    blocks = count;
+    head.calls = static_cast<uint8_t>(depth);
+    head.depth = static_cast<uint8_t>(deepest);
   }
-  if (memo.left == memo.group) return nullptr;
-  memo.valid = valid_id(valid);
-  // The same blocks as last time, at another time: they stand there already.
-  const bool same = slot.run == memo.run && slot.group == memo.group && slot.left == memo.left && slot.blocks == memo.blocks &&
-                    slot.calls == memo.calls && slot.pops == memo.pops &&
-                    std::equal(made.begin(), made.begin() + memo.blocks, blocks_.begin() + slot.blocks_first,
-                               [](const Block& a, const Block& b) { return a.node == b.node && a.flags == b.flags; });
-  if (same) {
-    memo.blocks_first = slot.blocks_first;
-    memo.calls_first = slot.calls_first;
-    memo.id = slot.id;
-  } else {
-    memo.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
-    blocks_.insert(blocks_.end() - kCopySlack, made.begin(), made.begin() + memo.blocks);
-    memo.calls_first = static_cast<uint32_t>(calls_.size());
-    calls_.insert(calls_.end(), open.begin(), open.begin() + memo.calls);
-    memo.id = memo_count_++;
-  }
-  slot = memo;
-  return &slot;
+  if (memo.bits == 0) return nullptr;
+  head.valid = valid_id(valid);
+  if (options_.sequences) blocks = pack({made.data(), blocks});
+  return memos_.put(memo, head, {made.data(), blocks}, {open.data(), head.calls});
 }
 
 }  // namespace ptd::pt

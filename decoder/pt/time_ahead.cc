@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "decoder/pt/plain_packets.h"
+
 namespace ptd::pt {
 namespace {
 
@@ -12,8 +14,6 @@ constexpr size_t kDropAtOnce = 4096;
 
 TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
 TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
-
-constexpr bool is_short_tnt(unsigned byte) { return (byte & 1) == 0 && byte > 2; }
 
 /// Bit 8k+7 set for each of the eight bytes that is no short TNT: odd, 00 or 02.
 uint64_t other_bytes(uint64_t word) {
@@ -40,7 +40,6 @@ uint64_t skip_tnt(Bytes bytes, uint64_t at, uint64_t end) {
 
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
   constexpr uint8_t kTipBytes[8] = {1, 3, 5, 7, 7, 0, 9, 0};  // by IPBytes; 0: reserved
-  constexpr unsigned kTip = 0x0d, kIpOpcode = 0x1f;
   const std::byte* data = bytes.data();
   for (;;) {
     at = skip_tnt(bytes, at, end);
@@ -50,7 +49,11 @@ uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
       ++at;
       continue;
     }
-    const uint64_t size = (byte & kIpOpcode) == kTip ? kTipBytes[byte >> 5] : 0;
+    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) {
+      at += kLongTntBytes;
+      continue;
+    }
+    const uint64_t size = (byte & kIpOpcodeMask) == kTipOpcode ? kTipBytes[byte >> 5] : 0;
     if (size == 0 || end - at < size) return at;
     at += size;
   }

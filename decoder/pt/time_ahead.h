@@ -81,7 +81,7 @@ class TimeAhead {
 }
 /// Offset of the first packet at or behind `at` and before `end` that is no short TNT.
 [[nodiscard]] uint64_t skip_tnt(Bytes bytes, uint64_t at, uint64_t end);
-/// The same, TIPs and PADs passed over too.
+/// The same, long TNTs, TIPs and PADs passed over too.
 [[nodiscard]] uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end);
 
 }  // namespace ptd::pt

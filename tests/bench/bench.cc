@@ -1,7 +1,9 @@
 // Speed of packets, flow and aggregation, with libipt's two decoders in the same run. `tests/bench/table.py` prints the table.
 //
-// Captures: the made ones of synthetic.h (PTDECODE_BENCH_INSTRUCTIONS of each, default 20,000,000) and those of the corpus that hold a
-// flow. Counters: insns per second, blocks per second (ends after each branch), bytes of trace per second, ns per instruction.
+// usage: bench [--benchmark_...] [NAME=RECORDING[,SYMFS]]...
+// Captures: the streams of the recordings that are named. Without any the made ones of synthetic.h (PTDECODE_BENCH_INSTRUCTIONS of each,
+// default 20,000,000) and those of the corpus that hold a flow. Counters: instructions, blocks (one ends after each branch) and bytes of
+// trace per second.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 
 #include "decoder/flow_counts.h"
 #include "decoder/pt/packet_reader.h"
+#include "tests/bench/recorded.h"
 #include "tests/bench/synthetic.h"
 #include "tests/oracle/libipt_speed.h"
 #include "tests/support/corpus.h"
@@ -27,6 +30,7 @@ struct Capture {
   pt::DecoderOptions options;
   test::Machine machine;
   std::vector<AuxSegment> segments;
+  std::shared_ptr<const Recording> recording;  ///< keeps what `machine` stands on
   std::unique_ptr<oracle::PeerImage> peer;
   uint64_t instructions = 0, blocks = 0;  ///< as our decoder counts them
 };
@@ -63,6 +67,29 @@ void add_capture(const std::string& name, std::vector<std::byte> trace, const pt
   capture->segments = test::cut_segments(capture->trace);
   capture->peer = std::make_unique<oracle::PeerImage>(peer_sections(name, memory));
   captures.push_back(std::move(capture));
+}
+
+/// One capture for each stream of "NAME=RECORDING[,SYMFS]". False, with a message, if there is none.
+bool add_recording(const std::string& word) {
+  const size_t name_end = word.find('='), path_end = word.find(',');
+  const std::string name = word.substr(0, name_end);
+  const size_t path = name_end == std::string::npos ? 0 : name_end + 1;
+  std::string why;
+  auto streams = load_recording(word.substr(path, path_end - path), path_end == std::string::npos ? "" : word.substr(path_end + 1), why);
+  for (size_t i = 0; i < streams.size(); ++i) {
+    auto capture = std::make_unique<Capture>();
+    capture->name = streams.size() == 1 ? name : name + "." + std::to_string(i);
+    const std::string image = (scratch / (std::to_string(captures.size()) + ".bin")).string();
+    capture->peer = std::make_unique<oracle::PeerImage>(image_of(streams[i], image));
+    capture->recording = streams[i].recording;
+    capture->options = capture->recording->decoder_options();
+    capture->machine = {capture->recording->timeline(), capture->recording->contexts()};
+    capture->trace = std::move(streams[i].trace);
+    capture->segments = std::move(streams[i].segments);
+    captures.push_back(std::move(capture));
+  }
+  if (streams.empty()) std::fprintf(stderr, "bench: %s: %s\n", word.c_str(), why.c_str());
+  return !streams.empty();
 }
 
 void report(benchmark::State& state, const Capture& capture, uint64_t instructions, uint64_t blocks) {
@@ -110,16 +137,20 @@ void counts(benchmark::State& state, const Capture& capture) {
   Batch batch;
   batch.capacity_blocks = 1U << 12;
   for (auto _ : state) {
-    pt::Decoder decoder(capture.machine.timeline, capture.machine.contexts, capture.options);
+    pt::DecoderOptions options = capture.options;
+    options.sequences = true;
+    pt::Decoder decoder(capture.machine.timeline, capture.machine.contexts, options);
+    const FlowTables tables{decoder.blocks(), decoder.sequences()};
     FlowCounts all;
     for (const AuxSegment& segment : capture.segments) {
       decoder.begin(segment);
       for (bool more = true; more;) {
         more = decoder.next(batch);
-        all.add(batch, decoder.blocks());
+        all.add(batch, tables);
       }
       all.end_segment();
     }
+    all.finish(tables);
     instructions = all.instructions();
   }
   report(state, capture, instructions, 0);
@@ -174,11 +205,13 @@ void load_captures() {
 int main(int argc, char** argv) {
   ptd::bench::scratch = std::filesystem::temp_directory_path() / ("ptdecode-bench-" + std::to_string(getpid()));
   std::filesystem::create_directories(ptd::bench::scratch);
-  ptd::bench::load_captures();
-  ptd::bench::register_all();
   benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
+  bool loaded = true;
+  for (int i = 1; i < argc; ++i) loaded = ptd::bench::add_recording(argv[i]) && loaded;
+  if (argc == 1) ptd::bench::load_captures();
+  ptd::bench::register_all();
+  if (loaded) benchmark::RunSpecifiedBenchmarks();
   ptd::bench::captures.clear();
   std::filesystem::remove_all(ptd::bench::scratch);
-  return 0;
+  return loaded ? 0 : 1;
 }

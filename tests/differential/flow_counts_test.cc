@@ -5,9 +5,11 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "decoder/insn/insn.h"
 #include "tests/differential/trace_generator.h"
+#include "tests/support/corpus.h"
 #include "tests/support/flow.h"
 #include "tests/support/segments.h"
 
@@ -44,6 +46,7 @@ TEST(FlowCounts, EqualTheFlow) {
 
     decoding.exact_only = false;
     pt::Decoder decoder(machine.timeline, machine.contexts, decoding);
+    const FlowTables tables{decoder.blocks(), decoder.sequences()};
     FlowCounts counts;
     Batch batch;
     batch.capacity_blocks = 100;
@@ -51,7 +54,7 @@ TEST(FlowCounts, EqualTheFlow) {
       decoder.begin(segment);
       for (bool more = true; more;) {
         more = decoder.next(batch);
-        counts.add(batch, decoder.blocks());
+        counts.add(batch, tables);
       }
       counts.end_segment();
     }
@@ -79,6 +82,72 @@ TEST(FlowCounts, EqualTheFlow) {
     EXPECT_LE(total, matched + interrupted_branches) << describe(options);
   }
   EXPECT_GT(compared, 1000U);
+}
+
+/// All that is counted of a trace.
+struct Counted {
+  std::vector<uint64_t> blocks, time_ns;
+  std::vector<std::tuple<NodeId, uint64_t, uint64_t>> edges;
+  uint64_t instructions = 0;
+  size_t sequences = 0;
+};
+
+Counted count(Bytes trace, const test::Machine& machine, const pt::DecoderOptions& options) {
+  pt::Decoder decoder(machine.timeline, machine.contexts, options);
+  const FlowTables tables{decoder.blocks(), decoder.sequences()};
+  FlowCounts counts;
+  Batch batch;
+  batch.capacity_blocks = 300;
+  for (const AuxSegment& segment : test::cut_segments(trace)) {
+    decoder.begin(segment);
+    for (bool more = true; more;) {
+      more = decoder.next(batch);
+      counts.add(batch, tables);
+    }
+    counts.end_segment();
+  }
+  counts.finish(tables);
+  Counted all{counts.blocks(), counts.time_ns(), {}, counts.instructions(), decoder.sequences().size()};
+  for (const EdgeCount& edge : counts.edges(decoder.blocks())) all.edges.emplace_back(edge.from, edge.to.value, edge.count);
+  return all;
+}
+
+void compare_ways_of_counting(Bytes trace, const test::Machine& machine, pt::DecoderOptions options, size_t& sequences) {
+  const Counted one_by_one = count(trace, machine, options);
+  options.sequences = true;
+  const Counted packed = count(trace, machine, options);
+  EXPECT_EQ(packed.instructions, one_by_one.instructions);
+  EXPECT_EQ(packed.blocks, one_by_one.blocks);
+  EXPECT_EQ(packed.time_ns, one_by_one.time_ns);
+  EXPECT_EQ(packed.edges, one_by_one.edges);
+  EXPECT_EQ(one_by_one.sequences, 0U);
+  sequences += packed.sequences;
+}
+
+TEST(FlowCounts, SequencesChangeNothing) {
+  size_t sequences = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const auto made = test::generate(test::options_of_seed(seed));
+    pt::DecoderOptions options;
+    options.config = made.config;
+    compare_ways_of_counting(made.trace, test::make_machine(made.memory), options, sequences);
+  }
+  EXPECT_GT(sequences, 1000U);
+}
+
+TEST(FlowCounts, SequencesChangeNothingOnCorpus) {
+  PTD_NEED_CORPUS();
+  for (const std::string& name : test::flow_cases()) {
+    SCOPED_TRACE(name);
+    std::string why;
+    const auto c = test::load_case(name, why);
+    ASSERT_TRUE(c) << why;
+    pt::DecoderOptions options;
+    options.config.cpu = c->cpu;
+    options.config.errata = pt::errata_of(c->cpu);
+    size_t sequences = 0;
+    compare_ways_of_counting(c->trace, test::make_machine(c->memory), options, sequences);
+  }
 }
 
 }  // namespace

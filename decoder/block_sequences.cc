@@ -1,0 +1,48 @@
+// BlockSequences: equal sequences share one number, found by hash.
+#include "decoder/block_sequences.h"
+
+#include <algorithm>
+
+namespace ptd {
+namespace {
+
+constexpr SequenceId kNone = 0xffffffffU;
+
+uint64_t hash_of(std::span<const Block> blocks) {
+  uint64_t h = blocks.size();
+  for (const Block& block : blocks) {
+    h = (h ^ (uint64_t{block.node} << 16 | block.flags)) * 0x9e3779b97f4a7c15ULL;
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+bool same(const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions && a.flags == b.flags; }
+
+}  // namespace
+
+void BlockSequences::grow() {
+  slots_.assign(std::max<size_t>(1U << 10, slots_.size() * 2), kNone);
+  for (SequenceId id = 0; id < size(); ++id) {
+    size_t at = hash_of(blocks(id));
+    while (slots_[at & (slots_.size() - 1)] != kNone) ++at;
+    slots_[at & (slots_.size() - 1)] = id;
+  }
+}
+
+SequenceId BlockSequences::intern(std::span<const Block> wanted) {
+  if (2 * (size() + 1) > slots_.size()) grow();
+  for (size_t at = hash_of(wanted);; ++at) {
+    SequenceId& slot = slots_[at & (slots_.size() - 1)];
+    if (slot == kNone) {
+      slot = static_cast<SequenceId>(size());
+      blocks_.insert(blocks_.end(), wanted.begin(), wanted.end());
+      starts_.push_back(blocks_.size());
+      return slot;
+    }
+    const std::span<const Block> known = blocks(slot);
+    if (std::equal(known.begin(), known.end(), wanted.begin(), wanted.end(), same)) return slot;
+  }
+}
+
+}  // namespace ptd

@@ -1,0 +1,36 @@
+// The packets that the fast path reads itself: TNT, TIP and PAD, as bytes.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "decoder/batch.h"
+
+namespace ptd::pt {
+
+constexpr bool is_short_tnt(unsigned byte) { return (byte & 1) == 0 && byte > 2; }
+inline constexpr uint8_t kLongTntBits = 47;  ///< in a full one
+inline constexpr uint64_t kLongTntBytes = 8;
+inline constexpr unsigned kTipOpcode = 0x0d, kIpOpcodeMask = 0x1f;
+inline constexpr std::array<uint8_t, 8> kIpSize = {0, 2, 4, 6, 6, 0, 8, 0};  ///< by IPBytes; 0: suppressed or reserved
+inline constexpr std::array<uint64_t, 8> kIpMask = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};
+
+constexpr uint64_t low_bits(uint64_t value, uint32_t count) { return value & ((uint64_t{1} << count) - 1); }
+
+/// Payload of the long TNT at `data`, its stop bit included; 0 if there is none, or no branch in it. kLongTntBytes are read.
+inline uint64_t long_tnt(const std::byte* data) {
+  uint64_t packet = 0;
+  std::memcpy(&packet, data, sizeof packet);
+  const uint64_t payload = packet >> 16;
+  return (packet & 0xffff) == 0xa302 && payload > 1 ? payload : 0;
+}
+
+/// Copies blocks eight at a time: up to seven more than `count` are read and written.
+inline void copy_blocks(Block* to, const Block* from, uint32_t count) {
+  for (uint32_t i = 0; i < count; i += 8) std::memcpy(static_cast<void*>(to + i), from + i, 8 * sizeof(Block));
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,27 @@
+// Streams of a recording as captures of the benchmark.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recording/recording.h"
+#include "tests/oracle/libipt_speed.h"
+
+namespace ptd::bench {
+
+/// One stream, its trace contiguous. `segments` view `trace`; the timeline and the contexts are the recording's.
+struct RecordedStream {
+  std::shared_ptr<const Recording> recording;
+  std::vector<std::byte> trace;
+  std::vector<AuxSegment> segments;
+};
+
+/// Every stream of the recording that holds trace. Empty, with `why`, if it cannot be opened.
+[[nodiscard]] std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why);
+
+/// For libipt, which keeps one image: the sections of the timeline in which the stream ran, as they were when they were first met; of user
+/// code those of the space in which most blocks ran. Their bytes are written to `path`.
+[[nodiscard]] std::vector<oracle::PeerSection> image_of(const RecordedStream& stream, const std::string& path);
+
+}  // namespace ptd::bench
