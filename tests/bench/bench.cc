@@ -2,8 +2,8 @@
 //
 // usage: bench [--benchmark_...] [NAME=RECORDING[,SYMFS]]...
 // Captures: the streams of the recordings that are named. Without any the made ones of synthetic.h (PTDECODE_BENCH_INSTRUCTIONS of each,
-// default 20,000,000) and those of the corpus that hold a flow. Counters: instructions, blocks (one ends after each branch) and bytes of
-// trace per second.
+// default 20,000,000) and those of the corpus that hold a flow; with PTDECODE_BENCH_POKES=N made ones whose code is poked N times.
+// Counters: instructions, blocks (one ends after each branch) and bytes of trace per second.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 
 #include "decoder/flow_counts.h"
 #include "decoder/pt/packet_reader.h"
+#include "tests/bench/pokes.h"
 #include "tests/bench/recorded.h"
 #include "tests/bench/synthetic.h"
 #include "tests/oracle/libipt_speed.h"
@@ -67,6 +68,30 @@ void add_capture(const std::string& name, std::vector<std::byte> trace, const pt
   capture->segments = test::cut_segments(capture->trace);
   capture->peer = std::make_unique<oracle::PeerImage>(peer_sections(name, memory));
   captures.push_back(std::move(capture));
+}
+
+/// The same program and trace with `count` pokes; our rows only.
+void add_poked(const std::string& name, const Synthetic& made, PokePlace place, uint64_t count) {
+  auto capture = std::make_unique<Capture>();
+  capture->name = name;
+  capture->trace = made.trace;
+  capture->options.config = made.config;
+  capture->segments = test::cut_segments(capture->trace);
+  const Interval time = time_of(capture->segments, test::make_machine(made.memory), capture->options);
+  capture->machine = make_poked_machine(made.memory, place, count, time);
+  captures.push_back(std::move(capture));
+}
+
+void add_all_poked(uint64_t count, uint64_t instructions) {
+  for (const Character& character : characters()) {
+    if (character.name != "tnt" && character.name != "call") continue;
+    const Synthetic made = make_synthetic(character, instructions, 1);
+    add_poked(character.name + "-no-pokes", made, PokePlace::cold, 0);
+    add_poked(character.name + "-cold", made, PokePlace::cold, count);
+    add_poked(character.name + "-near", made, PokePlace::near, count);
+    add_poked(character.name + "-hot-1000", made, PokePlace::hot, 1000);
+    add_poked(character.name + "-hot", made, PokePlace::hot, count);
+  }
 }
 
 /// One capture for each stream of "NAME=RECORDING[,SYMFS]". False, with a message, if there is none.
@@ -175,6 +200,7 @@ void register_all() {
     add("packets", [&](benchmark::State& state) { packets(state, c); });
     add("flow", [&](benchmark::State& state) { flow(state, c, false); });
     add("counts", [&](benchmark::State& state) { counts(state, c); });
+    if (!c.peer) continue;
     add("libipt_block", [&](benchmark::State& state) { libipt(state, c, true); });
     add("walker", [&](benchmark::State& state) { flow(state, c, true); });
     add("libipt_insn", [&](benchmark::State& state) { libipt(state, c, false); });
@@ -184,6 +210,7 @@ void register_all() {
 void load_captures() {
   uint64_t instructions = 20'000'000;
   if (const char* env = std::getenv("PTDECODE_BENCH_INSTRUCTIONS")) instructions = std::strtoull(env, nullptr, 0);
+  if (const char* pokes = std::getenv("PTDECODE_BENCH_POKES")) return add_all_poked(std::strtoull(pokes, nullptr, 0), instructions);
   for (const Character& character : characters()) {
     Synthetic made = make_synthetic(character, instructions, 1);
     add_capture(character.name, std::move(made.trace), made.config, made.memory);

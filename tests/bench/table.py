@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the benchmark program and prints the table of docs/EVIDENCE.md: processor time of one core, ratios within the one run.
+"""Runs the benchmark program and prints the table of docs/EVIDENCE.md: processor time of one core, medians, ratios within the one run.
 
-usage: table.py BENCH [ROUNDS]     (BENCH: build/tests/bench/bench)
+usage: table.py [--short] BENCH ROUNDS [NAME=RECORDING[,SYMFS][@MS]]...
+
+BENCH is build/tests/bench/bench. MS is the traced program's own processor time (native_time.py). --short leaves libipt's instruction decoder
+and our exact walker out. Ratios to libipt are of instructions a second: where it loses the flow it is not paid for what it skips.
 """
 import json
 import os
@@ -10,34 +13,50 @@ import subprocess
 import sys
 
 
-def main():
-    bench = sys.argv[1]
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+def measure(bench, rounds, captures, short):
+    """({(stage, capture): [ms]}, {(stage, capture): [instructions a second]})"""
+    stages = "flow|counts|libipt_block" if short else "flow|counts|libipt_block|libipt_insn|walker"
     text = subprocess.run(
-        [bench, "--benchmark_format=json", f"--benchmark_repetitions={rounds}", "--benchmark_min_time=0.1",
-         "--benchmark_enable_random_interleaving=true"],
+        [bench, "--benchmark_format=json", f"--benchmark_repetitions={rounds}", "--benchmark_min_time=0.05",
+         "--benchmark_enable_random_interleaving=true", f"--benchmark_filter=^({stages})/", *captures],
         check=True, stdout=subprocess.PIPE, env=os.environ).stdout
     times, rates = {}, {}
     for row in json.loads(text)["benchmarks"]:
         if row.get("run_type") != "iteration":
             continue
-        stage, capture = row["name"].split("/")[:2]
-        times.setdefault((stage, capture), []).append(row["cpu_time"])
-        if row["insns"]:
-            rates.setdefault((stage, capture), []).append(row["insn/s"])
-    captures = list(dict.fromkeys(capture for _, capture in times))
-    print("| capture | flow, M insn/s | libipt block, M insn/s | flow against libipt block | against libipt insn | counts against libipt block | against our walker |")
-    print("|---|---|---|---|---|---|---|")
-    for capture in captures:
-        def time(stage):
-            return statistics.median(times[stage, capture])
+        key = tuple(row["name"].split("/")[:2])
+        times.setdefault(key, []).append(row["cpu_time"])
+        rates.setdefault(key, []).append(row["insn/s"])
+    return times, rates
 
-        def rate(stage):
-            return statistics.median(rates.get((stage, capture), [0])) / 1e6
 
-        flow = time("flow")
-        print(f"| {capture} | {rate('flow'):.0f} | {rate('libipt_block'):.0f} | {time('libipt_block') / flow:.1f}x | "
-              f"{time('libipt_insn') / flow:.1f}x | {time('libipt_block') / time('counts'):.1f}x | {time('walker') / flow:.1f}x |")
+def main():
+    words = [word for word in sys.argv[1:] if word != "--short"]
+    bench, rounds = words[0], int(words[1])
+    native = {}
+    captures = []
+    for word in words[2:]:
+        path, _, own = word.partition("@")
+        captures.append(path)
+        if own:
+            native[path.partition("=")[0]] = float(own)
+    times, rates = measure(bench, rounds, captures, "--short" in sys.argv)
+
+    def rate(stage, capture):
+        return statistics.median(rates.get((stage, capture), [0])) / 1e6
+
+    def ratio(stage, peer, capture):
+        return f"{rate(stage, capture) / rate(peer, capture):.1f}x" if rate(peer, capture) else "-"
+
+    print("| capture | flow, M insn/s | libipt block, M insn/s | flow against libipt block | counts against libipt block "
+          "| against libipt insn | against our walker | flow, ms | of the program's own time |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for capture in dict.fromkeys(capture for _, capture in times):
+        flow_ms = statistics.median(times["flow", capture])
+        own = f"{flow_ms / native[capture]:.1f}x" if capture in native else "-"
+        print(f"| {capture} | {rate('flow', capture):.0f} | {rate('libipt_block', capture):.0f} | {ratio('flow', 'libipt_block', capture)} | "
+              f"{ratio('counts', 'libipt_block', capture)} | {ratio('flow', 'libipt_insn', capture)} | {ratio('flow', 'walker', capture)} | "
+              f"{flow_ms:.1f} | {own} |")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 
 #include <intel-pt.h>
 
+#include <utility>
+
 namespace ptd::oracle {
 namespace {
 
@@ -25,6 +27,22 @@ pt_config config_of(Bytes trace, const pt::Config& config) {
   out.nom_freq = config.max_nonturbo_ratio;
   return out;
 }
+
+/// With code that is not what ran libipt can go round a loop without a packet for ever.
+class Standstill {
+ public:
+  /// After each block or instruction; `offset` gives the place in the trace.
+  template <typename Offset>
+  bool seen(Offset&& offset) {
+    if (++steps_ % kEvery != 0) return false;
+    const uint64_t now = offset();
+    return now == std::exchange(last_, now);
+  }
+
+ private:
+  static constexpr uint64_t kEvery = 1U << 20;
+  uint64_t steps_ = 0, last_ = ~uint64_t{0};
+};
 
 }  // namespace
 
@@ -51,6 +69,7 @@ PeerImage::~PeerImage() {
 PeerCounts PeerImage::decode_insns(Bytes trace, const pt::Config& config) const {
   PeerCounts counts;
   const pt_config libipt = config_of(trace, config);
+  Standstill standstill;
   pt_insn_decoder* decoder = pt_insn_alloc_decoder(&libipt);
   (void)pt_insn_set_image(decoder, state_->image);
   for (int status = pt_insn_sync_forward(decoder); status >= 0; status = pt_insn_sync_forward(decoder)) {
@@ -64,6 +83,11 @@ PeerCounts PeerImage::decode_insns(Bytes trace, const pt::Config& config) const 
       status = pt_insn_next(decoder, &insn, sizeof insn);
       if (status < 0) break;
       ++counts.instructions;
+      if (standstill.seen([&] {
+            uint64_t at = 0;
+            return pt_insn_get_offset(decoder, &at), at;
+          }))
+        status = -pte_bad_query;
     }
     if (status < 0 && status != -pte_eos) ++counts.errors;
     if (status >= 0 || status == -pte_eos) break;
@@ -75,6 +99,7 @@ PeerCounts PeerImage::decode_insns(Bytes trace, const pt::Config& config) const 
 PeerCounts PeerImage::decode_blocks(Bytes trace, const pt::Config& config) const {
   PeerCounts counts;
   const pt_config libipt = config_of(trace, config);
+  Standstill standstill;
   pt_block_decoder* decoder = pt_blk_alloc_decoder(&libipt);
   (void)pt_blk_set_image(decoder, state_->image);
   for (int status = pt_blk_sync_forward(decoder); status >= 0; status = pt_blk_sync_forward(decoder)) {
@@ -89,6 +114,11 @@ PeerCounts PeerImage::decode_blocks(Bytes trace, const pt::Config& config) const
       counts.instructions += block.ninsn;
       counts.blocks += block.ninsn != 0;
       if (status < 0) break;
+      if (standstill.seen([&] {
+            uint64_t at = 0;
+            return pt_blk_get_offset(decoder, &at), at;
+          }))
+        status = -pte_bad_query;
     }
     if (status < 0 && status != -pte_eos) ++counts.errors;
     if (status >= 0 || status == -pte_eos) break;
