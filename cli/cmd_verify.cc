@@ -116,15 +116,15 @@ int run_reference(const Words& words) {
     const Result<ComparedCounts> compared = compare_stream(**reference, **other, stream, [&](uint64_t bytes) { progress.add(bytes); });
     if (!compared) return report_error(compared.error());
     const ComparedCounts& c = *compared;
-    wrong += c.silently_wrong + c.invented;
+    wrong += c.silently_wrong + c.invented - c.invented_flagged;
     progress.finish();
     standard_output().write(
         fmt::format("cpu {}: {} instructions: right {} ({:.4f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; lost in gaps {}; "
                     "silently wrong {} ({:.6f} %); "
-                    "extra {}; int3 {} of {}\n",
+                    "extra {}, of them flagged {}; int3 {} of {}\n",
                     streams[stream].cpu, c.reference, c.right, percent(c.right, c.reference), c.right_flagged,
                     percent(c.right_flagged, c.reference), c.wrong_flagged, c.lost_in_gap, c.silently_wrong,
-                    percent(c.silently_wrong, c.reference), c.invented, c.int3_other, c.int3_reference));
+                    percent(c.silently_wrong, c.reference), c.invented, c.invented_flagged, c.int3_other, c.int3_reference));
     if (c.has_silent)
       standard_output().write(fmt::format("  first silent difference in the segment at offset {:#x}\n", c.first_silent_offset_bytes));
   }

@@ -85,6 +85,9 @@ void count_difference(const SegmentFlow& other, size_t i, size_t i2, size_t j, s
   counts.invented += j2 - j;
   const auto gap = std::lower_bound(other.gaps.begin(), other.gaps.end(), j);
   const auto marked = [](const Step& step) { return step.flagged; };
+  const auto begin = other.steps.begin();
+  counts.invented_flagged +=
+      static_cast<uint64_t>(std::count_if(begin + static_cast<std::ptrdiff_t>(j), begin + static_cast<std::ptrdiff_t>(j2), marked));
   if (gap != other.gaps.end() && *gap <= j2) {
     counts.lost_in_gap += missing;
   } else if (j != j2 && std::all_of(other.steps.begin() + static_cast<std::ptrdiff_t>(j),

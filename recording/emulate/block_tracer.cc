@@ -89,7 +89,8 @@ void BlockTracer::complete(uint64_t next, const Block* next_block) {
   const int inside = next >= block.ip && next < block.end ? block.index_of(next) : -1;
   const bool to_itself =
       next == block.last_ip && block.kind != BlockEnd::plain && block.kind != BlockEnd::software_interrupt && block.kind != BlockEnd::far;
-  const bool alone = inside > 0 && !to_itself && next_block != nullptr && next_block->single_plain;
+  // An instruction that changes the code behind it is run anew, in a block of its own: also the first one of a block.
+  const bool alone = inside >= 0 && block.insns > 1 && !to_itself && next_block != nullptr && next_block->single_plain;
   const bool again = inside >= 0 && inside == block.insns - 1 && block.kind == BlockEnd::plain;
   if (!alone && !again && retire_whole(block, next, next_block)) return;
   if (inside >= 0) {

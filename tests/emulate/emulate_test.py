@@ -8,6 +8,7 @@ import glob
 import os
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -49,18 +50,41 @@ def record(folder, command, *options):
     return out, done.stdout, len(files)
 
 
-def perf_counts(out):
-    """Instructions that perf decodes, and what it says on standard error."""
-    done = subprocess.run(["perf", "script", "-i", out, "--itrace=i1i", "-F", "ip"], capture_output=True, text=True)
-    return len(done.stdout.split()), done.stderr.strip()
+def addresses(command):
+    """Per thread, the addresses that a decoder prints: lines "TID IP"."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    flows = {}
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if len(words) == 2:
+            flows.setdefault(int(words[0]), []).append(int(words[1], 16))
+    return flows, done.stderr.strip()
 
 
-def ours_count(out):
-    done = subprocess.run([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "ip"], capture_output=True, text=True)
-    return done.stdout
+def witnesses(folder):
+    """The flow is what the processor itself runs, step by step, and what the emulator says without our plugin."""
+    step = build("step", folder, "-static")
+    for name in ("plain", "patch"):
+        program = os.path.join(folder, name + "-free")
+        flags = "-O1 -static -nostdlib -ffreestanding -fno-stack-protector -fcf-protection=none".split()
+        subprocess.run([os.environ.get("CC", "cc"), *flags, "-o", program, os.path.join(PROGRAMS, "../data_programs", name + ".c")], check=True)
+        out, _, _ = record(folder, [program])
+        ours = list(addresses([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"])[0].values())
+        log = os.path.join(folder, "log")
+        subprocess.run(["qemu-x86_64", "-singlestep", "-d", "exec,nochain", "-D", log, program], capture_output=True)
+        with open(log) as lines:
+            emulator = [int(line.split("[")[1].split("/")[1], 16) for line in lines if line.startswith("Trace")]
+        check(f"{name}: the emulator's own log says the same", ours == [emulator], f"{[len(flow) for flow in ours]} {len(emulator)}")
+        stepped = subprocess.run([step, program], capture_output=True)
+        native = list(struct.unpack(f"<{len(stepped.stderr) // 8}Q", stepped.stderr))
+        if stepped.returncode != 0:
+            print("skipped: this machine does not let one trace a process")
+            continue
+        check(f"{name}: the processor runs the same", ours == [native], f"{[len(flow) for flow in ours]} {len(native)}")
 
 
 def small(folder):
+    witnesses(folder)
     signals = build("signals", folder, "-static")
     record(folder, [signals])
     record(folder, [signals], "--cyc", "--no-retcomp", "--short-tnt", "--psb-period", "0", "--mtc-period", "3")
@@ -78,10 +102,13 @@ def small(folder):
     check("fork and exec stay in the emulator", streams == 3 and text == "again 144\n0 0 89\n", f"{streams} {text}")
     record(folder, [signals], "--ovf", "20000")
     if shutil.which("perf"):
-        out, _, _ = record(folder, [family])
-        count, said = perf_counts(out)
-        check("perf says nothing", said == "", said)
-        check("perf finds as many instructions", count == len(ours_count(out).split()), f"{count}")
+        for program in (family, threads):
+            out, _, _ = record(folder, [program])
+            theirs, said = addresses(["perf", "script", "-i", out, "--itrace=i1i", "-F", "tid,ip"])
+            check("perf says nothing", said == "", said)
+            ours, _ = addresses([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"])
+            what = os.path.basename(program)
+            check(f"{what}: perf finds the same instructions", ours == theirs and len(ours) != 0, f"{[(tid, len(flow), len(theirs.get(tid, []))) for tid, flow in ours.items()]}")
 
 
 def main():

@@ -15,9 +15,12 @@ namespace {
 
 using namespace ptd;
 
+constexpr size_t kPlaces = 8;
+
 struct Counts {
   uint64_t instructions = 0, right = 0, ours = 0, errors = 0, segments = 0, equal_segments = 0, wrong = 0;
   std::map<std::string, uint64_t> messages;
+  std::map<uint64_t, uint64_t> places;  // of errors; the first few
 };
 
 /// Code at one moment, and of one thread's space.
@@ -33,8 +36,9 @@ oracle::MemoryReader code_at(CodeView& code, SpaceId space, TimeNs time) {
   };
 }
 
-std::vector<uint64_t> our_flow(const Recording& recording, uint32_t stream, uint64_t segment, cli::NodeCache& nodes) {
+std::vector<uint64_t> our_flow(const Recording& recording, uint32_t stream, uint64_t segment) {
   std::vector<uint64_t> flow;
+  cli::NodeCache nodes;  // of one decoder
   (void)recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
     nodes.bind(decoder.blocks());
     for (const Block& block : batch.blocks) {
@@ -101,13 +105,12 @@ int main(int argc, char** argv) {
     oracle_options.cpu = config.cpu;
     Counts counts;
     std::vector<std::byte> scratch;
-    cli::NodeCache nodes;
     const ContextTrack& contexts = (*recording)->contexts();
     for (uint64_t segment = 0; segment < (*recording)->segment_count(stream); ++segment) {
       const AuxSegment aux = (*recording)->segment(stream, segment, scratch);
       const TimeNs middle{aux.time.first.value / 2 + std::min(aux.time.last, TimeNs{aux.time.first.value + 1'000'000}).value / 2};
       const int32_t cpu = (*recording)->streams()[stream].cpu;
-      const std::vector<uint64_t> ours = our_flow(**recording, stream, segment, nodes);
+      const std::vector<uint64_t> ours = our_flow(**recording, stream, segment);
       oracle_options.max_instructions = 2 * ours.size() + 100'000;  // wrong code may loop without a packet
       const oracle::OracleFlow flow =
           oracle::decode_insns(aux.bytes, oracle_options, code_at(code, contexts.at_cpu(cpu, middle).space, middle));
@@ -117,7 +120,10 @@ int main(int argc, char** argv) {
       counts.right += equal;
       counts.wrong += flow.insns.size() - equal;
       counts.errors += flow.errors.size();
-      for (const auto& error : flow.errors) ++counts.messages[error.message];
+      for (const auto& error : flow.errors) {
+        ++counts.messages[error.message];
+        if (counts.places.size() < kPlaces) ++counts.places[error.ip];
+      }
       ++counts.segments;
       counts.equal_segments += ours == flow.insns ? 1 : 0;
     }
@@ -129,6 +135,9 @@ int main(int argc, char** argv) {
                 static_cast<unsigned long long>(counts.segments));
     for (const auto& [message, count] : counts.messages) std::printf(" %s: %llu", message.c_str(), static_cast<unsigned long long>(count));
     std::printf("\n");
+    for (const auto& [ip, count] : counts.places) {
+      std::printf("  %llu errors at %llx\n", static_cast<unsigned long long>(count), static_cast<unsigned long long>(ip));
+    }
   }
   return 0;
 }

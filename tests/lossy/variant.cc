@@ -38,9 +38,10 @@ std::vector<Poke> pokes_of(const std::string& path) {
   return pokes;
 }
 
-/// Drops `count` consecutive pokes of the ring that holds the `first`th poke of the file.
+/// Drops `count` pokes of the ring that holds the `first`th poke of the file, and what that ring holds between them: it was full. What
+/// tells of the trace itself stays.
 Status drop_burst(const std::string& from, const std::string& to, uint64_t first, uint64_t count) {
-  uint64_t seen = 0, left = count;
+  uint64_t seen = 0, left = count, dropped = 0;
   std::optional<uint32_t> ring;
   return edit_perf_data(from, to, [&](const EditRecord& edit) {
     EditAction action;
@@ -48,14 +49,17 @@ Status drop_burst(const std::string& from, const std::string& to, uint64_t first
     const bool begins = poke && seen++ == first;
     if (begins) ring = edit.record.sample_id.cpu;
     if (!ring || edit.record.sample_id.cpu != *ring || edit.record.sample_id.time == 0) return action;
-    if (poke && left > 0) {
-      --left;
+    const bool of_trace =
+        std::holds_alternative<AuxRecord>(edit.record.payload) || std::holds_alternative<ItraceStartRecord>(edit.record.payload);
+    if (left > 0 && !of_trace) {
+      left -= poke ? 1 : 0;
+      ++dropped;
       action.drop = true;
     } else if (left == 0) {  // the ring has space again: the next record is told after the loss
       std::vector<std::byte> lost;
       EncodeContext context;
       context.sample_id = edit.record.sample_id;
-      if (encode_record(LostRecord{edit.record.sample_id.id, count, false}, context, edit.attrs[edit.record.attr_index], lost)) {
+      if (encode_record(LostRecord{edit.record.sample_id.id, dropped, false}, context, edit.attrs[edit.record.attr_index], lost)) {
         action.before.push_back(lost);
         ring.reset();
       }
@@ -70,7 +74,8 @@ bool apply_to_copy(const std::string& kcore, const std::vector<Poke>& pokes, siz
   if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return false;
   std::vector<Elf64_Phdr> segments(header.e_phnum);
   file.seekg(static_cast<std::streamoff>(header.e_phoff));
-  if (!file.read(reinterpret_cast<char*>(segments.data()), static_cast<std::streamsize>(segments.size() * sizeof(Elf64_Phdr)))) return false;
+  if (!file.read(reinterpret_cast<char*>(segments.data()), static_cast<std::streamsize>(segments.size() * sizeof(Elf64_Phdr))))
+    return false;
   size_t applied = 0;
   for (size_t i = 0; i < std::min(count, pokes.size()); ++i) {
     for (const Elf64_Phdr& segment : segments) {
