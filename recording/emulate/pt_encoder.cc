@@ -89,6 +89,8 @@ void PtEncoder::psb(uint64_t ip) {
     writer_.mode_exec(mode_);
     told_mode_ = mode_;
     writer_.fup(ip);
+  } else {
+    told_mode_ = ExecMode::unknown;  // who starts to read here hears of it before the TIP.PGE
   }
   writer_.psbend();
 }
