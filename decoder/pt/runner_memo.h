@@ -34,7 +34,7 @@ struct Memo {
 static_assert(sizeof(Memo) == 16);
 
 /// The most bits that a memo is asked for.
-inline constexpr uint32_t kGroupBits = 8;
+inline constexpr uint32_t kGroupBits = 6;
 
 /// What stands before a memo's blocks.
 struct MemoHead {
