@@ -20,6 +20,8 @@ Names names_of(InsnClass cls, InsnDetail detail) {
     case InsnDetail::erets:
     case InsnDetail::eretu:
       return {"sysret", "tr end  sysret", BranchRole::ret};
+    case InsnDetail::eret:
+      return {"eret", "tr end  eret", BranchRole::ret};
     case InsnDetail::iret:
     case InsnDetail::uiret:
     case InsnDetail::rsm:

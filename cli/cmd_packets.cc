@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/arm_packets.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/line_writer.h"
@@ -150,14 +151,22 @@ int run(const Words& words) {
   for (uint32_t stream = 0; stream < recording.streams().size() && !output.closed(); ++stream) {
     const StreamInfo& info = recording.streams()[stream];
     if (!cpus.empty() && std::find(cpus.begin(), cpus.end(), info.cpu) == cpus.end()) continue;
-    if (titles) output.write(fmt::format("# stream {}: cpu {}, tid {}, {} bytes\n", stream, info.cpu, info.tid, info.size_bytes));
+    if (titles) {
+      const std::string source =
+          info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", info.source, arm::name(info.protocol), info.trace_id);
+      output.write(fmt::format("# stream {}: {}cpu {}, tid {}, {} bytes\n", stream, source, info.cpu, info.tid, info.size_bytes));
+    }
     PacketLister lister(recording, words, range);
     const uint64_t first = range.first == kTimeMin ? 0 : recording.segment_at(stream, range.first);
     for (uint64_t index = first; index < recording.segment_count(stream) && !output.closed(); ++index) {
       const AuxSegment segment = recording.segment(stream, index, scratch);
       if (range.last < segment.time.first) break;
       out.clear();
-      lister.segment(segment, out);
+      if (recording.arm_config(stream) != nullptr) {
+        bad += list_arm_segment(recording, stream, segment, words.plain, out);
+      } else {
+        lister.segment(segment, out);
+      }
       output.write(out.view());
       progress.add(segment.bytes.size());
     }

@@ -113,7 +113,7 @@ void run_stream(const Recording& recording, const ScriptOptions& options, uint32
   Chunk chunk;
   uint64_t offset = 0;
   const Status status = recording.decode(stream, begin, recording.segment_count(stream),
-                                         [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+                                         [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
                                            script.take(batch, decoder.blocks(), chunk);
                                            if (segment.stream_offset_bytes > offset) {
                                              progress.add(segment.stream_offset_bytes - offset);

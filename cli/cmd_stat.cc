@@ -29,12 +29,16 @@ void count_stream(const Recording& recording, uint32_t stream, bool packets_only
   std::vector<std::byte> scratch;
   for (uint64_t index = 0; index < recording.segment_count(stream); ++index) {
     const AuxSegment segment = recording.segment(stream, index, scratch);
-    stat.add_packets(segment);
+    if (const arm::TraceConfig* config = recording.arm_config(stream)) {
+      stat.add_arm_packets(*config, segment);
+    } else {
+      stat.add_packets(segment);
+    }
     if (packets_only) progress.add(segment.bytes.size());
   }
   if (packets_only) return;
   uint64_t offset = 0;
-  const auto sink = [&](const Batch& batch, const pt::Decoder&, const AuxSegment& segment) {
+  const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
     stat.add(batch);
     if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
     offset = std::max(offset, segment.stream_offset_bytes);

@@ -38,6 +38,20 @@ void append_event_details(TextBuffer& out, const Event& event) {
     case EventKind::paging:
       field(out, "cr3", event.payload);
       break;
+    case EventKind::context:
+      field(out, "id", event.payload);
+      field(out, " vmid", event.aux & 0xffffffff);
+      field(out, " level", event.aux >> 32 & 3, false);
+      out.text((event.aux >> 34 & 1) != 0 ? " non-secure" : " secure");
+      break;
+    case EventKind::instrumentation:
+    case EventKind::trace_event:
+      field(out, "value", event.payload);
+      break;
+    case EventKind::skipped:
+    case EventKind::ignored_packets:
+      field(out, "count", event.payload, false);
+      break;
     case EventKind::vmcs:
       field(out, "vmcs", event.payload);
       break;

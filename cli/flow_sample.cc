@@ -120,7 +120,7 @@ ChangedFlow watch_changes(const Recording& recording) {
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
     Watcher watcher(recording, recording.streams()[stream].cpu, flow);
     const Status status = recording.decode(stream, 0, recording.segment_count(stream),
-                                           [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+                                           [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
                                              watcher.take(batch, decoder.blocks());
                                              return true;
                                            });
@@ -135,7 +135,7 @@ std::vector<std::string> segment_lines(const Recording& recording, uint32_t stre
   NodeCache nodes;
   const Disassembler disassembler;
   const Status status =
-      recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+      recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
         nodes.bind(decoder.blocks());
         size_t gap = 0;
         for (uint32_t i = 0; i <= batch.blocks.size() && lines.size() < limit; ++i) {

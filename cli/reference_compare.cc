@@ -38,7 +38,7 @@ Result<std::map<uint64_t, SegmentFlow>> flows_of(const Recording& recording, uin
   std::map<uint64_t, SegmentFlow> flows;
   NodeCache nodes;
   const Status status =
-      recording.decode(stream, first, last, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+      recording.decode(stream, first, last, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         nodes.bind(decoder.blocks());
         SegmentFlow& flow = flows[segment.stream_offset_bytes];
         size_t gap = 0;

@@ -152,6 +152,7 @@ bool StreamScript::shown(const Event& event) const {
     case EventKind::tsx_abort:
       return itrace.transactions;
     case EventKind::ptwrite:
+    case EventKind::instrumentation:
       return itrace.ptwrite;
     case EventKind::cbr:
     case EventKind::exstop:
@@ -164,8 +165,11 @@ bool StreamScript::shown(const Event& event) const {
     case EventKind::trig:
     case EventKind::mnt:
       return itrace.interrupts;
+    case EventKind::trace_event:
+    case EventKind::sync_marker:
     case EventKind::exec_mode:
     case EventKind::paging:
+    case EventKind::context:
     case EventKind::vmcs:
       return itrace.interrupts && (event.flags & kEventStatus) == 0;
     case EventKind::pebs_begin:
@@ -173,6 +177,8 @@ bool StreamScript::shown(const Event& event) const {
     case EventKind::pebs_end:
       return itrace.pebs;
     case EventKind::trace_stop:
+    case EventKind::skipped:
+    case EventKind::ignored_packets:
       return itrace.errors;
     default:
       return false;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "cli/arm_packets.h"
 #include "cli/finding_text.h"
 #include "cli/packet_text.h"
 #include "decoder/pt/packet_reader.h"
@@ -55,6 +56,14 @@ void StreamStat::add_packets(const AuxSegment& segment) {
   }
 }
 
+void StreamStat::add_arm_packets(const arm::TraceConfig& config, const AuxSegment& segment) {
+  packet_bytes += segment.bytes.size();
+  count_arm_packets(config, segment, [this](const char* kind, uint64_t bad) {
+    ++arm_packets[kind];
+    bad_bytes += bad;
+  });
+}
+
 void StreamStat::add(const Batch& batch) {
   blocks += batch.blocks.size();
   constexpr uint16_t kPlain = BlockFlag::taken | BlockFlag::ends_in_branch;
@@ -77,7 +86,11 @@ void StreamStat::add(const Batch& batch) {
 }
 
 std::string stat_text(const StreamStat& stat) {
-  std::string text =
+  const bool is_core = !stat.info.core.empty();
+  std::string text = stat.info.source.empty() ? std::string()
+                                              : fmt::format("{}, {}, id 0x{:x}{}{}\n", stat.info.source, arm::name(stat.info.protocol),
+                                                            stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
+  text +=
       fmt::format("{} {}: {} bytes of trace, {} segments, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
                   stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, stat.info.segments, time_text(stat.info.time));
   text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
@@ -85,6 +98,7 @@ std::string stat_text(const StreamStat& stat) {
   for (size_t i = 0; i < stat.packets.size(); ++i) {
     if (stat.packets[i] != 0) text += fmt::format("    {:<18} {:>13}\n", short_name(static_cast<pt::PacketKind>(i)), stat.packets[i]);
   }
+  for (const auto& [kind, count] : stat.arm_packets) text += fmt::format("    {:<18} {:>13}\n", kind, count);
   if (stat.bad_bytes != 0) text += fmt::format("    bytes that are no packet {:>7}\n", stat.bad_bytes);
   text += "  events\n";
   for (size_t i = 0; i < kEventKinds; ++i) {
@@ -121,6 +135,13 @@ nlohmann::json stat_json(const StreamStat& stat) {
                          {"uncertain_instructions", stat.uncertain_instructions}};
   for (size_t i = 0; i < stat.packets.size(); ++i) {
     if (stat.packets[i] != 0) json["packets"][std::string(short_name(static_cast<pt::PacketKind>(i)))] = stat.packets[i];
+  }
+  for (const auto& [kind, count] : stat.arm_packets) json["packets"][kind] = count;
+  if (!stat.info.source.empty()) {
+    json["source"] = stat.info.source;
+    json["core"] = stat.info.core;
+    json["protocol"] = arm::name(stat.info.protocol);
+    json["trace_id"] = stat.info.trace_id;
   }
   for (size_t i = 0; i < kEventKinds; ++i) {
     if (stat.events[i] != 0) json["events"][name(static_cast<EventKind>(i))] = stat.events[i];

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -12,13 +13,14 @@
 
 namespace ptd::cli {
 
-inline constexpr size_t kEventKinds = static_cast<size_t>(EventKind::trig) + 1;
+inline constexpr size_t kEventKinds = static_cast<size_t>(EventKind::ignored_packets) + 1;
 inline constexpr size_t kBlockFlagBits = 7;
 
 /// Plain counters.
 struct StreamStat {
   StreamInfo info;
   std::array<uint64_t, pt::kPacketKinds> packets{};
+  std::map<std::string, uint64_t> arm_packets;  ///< of CoreSight, by name
   uint64_t packet_bytes = 0, bad_bytes = 0;
   uint64_t instructions = 0, blocks = 0, int3_hits = 0;
   std::array<uint64_t, kEventKinds> events{};
@@ -27,6 +29,7 @@ struct StreamStat {
   GapTally gaps;
 
   void add_packets(const AuxSegment& segment);
+  void add_arm_packets(const arm::TraceConfig& config, const AuxSegment& segment);
   void add(const Batch& batch);
 };
 

@@ -270,7 +270,7 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   uint64_t offset = 0;
   bool any = false;
   const Status status = recording.decode(stream, 0, recording.segment_count(stream),
-                                         [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+                                         [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
                                            if (any && segment.stream_offset_bytes != offset) {
                                              compare.segment(offset, decoded, false);
                                              on_progress(segment.stream_offset_bytes - offset);

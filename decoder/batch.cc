@@ -176,6 +176,20 @@ const char* name(EventKind kind) {
       return "pebs_end";
     case EventKind::trig:
       return "trig";
+    case EventKind::context:
+      return "context";
+    case EventKind::exception_return:
+      return "exception_return";
+    case EventKind::trace_event:
+      return "trace_event";
+    case EventKind::instrumentation:
+      return "instrumentation";
+    case EventKind::sync_marker:
+      return "sync_marker";
+    case EventKind::skipped:
+      return "skipped";
+    case EventKind::ignored_packets:
+      return "ignored_packets";
   }
   return "?";
 }

@@ -21,7 +21,7 @@ enum class BlockFlag : uint16_t {
   chosen = 4,         ///< several versions were possible, the packets left one
   healed = 8,         ///< bytes are a version inserted by healing
   ambiguous = 16,     ///< several versions were possible and the packets contradicted none
-  suspect = 32,       ///< records were lost around this time, or the packets soon contradict the code
+  suspect = 32,       ///< records were lost around this time, or the packets soon contradict the code (Arm: have just contradicted it)
   assumed = 64,       ///< code from a guessed image
   sequence = 128,     ///< several blocks: `node` is a number of Decoder::sequences(). Only with DecoderOptions::sequences
 };
@@ -115,6 +115,14 @@ enum class EventKind : uint8_t {
   evd,              ///< event data: payload, aux = type
   pebs_begin, pebs_item, pebs_end,
   trig,
+  // Arm. There async_branch is an exception of type payload, and tsx_* are memory transactions.
+  context,          ///< CONTEXTIDR = payload; aux = VMID | level << 32 | non-secure << 34 | root or realm << 35 | AArch64 << 36
+  exception_return, ///< told by ETMv4; of ETE the instruction tells it
+  trace_event,      ///< events of the trace unit's resources: payload, one bit each
+  instrumentation,  ///< a value that software wrote into the trace: payload, aux = exception level
+  sync_marker,      ///< a marker in step with those of other sources
+  skipped,          ///< from `from` to `to` payload instructions ran (0: not told) whose ways are not traced (Q elements)
+  ignored_packets,  ///< payload packets of conditional or data trace that are no part of the flow
 };
 
 /// A packet or compound of packets bound to its place in the flow.

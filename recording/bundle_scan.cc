@@ -102,7 +102,7 @@ Status scan_flow(const Recording& recording, const std::vector<SegmentSpan>& spa
   for (uint32_t stream = 0; stream < spans.size(); ++stream) {
     StreamScan scan(result);
     const Status status = recording.decode(stream, spans[stream].first, spans[stream].end,
-                                           [&scan](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+                                           [&scan](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
                                              scan.take(batch, decoder.blocks());
                                              return true;
                                            });

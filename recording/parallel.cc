@@ -12,7 +12,7 @@
 namespace ptd {
 namespace {
 
-using Sink = std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>;
+using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
 constexpr size_t kBatchBlocks = 1U << 14;
 constexpr unsigned kMaxThreads = 256;
 
@@ -25,7 +25,7 @@ size_t bytes_of(const Batch& batch) {
 struct Lane {
   AuxSegment segment;
   std::vector<std::byte> scratch;
-  const pt::Decoder* decoder = nullptr;
+  const FlowDecoder* decoder = nullptr;
   std::deque<Batch> batches;
   size_t held_bytes = 0;
   bool done = false;
@@ -78,7 +78,7 @@ class Crew {
 
  private:
   // Lane of the segment taken next; null: there is none. The lanes stand in the order of segments.
-  Lane* take(const pt::Decoder& decoder) {
+  Lane* take(const FlowDecoder& decoder) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return stopped_ || next_ >= job_.last_segment || next_ - oldest_ < most_ahead_; });
     if (stopped_ || next_ >= job_.last_segment) return nullptr;
@@ -91,7 +91,7 @@ class Crew {
     return lane;
   }
 
-  void work(pt::Decoder& decoder) {
+  void work(FlowDecoder& decoder) {
     while (Lane* lane = take(decoder)) {
       decoder.begin(lane->segment);
       for (bool more = true; more;) {
@@ -129,12 +129,12 @@ class Crew {
   bool stopped_ = false;
   std::deque<std::unique_ptr<Lane>> lanes_;
   std::vector<Batch> spare_;
-  std::vector<std::unique_ptr<pt::Decoder>> decoders_;
+  std::vector<std::unique_ptr<FlowDecoder>> decoders_;
   std::vector<std::thread> workers_;
 };
 
 void run_alone(const ParallelJob& job, const Sink& sink) {
-  const std::unique_ptr<pt::Decoder> decoder = job.make_decoder();
+  const std::unique_ptr<FlowDecoder> decoder = job.make_decoder();
   EventJoin join;
   Batch batch;
   batch.capacity_blocks = kBatchBlocks;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "decoder/pt/decoder.h"
+#include "decoder/flow_decoder.h"
 
 namespace ptd {
 
@@ -16,7 +16,7 @@ struct ParallelJob {
   uint64_t held_bytes = 0;  ///< output of all threads that may wait for its turn, about
   /// Called by any thread. The segment's bytes are valid until its scratch is used again.
   std::function<AuxSegment(uint64_t index, std::vector<std::byte>& scratch)> segment;
-  std::function<std::unique_ptr<pt::Decoder>()> make_decoder;
+  std::function<std::unique_ptr<FlowDecoder>()> make_decoder;
 };
 
 /// Calls `sink` on this thread with every batch of every segment in order; false from it stops. With one thread nothing is held.
@@ -24,6 +24,6 @@ struct ParallelJob {
 /// A worker takes the next segment that nobody has and decodes it into batches. Only the oldest segment's batches are taken by the sink; a
 /// worker ahead of it waits when its share of held_bytes is full. So the oldest never waits for another, and memory is bounded however
 /// long a segment is.
-void run_job(const ParallelJob& job, const std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>& sink);
+void run_job(const ParallelJob& job, const std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>& sink);
 
 }  // namespace ptd

@@ -4,8 +4,10 @@
 
 #include <charconv>
 
+#include "perfio/auxtrace_etm.h"
 #include "perfio/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
+#include "recording/arm_perf.h"
 #include "recording/image_build.h"
 #include "recording/perf_cpuid.h"
 #include "recording/recording_data.h"
@@ -61,7 +63,7 @@ void fill_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& re
   }
   if (!time.valid()) {
     time = {};
-    data.warnings.push_back("the recording holds no conversion from TSC to perf time: decoded without time");
+    data.warnings.push_back("the recording holds no conversion from trace time to perf time: decoded without time");
   }
 }
 
@@ -116,7 +118,9 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   data.owners.push_back(reader);
   ImageBuild image(options, modified_s(options.path));
   SidebandFold fold(options, image, data);
+  ArmPerf arm;
   perfio::IntelPtInfo info;
+  perfio::EtmInfo etm;
   perfio::TimeConvRecord time;
   uint32_t other_trace = 0;
   const Status status = reader->read([&](const perfio::Record& record) {
@@ -127,20 +131,23 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
         fold.set_filter(info.filter);
       } else {
         other_trace = announced->type;
+        etm = perfio::parse_etm_info(*announced);
       }
     }
     if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
     fold.on_record(record);
+    arm.on_record(record);
     return true;
   });
   if (!status.ok()) return status.error();
-  if (!info.valid) {
+  if (!info.valid && !etm.valid) {
     if (other_trace != 0)
       return Error{ErrorKind::unsupported,
-                   options.path + ": holds a hardware trace of type " + std::to_string(other_trace) + ", not Intel PT", 0};
-    data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT");
+                   options.path + ": holds a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
+                   0};
+    data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");
   }
-  fill_config(info, *reader, data);
+  if (!etm.valid) fill_config(info, *reader, data);
   fill_time(info, time, data);
   if (uses_other_clock(*reader))
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
@@ -156,6 +163,12 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   image.finish(data);
   OpenOptions indexing = options;
   indexing.use_time = options.use_time && data.decoder.config.time.valid();
+  if (etm.valid) {
+    arm.finish(etm, options.use_time, data);
+    indexing.use_time = data.arm_follow.use_time;
+    index_streams(indexing, data);
+    return {};
+  }
   index_streams(indexing, data);
   find_kernel_places(data);
   add_anchors(indexing, data);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "decoder/arm/decoder.h"
+#include "decoder/arm/legacy_decoder.h"
 #include "image/source/mapped_file.h"
 #include "recording/bundle.h"
 #include "recording/parallel.h"
@@ -42,13 +44,23 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
     stream.finish();
     total += stream.size_bytes();
   }
-  for (AuxStream& stream : data.streams) {
+  for (size_t i = 0; i < data.streams.size(); ++i) {
+    const AuxStream& stream = data.streams[i];
     SegmentIndex index;
-    index.build(stream, [&](uint64_t bytes) {
+    const auto on_bytes = [&](uint64_t bytes) {
       done += bytes;
       if (options.progress) options.progress(done, total);
-    });
+    };
     StreamInfo info;
+    if (i < data.arm.size()) {
+      index.build_arm(stream, data.arm[i].config, on_bytes);
+      info.source = data.arm[i].name;
+      info.core = data.arm[i].core;
+      info.protocol = data.arm[i].config.protocol;
+      info.trace_id = data.arm[i].config.trace_id;
+    } else {
+      index.build(stream, on_bytes);
+    }
     info.cpu = stream.cpu;
     info.tid = stream.tid;
     info.idx = stream.idx;
@@ -62,7 +74,8 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
   }
   const auto decodable = [](const SegmentIndex& index) { return index.size() != 0; };
   if (total != 0 && std::none_of(data.indexes.begin(), data.indexes.end(), decodable)) {
-    data.warnings.push_back("no PSB packet in the " + std::to_string(total) + " bytes of trace: nothing of it can be decoded");
+    data.warnings.push_back(std::string(data.arm.empty() ? "no PSB" : "no A-Sync") + " packet in the " + std::to_string(total) +
+                            " bytes of trace: nothing of it can be decoded");
   }
 }
 
@@ -73,6 +86,8 @@ Result<std::unique_ptr<Recording>> Recording::open(const OpenOptions& options) {
   std::unique_ptr<Recording> recording(new Recording());
   RecordingData& data = recording->state_->data;
   const auto load = [&] {
+    const std::string snapshot = options.path == "-" ? std::string{} : snapshot_directory(options.path);
+    if (!snapshot.empty()) return load_snapshot(options, snapshot, data);
     if (options.path != "-" && looks_like_bundle(options.path)) return load_bundle(options, data);
     if (options.path != "-" && looks_like_json(options.path)) return load_lldb_bundle(options, data);
     return load_perf(options, data);
@@ -95,6 +110,12 @@ const std::vector<StreamInfo>& Recording::streams() const { return state_->data.
 const Timeline& Recording::timeline() const { return state_->data.timeline; }
 const ContextTrack& Recording::contexts() const { return state_->data.contexts; }
 const Symbolizer& Recording::symbolizer() const { return *state_->data.symbolizer; }
+const arm::TraceConfig* Recording::arm_config(uint32_t stream) const {
+  return stream < state_->data.arm.size() ? &state_->data.arm[stream].config : nullptr;
+}
+uint64_t Recording::buffer_offset(uint32_t stream, uint64_t offset_bytes) const {
+  return stream < state_->data.arm.size() ? state_->data.arm[stream].place_of(offset_bytes) : offset_bytes;
+}
 const pt::DecoderOptions& Recording::decoder_options() const { return state_->data.decoder; }
 const std::map<int32_t, std::string>& Recording::thread_names() const { return state_->data.thread_names; }
 const std::vector<MissingImage>& Recording::missing_images() const { return state_->data.missing; }
@@ -130,7 +151,8 @@ Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_
   return decode_parallel(stream, first_segment, last_segment, 1, sink);
 }
 
-Status Recording::decode_parallel(uint32_t stream, uint64_t first_segment, uint64_t last_segment, unsigned threads, const Sink& sink) const {
+Status Recording::decode_parallel(uint32_t stream, uint64_t first_segment, uint64_t last_segment, unsigned threads,
+                                  const Sink& sink) const {
   if (stream >= state_->data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
   ParallelJob job;
   job.first_segment = first_segment;
@@ -138,7 +160,17 @@ Status Recording::decode_parallel(uint32_t stream, uint64_t first_segment, uint6
   job.threads = threads;
   job.held_bytes = kHeldBytes;
   job.segment = [this, stream](uint64_t index, std::vector<std::byte>& scratch) { return segment(stream, index, scratch); };
-  job.make_decoder = [this, stream] {
+  job.make_decoder = [this, stream]() -> std::unique_ptr<FlowDecoder> {
+    if (stream < state_->data.arm.size()) {
+      const arm::TraceConfig& config = state_->data.arm[stream].config;
+      if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
+        return std::make_unique<arm::LegacyDecoder>(timeline(), contexts(), config, state_->data.arm_follow);
+      }
+      arm::DecoderOptions options;
+      options.config = config;
+      options.follow = state_->data.arm_follow;
+      return std::make_unique<arm::Decoder>(timeline(), contexts(), options);
+    }
     pt::DecoderOptions options = decoder_options();
     if (stream < state_->data.anchors.size()) options.sync_points = &state_->data.anchors[stream];
     return std::make_unique<pt::Decoder>(timeline(), contexts(), options);

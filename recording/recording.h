@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "decoder/arm/config.h"
 #include "decoder/pt/decoder.h"
 #include "image/base/aux_segment.h"
 #include "image/base/result.h"
@@ -22,7 +23,7 @@ struct RecordingData;
 
 /// How to open. Every default is what a user wants without saying anything.
 struct OpenOptions {
-  std::string path = "perf.data";  ///< perf.data file or directory, "-" (pipe), bundle, LLDB bundle trace.json
+  std::string path = "perf.data";  ///< perf.data file or directory, "-" (pipe), bundle, LLDB bundle trace.json, CoreSight snapshot
   std::vector<std::string> symfs;  ///< roots below which recorded paths are looked up first, in order
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
   std::string build_id_cache;            ///< default: $HOME/.debug
@@ -59,6 +60,10 @@ struct StreamInfo {
   uint64_t size_bytes = 0;
   Interval time;
   uint64_t segments = 0;
+  // CoreSight; of Intel PT empty
+  std::string source, core;  ///< names of the trace source and of the core that it traces
+  arm::Protocol protocol = arm::Protocol::none;
+  uint8_t trace_id = 0;
 };
 
 struct ThreadInfo {
@@ -89,6 +94,10 @@ class Recording {
   [[nodiscard]] const ContextTrack& contexts() const;
   [[nodiscard]] const Symbolizer& symbolizer() const;
   [[nodiscard]] const pt::DecoderOptions& decoder_options() const;
+  /// Configuration of a stream's trace source; null for Intel PT.
+  [[nodiscard]] const arm::TraceConfig* arm_config(uint32_t stream) const;
+  /// Where a byte of a stream stands in the buffer that several sources share; the stream offset itself for Intel PT.
+  [[nodiscard]] uint64_t buffer_offset(uint32_t stream, uint64_t offset_bytes) const;
   [[nodiscard]] const std::map<int32_t, std::string>& thread_names() const;  ///< tid -> last comm
   [[nodiscard]] std::string comm_at(int32_t tid, TimeNs when) const;
   [[nodiscard]] const std::vector<MissingImage>& missing_images() const;
@@ -104,7 +113,7 @@ class Recording {
   [[nodiscard]] uint64_t segment_at(uint32_t stream, TimeNs t) const;
 
   /// Decodes the segments [first, last) of one stream; `sink` gets each batch with the decoder that made it; false stops.
-  using Sink = std::function<bool(const Batch&, const pt::Decoder&, const AuxSegment&)>;
+  using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
   Status decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment, const Sink& sink) const;
   /// The same on `threads` threads, each with a decoder of its own: what the sink gets is the same, in the same order, on the caller's
   /// thread; only the node ids belong to the decoder that comes with the batch. It may look at that decoder's blocks(), nothing else of

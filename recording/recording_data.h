@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "decoder/arm/options.h"
 #include "decoder/pt/decoder.h"
 #include "image/context_track.h"
 #include "image/symbols/symbolizer.h"
 #include "image/timeline.h"
 #include "recording/anchors.h"
+#include "recording/arm_sources.h"
 #include "recording/recording.h"
 #include "recording/segments.h"
 #include "recording/streams.h"
@@ -19,7 +21,7 @@
 namespace ptd {
 
 /// What a recording was opened from.
-enum class RecordingKind : uint8_t { perf, raw, lldb };
+enum class RecordingKind : uint8_t { perf, raw, lldb, snapshot };
 
 /// Filled by one of the load functions, then immutable.
 struct RecordingData {
@@ -32,6 +34,8 @@ struct RecordingData {
   std::vector<AuxStream> streams;
   std::vector<SegmentIndex> indexes;  ///< one a stream
   std::vector<StreamInfo> infos;      ///< one a stream
+  std::vector<ArmSource> arm;         ///< one a stream of CoreSight trace; empty: Intel PT
+  arm::FollowOptions arm_follow;      ///< of CoreSight streams
   std::vector<PokeStamp> pokes;       ///< TEXT_POKE records kept, for anchors
   std::vector<std::vector<pt::SyncPoint>> anchors;  ///< one a stream, or empty
   std::map<int32_t, std::string> thread_names;
@@ -47,6 +51,9 @@ Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData
 Status load_lldb_bundle(const OpenOptions& options, RecordingData& data);
 Status load_perf(const OpenOptions& options, RecordingData& data);
 Status load_bundle(const OpenOptions& options, RecordingData& data);
+Status load_snapshot(const OpenOptions& options, const std::string& dir, RecordingData& data);
+/// The snapshot directory that `path` names, itself or by its snapshot.ini; empty if it names none.
+[[nodiscard]] std::string snapshot_directory(const std::string& path);
 
 /// The inside of an opened recording.
 [[nodiscard]] const RecordingData& data_of(const Recording& recording);

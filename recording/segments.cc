@@ -1,9 +1,10 @@
-// PSB index.
+// Index of sync points.
 #include "recording/segments.h"
 
 #include <algorithm>
 #include <array>
 
+#include "decoder/arm/packet_reader.h"
 #include "decoder/pt/packet_reader.h"
 
 namespace ptd {
@@ -34,6 +35,40 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
   return entry;
 }
 
+// Reads what follows an A-Sync. tail_bytes is not 0 if the flow needs nothing from before: nothing speculative is in flight, and address
+// and context come before the first instruction.
+PsbEntry read_sync(const AuxStream& stream, uint64_t offset, const arm::TraceConfig& config) {
+  std::vector<std::byte> scratch;
+  const Seam* seam = stream.seam_after(offset);
+  const uint64_t end = std::min(offset + kMaxPsbPlusBytes, seam != nullptr ? seam->offset_bytes : stream.end_offset());
+  arm::PacketReader reader(stream.read(offset, end, scratch), config);
+  PsbEntry entry;
+  entry.offset_bytes = offset;
+  arm::Packet packet;
+  bool info = false, address = false, context = false;
+  while (reader.next(packet) == arm::PacketReader::Status::ok) {
+    using enum arm::PacketKind;
+    if (packet.kind == trace_info) {
+      if (packet.extra != 0 || (packet.value & 0x40) != 0) return entry;
+      info = true;
+    } else if (packet.kind == timestamp) {
+      entry.tsc = packet.value;
+      entry.has_tsc = true;
+    } else if (arm::is_address(packet.kind) || packet.kind == ctxt) {
+      address |= packet.kind != ctxt;
+      context |= packet.context.present;
+    } else if (packet.kind != async && packet.kind != trace_on && packet.kind != ignore && packet.kind != event) {
+      return entry;
+    }
+    if (!info && packet.kind != async) return entry;
+    if (address && context) {
+      entry.tail_bytes = static_cast<uint32_t>(reader.offset());
+      return entry;
+    }
+  }
+  return entry;
+}
+
 Interval widen(Interval interval, uint64_t slack_ns) {
   if (interval.first != kTimeMin) interval.first.value = interval.first.value > slack_ns ? interval.first.value - slack_ns : 0;
   if (interval.last != kTimeMax)
@@ -43,41 +78,46 @@ Interval widen(Interval interval, uint64_t slack_ns) {
 
 }  // namespace
 
-// Finds PSBs that begin in chunk `chunk_index`, those that end in the next one included.
-void SegmentIndex::scan_chunk(const AuxStream& stream, size_t chunk_index, std::vector<uint64_t>& found) const {
+// Finds sync patterns that begin in chunk `chunk_index`, those that end in the next one included.
+void SegmentIndex::scan_chunk(const AuxStream& stream, size_t chunk_index, Finder find, uint64_t pattern_bytes,
+                              std::vector<uint64_t>& found) const {
   const AuxChunk& chunk = stream.chunks()[chunk_index];
-  for (uint64_t at = pt::find_psb(chunk.bytes, 0); at + kPsbBytes <= chunk.bytes.size(); at = pt::find_psb(chunk.bytes, at + kPsbBytes)) {
+  for (uint64_t at = find(chunk.bytes, 0); at + pattern_bytes <= chunk.bytes.size(); at = find(chunk.bytes, at + pattern_bytes)) {
     found.push_back(chunk.offset_bytes + at);
   }
   if (chunk_index + 1 >= stream.chunks().size() || stream.chunks()[chunk_index + 1].offset_bytes != chunk.end()) return;
   std::vector<std::byte> window;
-  const uint64_t first = chunk.end() - std::min<uint64_t>(chunk.bytes.size(), kPsbBytes - 1);
-  const uint64_t last = std::min(chunk.end() + kPsbBytes - 1, stream.end_offset());
+  const uint64_t first = chunk.end() - std::min<uint64_t>(chunk.bytes.size(), pattern_bytes - 1);
+  const uint64_t last = std::min(chunk.end() + pattern_bytes - 1, stream.end_offset());
   const Bytes joined = stream.read(first, last, window);
-  const uint64_t at = pt::find_psb(joined, 0);
-  if (at + kPsbBytes <= joined.size()) found.push_back(first + at);
+  const uint64_t at = find(joined, 0);
+  if (at + pattern_bytes <= joined.size()) found.push_back(first + at);
 }
 
-void SegmentIndex::build(const AuxStream& stream, const std::function<void(uint64_t)>& progress) {
-  std::vector<uint64_t> offsets;
+void SegmentIndex::scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const std::function<void(uint64_t)>& progress,
+                        std::vector<uint64_t>& found) const {
   uint64_t unreported = 0;
   for (size_t i = 0; i < stream.chunks().size(); ++i) {
-    scan_chunk(stream, i, offsets);
+    scan_chunk(stream, i, find, pattern_bytes, found);
     unreported += stream.chunks()[i].bytes.size();
     if (progress && (unreported >= kProgressBytes || i + 1 == stream.chunks().size())) {
       progress(unreported);
       unreported = 0;
     }
   }
-  std::sort(offsets.begin(), offsets.end());
-  for (const uint64_t offset : offsets) {
+  std::sort(found.begin(), found.end());
+  // A pattern cut by a seam is none, and one cannot start inside the previous one.
+  uint64_t end = 0;
+  std::erase_if(found, [&](uint64_t offset) {
     const Seam* seam = stream.seam_after(offset);
-    // A PSB cut by a seam is none, and a pattern cannot start inside the previous PSB.
-    if (seam != nullptr && seam->offset_bytes - offset < kPsbBytes) continue;
-    if (!entries_.empty() && offset - entries_.back().offset_bytes < kPsbBytes) continue;
-    entries_.push_back(read_psb_plus(stream, offset));
-  }
-  entries_.shrink_to_fit();
+    const bool cut = seam != nullptr && seam->offset_bytes - offset < pattern_bytes;
+    if (cut || (end != 0 && offset < end)) return true;
+    end = offset + pattern_bytes;
+    return false;
+  });
+}
+
+void SegmentIndex::count_skipped(const AuxStream& stream) {
   uint64_t covered = 0;
   for (size_t i = 0; i < entries_.size(); ++i) {
     const uint64_t next = i + 1 < entries_.size() ? entries_[i + 1].offset_bytes : stream.end_offset();
@@ -85,6 +125,51 @@ void SegmentIndex::build(const AuxStream& stream, const std::function<void(uint6
     covered += std::min(next, seam != nullptr ? seam->offset_bytes : next) - entries_[i].offset_bytes;
   }
   skipped_bytes_ = stream.size_bytes() > covered ? stream.size_bytes() - covered : 0;
+}
+
+void SegmentIndex::build(const AuxStream& stream, const std::function<void(uint64_t)>& progress) {
+  std::vector<uint64_t> offsets;
+  scan(stream, pt::find_psb, kPsbBytes, progress, offsets);
+  for (const uint64_t offset : offsets) entries_.push_back(read_psb_plus(stream, offset));
+  entries_.shrink_to_fit();
+  count_skipped(stream);
+}
+
+void SegmentIndex::build_arm(const AuxStream& stream, const arm::TraceConfig& config, const std::function<void(uint64_t)>& progress) {
+  if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
+    build_whole(stream, progress);
+    return;
+  }
+  std::vector<uint64_t> offsets;
+  scan(stream, arm::find_async, arm::kAsyncBytes, progress, offsets);
+  for (const uint64_t offset : offsets) {
+    const Seam* seam = entries_.empty() ? nullptr : stream.seam_after(entries_.back().offset_bytes);
+    const bool first = entries_.empty() || (seam != nullptr && seam->offset_bytes <= offset);
+    PsbEntry entry = read_sync(stream, offset, config);
+    if (!first && entry.tail_bytes == 0) continue;
+    entry.tail_bytes = 0;
+    entries_.push_back(entry);
+  }
+  entries_.shrink_to_fit();
+  count_skipped(stream);
+}
+
+// Protocols whose flow is followed without a cut: a segment for what stands between seams.
+void SegmentIndex::build_whole(const AuxStream& stream, const std::function<void(uint64_t)>& progress) {
+  for (const AuxChunk& chunk : stream.chunks()) {
+    uint64_t at = chunk.offset_bytes;
+    const bool joins = !entries_.empty() && chunk.offset_bytes == (&chunk)[-1].end() && stream.seam_between(at - 1, at) == nullptr;
+    while (at < chunk.end()) {
+      if (at != chunk.offset_bytes || !joins) {
+        PsbEntry entry;
+        entry.offset_bytes = at;
+        entries_.push_back(entry);
+      }
+      const Seam* seam = stream.seam_after(at);
+      at = seam == nullptr ? chunk.end() : std::min(seam->offset_bytes, chunk.end());
+    }
+    if (progress) progress(chunk.bytes.size());
+  }
 }
 
 Interval SegmentIndex::time_of(const AuxStream& stream, size_t index, const SegmentTiming& timing) const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "decoder/arm/config.h"
 #include "decoder/pt/config.h"
 #include "image/base/aux_segment.h"
 #include "recording/streams.h"
@@ -38,6 +39,9 @@ class SegmentIndex {
   /// `progress(bytes)` is called with bytes scanned since the last call.
   void build(const AuxStream& stream, const std::function<void(uint64_t)>& progress);
 
+  /// The same of ETMv4 and ETE: an entry is an A-Sync behind which everything is told anew, so that the flow needs nothing from before.
+  void build_arm(const AuxStream& stream, const arm::TraceConfig& config, const std::function<void(uint64_t)>& progress);
+
   [[nodiscard]] size_t size() const { return entries_.size(); }
   [[nodiscard]] const std::vector<PsbEntry>& entries() const { return entries_; }
   /// Bytes that belong to no segment.
@@ -51,7 +55,12 @@ class SegmentIndex {
   [[nodiscard]] size_t at(const AuxStream& stream, TimeNs t, const SegmentTiming& timing) const;
 
  private:
-  void scan_chunk(const AuxStream& stream, size_t chunk_index, std::vector<uint64_t>& found) const;
+  using Finder = uint64_t (*)(Bytes bytes, uint64_t from);
+  void scan_chunk(const AuxStream& stream, size_t chunk_index, Finder find, uint64_t pattern_bytes, std::vector<uint64_t>& found) const;
+  void scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const std::function<void(uint64_t)>& progress,
+            std::vector<uint64_t>& found) const;
+  void count_skipped(const AuxStream& stream);
+  void build_whole(const AuxStream& stream, const std::function<void(uint64_t)>& progress);
   std::vector<PsbEntry> entries_;
   uint64_t skipped_bytes_ = 0;
 };

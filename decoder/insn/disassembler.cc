@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "decoder/insn/arm_disassembler.h"
+#include "decoder/insn/arm_insn.h"
 #include "decoder/insn/insn.h"
 
 namespace ptd {
@@ -68,6 +70,7 @@ struct Disassembler::State {
   ZydisFormatter formatter;
   bool formatter_ok = false;
   bool att = false;
+  std::optional<ArmDisassembler> arm;  ///< made when it is asked for
 };
 
 Disassembler::Disassembler(Syntax syntax) : state_(std::make_unique<State>()) {
@@ -88,6 +91,11 @@ Disassembler& Disassembler::operator=(Disassembler&&) noexcept = default;
 
 std::string Disassembler::text(Bytes bytes, Ip ip, ExecMode mode) const {
   const Insn insn = classify(bytes, mode);
+  if (is_arm(mode)) {
+    if (!state_->arm) state_->arm.emplace();
+    const std::string text = state_->arm->text(bytes, ip, mode);
+    return text.empty() ? byte_text(bytes, insn.length_bytes) : text;
+  }
   if (insn.cls == InsnClass::bad) return byte_text(bytes, 1);
   if (std::string own = own_text(insn, bytes, mode, state_->att); !own.empty()) return own;
   const auto& decoder = state_->decoders[mode == ExecMode::bits16 ? 0 : mode == ExecMode::bits32 ? 1 : 2];

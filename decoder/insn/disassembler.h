@@ -1,4 +1,4 @@
-// Text of one instruction, for people. The only door to Zydis.
+// Text of one instruction, for people. x86 here, the only door to Zydis; Arm in arm_disassembler.h.
 #pragma once
 
 #include <memory>

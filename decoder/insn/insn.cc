@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "decoder/insn/arm_insn.h"
 #include "decoder/insn/opcode_table.h"
 
 namespace ptd {
@@ -486,9 +487,37 @@ void Scanner::classify_system(Special special, Insn& out) const {
 
 constexpr uint64_t low_bits(uint64_t value, unsigned bits) { return bits >= 64 ? value : value & ((uint64_t{1} << bits) - 1); }
 
+InsnClass class_of(const ArmInsn& arm) {
+  switch (arm.cls) {
+    case ArmClass::direct:
+      return arm.link ? InsnClass::call_direct : arm.conditional ? InsnClass::jcc : InsnClass::jump_direct;
+    case ArmClass::indirect:
+      if (arm.link) return InsnClass::call_indirect;
+      return arm.detail == ArmDetail::eret ? InsnClass::far_ret : arm.detail == ArmDetail::ret ? InsnClass::ret : InsnClass::jump_indirect;
+    case ArmClass::bad:
+      return InsnClass::bad;
+    default:
+      return InsnClass::other;
+  }
+}
+
+// The same instruction in the vocabulary that both architectures share.
+Insn from_arm(const ArmInsn& arm) {
+  Insn insn;
+  insn.cls = class_of(arm);
+  if (insn.cls == InsnClass::bad) return insn;
+  insn.length_bytes = arm.length_bytes;
+  if (arm.cls == ArmClass::direct) insn.displacement = arm.displacement - arm.length_bytes;
+  if (arm.detail == ArmDetail::eret) insn.detail = InsnDetail::eret;
+  if (arm.detail == ArmDetail::svc) insn.detail = InsnDetail::svc;
+  if (arm.changes_set) insn.detail = InsnDetail::blx;
+  return insn;
+}
+
 }  // namespace
 
 Insn classify(Bytes bytes, ExecMode mode) {
+  if (is_arm(mode)) return from_arm(classify_arm(bytes, mode));
   Insn insn;
   Scanner scanner(bytes, mode);
   if (scanner.scan(insn) != Status::ok) return Insn{};
@@ -496,6 +525,7 @@ Insn classify(Bytes bytes, ExecMode mode) {
 }
 
 bool needs_more_bytes(Bytes bytes, ExecMode mode) {
+  if (is_arm(mode)) return classify_arm(bytes, mode).length_bytes == 0;
   Insn insn;
   Scanner scanner(bytes, mode);
   return scanner.scan(insn) == Status::cut && !scanner.at_maximum();
@@ -504,7 +534,9 @@ bool needs_more_bytes(Bytes bytes, ExecMode mode) {
 Ip direct_target(const Insn& insn, Ip ip, ExecMode mode) {
   const auto offset = static_cast<uint64_t>(insn.displacement);
   if (insn.cls == InsnClass::jmpabs) return Ip{offset};
+  if (mode == ExecMode::t32 && insn.detail == InsnDetail::blx) ip.value &= ~uint64_t{3};
   const uint64_t target = next_sequential(insn, ip, mode).value + offset;
+  if (mode == ExecMode::a64) return Ip{target};
   if (mode == ExecMode::bits64 || mode == ExecMode::unknown) return Ip{target};
   // A 16-bit operand truncates EIP, not the linear address; the CS base is unknown, and 0 only where the address leaves that open.
   const bool truncate = insn.operand_bits == 16 && (mode == ExecMode::bits32 || ip.value <= 0xffff);
@@ -513,7 +545,7 @@ Ip direct_target(const Insn& insn, Ip ip, ExecMode mode) {
 
 Ip next_sequential(const Insn& insn, Ip ip, ExecMode mode) {
   const uint64_t next = ip.value + insn.length_bytes;
-  return Ip{mode == ExecMode::bits64 || mode == ExecMode::unknown ? next : low_bits(next, 32)};
+  return Ip{mode == ExecMode::bits64 || mode == ExecMode::a64 || mode == ExecMode::unknown ? next : low_bits(next, 32)};
 }
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// Length and branch class of one x86 instruction: all that following a trace needs.
+// Length and branch class of one instruction: all that following a trace needs. x86 here, Arm in arm_insn.h.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class InsnDetail : uint8_t {
   none,
   syscall, sysenter, sysret, sysexit, iret, int_n, int3, int1, into, far_call, far_ret, far_jump,
   vmlaunch, vmresume, vmcall, vmptrld, eretu, erets, uiret, rsm, wrmsr, xbegin, xend, xabort, hlt, mwait, umwait, ud,
-  loop, jcxz, senduipi, endbr,  // umwait: also TPAUSE; wrmsr: also WRMSRNS
+  loop, jcxz, senduipi, endbr, eret, svc, blx,  // eret, svc, blx (immediate): Arm. umwait: also TPAUSE; wrmsr: also WRMSRNS
 };
 
 struct Insn {
@@ -51,7 +51,8 @@ constexpr bool is_far(InsnClass cls) { return cls == InsnClass::far_call || cls 
 /// cls == bad: an encoding that no processor executes, or the instruction runs past the bytes given (length_bytes == 0 in
 /// both; `needs_more_bytes` tells them apart). Never reads past `bytes`; in ExecMode::unknown everything is
 /// bad. What is bad and what merely faults: the table in decoder/insn/opcode_table.h. 66 on a near branch is ignored in 64-bit mode, as
-/// Intel processors do. Source: [SDM] volume 2, "Opcode Map".
+/// Intel processors do. Source: [SDM] volume 2, "Opcode Map". An Arm instruction (arm_insn.h) comes in the same terms; ISB and
+/// other P0 instructions that are no branches are `other`, ERET and RFE far_ret.
 [[nodiscard]] Insn classify(Bytes bytes, ExecMode mode);
 /// True if classify() fails only because the bytes end early.
 [[nodiscard]] bool needs_more_bytes(Bytes bytes, ExecMode mode);

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "decoder/batch.h"
 #include "decoder/block_sequences.h"
+#include "decoder/flow_decoder.h"
 #include "decoder/pt/config.h"
 #include "image/base/aux_segment.h"
 #include "image/context_track.h"
@@ -48,19 +48,17 @@ struct DecoderStats {
 };
 
 /// Turns segments into batches. Not thread-safe; one per worker. Output depends on the segment, timeline, contexts and options only.
-class Decoder {
+class Decoder final : public FlowDecoder {
  public:
   Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
-  ~Decoder();
+  ~Decoder() override;
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;
 
-  /// Starts a segment; drops what was left of the previous one.
-  void begin(const AuxSegment& segment);
-  /// Appends to a cleared batch up to about its capacity. Returns false when the segment is done (the batch may still hold output).
-  bool next(Batch& batch);
+  void begin(const AuxSegment& segment) override;
+  bool next(Batch& batch) override;
 
-  [[nodiscard]] const BlockTable& blocks() const;
+  [[nodiscard]] const BlockTable& blocks() const override;
   /// What entries with BlockFlag::sequence stand for.
   [[nodiscard]] const BlockSequences& sequences() const;
   [[nodiscard]] const DecoderStats& stats() const;

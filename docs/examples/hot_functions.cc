@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   uint64_t total = 0, gaps = 0, uncertain = 0;
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
     const auto status = recording.decode(stream, 0, recording.segment_count(stream),
-                                         [&](const ptd::Batch& batch, const ptd::pt::Decoder& decoder, const ptd::AuxSegment& segment) {
+                                         [&](const ptd::Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
                                            for (const ptd::Block& block : batch.blocks) {
                                              const ptd::BlockInfo& info = decoder.blocks().info(block.node);
                                              const auto symbol = recording.symbolizer().find(info.space, info.ip, segment.time.first);

@@ -62,7 +62,7 @@ struct SpaceId {
 inline constexpr SpaceId kKernelSpace{0};
 inline constexpr SpaceId kNoSpace{0xffffffffU};
 
-/// Mode of execution that decides how instruction bytes are read ([SDM] "MODE.Exec Packet").
-enum class ExecMode : uint8_t { unknown, bits16, bits32, bits64 };
+/// Mode of execution that decides how instruction bytes are read: of x86 ([SDM] "MODE.Exec Packet"), or an Arm instruction set.
+enum class ExecMode : uint8_t { unknown, bits16, bits32, bits64, a64, a32, t32 };
 
 }  // namespace ptd

@@ -91,7 +91,7 @@ Decoded decode(const Way& way, uint32_t stream, bool hash) {
   const auto wall = std::chrono::steady_clock::now();
   OutputHash current;
   uint64_t at = ~uint64_t{0};
-  const auto sink = [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment& segment) {
+  const auto sink = [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
     out.blocks += batch.blocks.size();
     if (!hash) return true;
     if (segment.stream_offset_bytes != at) {

@@ -35,7 +35,7 @@ TEST_P(KernelPokes, EveryCheckpointOfTheTruth) {
   std::string first_gap;
   const auto status =
       (*recording)
-          ->decode(stream, 0, (*recording)->segment_count(stream), [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+          ->decode(stream, 0, (*recording)->segment_count(stream), [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
             checker.add(batch, decoder.blocks());
             gaps += batch.gaps.size();
             if (first_gap.empty() && !batch.gaps.empty()) {

@@ -55,7 +55,7 @@ void open_and_decode(std::span<const unsigned char> bytes) {
     uint64_t batches = 0;
     const auto status = (*recording)
                             ->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
-                                     [&](const Batch& batch, const pt::Decoder&, const AuxSegment&) {
+                                     [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
                                        for (const Event& event : batch.events) {
                                          (void)(*recording)->symbolizer().find(kKernelSpace, event.to, event.time.first);
                                        }

@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   for (uint32_t stream = 0; stream < (*recording)->streams().size() && stream < 8; ++stream) {
     const auto status = (*recording)
                             ->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
-                                     [](const Batch&, const pt::Decoder&, const AuxSegment&) { return true; });
+                                     [](const Batch&, const FlowDecoder&, const AuxSegment&) { return true; });
     (void)status;
   }
   return 0;

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
     uint64_t batches = 0;
     const auto status = (*recording)
                             ->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
-                                     [&](const Batch&, const pt::Decoder&, const AuxSegment&) { return ++batches < 100; });
+                                     [&](const Batch&, const FlowDecoder&, const AuxSegment&) { return ++batches < 100; });
     (void)status;
   }
   return 0;

@@ -79,7 +79,7 @@ std::vector<StreamDigest> digest(const Recording& recording, uint64_t max_segmen
     for (uint64_t i = 0; i < count; ++i) {
       SegmentSum sum;
       uint64_t names = 0;
-      const Status status = recording.decode(stream, i, i + 1, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+      const Status status = recording.decode(stream, i, i + 1, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
         sum.add(batch, decoder.blocks());
         for (const Block& block : batch.blocks) {
           if (++names > 64) break;

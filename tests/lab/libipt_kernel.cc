@@ -39,7 +39,7 @@ oracle::MemoryReader code_at(CodeView& code, SpaceId space, TimeNs time) {
 std::vector<uint64_t> our_flow(const Recording& recording, uint32_t stream, uint64_t segment) {
   std::vector<uint64_t> flow;
   cli::NodeCache nodes;  // of one decoder
-  (void)recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const pt::Decoder& decoder, const AuxSegment&) {
+  (void)recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
     nodes.bind(decoder.blocks());
     for (const Block& block : batch.blocks) {
       for (const cli::CachedInsn& insn : nodes.insns(block.node)) flow.push_back((nodes.info(block.node).ip + insn.offset_bytes).value);

@@ -129,11 +129,11 @@ int main(int argc, char** argv) {
       std::map<uint64_t, std::vector<ptd::test::Step>> true_steps, given_steps;
       // One decoder a chunk: the block tables are its own.
       ptd::test::StepReader a, b;
-      (void)(*whole)->decode(s, from, to, [&](const Batch& batch, const ptd::pt::Decoder& decoder, const ptd::AuxSegment& segment) {
+      (void)(*whole)->decode(s, from, to, [&](const Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
         a.add(batch, decoder.blocks(), true_steps[segment.stream_offset_bytes]);
         return true;
       });
-      (void)(*damaged)->decode(s, from, to, [&](const Batch& batch, const ptd::pt::Decoder& decoder, const ptd::AuxSegment& segment) {
+      (void)(*damaged)->decode(s, from, to, [&](const Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
         b.add(batch, decoder.blocks(), given_steps[segment.stream_offset_bytes]);
         for (const auto& gap : batch.gaps) ++gaps[ptd::name(gap.reason)];
         return true;

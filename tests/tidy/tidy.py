@@ -17,7 +17,8 @@ CODE = (".cc", ".h")
 DOORS = [
     (r"intel-pt\.h", ("tests/",)),
     (r"Zydis/", ("decoder/insn/disassembler.cc", "tests/")),
-    (r"capstone/", ("tests/",)),
+    (r"opencsd/", ("decoder/arm/legacy_packets.cc", "tests/")),
+    (r"capstone/", ("decoder/insn/arm_disassembler.cc", "tests/")),
     (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "recording/live/", "tests/")),
     (r"zstd\.h", ("perfio/", "tests/")),
     (r"linux/perf_event\.h", ("perfio/", "tests/")),
@@ -37,13 +38,14 @@ ROOMS = {
     "image/symbols": ["image/symbols", "image/source", "image", "image/base"],
     "decoder/insn": ["decoder/insn", "image/base"],
     "decoder": ["decoder", "decoder/insn", "decoder/pt", "image", "image/base"],
+    "decoder/arm": ["decoder", "decoder/insn", "decoder/arm", "image", "image/base"],
     "decoder/pt": ["decoder", "decoder/insn", "decoder/pt", "image", "image/base"],
     "perfio": ["perfio", "image", "image/base"],
-    "recording": ["recording", "perfio", "decoder", "decoder/insn", "decoder/pt", "image", "image/base", "image/source", "image/symbols"],
+    "recording": ["recording", "perfio", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/source", "image/symbols"],
     "recording/live": ["recording/live", "perfio", "image", "image/base"],
     # The command line sees recording/ and headers of value types, the packet reader (for `packets`) and the disassembler.
     "analysis": ["analysis", "recording", "decoder", "decoder/insn", "image", "image/base", "image/symbols"],
-    "cli": ["cli", "analysis", "recording", "decoder", "decoder/insn", "decoder/pt", "image", "image/base", "image/symbols"],
+    "cli": ["cli", "analysis", "recording", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/symbols"],
 }
 
 # Written in two halves so that this file does not find itself.

@@ -1,4 +1,5 @@
 # The differential tests' witnesses.
 find_library(PTD_TEST_ZYDIS Zydis REQUIRED)
 find_library(PTD_TEST_IPT ipt REQUIRED)
-target_link_libraries(unit_insn PRIVATE ${PTD_TEST_ZYDIS} ${PTD_TEST_IPT})
+find_library(PTD_TEST_CAPSTONE capstone REQUIRED)
+target_link_libraries(unit_insn PRIVATE ${PTD_TEST_ZYDIS} ${PTD_TEST_IPT} ${PTD_TEST_CAPSTONE})

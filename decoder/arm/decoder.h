@@ -1,0 +1,32 @@
+// Decoder: one segment of ETMv4 or ETE trace at a time into batches.
+#pragma once
+
+#include <memory>
+
+#include "decoder/arm/follower.h"
+#include "decoder/flow_decoder.h"
+
+namespace ptd::arm {
+
+struct DecoderOptions {
+  TraceConfig config;
+  FollowOptions follow;
+  uint32_t max_tries = 64;  ///< of one segment, where its code has several versions; beyond: the last is given, marked ambiguous
+};
+
+/// Output depends on the segment, timeline, contexts and options only.
+class Decoder final : public FlowDecoder {
+ public:
+  Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
+  ~Decoder() override;
+
+  void begin(const AuxSegment& segment) override;
+  bool next(Batch& batch) override;
+  [[nodiscard]] const BlockTable& blocks() const override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd::arm

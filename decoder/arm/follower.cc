@@ -1,0 +1,548 @@
+// Follower: atoms and addresses against code.
+#include "decoder/arm/follower.h"
+
+#include <algorithm>
+
+namespace ptd::arm {
+namespace {
+
+constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
+
+}  // namespace
+
+Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options)
+    : runs_(&runs), contexts_(&contexts), config_(config), options_(options) {}
+
+void Follower::begin(const AuxSegment& segment, CandidateChooser& chooser) {
+  Batch* out = out_;
+  *this = Follower(*runs_, *contexts_, config_, options_);
+  out_ = out;
+  chooser_ = &chooser;
+  segment_ = segment;
+  earliest_ = segment.time.first;
+  latest_ = segment.time.last;
+  time_ = segment.time;
+  time_known_ = segment.time.first != kTimeMin || segment.time.last != kTimeMax;
+  update_context();
+}
+
+void Follower::end() { flush_exception(false, {}); }
+
+// --- output
+
+void Follower::put_mark() {
+  Mark mark;
+  mark.before_block = static_cast<uint32_t>(out_->blocks.size());
+  mark.time = time_;
+  mark.time_known = time_known_;
+  mark.pid = software_.pid;
+  mark.tid = software_.tid;
+  mark.space = space_;
+  mark.mode = mode_;
+  mark.cycles = cycles_;
+  out_->marks.push_back(mark);
+  mark_due_ = false;
+  marked_mode_ = mode_;
+}
+
+void Follower::give_block(const Run& run, uint16_t flags) {
+  if (run.has_bad && !doubtful_) {
+    const bool was_flowing = flowing_;
+    const uint32_t at = run_, left = left_;
+    doubt(GapReason::bad_insn, run.bad_ip, offset_);
+    flowing_ = was_flowing;
+    run_ = at;
+    left_ = left;
+  }
+  if (mark_due_ || mode_ != marked_mode_) put_mark();
+  if (doubtful_) flags |= static_cast<uint16_t>(BlockFlag::suspect);
+  out_->blocks.push_back({run.node, run.instructions, static_cast<uint16_t>(run.block_flags | flags)});
+  flowing_ = true;
+}
+
+void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
+  flush_exception(false, {});
+  if (trouble_offset_ == ~uint64_t{0} && reason != GapReason::overflow && reason != GapReason::aux_lost) {
+    trouble_offset_ = offset;
+    trouble_forks_ = chooser_->passed();
+  }
+  Gap gap;
+  gap.reason = reason;
+  gap.before_block = static_cast<uint32_t>(out_->blocks.size());
+  gap.stream_offset_bytes = segment_.stream_offset_bytes + offset;
+  gap.ip = ip;
+  gap.space = is_kernel_half(ip) ? kKernelSpace : space_;
+  gap.section = section;
+  gap.time = time_;
+  out_->gaps.push_back(gap);
+  flowing_ = false;
+  run_ = left_ = 0;
+}
+
+void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset) {
+  Event event;
+  event.kind = kind;
+  event.flags = flags;
+  event.before_block = static_cast<uint32_t>(out_->blocks.size());
+  event.from = from;
+  event.to = to;
+  event.payload = payload;
+  event.aux = aux;
+  event.stream_offset_bytes = segment_.stream_offset_bytes + offset;
+  event.time = time_;
+  out_->events.push_back(event);
+}
+
+void Follower::flush_exception(bool has_to, Ip to) {
+  if (!has_exception_) return;
+  has_exception_ = false;
+  exception_.before_block = static_cast<uint32_t>(out_->blocks.size());
+  if (has_to) {
+    exception_.to = to;
+    exception_.flags |= kEventHasTo;
+  }
+  out_->events.push_back(exception_);
+}
+
+/// The packets do not fit the code at `ip`.
+void Follower::contradict(Ip ip, uint64_t offset) {
+  give_gap(GapReason::image_mismatch, ip, runs_->section_at(space_, ip, when()), offset);
+  need_address_ = true;
+  told_lost_ = true;
+  pop_pending_ = false;
+  walked_ = false;
+}
+
+/// The packets do not fit the code at `ip`, but say where the flow goes on: it is followed, and marked up to the next address.
+void Follower::doubt(GapReason reason, Ip ip, uint64_t offset) {
+  give_gap(reason, ip, runs_->section_at(space_, ip, when()), offset);
+  doubtful_ = true;
+}
+
+void Follower::tell_start(Ip ip, uint64_t offset) {
+  starting_ = false;
+  give_event(EventKind::enabled, kEventHasTo, {}, ip, 0, 0, offset);
+}
+
+// --- place
+
+void Follower::set_place(Ip ip, uint8_t isa) {
+  isa_ = isa;
+  mode_ = mode_of(isa);
+  ip_ = ip;
+  need_address_ = told_lost_ = doubtful_ = false;
+  run_ = left_ = 0;
+}
+
+void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
+  const bool had_place = known() && walked_ && !starting_ && !has_exception_;
+  const bool from_indirect = need_address_ && walked_ && from_branch_;
+  const Ip before = ip_;
+  const ExecMode mode_before = mode_;
+  const uint32_t run = run_, left = left_;
+  set_place(ip, isa);
+  if (had_place && ip_ == before && mode_ == mode_before) {
+    run_ = run;
+    left_ = left;
+  } else if (had_place) {
+    // The flow stood elsewhere, and nothing but a branch of another kind than the code's leads here.
+    contradict(from_branch_ ? branch_ip_ : before, offset);
+    need_address_ = told_lost_ = false;
+  } else if (from_indirect && left != 0) {
+    left_ = left;
+    const uint32_t last = runs_->run(left).taken;  // where it went the last time
+    const Run& target = runs_->run(last);
+    const bool same =
+        last != 0 && target.ip == ip_ && target.mode == mode_ && target.space == (is_kernel_half(ip_) ? kKernelSpace : space_);
+    if (same && (!runs_->changes() || target.certain.contains(when()))) run_ = last;
+  }
+  pop_pending_ = false;
+  push_allowed_ = true;
+  walked_ = false;
+  flush_exception(true, ip_);
+  if (starting_) tell_start(ip_, offset);
+}
+
+void Follower::update_context() {
+  software_ = {};
+  if (segment_.tid >= 0) {
+    software_ = contexts_->at_thread(segment_.tid, earliest_);
+    if (software_.tid < 0) software_.tid = segment_.tid;
+  } else if (segment_.cpu >= 0) {
+    software_ = contexts_->at_cpu(segment_.cpu, earliest_);
+  }
+  const bool named = options_.names == ContextNames::vmid ? context_.has_vmid : context_.has_context_id;
+  if (options_.names != ContextNames::none && named) {
+    const auto tid = static_cast<int32_t>(options_.names == ContextNames::vmid ? context_.vmid : context_.context_id);
+    software_ = contexts_->at_thread(tid, earliest_);
+    if (software_.tid < 0) software_.tid = tid;
+  }
+  space_ = software_.space == kNoSpace ? options_.default_space : software_.space;
+  mark_due_ = true;
+  run_ = left_ = 0;
+}
+
+void Follower::context(const PacketContext& context, uint64_t offset) {
+  if (!context.present) return;
+  const PacketContext before = context_;
+  context_.present = true;
+  context_.level = context.level;
+  context_.is64 = context.is64;
+  context_.non_secure = context.non_secure;
+  context_.root_or_realm = context.root_or_realm;
+  if (context.has_vmid) {
+    context_.has_vmid = true;
+    context_.vmid = context.vmid;
+  }
+  if (context.has_context_id) {
+    context_.has_context_id = true;
+    context_.context_id = context.context_id;
+  }
+  is64_ = context.is64;
+  need_context_ = false;
+  mode_ = mode_of(isa_);
+  if (before == context_) return;
+  const uint64_t state = context_.level | (context_.non_secure ? 4U : 0U) | (context_.root_or_realm ? 8U : 0U) | (is64_ ? 16U : 0U);
+  give_event(EventKind::context, 0, {}, {}, context_.context_id, context_.vmid | (state << 32), offset);
+  if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present) update_context();
+  run_ = left_ = 0;
+}
+
+void Follower::trace_on(uint64_t offset) {
+  flush_exception(false, {});
+  if (flowing_) give_event(EventKind::disabled, 0, {}, {}, 0, 0, offset);
+  flowing_ = false;
+  returns_.clear();
+  starting_ = true;
+  walked_ = false;
+}
+
+void Follower::trace_info() {
+  push_allowed_ = false;
+  returns_.clear();
+}
+
+// --- atoms
+
+/// A taken indirect branch without an address behind it went where the return stack says.
+void Follower::take_return() {
+  if (!pop_pending_) return;
+  pop_pending_ = false;
+  ReturnStack::Entry entry;
+  if (!returns_.pop(entry)) return;
+  ip_ = entry.ip;
+  mode_ = entry.mode;
+  isa_ = mode_ == ExecMode::t32 ? 1 : 0;
+  need_address_ = false;
+  run_ = 0;
+}
+
+void Follower::atoms(uint64_t atoms, uint32_t count, uint64_t offset) {
+  offset_ = offset;
+  for (; count != 0; --count, atoms >>= 1) atom((atoms & 1) != 0, offset);
+}
+
+void Follower::atom(bool executed, uint64_t offset) {
+  take_return();
+  if (!known()) {
+    // Where the code has an indirect branch and the trace gives no target, the code is not what ran.
+    if (!told_lost_ && !need_context_ && from_branch_) {
+      contradict(branch_ip_, offset);
+    } else if (!told_lost_) {
+      give_gap(GapReason::bad_packet, {}, kNoSection, offset);
+      told_lost_ = true;
+    }
+    return;
+  }
+  if (has_exception_) flush_exception(true, ip_);
+  if (starting_) tell_start(ip_, offset);
+  for (uint64_t silent = 0;;) {
+    if (run_ == 0) {
+      if (!is64_) ip_.value &= 0xffffffffU;
+      run_ = runs_->find(space_, ip_, mode_, when(), *chooser_);
+      if (left_ != 0) (left_taken_ ? runs_->run(left_).taken : runs_->run(left_).not_taken) = run_;
+    }
+    const Run& run = runs_->run(run_);
+    if (run.stop == RunEnd::waypoint) {
+      if (!executed && !run.conditional) {
+        // Some trace units tell a branch to the next instruction as not taken.
+        const bool harmless = run.last.cls == ArmClass::direct && run.target == run.end;
+        const bool branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
+        if (branch && !harmless) {
+          const uint32_t index = run_;
+          leave(run, index, executed);
+          return doubt(GapReason::image_mismatch, runs_->run(index).last_ip, offset);
+        }
+      }
+      return leave(run, run_, executed);
+    }
+    silent += run.instructions;
+    if (run.stop != RunEnd::cut || silent > options_.max_silent_instructions) return stop_at(run, offset);
+    give_block(run, 0);
+    ip_ = run.end;
+    run_ = left_ = 0;
+  }
+}
+
+/// The run ends in a P0 instruction; the flow goes on behind it.
+void Follower::leave(const Run& run, uint32_t index, bool executed) {
+  const bool is_branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
+  const bool taken = executed && is_branch;
+  uint16_t flags = 0;
+  if (is_branch || !executed) flags |= static_cast<uint16_t>(BlockFlag::ends_in_branch);
+  if (taken) flags |= static_cast<uint16_t>(BlockFlag::taken);
+  give_block(run, flags);
+  walked_ = true;
+  from_branch_ = taken;
+  left_ = index;
+  left_taken_ = taken;
+  ip_ = run.end;
+  if (!taken) {
+    run_ = run.not_taken;
+  } else {
+    branch_ip_ = run.last_ip;
+    if (run.last.link && config_.has_return_stack() && push_allowed_) returns_.push({run.end, run.mode});
+    if (run.last.cls == ArmClass::direct) {
+      ip_ = run.target;
+      mode_ = run.target_mode;
+      isa_ = mode_ == ExecMode::t32 ? 1 : 0;
+      run_ = run.taken;
+    } else {
+      need_address_ = true;
+      pop_pending_ = config_.has_return_stack();
+      run_ = 0;
+    }
+  }
+  // A run whose bytes changed meanwhile is read again.
+  if (run_ != 0 && runs_->changes() && !runs_->run(run_).certain.contains(when())) run_ = 0;
+}
+
+/// The run ends before any P0 instruction.
+void Follower::stop_at(const Run& run, uint64_t offset) {
+  const GapReason reason = run.stop == RunEnd::no_image   ? GapReason::no_image
+                           : run.stop == RunEnd::bad_insn ? GapReason::bad_insn
+                                                          : GapReason::limit;
+  const Ip end = run.end;
+  const SectionId section = run.section;
+  if (run.instructions != 0) give_block(run, 0);
+  give_gap(reason, end, section, offset);
+  need_address_ = true;
+  told_lost_ = true;
+  from_branch_ = false;
+  walked_ = false;
+}
+
+/// Walks from ip_ to `stop` without an atom. False: it cannot be reached, and the gap says why.
+bool Follower::walk_to(Ip stop, bool through_branches, uint64_t offset) {
+  if (!is64_) ip_.value &= 0xffffffffU;
+  for (uint64_t silent = 0; ip_ != stop;) {
+    const Run run = runs_->read_to(space_, ip_, mode_, when(), stop, through_branches, *chooser_);
+    silent += run.instructions;
+    if (run.stop == RunEnd::waypoint && run.end != stop) {
+      contradict(run.last_ip, offset);
+      return false;
+    }
+    if ((run.stop != RunEnd::stop && run.stop != RunEnd::cut && run.stop != RunEnd::waypoint) ||
+        silent > options_.max_silent_instructions) {
+      stop_at(run, offset);
+      return false;
+    }
+    give_block(run, 0);
+    ip_ = run.end;
+  }
+  run_ = left_ = 0;
+  return true;
+}
+
+// --- other elements
+
+void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
+  offset_ = element.offset_bytes;
+  take_return();
+  flush_exception(false, {});
+  const Ip back = is64_ ? preferred_return : Ip{preferred_return.value & 0xffffffffU};
+  if (target) set_place(back, isa);
+  if (starting_ && known()) tell_start(ip_, element.offset_bytes);
+  const bool tail_chain = config_.m_profile && back.value == kTailChainAddress;
+  if (!known() && !need_context_ && from_branch_ && ip_ < back) {
+    // The target of the branch before is not traced. The way that a peer takes is given, marked.
+    if (!told_lost_) give_gap(GapReason::bad_packet, branch_ip_, kNoSection, element.offset_bytes);
+    doubtful_ = true;
+    need_address_ = false;
+  }
+  if (known() && ip_ < back && !tail_chain) walk_to(back, true, element.offset_bytes);
+  exception_ = {};
+  exception_.kind = EventKind::async_branch;
+  exception_.flags = tail_chain ? 0 : kEventHasFrom;
+  exception_.from = back;
+  exception_.payload = element.value;
+  exception_.stream_offset_bytes = segment_.stream_offset_bytes + element.offset_bytes;
+  exception_.time = time_;
+  has_exception_ = true;
+  walked_ = false;
+  pop_pending_ = false;
+}
+
+void Follower::reset(const Element& element) {
+  flush_exception(false, {});
+  give_event(EventKind::async_branch, 0, {}, {}, element.value, 0, element.offset_bytes);
+  walked_ = false;
+}
+
+void Follower::cancel_last() {
+  if (out_->blocks.empty()) return;
+  const NodeId node = out_->blocks.back().node;
+  out_->blocks.pop_back();
+  ip_ = runs_->blocks().info(node).ip;
+  need_address_ = pop_pending_ = walked_ = false;
+  run_ = left_ = 0;
+}
+
+void Follower::exception_here(uint32_t number, bool cancels, uint64_t offset) {
+  take_return();
+  flush_exception(false, {});
+  if (cancels) cancel_last();
+  exception_ = {};
+  exception_.kind = EventKind::async_branch;
+  exception_.flags = known() ? kEventHasFrom : uint8_t{0};
+  exception_.from = ip_;
+  exception_.payload = number;
+  exception_.stream_offset_bytes = segment_.stream_offset_bytes + offset;
+  exception_.time = time_;
+  has_exception_ = true;
+  walked_ = false;
+}
+
+void Follower::redirect(Ip ip, uint8_t isa, uint64_t offset) {
+  walked_ = false;
+  address(ip, isa, offset);
+}
+
+void Follower::waypoint(Ip last, uint64_t offset) {
+  offset_ = offset;
+  take_return();
+  if (!known()) return;
+  if (starting_) tell_start(ip_, offset);
+  if (!is64_) ip_.value &= 0xffffffffU;
+  const Run run = runs_->read_through(space_, ip_, mode_, when(), last, *chooser_);
+  if (run.stop != RunEnd::stop) return stop_at(run, offset);
+  give_block(run, 0);
+  ip_ = run.end;
+  run_ = left_ = 0;
+  walked_ = true;
+  from_branch_ = false;
+}
+
+/// Instructions without atoms: `element.aux` of them if it is told, then the flow is at `next`.
+void Follower::q(const Element& element, Ip next, uint8_t isa) {
+  offset_ = element.offset_bytes;
+  const Ip target = is64_ ? next : Ip{next.value & 0xffffffffU};
+  const Ip start = ip_;
+  bool told = false;
+  if (known() && (element.flags & kFlagCount) != 0 && element.aux != 0 && element.aux <= 0xfff0) {
+    const Run run = runs_->read_some(space_, ip_, mode_, when(), element.aux, *chooser_);
+    const bool whole = run.instructions == element.aux;
+    const bool branch = whole && run.stop == RunEnd::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
+    told = whole && (run.end == target || branch);
+    if (told) give_block(run, branch ? BlockFlag::taken | BlockFlag::ends_in_branch : uint16_t{0});
+  }
+  if (!told) {
+    give_event(EventKind::skipped, known() ? kEventHasFrom | kEventHasTo : kEventHasTo, start, target, element.aux, 0,
+               element.offset_bytes);
+  }
+  set_place(target, isa);
+  walked_ = false;
+  pop_pending_ = false;
+}
+
+/// The branch at element.value was taken; all P0 instructions before it were not.
+void Follower::source_address(const Element& element) {
+  const uint64_t offset = offset_ = element.offset_bytes;
+  const Ip source = is64_ ? Ip{element.value} : Ip{element.value & 0xffffffffU};
+  if (need_context_) return;
+  const bool had_place = known();
+  if (has_exception_) flush_exception(had_place, ip_);
+  if (!had_place || source < ip_) {
+    if (had_place) give_event(EventKind::skipped, kEventHasFrom | kEventHasTo, ip_, source, 0, 0, offset);
+    set_place(source, element.isa);
+  }
+  if (starting_) tell_start(ip_, offset);
+  for (uint64_t silent = 0;;) {
+    const uint32_t index = runs_->find(space_, ip_, mode_, when(), *chooser_);
+    const Run& run = runs_->run(index);
+    silent += run.instructions;
+    if (run.instructions != 0 && run.last_ip == source && run.stop == RunEnd::waypoint) return leave(run, index, true);
+    const bool passes = source >= ip_ && source < run.end;
+    if (passes && run.last_ip < source) return contradict(source, offset);
+    if (passes) {
+      // A source that is no branch: it ran, and the flow goes on behind it.
+      const Ip behind = source + (mode_ == ExecMode::t32 ? 2U : 4U);
+      if (walk_to(behind, true, offset)) walked_ = false;
+      return;
+    }
+    if ((run.stop != RunEnd::waypoint && run.stop != RunEnd::cut) || silent > options_.max_silent_instructions) {
+      stop_at(run, offset);
+      // The source itself is known.
+      set_place(source, element.isa);
+      const uint32_t last = runs_->find(space_, ip_, mode_, when(), *chooser_);
+      if (runs_->run(last).stop == RunEnd::waypoint && runs_->run(last).last_ip == source) return leave(runs_->run(last), last, true);
+      need_address_ = true;
+      told_lost_ = true;
+      return;
+    }
+    give_block(run, run.stop == RunEnd::waypoint ? static_cast<uint16_t>(BlockFlag::ends_in_branch) : uint16_t{0});
+    ip_ = run.end;
+  }
+}
+
+void Follower::timestamp(const Element& element) {
+  if ((element.flags & kFlagCycles) != 0) cycles_ += element.cycles;
+  if (!options_.use_time) return;
+  const Tsc ticks{element.value};
+  Interval at = options_.time.to_interval(ticks, ticks);
+  if (at.last.value < at.first.value) at.last = at.first;
+  time_ = at;
+  time_known_ = true;
+  const uint64_t slack = options_.slack_ns;
+  earliest_ = TimeNs{at.first.value > slack ? at.first.value - slack : 0};
+  mark_due_ = true;
+  if (options_.names == ContextNames::none && segment_.tid < 0 && segment_.cpu >= 0) update_context();
+}
+
+void Follower::cycles(const Element& element) {
+  if ((element.flags & kFlagCycles) == 0) return;
+  cycles_ += element.cycles;
+  mark_due_ = true;
+}
+
+void Follower::simple_event(EventKind kind, const Element& element) {
+  give_event(kind, known() ? kEventHasFrom : uint8_t{0}, ip_, {}, element.value, element.aux, element.offset_bytes);
+  if (kind == EventKind::tsx_abort) walked_ = false;
+}
+
+void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
+  give_gap(reason, {}, kNoSection, offset);
+  out_->gaps.back().lost_bytes = lost_bytes;
+  need_address_ = need_context_ = true;
+  told_lost_ = true;
+  pop_pending_ = walked_ = from_branch_ = starting_ = false;
+  returns_.clear();
+}
+
+void Follower::overflow(uint64_t offset) {
+  give_event(EventKind::overflow, 0, {}, {}, 0, 0, offset);
+  lose(GapReason::overflow, offset, 0);
+}
+
+void Follower::discard(uint64_t offset) {
+  flush_exception(false, {});
+  if (flowing_) give_event(EventKind::disabled, 0, {}, {}, 0, 0, offset);
+  flowing_ = false;
+  need_address_ = need_context_ = true;
+  told_lost_ = true;
+  pop_pending_ = walked_ = from_branch_ = starting_ = false;
+  returns_.clear();
+  run_ = left_ = 0;
+}
+
+}  // namespace ptd::arm

@@ -1,0 +1,157 @@
+// Follower: executes elements that are known to have happened, against the code of the timeline, into a batch.
+#pragma once
+
+#include <array>
+
+#include "decoder/arm/config.h"
+#include "decoder/arm/elements.h"
+#include "decoder/arm/options.h"
+#include "decoder/arm/runs.h"
+#include "image/base/aux_segment.h"
+#include "image/context_track.h"
+
+namespace ptd::arm {
+
+/// The trace unit's return stack ([ETMv4] "Use of the return stack"): the newest entries, each with its instruction set.
+class ReturnStack {
+ public:
+  static constexpr uint32_t kDepth = 16;
+  struct Entry {
+    Ip ip;
+    ExecMode mode = ExecMode::unknown;
+  };
+  void push(Entry entry) {
+    top_ = (top_ + 1) % kDepth;
+    entries_[top_] = entry;
+    if (count_ < kDepth) ++count_;
+  }
+  bool pop(Entry& entry) {
+    if (count_ == 0) return false;
+    entry = entries_[top_];
+    top_ = (top_ + kDepth - 1) % kDepth;
+    --count_;
+    return true;
+  }
+  void clear() { count_ = 0; }
+
+ private:
+  std::array<Entry, kDepth> entries_{};
+  uint32_t top_ = 0, count_ = 0;
+};
+
+/// One flow. Elements come in order; each is executed when it is given. Output goes to the batch set by into().
+class Follower {
+ public:
+  Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options);
+
+  void begin(const AuxSegment& segment, CandidateChooser& chooser);
+  void into(Batch& batch) { out_ = &batch; }
+  /// What happened up to here is given; the flow does not go on.
+  void end();
+
+  /// `count` atoms, the oldest in bit 0.
+  void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
+  void address(Ip ip, uint8_t isa, uint64_t offset);
+  void context(const PacketContext& context, uint64_t offset);
+  void trace_on(uint64_t offset);
+  /// A synchronisation point: the return stack is empty from here on.
+  void trace_info();
+  /// `target`: the preferred return address is also where the last branch went.
+  void exception(const Element& element, Ip preferred_return, uint8_t isa, bool target);
+  void reset(const Element& element);
+  // ETMv3 and PTM
+  /// True if the flow stands somewhere, or a return stack knows where.
+  [[nodiscard]] bool placed() const { return !need_context_ && (!need_address_ || pop_pending_); }
+  /// An exception at the instruction where the flow stands; `cancels`: the last instruction did not run after all.
+  void exception_here(uint32_t number, bool cancels, uint64_t offset);
+  /// Takes the last block back; it must still be in the batch.
+  void cancel_last();
+  /// The flow goes on at `ip`, whatever the code says.
+  void redirect(Ip ip, uint8_t isa, uint64_t offset);
+  /// The instruction at `last` was reached without a branch, and ran.
+  void waypoint(Ip last, uint64_t offset);
+  void q(const Element& element, Ip next, uint8_t isa);
+  void source_address(const Element& element);
+  void timestamp(const Element& element);
+  void cycles(const Element& element);
+  void simple_event(EventKind kind, const Element& element);
+  /// Flow and all that is known of it are lost; the gap says why.
+  void lose(GapReason reason, uint64_t offset, uint64_t lost_bytes);
+  void overflow(uint64_t offset);
+  /// The trace unit stopped: speculative elements were dropped.
+  void discard(uint64_t offset);
+  /// A later timestamp bounds what is walked from now on.
+  void set_latest(TimeNs latest) { latest_ = latest; }
+  /// Offset of the first packet that did not fit the code, or found none; the largest: there was none.
+  [[nodiscard]] uint64_t trouble_offset() const { return trouble_offset_; }
+  /// Forks that had been passed then.
+  [[nodiscard]] size_t trouble_forks() const { return trouble_forks_; }
+
+ private:
+  void atom(bool executed, uint64_t offset);
+  bool known() const { return !need_address_ && !need_context_; }
+  void take_return();
+  void leave(const Run& run, uint32_t index, bool executed);
+  void give_block(const Run& run, uint16_t flags);
+  void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset);
+  void give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset);
+  void contradict(Ip ip, uint64_t offset);
+  void doubt(GapReason reason, Ip ip, uint64_t offset);
+  void tell_start(Ip ip, uint64_t offset);
+  void flush_exception(bool has_to, Ip to);
+  void put_mark();
+  void set_place(Ip ip, uint8_t isa);
+  void update_context();
+  void stop_at(const Run& run, uint64_t offset);
+  bool walk_to(Ip stop, bool through_branches, uint64_t offset);
+  [[nodiscard]] ExecMode mode_of(uint8_t isa) const { return is64_ ? ExecMode::a64 : isa != 0 ? ExecMode::t32 : ExecMode::a32; }
+  [[nodiscard]] Interval when() const { return {earliest_, latest_ < earliest_ ? earliest_ : latest_}; }
+
+  RunCache* runs_;
+  const ContextTrack* contexts_;
+  TraceConfig config_;
+  FollowOptions options_;
+  CandidateChooser* chooser_ = nullptr;
+  Batch* out_ = nullptr;
+  AuxSegment segment_;
+
+  // Where
+  Ip ip_;
+  ExecMode mode_ = ExecMode::unknown;
+  uint8_t isa_ = 0;
+  bool is64_ = false;
+  bool need_address_ = true, need_context_ = true;
+  bool doubtful_ = false;  ///< the packets did not fit the code since the last address
+  bool walked_ = false;    ///< blocks came since the last address: another address is a contradiction
+  bool flowing_ = false;
+  bool starting_ = false;  ///< tracing starts, the address is to come
+  bool told_lost_ = false;
+  Ip branch_ip_;  ///< of the last indirect branch that was taken
+  bool from_branch_ = false;
+  uint32_t run_ = 0;   ///< the run at ip_, if known
+  uint32_t left_ = 0;  ///< the run that led here
+  bool left_taken_ = false;
+  ReturnStack returns_;
+  bool pop_pending_ = false;  ///< a taken indirect branch: without an address its target is on the return stack
+  bool push_allowed_ = true;  ///< false between a synchronisation point and the address behind it
+
+  // Who and when
+  PacketContext context_;
+  Context software_;
+  SpaceId space_ = kNoSpace;
+  TimeNs earliest_, latest_ = kTimeMax;
+  bool time_known_ = false;
+  Interval time_;
+  uint64_t cycles_ = 0;
+  bool mark_due_ = true;
+  ExecMode marked_mode_ = ExecMode::unknown;
+
+  // An exception whose handler's address is to come
+  bool has_exception_ = false;
+  Event exception_;
+  uint64_t trouble_offset_ = ~uint64_t{0};
+  size_t trouble_forks_ = 0;
+  uint64_t offset_ = 0;  ///< of the packet whose instructions are walked
+};
+
+}  // namespace ptd::arm

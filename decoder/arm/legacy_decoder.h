@@ -1,0 +1,27 @@
+// LegacyDecoder: flow of ETMv3 and PTM, packets by OpenCSD's processors.
+#pragma once
+
+#include <memory>
+
+#include "decoder/arm/follower.h"
+#include "decoder/flow_decoder.h"
+
+namespace ptd::arm {
+
+/// ETMv3 tells each instruction, PTM each branch ([ETMv3] "P-headers", [PFT] "Waypoints"). Of other protocols (ITM, STM) there is no flow:
+/// no block comes.
+class LegacyDecoder final : public FlowDecoder {
+ public:
+  LegacyDecoder(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options);
+  ~LegacyDecoder() override;
+
+  void begin(const AuxSegment& segment) override;
+  bool next(Batch& batch) override;
+  [[nodiscard]] const BlockTable& blocks() const override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd::arm

@@ -1,0 +1,69 @@
+// ETMv3, PTM and STM packets, split by OpenCSD's packet processors. The only door to OpenCSD.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "decoder/arm/config.h"
+#include "image/base/types.h"
+
+namespace ptd::arm {
+
+enum class LegacyKind : uint8_t {
+  not_sync,  ///< bytes before the first synchronisation
+  async,
+  isync,     ///< address and context; starts or restarts the flow, or repeats where it stands
+  branch,    ///< address, perhaps with an exception
+  atoms,     ///< bits, the oldest in bit 0
+  waypoint,  ///< PTM: the flow reached this address without a branch
+  context_id,
+  vmid,
+  timestamp,
+  cycles,
+  trigger,
+  exception_return,
+  exception_entry,
+  data,   ///< data trace, or STM data
+  other,  ///< nothing of it matters to the flow
+  bad,    ///< no packet
+};
+
+/// One packet; fields that its kind does not use are 0.
+struct LegacyPacket {
+  LegacyKind kind = LegacyKind::other;
+  const char* name = "";      ///< of the packet type
+  uint64_t offset_bytes = 0;  ///< in the bytes given
+  Ip ip;
+  ExecMode mode = ExecMode::unknown;
+  bool has_ip = false;
+  bool exception = false, cancels = false;        ///< branch: an exception was taken; it undoes the last instruction
+  bool periodic = false, after_overflow = false;  ///< isync
+  bool non_secure = false, hypervisor = false;
+  bool has_context = false, has_context_id = false, has_vmid = false;
+  bool has_cycles = false;
+  uint8_t atoms = 0;
+  uint32_t bits = 0;
+  uint32_t number = 0;  ///< of the exception
+  uint32_t context_id = 0, vmid = 0, cycles = 0;
+  uint64_t value = 0;                ///< timestamp; STM: data
+  uint32_t channel = 0, master = 0;  ///< STM
+};
+
+/// Pulls packets out of the bytes of one source.
+class LegacyReader {
+ public:
+  /// Protocols other than etmv3, ptm and stm give no packet.
+  LegacyReader(Bytes bytes, const TraceConfig& config);
+  ~LegacyReader();
+  LegacyReader(LegacyReader&&) noexcept;
+  LegacyReader& operator=(LegacyReader&&) noexcept;
+
+  /// The next packets, some at a time; empty: there are no more. Valid until the next call.
+  const std::vector<LegacyPacket>& next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd::arm

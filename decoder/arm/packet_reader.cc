@@ -1,0 +1,403 @@
+// PacketReader: one function a layout.
+#include "decoder/arm/packet_reader.h"
+
+#include <algorithm>
+
+namespace ptd::arm {
+namespace {
+
+constexpr unsigned kMaxNumberBytes = 5;
+constexpr unsigned kMaxSectionBytes = 10;  // of a trace info section: what no unit writes is bad
+
+constexpr uint64_t low_mask(unsigned bits) { return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1; }
+
+/// Atoms in the low two bits of a mispredict or cancel header: none, E, EE, N.
+void atoms_before(uint8_t header, Packet& packet) {
+  constexpr uint8_t kCount[4] = {0, 1, 2, 1};
+  constexpr uint8_t kAtoms[4] = {0, 1, 3, 0};
+  packet.bits = kCount[header & 3];
+  packet.aux = kAtoms[header & 3];
+}
+
+void atoms(PacketKind kind, uint8_t header, Packet& packet) {
+  switch (kind) {
+    case PacketKind::atom_f1:
+      packet.bits = 1;
+      packet.value = header & 1U;
+      break;
+    case PacketKind::atom_f2:
+      packet.bits = 2;
+      packet.value = header & 3U;
+      break;
+    case PacketKind::atom_f3:
+      packet.bits = 3;
+      packet.value = header & 7U;
+      break;
+    case PacketKind::atom_f4: {  // NEEE NNNN NENE ENEN
+      constexpr uint8_t kAtoms[4] = {0xe, 0x0, 0xa, 0x5};
+      packet.bits = 4;
+      packet.value = kAtoms[header & 3];
+      break;
+    }
+    case PacketKind::atom_f5:  // f5 NEEEE, d5 NNNNN, d6 NENEN, d7 ENENE
+      packet.bits = 5;
+      packet.value = header == 0xf5 ? 0x1e : header == 0xd5 ? 0 : header == 0xd6 ? 0xa : 0x15;
+      break;
+    default:
+      packet.bits = static_cast<uint8_t>((header & 0x1f) + 4);
+      packet.value = low_mask(packet.bits - ((header & 0x20) == 0 ? 0U : 1U));
+  }
+}
+
+}  // namespace
+
+uint64_t find_async(Bytes bytes, uint64_t from) {
+  uint64_t zeros = 0;
+  for (uint64_t at = from; at < bytes.size(); ++at) {
+    if (bytes[at] == std::byte{0}) {
+      ++zeros;
+      continue;
+    }
+    if (bytes[at] == std::byte{0x80} && zeros >= kAsyncBytes - 1) return at + 1 - kAsyncBytes;
+    zeros = 0;
+  }
+  return bytes.size();
+}
+
+PacketReader::PacketReader(Bytes bytes, const TraceConfig& config)
+    : bytes_(bytes),
+      dispatch_(make_dispatch(config)),
+      config_(config),
+      vmid_bytes_(config.vmid_bytes()),
+      context_id_bytes_(config.context_id_bytes()),
+      cycle_mask_(config.cycle_mask()) {}
+
+void PacketReader::reset() {
+  last_ = {};
+  is64_ = false;
+  timestamp_ = 0;
+  cycle_threshold_ = 0;
+}
+
+bool PacketReader::byte(uint8_t& value) {
+  if (at_ >= bytes_.size()) return false;
+  value = static_cast<uint8_t>(bytes_[at_++]);
+  return true;
+}
+
+bool PacketReader::number(unsigned most_bytes, uint64_t& value) {
+  value = 0;
+  for (unsigned i = 0; i < most_bytes; ++i) {
+    uint8_t part = 0;
+    if (!byte(part)) return false;
+    value |= static_cast<uint64_t>(part & 0x7f) << (7 * i);
+    if ((part & 0x80) == 0) return true;
+  }
+  return true;
+}
+
+bool PacketReader::little(unsigned count, uint64_t& value) {
+  value = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    uint8_t part = 0;
+    if (!byte(part)) return false;
+    value |= static_cast<uint64_t>(part) << (8 * i);
+  }
+  return true;
+}
+
+PacketReader::Status PacketReader::next(Packet& packet) {
+  packet = {};
+  if (offset_ >= bytes_.size()) return Status::end;
+  const auto header = static_cast<uint8_t>(bytes_[offset_]);
+  at_ = offset_ + 1;
+  const uint8_t index = dispatch_[header];
+  if (index == kNoForm) {
+    packet.size_bytes = 1;
+    return Status::bad_packet;
+  }
+  const PacketForm& form = packet_forms()[index];
+  packet.kind = form.kind;
+  const Status status = take(form, packet);
+  packet.size_bytes = static_cast<uint32_t>(at_ - offset_);
+  if (status == Status::ok) {
+    offset_ = at_;
+  } else {
+    packet.kind = PacketKind::bad;
+  }
+  return status;
+}
+
+PacketReader::Status PacketReader::take(const PacketForm& form, Packet& packet) {
+  const auto header = static_cast<uint8_t>(bytes_[offset_]);
+  const auto done = [](bool whole) { return whole ? Status::ok : Status::cut; };
+  switch (form.layout) {
+    case Layout::atoms:
+      atoms(form.kind, header, packet);
+      return Status::ok;
+    case Layout::short_address:
+      return done(short_address(form.isa, packet));
+    case Layout::long_32:
+      return done(long_address(4, form.isa, packet));
+    case Layout::long_64:
+      return done(long_address(8, form.isa, packet));
+    case Layout::long_32_context:
+      return done(long_address(4, form.isa, packet) && context(packet));
+    case Layout::long_64_context:
+      return done(long_address(8, form.isa, packet) && context(packet));
+    case Layout::match:
+      packet.value = last_[header & 3].value;
+      packet.isa = last_[header & 3].isa;
+      push_address(packet);
+      return Status::ok;
+    case Layout::context:
+      return (header & 1) == 0 ? Status::ok : done(context(packet));
+    case Layout::extension:
+      return extension(packet);
+    case Layout::trace_info:
+      return trace_info(packet);
+    case Layout::timestamp:
+      return timestamp(packet);
+    case Layout::exception:
+      return exception(packet);
+    case Layout::ite: {
+      uint8_t level = 0;
+      if (!byte(level) || !little(8, packet.value)) return Status::cut;
+      packet.bits = level;
+      return Status::ok;
+    }
+    case Layout::cycles_1:
+      return cycles_1(packet);
+    case Layout::cycles_2:
+      return cycles_2(packet);
+    case Layout::cycles_3:
+      packet.cycles = cycle_threshold_ + (header & 3);
+      packet.flags = kFlagCycles;
+      if (!config_.commit_opt1()) {
+        packet.value = ((header >> 2) & 3U) + 1;
+        packet.flags |= kFlagCommit;
+      }
+      return Status::ok;
+    case Layout::number:
+      return done(number(kMaxNumberBytes, packet.value));
+    case Layout::atoms_before:
+      if (form.kind == PacketKind::cancel_f3) {
+        packet.value = ((header >> 1) & 3U) + 2;
+        packet.bits = header & 1;
+        packet.aux = header & 1;
+      } else {
+        packet.value = form.kind == PacketKind::cancel_f2 ? 1 : 0;
+        atoms_before(header, packet);
+      }
+      return Status::ok;
+    case Layout::one_byte: {
+      uint8_t low = 0;
+      if (!byte(low)) return Status::cut;
+      packet.value = low | (form.kind == PacketKind::cond_res_f3 ? (header & 0xfU) << 8 : 0U);
+      return Status::ok;
+    }
+    case Layout::two_results:
+      return two_results(packet);
+    case Layout::q:
+      return q(packet);
+    case Layout::header:
+      packet.value = header & (form.kind == PacketKind::event ? 0xfU : 7U);
+      return Status::ok;
+  }
+  return Status::bad_packet;
+}
+
+PacketReader::Status PacketReader::extension(Packet& packet) {
+  uint8_t second = 0;
+  if (!byte(second)) return Status::cut;
+  if (second == 3 || second == 5) {
+    packet.kind = second == 3 ? PacketKind::discard : PacketKind::overflow;
+    return Status::ok;
+  }
+  if (second != 0) return Status::bad_packet;
+  for (unsigned i = 2; i < kAsyncBytes; ++i) {
+    uint8_t value = 0;
+    if (!byte(value)) return Status::cut;
+    if (value != (i + 1 == kAsyncBytes ? 0x80 : 0)) return Status::bad_packet;
+  }
+  return Status::ok;
+}
+
+PacketReader::Status PacketReader::trace_info(Packet& packet) {
+  uint64_t control = 0;
+  uint64_t sections[5] = {};
+  if (!number(kMaxSectionBytes, control)) return Status::cut;
+  for (unsigned i = 0; i < 5; ++i) {
+    if ((control >> i & 1) != 0 && !number(kMaxSectionBytes, sections[i])) return Status::cut;
+  }
+  packet.value = sections[0];
+  packet.aux = sections[1];
+  packet.extra = static_cast<uint32_t>(sections[2]);
+  packet.cycles = static_cast<uint32_t>(sections[3]);
+  if ((control & 4) != 0) packet.flags |= kFlagSpeculation;
+  cycle_threshold_ = packet.cycles;
+  return Status::ok;
+}
+
+PacketReader::Status PacketReader::timestamp(Packet& packet) {
+  const bool with_cycles = (static_cast<uint8_t>(bytes_[offset_]) & 1) != 0;
+  uint64_t value = 0;
+  unsigned bits = 0;
+  for (bool more = true; more;) {
+    uint8_t part = 0;
+    if (!byte(part)) return Status::cut;
+    const bool ninth = bits == 56;
+    value |= static_cast<uint64_t>(ninth ? part : part & 0x7f) << bits;
+    bits = ninth ? 64 : bits + 7;
+    more = !ninth && (part & 0x80) != 0;
+  }
+  uint64_t cycles = 0;
+  if (with_cycles && !number(3, cycles)) return Status::cut;
+  timestamp_ = (timestamp_ & ~low_mask(bits)) | value;
+  packet.value = timestamp_;
+  if (with_cycles) {
+    packet.cycles = static_cast<uint32_t>(cycles) & cycle_mask_;
+    packet.flags |= kFlagCycles;
+  }
+  return Status::ok;
+}
+
+PacketReader::Status PacketReader::exception(Packet& packet) {
+  uint8_t first = 0, second = 0;
+  if (!byte(first)) return Status::cut;
+  uint32_t type = (first >> 1) & 0x1f;
+  // Of ETE, PE reset and a failed transaction are three bytes long and have no address.
+  const bool alone = config_.is_ete() && (type == 0 || type == 0x18);
+  if ((alone || (first & 0x80) != 0) && !byte(second)) return Status::cut;
+  if ((first & 0x80) != 0) {
+    type |= (second & 0x1fU) << 5;
+    if ((second & 0x20) != 0) packet.flags |= kFlagFault;
+  }
+  packet.extra = type;
+  packet.aux = ((first & 0x40) >> 5) | (first & 1);
+  if (config_.is_ete() && type == 0) packet.kind = PacketKind::pe_reset;
+  if (config_.is_ete() && type == 0x18) packet.kind = PacketKind::trans_fail;
+  return Status::ok;
+}
+
+PacketReader::Status PacketReader::cycles_1(Packet& packet) {
+  const bool unknown = (static_cast<uint8_t>(bytes_[offset_]) & 1) != 0;
+  if (!config_.commit_opt1()) {
+    if (!number(kMaxNumberBytes, packet.value)) return Status::cut;
+    packet.flags |= kFlagCommit;
+  }
+  if (unknown) return Status::ok;
+  uint64_t cycles = 0;
+  if (!number(3, cycles)) return Status::cut;
+  packet.cycles = cycle_threshold_ + static_cast<uint32_t>(cycles);
+  packet.flags |= kFlagCycles;
+  return Status::ok;
+}
+
+PacketReader::Status PacketReader::cycles_2(Packet& packet) {
+  uint8_t both = 0;
+  if (!byte(both)) return Status::cut;
+  packet.cycles = cycle_threshold_ + (both & 0xf);
+  packet.flags |= kFlagCycles;
+  if (config_.commit_opt1()) return Status::ok;
+  const bool from_greatest = (static_cast<uint8_t>(bytes_[offset_]) & 1) != 0;
+  const int64_t base = from_greatest ? static_cast<int64_t>(config_.max_speculation()) - 15 : 1;
+  const int64_t commit = base + (both >> 4);
+  if (commit < 0) return Status::bad_packet;
+  packet.value = static_cast<uint64_t>(commit);
+  packet.flags |= kFlagCommit;
+  return Status::ok;
+}
+
+PacketReader::Status PacketReader::two_results(Packet& packet) {
+  const bool one = (static_cast<uint8_t>(bytes_[offset_]) & 0xfc) == 0x6c;
+  uint64_t second = 0;
+  if (!number(kMaxNumberBytes, packet.value)) return Status::cut;
+  if (!one && !number(kMaxNumberBytes, second)) return Status::cut;
+  packet.aux = second;
+  return Status::ok;
+}
+
+PacketReader::Status PacketReader::q(Packet& packet) {
+  const uint8_t type = static_cast<uint8_t>(bytes_[offset_]) & 0xf;
+  const std::array<Address, 3> before = last_;
+  bool whole = true;
+  if (type <= 2) {
+    packet.value = last_[type].value;
+    packet.isa = last_[type].isa;
+    push_address(packet);
+  } else if (type == 5 || type == 6) {
+    whole = short_address(type == 5 ? 0 : 1, packet);
+  } else if (type == 0xa || type == 0xb) {
+    whole = long_address(4, type == 0xa ? 0 : 1, packet);
+  }
+  if (type < 0xc) packet.flags |= kFlagAddress;
+  if (type != 0xf) {
+    packet.flags |= kFlagCount;
+    whole = whole && number(kMaxNumberBytes, packet.aux);
+  }
+  if (whole) return Status::ok;
+  last_ = before;
+  return Status::cut;
+}
+
+bool PacketReader::context(Packet& packet) {
+  uint8_t info = 0;
+  PacketContext& context = packet.context;
+  if (!byte(info)) return false;
+  context.present = true;
+  context.level = info & 3;
+  context.root_or_realm = config_.is_ete() && (info & 8) != 0;
+  context.is64 = (info & 0x10) != 0;
+  context.non_secure = (info & 0x20) != 0;
+  uint64_t value = 0;
+  if ((info & 0x40) != 0) {
+    if (!little(vmid_bytes_, value)) return false;
+    context.vmid = static_cast<uint32_t>(value);
+    context.has_vmid = vmid_bytes_ != 0;
+  }
+  if ((info & 0x80) != 0) {
+    if (!little(context_id_bytes_, value)) return false;
+    context.context_id = static_cast<uint32_t>(value);
+    context.has_context_id = context_id_bytes_ != 0;
+  }
+  is64_ = context.is64;
+  return true;
+}
+
+bool PacketReader::short_address(uint8_t isa, Packet& packet) {
+  uint8_t low = 0, high = 0;
+  if (!byte(low)) return false;
+  unsigned bits = isa == 0 ? 9 : 8;
+  uint64_t value = static_cast<uint64_t>(low & 0x7f) << (bits - 7);
+  if ((low & 0x80) != 0) {
+    if (!byte(high)) return false;
+    value |= static_cast<uint64_t>(high) << bits;
+    bits += 8;
+  }
+  packet.value = (last_[0].value & ~low_mask(bits)) | value;
+  packet.isa = isa;
+  push_address(packet);
+  return true;
+}
+
+bool PacketReader::long_address(unsigned bytes, uint8_t isa, Packet& packet) {
+  uint64_t raw = 0;
+  if (!little(bytes, raw)) return false;
+  // IS0: bits 8:2 and 15:9 in seven bits each. IS1: bits 7:1 in seven bits, then whole bytes.
+  const uint64_t low = isa == 0 ? ((raw & 0x7f) << 2) | ((raw >> 8 & 0x7f) << 9) : ((raw & 0x7f) << 1) | (raw & 0xff00);
+  packet.value = (raw & ~uint64_t{0xffff}) | low;
+  // 32 bits leave the upper half as it was, in AArch64; AArch32 has none.
+  if (bytes == 4 && is64_) packet.value |= last_[0].value & ~low_mask(32);
+  packet.isa = isa;
+  push_address(packet);
+  return true;
+}
+
+void PacketReader::push_address(Packet& packet) {
+  last_[2] = last_[1];
+  last_[1] = last_[0];
+  last_[0] = {packet.value, packet.isa};
+}
+
+}  // namespace ptd::arm

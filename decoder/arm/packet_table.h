@@ -1,0 +1,57 @@
+// The table of ETMv4 and ETE packets: header patterns and layouts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "decoder/arm/config.h"
+#include "decoder/arm/packet.h"
+
+namespace ptd::arm {
+
+/// How a packet's bytes behind the header are laid out.
+enum class Layout : uint8_t {
+  header,        ///< none; what the header says is in its low bits
+  extension,     ///< 00: the second byte tells
+  trace_info,    ///< control, then the sections that it announces
+  timestamp,     ///< up to nine bytes, seven bits each (the ninth eight), then a cycle count if bit 0 of the header is set
+  exception,     ///< one or two bytes
+  ite,           ///< exception level, 8 bytes
+  cycles_1,      ///< commit count, cycle count
+  cycles_2,      ///< commit count in the high half, cycle count in the low half of a byte
+  cycles_3,      ///< both in the header
+  number,        ///< seven bits a byte while bit 7 is set
+  atoms_before,  ///< cancel and mispredict: atoms in the header's low bits
+  one_byte,
+  two_results,    ///< conditional result 1: one or two keys with results
+  context,        ///< a byte and what it announces, if bit 0 of the header is set
+  short_address,  ///< one or two bytes
+  long_32,
+  long_64,
+  long_32_context,
+  long_64_context,
+  match,  ///< one of the last three addresses
+  q,
+  atoms,
+};
+
+/// When a packet can stand in a stream.
+enum class Needs : uint8_t { nothing, ete, etmv4, q, conditions, data, v4_3, v4_6 };
+
+struct PacketForm {
+  PacketKind kind = PacketKind::bad;
+  uint8_t first = 0, last = 0;  ///< header bytes [first, last]
+  Layout layout = Layout::header;
+  Needs needs = Needs::nothing;
+  uint8_t isa = 0;  ///< instruction set bit of its address
+};
+
+[[nodiscard]] std::span<const PacketForm> packet_forms();
+
+/// Index into packet_forms() by header byte; kNoForm: reserved in this configuration.
+using Dispatch = std::array<uint8_t, 256>;
+inline constexpr uint8_t kNoForm = 0xff;
+[[nodiscard]] Dispatch make_dispatch(const TraceConfig& config);
+
+}  // namespace ptd::arm

@@ -1,0 +1,381 @@
+// Resolver: speculation depth, commits and cancels ([ETMv4] "Speculation resolution").
+#include "decoder/arm/resolver.h"
+
+#include <algorithm>
+
+namespace ptd::arm {
+namespace {
+
+bool is_conditional(PacketKind kind) { return kind >= PacketKind::cond_i_f1 && kind <= PacketKind::cond_res_f4; }
+
+EventKind event_of(ElementKind kind) {
+  switch (kind) {
+    case ElementKind::transaction_start:
+    case ElementKind::transaction_state:
+      return EventKind::tsx_begin;
+    case ElementKind::transaction_commit:
+      return EventKind::tsx_commit;
+    case ElementKind::transaction_fail:
+      return EventKind::tsx_abort;
+    case ElementKind::instrumentation:
+      return EventKind::instrumentation;
+    case ElementKind::marker:
+      return EventKind::sync_marker;
+    case ElementKind::exception_return:
+      return EventKind::exception_return;
+    default:
+      return EventKind::trace_event;
+  }
+}
+
+}  // namespace
+
+void Resolver::begin(Bytes bytes) {
+  bytes_ = bytes;
+  reader_ = PacketReader(bytes, config_);
+  queue_.clear();
+  depth_ = 0;
+  ignored_ = 0;
+  awaits_address_ = overflowed_ = false;
+  state_ = State::no_sync;
+  sync_from_ = 0;
+}
+
+bool Resolver::resync(uint64_t from) {
+  const uint64_t at = find_async(bytes_, from);
+  if (at >= bytes_.size()) {
+    state_ = State::done;
+    return false;
+  }
+  reader_.seek(at);
+  state_ = State::wait_info;
+  return true;
+}
+
+/// Packets cannot be told apart, or contradict each other: nothing is known up to the next A-Sync behind `from`.
+void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
+  const uint64_t next = std::min<uint64_t>(find_async(bytes_, from), bytes_.size());
+  follower_.lose(reason, offset, next - std::min(next, offset));
+  queue_.clear();
+  depth_ = 0;
+  awaits_address_ = false;
+  state_ = State::no_sync;
+  sync_from_ = from;
+}
+
+bool Resolver::run(Batch& batch) {
+  follower_.into(batch);
+  Packet packet;
+  while (batch.blocks.size() < batch.capacity_blocks && batch.gaps.size() < batch.capacity_blocks &&
+         batch.events.size() < batch.capacity_blocks) {
+    if (state_ == State::no_sync && !resync(sync_from_)) break;
+    if (state_ == State::done) break;
+    const uint64_t offset = packet_offset_ = reader_.offset();
+    switch (reader_.next(packet)) {
+      case PacketReader::Status::ok:
+        on_packet(packet, offset);
+        break;
+      case PacketReader::Status::bad_packet:
+        lose_sync(GapReason::bad_packet, offset, offset + 1);
+        break;
+      case PacketReader::Status::cut:
+      case PacketReader::Status::end:
+        state_ = State::done;
+    }
+  }
+  if (state_ != State::done) return true;
+  if (ignored_ != 0) {
+    Element element;
+    element.value = ignored_;
+    element.offset_bytes = reader_.offset();
+    follower_.simple_event(EventKind::ignored_packets, element);
+    ignored_ = 0;
+  }
+  follower_.end();
+  return false;
+}
+
+/// Before the first trace info only what stands outside the flow has a meaning.
+void Resolver::on_start(const Packet& packet, uint64_t offset) {
+  Element element;
+  element.offset_bytes = offset;
+  element.value = packet.value;
+  if (packet.kind == PacketKind::event) return follower_.simple_event(EventKind::trace_event, element);
+  if (packet.kind != PacketKind::trace_info) return;
+  state_ = State::decoding;
+  depth_ = packet.extra;
+  if (depth_ != 0) {
+    Element unseen = element;
+    unseen.kind = ElementKind::unseen;
+    unseen.p0 = true;
+    unseen.count = packet.extra;
+    (void)queue_.push(unseen);
+  }
+  add(element, ElementKind::trace_info, 0);
+  if (config_.is_ete() && (packet.value & 0x40) != 0) add(element, ElementKind::transaction_state, 0);
+  commit_excess();
+}
+
+void Resolver::on_packet(const Packet& packet, uint64_t offset) {
+  if (state_ == State::wait_info) return on_start(packet, offset);
+  Element element;
+  element.offset_bytes = offset;
+  element.flags = packet.flags;
+  if (is_atom(packet.kind)) {
+    if (config_.max_speculation() == 0 && queue_.empty()) return follower_.atoms(packet.value, packet.bits, offset);
+    element.value = packet.value;
+    add(element, ElementKind::atoms, packet.bits);
+    return commit_excess();
+  }
+  if (is_address(packet.kind)) return on_address(packet, element);
+  element.isa = packet.isa;
+  element.value = packet.value;
+  element.aux = packet.aux;
+  element.cycles = packet.cycles;
+  on_flow(packet, element);
+}
+
+void Resolver::on_address(const Packet& packet, Element element) {
+  element.value = packet.value;
+  element.isa = packet.isa;
+  add(element, ElementKind::address, 0);
+  if (packet.context.present) {
+    element.context = packet.context;
+    add(element, ElementKind::context, 0);
+  }
+  if (!awaits_address_) return;
+  awaits_address_ = false;
+  ++depth_;
+  commit_excess();
+}
+
+void Resolver::on_q(const Packet& packet, Element element) {
+  element.with_address = (packet.flags & kFlagAddress) != 0;
+  add(element, ElementKind::q, element.with_address ? 1 : 0);
+  awaits_address_ = !element.with_address;
+}
+
+/// Commit, cancel, mispredict; the atoms of a cancel or mispredict packet stand before it.
+void Resolver::on_speculation(const Packet& packet, Element element) {
+  if (packet.kind == PacketKind::commit) return commit(packet.value);
+  if (packet.bits != 0) {
+    element.value = packet.aux;
+    add(element, ElementKind::atoms, packet.bits);
+    commit_excess();
+    if (state_ != State::decoding) return;
+  }
+  const uint64_t cancelled = queue_.cancel(packet.value);
+  depth_ -= std::min(depth_, cancelled);
+  bool fits = cancelled == packet.value;
+  if (fits && packet.kind != PacketKind::cancel_f1) fits = queue_.mispredict();
+  if (!fits) lose_sync(GapReason::bad_packet, packet_offset_, reader_.offset());
+}
+
+void Resolver::stop(const Packet& packet, uint64_t offset) {
+  // What is not part of the flow is still told.
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    const Element& element = *queue_.at(i);
+    const bool aside = element.kind == ElementKind::event || element.kind == ElementKind::timestamp ||
+                       element.kind == ElementKind::cycles || element.kind == ElementKind::marker ||
+                       element.kind == ElementKind::instrumentation;
+    if (aside) execute(element);
+  }
+  queue_.clear();
+  depth_ = 0;
+  awaits_address_ = false;
+  if (packet.kind == PacketKind::overflow) {
+    follower_.overflow(offset);
+  } else {
+    follower_.discard(offset);
+  }
+  state_ = State::no_sync;
+  sync_from_ = reader_.offset();
+}
+
+void Resolver::on_flow(const Packet& packet, Element element) {
+  using enum PacketKind;
+  if (is_source_address(packet.kind)) {
+    add(element, ElementKind::source_address, 1);
+    return commit_excess();
+  }
+  if (is_conditional(packet.kind)) {
+    ++ignored_;
+    return;
+  }
+  switch (packet.kind) {
+    case trace_info:
+      return add(element, ElementKind::trace_info, 0);
+    case trace_on:
+      return add(element, ElementKind::trace_on, 0);
+    case ctxt:
+      element.context = packet.context;
+      return add(element, ElementKind::context, 0);
+    case except:
+      element.value = packet.extra;
+      add(element, ElementKind::exception, 0);
+      awaits_address_ = true;
+      return;
+    case except_rtn:
+      add(element, ElementKind::exception_return, config_.m_profile && config_.v7_core ? 1 : 0);
+      return commit_excess();
+    case func_ret:
+      if (config_.m_profile && !config_.v7_core) add(element, ElementKind::function_return, 1);
+      return commit_excess();
+    case pe_reset:
+      element.value = packet.extra;
+      add(element, ElementKind::pe_reset, 1);
+      return commit_excess();
+    case PacketKind::q:
+      on_q(packet, element);
+      return commit_excess();
+    case trans_st:
+      add(element, ElementKind::transaction_start, config_.transaction_is_p0() ? 1 : 0);
+      return commit_excess();
+    case trans_commit:
+      return add(element, ElementKind::transaction_commit, 0);
+    case trans_fail:
+      return add(element, ElementKind::transaction_fail, 0);
+    case ite:
+      element.aux = packet.bits;
+      return add(element, ElementKind::instrumentation, 0);
+    case event:
+      return add(element, ElementKind::event, 0);
+    case ts_marker:
+      return add(element, ElementKind::marker, 0);
+    case timestamp:
+      return add(element, ElementKind::timestamp, 0);
+    case ccnt_f1:
+    case ccnt_f2:
+    case ccnt_f3:
+      add(element, ElementKind::cycles, 0);
+      if ((packet.flags & kFlagCommit) != 0) this->commit(packet.value);
+      return;
+    case PacketKind::commit:
+    case cancel_f1:
+    case cancel_f1_mispred:
+    case cancel_f2:
+    case cancel_f3:
+    case mispredict:
+      return on_speculation(packet, element);
+    case overflow:
+    case discard:
+      return stop(packet, element.offset_bytes);
+    case num_ds_mkr:
+    case unnum_ds_mkr:
+      ++ignored_;
+      return;
+    default:
+      return;  // A-Sync, ignore
+  }
+}
+
+void Resolver::add(Element element, ElementKind kind, uint32_t p0) {
+  element.kind = kind;
+  element.p0 = p0 != 0 || kind == ElementKind::exception || kind == ElementKind::q;
+  element.count = p0;
+  depth_ += p0;
+  // Without speculation nothing waits, but for what needs an address.
+  const bool binds = kind == ElementKind::exception || kind == ElementKind::q;
+  if (config_.max_speculation() == 0 && queue_.empty() && !binds) {
+    execute(element);
+    depth_ -= p0;
+    return;
+  }
+  if (!queue_.push(element)) lose_sync(GapReason::limit, element.offset_bytes, reader_.offset());
+}
+
+void Resolver::commit_excess() {
+  const uint64_t most = config_.max_speculation();
+  if (state_ == State::decoding && depth_ > most) commit(depth_ - most);
+}
+
+void Resolver::commit(uint64_t count) {
+  uint64_t left = count;
+  while (left != 0) {
+    if (queue_.empty() || !commit_one(left)) {
+      lose_sync(GapReason::bad_packet, packet_offset_, reader_.offset());
+      return;
+    }
+  }
+  depth_ -= std::min(depth_, count);
+  // With nothing in flight, what waits behind the last P0 element is known to be so.
+  if (config_.max_speculation() != 0) return;
+  while (!queue_.empty() && !queue_.front().p0) {
+    execute(queue_.front());
+    queue_.pop_front();
+  }
+}
+
+/// Executes the oldest element, or some of its atoms.
+bool Resolver::commit_one(uint64_t& left) {
+  Element& oldest = queue_.front();
+  if (oldest.kind == ElementKind::atoms || oldest.kind == ElementKind::unseen) {
+    const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, oldest.count));
+    if (oldest.kind == ElementKind::atoms) follower_.atoms(oldest.value, count, oldest.offset_bytes);
+    oldest.value = count >= 64 ? 0 : oldest.value >> count;
+    oldest.count -= count;
+    left -= count;
+    if (oldest.count == 0) queue_.pop_front();
+    return true;
+  }
+  const Element element = oldest;
+  queue_.pop_front();
+  if (element.p0) --left;
+  if (element.kind == ElementKind::exception || element.kind == ElementKind::q) return commit_bound(element);
+  execute(element);
+  return true;
+}
+
+/// An exception, or a Q element: an address belongs to it, and perhaps a context before that.
+bool Resolver::commit_bound(Element element) {
+  if (element.kind == ElementKind::q && element.with_address) {
+    follower_.q(element, Ip{element.value}, element.isa);
+    return true;
+  }
+  if (!queue_.empty() && queue_.front().kind == ElementKind::context) {
+    follower_.context(queue_.front().context, queue_.front().offset_bytes);
+    queue_.pop_front();
+  }
+  if (queue_.empty() || queue_.front().kind != ElementKind::address) return false;
+  const Element address = queue_.front();
+  queue_.pop_front();
+  if (element.kind == ElementKind::q) {
+    follower_.q(element, Ip{address.value}, address.isa);
+  } else {
+    follower_.exception(element, Ip{address.value}, address.isa, element.aux == 2);
+  }
+  return true;
+}
+
+void Resolver::execute(const Element& element) {
+  switch (element.kind) {
+    case ElementKind::atoms:
+      return follower_.atoms(element.value, element.count, element.offset_bytes);
+    case ElementKind::address:
+      return follower_.address(Ip{element.value}, element.isa, element.offset_bytes);
+    case ElementKind::context:
+      return follower_.context(element.context, element.offset_bytes);
+    case ElementKind::source_address:
+      return follower_.source_address(element);
+    case ElementKind::trace_on:
+      return follower_.trace_on(element.offset_bytes);
+    case ElementKind::trace_info:
+      return follower_.trace_info();
+    case ElementKind::timestamp:
+      return follower_.timestamp(element);
+    case ElementKind::cycles:
+      return follower_.cycles(element);
+    case ElementKind::pe_reset:
+      return follower_.reset(element);
+    case ElementKind::unseen:
+    case ElementKind::function_return:
+    case ElementKind::data:
+    case ElementKind::exception:
+    case ElementKind::q:
+      return;
+    default:
+      return follower_.simple_event(event_of(element.kind), element);
+  }
+}
+
+}  // namespace ptd::arm

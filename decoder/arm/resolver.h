@@ -1,0 +1,53 @@
+// Resolver: packets into elements, elements to the follower once they are known to have happened.
+#pragma once
+
+#include "decoder/arm/elements.h"
+#include "decoder/arm/follower.h"
+#include "decoder/arm/packet_reader.h"
+
+namespace ptd::arm {
+
+/// One segment's packets. Invariant: an element reaches the follower when it is committed, never before; what is cancelled never does.
+class Resolver {
+ public:
+  Resolver(Follower& follower, const TraceConfig& config) : follower_(follower), config_(config) {}
+
+  void begin(Bytes bytes);
+  /// Takes packets until the batch is full. False: the segment is done.
+  bool run(Batch& batch);
+  [[nodiscard]] uint64_t offset() const { return reader_.offset(); }
+
+ private:
+  enum class State : uint8_t { no_sync, wait_info, decoding, done };
+
+  bool resync(uint64_t from);
+  void lose_sync(GapReason reason, uint64_t offset, uint64_t from);
+  void on_packet(const Packet& packet, uint64_t offset);
+  void on_flow(const Packet& packet, Element element);
+  void on_start(const Packet& packet, uint64_t offset);
+  void on_address(const Packet& packet, Element element);
+  void on_q(const Packet& packet, Element element);
+  void on_speculation(const Packet& packet, Element element);
+  void stop(const Packet& packet, uint64_t offset);
+  void add(Element element, ElementKind kind, uint32_t p0);
+  void commit(uint64_t count);
+  void commit_excess();
+  bool commit_one(uint64_t& left);
+  bool commit_bound(Element element);
+  void execute(const Element& element);
+
+  Follower& follower_;
+  TraceConfig config_;
+  Bytes bytes_;
+  PacketReader reader_;
+  ElementQueue queue_;
+  State state_ = State::done;
+  uint64_t depth_ = 0;           ///< P0 elements that are not committed
+  bool awaits_address_ = false;  ///< the newest P0 element is not whole without the address to come
+  bool overflowed_ = false;
+  uint64_t ignored_ = 0;    ///< packets of conditional and data trace
+  uint64_t sync_from_ = 0;  ///< where the search for sync began
+  uint64_t packet_offset_ = 0;
+};
+
+}  // namespace ptd::arm

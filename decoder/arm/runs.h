@@ -1,0 +1,111 @@
+// Runs: code from an address to the next P0 instruction, read from the timeline once.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "decoder/batch.h"
+#include "decoder/insn/arm_insn.h"
+#include "image/timeline.h"
+
+namespace ptd::arm {
+
+/// Which instructions besides branches and ISB are P0.
+struct WaypointRules {
+  bool wait = false;          ///< WFI, WFE
+  bool transactions = false;  ///< TSTART
+  bool barriers = false;      ///< DMB, DSB
+  bool every = false;         ///< all of them: ETMv3 tells each instruction
+};
+
+enum class RunEnd : uint8_t {
+  waypoint,  ///< a P0 instruction
+  stop,      ///< the address asked for
+  cut,       ///< the most instructions that one block holds; the flow goes on behind it
+  no_image,  ///< no bytes at `end`
+  bad_insn,  ///< the bytes at `end` are no instruction
+  fork,      ///< the bytes at `end` have several possible contents
+};
+
+/// Instructions that follow each other. `instructions` may be 0 where `end` is not waypoint.
+struct Run {
+  Ip ip, end;  ///< [ip, end)
+  SpaceId space = kNoSpace;
+  ExecMode mode = ExecMode::unknown, target_mode = ExecMode::unknown;
+  RunEnd stop = RunEnd::no_image;
+  uint16_t instructions = 0;
+  uint16_t block_flags = 0;  ///< BlockFlag bits of its bytes
+  NodeId node = 0;           ///< valid if instructions != 0
+  ArmInsn last;              ///< the waypoint
+  Ip last_ip, target;        ///< of a direct branch
+  Ip bad_ip;                 ///< the first place on the way whose bytes are no instruction, if has_bad
+  bool has_bad = false;
+  bool conditional = false;           ///< the waypoint may be not taken: its own condition, an IT block's, or one that cannot be known
+  SectionId section = kNoSection;     ///< no_image: whose bytes are missing
+  Interval certain;                   ///< when its bytes, and no others, stood there
+  uint32_t taken = 0, not_taken = 0;  ///< runs that followed, by index; 0: not known yet
+};
+
+/// Answers which of several contents stood at a place: index into `candidates`.
+class CandidateChooser {
+ public:
+  virtual ~CandidateChooser() = default;
+  /// Forks passed so far.
+  [[nodiscard]] virtual size_t passed() const { return 0; }
+  virtual size_t choose(Ip ip, SpaceId space, std::span<const CodeCandidate> candidates, uint16_t& block_flags) = 0;
+};
+
+/// Reads code and owns the blocks. One per decoder.
+class RunCache {
+ public:
+  RunCache(const Timeline& timeline, WaypointRules rules);
+
+  /// Index of the run at (space, ip, mode) at a moment of `when`. The reference is valid until the next call.
+  uint32_t find(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser);
+  [[nodiscard]] Run& run(uint32_t index) { return runs_[index]; }
+  /// A run that ends where `stop` is reached and passes no P0 instruction on the way, unless `through_branches`; not kept.
+  Run read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
+  /// A run up to the instruction at `last`, that one included, through whatever stands on the way; not kept.
+  Run read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser);
+  /// A run of at most `most` instructions that ends with the first P0 instruction among them; not kept.
+  Run read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser);
+  [[nodiscard]] const BlockTable& blocks() const { return table_; }
+  /// Forgets runs whose bytes have several versions: they depend on choices of the segment.
+  void begin_segment();
+  [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, Interval when) const;
+  [[nodiscard]] bool changes() const { return changes_; }
+
+ private:
+  struct Request {
+    SpaceId space;
+    Ip ip;
+    ExecMode mode;
+    Interval when;
+    bool has_stop = false;
+    Ip stop;
+    bool through_branches = false;
+    bool stop_is_last = false;  ///< the instruction at `stop` is still read
+    uint64_t most = 0xfff0;
+  };
+  Run read(const Request& request, CandidateChooser& chooser);
+  bool fetch(const Request& request, Run& run, CandidateChooser& chooser);
+  [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;
+  void grow();
+  [[nodiscard]] size_t slot_of(SpaceId space, Ip ip, ExecMode mode) const;
+
+  Timeline timeline_;
+  CodeView view_;
+  WaypointRules rules_;
+  BlockTable table_;
+  bool changes_ = false;           ///< some code of the timeline has several versions
+  std::vector<Run> runs_;          // [0] is none
+  std::vector<uint32_t> slots_;    // open addressing, power of two; 0: empty
+  std::vector<std::byte> bytes_;   // of the run that is read
+  std::vector<std::byte> window_;  // bytes at hand from the last fetch on
+  Ip window_ip_;
+  bool window_valid_ = false;
+  Interval window_certain_;
+  uint16_t window_flags_ = 0;
+};
+
+}  // namespace ptd::arm

@@ -1,0 +1,141 @@
+// cs_etm payloads: each AUX record is a capture of its own, formatted or raw.
+#include "recording/arm_perf.h"
+
+#include <algorithm>
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kNoTraceId = 0x7f;
+
+arm::TraceConfig config_of(const perfio::EtmCpu& cpu) {
+  arm::TraceConfig config;
+  config.protocol = cpu.kind == perfio::EtmKind::etmv3   ? arm::Protocol::etmv3
+                    : cpu.kind == perfio::EtmKind::etmv4 ? arm::Protocol::etmv4
+                                                         : arm::Protocol::ete;
+  // ETMIDR.major of a PTM is 3 ([PFT] "ETMIDR"), of an ETMv3 2.
+  if (cpu.kind == perfio::EtmKind::etmv3 && ((cpu.idr0 >> 8) & 0xf) == 3) config.protocol = arm::Protocol::ptm;
+  config.configr = cpu.configr;
+  config.traceidr = cpu.traceidr;
+  config.idr0 = cpu.idr0;
+  config.idr1 = cpu.idr1;
+  config.idr2 = cpu.idr2;
+  config.idr8 = cpu.idr8;
+  config.devarch = cpu.devarch;
+  config.trace_id = cpu.traceidr & 0x7f;
+  return config;
+}
+
+}  // namespace
+
+void ArmPerf::on_record(const perfio::Record& record) {
+  const perfio::SampleId& id = record.sample_id;
+  if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
+    pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}});
+  } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
+    payloads_.push_back({payload->cpu, payload->tid, payload->offset_bytes, payload->payload});
+  } else if (const auto* hw_id = std::get_if<perfio::AuxOutputHwIdRecord>(&record.payload)) {
+    if (id.cpu >= 0) hw_ids_[id.cpu] = perfio::parse_etm_hw_id(hw_id->hw_id);
+  }
+}
+
+void ArmPerf::add_sources(const perfio::EtmInfo& info) {
+  for (const perfio::EtmCpu& cpu : info.cpus) {
+    ArmSource source;
+    source.config = config_of(cpu);
+    const auto told = hw_ids_.find(cpu.cpu);
+    if (told != hw_ids_.end()) source.config.trace_id = told->second.trace_id;
+    source.core = "cpu " + std::to_string(cpu.cpu);
+    source.name = std::string(arm::name(source.config.protocol)) + " of " + source.core;
+    sources_.add_source(std::move(source));
+    cpus_.push_back(cpu.cpu);
+  }
+}
+
+/// The sources that can write into the buffer of a cpu: those of its sink, where ids are told by sink; else all.
+std::vector<size_t> ArmPerf::members_of(int32_t cpu) const {
+  const auto own = hw_ids_.find(cpu);
+  const bool by_sink = own != hw_ids_.end() && own->second.has_sink;
+  std::vector<size_t> members;
+  for (size_t i = 0; i < cpus_.size(); ++i) {
+    const auto other = hw_ids_.find(cpus_[i]);
+    if (by_sink && (other == hw_ids_.end() || !other->second.has_sink || other->second.sink != own->second.sink)) continue;
+    if ((sources_.source(i).config.trace_id & kNoTraceId) == 0 || sources_.source(i).config.trace_id == kNoTraceId) continue;
+    members.push_back(i);
+  }
+  return members;
+}
+
+void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
+  const int32_t cpu = payload.cpu >= 0 ? payload.cpu : piece.cpu;
+  std::vector<size_t> members;
+  if ((piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw) {
+    const auto own = std::find(cpus_.begin(), cpus_.end(), cpu);
+    if (own == cpus_.end()) return;
+    members.push_back(static_cast<size_t>(own - cpus_.begin()));
+    sources_.break_here(members, AuxBreak::snapshot);
+    sources_.add_raw(members[0], bytes, buffer_offset);
+  } else {
+    members = members_of(cpu);
+    sources_.break_here(members, AuxBreak::snapshot);
+    sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
+  }
+  if (payload.cpu < 0) {
+    for (const size_t member : members) thread_[member] = payload.tid;
+  }
+  if (piece.has_time) sources_.written(members, piece.time);
+}
+
+/// Cuts a payload where AUX records say so; a payload that none describes is one piece.
+void ArmPerf::add_payload(const Payload& payload, const std::vector<Piece>& pieces, uint64_t buffer_offset) {
+  bool described = false;
+  const uint64_t size = payload.bytes.size();
+  for (const Piece& piece : pieces) {
+    const bool same = payload.cpu >= 0 ? piece.cpu == payload.cpu || piece.cpu < 0 : piece.tid == payload.tid || piece.tid < 0;
+    if (!same || piece.size_bytes == 0) continue;
+    // Of an overwritten ring what is left is the end of the record.
+    const uint64_t kept = std::min(piece.size_bytes, size);
+    const uint64_t first = piece.offset_bytes + (piece.size_bytes - kept);
+    if (first < payload.offset_bytes || first - payload.offset_bytes > size - kept) continue;
+    described = true;
+    add_piece(payload, piece, payload.bytes.subspan(first - payload.offset_bytes, kept), buffer_offset + (first - payload.offset_bytes));
+  }
+  if (!described && size != 0) add_piece(payload, {}, payload.bytes, buffer_offset);
+}
+
+void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
+  data.streams.clear();
+  add_sources(info);
+  std::map<std::pair<int32_t, int32_t>, uint64_t> begun;  // bytes of each ring so far
+  for (const Payload& payload : payloads_) {
+    uint64_t& at = begun[{payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}];
+    add_payload(payload, pieces_, at);
+    at += payload.bytes.size();
+  }
+  bool virtual_time = true, by_vmid = false, by_context = false;
+  for (size_t i = 0; i < cpus_.size(); ++i) {
+    AuxStream stream = sources_.take(i, data.owners);
+    ArmSource source = std::move(sources_.taken_source(i));
+    by_vmid |= (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();
+    by_context |= (source.config.configr & 0x40) != 0;
+    virtual_time &= info.cpus[i].ts_source == 1;
+    if (stream.size_bytes() == 0) continue;
+    stream.cpu = cpus_[i];
+    stream.idx = source.config.trace_id;
+    const auto thread = thread_.find(i);
+    if (thread != thread_.end()) {
+      stream.tid = thread->second;
+      stream.cpu = -1;
+    }
+    data.streams.push_back(std::move(stream));
+    data.arm.push_back(std::move(source));
+  }
+  data.arm_follow.names = by_vmid ? arm::ContextNames::vmid : by_context ? arm::ContextNames::context_id : arm::ContextNames::none;
+  data.arm_follow.time = data.decoder.config.time;
+  data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
+  for (const auto& [id, bytes] : sources_.strangers()) {
+    if (id < 0x70) data.warnings.push_back(std::to_string(bytes) + " bytes of trace id " + std::to_string(id) + " belong to no cpu");
+  }
+}
+
+}  // namespace ptd

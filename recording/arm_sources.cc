@@ -1,0 +1,67 @@
+// Frames to streams.
+#include "recording/arm_sources.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ptd {
+
+uint64_t ArmSource::place_of(uint64_t stream_offset) const {
+  auto run = std::upper_bound(places.begin(), places.end(), stream_offset,
+                              [](uint64_t value, const std::pair<uint64_t, uint64_t>& candidate) { return value < candidate.first; });
+  if (run == places.begin()) return stream_offset;
+  --run;
+  return run->second + (stream_offset - run->first);
+}
+
+size_t ArmSources::add_source(ArmSource source) {
+  sources_.push_back({std::move(source), {}, {}, {}});
+  return sources_.size() - 1;
+}
+
+void ArmSources::append(Entry& entry, Bytes bytes, uint64_t place) {
+  const uint64_t at = entry.bytes.size();
+  std::vector<std::pair<uint64_t, uint64_t>>& places = entry.source.places;
+  if (places.empty() || places.back().second + (at - places.back().first) != place) places.emplace_back(at, place);
+  entry.bytes.insert(entry.bytes.end(), bytes.begin(), bytes.end());
+}
+
+void ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {
+  std::array<Entry*, 128> by_id{};
+  for (const size_t member : members) by_id[sources_[member].source.config.trace_id & 0x7f] = &sources_[member];
+  const auto on_run = [&](const arm::FrameRun& run) {
+    if (Entry* entry = by_id[run.id]) {
+      append(*entry, run.bytes, buffer_offset + run.offset_bytes);
+    } else {
+      strangers_[run.id] += run.bytes.size();
+    }
+  };
+  arm::split_frames(buffer, format, on_run, [&](uint64_t) { break_here(members, AuxBreak::snapshot); });
+}
+
+void ArmSources::add_raw(size_t source, Bytes bytes, uint64_t buffer_offset) { append(sources_[source], bytes, buffer_offset); }
+
+void ArmSources::break_here(const std::vector<size_t>& members, AuxBreak why) {
+  for (const size_t member : members) {
+    Entry& entry = sources_[member];
+    const uint64_t at = entry.bytes.size();
+    if (at != 0 && (entry.breaks.empty() || entry.breaks.back().first != at)) entry.breaks.emplace_back(at, why);
+  }
+}
+
+void ArmSources::written(const std::vector<size_t>& members, TimeNs time) {
+  for (const size_t member : members) sources_[member].written.emplace_back(sources_[member].bytes.size(), time);
+}
+
+AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>>& owners) {
+  Entry& entry = sources_[index];
+  AuxStream stream;
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(std::move(entry.bytes));
+  stream.add_payload(0, bytes->size(), *bytes, false);
+  for (const auto& [at, why] : entry.breaks) stream.add_loss({at, why});
+  for (const auto& [end, time] : entry.written) stream.add_written(end, time);
+  owners.push_back(bytes);
+  return stream;
+}
+
+}  // namespace ptd

@@ -1,0 +1,321 @@
+// Opens an OpenCSD / DS-5 snapshot directory: snapshot.ini names devices, trace.ini buffers and which source traces which core.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "image/source/mapped_file.h"
+#include "recording/arm_sources.h"
+#include "recording/image_build.h"
+#include "recording/recording_data.h"
+#include "recording/snapshot_ini.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMaxIniBytes = 4ULL << 20;
+constexpr size_t kMaxDevices = 4096;
+
+Error bad(const std::string& path, const std::string& what) { return {ErrorKind::file_format, path + ": " + what, 0}; }
+
+std::string read_ini(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file.ok()) return {};
+  const Bytes bytes = (*file)->bytes().first(std::min<size_t>((*file)->bytes().size(), kMaxIniBytes));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+arm::Protocol protocol_of(std::string_view type) {
+  struct Row {
+    std::string_view prefix;
+    arm::Protocol protocol;
+  };
+  static constexpr Row kRows[] = {
+      {"ETM3", arm::Protocol::etmv3}, {"ETM4", arm::Protocol::etmv4}, {"ETE", arm::Protocol::ete}, {"PTM", arm::Protocol::ptm},
+      {"PFT", arm::Protocol::ptm},    {"ITM", arm::Protocol::itm},    {"STM", arm::Protocol::stm},
+  };
+  for (const Row& row : kRows) {
+    if (equal_words(type.substr(0, row.prefix.size()), row.prefix)) return row.protocol;
+  }
+  return arm::Protocol::none;
+}
+
+/// One device ini.
+struct Device {
+  std::string name, cls, type;
+  IniFile ini;
+
+  uint32_t number(std::string_view key, uint32_t otherwise) const {
+    uint64_t value = 0;
+    return parse_ini_number(ini.section("regs").value(key), value) ? static_cast<uint32_t>(value) : otherwise;
+  }
+};
+
+arm::TraceConfig config_of(const Device& device, arm::Protocol protocol) {
+  arm::TraceConfig config;
+  config.protocol = protocol;
+  switch (protocol) {
+    case arm::Protocol::etmv3:
+    case arm::Protocol::ptm:
+      config.configr = device.number("ETMCR", 0);
+      config.traceidr = device.number("ETMTRACEIDR", 0);
+      config.idr0 = device.number("ETMIDR", protocol == arm::Protocol::ptm ? 0x4100f310 : 0x4100f250);
+      config.idr1 = device.number("ETMCCER", 0);
+      break;
+    case arm::Protocol::itm:
+      config.configr = device.number("ITM_TCR", device.number("ITMTCR", 0));
+      config.traceidr = (config.configr >> 16) & 0x7f;
+      break;
+    case arm::Protocol::stm:
+      config.configr = device.number("STMTCSR", 0);
+      config.traceidr = (config.configr >> 16) & 0x7f;
+      break;
+    default:
+      config.configr = device.number("TRCCONFIGR", config.configr);
+      config.traceidr = device.number("TRCTRACEIDR", 0);
+      config.idr0 = device.number("TRCIDR0", config.idr0);
+      config.idr1 = device.number("TRCIDR1", config.idr1);
+      config.idr2 = device.number("TRCIDR2", config.idr2);
+      config.idr8 = device.number("TRCIDR8", 0);
+      config.devarch = device.number("TRCDEVARCH", protocol == arm::Protocol::ete ? 0x47705a13 : 0);
+  }
+  config.trace_id = config.traceidr & 0x7f;
+  return config;
+}
+
+/// Loads one snapshot; holds what is needed only meanwhile.
+class SnapshotLoader {
+ public:
+  SnapshotLoader(const OpenOptions& options, RecordingData& data, std::string dir)
+      : options_(options), data_(data), image_(options), dir_(std::move(dir)) {}
+
+  Status load();
+
+ private:
+  struct Buffer {
+    std::string name, file, format;
+  };
+  Status read_devices(const IniFile& snapshot);
+  void read_buffers(const IniFile& trace);
+  void add_dumps(const Device& core);
+  void add_dump(const IniSection& dump);
+  void add_buffer(const Buffer& buffer, const IniFile& trace);
+  void take_streams();
+  [[nodiscard]] std::string path_of(std::string_view file) const;
+
+  const OpenOptions& options_;
+  RecordingData& data_;
+  ImageBuild image_;
+  std::string dir_;
+  SpaceId user_;
+  std::vector<Device> devices_;
+  std::vector<Buffer> buffers_;
+  ArmSources sources_;
+  std::vector<size_t> order_;                   // sources in the order of buffers
+  std::map<std::string, std::string> core_of_;  // source -> core
+  std::map<uint64_t, uint64_t> covered_;        // dumps: first address -> end
+};
+
+std::string SnapshotLoader::path_of(std::string_view file) const {
+  std::string path(file);
+  std::replace(path.begin(), path.end(), '\\', '/');
+  return !path.empty() && path[0] == '/' ? path : dir_ + "/" + path;
+}
+
+Status SnapshotLoader::read_devices(const IniFile& snapshot) {
+  for (const auto& [key, file] : snapshot.section("device_list").values) {
+    if (devices_.size() >= kMaxDevices) break;
+    const std::string text = read_ini(path_of(file));
+    if (text.empty()) {
+      data_.warnings.push_back(path_of(file) + ": cannot be read; the device " + key + " is left out");
+      continue;
+    }
+    Device device;
+    device.ini = parse_ini(text);
+    const IniSection& head = device.ini.section("device");
+    device.name = head.value("name");
+    device.cls = head.value("class");
+    device.type = head.value("type");
+    devices_.push_back(std::move(device));
+  }
+  if (devices_.empty()) return bad(dir_ + "/snapshot.ini", "names no device that can be read");
+  return {};
+}
+
+/// The earlier of two dumps of one address counts.
+void SnapshotLoader::add_dump(const IniSection& dump) {
+  uint64_t address = 0, length = 0, offset = 0;
+  const std::string path = path_of(dump.value("file"));
+  if (!parse_ini_number(dump.value("address"), address)) {
+    data_.warnings.push_back(dir_ + ": the dump " + path + " has no address");
+    return;
+  }
+  (void)parse_ini_number(dump.value("offset"), offset);
+  auto file = MappedFile::open(path);
+  const bool has_length = parse_ini_number(dump.value("length"), length);
+  if (!has_length && file.ok()) length = (*file)->bytes().size() - std::min<uint64_t>(offset, (*file)->bytes().size());
+  if (length == 0 || length > ~address) return;
+  if (!file.ok()) image_.add_missing(path, {}, "not found");
+  const uint64_t end = address + length;
+  for (uint64_t at = address; at < end;) {
+    // [at, piece_end) lies in no earlier dump.
+    auto next = covered_.upper_bound(at);
+    if (next != covered_.begin() && std::prev(next)->second > at) {
+      at = std::prev(next)->second;
+      continue;
+    }
+    const uint64_t piece_end = next == covered_.end() ? end : std::min(end, next->first);
+    Section section;
+    section.ip = Ip{at};
+    section.space = is_kernel_half(section.ip) ? kKernelSpace : user_;
+    section.size_bytes = piece_end - at;
+    section.path = path;
+    section.file_offset_bytes = offset + (at - address);
+    if (file.ok()) {
+      section.code = piece_of(*file, section.file_offset_bytes, section.size_bytes);
+      image_.add_symbol_file(path, path, {});
+    }
+    image_.add_section(std::move(section));
+    covered_[at] = piece_end;
+    at = piece_end;
+  }
+}
+
+void SnapshotLoader::add_dumps(const Device& core) {
+  for (const IniSection& section : core.ini.sections) {
+    if (equal_words(std::string_view(section.name).substr(0, 4), "dump")) add_dump(section);
+  }
+}
+
+// Buffers come in the order of their sections; "buffers=" says which of them count.
+void SnapshotLoader::read_buffers(const IniFile& trace) {
+  std::set<std::string, std::less<>> listed;
+  std::string_view names = trace.section("trace_buffers").value("buffers");
+  while (!names.empty()) {
+    const size_t comma = names.find(',');
+    std::string_view name = names.substr(0, comma);
+    names = comma == std::string_view::npos ? std::string_view{} : names.substr(comma + 1);
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+    listed.emplace(name);
+  }
+  for (const IniSection& section : trace.sections) {
+    if (!listed.contains(section.name)) continue;
+    buffers_.push_back({std::string(section.value("name")), std::string(section.value("file")), std::string(section.value("format"))});
+  }
+  for (const auto& [core, source] : trace.section("core_trace_sources").values) core_of_[source] = core;
+}
+
+void SnapshotLoader::add_buffer(const Buffer& buffer, const IniFile& trace) {
+  std::vector<size_t> members;
+  for (const auto& [source, name] : trace.section("source_buffers").values) {
+    if (!equal_words(name, buffer.name)) continue;
+    const auto device = std::find_if(devices_.begin(), devices_.end(), [&](const Device& d) { return equal_words(d.name, source); });
+    const arm::Protocol protocol = device == devices_.end() ? arm::Protocol::none : protocol_of(device->type);
+    if (protocol == arm::Protocol::none) {
+      data_.warnings.push_back(dir_ + ": the source " + source + " is no device that can be read");
+      continue;
+    }
+    ArmSource entry;
+    entry.name = source;
+    entry.config = config_of(*device, protocol);
+    const auto core = core_of_.find(source);
+    if (core != core_of_.end()) entry.core = core->second;
+    for (const Device& candidate : devices_) {
+      if (!equal_words(candidate.name, entry.core)) continue;
+      entry.config.m_profile =
+          equal_words(std::string_view(candidate.type).substr(0, 8), "Cortex-M") || candidate.type.find("-M") != std::string::npos;
+      entry.config.v7_core = candidate.type.find("v7") != std::string::npos || equal_words(candidate.type, "Cortex-M3") ||
+                             equal_words(candidate.type, "Cortex-M4") || equal_words(candidate.type, "Cortex-M7");
+    }
+    members.push_back(sources_.add_source(std::move(entry)));
+    order_.push_back(members.back());
+  }
+  std::string_view files = buffer.file;
+  while (!files.empty()) {
+    const size_t comma = files.find_first_of(",;");
+    const std::string path = path_of(files.substr(0, comma));
+    files = comma == std::string_view::npos ? std::string_view{} : files.substr(comma + 1);
+    auto file = MappedFile::open(path);
+    if (!file.ok()) {
+      data_.warnings.push_back(file.error().message);
+      continue;
+    }
+    if (equal_words(buffer.format, "source_data")) {
+      if (!members.empty()) sources_.add_raw(members[0], (*file)->bytes(), 0);
+    } else {
+      const bool synced = equal_words(buffer.format, "dstream_coresight") || equal_words(buffer.format, "tpiu");
+      sources_.add_frames((*file)->bytes(), 0, synced ? arm::FrameFormat::synced : arm::FrameFormat::aligned, members);
+    }
+  }
+}
+
+void SnapshotLoader::take_streams() {
+  for (const size_t index : order_) {
+    AuxStream stream = sources_.take(index, data_.owners);
+    ArmSource source = std::move(sources_.taken_source(index));
+    stream.idx = source.config.trace_id;
+    int32_t number = 0;
+    for (const Device& device : devices_) {
+      if (!equal_words(device.cls, "core")) continue;
+      if (!source.core.empty() && equal_words(device.name, source.core)) stream.cpu = number;
+      ++number;
+    }
+    data_.streams.push_back(std::move(stream));
+    data_.arm.push_back(std::move(source));
+  }
+  for (const auto& [id, bytes] : sources_.strangers()) {
+    if (id >= 0x70) continue;  // reserved ids: triggers and the like
+    data_.warnings.push_back(std::to_string(bytes) + " bytes of trace id " + std::to_string(id) + " belong to no source");
+  }
+}
+
+Status SnapshotLoader::load() {
+  const std::string path = dir_ + "/snapshot.ini";
+  const IniFile snapshot = parse_ini(read_ini(path));
+  if (snapshot.section("device_list").values.empty()) return bad(path, "not the description of a snapshot");
+  if (Status status = read_devices(snapshot); !status.ok()) return status;
+  const std::string_view metadata = snapshot.section("trace").value("metadata");
+  const std::string trace_path = path_of(metadata.empty() ? "trace.ini" : metadata);
+  const IniFile trace = parse_ini(read_ini(trace_path));
+  read_buffers(trace);
+  if (buffers_.empty()) return bad(trace_path, "names no trace buffer");
+  user_ = image_.builder.add_space();
+  for (const Device& device : devices_) {
+    if (equal_words(device.cls, "core")) add_dumps(device);
+  }
+  for (const Buffer& buffer : buffers_) add_buffer(buffer, trace);
+  take_streams();
+  if (data_.streams.empty()) return bad(trace_path, "no buffer has a source that can be read");
+  const Context context{-1, -1, user_};
+  data_.decoder.default_space = user_;
+  data_.contexts.add_switch(-1, kTimeMin, context);
+  data_.contexts.sort();
+  data_.arm_follow.default_space = user_;
+  data_.description = "CoreSight snapshot " + dir_;
+  image_.finish(data_);
+  index_streams(options_, data_);
+  return {};
+}
+
+bool is_directory(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+}  // namespace
+
+std::string snapshot_directory(const std::string& path) {
+  if (is_directory(path)) return is_regular_file(path + "/snapshot.ini") ? path : std::string{};
+  const size_t slash = path.rfind('/');
+  if (!equal_words(path.substr(slash == std::string::npos ? 0 : slash + 1), "snapshot.ini")) return {};
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+Status load_snapshot(const OpenOptions& options, const std::string& dir, RecordingData& data) {
+  data.kind = RecordingKind::snapshot;
+  return SnapshotLoader(options, data, dir).load();
+}
+
+}  // namespace ptd

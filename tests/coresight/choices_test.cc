@@ -1,0 +1,240 @@
+// Code with several dated copies and no record of when it changed: the packets choose. And packets made by hand against their patterns.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "decoder/arm/decoder.h"
+#include "decoder/arm/frames.h"
+#include "decoder/arm/packet_reader.h"
+#include "image/source/mapped_file.h"
+#include "image/timeline_builder.h"
+
+namespace ptd::test {
+namespace {
+
+using Raw = std::vector<uint8_t>;
+
+std::vector<std::byte> bytes_of(const Raw& raw) {
+  std::vector<std::byte> bytes;
+  for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
+}
+
+std::vector<std::byte> code(std::initializer_list<uint32_t> words) {
+  std::vector<std::byte> bytes;
+  for (const uint32_t word : words) {
+    for (unsigned i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(word >> (8 * i)));
+  }
+  return bytes;
+}
+
+constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0;
+constexpr uint32_t kForward2 = 0x14000002;    // b .+8
+constexpr uint32_t kIfZeroBack = 0xb4ffffe0;  // cbz x0, .-4
+constexpr uint64_t kBase = 0xffffffc000080000;
+
+// A-Sync, Trace Info, Trace On, address and context (EL1, AArch64, non-secure), then what is given.
+Raw trace(std::initializer_list<uint8_t> rest) {
+  Raw raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31};
+  raw.insert(raw.end(), rest);
+  return raw;
+}
+
+struct Output {
+  Batch batch;
+  std::vector<std::pair<uint64_t, unsigned>> blocks;  // (end, flags)
+};
+
+Output decode(const Timeline& timeline, const Raw& raw) {
+  arm::DecoderOptions options;
+  options.config.protocol = arm::Protocol::etmv4;
+  const ContextTrack contexts;
+  arm::Decoder decoder(timeline, contexts, options);
+  const std::vector<std::byte> bytes = bytes_of(raw);
+  AuxSegment segment;
+  segment.bytes = bytes;
+  Output output;
+  decoder.begin(segment);
+  EXPECT_FALSE(decoder.next(output.batch));
+  for (const Block& block : output.batch.blocks) {
+    const BlockInfo& info = decoder.blocks().info(block.node);
+    // A version that two copies prove and no record tells counts as healed.
+    const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed);
+    output.blocks.emplace_back(info.ip.value + info.size_bytes - kBase, flags);
+  }
+  return output;
+}
+
+/// `before` stood at kBase, and from some unknown moment on `after` at kBase + 4.
+Timeline changed(const std::vector<std::byte>& before, uint32_t after) {
+  TimelineBuilder builder;
+  Section section;
+  section.ip = Ip{kBase};
+  section.code = own_bytes(before);
+  section.size_bytes = before.size();
+  section.path = "[kernel]";
+  builder.add_section(std::move(section));
+  Edit edit;
+  edit.ip = Ip{kBase + 4};
+  edit.old_bytes.assign(before.begin() + 4, before.begin() + 8);
+  edit.new_bytes = code({after});
+  edit.origin = EditOrigin::dated_copy;
+  builder.add_edit(std::move(edit));
+  return builder.build();
+}
+
+constexpr unsigned kBranch = static_cast<unsigned>(BlockFlag::ends_in_branch);
+constexpr unsigned kTaken = static_cast<unsigned>(BlockFlag::taken) | kBranch;
+constexpr unsigned kChosen = static_cast<unsigned>(BlockFlag::chosen), kAmbiguous = static_cast<unsigned>(BlockFlag::ambiguous);
+
+// before: nop, cbz back, nop, ret.  after: nop, b over the nop, nop, ret.
+std::vector<std::byte> conditional() { return code({kNop, kIfZeroBack, kNop, kRet}); }
+
+TEST(ArmChoices, AnAtomThatOnlyTheOldCodeTakes) {
+  // N: only a conditional branch is not taken. Then E at the RET.
+  const Output output = decode(changed(conditional(), kForward2), trace({0xda}));
+  ASSERT_EQ(output.blocks.size(), 2U);
+  EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kBranch | kChosen)));
+  EXPECT_EQ(output.blocks[1].first, 16U);
+  EXPECT_TRUE(output.batch.gaps.empty());
+}
+
+TEST(ArmChoices, AnAddressThatOnlyTheNewCodeReaches) {
+  // E, E, then an address: the old code would be at the CBZ again, the new one has just returned.
+  const Output output = decode(changed(conditional(), kForward2), trace({0xdb, 0x9a, 0x00, 0x20, 0x00, 0x00, 0xf7}));
+  ASSERT_GE(output.blocks.size(), 2U);
+  EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kTaken | kChosen)));
+  EXPECT_EQ(output.blocks[1].first, 16U);
+}
+
+TEST(ArmChoices, WhatNothingDecidesIsMarked) {
+  const Output output = decode(changed(conditional(), kForward2), trace({0xf7}));
+  ASSERT_EQ(output.blocks.size(), 1U);
+  EXPECT_EQ(output.blocks[0].second, kTaken | kAmbiguous);
+}
+
+TEST(ArmChoices, CodeThatFitsNoCopyIsNamed) {
+  // N at an unconditional branch, and no other copy.
+  TimelineBuilder builder;
+  Section section;
+  section.ip = Ip{kBase};
+  section.code = own_bytes(code({kNop, kForward2, kNop, kRet}));
+  section.size_bytes = 16;
+  builder.add_section(std::move(section));
+  const Output output = decode(builder.build(), trace({0xf6, 0xf7}));
+  ASSERT_EQ(output.batch.gaps.size(), 1U);
+  EXPECT_EQ(output.batch.gaps[0].reason, GapReason::image_mismatch);
+  EXPECT_EQ(output.batch.gaps[0].ip.value, kBase + 4);
+  ASSERT_EQ(output.blocks.size(), 2U);
+  EXPECT_TRUE(has(static_cast<uint16_t>(output.blocks[1].second), BlockFlag::suspect));
+}
+
+TEST(ArmChoices, BytesThatAreNoCodeAreNamed) {
+  TimelineBuilder builder;
+  Section section;
+  section.ip = Ip{kBase};
+  section.code = own_bytes(code({kNop, 0, kNop, kRet}));
+  section.size_bytes = 16;
+  builder.add_section(std::move(section));
+  const Output output = decode(builder.build(), trace({0xf7}));
+  ASSERT_EQ(output.batch.gaps.size(), 1U);
+  EXPECT_EQ(output.batch.gaps[0].reason, GapReason::bad_insn);
+  EXPECT_EQ(output.batch.gaps[0].ip.value, kBase + 4);
+}
+
+struct PacketRow {
+  Raw raw;
+  arm::PacketKind kind;
+  uint64_t value;
+  unsigned size;
+};
+
+// [ETMv4] "Instruction trace packets": forms that no capture of the corpus holds.
+TEST(ArmPackets, ByTheirPatterns) {
+  using enum arm::PacketKind;
+  arm::TraceConfig config;
+  config.protocol = arm::Protocol::etmv4;
+  config.idr0 = 0x28000ea1 | 0x18000 | 0x40;  // Q elements, conditional trace
+  config.configr = 0x700;
+  config.idr8 = 32;
+  const PacketRow rows[] = {
+      {{0x00, 0x03}, discard, 0, 2},
+      {{0x00, 0x05}, overflow, 0, 2},
+      {{0x2d, 0x81, 0x01}, commit, 129, 3},
+      {{0x2e, 0x05}, cancel_f1, 5, 2},
+      {{0x2f, 0x02}, cancel_f1_mispred, 2, 2},
+      {{0x32}, mispredict, 0, 1},
+      {{0x35}, cancel_f2, 1, 1},
+      {{0x3b}, cancel_f3, 3, 1},
+      {{0x0d, 0x21}, ccnt_f2, 19, 2},  // greatest depth - 15 + 2
+      {{0x17}, ccnt_f3, 0, 1},         // commits nothing with TRCIDR0.COMMOPT
+      {{0x6c, 0x81, 0x01}, cond_i_f1, 129, 3},
+      {{0x6d, 0x15}, cond_i_f3, 0x15, 2},
+      {{0x52, 0x34}, cond_res_f3, 0x234, 2},
+      {{0x43}, cond_flush, 3, 1},
+      {{0x68, 0x12, 0x23}, cond_res_f1, 0x12, 3},
+      {{0x6e, 0x12}, cond_res_f1, 0x12, 2},
+      {{0xa0, 0x07}, q, 0, 2},
+      {{0xa5, 0x04, 0x07}, q, 0x10, 3},
+      {{0xaa, 0x01, 0x00, 0x00, 0x00, 0x09}, q, 4, 6},
+      {{0xac, 0x81, 0x02}, q, 0, 3},
+      {{0xaf}, q, 0, 1},
+      {{0x05}, func_ret, 5, 1},
+      {{0x07}, except_rtn, 7, 1},
+      {{0x7b}, event, 0xb, 1},
+      {{0x96, 0x83, 0x01}, addr_s_is1, 0x106, 3},
+      {{0x9e, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08}, addr_l_64is1, 0x0807060504030202, 9},
+  };
+  for (const PacketRow& row : rows) {
+    const std::vector<std::byte> bytes = bytes_of(row.raw);
+    arm::PacketReader reader(bytes, config);
+    arm::Packet packet;
+    ASSERT_EQ(reader.next(packet), arm::PacketReader::Status::ok) << arm::name(row.kind);
+    EXPECT_EQ(packet.kind, row.kind) << arm::name(row.kind);
+    EXPECT_EQ(packet.size_bytes, row.size) << arm::name(row.kind);
+    if (row.kind != ccnt_f2) {
+      EXPECT_EQ(packet.value, row.value) << arm::name(row.kind);
+    }
+    for (size_t cut = 1; cut < bytes.size(); ++cut) {
+      arm::PacketReader shorter(Bytes(bytes).first(cut), config);
+      EXPECT_EQ(shorter.next(packet), arm::PacketReader::Status::cut) << arm::name(row.kind) << " cut at " << cut;
+    }
+  }
+}
+
+// [CoreSight] "Formatter": id, data, an id whose byte behind belongs to the old one.
+TEST(ArmFrames, TakenApart) {
+  const Raw raw = {0x21, 0xaa, 0x10, 0xbb, 0x23, 0xcc, 0x12, 0xdd, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x06};
+  std::map<unsigned, Raw> found;
+  const std::vector<std::byte> bytes = bytes_of(raw);
+  (void)arm::split_frames(
+      bytes, arm::FrameFormat::aligned,
+      [&](const arm::FrameRun& run) {
+        for (const std::byte value : run.bytes) found[run.id].push_back(static_cast<uint8_t>(value));
+      },
+      [](uint64_t) {});
+  EXPECT_EQ(found[0x10], (Raw{0xaa, 0x11, 0xbb, 0xcc}));
+  EXPECT_EQ(found[0x11], (Raw{0x12, 0xdd, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(ArmFrames, SyncsOfATracePortAreLeftOut) {
+  Raw raw = {0x00, 0xff, 0xff, 0xff, 0x7f};
+  const Raw frame = {0x21, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0};
+  raw.insert(raw.end(), frame.begin(), frame.begin() + 4);
+  raw.insert(raw.end(), {0xff, 0x7f});
+  raw.insert(raw.end(), frame.begin() + 4, frame.end());
+  Raw found;
+  const std::vector<std::byte> bytes = bytes_of(raw);
+  const arm::FrameCounts counts = arm::split_frames(
+      bytes, arm::FrameFormat::synced,
+      [&](const arm::FrameRun& run) {
+        for (const std::byte value : run.bytes) found.push_back(static_cast<uint8_t>(value));
+      },
+      [](uint64_t) {});
+  EXPECT_EQ(found, (Raw{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
+  EXPECT_EQ(counts.frames, 1U);
+  EXPECT_EQ(counts.skipped_bytes, 1U);
+}
+
+}  // namespace
+}  // namespace ptd::test

@@ -1,0 +1,215 @@
+// The ETMv4 and ETE cases of the corpus: executed ranges and packets are those of OpenCSD 1.8.0.
+#include "tests/support/corpus.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "decoder/arm/packet_reader.h"
+#include "tests/coresight/expected.h"
+
+namespace ptd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A capture with its files of results.
+struct Capture {
+  std::string name, path, expected_dir, suffix;
+};
+
+std::string existing(const std::string& path) {
+  if (fs::exists(path)) return path;
+  return fs::exists(path + ".gz") ? path + ".gz" : std::string{};
+}
+
+std::vector<Capture> captures() {
+  std::vector<Capture> list;
+  if (corpus_dir().empty()) return list;
+  for (const auto& entry : fs::directory_iterator(corpus_dir())) {
+    const std::string dir = entry.path().string();
+    for (const auto& inner : entry.is_directory() ? fs::directory_iterator(dir) : fs::directory_iterator{}) {
+      const std::string folder = inner.path().filename().string();
+      if (!fs::exists(inner.path() / "snapshot.ini")) continue;
+      std::string suffix;
+      if (folder.starts_with("capture")) suffix = "-" + folder;
+      if (folder.starts_with("snapshot-")) suffix = folder.substr(8);
+      list.push_back({entry.path().filename().string() + (suffix.empty() ? "" : suffix), inner.path().string(), dir + "/expected", suffix});
+    }
+  }
+  std::sort(list.begin(), list.end(), [](const Capture& a, const Capture& b) { return a.name < b.name; });
+  return list;
+}
+
+std::unique_ptr<Recording> open(const std::string& path) {
+  OpenOptions options;
+  options.path = path;
+  auto opened = Recording::open(options);
+  EXPECT_TRUE(opened.ok()) << (opened.ok() ? "" : opened.error().message);
+  return opened.ok() ? std::move(*opened) : nullptr;
+}
+
+bool is_ours(const StreamInfo& info) { return info.protocol == arm::Protocol::etmv4 || info.protocol == arm::Protocol::ete; }
+
+bool has_flow(const StreamInfo& info) {
+  return is_ours(info) || info.protocol == arm::Protocol::etmv3 || info.protocol == arm::Protocol::ptm;
+}
+
+/// Ids of the streams that the peer decoded: those of the first buffer, or of all.
+void compare_ranges(const Recording& recording, const std::string& file, uint32_t streams, bool exact) {
+  RangesById expected;
+  ASSERT_TRUE(read_ranges(file, expected)) << file;
+  const RangesById found = decode_ranges(recording, 0, streams);
+  for (uint32_t stream = 0; stream < streams; ++stream) {
+    const StreamInfo& info = recording.streams()[stream];
+    if (!has_flow(info)) continue;
+    const auto own = found.find(info.trace_id);
+    const std::vector<Range> none;
+    const std::vector<Range>& ranges = own == found.end() ? none : own->second;
+    const std::string what =
+        exact ? difference(expected[info.trace_id], ranges) : difference(joined(expected[info.trace_id]), joined(ranges));
+    EXPECT_EQ(what, "") << file << ", id " << std::hex << unsigned{info.trace_id};
+  }
+}
+
+/// What gtest prints of a parameter.
+void PrintTo(const Capture& capture, std::ostream* out) { *out << capture.name; }
+
+class CoreSight : public testing::TestWithParam<Capture> {};
+
+TEST_P(CoreSight, RangesAreThePeers) {
+  const Capture& capture = GetParam();
+  const auto recording = open(capture.path);
+  ASSERT_TRUE(recording);
+  const auto all = static_cast<uint32_t>(recording->streams().size());
+  const std::string by_branch = existing(capture.expected_dir + "/ranges_src_addr_N.tsv");
+  const std::string sessions = existing(capture.expected_dir + "/ranges_multi_sess.tsv");
+  const std::string ranges = existing(capture.expected_dir + "/ranges" + capture.suffix + ".tsv");
+  // The peer takes the first buffer unless it is told to take them all.
+  if (!sessions.empty()) {
+    compare_ranges(*recording, sessions, all, true);
+    compare_ranges(*recording, ranges, 1, true);
+  } else if (!ranges.empty()) {
+    if (!by_branch.empty()) compare_ranges(*recording, by_branch, all, true);
+    compare_ranges(*recording, ranges, all, by_branch.empty());
+  } else {
+    // No range is expected: what the peer lists holds none.
+    for (const auto& [id, found] : decode_ranges(*recording, 0, all)) EXPECT_TRUE(found.empty()) << "id " << id;
+  }
+}
+
+std::string upper(const char* name) {
+  std::string text = "I_";
+  for (; *name != '\0'; ++name) text += static_cast<char>(std::toupper(static_cast<unsigned char>(*name)));
+  return text;
+}
+
+uint64_t hex_behind(const std::string& text, const std::string& label, bool& found) {
+  const size_t at = text.find(label);
+  found = at != std::string::npos;
+  return found ? std::stoull(text.substr(at + label.size()), nullptr, 16) : 0;
+}
+
+std::string atoms_of(const arm::Packet& packet) {
+  std::string text;
+  for (unsigned i = 0; i < packet.bits; ++i) text += (packet.value >> i & 1) != 0 ? 'E' : 'N';
+  return text;
+}
+
+/// What the listing says in words against the packet's fields.
+void compare_fields(const ListedPacket& listed, const arm::Packet& packet, const std::string& where) {
+  bool told = false;
+  if (const uint64_t address = hex_behind(listed.text, "Addr=0x", told); told) {
+    EXPECT_EQ(packet.value, address) << where;
+  }
+  if (const uint64_t time = hex_behind(listed.text, "Updated val = 0x", told); told) {
+    EXPECT_EQ(packet.value, time) << where;
+  }
+  if (const uint64_t id = hex_behind(listed.text, "CID=0x", told); told) {
+    EXPECT_EQ(packet.context.context_id, id) << where;
+  }
+  if (const uint64_t id = hex_behind(listed.text, "VMID=0x", told); told) {
+    EXPECT_EQ(packet.context.vmid, id) << where;
+  }
+  if (packet.context.present) {
+    EXPECT_EQ(packet.context.is64, listed.text.find("AArch64") != std::string::npos) << where;
+    EXPECT_NE(listed.text.find("EL" + std::to_string(packet.context.level)), std::string::npos) << where << listed.text;
+  }
+  if (arm::is_atom(packet.kind)) {
+    EXPECT_EQ(listed.text.substr(listed.text.rfind("; ") + 2), atoms_of(packet)) << where;
+  }
+}
+
+void compare_packets(const Recording& recording, uint32_t stream, const std::vector<ListedPacket>& expected) {
+  size_t next = 0;
+  std::vector<std::byte> scratch;
+  const auto meaningless = [&] { return next < expected.size() && expected[next].name == "I_NOT_SYNC"; };
+  for (uint64_t index = 0; index < recording.segment_count(stream); ++index) {
+    const AuxSegment segment = recording.segment(stream, index, scratch);
+    arm::PacketReader reader(segment.bytes, *recording.arm_config(stream));
+    arm::Packet packet;
+    while (true) {
+      const uint64_t at = reader.offset();
+      const auto status = reader.next(packet);
+      if (status == arm::PacketReader::Status::end || status == arm::PacketReader::Status::cut) break;
+      if (status == arm::PacketReader::Status::bad_packet) reader.seek(at + 1);
+      while (meaningless()) ++next;
+      const std::string where = "packet " + std::to_string(next) + " at " + std::to_string(at);
+      ASSERT_LT(next, expected.size()) << where;
+      const ListedPacket& listed = expected[next++];
+      // The peer counts the bytes of a frame from the id before them.
+      const uint64_t place = recording.buffer_offset(stream, segment.stream_offset_bytes + at);
+      ASSERT_LT(std::max(place, listed.offset) - std::min(place, listed.offset), 16U) << where;
+      if (status == arm::PacketReader::Status::bad_packet) {
+        ASSERT_TRUE(listed.name.starts_with("I_RESERVED") || listed.name.starts_with("I_BAD")) << where << listed.name;
+        continue;
+      }
+      std::string name = upper(arm::name(packet.kind));
+      if (const size_t swapped = name.find("SRC_ADDR"); swapped != std::string::npos && listed.name.find("SCR_ADDR") != std::string::npos) {
+        name.replace(swapped, 8, "SCR_ADDR");
+      }
+      ASSERT_EQ(name, listed.name) << where;
+      EXPECT_EQ(packet.size_bytes, listed.size) << where << listed.name;
+      compare_fields(listed, packet, where + " " + listed.name + listed.text);
+    }
+  }
+  // What is left of the peer's list is a packet that the end cuts.
+  while (meaningless()) ++next;
+  EXPECT_LE(expected.size() - next, 1U) << (next < expected.size() ? expected[next].name : "");
+}
+
+TEST_P(CoreSight, PacketsAreThePeers) {
+  const Capture& capture = GetParam();
+  const auto recording = open(capture.path);
+  ASSERT_TRUE(recording);
+  const std::string file = existing(capture.expected_dir + "/listing" + capture.suffix + ".ppl");
+  std::map<uint32_t, std::vector<ListedPacket>> expected;
+  ASSERT_TRUE(read_listing(file, expected)) << file;
+  std::map<uint32_t, bool> done;
+  for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) {
+    const StreamInfo& info = recording->streams()[stream];
+    if (!is_ours(info) || done[info.trace_id]) continue;
+    done[info.trace_id] = true;
+    // Packets of a buffer without frames are listed with id 0.
+    compare_packets(*recording, stream, expected.contains(info.trace_id) ? expected[info.trace_id] : expected[0]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Corpus, CoreSight, testing::ValuesIn(captures()), [](const testing::TestParamInfo<Capture>& which) {
+  std::string name = which.param.name;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+});
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CoreSight);
+
+TEST(CoreSightCorpus, IsThere) {
+  PTD_NEED_CORPUS();
+  EXPECT_GE(captures().size(), 25U);
+}
+
+}  // namespace
+}  // namespace ptd::test

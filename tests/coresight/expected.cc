@@ -1,0 +1,105 @@
+// Readers of the peer's files.
+#include "tests/coresight/expected.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "tests/support/corpus.h"
+
+namespace ptd::test {
+
+bool read_ranges(const std::string& path, RangesById& ranges) {
+  const auto lines = read_lines(path);
+  if (!lines) return false;
+  for (const std::string& line : *lines) {
+    uint32_t id = 0;
+    int executed = 0;
+    Range range;
+    if (line.empty() || line[0] == '#') continue;
+    if (std::sscanf(line.c_str(), "%" SCNx32 " %" SCNx64 " %" SCNx64 " %" SCNu64 " %d", &id, &range.start, &range.end, &range.instructions,
+                    &executed) != 5) {
+      return false;
+    }
+    range.executed = executed != 0;
+    ranges[id].push_back(range);
+  }
+  return true;
+}
+
+RangesById decode_ranges(const Recording& recording, uint32_t first, uint32_t last) {
+  RangesById ranges;
+  for (uint32_t stream = first; stream < last && stream < recording.streams().size(); ++stream) {
+    std::vector<Range>& own = ranges[recording.streams()[stream].trace_id];
+    (void)recording.decode(stream, 0, recording.segment_count(stream),
+                           [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+                             for (const Block& block : batch.blocks) {
+                               const BlockInfo& info = decoder.blocks().info(block.node);
+                               const bool executed = !has(block.flags, BlockFlag::ends_in_branch) || has(block.flags, BlockFlag::taken);
+                               own.push_back({info.ip.value, info.ip.value + info.size_bytes, info.instructions, executed});
+                             }
+                             return true;
+                           });
+  }
+  return ranges;
+}
+
+std::vector<Range> joined(const std::vector<Range>& ranges) {
+  std::vector<Range> result;
+  for (const Range& range : ranges) {
+    if (!result.empty() && !result.back().executed && result.back().end == range.start) {
+      result.back().end = range.end;
+      result.back().instructions += range.instructions;
+      result.back().executed = range.executed;
+    } else {
+      result.push_back(range);
+    }
+  }
+  return result;
+}
+
+std::string difference(const std::vector<Range>& expected, const std::vector<Range>& found) {
+  const auto text = [](const std::vector<Range>& list, size_t index) {
+    if (index >= list.size()) return std::string("nothing");
+    char line[128];
+    std::snprintf(line, sizeof line, "[%" PRIx64 ", %" PRIx64 ") %" PRIu64 " %d", list[index].start, list[index].end,
+                  list[index].instructions, list[index].executed ? 1 : 0);
+    return std::string(line);
+  };
+  for (size_t i = 0; i < expected.size() || i < found.size(); ++i) {
+    if (i < expected.size() && i < found.size() && expected[i] == found[i]) continue;
+    std::string what = "range " + std::to_string(i) + " of " + std::to_string(expected.size()) + " (found " + std::to_string(found.size()) +
+                       "): expected " + text(expected, i) + ", found " + text(found, i);
+    for (size_t k = i > 2 ? i - 2 : 0; k < i; ++k) what += "\n  before: " + text(expected, k);
+    for (size_t k = i + 1; k < i + 3; ++k) what += "\n  behind: " + text(expected, k) + " | " + text(found, k);
+    return what;
+  }
+  return {};
+}
+
+// Idx:53; ID:0; [0xf7 ];	I_ATOM_F1 : Atom format 1.; E
+bool read_listing(const std::string& path, std::map<uint32_t, std::vector<ListedPacket>>& packets) {
+  const auto lines = read_lines(path);
+  if (!lines) return false;
+  for (const std::string& whole : *lines) {
+    // A message without an end of line may stand before.
+    const size_t start = whole.find("Idx:");
+    if (start == std::string::npos) continue;
+    const std::string line = whole.substr(start);
+    uint64_t offset = 0;
+    uint32_t id = 0;
+    if (std::sscanf(line.c_str(), "Idx:%" SCNu64 "; ID:%" SCNx32 "; [", &offset, &id) != 2) continue;
+    const size_t open = line.find("; ["), close = line.find("];");
+    if (open == std::string::npos || close == std::string::npos) continue;
+    const size_t name = line.find_first_not_of("\t ", close + 2);
+    if (name == std::string::npos) continue;
+    ListedPacket packet;
+    packet.offset = offset;
+    packet.name = line.substr(name, line.find(' ', name) - name);
+    packet.text = line.substr(name + packet.name.size());
+    for (size_t at = line.find("0x", open); at < close; at = line.find("0x", at + 2)) ++packet.size;
+    packets[id].push_back(packet);
+  }
+  return true;
+}
+
+}  // namespace ptd::test

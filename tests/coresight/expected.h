@@ -1,0 +1,38 @@
+// Expected results of the CoreSight cases: executed ranges and packet listings of OpenCSD 1.8.0.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "recording/recording.h"
+
+namespace ptd::test {
+
+/// Instructions that ran one behind the other.
+struct Range {
+  uint64_t start = 0, end = 0, instructions = 0;
+  bool executed = false;  ///< the last instruction, if it is a branch, was taken
+  friend bool operator==(const Range&, const Range&) = default;
+};
+using RangesById = std::map<uint32_t, std::vector<Range>>;
+
+/// Lines `id start end instructions executed` of a ranges file; hex addresses.
+[[nodiscard]] bool read_ranges(const std::string& path, RangesById& ranges);
+/// Every block of a recording as a range; streams [first, last).
+[[nodiscard]] RangesById decode_ranges(const Recording& recording, uint32_t first, uint32_t last);
+/// Joins ranges that follow each other over branches that were not taken.
+[[nodiscard]] std::vector<Range> joined(const std::vector<Range>& ranges);
+/// The first difference in words; empty if there is none.
+[[nodiscard]] std::string difference(const std::vector<Range>& expected, const std::vector<Range>& found);
+
+/// One packet of a listing.
+struct ListedPacket {
+  uint64_t offset = 0;  ///< in the buffer
+  std::string name;     ///< "I_ATOM_F1"
+  std::string text;     ///< what follows the name
+  uint64_t size = 0;
+};
+[[nodiscard]] bool read_listing(const std::string& path, std::map<uint32_t, std::vector<ListedPacket>>& packets);
+
+}  // namespace ptd::test
