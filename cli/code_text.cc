@@ -26,6 +26,13 @@ std::string flag_text(CodeFlag flags) {
   return text;
 }
 
+/// How code is read where no flow tells: as x86-64, or as the trace sources' cores read it.
+ExecMode mode_of(const Recording& recording) {
+  const arm::TraceConfig* config = recording.arm_config(0);
+  if (config == nullptr) return ExecMode::bits64;
+  return config->protocol == arm::Protocol::etmv3 || config->protocol == arm::Protocol::ptm ? ExecMode::a32 : ExecMode::a64;
+}
+
 }  // namespace
 
 std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when) {
@@ -71,6 +78,7 @@ std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax) {
 }
 
 std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
+  const ExecMode mode = mode_of(recording);
   CodeView view(recording.timeline());
   const Disassembler disassembler(syntax(att_syntax));
   std::string text;
@@ -83,10 +91,10 @@ std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t
       return text + fmt::format("{:16x}  ({})\n", ip.value, why);
     }
     const CodeCandidate& code = candidates[fetched.count - 1];
-    const Insn insn = classify(code.bytes, ExecMode::bits64);
+    const Insn insn = classify(code.bytes, mode);
     const Bytes bytes = code.bytes.first(insn.length_bytes == 0 ? 1 : insn.length_bytes);
     text += fmt::format("{:16x} {:<40} {:<32} {}{}{}\n", ip.value, symbol_text(recording, spot.space, ip, spot.when), hex_text(bytes),
-                        insn.length_bytes == 0 ? "(no instruction)" : disassembler.text(bytes, ip, ExecMode::bits64), flag_text(code.flags),
+                        insn.length_bytes == 0 ? "(no instruction)" : disassembler.text(bytes, ip, mode), flag_text(code.flags),
                         code.site == kNoSite ? "" : fmt::format("  ; version {}", code.version));
     ip = ip + bytes.size();
   }

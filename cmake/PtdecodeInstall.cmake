@@ -8,7 +8,8 @@ install(TARGETS ${ptd_libraries} EXPORT ptdecode ARCHIVE DESTINATION ${CMAKE_INS
 set(PTD_PUBLIC_HEADERS
   analysis/call_flow.h analysis/call_tree.h analysis/call_walk.h analysis/function_profile.h analysis/function_table.h
   recording/recording.h recording/survey.h
-  decoder/batch.h decoder/flow_counts.h decoder/insn/insn.h decoder/insn/disassembler.h
+  decoder/batch.h decoder/flow_counts.h decoder/flow_decoder.h decoder/insn/insn.h decoder/insn/disassembler.h decoder/insn/arm_insn.h
+  decoder/arm/config.h decoder/arm/packet.h decoder/arm/packet_reader.h decoder/arm/packet_table.h decoder/arm/frames.h
   decoder/pt/config.h decoder/pt/decoder.h decoder/pt/packet.h decoder/pt/packet_reader.h decoder/pt/packet_writer.h decoder/pt/pt_clock.h
   image/timeline.h image/timeline_builder.h image/context_track.h image/edit.h image/finding.h image/symbols/symbolizer.h
   image/base/aux_segment.h image/base/result.h image/base/time_conversion.h image/base/types.h)
@@ -25,7 +26,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/ptdecode-config-version.c
 install(FILES ${PROJECT_BINARY_DIR}/ptdecode-config.cmake ${PROJECT_BINARY_DIR}/ptdecode-config-version.cmake DESTINATION ${PTD_CONFIG_DIR})
 
 # Static libraries in link order: users first.
-set(PTD_PC_LIBS "-lptd_analysis -lptd_recording -lptd_disassembler -lptd_perfio -lptd_image -lptd_decoder -lptd_timeline -lptd_insn -lptd_base")
+set(PTD_PC_LIBS "-lptd_analysis -lptd_recording -lptd_arm -lptd_disassembler -lptd_perfio -lptd_image -lptd_decoder -lptd_timeline -lptd_insn -lptd_base")
 configure_file(${CMAKE_CURRENT_LIST_DIR}/ptdecode.pc.in ${PROJECT_BINARY_DIR}/ptdecode.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ptdecode.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -350,6 +350,9 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
   };
   auto recording = open(options, log);
   if (!recording.ok()) return recording.error();
+  if (!data_of(**recording).arm.empty()) {
+    return Error{ErrorKind::unsupported, "bundles hold Intel PT; a CoreSight recording keeps its own files", 0};
+  }
   BundleReport report;
   Writer writer(**recording, *log, report);
   writer.cut(bundle.time);

@@ -206,6 +206,44 @@ INSTANTIATE_TEST_SUITE_P(Corpus, CoreSight, testing::ValuesIn(captures()), [](co
 });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CoreSight);
 
+/// A folder that goes with the test.
+struct Folder {
+  fs::path path;
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "ptd-coresight-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path = name;
+  }
+  ~Folder() {
+    std::error_code error;
+    fs::remove_all(path, error);
+  }
+};
+
+TEST(CoreSightPerf, SimpleperfsRecordingGivesThePeersRanges) {
+  PTD_NEED_CORPUS();
+  const Folder root;
+  const std::string dir = corpus_dir() + "/cs-simpleperf-etm";
+  fs::create_directories(root.path / "data/local/tmp");
+  fs::copy_file(dir + "/snapshot-cpu7/etm_test_loop", root.path / "data/local/tmp/etm_test_loop");
+  OpenOptions options;
+  options.path = dir + "/perf.data";
+  options.symfs = {root.path.string()};
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  ASSERT_EQ((*opened)->streams().size(), 1U);
+  EXPECT_EQ((*opened)->streams()[0].cpu, 7);
+  RangesById expected;
+  ASSERT_TRUE(read_ranges(dir + "/expected/ranges-cpu7.tsv", expected));
+  EXPECT_EQ(difference(expected[0x1e], decode_ranges(**opened, 0, 1)[0x1e]), "");
+}
+
+TEST(CoreSightPerf, ARecordingWithoutItsTraceIsAccepted) {
+  PTD_NEED_CORPUS();
+  const auto recording = open(corpus_dir() + "/cs-simpleperf-missing-aux/perf.data");
+  ASSERT_TRUE(recording);
+  for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) EXPECT_EQ(recording->segment_count(stream), 0U);
+}
+
 TEST(CoreSightCorpus, IsThere) {
   PTD_NEED_CORPUS();
   EXPECT_GE(captures().size(), 25U);
