@@ -39,6 +39,7 @@ const CallFlow::Node& CallFlow::node(NodeId id) {
   }
   node.cls = insn.cls;
   node.detail = insn.detail;
+  node.bare_return = insn.cls == InsnClass::ret && info.instructions == 1;
   node.known = true;
   return node;
 }
@@ -93,11 +94,12 @@ void CallFlow::take_boundary(const Batch& batch, uint32_t at) {
 void CallFlow::take_block(const Block& block) {
   const Node& here = node(block.node);
   if (pending_) {
-    resolve(here.at, here.ip);
+    resolve(here.at, here.ip, here.bare_return);
   } else if (!flowing_) {
     begin(here.ip);
   }
   position_ += block.instructions;
+  halted_ = here.detail == InsnDetail::hlt || here.detail == InsnDetail::mwait || here.detail == InsnDetail::umwait;
   if (!has(block.flags, BlockFlag::taken)) return;
   pending_ = Pending{here.cls, here.detail, here.at.id, here.next};
 }
@@ -113,7 +115,7 @@ void CallFlow::begin(Ip to) {
   push(step);
 }
 
-void CallFlow::resolve(const FoundFunction& at, Ip to) {
+void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
   const Pending pending = *std::exchange(pending_, std::nullopt);
   FlowStep step;
   step.to = to;
@@ -122,7 +124,7 @@ void CallFlow::resolve(const FoundFunction& at, Ip to) {
   step.return_to = pending.return_to;
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
   if (is_jump(pending.cls, pending.detail)) {
-    if (at.id == pending.from) return;
+    if (at.id == pending.from || bare_return) return;
     step.kind = FlowKind::jump;
     return push(step);
   }
@@ -201,7 +203,7 @@ void CallFlow::take_event(const Event& event) {
       step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
                                         ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
       flowing_ = true;
-      return push(step);
+      return push(step, std::exchange(halted_, false));
     }
     case EventKind::disabled:
     case EventKind::async_disabled: {
@@ -236,15 +238,16 @@ void CallFlow::take_gap(const Gap& gap) {
   flowing_ = false;
 }
 
-void CallFlow::push(FlowStep step) {
+void CallFlow::push(FlowStep step, bool waited) {
   step.pid = pid_;
   step.tid = tid_;
   step.cpu = cpu_;
   step.space = space_;
   step.instructions = static_cast<uint32_t>(std::min<uint64_t>(position_ - last_position_, 0xffffffffU));
   last_position_ = position_;
-  pauses_held_ += step.kind == FlowKind::begin ? 1 : 0;
-  held_.push_back({step, position_});
+  waited = waited || step.kind == FlowKind::begin;
+  pauses_held_ += waited ? 1 : 0;
+  held_.push_back({step, position_, waited});
   if (held_.size() >= kMaxHeld)
     anchor(TimeNs{now_.value + (rate_instructions_ == 0 ? 0 : (position_ - anchor_position_) * rate_ns_ / rate_instructions_)});
 }
@@ -268,7 +271,7 @@ void CallFlow::anchor(TimeNs time) {
   const uint64_t paused = passed - running;
   size_t begun = 0;
   for (Held& held : held_) {
-    begun += held.step.kind == FlowKind::begin ? 1 : 0;
+    begun += held.waited ? 1 : 0;
     const uint64_t ran =
         instructions == 0
             ? 0

@@ -14,7 +14,7 @@ namespace ptd {
 enum class FlowKind : uint8_t {
   call,        ///< near call, or system call / software interrupt into traced code (flag far)
   ret,         ///< near return
-  jump,        ///< to another function
+  jump,        ///< to another function; one to a bare RET (a return thunk) is part of the return
   interrupt,   ///< interrupt, fault, trap, signal: `return_to` is where it struck
   far_return,  ///< IRET, SYSRET and the like
   begin,       ///< tracing starts at `to`, or flow resumes there after a gap
@@ -41,17 +41,17 @@ struct FlowStep {
   FunctionId function = kNoFunction;  ///< of `to`
   FunctionId from = kNoFunction;      ///< jump: the function that is left
   uint32_t instructions = 0;          ///< that this stream retired since its previous step
-  Ip to;
-  Ip return_to;
-  TimeNs time;   ///< packets' times, and between them by instructions
-  TimeNs floor;  ///< the last packet's time: what listings print; <= time
+  Ip to{};
+  Ip return_to{};
+  TimeNs time{};   ///< packets' times, and between them by instructions
+  TimeNs floor{};  ///< the last packet's time: what listings print; <= time
 };
 
 /// Fed with one stream's batches in order. Not thread-safe.
 ///
 /// Time: a mark or an event tells a moment at which something ran. What ran between two such moments gets its share by instructions. If
 /// tracing was off in between, the instructions get what they took on average before, the rest is the pause. Steps wait for the next
-/// moment, so out() lags behind; finish() gives the rest.
+/// moment, so out() lags behind; finish() gives the rest. An interrupt that ends a HLT is dated likewise: the wait is before it.
 class CallFlow {
  public:
   /// `cpu` or `tid` of the stream; -1 for the other.
@@ -72,6 +72,7 @@ class CallFlow {
     InsnClass cls = InsnClass::other;
     InsnDetail detail = InsnDetail::none;
     bool known = false;
+    bool bare_return = false;  ///< nothing but a RET: what return thunks are made of
   };
   /// A taken branch whose target is not known yet.
   struct Pending {
@@ -87,9 +88,9 @@ class CallFlow {
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
   void begin(Ip to);
-  void resolve(const FoundFunction& at, Ip to);
+  void resolve(const FoundFunction& at, Ip to, bool bare_return = false);
   void resolve_unseen(Ip to);
-  void push(FlowStep step);
+  void push(FlowStep step, bool waited = false);
   void anchor(TimeNs time);
   [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, now_); }
   [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) { return at.named ? at.id : finder_.unnamed_entry(space_, to, now_); }
@@ -101,6 +102,7 @@ class CallFlow {
   std::optional<Pending> pending_;
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
+  bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does
   bool flowing_ = false, timed_ = false, has_thread_ = false;
   size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
   TimeNs now_;  ///< the last moment told
@@ -108,6 +110,7 @@ class CallFlow {
   struct Held {
     FlowStep step;
     uint64_t position = 0;
+    bool waited = false;  ///< time may have passed before it without an instruction
   };
   std::vector<Held> held_;
   size_t pauses_held_ = 0;

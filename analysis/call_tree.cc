@@ -284,6 +284,8 @@ void CallTree::take_far_return(Now& now) {
   const bool seen = (step.flags & kFlowUnseen) == 0;
   size_t match = innermost(frames, [&](const Frame& frame) { return is_boundary(frame.kind) && frame.return_to == step.to && seen; });
   const bool exact = match != 0;
+  // IRET to the next instruction is how a kernel serialises ("iret_to_self").
+  if (!exact && seen && !frames.empty() && !is_boundary(frames.back().kind) && frames.back().function == step.function) return;
   if (!exact) match = innermost(frames, [](const Frame& frame) { return is_boundary(frame.kind); });
   if (match == 0) {
     leave_to(now, 0);

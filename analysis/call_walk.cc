@@ -14,6 +14,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 8192;
+constexpr size_t kFirstSteps = 64;  // the first ones go out early: somebody waits for the first line
 
 /// A stream on a thread of its own, and the steps that it has ready.
 class StreamWalk {
@@ -66,7 +67,7 @@ class StreamWalk {
                                   flow_.take(batch, decoder.blocks());
                                   note(batch, segment, offset);
                                   if (options_.time.last < segment.time.first) return false;
-                                  return flow_.out().size() < kChunkSteps || push();
+                                  return flow_.out().size() < (pushed_ ? kChunkSteps : kFirstSteps) || push();
                                 });
     flow_.finish();
     push();
@@ -88,6 +89,7 @@ class StreamWalk {
     room_.wait(lock, [this] { return queue_.size() < kQueuedChunks || stop_; });
     if (stop_) return false;
     timed_ = flow_.timed();
+    pushed_ = true;
     queue_.push_back(std::move(flow_.out()));
     flow_.out().clear();
     filled_.notify_one();
@@ -116,7 +118,7 @@ class StreamWalk {
   std::mutex mutex_;
   std::condition_variable room_, filled_;
   std::deque<std::vector<FlowStep>> queue_;
-  bool stop_ = false, ended_ = false;
+  bool stop_ = false, ended_ = false, pushed_ = false;
   std::atomic<bool> timed_{false};
   std::vector<FlowStep> chunk_;
   size_t at_ = 0;
@@ -137,7 +139,7 @@ Status walk_calls(const Recording& recording, const CallWalkOptions& options, Fu
   }
   CallTree tree(&recording.contexts());
   std::vector<CallStep> steps;
-  bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false;
+  bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false, given = false;
   Status status;
   const auto take = [&](const FlowStep& step) {
     if (!inside && options.time.first <= step.time) {
@@ -148,7 +150,8 @@ Status walk_calls(const Recording& recording, const CallWalkOptions& options, Fu
     behind = options.time.last < step.time;
     if (behind) return false;
     tree.take(step, steps);
-    if (steps.size() < kGivenSteps) return true;
+    if (steps.size() < (given ? kGivenSteps : kFirstSteps)) return true;
+    given = given || inside;
     wanted = !inside || sink(steps, tree);
     steps.clear();
     return wanted;

@@ -8,6 +8,8 @@
 #include "cli/exit_status.h"
 #include "cli/filter_check.h"
 #include "cli/progress.h"
+#include "cli/time_words.h"
+#include "recording/survey.h"
 
 namespace ptd::cli {
 
@@ -55,15 +57,17 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     list.into = std::move(*numbers);
   }
   filter.comms = split_names(words.comms);
+  if (Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return status.error();
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return opened.error();
   made->recording_ = std::move(*opened);
   const Recording& recording = *made->recording_;
   if (!words.time.empty()) {
-    const Result<Interval> range = parse_time_range(words.time);
+    const Result<Interval> range = read_time(words.time, recording, words.input);
     if (!range) return range.error();
     filter.times.push_back(*range);
   }
+  for (const StreamInfo& stream : recording.streams()) made->has_time_ = made->has_time_ || stream.time.first != kTimeMin;
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {
     const StreamInfo& stream = recording.streams()[i];
@@ -121,6 +125,28 @@ void CallInput::say_summary(const CallWords& words, bool any) const {
     if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
   }
   if (!words.input.quiet) say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
+}
+
+Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {
+  TimeScale scale{{kTimeMax, kTimeMin}, std::nullopt};
+  for (const StreamInfo& stream : recording.streams()) scale.span = hull(scale.span, stream.time);
+  if (scale.span.last == kTimeMax && input.pt_path.empty() && text.find('%') != std::string_view::npos) {
+    // Nothing in the trace is dated behind its last PSB; the records around it are.
+    OpenOptions options;
+    options.path = input.path;
+    if (const Result<Survey> facts = survey(options); facts && facts->time.last != kTimeMax) scale.span.last = facts->time.last;
+  }
+  int64_t offset_ns = 0;
+  if (text.find(':') != std::string_view::npos && input.pt_path.empty() && wall_clock_offset(input.path, offset_ns))
+    scale.wall_offset_ns = offset_ns;
+  return parse_time_words(text, scale);
+}
+
+Status check_time_words(std::string_view text) {
+  constexpr TimeScale kAny{{TimeNs{1}, TimeNs{4'000'000'000'000'000'000}}, 0};
+  const Result<Interval> range = parse_time_words(text, kAny);
+  const bool order = !range && range.error().message.find("ends before") != std::string::npos;  // may be fine on the recording's scale
+  return range || order ? Status{} : Status(range.error());
 }
 
 std::string duration_text(uint64_t ns) {

@@ -35,7 +35,9 @@ class CallInput {
   const std::string& comm(uint32_t index, const CallTree& tree);
   /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
   int walk(const CallWords& words, const CallSink& sink);
-  /// No packet told a time: durations mean nothing.
+  /// Whether the recording's trace is dated at all; known before the walk.
+  [[nodiscard]] bool has_time() const { return has_time_; }
+  /// After the walk: a packet told a time. Else durations mean nothing.
   [[nodiscard]] bool timed() const { return timed_; }
   /// On standard error: what was lost, or that nothing matched.
   void say_summary(const CallWords& words, bool any) const;
@@ -54,9 +56,13 @@ class CallInput {
   std::vector<uint32_t> streams_;
   uint64_t total_bytes_ = 0;
   GapTally gaps_;
-  bool timed_ = false;
+  bool timed_ = false, has_time_ = false;
 };
 
+/// Reads one --time against the recording. Errors: usage.
+[[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input);
+/// What of one --time is wrong whatever the recording: found before it is opened.
+[[nodiscard]] Status check_time_words(std::string_view text);
 /// "12.3 us", "3.20 ms", "950 ns"; three digits that matter.
 [[nodiscard]] std::string duration_text(uint64_t ns);
 /// "17.865267613"

@@ -125,10 +125,11 @@ std::string line_of(const Row& row, uint64_t all_self, bool timed, const Functio
   const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
   std::string line = fmt::format("{:>10} ", t.calls);
   if (timed) {
+    const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? std::string("-") : duration_text(ns); };
     const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
     line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", duration_text(t.self_ns), part(t.self_ns, all_self),
-                        duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), duration_text(t.durations.quantile(0.5)),
-                        duration_text(t.durations.quantile(0.99)), duration_text(t.durations.max()));
+                        duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
+                        of_calls(t.durations.quantile(0.99)), of_calls(t.durations.max()));
   } else {
     line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, all_self), t.instructions);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "cli/call_script.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/filter_check.h"
@@ -89,9 +90,7 @@ Result<ScriptOptions> script_options(const Words& words) {
     list.into = std::move(*numbers);
   }
   for (const std::string& text : words.times) {
-    const Result<Interval> range = parse_time_range(text);
-    if (!range) return range.error();
-    options.times.push_back(*range);
+    if (Status status = check_time_words(text); !status) return status.error();
   }
   options.comms = split(words.comms);
   options.symbols = split(words.symbols);
@@ -129,13 +128,54 @@ void run_stream(const Recording& recording, const ScriptOptions& options, uint32
   if (!status) report_error(status.error());
 }
 
+/// Nothing was said of what to list: calls, with their durations.
+bool lists_calls(const Words& words) {
+  return !words.has_itrace && !words.has_insn_trace && !words.call_trace && !words.call_ret_trace && words.fields.empty();
+}
+
+int run_calls(const Words& words) {
+  if (words.times.size() > 1)
+    return report_error({ErrorKind::usage, "--time can be given once for the tree of calls; with --call-trace or --itrace it repeats", 0});
+  CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(call_words);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  const bool cpus = input.recording().streams().front().cpu >= 0;
+  CallScript script(input, split(words.symbols), words.ns, cpus);
+  TextBuffer text;
+  Output& output = standard_output();
+  bool first = true;
+  const auto write = [&] {
+    const bool open = output.write(text.view()) && (!std::exchange(first, false) || output.flush());
+    text.clear();
+    return open && !output.closed();
+  };
+  const int status = input.walk(call_words, [&](std::span<const CallStep> steps, const CallTree& now) {
+    script.take(steps, now, text);
+    return write();
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  output.flush();
+  if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+  if (status == kExitInterrupted && !words.input.quiet) say_on_error("ptdecode: interrupted; up to here:\n");
+  if (!output.closed() || status == kExitInterrupted) input.say_summary(call_words, output.any());
+  if (status == kExitInterrupted) return status;
+  return words.input.strict && input.gaps().total() != 0 ? kExitFinding : kExitOk;
+}
+
 int run(const Words& words) {
-  const Result<ScriptOptions> options = script_options(words);
+  Result<ScriptOptions> options = script_options(words);
   if (!options) return report_error(options.error());
+  if (lists_calls(words)) return run_calls(words);
   for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
+  for (const std::string& text : words.times) {
+    const Result<Interval> range = read_time(text, recording, words.input);
+    if (!range) return report_error(range.error());
+    options->times.push_back(*range);
+  }
   for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
@@ -182,14 +222,16 @@ int run(const Words& words) {
 
 Command add_script(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("script", "List the flow: calls, branches or every instruction, with events and gaps in place");
+  CLI::App& command =
+      *app.add_subcommand("script", "List the flow: the tree of calls with durations; or branches, events, every instruction");
   add_input_options(command, words->input);
-  CLI::Option* itrace = command
-                            .add_option("--itrace", words->itrace,
-                                        "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r "
-                                        "returns, e gaps, x transactions,\n"
-                                        "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (default: cxwpIoe)")
-                            ->expected(0, 1);
+  CLI::Option* itrace =
+      command
+          .add_option("--itrace", words->itrace,
+                      "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r "
+                      "returns, e gaps, x transactions,\n"
+                      "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (without a letter: all)")
+          ->expected(0, 1);
   command.add_option("-F,--fields", words->fields,
                      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark; +name "
                      "and -name change the default");
@@ -202,11 +244,18 @@ Command add_script(CLI::App& app) {
   command.add_option("--tid", words->tids, "these threads only");
   command.add_option("--comm,--comms", words->comms, "these command names only");
   command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions");
-  command.add_option("--time", words->times, "from A to B in seconds: A,B or A, or ,B (repeatable)")->allow_extra_args(false);
+  command
+      .add_option("--time", words->times,
+                  "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
+      ->allow_extra_args(false);
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
+      "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration; times off the cpu, of what was not\n"
+      "traced and of lost flow stand in brackets.\n"
       "Examples:\n"
+      "  ptdecode script --comm postgres | less                   the tree of calls\n"
+      "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
       "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
       "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
       "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");

@@ -11,6 +11,8 @@ using Command = std::function<int()>;
 
 Command add_info(CLI::App& app);
 Command add_functions(CLI::App& app);
+Command add_timeline(CLI::App& app);
+Command add_flame(CLI::App& app);
 Command add_packets(CLI::App& app);
 Command add_script(CLI::App& app);
 Command add_stat(CLI::App& app);

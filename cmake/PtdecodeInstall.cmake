@@ -32,3 +32,6 @@ install(FILES ${PROJECT_BINARY_DIR}/ptdecode.pc DESTINATION ${CMAKE_INSTALL_LIBD
 
 # What `ptdecode demo` decodes.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/kernel DESTINATION ${CMAKE_INSTALL_DATADIR}/ptdecode)
+
+install(FILES ${PROJECT_SOURCE_DIR}/docs/ptdecode.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${PROJECT_SOURCE_DIR}/cli/completions/ptdecode.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ptdecode)

@@ -7,14 +7,17 @@ import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import call_replay  # noqa: E402
+import perfetto_reader  # noqa: E402
 
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
@@ -96,6 +99,116 @@ class Programs(unittest.TestCase):
                     calls[0]["tid"])
         found = [line for line in json_lines(again) if "function" in line][0]
         self.assertEqual(found["max_ns"], spans[0])
+
+    def test_the_tree_nests_and_holds_every_call(self):
+        form = re.compile(r"^ *\S+ +\d+ +\d+\.\d{9}: (.{9})( +)(\} )?(\S+)( \{)?(  \[.*\])?$")
+        for name in NAMES:
+            done = run("script", "-i", self.data(name), "--ns")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            open_calls, seen = [], collections.Counter()
+            for line in done.stdout.splitlines():
+                match = form.match(line)
+                if not match:
+                    self.assertRegex(line, r": +\[(off cpu|not traced) [0-9.]+ [num]?s.*\]$")
+                    continue
+                self.assertRegex(match.group(1).strip(), r"^([0-9.]+ [num]?s)?$")
+                took, indent, closes, function, opens, note = match.groups()
+                depth = len(indent) // 2 - 1
+                if closes:
+                    self.assertEqual(open_calls.pop(), (depth, function), line)
+                    self.assertTrue(took.strip(), line)
+                    continue
+                self.assertEqual(depth, len(open_calls), line)
+                self.assertEqual(bool(opens), not took.strip(), line)
+                seen[function] += 0 if note and ("middle" in note or "before" in note) else 1
+                if opens:
+                    open_calls.append((depth, function))
+            self.assertEqual(open_calls, [], name)
+            lines = [line for line in json_lines(run("functions", "-i", self.data(name), "--limit", "0", "--format", "json")) if "function" in line]
+            calls = {line["function"].replace("[not traced]", "[kernel]"): line["calls"] for line in lines if line["calls"]}
+            different = {function: (seen[function], calls.get(function, 0)) for function in {*seen, *calls} if seen[function] != calls.get(function, 0)}
+            self.assertEqual(different, {}, name)
+
+    def test_symbols_and_times_narrow_the_tree(self):
+        whole = run("script", "-i", self.data("parser"), "--ns").stdout.splitlines()
+        inside = run("script", "-i", self.data("parser"), "--ns", "-S", "group").stdout.splitlines()
+        self.assertLess(0, len(inside))
+        self.assertEqual([line for line in whole if line in set(inside)], inside)
+        outermost = min(len(line) - len(line.split(": ", 1)[1].lstrip(" 0123456789.nmus")) for line in inside)
+        self.assertTrue(all("group" in line for line in inside
+                            if len(line) - len(line.split(": ", 1)[1].lstrip(" 0123456789.nmus")) == outermost and "}" not in line))
+        for words in ("30%-40%", "30%,40%"):
+            part = run("script", "-i", self.data("parser"), "--ns", "--time", words)
+            self.assertEqual(part.returncode, 0, part.stderr)
+            self.assertLess(0, part.stdout.count("\n"))
+            self.assertLess(part.stdout.count("\n"), len(whole) / 2)
+        for words in ("x", "5", "1:2", "99%-200%", "+5,6"):
+            self.assertEqual(run("script", "-i", self.data("parser"), "--time", words).returncode, 2, words)
+
+    def test_calls_and_returns_are_those_of_perf(self):
+        if not shutil.which("perf"):
+            self.skipTest("perf is not installed")
+        form = re.compile(r"^ *(\S.*?) +([0-9a-f]+) => +([0-9a-f]+)$")
+        for name in NAMES:
+            words = ["script", "-i", self.data(name), "--itrace=cr", "-F", "flags,ip,addr"]
+            perf = subprocess.run(["perf", *map(str, words)], capture_output=True, text=True)
+            pairs = [[match.groups() for match in map(form.match, text.splitlines()) if match] for text in (perf.stdout, run(*words).stdout)]
+            # The first line is where tracing begins, the last where it ends; perf names neither side that was not traced.
+            self.assertEqual(pairs[0], pairs[1], name)
+            self.assertGreater(len(pairs[0]), 2000)
+
+    def called(self, *words):
+        """function -> calls, and the time of the outermost"""
+        lines = [line for line in json_lines(run("functions", *words, "--limit", "0", "--format", "json")) if "function" in line]
+        return {line["function"]: line for line in lines}
+
+    def test_the_timeline_holds_the_same_calls(self):
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        for words in (["-i", self.data("calls")], ["-i", self.data("sorter")], ["-i", kernel, "--time", "48%-51%"]):
+            path = self.folder / "out.pftrace"
+            done = run("timeline", "-o", path, *words)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            tracks, slices, instants = perfetto_reader.read(path.read_bytes())
+            ours = self.called(*words)
+            seen = collections.Counter(name.replace("[kernel]", "[not traced]") for _, _, name, _, _ in slices)
+            waits = ("[off cpu]", "[flow lost]", "[not traced]")
+            for name, line in ours.items():
+                if name not in waits:
+                    self.assertLessEqual(line["calls"], seen[name], name)
+                    self.assertLessEqual(seen[name], line["calls"] + line["partial"], name)
+            self.assertEqual({name for name in seen if name not in waits}, {name for name in ours if name not in waits})
+            for track, depth, name, begin, end in slices:
+                self.assertLessEqual(begin, end)
+            self.assertIn(f": {len(slices)} slices", done.stderr)
+            if kernel in words:
+                pokes = [track for track, facts in tracks.items() if facts["name"] == "changes of code"]
+                self.assertEqual(len(pokes), 1)
+                self.assertLess(100, sum(1 for instant in instants if instant[0] in pokes))
+
+    def test_folded_stacks_add_up_to_the_functions(self):
+        for name in NAMES:
+            ours = self.called("-i", self.data(name))
+            own = collections.Counter()
+            for line in run("flame", "-i", self.data(name), "--format", "folded").stdout.splitlines():
+                stack, amount = line.rsplit(" ", 1)
+                self.assertEqual(stack.split(";")[0], name)
+                own[stack.split(";")[-1]] += int(amount)
+            self.assertEqual(own, collections.Counter({function: line["self_ns"] for function, line in ours.items() if line["self_ns"]}))
+
+    def test_the_flame_graph_nests_and_has_the_folded_amounts(self):
+        path = self.folder / "out.svg"
+        done = run("flame", "-i", self.data("parser"), "-o", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        root = xml.etree.ElementTree.parse(path).getroot()
+        frames = [group.attrib for group in root.iter("{http://www.w3.org/2000/svg}g")]
+        self.assertGreater(len(frames), 20)
+        whole = sum(int(line.rsplit(" ", 1)[1]) for line in run("flame", "-i", self.data("parser"), "--format", "folded").stdout.splitlines())
+        self.assertEqual(int(frames[0]["data-v"]), whole)
+        for frame in frames[1:]:
+            x, width, depth = float(frame["data-x"]), float(frame["data-w"]), int(frame["data-d"])
+            self.assertTrue(any(int(other["data-d"]) == depth - 1 and float(other["data-x"]) <= x + 0.01 and
+                                x + width <= float(other["data-x"]) + float(other["data-w"]) + 0.01 for other in frames), frame)
+            self.assertAlmostEqual(width, 1180 * int(frame["data-v"]) / whole, delta=0.01)
 
     def test_a_function_that_never_ran_is_named(self):
         done = run("functions", "-i", self.data("sorter"), "--func", "nobody")

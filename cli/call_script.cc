@@ -1,0 +1,161 @@
+// The tree of calls as text: see call_script.h.
+#include "cli/call_script.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/line_writer.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr size_t kMaxIndent = 48;
+
+std::string_view kind_note(const CallStep& step) {
+  if ((step.flags & kCallNoStart) != 0) return "began before";
+  if ((step.flags & kCallMiddle) != 0) return "entered in the middle";
+  switch (step.frame) {
+    case FrameKind::tail:
+      return "tail call";
+    case FrameKind::interrupt:
+      return (step.flags & kCallBreakpoint) != 0 ? "int3" : "interrupt";
+    case FrameKind::syscall:
+      return "system call";
+    case FrameKind::root:
+    case FrameKind::call:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+void CallScript::take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out) {
+  for (const CallStep& step : steps) {
+    if (input_.wanted(step.thread, tree)) take_step(step, tree, out);
+  }
+}
+
+bool CallScript::shown(Thread& thread, const CallStep& step) {
+  if (symbols_.empty()) return true;
+  if (step.kind == CallStepKind::enter && thread.shown_from == 0 && step.function != kNoFunction) {
+    const std::string& called = input_.functions().info(step.function).name;
+    if (std::find(symbols_.begin(), symbols_.end(), called) != symbols_.end()) thread.shown_from = step.depth + 1;
+  }
+  const bool inside = thread.shown_from != 0;
+  if (step.kind == CallStepKind::leave && step.depth + 1 == thread.shown_from) thread.shown_from = 0;
+  return inside;
+}
+
+void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffer& out) {
+  if (step.thread >= threads_.size()) threads_.resize(tree.threads().size());
+  Thread& thread = threads_[step.thread];
+  if (!shown(thread, step)) return;
+  if (thread.waits && (thread.open.flags & kCallUntraced) != 0 && (step.kind == CallStepKind::off || step.kind == CallStepKind::on)) {
+    if (step.kind == CallStepKind::off) return;
+    thread.off_cpu_ns += step.off_cpu_ns;
+    thread.untraced_ns += step.untraced_ns;
+    return;
+  }
+  if (step.kind == CallStepKind::off) return;
+  if (step.kind == CallStepKind::leave && thread.waits && thread.open.depth == step.depth) return leaf(thread, step, tree, out);
+  flush(thread, tree, out);
+  switch (step.kind) {
+    case CallStepKind::enter:
+      thread.waits = true;
+      thread.open = step;
+      thread.off_cpu_ns = thread.untraced_ns = 0;
+      return;
+    case CallStepKind::leave:
+      prefix(step, tree, step.time, input_.has_time() ? duration_text(step.total_ns()) : "-", step.depth, out);
+      out.text("} ");
+      name(step, out);
+      if ((step.flags & kCallCut) != 0) out.text("  [end not seen]");
+      out.ch('\n');
+      return;
+    case CallStepKind::lost:
+      prefix(step, tree, step.time, "", 0, out);
+      out.text(step.loss == CallLoss::gap ? fmt::format("[flow lost: {}: {}]\n", ptd::name(step.gap), sentence(step.gap))
+                                          : fmt::format("[calls given up: {}]\n", sentence(step.loss)));
+      return;
+    default:
+      return pause(step, tree, out);
+  }
+}
+
+// A call that began and called something, or something else came first.
+void CallScript::flush(Thread& thread, const CallTree& tree, TextBuffer& out) {
+  if (!std::exchange(thread.waits, false)) return;
+  prefix(thread.open, tree, thread.open.time, "", thread.open.depth, out);
+  name(thread.open, out);
+  out.text(" {");
+  if (const std::string_view note = kind_note(thread.open); !note.empty()) {
+    out.text("  [");
+    out.text(note);
+    out.ch(']');
+  }
+  out.ch('\n');
+}
+
+void CallScript::leaf(Thread& thread, const CallStep& leave, const CallTree& tree, TextBuffer& out) {
+  thread.waits = false;
+  prefix(leave, tree, leave.start, input_.has_time() ? duration_text(leave.total_ns()) : "-", leave.depth, out);
+  name(leave, out);
+  std::string note(kind_note(leave));
+  const auto add = [&note](const std::string& more) { note += (note.empty() ? "" : ", ") + more; };
+  if ((leave.flags & kCallUntraced) != 0) {
+    if (thread.off_cpu_ns != 0) add("off cpu " + duration_text(thread.off_cpu_ns));
+    if (thread.untraced_ns != 0 || thread.off_cpu_ns == 0)
+      add(thread.untraced_ns == 0 ? "not traced" : "not traced " + duration_text(thread.untraced_ns));
+  }
+  if ((leave.flags & kCallCut) != 0) add("end not seen");
+  if (!note.empty()) out.text("  [" + note + "]");
+  out.ch('\n');
+}
+
+void CallScript::pause(const CallStep& step, const CallTree& tree, TextBuffer& out) {
+  std::string text;
+  const auto add = [&text](std::string_view what, uint64_t ns) {
+    if (ns != 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, duration_text(ns));
+  };
+  add("off cpu", step.off_cpu_ns);
+  add("not traced", step.untraced_ns);
+  add("lost", step.lost_ns);
+  if (text.empty()) return;
+  prefix(step, tree, step.start, "", step.depth, out);
+  out.text("[" + text + "]\n");
+}
+
+void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out) {
+  const CallThread& thread = tree.threads()[step.thread];
+  out.right(input_.comm(step.thread, tree), 16);
+  out.ch(' ');
+  const std::string tid = thread.tid < 0 ? "?" : std::to_string(thread.tid);
+  out.right(tid, 7);
+  if (cpus_ && step.cpu >= 0) {
+    out.text(" [");
+    out.dec_padded(static_cast<uint64_t>(step.cpu), 3, '0');
+    out.ch(']');
+  }
+  out.ch(' ');
+  if (input_.has_time()) {
+    append_time(out, when, nanoseconds_);
+  } else {
+    out.right("-", 12);
+  }
+  out.text(": ");
+  out.right(took, 9);
+  out.fill(2 + 2 * std::min(depth, kMaxIndent));
+}
+
+void CallScript::name(const CallStep& step, TextBuffer& out) {
+  if (step.function == kNoFunction) return out.text(step.frame == FrameKind::syscall ? "[kernel]" : "[not traced]");
+  if (step.function >= names_.size()) names_.resize(input_.functions().size());
+  std::string& name = names_[step.function];
+  if (name.empty()) name = function_text(input_.functions(), step.function);
+  out.text(name);
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,138 @@
+// `ptdecode timeline` and `ptdecode flame`: the calls for viewers.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/call_export.h"
+#include "cli/commands.h"
+#include "cli/exit_status.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  CallWords calls;
+  std::string output, format = "svg";
+};
+
+/// A file that is there in whole or not at all.
+class ViewFile {
+ public:
+  explicit ViewFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {}
+  ~ViewFile() {
+    if (file_ == nullptr) return;
+    std::fclose(file_);
+    std::remove(part_.c_str());
+  }
+  ViewFile(const ViewFile&) = delete;
+  ViewFile& operator=(const ViewFile&) = delete;
+
+  [[nodiscard]] bool open() { return (file_ = std::fopen(part_.c_str(), "wb")) != nullptr; }
+  bool write(std::string_view text) {
+    good_ = good_ && std::fwrite(text.data(), 1, text.size(), file_) == text.size();
+    return good_;
+  }
+  /// Puts the file in its place; false if anything could not be written.
+  [[nodiscard]] bool finish() {
+    good_ = std::fclose(std::exchange(file_, nullptr)) == 0 && good_;
+    good_ = good_ && std::rename(part_.c_str(), path_.c_str()) == 0;
+    if (!good_) std::remove(part_.c_str());
+    return good_;
+  }
+
+ private:
+  const std::string path_, part_;
+  std::FILE* file_ = nullptr;
+  bool good_ = true;
+};
+
+int cannot_write(const std::string& path) { return report_error({ErrorKind::file_open, path + ": cannot be written", 0}); }
+
+int run_timeline(const Words& words) {
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  if (!input.has_time()) return report_error({ErrorKind::usage, "the trace holds no time: there is nothing to lay along a line", 0});
+  ViewFile file(words.output);
+  if (!file.open()) return cannot_write(words.output);
+  PerfettoWriter writer(input);
+  std::string out;
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    out.clear();
+    writer.take(steps, tree, out);
+    return file.write(out);
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  out.clear();
+  writer.add_pokes(out);
+  file.write(out);
+  if (!file.finish()) return cannot_write(words.output);
+  input.say_summary(words.calls, writer.slices() != 0);
+  if (!words.calls.input.quiet)
+    say_on_error(fmt::format("ptdecode: {}: {} slices; open it in ui.perfetto.dev\n", words.output, writer.slices()));
+  return status;
+}
+
+int run_flame(const Words& words) {
+  if (words.format == "svg" && words.output.empty())
+    return report_error({ErrorKind::usage, "flame: -o FILE.svg is missing (with --format folded, standard output will do)", 0});
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  StackTotals totals(input);
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    totals.take(steps, tree);
+    return true;
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
+  const std::string text = words.format == "folded" ? totals.folded() : totals.svg("own time by stack: " + path);
+  if (words.output.empty()) {
+    standard_output().write(text);
+  } else {
+    ViewFile file(words.output);
+    if (!file.open()) return cannot_write(words.output);
+    file.write(text);
+    if (!file.finish()) return cannot_write(words.output);
+  }
+  standard_output().flush();
+  input.say_summary(words.calls, totals.nodes().size() > 1);
+  return status;
+}
+
+}  // namespace
+
+Command add_timeline(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command =
+      *app.add_subcommand("timeline", "A picture of the run: threads, nested calls, interrupts, waits; for ui.perfetto.dev");
+  add_call_options(command, words->calls);
+  command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
+  command.footer(
+      "A slice is a call. [off cpu], [not traced] and [flow lost] are slices too; changes of code are instants on a track of their own.\n"
+      "Examples:\n"
+      "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
+      "  ptdecode timeline -o slow.pftrace --tid 812 --time 17.9,+5ms");
+  return [words] { return run_timeline(*words); };
+}
+
+Command add_flame(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("flame", "A flame graph: own time by stack of calls, as one SVG or as folded lines");
+  add_call_options(command, words->calls);
+  command.add_option("-o,--output", words->output, "the file to write");
+  command.add_option("--format", words->format, "svg, or folded: 'comm;outer;inner NANOSECONDS' a line")
+      ->check(CLI::IsMember({"svg", "folded"}));
+  command.footer(
+      "Exact, not sampled: every call counts. Without times in the trace, instructions take their place. In the SVG a click goes into a "
+      "frame,\n"
+      "Escape comes back, Ctrl-F searches.\n"
+      "Examples:\n"
+      "  ptdecode flame -o run.svg --comm postgres\n"
+      "  ptdecode flame --format folded | flamegraph.pl > run.svg");
+  return [words] { return run_flame(*words); };
+}
+
+}  // namespace ptd::cli

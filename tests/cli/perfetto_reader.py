@@ -1,0 +1,86 @@
+"""Reads a Perfetto trace as ui.perfetto.dev does, as far as tracks, slices and instants go: protobuf's wire format by hand, with the field
+numbers of perfetto/protos/perfetto/trace. Raises ValueError on what its importer would drop."""
+import collections
+
+
+def number(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def fields(data):
+    """Yields (field, value): ints of varints, bytes of the rest."""
+    at = 0
+    while at < len(data):
+        key, at = number(data, at)
+        if key & 7 == 0:
+            value, at = number(data, at)
+        elif key & 7 == 2:
+            size, at = number(data, at)
+            if at + size > len(data):
+                raise ValueError("a field runs past its message")
+            value, at = data[at:at + size], at + size
+        else:
+            raise ValueError(f"wire type {key & 7}")
+        yield key >> 3, value
+
+
+def one(data, field, default=None):
+    return dict(fields(data)).get(field, default)
+
+
+def read(data):
+    """(tracks: uuid -> {...}, slices: [(track, depth, name, begin, end)], instants: [(track, name, time)])"""
+    tracks, names, events, cleared = {}, {}, [], False
+    for field, packet in fields(data):
+        if field != 1:
+            raise ValueError(f"field {field} is no packet")
+        content = collections.defaultdict(list)
+        for inner, value in fields(packet):
+            content[inner].append(value)
+        if content[10] != [1]:
+            raise ValueError("a packet of no sequence")
+        flags = content[13][0]
+        if flags & 1:
+            names, cleared = {}, True
+        if flags & 2 and not cleared:
+            raise ValueError("needs state that was never cleared")
+        for interned in content[12]:
+            for kind, entry in fields(interned):
+                if kind == 2:
+                    names[one(entry, 1)] = one(entry, 2).decode()
+        for descriptor in content[60]:
+            found = dict(fields(descriptor))
+            parent = found.get(5)
+            if parent is not None and parent not in tracks:
+                raise ValueError("a track before its parent")
+            thread = dict(fields(found[4])) if 4 in found else {}
+            tracks[found[1]] = {"name": found.get(2, b"").decode(), "tid": thread.get(2), "pid": thread.get(1), "thread": thread.get(5, b"").decode(), "parent": parent}
+        for event in content[11]:
+            found = dict(fields(event))
+            if found[11] not in tracks:
+                raise ValueError("an event of an unknown track")
+            kind = found[9]
+            if kind != 2 and found[10] not in names:
+                raise ValueError("a name that was never given")
+            events.append((content[8][0], len(events), kind, found[11], names.get(found.get(10))))
+    slices, instants, stacks = [], [], collections.defaultdict(list)
+    for time, _, kind, track, name in sorted(events, key=lambda event: event[:2]):  # the importer sorts by time, stably
+        if kind == 1:
+            stacks[track].append((name, time))
+        elif kind == 2:
+            if not stacks[track]:
+                raise ValueError("an end without a beginning")
+            begun, start = stacks[track].pop()
+            slices.append((track, len(stacks[track]), begun, start, time))
+        else:
+            instants.append((track, name, time))
+    if any(stacks.values()):
+        raise ValueError("slices without an end")
+    return tracks, slices, instants
