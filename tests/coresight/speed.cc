@@ -1,0 +1,125 @@
+// Times the flow of CoreSight captures beside OpenCSD's own full decode (library, no printing) in one run. Usage: coresight_speed DIR...
+#include <opencsd/c_api/opencsd_c_api.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "recording/recording.h"
+
+using namespace ptd;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr double kLeastSeconds = 0.5;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+uint64_t peer_instructions = 0;
+
+ocsd_datapath_resp_t on_element(const void*, const ocsd_trc_index_t, const uint8_t, const ocsd_generic_trace_elem* element) {
+  if (element->elem_type == OCSD_GEN_TRC_ELEM_INSTR_RANGE) peer_instructions += element->num_instr_range;
+  return OCSD_RESP_CONT;
+}
+
+bool make_decoder(dcd_tree_handle_t tree, const arm::TraceConfig& config) {
+  unsigned char id = 0;
+  if (config.is_ete()) {
+    ocsd_ete_cfg peer{};
+    peer.reg_idr0 = config.idr0;
+    peer.reg_idr1 = config.idr1;
+    peer.reg_idr2 = config.idr2;
+    peer.reg_idr8 = config.idr8;
+    peer.reg_devarch = config.devarch;
+    peer.reg_configr = config.configr;
+    peer.reg_traceidr = config.traceidr;
+    peer.arch_ver = ARCH_AA64;
+    peer.core_prof = profile_CortexA;
+    return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETE, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
+  }
+  ocsd_etmv4_cfg peer{};
+  peer.reg_idr0 = config.idr0;
+  peer.reg_idr1 = config.idr1;
+  peer.reg_idr2 = config.idr2;
+  peer.reg_idr8 = config.idr8;
+  peer.reg_configr = config.configr;
+  peer.reg_traceidr = config.traceidr;
+  peer.arch_ver = ARCH_V8;
+  peer.core_prof = profile_CortexA;
+  return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETMV4I, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
+}
+
+/// Seconds of one full decode, the decoder's making included as on our side.
+double time_peer(const Recording& recording, uint32_t stream, Bytes trace) {
+  const dcd_tree_handle_t tree = ocsd_create_dcd_tree(OCSD_TRC_SRC_SINGLE, 0);
+  if (tree == C_API_INVALID_TREE_HANDLE || !make_decoder(tree, *recording.arm_config(stream))) return 0;
+  for (size_t i = 0; i < recording.timeline().section_count(); ++i) {
+    const Section& section = recording.timeline().section(static_cast<SectionId>(i));
+    if (section.code.bytes.empty()) continue;
+    const auto* code = reinterpret_cast<const uint8_t*>(section.code.bytes.data());
+    (void)ocsd_dt_add_buffer_mem_acc(tree, section.ip.value, OCSD_MEM_SPACE_ANY, code, static_cast<uint32_t>(section.code.bytes.size()));
+  }
+  (void)ocsd_dt_set_gen_elem_outfn(tree, on_element, nullptr);
+  const Clock::time_point start = Clock::now();
+  peer_instructions = 0;
+  for (uint64_t at = 0; at < trace.size();) {
+    uint32_t used = 0;
+    const auto* data = reinterpret_cast<const uint8_t*>(trace.data() + at);
+    const auto response =
+        ocsd_dt_process_data(tree, OCSD_OP_DATA, static_cast<ocsd_trc_index_t>(at), static_cast<uint32_t>(trace.size() - at), data, &used);
+    at += used;
+    if (OCSD_DATA_RESP_IS_FATAL(response) || used == 0) break;
+  }
+  (void)ocsd_dt_process_data(tree, OCSD_OP_EOT, 0, 0, nullptr, nullptr);
+  const double seconds = seconds_since(start);
+  ocsd_destroy_dcd_tree(tree);
+  return seconds;
+}
+
+double time_own(const Recording& recording, uint32_t stream, uint64_t& instructions) {
+  const Clock::time_point start = Clock::now();
+  instructions = 0;
+  (void)recording.decode(stream, 0, recording.segment_count(stream), [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+    for (const Block& block : batch.blocks) instructions += block.instructions;
+    return true;
+  });
+  return seconds_since(start);
+}
+
+void compare(const char* path) {
+  OpenOptions options;
+  options.path = path;
+  const auto opened = Recording::open(options);
+  if (!opened.ok()) return void(std::fprintf(stderr, "%s\n", opened.error().message.c_str()));
+  const Recording& recording = **opened;
+  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+    const arm::TraceConfig& config = *recording.arm_config(stream);
+    if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) continue;
+    std::vector<std::byte> trace, scratch;
+    for (uint64_t i = 0; i < recording.segment_count(stream); ++i) {
+      const AuxSegment segment = recording.segment(stream, i, scratch);
+      trace.insert(trace.end(), segment.bytes.begin(), segment.bytes.end());
+    }
+    if (trace.empty()) continue;
+    double own = 0, peer = 0, own_best = 1e9, peer_best = 1e9;
+    uint64_t instructions = 0;
+    for (int round = 0; round < 3 || own + peer < kLeastSeconds; ++round) {
+      const double mine = time_own(recording, stream, instructions), theirs = time_peer(recording, stream, trace);
+      own += mine;
+      peer += theirs;
+      own_best = std::min(own_best, mine);
+      peer_best = std::min(peer_best, theirs);
+    }
+    std::printf("%-60s id %02x %8zu bytes  own %9llu instructions %9.1f us  OpenCSD %9llu instructions %9.1f us  %6.1fx\n", path,
+                config.trace_id, trace.size(), static_cast<unsigned long long>(instructions), 1e6 * own_best,
+                static_cast<unsigned long long>(peer_instructions), 1e6 * peer_best, peer_best / own_best);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) compare(argv[i]);
+  return argc > 1 ? 0 : 2;
+}
