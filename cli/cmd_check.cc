@@ -39,7 +39,8 @@ void print_text(const Recording& recording) {
     output.write(finding_text(finding) + "\n");
   }
   if (by_kind.empty()) {
-    output.write("no findings: the records, the code bytes and the files agree\n");
+    output.write(recording.warnings().empty() ? "no findings: the records, the code bytes and the files agree\n"
+                                              : "no findings in what could be read (see the warnings on standard error)\n");
     return;
   }
   output.write("\n");

@@ -125,7 +125,6 @@ bool CodeView::Scratch::fetch_cached(FetchResult& result) {
 void CodeView::Scratch::look_at_suspect_windows() {
   suspect = CodeFlag::none;
   flags_constant = {};
-  if (space != kKernelSpace) return;
   const auto& windows = data->suspect;
   auto at = std::lower_bound(windows.begin(), windows.end(), when.first, [](Interval w, TimeNs t) { return w.last < t; });
   if (at != windows.end() && at->first <= when.last) {

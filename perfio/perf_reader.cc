@@ -54,6 +54,7 @@ class ReaderImpl final : public PerfReader {
   [[nodiscard]] const std::vector<std::string>& kcore_dirs() const override { return kcore_dirs_; }
   [[nodiscard]] uint64_t size_bytes() const override;
   [[nodiscard]] Bytes file_bytes() const override { return file_->bytes(); }
+  [[nodiscard]] std::vector<Bytes> mappings() const override;
   [[nodiscard]] bool is_pipe() const override { return pipe_; }
   Status read(const std::function<bool(const Record&)>& on_record) override;
   [[nodiscard]] const ReadDamage& damage() const override { return damage_; }
@@ -110,6 +111,12 @@ Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, co
   if (reader->pipe_) reader->read_ahead_pipe_headers();
   reader->damage_ = reader->open_damage_;
   return std::unique_ptr<PerfReader>(std::move(reader));
+}
+
+std::vector<Bytes> ReaderImpl::mappings() const {
+  std::vector<Bytes> all{file_->bytes()};
+  for (const auto& more : more_files_) all.push_back(more->bytes());
+  return all;
 }
 
 uint64_t ReaderImpl::size_bytes() const {

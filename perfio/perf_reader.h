@@ -109,6 +109,8 @@ class PerfReader {
   [[nodiscard]] virtual uint64_t size_bytes() const = 0;
   /// The mapped file (directory form: `data`), for tools that copy bytes. Valid as long as the reader.
   [[nodiscard]] virtual Bytes file_bytes() const = 0;
+  /// All files of the recording as they are mapped, read-only. Valid as long as the reader.
+  [[nodiscard]] virtual std::vector<Bytes> mappings() const = 0;
   /// True for the pipe form.
   [[nodiscard]] virtual bool is_pipe() const = 0;
   /// Calls `on_record` for each record in order; returning false ends early. An unreadable rest ends it with ok and damage().

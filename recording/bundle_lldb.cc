@@ -117,6 +117,7 @@ class BundleLoader {
     stream.add_payload(0, (*trace)->bytes().size(), (*trace)->bytes(), false);
     data_.streams.push_back(std::move(stream));
     data_.owners.push_back(*trace);
+    data_.pages.add_mapping((*trace)->bytes());
     return {};
   }
 

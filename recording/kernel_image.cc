@@ -73,13 +73,14 @@ class BpfFunctions {
       }
     }
   }
-  /// The bytes of the function at `ip` of program `id` (0: any), one whose program has the symbol's name first. Empty if there is none.
+  /// The bytes of the function at `ip` of program `id`; without an id (0), of the only program that was ever there. Empty if there is none.
   [[nodiscard]] Bytes find(uint32_t id, Ip ip, const std::string& name) const {
     const auto here = by_address_.find(ip.value);
     if (here == by_address_.end()) return {};
+    if (id == 0) return here->second.size() == 1 ? here->second.front().code : Bytes();
     Bytes first;
     for (const Function& function : here->second) {
-      if (id != 0 && function.program->id != id) continue;
+      if (function.program->id != id) continue;
       if (!function.program->name.empty() && name.ends_with(function.program->name)) return function.code;
       if (first.empty()) first = function.code;
     }
@@ -126,11 +127,16 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
 }
 
 bool KernelImage::add_copy(ImageBuild& image, const std::string& dir, Interval taken, std::vector<std::string>& warnings) {
-  auto ranges = read_kcore(dir + "/kcore");
-  if (!ranges.ok()) {
-    warnings.push_back(ranges.error().message);
-    return false;
+  bool cut = false;
+  auto ranges = read_kcore(dir + "/kcore", &cut);
+  if (!ranges.ok() || cut) {
+    Finding finding;
+    finding.kind = ranges.ok() ? FindingKind::file_changed : FindingKind::file_missing;
+    finding.what = ranges.ok() ? dir + "/kcore ends before its segments do: some of the kernel's code is missing" : ranges.error().message;
+    warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
   }
+  if (!ranges.ok()) return false;
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
   for (MemoryRange& range : *ranges) {
     if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
@@ -240,7 +246,6 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
     section.live = live;
     section.path = symbol.name;
     Bytes code = functions.find(symbol.bpf_id, symbol.ip, symbol.name);
-    if (code.empty()) code = functions.find(0, symbol.ip, symbol.name);
     if (!code.empty()) {
       section.size_bytes = std::max<uint64_t>(section.size_bytes, code.size());
       section.code = own_bytes(code);

@@ -116,6 +116,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   if (!opened.ok()) return opened.error();
   const std::shared_ptr<perfio::PerfReader> reader(std::move(opened).value());
   data.owners.push_back(reader);
+  for (const Bytes mapping : reader->mappings()) data.pages.add_mapping(mapping);
   ImageBuild image(options, modified_s(options.path));
   SidebandFold fold(options, image, data);
   ArmPerf arm;
@@ -157,6 +158,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   }
   copies.after_dirs = options.kcore_after;
   image.source.set_same_host(from_this_host(reader->features()));
+  if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes);
   fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, data);
   data.description = describe(reader->features(), options.path);

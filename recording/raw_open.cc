@@ -90,6 +90,7 @@ Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData
   stream.add_payload(0, (*trace)->bytes().size(), (*trace)->bytes(), false);
   data.streams.push_back(std::move(stream));
   data.owners.push_back(*trace);
+  data.pages.add_mapping((*trace)->bytes());
   data.description = "raw Intel PT capture " + raw.pt_path;
   image.finish(data);
   index_streams(options, data);

@@ -16,9 +16,12 @@ namespace ptd {
 
 struct Recording::State {
   RecordingData data;
+  std::vector<PassedPages> passed;  ///< one a stream
 };
 
 namespace {
+
+constexpr uint64_t kProgressBytes = 16ULL << 20;
 
 // JSON starts with a brace after white space; perf.data starts with PERFILE2.
 bool looks_like_json(const std::string& path) {
@@ -47,19 +50,21 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
   for (size_t i = 0; i < data.streams.size(); ++i) {
     const AuxStream& stream = data.streams[i];
     SegmentIndex index;
-    const auto on_bytes = [&](uint64_t bytes) {
-      done += bytes;
-      if (options.progress) options.progress(done, total);
+    const auto on_passed = [&](uint64_t first, uint64_t last) {
+      data.pages.release(stream, first, last);
+      done += last - first;
+      if (options.progress && (done / kProgressBytes != (done - (last - first)) / kProgressBytes || done == total))
+        options.progress(done, total);
     };
     StreamInfo info;
     if (i < data.arm.size()) {
-      index.build_arm(stream, data.arm[i].config, on_bytes);
+      index.build_arm(stream, data.arm[i].config, on_passed);
       info.source = data.arm[i].name;
       info.core = data.arm[i].core;
       info.protocol = data.arm[i].config.protocol;
       info.trace_id = data.arm[i].config.trace_id;
     } else {
-      index.build(stream, on_bytes);
+      index.build(stream, on_passed);
     }
     info.cpu = stream.cpu;
     info.tid = stream.tid;
@@ -70,6 +75,9 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
       info.time = {index.time_of(stream, 0, data.timing).first, index.time_of(stream, index.size() - 1, data.timing).last};
     }
     data.infos.push_back(info);
+    const auto in_root = [](const PsbEntry& entry) { return entry.in_root; };
+    if (data.kind == RecordingKind::perf && std::any_of(index.entries().begin(), index.entries().end(), in_root))
+      data.decoder.image_is_of_root = true;
     data.indexes.push_back(std::move(index));
   }
   const auto decodable = [](const SegmentIndex& index) { return index.size() != 0; };
@@ -94,6 +102,7 @@ Result<std::unique_ptr<Recording>> Recording::open(const OpenOptions& options) {
   };
   const Status status = load();
   if (!status.ok()) return status.error();
+  recording->state_->passed = std::vector<PassedPages>(data.streams.size());
   return recording;
 }
 
@@ -101,6 +110,7 @@ Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, co
   std::unique_ptr<Recording> recording(new Recording());
   const Status status = load_raw(raw, options, recording->state_->data);
   if (!status.ok()) return status.error();
+  recording->state_->passed = std::vector<PassedPages>(recording->state_->data.streams.size());
   return recording;
 }
 
@@ -125,7 +135,7 @@ std::string Recording::description() const { return state_->data.description; }
 
 std::string Recording::comm_at(int32_t tid, TimeNs when) const {
   const auto found = state_->data.comms.find(tid);
-  if (found == state_->data.comms.end()) return {};
+  if (found == state_->data.comms.end()) return tid == 0 ? "swapper" : "";  // the idle threads are never named by a record
   const auto& names = found->second;
   auto name = std::upper_bound(names.begin(), names.end(), when, [](TimeNs value, const auto& entry) { return value < entry.first; });
   return name == names.begin() ? names.front().second : std::prev(name)->second;
@@ -138,6 +148,7 @@ uint64_t Recording::segment_count(uint32_t stream) const {
 AuxSegment Recording::segment(uint32_t stream, uint64_t index, std::vector<std::byte>& scratch) const {
   if (index >= segment_count(stream)) return {};
   const RecordingData& data = state_->data;
+  state_->passed[stream].at(data.pages, data.streams[stream], data.indexes[stream].entries()[index].offset_bytes);
   AuxSegment segment = data.indexes[stream].segment(data.streams[stream], index, data.timing, scratch);
   segment.stream = stream;
   return segment;

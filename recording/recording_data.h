@@ -14,6 +14,7 @@
 #include "image/timeline.h"
 #include "recording/anchors.h"
 #include "recording/arm_sources.h"
+#include "recording/page_release.h"
 #include "recording/recording.h"
 #include "recording/segments.h"
 #include "recording/streams.h"
@@ -45,6 +46,7 @@ struct RecordingData {
   std::vector<std::string> warnings;
   std::string description;
   std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
+  PageRelease pages;
 };
 
 Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data);

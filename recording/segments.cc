@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kPsbBytes = 16;
 constexpr uint64_t kMaxPsbPlusBytes = 256;  // PSB+ holds at most a dozen packets ([SDM] "PSB+")
-constexpr uint64_t kProgressBytes = 16ULL << 20;
+constexpr uint64_t kStretchBytes = 16ULL << 20;
 
 // Reads the PSB+ at `offset`: its TSC and its length.
 PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
@@ -29,6 +29,7 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
       entry.tsc = packet.value;
       entry.has_tsc = true;
     }
+    if (packet.kind == pt::PacketKind::pip && (packet.flags & pt::kFlagNonRoot) == 0) entry.in_root = true;
     if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
   }
   entry.tail_bytes = static_cast<uint32_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbBytes, bytes.size())));
@@ -80,10 +81,17 @@ Interval widen(Interval interval, uint64_t slack_ns) {
 
 // Finds sync patterns that begin in chunk `chunk_index`, those that end in the next one included.
 void SegmentIndex::scan_chunk(const AuxStream& stream, size_t chunk_index, Finder find, uint64_t pattern_bytes,
-                              std::vector<uint64_t>& found) const {
+                              std::vector<uint64_t>& found, const Passed& passed) const {
   const AuxChunk& chunk = stream.chunks()[chunk_index];
-  for (uint64_t at = find(chunk.bytes, 0); at + pattern_bytes <= chunk.bytes.size(); at = find(chunk.bytes, at + pattern_bytes)) {
-    found.push_back(chunk.offset_bytes + at);
+  uint64_t next = 0;  // behind the last pattern
+  for (uint64_t first = 0; first < chunk.bytes.size(); first += kStretchBytes) {
+    const uint64_t last = std::min<uint64_t>(chunk.bytes.size(), first + kStretchBytes);
+    const Bytes stretch = chunk.bytes.first(std::min<uint64_t>(chunk.bytes.size(), last + pattern_bytes - 1));
+    for (uint64_t at = find(stretch, std::max(next, first)); at + pattern_bytes <= stretch.size(); at = find(stretch, next)) {
+      found.push_back(chunk.offset_bytes + at);
+      next = at + pattern_bytes;
+    }
+    if (passed) passed(chunk.offset_bytes + first, chunk.offset_bytes + last);
   }
   if (chunk_index + 1 >= stream.chunks().size() || stream.chunks()[chunk_index + 1].offset_bytes != chunk.end()) return;
   std::vector<std::byte> window;
@@ -94,17 +102,9 @@ void SegmentIndex::scan_chunk(const AuxStream& stream, size_t chunk_index, Finde
   if (at + pattern_bytes <= joined.size()) found.push_back(first + at);
 }
 
-void SegmentIndex::scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const std::function<void(uint64_t)>& progress,
+void SegmentIndex::scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const Passed& passed,
                         std::vector<uint64_t>& found) const {
-  uint64_t unreported = 0;
-  for (size_t i = 0; i < stream.chunks().size(); ++i) {
-    scan_chunk(stream, i, find, pattern_bytes, found);
-    unreported += stream.chunks()[i].bytes.size();
-    if (progress && (unreported >= kProgressBytes || i + 1 == stream.chunks().size())) {
-      progress(unreported);
-      unreported = 0;
-    }
-  }
+  for (size_t i = 0; i < stream.chunks().size(); ++i) scan_chunk(stream, i, find, pattern_bytes, found, passed);
   std::sort(found.begin(), found.end());
   // A pattern cut by a seam is none, and one cannot start inside the previous one.
   uint64_t end = 0;
@@ -127,21 +127,21 @@ void SegmentIndex::count_skipped(const AuxStream& stream) {
   skipped_bytes_ = stream.size_bytes() > covered ? stream.size_bytes() - covered : 0;
 }
 
-void SegmentIndex::build(const AuxStream& stream, const std::function<void(uint64_t)>& progress) {
+void SegmentIndex::build(const AuxStream& stream, const Passed& passed) {
   std::vector<uint64_t> offsets;
-  scan(stream, pt::find_psb, kPsbBytes, progress, offsets);
+  scan(stream, pt::find_psb, kPsbBytes, passed, offsets);
   for (const uint64_t offset : offsets) entries_.push_back(read_psb_plus(stream, offset));
   entries_.shrink_to_fit();
   count_skipped(stream);
 }
 
-void SegmentIndex::build_arm(const AuxStream& stream, const arm::TraceConfig& config, const std::function<void(uint64_t)>& progress) {
+void SegmentIndex::build_arm(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed) {
   if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
-    build_whole(stream, progress);
+    build_whole(stream, passed);
     return;
   }
   std::vector<uint64_t> offsets;
-  scan(stream, arm::find_async, arm::kAsyncBytes, progress, offsets);
+  scan(stream, arm::find_async, arm::kAsyncBytes, passed, offsets);
   for (const uint64_t offset : offsets) {
     const Seam* seam = entries_.empty() ? nullptr : stream.seam_after(entries_.back().offset_bytes);
     const bool first = entries_.empty() || (seam != nullptr && seam->offset_bytes <= offset);
@@ -155,7 +155,7 @@ void SegmentIndex::build_arm(const AuxStream& stream, const arm::TraceConfig& co
 }
 
 // Protocols whose flow is followed without a cut: a segment for what stands between seams.
-void SegmentIndex::build_whole(const AuxStream& stream, const std::function<void(uint64_t)>& progress) {
+void SegmentIndex::build_whole(const AuxStream& stream, const Passed& passed) {
   for (const AuxChunk& chunk : stream.chunks()) {
     uint64_t at = chunk.offset_bytes;
     const bool joins = !entries_.empty() && chunk.offset_bytes == (&chunk)[-1].end() && stream.seam_between(at - 1, at) == nullptr;
@@ -168,7 +168,7 @@ void SegmentIndex::build_whole(const AuxStream& stream, const std::function<void
       const Seam* seam = stream.seam_after(at);
       at = seam == nullptr ? chunk.end() : std::min(seam->offset_bytes, chunk.end());
     }
-    if (progress) progress(chunk.bytes.size());
+    if (passed) passed(chunk.offset_bytes, chunk.end());
   }
 }
 

@@ -18,6 +18,7 @@ struct PsbEntry {
   uint64_t tsc = 0;           ///< TSC of its PSB+
   uint32_t tail_bytes = 0;    ///< length of its PSB+, up to and including PSBEND (bounded)
   bool has_tsc = false;
+  bool in_root = false;  ///< its PIP says: not in VMX non-root operation
 };
 
 /// How segments get their time bounds.
@@ -36,11 +37,12 @@ struct SegmentTiming {
 /// Invariant: a segment never crosses a seam. Bytes after a seam and before the next PSB belong to no segment.
 class SegmentIndex {
  public:
-  /// `progress(bytes)` is called with bytes scanned since the last call.
-  void build(const AuxStream& stream, const std::function<void(uint64_t)>& progress);
+  /// Called with each stretch [first, last) of stream offsets when it is scanned.
+  using Passed = std::function<void(uint64_t first, uint64_t last)>;
+  void build(const AuxStream& stream, const Passed& passed);
 
   /// The same of ETMv4 and ETE: an entry is an A-Sync behind which everything is told anew, so that the flow needs nothing from before.
-  void build_arm(const AuxStream& stream, const arm::TraceConfig& config, const std::function<void(uint64_t)>& progress);
+  void build_arm(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed);
 
   [[nodiscard]] size_t size() const { return entries_.size(); }
   [[nodiscard]] const std::vector<PsbEntry>& entries() const { return entries_; }
@@ -56,11 +58,12 @@ class SegmentIndex {
 
  private:
   using Finder = uint64_t (*)(Bytes bytes, uint64_t from);
-  void scan_chunk(const AuxStream& stream, size_t chunk_index, Finder find, uint64_t pattern_bytes, std::vector<uint64_t>& found) const;
-  void scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const std::function<void(uint64_t)>& progress,
+  void scan_chunk(const AuxStream& stream, size_t chunk_index, Finder find, uint64_t pattern_bytes, std::vector<uint64_t>& found,
+                  const Passed& passed) const;
+  void scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const Passed& passed,
             std::vector<uint64_t>& found) const;
   void count_skipped(const AuxStream& stream);
-  void build_whole(const AuxStream& stream, const std::function<void(uint64_t)>& progress);
+  void build_whole(const AuxStream& stream, const Passed& passed);
   std::vector<PsbEntry> entries_;
   uint64_t skipped_bytes_ = 0;
 };

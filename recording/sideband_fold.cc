@@ -207,6 +207,16 @@ void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecor
   image_.builder.add_finding(std::move(finding));
 }
 
+void SidebandFold::on_cut(uint64_t file_offset_bytes) {
+  Finding finding;
+  finding.kind = FindingKind::records_lost;
+  finding.time = {last_time_, kTimeMax};
+  for (const auto& [cpu, time] : ring_times_) finding.time.first = std::min(finding.time.first, time);
+  finding.what = "the file ends early, at byte " + std::to_string(file_offset_bytes) + ": records may be missing from then on";
+  image_.builder.add_lost_window(finding.time);
+  image_.builder.add_finding(std::move(finding));
+}
+
 void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord& aux) {
   AuxBreak why = AuxBreak::none;
   if ((aux.flags & kAuxCollision) != 0) why = AuxBreak::collision, ++data_.lost.aux_collision;

@@ -24,7 +24,8 @@ Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, 
   const uint32_t least = passed_at(first), most = passed_at(last);
   passed = std::max(passed, least);
   if (passed > most + 1) passed = most;  // counted more than was recorded: records were lost
-  const uint32_t counted = std::min(passed, most);
+  // The incoming thread's own record comes only after the switch function: one switch may be passed that is not recorded by then.
+  const uint32_t counted = std::min(passed, static_cast<uint32_t>(changes_.size()));
   const Context context = after_switch(counted, last);
   const auto has_code = [&](const Context& c) { return c.space != kNoSpace && timeline.section_at(c.space, ip, last) != kNoSection; };
   if (is_kernel_half(ip) || least == most || has_code(context)) return context;

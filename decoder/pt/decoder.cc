@@ -23,6 +23,16 @@ constexpr uint64_t kFastCheckpointEvery = 1U << 14;  // on the fast path, which 
 constexpr uint64_t kDoubtfulBlocks = 256;            // before a contradiction that nothing explains
 constexpr uint32_t kDoubtBehind = 16;                // blocks behind one that is uncertain, where records were lost
 constexpr uint32_t kMaxVainSearches = 3;             // for one place of contradiction in one segment
+constexpr uint64_t kMaxVainWork = 400'000;           // instructions walked in vain in one segment
+
+// Whether records of kernel code are known to be missing.
+bool shows_loss(const Timeline& timeline) {
+  const std::vector<Finding>& findings = timeline.findings();
+  return !timeline.suspect_windows().empty() || std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.kind == FindingKind::poke_healed || finding.kind == FindingKind::poke_lost_by_copy ||
+           finding.kind == FindingKind::poke_old_bytes_mismatch || finding.kind == FindingKind::base_copy_unexplained;
+  });
+}
 
 // What shows that other code ran than was read. (Code that nobody supplied says nothing about the way there.)
 bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
@@ -63,13 +73,15 @@ struct Decoder::State {
       : walker(timeline, contexts, options),
         runner(walker),
         may_heal(has_versions(timeline)),
+        records_lost(shows_loss(timeline)),
         has_doubt(!timeline.suspect_windows().empty()),
         healer(walker) {}
 
   Walker walker;
   Runner runner;
   bool may_heal;            ///< some address has had several contents
-  bool has_doubt;           ///< records are known to be lost
+  bool records_lost;        ///< records of kernel code are missing
+  bool has_doubt;           ///< and LOST records say when
   uint32_t doubt = 0;       ///< blocks to come that are suspect for what stands before them
   bool exact = false;       ///< this segment is walked without the runner
   bool replay_due = false;  ///< on the fast path: the segment must be walked again, to look for what was lost
@@ -78,13 +90,14 @@ struct Decoder::State {
   BatchPlace given;                          ///< out of the segment so far, without `held`
   Batch held;                                ///< put out, not given out
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
+  uint64_t vain_work = 0;                    ///< instructions walked in them
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
   std::vector<std::unique_ptr<Flow>> spare;
   std::unique_ptr<Flow> best_dead;  ///< of the current fork: the one that lived longest
   Loss best_loss;
   uint32_t dead_ties = 0;  ///< others that lived as long as best_dead
   bool best_done = false;  ///< best_dead reached the segment's end
-  bool pruned = false;     ///< some flow was dropped for want of room: the survivor is not proven
+  bool pruned = false;     ///< some flow was dropped for want of room or of bytes: the survivor is not proven
   uint64_t fork_position = 0;
   bool segment_done = true;
   DecoderStats stats;
@@ -148,6 +161,7 @@ void Decoder::State::start(const AuxSegment& segment) {
   given = {};
   held.clear();
   vain.clear();
+  vain_work = 0;
   auto flow = new_flow();
   flow->pending.clear();
   flow->pending.capacity_blocks = kNoLimit;
@@ -220,6 +234,8 @@ void Decoder::State::fork(size_t index) {
 }
 
 void Decoder::State::note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done) {
+  if (!done && loss.reason == GapReason::no_image)
+    pruned = true;  // the packets did not contradict it: nobody knows what it would have read
   const bool longer = !best_dead || flow->state.position > best_dead->state.position;
   const bool as_long = best_dead && flow->state.position == best_dead->state.position;
   const bool better = longer || (as_long && ((done && !best_done) || (done == best_done && flow->penalty < best_dead->penalty)));
@@ -378,10 +394,12 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
     return false;
   }
   uint32_t& vain_here = vain[loss.ip.value];
-  if (vain_here >= kMaxVainSearches) return false;
+  if (vain_here >= kMaxVainSearches || vain_work >= kMaxVainWork) return false;
+  const uint64_t walked_before = walker.walked();
   std::unique_ptr<Flow> found = healer.find(from.flow, contradicted);
   if (!found) {
     ++vain_here;
+    vain_work += walker.walked() - walked_before;
     return false;
   }
   ++stats.healed_by_packets;
@@ -398,7 +416,8 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   Flow& flow = *flows[0];
   walker.finish_block(flow, 0);
   const Checkpoint& oldest = older.valid ? older : newer;
-  if (oldest.valid && (contradicts_code(gap.reason) || gap.reason == GapReason::limit)) {
+  const bool strayed = gap.reason == GapReason::no_image && records_lost && is_kernel_half(gap.ip);
+  if (oldest.valid && (contradicts_code(gap.reason) || gap.reason == GapReason::limit || strayed)) {
     const uint64_t held_back = batch.blocks.size() - (oldest.output - given).blocks;
     for (uint64_t i = batch.blocks.size() - std::min(held_back, kDoubtfulBlocks); i < batch.blocks.size(); ++i) {
       batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);

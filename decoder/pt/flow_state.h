@@ -73,6 +73,7 @@ struct FlowState {
   // Where
   Ip ip;
   bool enabled = false;   ///< tracing is on and ip is known
+  bool non_root = false;  ///< in VMX non-root operation: a guest runs
   bool lost = false;      ///< flow was lost; waiting for a point where ip is known for sure
   ExecMode mode = ExecMode::unknown;
   Context context;        ///< thread and user address space

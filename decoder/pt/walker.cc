@@ -131,6 +131,10 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       if (!at_stop(flow)) return WalkStop::lost;
       continue;
     }
+    if (state.non_root && options_.image_is_of_root) {
+      lose(flow, GapReason::no_image);
+      return WalkStop::lost;
+    }
     const SpaceId space = space_of(state, state.ip);
     if (surveying_ || !flow.pins.empty()) {
       const Candidate* only = surveying_ ? nullptr : pinned(flow, space);
@@ -299,7 +303,7 @@ void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFl
     flow.block_ip = flow.state.ip;
     flow.block_space = space;
     flow.block_flags = code_flags;
-    put_mark(flow);
+    put_mark(flow, flow.state.now);
   }
   flow.block_bytes.insert(flow.block_bytes.end(), bytes, bytes + insn.length_bytes);
   ++flow.block_instructions;

@@ -149,7 +149,7 @@ class Walker {
   void pass_switch(Flow& flow);
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
   void give_item_event(Flow& flow, const Item& item, Ip from);
-  void put_mark(Flow& flow);
+  void put_mark(Flow& flow, Interval time);
   [[nodiscard]] Interval time_of(const Item& item) const { return {item.before, item.hi}; }
 
   Timeline timeline_;

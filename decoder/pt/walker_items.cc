@@ -270,6 +270,8 @@ void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t fl
   event.aux = item.aux;
   event.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
   event.time = time_of(item);
+  if (kind == EventKind::paging) flow.state.non_root = (flags & kEventNonRoot) != 0;
+  if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) put_mark(flow, event.time);
   flow.out->events.push_back(event);
 }
 
@@ -286,16 +288,16 @@ void Walker::give_gap(Flow& flow, const Gap& gap) {
   flow.out->gaps.push_back(given);
 }
 
-// Called when a block begins: gives a Mark if anything that it tells has changed.
-void Walker::put_mark(Flow& flow) {
+// Called when a block begins, or an event stands where no block is: gives a Mark if anything that it tells has changed.
+void Walker::put_mark(Flow& flow, Interval time) {
   const FlowState& state = flow.state;
   Mark mark;
-  mark.time = state.now;
+  mark.time = time;
   mark.pid = state.context.pid;
   mark.tid = state.context.tid;
   mark.space = state.context.space;
   mark.mode = state.mode;
-  mark.time_known = state.now.first > kTimeMin && state.now.last < kTimeMax;
+  mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
   const Mark& last = flow.mark;
   if (flow.mark_valid && last.time == mark.time && last.tid == mark.tid && last.pid == mark.pid && last.space == mark.space &&
       last.mode == mark.mode) {

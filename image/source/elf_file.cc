@@ -118,6 +118,7 @@ bool ElfFile::parse() {
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &program) == nullptr) break;
     if (program.p_type == PT_LOAD) {
       const uint64_t in_file = clamp(bytes, program.p_offset, program.p_filesz).size();
+      is_cut_ = is_cut_ || in_file < program.p_filesz;
       segments_.push_back({program.p_vaddr, program.p_offset, in_file, program.p_memsz, (program.p_flags & PF_X) != 0});
     } else if (program.p_type == PT_NOTE && build_id_.empty()) {
       build_id_ = build_id_in_notes(clamp(bytes, program.p_offset, std::min<uint64_t>(program.p_filesz, kMaxNoteBytes)));
@@ -188,10 +189,15 @@ std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {
   return symbols;
 }
 
-Result<std::vector<MemoryRange>> read_kcore(const std::string& path) {
+Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) {
   auto elf = ElfFile::open(path);
   if (!elf.ok()) return elf.error();
   if (!(*elf)->is_core()) return Error{ErrorKind::file_format, path + ": not an ELF core", 0};
+  if (cut != nullptr) *cut = (*elf)->is_cut();
+  constexpr size_t kMaxSegments = 4096;  // a machine's kcore has some dozens
+  if ((*elf)->segments().size() > kMaxSegments)
+    return Error{ErrorKind::file_format,
+                 path + ": " + std::to_string((*elf)->segments().size()) + " segments are no copy of a kernel's memory", 0};
   std::vector<MemoryRange> ranges;
   for (const ElfSegment& segment : (*elf)->segments()) {
     CodeBytes code = piece_of((*elf)->file(), segment.file_offset_bytes, segment.file_size_bytes);

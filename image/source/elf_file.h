@@ -50,6 +50,8 @@ class ElfFile {
   [[nodiscard]] const std::string& build_id() const { return build_id_; }  ///< hex, "" if it has none
   [[nodiscard]] const DebugLink& debug_link() const { return debug_link_; }
   [[nodiscard]] bool is_core() const { return is_core_; }
+  /// The file ends before one of its segments does.
+  [[nodiscard]] bool is_cut() const { return is_cut_; }
   [[nodiscard]] bool is_relocatable() const { return is_relocatable_; }
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
@@ -70,7 +72,7 @@ class ElfFile {
   std::vector<ElfSegment> segments_;
   std::string build_id_;
   DebugLink debug_link_;
-  bool is_core_ = false, is_relocatable_ = false, has_symtab_ = false;
+  bool is_cut_ = false, is_core_ = false, is_relocatable_ = false, has_symtab_ = false;
   uint16_t machine_ = 0;
   uint64_t entry_ = 0;
 };
@@ -79,6 +81,7 @@ class ElfFile {
 [[nodiscard]] std::string build_id_in_notes(Bytes notes);
 
 /// The PT_LOAD ranges of an ELF core such as perf's kcore copy, in address order. Errors as ElfFile::open, or not a core.
-Result<std::vector<MemoryRange>> read_kcore(const std::string& path);
+/// `cut` tells whether the file ends before one of them does; what is there is given.
+Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut = nullptr);
 
 }  // namespace ptd

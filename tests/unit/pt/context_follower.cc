@@ -1,0 +1,58 @@
+// ContextFollower: the thread behind the switch function is the incoming one, whatever the clock says of its record.
+#include "decoder/pt/context_follower.h"
+
+#include <gtest/gtest.h>
+
+#include "image/timeline_builder.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr Ip kKernelIp{0xffffffff81000000};
+
+class Follower : public testing::Test {
+ protected:
+  // As the kernel writes them: the outgoing thread's record before the switch function, the incoming one's behind it.
+  void SetUp() override {
+    track_.add_switch(0, TimeNs{50}, {7, 7, SpaceId{1}});
+    track_.add_switch(0, TimeNs{100}, {0, 0, kNoSpace});
+    track_.add_switch(0, TimeNs{103}, {0, 0, kNoSpace});
+    track_.add_switch(0, TimeNs{200}, {8, 8, SpaceId{2}});
+    track_.add_switch(0, TimeNs{203}, {8, 8, SpaceId{2}});
+    track_.sort();
+    follower_ = ContextFollower(track_, 0);
+  }
+  int32_t tid_at(uint32_t& passed, uint64_t first, uint64_t last) {
+    return follower_.at(passed, TimeNs{first}, TimeNs{last}, kKernelIp, timeline_).tid;
+  }
+
+  ContextTrack track_;
+  Timeline timeline_ = TimelineBuilder().build();
+  ContextFollower follower_;
+};
+
+TEST_F(Follower, BehindTheSwitchFunctionRunsTheIncomingThread) {
+  uint32_t passed = follower_.passed_at(TimeNs{90});
+  EXPECT_EQ(tid_at(passed, 90, 99), 7);
+  ++passed;  // the switch function was passed; the incoming thread's record, at 103, is later than the clock's 102
+  EXPECT_EQ(tid_at(passed, 101, 102), 0);
+  EXPECT_EQ(tid_at(passed, 101, 110), 0);
+  EXPECT_EQ(tid_at(passed, 150, 190), 0);
+  ++passed;
+  EXPECT_EQ(tid_at(passed, 201, 202), 8);
+  EXPECT_EQ(tid_at(passed, 250, 260), 8);
+}
+
+TEST_F(Follower, BeforeTheSwitchFunctionRunsTheOutgoingThread) {
+  uint32_t passed = follower_.passed_at(TimeNs{90});
+  EXPECT_EQ(tid_at(passed, 90, 150), 7) << "the interval reaches beyond the records, the flow has not passed the function";
+}
+
+TEST_F(Follower, CountingMoreThanWasRecordedIsPutRight) {
+  uint32_t passed = 9;
+  EXPECT_EQ(tid_at(passed, 120, 130), 0);
+  EXPECT_EQ(passed, 2U);
+}
+
+}  // namespace
+}  // namespace ptd::pt
