@@ -124,7 +124,8 @@ void FlowCounts::add(const Batch& batch, const FlowTables& tables) {
       for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) tell(batch.events[event]);
       for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) waits_ = has_mark_ = false;
       for (; i < batch.blocks.size() && mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) {
-        count_time(batch.marks[mark], node_of(batch.blocks[i]));
+        const bool is_last = mark + 1 == batch.marks.size() || batch.marks[mark + 1].before_block > i;  // those before it date events
+        if (is_last) count_time(batch.marks[mark], node_of(batch.blocks[i]));
       }
       next_stop = batch.blocks.size();
       if (event < batch.events.size()) next_stop = std::min<size_t>(next_stop, batch.events[event].before_block);

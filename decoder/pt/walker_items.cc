@@ -271,7 +271,10 @@ void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t fl
   event.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
   event.time = time_of(item);
   if (kind == EventKind::paging) flow.state.non_root = (flags & kEventNonRoot) != 0;
-  if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) put_mark(flow, event.time);
+  if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) {
+    put_mark(flow, event.time);
+    flow.mark_valid = false;  // the next block has one of its own
+  }
   flow.out->events.push_back(event);
 }
 
