@@ -6,9 +6,9 @@
 namespace ptd::cli {
 
 inline constexpr int kExitOk = 0;
-inline constexpr int kExitFile = 1;     ///< a file could not be opened or read
-inline constexpr int kExitUsage = 2;    ///< bad option or argument
-inline constexpr int kExitFinding = 3;  ///< finding or difference; with --strict also a gap
+inline constexpr int kExitFile = 1;           ///< a file could not be opened or read
+inline constexpr int kExitUsage = 2;          ///< bad option or argument
+inline constexpr int kExitFinding = 3;        ///< finding or difference; with --strict also a gap
 inline constexpr int kExitInterrupted = 130;  ///< Ctrl-C, as shells count it
 
 /// The status that an error of opening or creating ends the program with.

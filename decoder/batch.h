@@ -16,16 +16,18 @@ using NodeId = uint32_t;
 /// How sure the decoder is of a block's bytes, and how the block ended. Bits of Block::flags.
 enum class BlockFlag : uint16_t {
   none = 0,
-  taken = 1,          ///< the block ends with a branch that was taken
-  ends_in_branch = 2, ///< last instruction is a branch; else the block was cut (event, PSB, version edge, loss)
-  chosen = 4,         ///< several versions were possible, the packets left one
-  healed = 8,         ///< bytes are a version inserted by healing
-  ambiguous = 16,     ///< several versions were possible and the packets contradicted none
-  suspect = 32,       ///< records were lost around this time, or the packets soon contradict the code (Arm: have just contradicted it)
-  assumed = 64,       ///< code from a guessed image
-  sequence = 128,     ///< several blocks: `node` is a number of Decoder::sequences(). Only with DecoderOptions::sequences
+  taken = 1,           ///< the block ends with a branch that was taken
+  ends_in_branch = 2,  ///< last instruction is a branch; else the block was cut (event, PSB, version edge, loss)
+  chosen = 4,          ///< several versions were possible, the packets left one
+  healed = 8,          ///< bytes are a version inserted by healing
+  ambiguous = 16,      ///< several versions were possible and the packets contradicted none
+  suspect = 32,        ///< records were lost around this time, or the packets soon contradict the code (Arm: have just contradicted it)
+  assumed = 64,        ///< code from a guessed image
+  sequence = 128,      ///< several blocks: `node` is a number of Decoder::sequences(). Only with DecoderOptions::sequences
 };
-constexpr uint16_t operator|(BlockFlag a, BlockFlag b) { return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b)); }
+constexpr uint16_t operator|(BlockFlag a, BlockFlag b) {
+  return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));
+}
 constexpr bool has(uint16_t flags, BlockFlag flag) { return (flags & static_cast<uint16_t>(flag)) != 0; }
 /// The flags that say "do not take this for certain".
 inline constexpr uint16_t kUncertainFlags = BlockFlag::ambiguous | BlockFlag::suspect;
@@ -89,40 +91,50 @@ class BlockTable {
 /// Context from block `before_block` on: given only when something changes.
 struct Mark {
   uint32_t before_block = 0;
-  Interval time;           ///< bounds of the moment, timeline clock
+  Interval time;  ///< bounds of the moment, timeline clock
   int32_t pid = -1;
   int32_t tid = -1;
   SpaceId space = kNoSpace;
   ExecMode mode = ExecMode::unknown;
   bool time_known = false;
-  uint64_t cycles = 0;     ///< core cycles counted so far in the stream (CYC), 0 without
+  uint64_t cycles = 0;  ///< core cycles counted so far in the stream (CYC), 0 without
 };
 
 enum class EventKind : uint8_t {
-  enabled,          ///< tracing starts at `to` (TIP.PGE)
-  disabled,         ///< tracing ends after the last block: the branch at `from` left the traced region, for `to` if known; aux = where a resume is due
-  async_disabled,   ///< tracing ends before the instruction at `from`
-  async_branch,     ///< interrupt, fault, trap: from `from` (not executed) to `to`
-  exec_mode,        ///< 16 / 32 / 64-bit code from `to` on; payload = ExecMode
-  paging,           ///< CR3 = payload; non_root in flags
-  vmcs,             ///< VMCS base = payload
-  tsx_begin, tsx_commit, tsx_abort,  ///< at `from`
-  overflow,         ///< OVF: packets were lost; flow resumes at `to` if known
+  enabled,   ///< tracing starts at `to` (TIP.PGE)
+  disabled,  ///< tracing ends after the last block: the branch at `from` left the traced region, for `to` if known; aux = where a resume is
+             ///< due
+  async_disabled,  ///< tracing ends before the instruction at `from`
+  async_branch,    ///< interrupt, fault, trap: from `from` (not executed) to `to`
+  exec_mode,       ///< 16 / 32 / 64-bit code from `to` on; payload = ExecMode
+  paging,          ///< CR3 = payload; non_root in flags
+  vmcs,            ///< VMCS base = payload
+  tsx_begin,
+  tsx_commit,
+  tsx_abort,  ///< at `from`
+  overflow,   ///< OVF: packets were lost; flow resumes at `to` if known
   trace_stop,
-  ptwrite,          ///< payload, at `from` if bound to an ip
-  exstop, mwait, pwre, pwrx, cbr, mnt,
-  cfe,              ///< control-flow event: payload = type | vector << 8 (event trace)
-  evd,              ///< event data: payload, aux = type
-  pebs_begin, pebs_item, pebs_end,
+  ptwrite,  ///< payload, at `from` if bound to an ip
+  exstop,
+  mwait,
+  pwre,
+  pwrx,
+  cbr,
+  mnt,
+  cfe,  ///< control-flow event: payload = type | vector << 8 (event trace)
+  evd,  ///< event data: payload, aux = type
+  pebs_begin,
+  pebs_item,
+  pebs_end,
   trig,
   // Arm. There async_branch is an exception of type payload, and tsx_* are memory transactions.
-  context,          ///< CONTEXTIDR = payload; aux = VMID | level << 32 | non-secure << 34 | root or realm << 35 | AArch64 << 36
-  exception_return, ///< told by ETMv4; of ETE the instruction tells it
-  trace_event,      ///< events of the trace unit's resources: payload, one bit each
-  instrumentation,  ///< a value that software wrote into the trace: payload, aux = exception level
-  sync_marker,      ///< a marker in step with those of other sources
-  skipped,          ///< from `from` to `to` payload instructions ran (0: not told) whose ways are not traced (Q elements)
-  ignored_packets,  ///< payload packets of conditional or data trace that are no part of the flow
+  context,           ///< CONTEXTIDR = payload; aux = VMID | level << 32 | non-secure << 34 | root or realm << 35 | AArch64 << 36
+  exception_return,  ///< told by ETMv4; of ETE the instruction tells it
+  trace_event,       ///< events of the trace unit's resources: payload, one bit each
+  instrumentation,   ///< a value that software wrote into the trace: payload, aux = exception level
+  sync_marker,       ///< a marker in step with those of other sources
+  skipped,           ///< from `from` to `to` payload instructions ran (0: not told) whose ways are not traced (Q elements)
+  ignored_packets,   ///< payload packets of conditional or data trace that are no part of the flow
 };
 
 /// A packet or compound of packets bound to its place in the flow.
@@ -140,18 +152,18 @@ struct Event {
 inline constexpr uint8_t kEventHasFrom = 1;
 inline constexpr uint8_t kEventHasTo = 2;
 inline constexpr uint8_t kEventNonRoot = 4;
-inline constexpr uint8_t kEventResumed = 8;   ///< enabled at the ip where tracing was disabled
-inline constexpr uint8_t kEventStatus = 16;   ///< state told at a segment's start, not a change at this point (see EventJoin)
+inline constexpr uint8_t kEventResumed = 8;      ///< enabled at the ip where tracing was disabled
+inline constexpr uint8_t kEventStatus = 16;      ///< state told at a segment's start, not a change at this point (see EventJoin)
 inline constexpr uint8_t kEventBreakpoint = 32;  ///< async_branch to the #BP entry: an INT3 was hit at `from`
 
 enum class GapReason : uint8_t {
-  overflow,       ///< the processor lost packets (OVF)
-  aux_lost,       ///< the recorder lost trace bytes (TRUNCATED, PARTIAL, missing payload)
-  bad_packet,     ///< bytes that are no packet, or a packet that cannot stand there
-  no_image,       ///< no code bytes at `ip`
-  image_mismatch, ///< the packets do not fit the code bytes at `ip`: the image is not what ran
-  bad_insn,       ///< the bytes at `ip` are no instruction
-  limit,          ///< a bound of the decoder was reached (candidates, instructions without a packet)
+  overflow,        ///< the processor lost packets (OVF)
+  aux_lost,        ///< the recorder lost trace bytes (TRUNCATED, PARTIAL, missing payload)
+  bad_packet,      ///< bytes that are no packet, or a packet that cannot stand there
+  no_image,        ///< no code bytes at `ip`
+  image_mismatch,  ///< the packets do not fit the code bytes at `ip`: the image is not what ran
+  bad_insn,        ///< the bytes at `ip` are no instruction
+  limit,           ///< a bound of the decoder was reached (candidates, instructions without a packet)
 };
 inline constexpr int kGapReasons = 7;
 /// One sentence for people, and the enumerator's name.
@@ -166,9 +178,9 @@ struct Gap {
   uint64_t stream_offset_bytes = 0;  ///< packet at which it was noticed
   Ip ip;                             ///< where the flow was lost, 0 if unknown
   SpaceId space = kNoSpace;
-  SectionId section = kNoSection;    ///< no_image: the section whose bytes are missing
+  SectionId section = kNoSection;  ///< no_image: the section whose bytes are missing
   Interval time;
-  uint64_t lost_bytes = 0;           ///< trace bytes skipped until resync
+  uint64_t lost_bytes = 0;  ///< trace bytes skipped until resync
 };
 
 /// Filled by Decoder::next; reuse one to avoid allocation. Indices in marks, events and gaps are into `blocks`.
@@ -179,7 +191,12 @@ struct Batch {
   std::vector<Gap> gaps;
   size_t capacity_blocks = 4096;  ///< next() returns when about this many blocks are in
 
-  void clear() { blocks.clear(); marks.clear(); events.clear(); gaps.clear(); }
+  void clear() {
+    blocks.clear();
+    marks.clear();
+    events.clear();
+    gaps.clear();
+  }
 };
 
 }  // namespace ptd

@@ -27,7 +27,7 @@ struct Edit {
   std::vector<std::byte> new_bytes;
   Interval time;
   EditOrigin origin = EditOrigin::text_poke;
-  int32_t cpu = -1;            ///< the poking cpu, -1 if unknown
+  int32_t cpu = -1;                  ///< the poking cpu, -1 if unknown
   uint64_t record_offset_bytes = 0;  ///< where the record stands in its file, for findings
 };
 

@@ -40,19 +40,19 @@ struct Section {
   SpaceId space = kKernelSpace;
   Ip ip;
   uint64_t size_bytes = 0;
-  Interval live;             ///< from the moment it was mapped to the moment it was replaced
-  CodeBytes code;            ///< size_bytes long (shorter: the rest is unknown), or empty
-  std::string path;          ///< file, "[vdso]", "[kernel]", "bpf_prog_...", or empty
-  std::string build_id;      ///< hex, may be empty
+  Interval live;         ///< from the moment it was mapped to the moment it was replaced
+  CodeBytes code;        ///< size_bytes long (shorter: the rest is unknown), or empty
+  std::string path;      ///< file, "[vdso]", "[kernel]", "bpf_prog_...", or empty
+  std::string build_id;  ///< hex, may be empty
   uint64_t file_offset_bytes = 0;
-  bool assumed = false;      ///< bytes are a guess that no record confirms (e.g. vmlinux instead of kcore)
+  bool assumed = false;  ///< bytes are a guess that no record confirms (e.g. vmlinux instead of kcore)
 };
 
 enum class CodeFlag : uint8_t {
   none = 0,
-  healed = 1,    ///< version inserted by healing
-  suspect = 2,   ///< within a window of lost records
-  assumed = 4,   ///< from a section marked assumed
+  healed = 1,   ///< version inserted by healing
+  suspect = 2,  ///< within a window of lost records
+  assumed = 4,  ///< from a section marked assumed
 };
 constexpr CodeFlag operator|(CodeFlag a, CodeFlag b) { return static_cast<CodeFlag>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b)); }
 constexpr CodeFlag operator&(CodeFlag a, CodeFlag b) { return static_cast<CodeFlag>(static_cast<uint8_t>(a) & static_cast<uint8_t>(b)); }
@@ -61,11 +61,11 @@ constexpr bool any(CodeFlag set, CodeFlag flag) { return (static_cast<uint8_t>(s
 
 /// One possible content of memory at the asked ip during (part of) the asked interval.
 struct CodeCandidate {
-  Bytes bytes;          ///< from ip on; at least 1 byte. At least 15 if that much is contiguous and known
-  Interval possible;    ///< when these bytes may have been live (hull over equal versions)
-  Interval certain;     ///< when these bytes, and no others, were live; may be empty()
-  SiteId site = kNoSite;        ///< the first site among the bytes that has more than one version, or kNoSite
-  uint32_t version = 0;         ///< lowest version number of that site with this content (>= the floor given)
+  Bytes bytes;            ///< from ip on; at least 1 byte. At least 15 if that much is contiguous and known
+  Interval possible;      ///< when these bytes may have been live (hull over equal versions)
+  Interval certain;       ///< when these bytes, and no others, were live; may be empty()
+  SiteId site = kNoSite;  ///< the first site among the bytes that has more than one version, or kNoSite
+  uint32_t version = 0;   ///< lowest version number of that site with this content (>= the floor given)
   CodeFlag flags = CodeFlag::none;
 };
 
@@ -114,8 +114,8 @@ class Timeline {
   };
   [[nodiscard]] SiteInfo site(SiteId id) const;
   struct VersionInfo {
-    Bytes bytes;        ///< of the site's whole range; bytes not known are absent (see `known`)
-    bool known = false; ///< false: code did not exist or its bytes are unknown
+    Bytes bytes;         ///< of the site's whole range; bytes not known are absent (see `known`)
+    bool known = false;  ///< false: code did not exist or its bytes are unknown
     Interval possible;
     Interval certain;
     CodeFlag flags;

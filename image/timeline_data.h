@@ -32,7 +32,8 @@ struct Site {
   uint32_t version_count = 0;
   uint64_t first_version = 0;
   SpaceId space = kKernelSpace;
-  TimeNs told;  ///< the last moment at which a record or a copy told the content; a loss of records after it leaves the last version in doubt
+  TimeNs
+      told;  ///< the last moment at which a record or a copy told the content; a loss of records after it leaves the last version in doubt
 };
 
 /// One address space: its sections by (address, time) and its run of sites in address order.

@@ -33,11 +33,11 @@ struct RecordingData {
   pt::DecoderOptions decoder;
   SegmentTiming timing;
   std::vector<AuxStream> streams;
-  std::vector<SegmentIndex> indexes;  ///< one a stream
-  std::vector<StreamInfo> infos;      ///< one a stream
-  std::vector<ArmSource> arm;         ///< one a stream of CoreSight trace; empty: Intel PT
-  arm::FollowOptions arm_follow;      ///< of CoreSight streams
-  std::vector<PokeStamp> pokes;       ///< TEXT_POKE records kept, for anchors
+  std::vector<SegmentIndex> indexes;                ///< one a stream
+  std::vector<StreamInfo> infos;                    ///< one a stream
+  std::vector<ArmSource> arm;                       ///< one a stream of CoreSight trace; empty: Intel PT
+  arm::FollowOptions arm_follow;                    ///< of CoreSight streams
+  std::vector<PokeStamp> pokes;                     ///< TEXT_POKE records kept, for anchors
   std::vector<std::vector<pt::SyncPoint>> anchors;  ///< one a stream, or empty
   std::map<int32_t, std::string> thread_names;
   std::map<int32_t, std::vector<std::pair<TimeNs, std::string>>> comms;  ///< tid -> names in order of time

@@ -60,8 +60,7 @@ class SegmentIndex {
   using Finder = uint64_t (*)(Bytes bytes, uint64_t from);
   void scan_chunk(const AuxStream& stream, size_t chunk_index, Finder find, uint64_t pattern_bytes, std::vector<uint64_t>& found,
                   const Passed& passed) const;
-  void scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const Passed& passed,
-            std::vector<uint64_t>& found) const;
+  void scan(const AuxStream& stream, Finder find, uint64_t pattern_bytes, const Passed& passed, std::vector<uint64_t>& found) const;
   void count_skipped(const AuxStream& stream);
   void build_whole(const AuxStream& stream, const Passed& passed);
   std::vector<PsbEntry> entries_;

@@ -28,17 +28,49 @@ enum class InsnClass : uint8_t {
 /// Finer distinctions that some bindings need.
 enum class InsnDetail : uint8_t {
   none,
-  syscall, sysenter, sysret, sysexit, iret, int_n, int3, int1, into, far_call, far_ret, far_jump,
-  vmlaunch, vmresume, vmcall, vmptrld, eretu, erets, uiret, rsm, wrmsr, xbegin, xend, xabort, hlt, mwait, umwait, ud,
-  loop, jcxz, senduipi, endbr, eret, svc, blx,  // eret, svc, blx (immediate): Arm. umwait: also TPAUSE; wrmsr: also WRMSRNS
+  syscall,
+  sysenter,
+  sysret,
+  sysexit,
+  iret,
+  int_n,
+  int3,
+  int1,
+  into,
+  far_call,
+  far_ret,
+  far_jump,
+  vmlaunch,
+  vmresume,
+  vmcall,
+  vmptrld,
+  eretu,
+  erets,
+  uiret,
+  rsm,
+  wrmsr,
+  xbegin,
+  xend,
+  xabort,
+  hlt,
+  mwait,
+  umwait,
+  ud,
+  loop,
+  jcxz,
+  senduipi,
+  endbr,
+  eret,
+  svc,
+  blx,  // eret, svc, blx (immediate): Arm. umwait: also TPAUSE; wrmsr: also WRMSRNS
 };
 
 struct Insn {
   InsnClass cls = InsnClass::bad;
   InsnDetail detail = InsnDetail::none;
-  uint8_t length_bytes = 0;   ///< 1..15; 0 if cls == bad
-  uint8_t operand_bits = 0;   ///< effective operand size of a near branch (16: target is truncated to 16 bits), else 0
-  int64_t displacement = 0;   ///< of direct branches, relative to the next instruction; jmpabs: the absolute target
+  uint8_t length_bytes = 0;  ///< 1..15; 0 if cls == bad
+  uint8_t operand_bits = 0;  ///< effective operand size of a near branch (16: target is truncated to 16 bits), else 0
+  int64_t displacement = 0;  ///< of direct branches, relative to the next instruction; jmpabs: the absolute target
   friend constexpr bool operator==(const Insn&, const Insn&) = default;
 };
 

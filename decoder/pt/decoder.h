@@ -27,14 +27,14 @@ struct IpRange {
 
 struct DecoderOptions {
   Config config;
-  std::vector<IpRange> filter;       ///< ip filter of the recording; empty: none
-  SpaceId default_space = kNoSpace;  ///< user addresses belong to it while nothing tells which thread runs (raw captures)
-  Ip breakpoint_entry;               ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
-  Ip switch_entry;                   ///< kernel function that every context switch passes once (__switch_to), 0 if unknown
-  uint64_t slack_ns = 0;             ///< widens every time interval by this much on both sides: for recordings with bad clocks
-  bool image_is_of_root = false;     ///< the code is the host's: in VMX non-root operation (PIP.NR) there is none
-  uint32_t max_candidates = 32;      ///< live hypotheses at once; beyond: the least likely go, what is given is `ambiguous`
-  uint32_t max_held_blocks = 1U << 16;  ///< undecided blocks held back
+  std::vector<IpRange> filter;                  ///< ip filter of the recording; empty: none
+  SpaceId default_space = kNoSpace;             ///< user addresses belong to it while nothing tells which thread runs (raw captures)
+  Ip breakpoint_entry;                          ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
+  Ip switch_entry;                              ///< kernel function that every context switch passes once (__switch_to), 0 if unknown
+  uint64_t slack_ns = 0;                        ///< widens every time interval by this much on both sides: for recordings with bad clocks
+  bool image_is_of_root = false;                ///< the code is the host's: in VMX non-root operation (PIP.NR) there is none
+  uint32_t max_candidates = 32;                 ///< live hypotheses at once; beyond: the least likely go, what is given is `ambiguous`
+  uint32_t max_held_blocks = 1U << 16;          ///< undecided blocks held back
   uint64_t max_silent_instructions = 1U << 24;  ///< without any packet consumed; beyond: Gap limit
   bool sequences = false;   ///< for FlowCounts: what comes again is given as one entry (BlockFlag::sequence), not block by block
   bool exact_only = false;  ///< never takes the fast path (Runner): the same output, slower

@@ -85,14 +85,14 @@ struct FlowState {
   uint64_t tnt_item = 0;  ///< item that `tnt` came from
   uint64_t tnt = 0;       ///< branches not yet taken, the oldest in bit (tnt_count - 1)
   uint32_t tnt_count = 0;
-  uint64_t stop_ip = 0;   ///< ip that the head item is bound to (if has_stop)
+  uint64_t stop_ip = 0;  ///< ip that the head item is bound to (if has_stop)
   bool has_stop = false;
   uint64_t position = 0;  ///< branches, targets and events taken so far
   uint64_t silent = 0;    ///< instructions since something was taken
 
   // When
-  Interval now;           ///< bounds for the next fetch
-  TimeNs not_before;      ///< learnt from version choices
+  Interval now;       ///< bounds for the next fetch
+  TimeNs not_before;  ///< learnt from version choices
   Floors floors;
   uint32_t spans_passed = 0;  ///< sync points passed (DecoderOptions::sync_points)
 

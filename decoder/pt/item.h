@@ -28,24 +28,24 @@ enum class ItemKind : uint8_t {
   end,             ///< no more bytes
 };
 
-inline constexpr uint8_t kItemNoIp = 1;      ///< ip (sync, overflow, tip, tip_pgd) or target (async) is suppressed
+inline constexpr uint8_t kItemNoIp = 1;  ///< ip (sync, overflow, tip, tip_pgd) or target (async) is suppressed
 inline constexpr uint8_t kItemNonRoot = 2;
 
 /// One obligation. Times are on the timeline clock, outward bounds.
 struct Item {
   ItemKind kind = ItemKind::end;
-  uint8_t bits = 0;                   ///< tnt: number of branches
+  uint8_t bits = 0;  ///< tnt: number of branches
   uint8_t flags = 0;
   EventKind event = EventKind::cbr;   ///< at_ip, at_insn, now
   ExecMode mode = ExecMode::unknown;  ///< new execution mode at the target; unknown: no change
   uint64_t ip = 0;                    ///< tnt: the branches, oldest in bit (bits - 1). else: see ItemKind
   uint64_t value = 0;                 ///< async_branch: target. events: payload
   uint64_t aux = 0;
-  uint64_t offset_bytes = 0;          ///< in the segment
-  uint64_t cycles = 0;                ///< core cycles counted so far (CYC)
-  TimeNs before;                      ///< lower bound of the last timing packet before this item
-  TimeNs lo;                          ///< no instruction walked for this item ran before: see ItemReader
-  TimeNs hi;                          ///< nor after
+  uint64_t offset_bytes = 0;  ///< in the segment
+  uint64_t cycles = 0;        ///< core cycles counted so far (CYC)
+  TimeNs before;              ///< lower bound of the last timing packet before this item
+  TimeNs lo;                  ///< no instruction walked for this item ran before: see ItemReader
+  TimeNs hi;                  ///< nor after
 };
 
 /// State that a PSB+ tells ([SDM] "Packet Stream Boundary (PSB) Packet").
@@ -157,9 +157,9 @@ class ItemReader {
   SyncState start_;
   std::vector<Item> start_items_;
   std::vector<Item> items_;
-  std::vector<Item> held_;      ///< events inside a FUP .. TIP compound, given after it
-  std::vector<Item> binding_;   ///< events waiting for their FUP
-  uint64_t base_ = 0;           ///< index of items_[0]
+  std::vector<Item> held_;     ///< events inside a FUP .. TIP compound, given after it
+  std::vector<Item> binding_;  ///< events waiting for their FUP
+  uint64_t base_ = 0;          ///< index of items_[0]
   ExecMode mode_ = ExecMode::unknown;
   bool done_ = false;
   bool enabled_ = false;

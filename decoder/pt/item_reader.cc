@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t kReleasedAtOnce = 8192;
 constexpr uint8_t kLongTntBits = 47;
-constexpr size_t kMaxHeld = 64;               // events inside one compound
+constexpr size_t kMaxHeld = 64;  // events inside one compound
 
 ExecMode exec_mode_of(const Packet& packet) {
   if ((packet.flags & kFlagCsL) != 0) return ExecMode::bits64;
@@ -71,9 +71,15 @@ Item& ItemReader::push(ItemKind kind, uint64_t offset) {
   item.cycles = cursor_.cycles;
   switch (kind) {
     case ItemKind::now:
-    case ItemKind::at_insn: item.lo = cursor_.group_lo; break;
-    case ItemKind::tnt: item.lo = cursor_.begin_group(); break;  // the caller says with prompt() if it was full
-    case ItemKind::tip: item.lo = cursor_.take_tip(); break;
+    case ItemKind::at_insn:
+      item.lo = cursor_.group_lo;
+      break;
+    case ItemKind::tnt:
+      item.lo = cursor_.begin_group();
+      break;  // the caller says with prompt() if it was full
+    case ItemKind::tip:
+      item.lo = cursor_.take_tip();
+      break;
     default:
       item.lo = cursor_.emitted;
       cursor_.prompt();
@@ -181,9 +187,16 @@ void ItemReader::read_start() {
       case PacketKind::psbend:
         if (start_.has_ip && (config_.errata.bdm70 || config_.cpu.family == 0) && next_flow_is_pge(reader_.offset())) start_.has_ip = false;
         return;
-      case PacketKind::fup: start_.has_ip = decompress_ip(packet, cursor_.last_ip); start_.ip = Ip{cursor_.last_ip}; break;
-      case PacketKind::mode_exec: start_.mode = exec_mode_of(packet); break;
-      case PacketKind::mode_tsx: start_.in_tx = (packet.flags & kFlagInTx) != 0; break;
+      case PacketKind::fup:
+        start_.has_ip = decompress_ip(packet, cursor_.last_ip);
+        start_.ip = Ip{cursor_.last_ip};
+        break;
+      case PacketKind::mode_exec:
+        start_.mode = exec_mode_of(packet);
+        break;
+      case PacketKind::mode_tsx:
+        start_.in_tx = (packet.flags & kFlagInTx) != 0;
+        break;
       case PacketKind::pip:
         start_.has_cr3 = true;
         start_.cr3 = packet.value;
@@ -193,7 +206,8 @@ void ItemReader::read_start() {
         start_.has_ip = false;
         on_ovf(offset);
         return;
-      case PacketKind::pad: break;
+      case PacketKind::pad:
+        break;
       case PacketKind::vmcs: {
         Item item;
         item.kind = ItemKind::now;
@@ -202,8 +216,14 @@ void ItemReader::read_start() {
         start_items_.push_back(item);
         break;
       }
-      case PacketKind::tsc: case PacketKind::tma: case PacketKind::mtc: case PacketKind::cyc: pass_time(offset); break;
-      case PacketKind::cbr: break;
+      case PacketKind::tsc:
+      case PacketKind::tma:
+      case PacketKind::mtc:
+      case PacketKind::cyc:
+        pass_time(offset);
+        break;
+      case PacketKind::cbr:
+        break;
       default:  // no PSBEND: not a PSB+ group; take the packet as ordinary flow
         reader_.seek(offset);
         return;
@@ -216,8 +236,8 @@ bool ItemReader::next_flow_is_pge(uint64_t offset) const {
   PacketReader ahead(segment_.bytes, offset);
   Packet packet;
   while (ahead.next(packet) == PacketReader::Status::ok) {
-    if (packet.kind == PacketKind::pad || is_timing(packet.kind) || packet.kind == PacketKind::mode_exec || packet.kind == PacketKind::mode_tsx ||
-        packet.kind == PacketKind::pip || packet.kind == PacketKind::vmcs) {
+    if (packet.kind == PacketKind::pad || is_timing(packet.kind) || packet.kind == PacketKind::mode_exec ||
+        packet.kind == PacketKind::mode_tsx || packet.kind == PacketKind::pip || packet.kind == PacketKind::vmcs) {
       continue;
     }
     return packet.kind == PacketKind::tip_pge;
@@ -275,19 +295,28 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       if (packet.bits == kLongTntBits) cursor_.prompt();
       return;
     }
-    case PacketKind::fup: return on_fup(packet, offset);
-    case PacketKind::tip: return on_tip(packet, offset);
-    case PacketKind::tip_pgd: return on_tip_pgd(packet, offset);
-    case PacketKind::tip_pge: return on_tip_pge(packet, offset);
-    case PacketKind::mode_exec: mode_ = exec_mode_of(packet); return;
+    case PacketKind::fup:
+      return on_fup(packet, offset);
+    case PacketKind::tip:
+      return on_tip(packet, offset);
+    case PacketKind::tip_pgd:
+      return on_tip_pgd(packet, offset);
+    case PacketKind::tip_pge:
+      return on_tip_pge(packet, offset);
+    case PacketKind::mode_exec:
+      mode_ = exec_mode_of(packet);
+      return;
     case PacketKind::mode_tsx:
       tsx_pending_ = true;
       tsx_in_ = (packet.flags & kFlagInTx) != 0;
       tsx_abort_ = (packet.flags & kFlagAbort) != 0;
       return;
-    case PacketKind::ovf: return on_ovf(offset);
-    case PacketKind::psbend: return;  // a stray PSBEND says nothing about the flow
-    default: return on_event(packet, offset);
+    case PacketKind::ovf:
+      return on_ovf(offset);
+    case PacketKind::psbend:
+      return;  // a stray PSBEND says nothing about the flow
+    default:
+      return on_event(packet, offset);
   }
 }
 
@@ -428,9 +457,16 @@ void ItemReader::on_event(const Packet& packet, uint64_t offset) {
       item.event = EventKind::paging;
       if ((packet.flags & kFlagNonRoot) != 0) item.flags |= kItemNonRoot;
       break;
-    case PacketKind::vmcs: item.kind = ItemKind::at_insn; item.event = EventKind::vmcs; break;
-    case PacketKind::trace_stop: item.event = EventKind::trace_stop; break;
-    case PacketKind::mnt: item.event = EventKind::mnt; break;
+    case PacketKind::vmcs:
+      item.kind = ItemKind::at_insn;
+      item.event = EventKind::vmcs;
+      break;
+    case PacketKind::trace_stop:
+      item.event = EventKind::trace_stop;
+      break;
+    case PacketKind::mnt:
+      item.event = EventKind::mnt;
+      break;
     case PacketKind::ptw:
       if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::ptwrite, packet.value, packet.bits, offset);
       item.kind = ItemKind::at_insn;
@@ -441,11 +477,24 @@ void ItemReader::on_event(const Packet& packet, uint64_t offset) {
       if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::exstop, 0, 0, offset);
       item.event = EventKind::exstop;
       break;
-    case PacketKind::mwait: item.event = EventKind::mwait; break;
-    case PacketKind::pwre: item.event = EventKind::pwre; item.aux = packet.flags; break;
-    case PacketKind::pwrx: item.event = EventKind::pwrx; break;
-    case PacketKind::bbp: item.event = EventKind::pebs_begin; item.aux = packet.extra; break;
-    case PacketKind::bip: item.event = EventKind::pebs_item; item.aux = packet.bits; break;
+    case PacketKind::mwait:
+      item.event = EventKind::mwait;
+      break;
+    case PacketKind::pwre:
+      item.event = EventKind::pwre;
+      item.aux = packet.flags;
+      break;
+    case PacketKind::pwrx:
+      item.event = EventKind::pwrx;
+      break;
+    case PacketKind::bbp:
+      item.event = EventKind::pebs_begin;
+      item.aux = packet.extra;
+      break;
+    case PacketKind::bip:
+      item.event = EventKind::pebs_item;
+      item.aux = packet.bits;
+      break;
     case PacketKind::bep:
       if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::pebs_end, 0, 0, offset);
       item.event = EventKind::pebs_end;
@@ -457,9 +506,15 @@ void ItemReader::on_event(const Packet& packet, uint64_t offset) {
       item.value = payload;
       break;
     }
-    case PacketKind::evd: item.event = EventKind::evd; item.aux = packet.bits; break;
-    case PacketKind::trig: item.event = EventKind::trig; break;
-    default: return fail(offset);
+    case PacketKind::evd:
+      item.event = EventKind::evd;
+      item.aux = packet.bits;
+      break;
+    case PacketKind::trig:
+      item.event = EventKind::trig;
+      break;
+    default:
+      return fail(offset);
   }
   if (has_fup_ && !fup_optional_) {  // inside a FUP .. TIP compound: belongs to it
     if (held_.size() >= kMaxHeld) return fail(offset);

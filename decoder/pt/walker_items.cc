@@ -114,7 +114,8 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
     case ItemKind::tip:
     case ItemKind::tip_pgd:
     case ItemKind::bad:
-    case ItemKind::end: return false;
+    case ItemKind::end:
+      return false;
   }
   return false;
 }
@@ -344,11 +345,13 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
       return settle_one(flow, item);
     case ItemKind::sync:
     case ItemKind::end:
-    case ItemKind::bad: return false;
+    case ItemKind::bad:
+      return false;
     case ItemKind::now:
       give_item_event(flow, item, {});
       return true;
-    default: return true;
+    default:
+      return true;
   }
 }
 

@@ -9,13 +9,13 @@ namespace ptd {
 
 /// Why the bytes before a segment do not join it (PERF_AUX_FLAG_* of the AUX record that covers the seam).
 enum class AuxBreak : uint8_t {
-  none,         ///< bytes are contiguous with the previous segment
-  stream_start, ///< first bytes of the stream
-  truncated,    ///< PERF_AUX_FLAG_TRUNCATED: the ring was full, data was dropped
-  partial,      ///< PERF_AUX_FLAG_PARTIAL: record holds gaps
-  collision,    ///< PERF_AUX_FLAG_COLLISION
-  snapshot,     ///< another snapshot: time passed without trace
-  missing,      ///< payload absent from the file
+  none,          ///< bytes are contiguous with the previous segment
+  stream_start,  ///< first bytes of the stream
+  truncated,     ///< PERF_AUX_FLAG_TRUNCATED: the ring was full, data was dropped
+  partial,       ///< PERF_AUX_FLAG_PARTIAL: record holds gaps
+  collision,     ///< PERF_AUX_FLAG_COLLISION
+  snapshot,      ///< another snapshot: time passed without trace
+  missing,       ///< payload absent from the file
 };
 
 /// A piece of one stream, from one PSB up to (not including) the next: the unit of decode, of parallelism and of choice.
@@ -29,7 +29,7 @@ struct AuxSegment {
   int32_t tid = -1;                  ///< tid of a per-thread stream, else -1
   Interval time;                     ///< bounds of everything in the segment, as known from outside (neighbours, AUX records)
   AuxBreak break_before = AuxBreak::none;
-  bool break_after = false;          ///< the flow does not join the next segment (seam, end of stream)
+  bool break_after = false;  ///< the flow does not join the next segment (seam, end of stream)
 };
 
 }  // namespace ptd

@@ -21,8 +21,8 @@ enum class ErrorKind : uint8_t {
 /// A failure reported once, as a value. Trace damage is never an Error: it becomes a Gap.
 struct Error {
   ErrorKind kind = ErrorKind::usage;
-  std::string message;         ///< one sentence, names the file or option; no trailing newline
-  uint64_t offset_bytes = 0;   ///< file offset where that makes sense, else 0
+  std::string message;        ///< one sentence, names the file or option; no trailing newline
+  uint64_t offset_bytes = 0;  ///< file offset where that makes sense, else 0
 };
 
 template <class T>

@@ -47,12 +47,8 @@ struct Interval {
   [[nodiscard]] constexpr bool overlaps(Interval other) const { return first <= other.last && other.first <= last; }
   [[nodiscard]] constexpr bool empty() const { return last < first; }
 };
-constexpr Interval intersect(Interval a, Interval b) {
-  return {a.first < b.first ? b.first : a.first, a.last < b.last ? a.last : b.last};
-}
-constexpr Interval hull(Interval a, Interval b) {
-  return {a.first < b.first ? a.first : b.first, a.last < b.last ? b.last : a.last};
-}
+constexpr Interval intersect(Interval a, Interval b) { return {a.first < b.first ? b.first : a.first, a.last < b.last ? a.last : b.last}; }
+constexpr Interval hull(Interval a, Interval b) { return {a.first < b.first ? a.first : b.first, a.last < b.last ? b.last : a.last}; }
 
 /// One address space: the kernel, or one user mm. A process gets a new one at exec; threads share one.
 struct SpaceId {

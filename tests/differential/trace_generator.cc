@@ -365,31 +365,51 @@ class Machine {
     }
     switch (here.kind) {
       case OpKind::filler:
-      case OpKind::call_next: ++now_; break;
+      case OpKind::call_next:
+        ++now_;
+        break;
       case OpKind::jcc: {
         const bool taken = random_.chance(50);
         go(taken ? here.target : now_ + 1, [&] { branch_bit(taken); });
         break;
       }
-      case OpKind::jump: go(here.target, [] {}); break;
+      case OpKind::jump:
+        go(here.target, [] {});
+        break;
       case OpKind::call:
         push_call();
         go(here.target, [] {});
         break;
-      case OpKind::call_indirect: push_call(); [[fallthrough]];
-      case OpKind::jump_indirect: go_indirect(any_of(here.targets)); break;
-      case OpKind::ret: near_return(); break;
+      case OpKind::call_indirect:
+        push_call();
+        [[fallthrough]];
+      case OpKind::jump_indirect:
+        go_indirect(any_of(here.targets));
+        break;
+      case OpKind::ret:
+        near_return();
+        break;
       case OpKind::far_jump:
-      case OpKind::far_ret: go_far(any_of(here.targets)); break;
+      case OpKind::far_ret:
+        go_far(any_of(here.targets));
+        break;
       case OpKind::syscall:
         stack_.push_back({now_ + 1, true});
         go_far(any_of(program_.syscall_entries));
         break;
       case OpKind::sysret:
-      case OpKind::iret: return_from_interrupt(); break;
-      case OpKind::mov_cr3: run_mov_cr3(in_trace); break;
-      case OpKind::ptwrite: run_ptwrite(in_trace); break;
-      default: ++now_; break;
+      case OpKind::iret:
+        return_from_interrupt();
+        break;
+      case OpKind::mov_cr3:
+        run_mov_cr3(in_trace);
+        break;
+      case OpKind::ptwrite:
+        run_ptwrite(in_trace);
+        break;
+      default:
+        ++now_;
+        break;
     }
   }
   void run_mov_cr3(bool in_trace) {
@@ -448,8 +468,8 @@ class Machine {
   uint64_t filter_first_ = 0, filter_end_ = 0;
 
   OpId now_ = 0, fallback_ = 0;
-  std::vector<Frame> stack_;             // what the program will do
-  std::vector<uint64_t> return_stack_;   // what the processor remembers
+  std::vector<Frame> stack_;            // what the program will do
+  std::vector<uint64_t> return_stack_;  // what the processor remembers
   bool enabled_ = false, in_tx_ = false, lost_ = false, psb_soon_ = false;
   uint32_t lost_for_ = 0, off_for_ = 0;
   ExecMode mode_told_ = ExecMode::unknown;

@@ -48,7 +48,7 @@ Status drop_burst(const std::string& from, const std::string& to, uint64_t first
     const bool poke = std::holds_alternative<TextPokeRecord>(edit.record.payload);
     const bool begins = poke && seen++ == first;
     if (begins) ring = edit.record.sample_id.cpu;
-    if (!ring || edit.record.sample_id.cpu != *ring || edit.record.sample_id.time == 0) return action;
+    if (!ring || static_cast<uint32_t>(edit.record.sample_id.cpu) != *ring || edit.record.sample_id.time == 0) return action;
     const bool of_trace =
         std::holds_alternative<AuxRecord>(edit.record.payload) || std::holds_alternative<ItraceStartRecord>(edit.record.payload);
     if (left > 0 && !of_trace) {
