@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
@@ -33,6 +34,36 @@ bool looks_like_json(const std::string& path) {
     if (c != ' ' && c != '\t' && c != '\n' && c != '\r') return false;
   }
   return false;
+}
+
+/// How coarse a stream's clock is: what all TSCs of its PSBs are multiples of, 0 if there are too few of them to tell. A processor's are
+/// multiples of 1 or little more; a hypervisor or a filter may have rounded them down, and then each is wrong by up to that much.
+uint64_t tsc_step(const SegmentIndex& index) {
+  constexpr size_t kEnough = 32;  // different values
+  uint64_t step = 0, before = 0;
+  size_t different = 0;
+  for (const PsbEntry& entry : index.entries()) {
+    if (!entry.has_tsc || entry.tsc == before) continue;
+    before = entry.tsc;
+    step = std::gcd(step, entry.tsc);
+    ++different;
+  }
+  return different < kEnough ? 0 : step;
+}
+
+/// Widens all times if some stream's clock is too coarse to be taken as it is.
+void allow_for_coarse_clocks(RecordingData& data) {
+  constexpr uint64_t kCoarseNs = 10'000;
+  uint64_t coarsest_ns = 0;
+  for (const SegmentIndex& index : data.indexes) {
+    const uint64_t step = tsc_step(index);
+    if (!data.timing.use_time || step == 0) continue;
+    coarsest_ns = std::max(coarsest_ns, data.timing.time.to_ns(Tsc{step}).value - data.timing.time.to_ns(Tsc{0}).value);
+  }
+  if (coarsest_ns < kCoarseNs || coarsest_ns > kTimeMax.value / 4) return;
+  data.timing.slack_ns += coarsest_ns;
+  data.decoder.slack_ns += coarsest_ns;
+  data.warnings.push_back("the trace's clock goes in steps of " + std::to_string(coarsest_ns) + " ns: all times are widened by one step");
 }
 
 }  // namespace
@@ -80,6 +111,7 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
       data.decoder.image_is_of_root = true;
     data.indexes.push_back(std::move(index));
   }
+  allow_for_coarse_clocks(data);
   const auto decodable = [](const SegmentIndex& index) { return index.size() != 0; };
   if (total != 0 && std::none_of(data.indexes.begin(), data.indexes.end(), decodable)) {
     data.warnings.push_back(std::string(data.arm.empty() ? "no PSB" : "no A-Sync") + " packet in the " + std::to_string(total) +
