@@ -49,7 +49,7 @@ FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
 
 FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   const auto symbol = symbolizer_.find(space, ip, when);
-  // A symbol without a size reaches as far as the next one, which is a guess: linker stubs lie there.
+  // A symbol without a size reaches as far as the next one, which is a guess: entries of the procedure linkage table lie there.
   if (symbol && (symbol->size_bytes != 0 || symbol->offset_bytes == 0)) {
     const std::string_view name = whole_function(symbol->name);
     return {table_.intern(name, symbol->module), symbol->offset_bytes == 0 && name.size() == symbol->name.size(), true, symbol->valid};
