@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs under `ptdecode record --emulate`: the decode is the ground truth, and perf agrees where code is static.
 
-Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Arguments: programs to record instead of the small ones (a command line each,
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, LIBIPT_USER (optional), CC. Arguments: programs to record instead of the small ones (a command line each,
 in quotes). Exit status 77 without qemu-x86_64.
 """
 import glob
@@ -61,6 +61,18 @@ def addresses(command):
     return flows, done.stderr.strip()
 
 
+def libipt_agrees(name, out, equal=True):
+    """libipt's instruction decoder, given the code as it stood at the end, finds what ran; where code changes it cannot."""
+    if "LIBIPT_USER" not in os.environ:
+        return
+    files = sorted(glob.glob(os.path.join(os.path.dirname(out), "truth", "*.ptt")))
+    done = subprocess.run([os.environ["LIBIPT_USER"], out, *files], capture_output=True, text=True)
+    check(f"{name}: libipt {'finds the same instructions' if equal else 'cannot know which code ran'}", done.returncode == (0 if equal else 3),
+          done.stdout + done.stderr)
+    for line in done.stdout.splitlines():
+        print("      ", line)
+
+
 def witnesses(folder):
     """The flow is what the processor itself runs, step by step, and what the emulator says without our plugin."""
     step = build("step", folder, "-static")
@@ -69,6 +81,7 @@ def witnesses(folder):
         flags = "-O1 -static -nostdlib -ffreestanding -fno-stack-protector -fcf-protection=none".split()
         subprocess.run([os.environ.get("CC", "cc"), *flags, "-o", program, os.path.join(PROGRAMS, "../data_programs", name + ".c")], check=True)
         out, _, _ = record(folder, [program])
+        libipt_agrees(name, out, equal=name == "plain")
         ours = list(addresses([PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"])[0].values())
         log = os.path.join(folder, "log")
         subprocess.run(["qemu-x86_64", "-singlestep", "-d", "exec,nochain", "-D", log, program], capture_output=True)
@@ -92,6 +105,7 @@ def small(folder):
     check("no signal is lost", text == "200 200 50\n", text)
     threads = build("threads", folder)
     out, text, streams = record(folder, [threads])
+    libipt_agrees("threads", out)
     check("five threads have a stream each", streams == 5 and text == "37671\n", f"{streams} {text}")
     jit = build("jit", folder)
     out, text, _ = record(folder, [jit], "--psb-period", "0")
@@ -99,6 +113,7 @@ def small(folder):
     check("the JIT computes what it computes natively", text == native, text)
     family = build("family", folder, "-static")
     out, text, streams = record(folder, [family])
+    libipt_agrees("fork and exec", out)
     check("fork and exec stay in the emulator", streams == 3 and text == "again 144\n0 0 89\n", f"{streams} {text}")
     record(folder, [signals], "--ovf", "20000")
     if shutil.which("perf"):
