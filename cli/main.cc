@@ -12,6 +12,7 @@
 #include "cli/info.h"
 #include "cli/nearest_word.h"
 #include "cli/output.h"
+#include "cli/perf_words.h"
 
 namespace {
 
@@ -57,6 +58,8 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
   std::string text = fmt::format("ptdecode: '{}' is no command", word);
   if (std::filesystem::exists(word, ignored)) {
     text += fmt::format("; of a recording: ptdecode info -i {}\n", word);
+  } else if (const std::string here = ptd::cli::nearest_of_perf(word); !here.empty()) {
+    text += fmt::format("; for 'perf {}' there is {}\n", word, here);
   } else if (const std::string nearest = ptd::cli::nearest_word(word, known); !nearest.empty()) {
     text += fmt::format("; did you mean '{}'?\n", nearest);
   } else {
@@ -93,7 +96,14 @@ int main(int argc, char** argv) try {
     const int status = app.exit(help);
     return std::cout.flush() ? status : output_lost();
   } catch (const CLI::ParseError& error) {
-    ptd::cli::say_on_error(fmt::format("ptdecode: {}\nptdecode: --help shows how\n", error.what()));
+    const std::string message = error.what();
+    std::string text = fmt::format("ptdecode: {}\n", message);
+    for (int i = 2; i < argc; ++i) {
+      const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && message.find(argv[i]) != std::string::npos;
+      const std::string here = unknown ? ptd::cli::nearest_of_perf(argv[i]) : "";
+      if (!here.empty()) text += fmt::format("ptdecode: for perf's {} there is {}\n", argv[i], here);
+    }
+    ptd::cli::say_on_error(text + "ptdecode: --help shows how\n");
     return ptd::cli::kExitUsage;
   }
   const int status = commands.at(app.get_subcommands().front()->get_name())();

@@ -134,6 +134,15 @@ class NewUser(unittest.TestCase):
             self.assertEqual(done.stdout, b"", words)
             self.assertIn(said, done.stderr, words)
 
+    def test_perfs_options_lead_to_ours(self):
+        for words, said in ((["script", "--xed"], b"for perf's --xed there is 'ptdecode script --insn-trace=disasm'"),
+                            (["script", "--header"], b"there is 'ptdecode info'"), (["stat", "--call-graph=lbr"], b"'ptdecode flame'"),
+                            (["report"], b"for 'perf report' there is 'ptdecode functions'")):
+            done = run(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(said, done.stderr, words)
+        self.assertNotIn(b"perf's", run("functions", "--sort", "bogus").stderr)
+
     def test_alone_it_sums_up_the_recording_that_lies_here(self):
         with tempfile.TemporaryDirectory() as folder:
             done = run(cwd=folder)
