@@ -62,13 +62,13 @@ class StreamWalk {
   void run() {
     uint64_t offset = 0;
     const uint64_t first = options_.time.first == kTimeMin ? 0 : recording_.segment_at(stream_, options_.time.first);
-    status_ = recording_.decode(stream_, first, recording_.segment_count(stream_),
-                                [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
-                                  flow_.take(batch, decoder.blocks());
-                                  note(batch, segment, offset);
-                                  if (options_.time.last < segment.time.first) return false;
-                                  return flow_.out().size() < (pushed_ ? kChunkSteps : kFirstSteps) || push();
-                                });
+    status_ =
+        recording_.decode(stream_, first, Recording::kStreamEnd, [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
+          flow_.take(batch, decoder.blocks());
+          note(batch, segment, offset);
+          if (options_.time.last < segment.time.first) return false;
+          return flow_.out().size() < (pushed_ ? kChunkSteps : kFirstSteps) || push();
+        });
     flow_.finish();
     push();
     const std::lock_guard lock(mutex_);

@@ -20,8 +20,8 @@ Result<CheckedStream> check_stream(const Recording& recording, uint32_t stream, 
   CheckedStream checked{TruthCheck(std::move(truth)), 0, 0};
   NodeCache nodes;
   uint64_t offset = 0;
-  const Status status = recording.decode(
-      stream, 0, recording.segment_count(stream), [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+  const Status status =
+      recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         nodes.bind(decoder.blocks());
         for (const Block& block : batch.blocks) {
           const bool uncertain = (block.flags & kUncertainFlags) != 0;

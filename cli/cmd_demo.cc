@@ -163,9 +163,10 @@ void show_flow(const ChangedFlow& flow, const std::vector<SiteId>& sites) {
 
 /// The first stretch where two decodes differ, side by side.
 void show_difference(const Recording& right, const Recording& frozen, uint32_t stream) {
-  for (uint64_t segment = 0; segment < right.segment_count(stream); ++segment) {
-    const std::vector<std::string> a = segment_lines(right, stream, segment, kLinesCompared);
-    const std::vector<std::string> b = segment_lines(frozen, stream, segment, kLinesCompared);
+  const std::vector<uint64_t> starts = right.segment_starts(stream);
+  for (size_t segment = 0; segment < starts.size(); ++segment) {
+    const std::vector<std::string> a = segment_lines(right, stream, starts[segment], kLinesCompared);
+    const std::vector<std::string> b = segment_lines(frozen, stream, starts[segment], kLinesCompared);
     size_t at = 0;
     while (at < a.size() && at < b.size() && a[at] == b[at]) ++at;
     if (at == a.size() && at == b.size()) continue;

@@ -157,9 +157,9 @@ int run(const Words& words) {
       output.write(fmt::format("# stream {}: {}cpu {}, tid {}, {} bytes\n", stream, source, info.cpu, info.tid, info.size_bytes));
     }
     PacketLister lister(recording, words, range);
-    const uint64_t first = range.first == kTimeMin ? 0 : recording.segment_at(stream, range.first);
-    for (uint64_t index = first; index < recording.segment_count(stream) && !output.closed(); ++index) {
-      const AuxSegment segment = recording.segment(stream, index, scratch);
+    uint64_t at = range.first == kTimeMin ? 0 : recording.segment_at(stream, range.first);
+    AuxSegment segment;
+    while (!output.closed() && recording.next_segment(stream, at, segment, scratch)) {
       if (range.last < segment.time.first) break;
       out.clear();
       if (recording.arm_config(stream) != nullptr) {

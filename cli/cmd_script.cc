@@ -111,7 +111,7 @@ void run_stream(const Recording& recording, const ScriptOptions& options, uint32
   const uint64_t begin = first == kTimeMin ? 0 : recording.segment_at(stream, first);
   Chunk chunk;
   uint64_t offset = 0;
-  const Status status = recording.decode(stream, begin, recording.segment_count(stream),
+  const Status status = recording.decode(stream, begin, Recording::kStreamEnd,
                                          [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
                                            script.take(batch, decoder.blocks(), chunk);
                                            if (segment.stream_offset_bytes > offset) {

@@ -27,14 +27,15 @@ struct Words {
 
 void count_stream(const Recording& recording, uint32_t stream, bool packets_only, unsigned threads, StreamStat& stat, Progress& progress) {
   std::vector<std::byte> scratch;
-  for (uint64_t index = 0; index < recording.segment_count(stream); ++index) {
-    const AuxSegment segment = recording.segment(stream, index, scratch);
+  AuxSegment piece;
+  for (uint64_t at = 0; recording.next_segment(stream, at, piece, scratch);) {
+    ++stat.segments;
     if (const arm::TraceConfig* config = recording.arm_config(stream)) {
-      stat.add_arm_packets(*config, segment);
+      stat.add_arm_packets(*config, piece);
     } else {
-      stat.add_packets(segment);
+      stat.add_packets(piece);
     }
-    if (packets_only) progress.add(segment.bytes.size());
+    if (packets_only) progress.add(piece.bytes.size());
   }
   if (packets_only) return;
   uint64_t offset = 0;
@@ -44,7 +45,7 @@ void count_stream(const Recording& recording, uint32_t stream, bool packets_only
     offset = std::max(offset, segment.stream_offset_bytes);
     return true;
   };
-  const Status status = recording.decode_parallel(stream, 0, recording.segment_count(stream), threads, sink);
+  const Status status = recording.decode_parallel(stream, 0, Recording::kStreamEnd, threads, sink);
   if (!status) report_error(status.error());
 }
 

@@ -119,11 +119,11 @@ ChangedFlow watch_changes(const Recording& recording) {
   ChangedFlow flow;
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
     Watcher watcher(recording, recording.streams()[stream].cpu, flow);
-    const Status status = recording.decode(stream, 0, recording.segment_count(stream),
-                                           [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
-                                             watcher.take(batch, decoder.blocks());
-                                             return true;
-                                           });
+    const Status status =
+        recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+          watcher.take(batch, decoder.blocks());
+          return true;
+        });
     if (!status) break;
   }
   std::stable_sort(flow.int3.begin(), flow.int3.end(), [](const Int3Hit& a, const Int3Hit& b) { return a.when < b.when; });

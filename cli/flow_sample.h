@@ -32,7 +32,7 @@ struct ChangedFlow {
 };
 [[nodiscard]] ChangedFlow watch_changes(const Recording& recording);
 
-/// Instructions and gaps of one segment as lines; at most `limit`.
+/// Instructions and gaps of the segment that begins at stream offset `segment` as lines; at most `limit`.
 [[nodiscard]] std::vector<std::string> segment_lines(const Recording& recording, uint32_t stream, uint64_t segment, size_t limit);
 
 }  // namespace ptd::cli

@@ -126,12 +126,12 @@ Result<ComparedCounts> compare_stream(const Recording& reference, const Recordin
                                       const std::function<void(uint64_t bytes)>& progress) {
   ComparedCounts counts;
   uint64_t done = 0;
-  const uint64_t total = reference.segment_count(stream);
-  for (uint64_t first = 0; first < total; first += kSegmentsAtOnce) {
-    const uint64_t last = std::min(first + kSegmentsAtOnce, total);
-    const auto wanted = flows_of(reference, stream, first, last);
+  const std::vector<uint64_t> starts = reference.segment_starts(stream);
+  for (size_t first = 0; first < starts.size(); first += kSegmentsAtOnce) {
+    const uint64_t last = first + kSegmentsAtOnce < starts.size() ? starts[first + kSegmentsAtOnce] : Recording::kStreamEnd;
+    const auto wanted = flows_of(reference, stream, starts[first], last);
     if (!wanted) return wanted.error();
-    auto got = flows_of(other, stream, first, last);
+    auto got = flows_of(other, stream, starts[first], last);
     if (!got) return got.error();
     for (const auto& [offset, flow] : *wanted) {
       compare_segment(flow, (*got)[offset], offset, counts);

@@ -90,9 +90,8 @@ std::string stat_text(const StreamStat& stat) {
   std::string text = stat.info.source.empty() ? std::string()
                                               : fmt::format("{}, {}, id 0x{:x}{}{}\n", stat.info.source, arm::name(stat.info.protocol),
                                                             stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
-  text +=
-      fmt::format("{} {}: {} bytes of trace, {} segments, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
-                  stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, stat.info.segments, time_text(stat.info.time));
+  text += fmt::format("{} {}: {} bytes of trace, {} segments, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
+                      stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, stat.segments, time_text(stat.info.time));
   text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
   text += "  packets\n";
   for (size_t i = 0; i < stat.packets.size(); ++i) {
@@ -126,7 +125,7 @@ nlohmann::json stat_json(const StreamStat& stat) {
   nlohmann::json json = {{"cpu", stat.info.cpu},
                          {"tid", stat.info.tid},
                          {"bytes", stat.info.size_bytes},
-                         {"segments", stat.info.segments},
+                         {"segments", stat.segments},
                          {"time_ns", {stat.info.time.first.value, stat.info.time.last.value}},
                          {"instructions", stat.instructions},
                          {"blocks", stat.blocks},

@@ -21,6 +21,7 @@ struct StreamStat {
   StreamInfo info;
   std::array<uint64_t, pt::kPacketKinds> packets{};
   std::map<std::string, uint64_t> arm_packets;  ///< of CoreSight, by name
+  uint64_t segments = 0;
   uint64_t packet_bytes = 0, bad_bytes = 0;
   uint64_t instructions = 0, blocks = 0, int3_hits = 0;
   std::array<uint64_t, kEventKinds> events{};

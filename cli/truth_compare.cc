@@ -269,21 +269,21 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   NodeCache nodes;
   uint64_t offset = 0;
   bool any = false;
-  const Status status = recording.decode(stream, 0, recording.segment_count(stream),
-                                         [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
-                                           if (any && segment.stream_offset_bytes != offset) {
-                                             compare.segment(offset, decoded, false);
-                                             on_progress(segment.stream_offset_bytes - offset);
-                                             decoded.insns.clear();
-                                             decoded.gaps.clear();
-                                           }
-                                           any = true;
-                                           offset = segment.stream_offset_bytes;
-                                           nodes.bind(decoder.blocks());
-                                           counts.gaps += batch.gaps.size();
-                                           add_batch(batch, nodes, decoded);
-                                           return true;
-                                         });
+  const Status status =
+      recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+        if (any && segment.stream_offset_bytes != offset) {
+          compare.segment(offset, decoded, false);
+          on_progress(segment.stream_offset_bytes - offset);
+          decoded.insns.clear();
+          decoded.gaps.clear();
+        }
+        any = true;
+        offset = segment.stream_offset_bytes;
+        nodes.bind(decoder.blocks());
+        counts.gaps += batch.gaps.size();
+        add_batch(batch, nodes, decoded);
+        return true;
+      });
   if (!status) return status.error();
   if (any) compare.segment(offset, decoded, true);
   compare.finish();

@@ -20,9 +20,10 @@ void add_anchors(const OpenOptions& options, RecordingData& data) {
     if (data.infos[s].cpu < 0) return;  // rounds can be counted on cpus only
     found[s].cpu = data.infos[s].cpu;
     PassedPages passed;
-    for (size_t i = 0; i < data.indexes[s].size(); ++i) {
-      passed.at(data.pages, data.streams[s], data.indexes[s].entries()[i].offset_bytes);
-      const AuxSegment segment = data.indexes[s].segment(data.streams[s], i, data.timing, scratch);
+    const SegmentIndex& index = data.indexes[s];
+    for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
+      passed.at(data.pages, data.streams[s], entry->offset_bytes);
+      const AuxSegment segment = index.segment(*entry, data.timing, scratch);
       scan_anchors(segment, data.decoder.config, data.decoder.slack_ns, syncs, writes, found[s]);
     }
   }

@@ -84,18 +84,23 @@ class StreamScan {
 }  // namespace
 
 SegmentSpan spans_of(const Recording& recording, uint32_t stream, Interval time) {
-  const uint64_t count = recording.segment_count(stream);
-  SegmentSpan span{0, count};
+  const std::vector<uint64_t> starts = recording.segment_starts(stream);
+  size_t first = 0, end = starts.size();
   if (time.first != kTimeMin) {
-    span.first = std::min(recording.segment_at(stream, time.first), count);
-    if (span.first > 0) --span.first;
+    first = static_cast<size_t>(std::lower_bound(starts.begin(), starts.end(), recording.segment_at(stream, time.first)) - starts.begin());
+    if (first > 0) --first;
   }
-  if (time.last == kTimeMax) return span;
-  std::vector<std::byte> scratch;
-  uint64_t index = span.first;
-  while (index < count && recording.segment(stream, index, scratch).time.first <= time.last) ++index;
-  span.end = std::min(index + 1, count);
-  return span;
+  if (time.last != kTimeMax) {
+    std::vector<std::byte> scratch;
+    AuxSegment segment;
+    for (end = first; end < starts.size(); ++end) {
+      uint64_t at = starts[end];
+      if (!recording.next_segment(stream, at, segment, scratch) || time.last < segment.time.first) break;
+    }
+    end = std::min(end + 1, starts.size());
+  }
+  const auto offset_of = [&](size_t i) { return i < starts.size() ? starts[i] : Recording::kStreamEnd; };
+  return {offset_of(first), offset_of(end), end > first ? end - first : 0, starts.size()};
 }
 
 Status scan_flow(const Recording& recording, const std::vector<SegmentSpan>& spans, ScanResult& result) {

@@ -10,9 +10,10 @@
 
 namespace ptd {
 
-/// The segments [first, end) of one stream.
+/// The segments of one stream that begin in [first, end).
 struct SegmentSpan {
-  uint64_t first = 0, end = 0;
+  uint64_t first = 0, end = 0;  ///< stream offsets
+  uint64_t segments = 0, segments_total = 0;
 };
 
 /// The segments that hold anything of `time`, with one more on either side where there is one.

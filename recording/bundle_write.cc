@@ -56,16 +56,15 @@ void Writer::cut(Interval time) {
   time_ = time;
   for (uint32_t s = 0; s < data_.streams.size(); ++s) {
     const SegmentSpan span = spans_of(recording_, s, time);
-    const auto& entries = data_.indexes[s].entries();
-    const bool at_start = span.first == 0 && time.first == kTimeMin;
+    const bool at_start = time.first == kTimeMin;
     StreamCut bytes;
-    bytes.first = at_start || span.first >= entries.size() ? data_.streams[s].begin_offset() : entries[span.first].offset_bytes;
-    bytes.end = span.end < entries.size() ? entries[span.end].offset_bytes : data_.streams[s].end_offset();
-    if (!at_start && span.first >= span.end) bytes.end = bytes.first;
+    bytes.first = at_start || span.first == Recording::kStreamEnd ? data_.streams[s].begin_offset() : span.first;
+    bytes.end = std::min(span.end, data_.streams[s].end_offset());
+    if (!at_start && span.segments == 0) bytes.end = bytes.first;
     spans_.push_back(span);
     cuts_.push_back(bytes);
-    report_.segments += span.end - span.first;
-    report_.segments_total += data_.indexes[s].size();
+    report_.segments += span.segments;
+    report_.segments_total += span.segments_total;
     report_.aux_total_bytes += data_.streams[s].size_bytes();
   }
 }

@@ -15,6 +15,7 @@ namespace {
 using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
 constexpr size_t kBatchBlocks = 1U << 14;
 constexpr unsigned kMaxThreads = 256;
+constexpr uint64_t kNone = ~uint64_t{0};  // see ParallelJob::find
 
 size_t bytes_of(const Batch& batch) {
   return batch.blocks.size() * sizeof(Block) + batch.marks.size() * sizeof(Mark) + batch.events.size() * sizeof(Event) +
@@ -33,7 +34,7 @@ struct Lane {
 
 class Crew {
  public:
-  Crew(const ParallelJob& job, unsigned threads) : job_(job), next_(job.first_segment), oldest_(job.first_segment) {
+  Crew(const ParallelJob& job, unsigned threads) : job_(job), next_(job.find(job.first_offset)) {
     share_bytes_ = std::max<uint64_t>(job.held_bytes / threads, 1U << 20);
     most_ahead_ = 4 * uint64_t{threads};
     for (unsigned i = 0; i < threads; ++i) decoders_.push_back(job.make_decoder());
@@ -53,12 +54,12 @@ class Crew {
   void deliver(const Sink& sink) {
     EventJoin join;
     std::unique_lock lock(mutex_);
-    while (oldest_ < job_.last_segment) {
-      changed_.wait(lock, [&] { return !lanes_.empty() && lanes_.front() && (!lanes_.front()->batches.empty() || lanes_.front()->done); });
+    for (;;) {
+      changed_.wait(lock, [&] { return lanes_.empty() ? all_taken() : !lanes_.front()->batches.empty() || lanes_.front()->done; });
+      if (lanes_.empty()) return;
       Lane& lane = *lanes_.front();
       if (lane.batches.empty()) {
         lanes_.pop_front();
-        ++oldest_;
         changed_.notify_all();
         continue;
       }
@@ -80,16 +81,21 @@ class Crew {
   // Lane of the segment taken next; null: there is none. The lanes stand in the order of segments.
   Lane* take(const FlowDecoder& decoder) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopped_ || next_ >= job_.last_segment || next_ - oldest_ < most_ahead_; });
-    if (stopped_ || next_ >= job_.last_segment) return nullptr;
+    changed_.wait(lock, [&] { return stopped_ || all_taken() || lanes_.size() < most_ahead_; });
+    if (stopped_ || all_taken()) return nullptr;
     lanes_.push_back(std::make_unique<Lane>());
     Lane* lane = lanes_.back().get();
     lane->decoder = &decoder;
-    const uint64_t index = next_++;
+    const uint64_t at = next_;
+    next_ = job_.find(at + 1);
+    const bool last = all_taken();
     lock.unlock();
-    lane->segment = job_.segment(index, lane->scratch);
+    if (last) changed_.notify_all();
+    lane->segment = job_.segment(at, lane->scratch);
     return lane;
   }
+
+  [[nodiscard]] bool all_taken() const { return next_ >= job_.last_offset || next_ == kNone; }
 
   void work(FlowDecoder& decoder) {
     while (Lane* lane = take(decoder)) {
@@ -125,7 +131,7 @@ class Crew {
   uint64_t share_bytes_ = 0, most_ahead_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t next_, oldest_;
+  uint64_t next_;  // where the segment begins that is taken next
   bool stopped_ = false;
   std::deque<std::unique_ptr<Lane>> lanes_;
   std::vector<Batch> spare_;
@@ -139,8 +145,8 @@ void run_alone(const ParallelJob& job, const Sink& sink) {
   Batch batch;
   batch.capacity_blocks = kBatchBlocks;
   std::vector<std::byte> scratch;
-  for (uint64_t i = job.first_segment; i < job.last_segment; ++i) {
-    const AuxSegment piece = job.segment(i, scratch);
+  for (uint64_t at = job.find(job.first_offset); at < job.last_offset && at != kNone; at = job.find(at + 1)) {
+    const AuxSegment piece = job.segment(at, scratch);
     decoder->begin(piece);
     for (bool more = true; more;) {
       batch.clear();
@@ -154,8 +160,10 @@ void run_alone(const ParallelJob& job, const Sink& sink) {
 }  // namespace
 
 void run_job(const ParallelJob& job, const Sink& sink) {
-  const uint64_t segments = job.last_segment > job.first_segment ? job.last_segment - job.first_segment : 0;
-  const auto threads = static_cast<unsigned>(std::min<uint64_t>({job.threads, segments, kMaxThreads}));
+  unsigned threads = 0;  // no more than there are segments
+  for (uint64_t at = job.find(job.first_offset); at < job.last_offset && at != kNone && threads < std::min(job.threads, kMaxThreads);
+       at = job.find(at + 1))
+    ++threads;
   if (threads <= 1) return run_alone(job, sink);
   Crew(job, threads).deliver(sink);
 }

@@ -11,11 +11,13 @@
 namespace ptd {
 
 struct ParallelJob {
-  uint64_t first_segment = 0, last_segment = 0;  ///< [first, last)
+  uint64_t first_offset = 0, last_offset = 0;  ///< segments that begin in [first, last)
   unsigned threads = 1;
   uint64_t held_bytes = 0;  ///< output of all threads that may wait for its turn, about
-  /// Called by any thread. The segment's bytes are valid until its scratch is used again.
-  std::function<AuxSegment(uint64_t index, std::vector<std::byte>& scratch)> segment;
+  /// Called by any thread: where the first segment at or behind `at` begins, ~0 if there is none.
+  std::function<uint64_t(uint64_t at)> find;
+  /// Called by any thread: the segment that begins at `at`. Its bytes are valid until its scratch is used again.
+  std::function<AuxSegment(uint64_t at, std::vector<std::byte>& scratch)> segment;
   std::function<std::unique_ptr<FlowDecoder>()> make_decoder;
 };
 

@@ -23,6 +23,9 @@ struct Recording::State {
 namespace {
 
 constexpr uint64_t kProgressBytes = 16ULL << 20;
+constexpr uint64_t kWholeBytes = 64ULL << 20;  // a trace of up to this size is looked through when it is opened
+constexpr size_t kStretches = 256;             // of a longer one this many stretches of all streams together,
+constexpr size_t kLeastStretches = 4;          // and of each stream this many
 
 // JSON starts with a brace after white space; perf.data starts with PERFILE2.
 bool looks_like_json(const std::string& path) {
@@ -38,32 +41,44 @@ bool looks_like_json(const std::string& path) {
 
 /// How coarse a stream's clock is: what all TSCs of its PSBs are multiples of, 0 if there are too few of them to tell. A processor's are
 /// multiples of 1 or little more; a hypervisor or a filter may have rounded them down, and then each is wrong by up to that much.
-uint64_t tsc_step(const SegmentIndex& index) {
-  constexpr size_t kEnough = 32;  // different values
-  uint64_t step = 0, before = 0;
-  size_t different = 0;
-  for (const PsbEntry& entry : index.entries()) {
-    if (!entry.has_tsc || entry.tsc == before) continue;
-    before = entry.tsc;
-    step = std::gcd(step, entry.tsc);
-    ++different;
+class ClockStep {
+ public:
+  void add(const PsbEntry& entry) {
+    if (!entry.has_tsc || entry.tsc == before_) return;
+    before_ = entry.tsc;
+    step_ = std::gcd(step_, entry.tsc);
+    ++different_;
   }
-  return different < kEnough ? 0 : step;
-}
+  [[nodiscard]] uint64_t step() const { return different_ < kEnough ? 0 : step_; }
+
+ private:
+  static constexpr size_t kEnough = 32;  // different values
+  uint64_t step_ = 0, before_ = 0;
+  size_t different_ = 0;
+};
 
 /// Widens all times if some stream's clock is too coarse to be taken as it is.
-void allow_for_coarse_clocks(RecordingData& data) {
+void allow_for_coarse_clocks(const std::vector<ClockStep>& clocks, RecordingData& data) {
   constexpr uint64_t kCoarseNs = 10'000;
   uint64_t coarsest_ns = 0;
-  for (const SegmentIndex& index : data.indexes) {
-    const uint64_t step = tsc_step(index);
-    if (!data.timing.use_time || step == 0) continue;
-    coarsest_ns = std::max(coarsest_ns, data.timing.time.to_ns(Tsc{step}).value - data.timing.time.to_ns(Tsc{0}).value);
+  for (const ClockStep& clock : clocks) {
+    if (!data.timing.use_time || clock.step() == 0) continue;
+    coarsest_ns = std::max(coarsest_ns, data.timing.time.to_ns(Tsc{clock.step()}).value - data.timing.time.to_ns(Tsc{0}).value);
   }
   if (coarsest_ns < kCoarseNs || coarsest_ns > kTimeMax.value / 4) return;
   data.timing.slack_ns += coarsest_ns;
   data.decoder.slack_ns += coarsest_ns;
   data.warnings.push_back("the trace's clock goes in steps of " + std::to_string(coarsest_ns) + " ns: all times are widened by one step");
+}
+
+// Builds the index of stream `i` of Arm trace.
+SegmentIndex index_arm(size_t i, const SegmentIndex::Passed& passed, const RecordingData& data, StreamInfo& info) {
+  const ArmSource& source = data.arm[i];
+  info.source = source.name;
+  info.core = source.core;
+  info.protocol = source.config.protocol;
+  info.trace_id = source.config.trace_id;
+  return {data.streams[i], source.config, passed};
 }
 
 }  // namespace
@@ -78,9 +93,12 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
     stream.finish();
     total += stream.size_bytes();
   }
+  // What must be known before anything is decoded is told by all PSBs of a short trace and by a sample of a long one's.
+  const size_t stretches = total <= kWholeBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
+  std::vector<ClockStep> clocks(data.streams.size());
+  bool decodable = false;
   for (size_t i = 0; i < data.streams.size(); ++i) {
     const AuxStream& stream = data.streams[i];
-    SegmentIndex index;
     const auto on_passed = [&](uint64_t first, uint64_t last) {
       data.pages.release(stream, first, last);
       done += last - first;
@@ -88,32 +106,26 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
         options.progress(done, total);
     };
     StreamInfo info;
-    if (i < data.arm.size()) {
-      index.build_arm(stream, data.arm[i].config, on_passed);
-      info.source = data.arm[i].name;
-      info.core = data.arm[i].core;
-      info.protocol = data.arm[i].config.protocol;
-      info.trace_id = data.arm[i].config.trace_id;
-    } else {
-      index.build(stream, on_passed);
-    }
+    SegmentIndex index = i < data.arm.size() ? index_arm(i, on_passed, data, info) : SegmentIndex(stream);
+    const auto on_psb = [&](const PsbEntry& psb) {
+      clocks[i].add(psb);
+      if (data.kind == RecordingKind::perf && psb.in_root) data.decoder.image_is_of_root = true;
+    };
+    index.sample(stretches, on_psb, i < data.arm.size() ? nullptr : SegmentIndex::Passed(on_passed));
     info.cpu = stream.cpu;
     info.tid = stream.tid;
     info.idx = stream.idx;
     info.size_bytes = stream.size_bytes();
-    info.segments = index.size();
-    if (index.size() > 0) {
-      info.time = {index.time_of(stream, 0, data.timing).first, index.time_of(stream, index.size() - 1, data.timing).last};
+    const auto first = index.next(0), last = index.previous(stream.end_offset());
+    if (first && last) {
+      info.time = {index.time_of(*first, data.timing).first, index.time_of(*last, data.timing).last};
+      decodable = true;
     }
     data.infos.push_back(info);
-    const auto in_root = [](const PsbEntry& entry) { return entry.in_root; };
-    if (data.kind == RecordingKind::perf && std::any_of(index.entries().begin(), index.entries().end(), in_root))
-      data.decoder.image_is_of_root = true;
     data.indexes.push_back(std::move(index));
   }
-  allow_for_coarse_clocks(data);
-  const auto decodable = [](const SegmentIndex& index) { return index.size() != 0; };
-  if (total != 0 && std::none_of(data.indexes.begin(), data.indexes.end(), decodable)) {
+  allow_for_coarse_clocks(clocks, data);
+  if (total != 0 && !decodable) {
     data.warnings.push_back(std::string(data.arm.empty() ? "no PSB" : "no A-Sync") + " packet in the " + std::to_string(total) +
                             " bytes of trace: nothing of it can be decoded");
   }
@@ -173,36 +185,54 @@ std::string Recording::comm_at(int32_t tid, TimeNs when) const {
   return name == names.begin() ? names.front().second : std::prev(name)->second;
 }
 
-uint64_t Recording::segment_count(uint32_t stream) const {
-  return stream < state_->data.indexes.size() ? state_->data.indexes[stream].size() : 0;
+bool Recording::next_segment(uint32_t stream, uint64_t& at, AuxSegment& segment, std::vector<std::byte>& scratch) const {
+  const RecordingData& data = state_->data;
+  if (stream >= data.indexes.size()) return false;
+  const std::optional<PsbEntry> entry = data.indexes[stream].next(at);
+  if (!entry) return false;
+  state_->passed[stream].at(data.pages, data.streams[stream], entry->offset_bytes);
+  segment = data.indexes[stream].segment(*entry, data.timing, scratch);
+  segment.stream = stream;
+  at = entry->offset_bytes + 1;
+  return true;
 }
 
-AuxSegment Recording::segment(uint32_t stream, uint64_t index, std::vector<std::byte>& scratch) const {
-  if (index >= segment_count(stream)) return {};
+std::vector<uint64_t> Recording::segment_starts(uint32_t stream) const {
+  std::vector<uint64_t> starts;
   const RecordingData& data = state_->data;
-  state_->passed[stream].at(data.pages, data.streams[stream], data.indexes[stream].entries()[index].offset_bytes);
-  AuxSegment segment = data.indexes[stream].segment(data.streams[stream], index, data.timing, scratch);
-  segment.stream = stream;
-  return segment;
+  if (stream >= data.indexes.size()) return starts;
+  PassedPages passed;
+  for (auto entry = data.indexes[stream].next(0); entry; entry = data.indexes[stream].next(entry->offset_bytes + 1)) {
+    passed.at(data.pages, data.streams[stream], entry->offset_bytes);
+    starts.push_back(entry->offset_bytes);
+  }
+  return starts;
 }
 
 uint64_t Recording::segment_at(uint32_t stream, TimeNs t) const {
-  return stream < state_->data.indexes.size() ? state_->data.indexes[stream].at(state_->data.streams[stream], t, state_->data.timing) : 0;
+  return stream < state_->data.indexes.size() ? state_->data.indexes[stream].at(t, state_->data.timing) : 0;
 }
 
-Status Recording::decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment, const Sink& sink) const {
-  return decode_parallel(stream, first_segment, last_segment, 1, sink);
+Status Recording::decode(uint32_t stream, uint64_t first_offset, uint64_t last_offset, const Sink& sink) const {
+  return decode_parallel(stream, first_offset, last_offset, 1, sink);
 }
 
-Status Recording::decode_parallel(uint32_t stream, uint64_t first_segment, uint64_t last_segment, unsigned threads,
-                                  const Sink& sink) const {
+Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const {
   if (stream >= state_->data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
   ParallelJob job;
-  job.first_segment = first_segment;
-  job.last_segment = std::min(last_segment, segment_count(stream));
+  job.first_offset = first_offset;
+  job.last_offset = last_offset;
   job.threads = threads;
   job.held_bytes = kHeldBytes;
-  job.segment = [this, stream](uint64_t index, std::vector<std::byte>& scratch) { return segment(stream, index, scratch); };
+  job.find = [this, stream](uint64_t at) {
+    const std::optional<PsbEntry> entry = state_->data.indexes[stream].next(at);
+    return entry ? entry->offset_bytes : kStreamEnd;
+  };
+  job.segment = [this, stream](uint64_t at, std::vector<std::byte>& scratch) {
+    AuxSegment segment;
+    (void)next_segment(stream, at, segment, scratch);
+    return segment;
+  };
   job.make_decoder = [this, stream]() -> std::unique_ptr<FlowDecoder> {
     if (stream < state_->data.arm.size()) {
       const arm::TraceConfig& config = state_->data.arm[stream].config;

@@ -59,7 +59,6 @@ struct StreamInfo {
   uint32_t idx = 0;
   uint64_t size_bytes = 0;
   Interval time;
-  uint64_t segments = 0;
   // CoreSight; of Intel PT empty
   std::string source, core;  ///< names of the trace source and of the core that it traces
   arm::Protocol protocol = arm::Protocol::none;
@@ -105,20 +104,29 @@ class Recording {
   [[nodiscard]] const std::vector<std::string>& warnings() const;  ///< one sentence each (cut file, bad records, ...)
   [[nodiscard]] std::string description() const;                   ///< host, kernel, cpu, command line if known
 
-  /// Number of segments of a stream and one of them. The bytes stay valid until `scratch` is reused (segments that straddle
-  /// records are assembled in it) and as long as the recording.
-  [[nodiscard]] uint64_t segment_count(uint32_t stream) const;
-  [[nodiscard]] AuxSegment segment(uint32_t stream, uint64_t index, std::vector<std::byte>& scratch) const;
-  /// First segment that may hold `t` or anything later.
+  /// A segment is named by the stream offset at which it begins. They are found as they are asked for: to begin somewhere in a stream of
+  /// many GB takes as long as in a short one.
+  ///
+  /// Gives the first segment that begins at `at` or behind it, and moves `at` on, so that the next call gives the next one; false: there is
+  /// none. The bytes stay valid until `scratch` is reused (segments that straddle records are assembled in it) and as long as the
+  /// recording.
+  ///
+  ///     for (uint64_t at = 0; recording.next_segment(stream, at, segment, scratch);) ...
+  bool next_segment(uint32_t stream, uint64_t& at, AuxSegment& segment, std::vector<std::byte>& scratch) const;
+  /// Where the first segment begins that may hold `t` or anything later; the stream's end if there is none.
   [[nodiscard]] uint64_t segment_at(uint32_t stream, TimeNs t) const;
+  /// Where each segment begins. Looks the whole stream through.
+  [[nodiscard]] std::vector<uint64_t> segment_starts(uint32_t stream) const;
+  static constexpr uint64_t kStreamEnd = ~uint64_t{0};  ///< behind every segment
 
-  /// Decodes the segments [first, last) of one stream; `sink` gets each batch with the decoder that made it; false stops.
+  /// Decodes the segments of one stream that begin in [first_offset, last_offset); `sink` gets each batch with the decoder that made it;
+  /// false stops.
   using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
-  Status decode(uint32_t stream, uint64_t first_segment, uint64_t last_segment, const Sink& sink) const;
+  Status decode(uint32_t stream, uint64_t first_offset, uint64_t last_offset, const Sink& sink) const;
   /// The same on `threads` threads, each with a decoder of its own: what the sink gets is the same, in the same order, on the caller's
   /// thread; only the node ids belong to the decoder that comes with the batch. It may look at that decoder's blocks(), nothing else of
   /// it. At most about kHeldBytes of output wait for their turn.
-  Status decode_parallel(uint32_t stream, uint64_t first_segment, uint64_t last_segment, unsigned threads, const Sink& sink) const;
+  Status decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const;
   static constexpr uint64_t kHeldBytes = 128ULL << 20;
 
  private:

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   std::map<std::string, uint64_t> instructions;
   uint64_t total = 0, gaps = 0, uncertain = 0;
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
-    const auto status = recording.decode(stream, 0, recording.segment_count(stream),
+    const auto status = recording.decode(stream, 0, ptd::Recording::kStreamEnd,
                                          [&](const ptd::Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
                                            for (const ptd::Block& block : batch.blocks) {
                                              const ptd::BlockInfo& info = decoder.blocks().info(block.node);

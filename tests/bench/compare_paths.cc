@@ -103,7 +103,7 @@ Decoded decode(const Way& way, uint32_t stream, bool hash) {
     current.add(batch, decoder.blocks());
     return true;
   };
-  (void)way.recording->decode_parallel(stream, 0, way.recording->segment_count(stream), way.threads, sink);
+  (void)way.recording->decode_parallel(stream, 0, Recording::kStreamEnd, way.threads, sink);
   out.segments.push_back(current.value());
   out.cpu_s = cpu_now() - start;
   out.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();

@@ -98,11 +98,11 @@ std::vector<RecordedStream> load_recording(const std::string& path, const std::s
     RecordedStream stream;
     stream.recording = recording;
     std::vector<std::byte> scratch;
-    for (uint64_t i = 0; i < recording->segment_count(s); ++i) {
-      AuxSegment segment = recording->segment(s, i, scratch);
-      const Bytes own = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
+    AuxSegment found;
+    for (uint64_t at = 0; recording->next_segment(s, at, found, scratch);) {
+      const Bytes own = found.bytes.first(found.bytes.size() - found.tail_bytes);
       stream.trace.insert(stream.trace.end(), own.begin(), own.end());
-      stream.segments.push_back(segment);
+      stream.segments.push_back(found);
     }
     uint64_t at = 0;
     for (AuxSegment& segment : stream.segments) {

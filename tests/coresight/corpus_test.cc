@@ -147,8 +147,8 @@ void compare_packets(const Recording& recording, uint32_t stream, const std::vec
   size_t next = 0;
   std::vector<std::byte> scratch;
   const auto meaningless = [&] { return next < expected.size() && expected[next].name == "I_NOT_SYNC"; };
-  for (uint64_t index = 0; index < recording.segment_count(stream); ++index) {
-    const AuxSegment segment = recording.segment(stream, index, scratch);
+  AuxSegment segment;
+  for (uint64_t from = 0; recording.next_segment(stream, from, segment, scratch);) {
     arm::PacketReader reader(segment.bytes, *recording.arm_config(stream));
     arm::Packet packet;
     while (true) {
@@ -241,7 +241,7 @@ TEST(CoreSightPerf, ARecordingWithoutItsTraceIsAccepted) {
   PTD_NEED_CORPUS();
   const auto recording = open(corpus_dir() + "/cs-simpleperf-missing-aux/perf.data");
   ASSERT_TRUE(recording);
-  for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) EXPECT_EQ(recording->segment_count(stream), 0U);
+  for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) EXPECT_TRUE(recording->segment_starts(stream).empty());
 }
 
 TEST(CoreSightCorpus, IsThere) {

@@ -46,7 +46,9 @@ TEST(ArmDamage, TheFlowBeforeItIsUnchanged) {
     ASSERT_TRUE(opened.ok());
     const Recording& recording = **opened;
     std::vector<std::byte> scratch;
-    const AuxSegment segment = recording.segment(0, 0, scratch);
+    AuxSegment segment;
+    uint64_t from = 0;
+    (void)recording.next_segment(0, from, segment, scratch);
     const std::vector<std::byte> whole(segment.bytes.begin(), segment.bytes.begin() + std::min<size_t>(segment.bytes.size(), 4000));
     std::mt19937 random(3);
     for (unsigned i = 0; i < 60; ++i) {

@@ -30,15 +30,14 @@ RangesById decode_ranges(const Recording& recording, uint32_t first, uint32_t la
   RangesById ranges;
   for (uint32_t stream = first; stream < last && stream < recording.streams().size(); ++stream) {
     std::vector<Range>& own = ranges[recording.streams()[stream].trace_id];
-    (void)recording.decode(stream, 0, recording.segment_count(stream),
-                           [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
-                             for (const Block& block : batch.blocks) {
-                               const BlockInfo& info = decoder.blocks().info(block.node);
-                               const bool executed = !has(block.flags, BlockFlag::ends_in_branch) || has(block.flags, BlockFlag::taken);
-                               own.push_back({info.ip.value, info.ip.value + info.size_bytes, info.instructions, executed});
-                             }
-                             return true;
-                           });
+    (void)recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+      for (const Block& block : batch.blocks) {
+        const BlockInfo& info = decoder.blocks().info(block.node);
+        const bool executed = !has(block.flags, BlockFlag::ends_in_branch) || has(block.flags, BlockFlag::taken);
+        own.push_back({info.ip.value, info.ip.value + info.size_bytes, info.instructions, executed});
+      }
+      return true;
+    });
   }
   return ranges;
 }

@@ -80,7 +80,7 @@ double time_peer(const Recording& recording, uint32_t stream, Bytes trace) {
 double time_own(const Recording& recording, uint32_t stream, uint64_t& instructions) {
   const Clock::time_point start = Clock::now();
   instructions = 0;
-  (void)recording.decode(stream, 0, recording.segment_count(stream), [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+  (void)recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
     for (const Block& block : batch.blocks) instructions += block.instructions;
     return true;
   });
@@ -97,8 +97,8 @@ void compare(const char* path) {
     const arm::TraceConfig& config = *recording.arm_config(stream);
     if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) continue;
     std::vector<std::byte> trace, scratch;
-    for (uint64_t i = 0; i < recording.segment_count(stream); ++i) {
-      const AuxSegment segment = recording.segment(stream, i, scratch);
+    AuxSegment segment;
+    for (uint64_t at = 0; recording.next_segment(stream, at, segment, scratch);) {
       trace.insert(trace.end(), segment.bytes.begin(), segment.bytes.end());
     }
     if (trace.empty()) continue;

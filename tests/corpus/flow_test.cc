@@ -105,7 +105,7 @@ TEST_P(CorpusFlow, EqualsExpected) {
   test::Flow flow;
   test::FlowCollector collector(flow);
   const auto status =
-      (*recording)->decode(0, 0, (*recording)->segment_count(0), [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+      (*recording)->decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
         collector.add(batch, decoder.blocks());
         return true;
       });

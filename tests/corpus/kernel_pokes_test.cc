@@ -34,18 +34,17 @@ TEST_P(KernelPokes, EveryCheckpointOfTheTruth) {
   uint64_t gaps = 0, breakpoints = 0;
   std::string first_gap;
   const auto status =
-      (*recording)
-          ->decode(stream, 0, (*recording)->segment_count(stream), [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
-            checker.add(batch, decoder.blocks());
-            gaps += batch.gaps.size();
-            if (first_gap.empty() && !batch.gaps.empty()) {
-              char ip[32];
-              std::snprintf(ip, sizeof ip, " at %llx", static_cast<unsigned long long>(batch.gaps[0].ip.value));
-              first_gap = sentence(batch.gaps[0].reason) + std::string(ip);
-            }
-            for (const Event& event : batch.events) breakpoints += (event.flags & kEventBreakpoint) != 0;
-            return true;
-          });
+      (*recording)->decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+        checker.add(batch, decoder.blocks());
+        gaps += batch.gaps.size();
+        if (first_gap.empty() && !batch.gaps.empty()) {
+          char ip[32];
+          std::snprintf(ip, sizeof ip, " at %llx", static_cast<unsigned long long>(batch.gaps[0].ip.value));
+          first_gap = sentence(batch.gaps[0].reason) + std::string(ip);
+        }
+        for (const Event& event : batch.events) breakpoints += (event.flags & kEventBreakpoint) != 0;
+        return true;
+      });
   ASSERT_TRUE(status.ok()) << status.error().message;
   EXPECT_EQ(checker.difference(), "");
   EXPECT_EQ(checker.checkpoints_passed(), truth.size());

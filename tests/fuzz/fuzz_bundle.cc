@@ -4,6 +4,7 @@
 
 #include "recording/recording.h"
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/first_segments.h"
 #include "tests/fuzz/temp_file.h"
 
 using namespace ptd;
@@ -54,7 +55,7 @@ void open_and_decode(std::span<const unsigned char> bytes) {
   for (uint32_t stream = 0; stream < (*recording)->streams().size() && stream < 8; ++stream) {
     uint64_t batches = 0;
     const auto status = (*recording)
-                            ->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
+                            ->decode(stream, 0, test::third_segment_end(**recording, stream),
                                      [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
                                        for (const Event& event : batch.events) {
                                          (void)(*recording)->symbolizer().find(kKernelSpace, event.to, event.time.first);

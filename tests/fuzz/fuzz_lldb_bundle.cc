@@ -4,6 +4,7 @@
 
 #include "recording/recording.h"
 #include "tests/fuzz/check.h"
+#include "tests/fuzz/first_segments.h"
 
 using namespace ptd;
 
@@ -41,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   }
   for (uint32_t stream = 0; stream < (*recording)->streams().size() && stream < 8; ++stream) {
     const auto status = (*recording)
-                            ->decode(stream, 0, std::min<uint64_t>((*recording)->segment_count(stream), 3),
+                            ->decode(stream, 0, test::third_segment_end(**recording, stream),
                                      [](const Batch&, const FlowDecoder&, const AuxSegment&) { return true; });
     (void)status;
   }

@@ -75,11 +75,12 @@ std::vector<StreamDigest> digest(const Recording& recording, uint64_t max_segmen
     StreamDigest& one = out.emplace_back();
     one.cpu = info.cpu;
     one.tid = info.tid;
-    const uint64_t count = std::min(max_segments, recording.segment_count(stream));
-    for (uint64_t i = 0; i < count; ++i) {
+    AuxSegment segment;
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < max_segments && recording.next_segment(stream, at, segment, scratch); ++i) {
       SegmentSum sum;
       uint64_t names = 0;
-      const Status status = recording.decode(stream, i, i + 1, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+      const Status status = recording.decode(stream, at - 1, at, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
         sum.add(batch, decoder.blocks());
         for (const Block& block : batch.blocks) {
           if (++names > 64) break;
@@ -89,7 +90,6 @@ std::vector<StreamDigest> digest(const Recording& recording, uint64_t max_segmen
         return true;
       });
       if (!status.ok() && status.error().message.empty()) findings.push_back(what + ": an error without a sentence");
-      const AuxSegment segment = recording.segment(stream, i, scratch);
       const uint64_t first = segment.stream_offset_bytes, tail_end = first + segment.bytes.size();
       one.segments.push_back({first, tail_end - segment.tail_bytes, tail_end, sum.flow(), sum.instructions(), sum.gaps(), sum.uncertain()});
     }

@@ -106,11 +106,11 @@ int main(int argc, char** argv) {
     Counts counts;
     std::vector<std::byte> scratch;
     const ContextTrack& contexts = (*recording)->contexts();
-    for (uint64_t segment = 0; segment < (*recording)->segment_count(stream); ++segment) {
-      const AuxSegment aux = (*recording)->segment(stream, segment, scratch);
+    AuxSegment aux;
+    for (uint64_t at = 0; (*recording)->next_segment(stream, at, aux, scratch);) {
       const TimeNs middle{aux.time.first.value / 2 + std::min(aux.time.last, TimeNs{aux.time.first.value + 1'000'000}).value / 2};
       const int32_t cpu = (*recording)->streams()[stream].cpu;
-      const std::vector<uint64_t> ours = our_flow(**recording, stream, segment);
+      const std::vector<uint64_t> ours = our_flow(**recording, stream, aux.stream_offset_bytes);
       oracle_options.max_instructions = 2 * ours.size() + 100'000;  // wrong code may loop without a packet
       const oracle::OracleFlow flow =
           oracle::decode_insns(aux.bytes, oracle_options, code_at(code, contexts.at_cpu(cpu, middle).space, middle));

@@ -121,19 +121,20 @@ int main(int argc, char** argv) {
     std::map<std::string, uint64_t> gaps;
     ptd::test::StepReader true_reader, given_reader;
     std::vector<std::pair<ptd::test::Split, uint64_t>> largest;
-    const uint64_t last =
-        std::min((*whole)->segment_count(s), arguments.first + std::min(arguments.segments, ~uint64_t{0} - arguments.first));
+    const std::vector<uint64_t> starts = (*whole)->segment_starts(s);
+    const uint64_t last = std::min<uint64_t>(starts.size(), arguments.first + std::min(arguments.segments, ~uint64_t{0} - arguments.first));
     constexpr uint64_t kChunk = 64;
     for (uint64_t from = arguments.first; from < last; from += kChunk) {
       const uint64_t to = std::min(last, from + kChunk);
+      const uint64_t begin = starts[from], end = to < starts.size() ? starts[to] : ptd::Recording::kStreamEnd;
       std::map<uint64_t, std::vector<ptd::test::Step>> true_steps, given_steps;
       // One decoder a chunk: the block tables are its own.
       ptd::test::StepReader a, b;
-      (void)(*whole)->decode(s, from, to, [&](const Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
+      (void)(*whole)->decode(s, begin, end, [&](const Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
         a.add(batch, decoder.blocks(), true_steps[segment.stream_offset_bytes]);
         return true;
       });
-      (void)(*damaged)->decode(s, from, to, [&](const Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
+      (void)(*damaged)->decode(s, begin, end, [&](const Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
         b.add(batch, decoder.blocks(), given_steps[segment.stream_offset_bytes]);
         for (const auto& gap : batch.gaps) ++gaps[ptd::name(gap.reason)];
         return true;

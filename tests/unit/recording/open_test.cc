@@ -27,8 +27,8 @@ OpenOptions open_options(const std::string& path) {
 uint64_t covered(const Recording& recording, uint32_t stream) {
   uint64_t bytes = 0;
   std::vector<std::byte> scratch;
-  for (uint64_t i = 0; i < recording.segment_count(stream); ++i) {
-    const AuxSegment segment = recording.segment(stream, i, scratch);
+  AuxSegment segment;
+  for (uint64_t at = 0; recording.next_segment(stream, at, segment, scratch);) {
     bytes += segment.bytes.size() - segment.tail_bytes;
   }
   return bytes;
@@ -133,7 +133,7 @@ TEST(OpenRaw, PageDumps) {
   for (const auto& [name, psbs] : std::map<std::string, uint64_t>{{"pt-xdc-unzip", 74}, {"pt-xdc-mruby", 349}}) {  // expected/packets.txt
     const auto opened = Recording::open_raw(xdc(corpus + "/" + name), open_options(""));
     ASSERT_TRUE(opened.ok()) << opened.error().message;
-    EXPECT_EQ((*opened)->segment_count(0), psbs);
+    EXPECT_EQ((*opened)->segment_starts(0).size(), psbs);
     EXPECT_EQ((*opened)->decoder_options().config.cpu.model, 94);
   }
 }
@@ -171,10 +171,11 @@ TEST(OpenPerf, SkylakeStreamsContextsAndMissingImages) {
   ASSERT_EQ(recording.streams().size(), 2U);
   EXPECT_EQ(recording.streams()[0].cpu, 0);
   EXPECT_EQ(recording.streams()[0].size_bytes, 12240U);
-  EXPECT_EQ(recording.segment_count(0), 1U);
+  EXPECT_EQ(recording.segment_starts(0).size(), 1U);
   EXPECT_EQ(recording.streams()[1].cpu, 3);
   EXPECT_EQ(recording.streams()[1].size_bytes, 137728U);
-  EXPECT_EQ(recording.segment_count(1), 9U);
+  const std::vector<uint64_t> starts = recording.segment_starts(1);
+  ASSERT_EQ(starts.size(), 9U);
   EXPECT_EQ(covered(recording, 1), 137728U);
   const pt::Config& config = recording.decoder_options().config;
   EXPECT_EQ(config.cpu, (pt::CpuId{6, 78, 3}));
@@ -192,9 +193,13 @@ TEST(OpenPerf, SkylakeStreamsContextsAndMissingImages) {
   EXPECT_EQ(rfcomm->build_id, "74fe22dda1e9e3256d3f95d2655970cbb98f2061");
   // The last AUX record of cpu 3 (641257914974) bounds the last segment.
   std::vector<std::byte> scratch;
-  EXPECT_EQ(recording.segment(1, 8, scratch).time.last.value, 641257914974U);
-  EXPECT_EQ(recording.segment_at(1, TimeNs{0}), 0U);
-  EXPECT_EQ(recording.segment_at(1, TimeNs{641257914974}), 8U);
+  AuxSegment last;
+  uint64_t at = starts[8];
+  ASSERT_TRUE(recording.next_segment(1, at, last, scratch));
+  EXPECT_EQ(last.time.last.value, 641257914974U);
+  EXPECT_FALSE(recording.next_segment(1, at, last, scratch));
+  EXPECT_EQ(recording.segment_at(1, TimeNs{0}), starts[0]);
+  EXPECT_EQ(recording.segment_at(1, TimeNs{641257914974}), starts[8]);
 }
 
 TEST(OpenPerf, TimelessSegmentsSayNothingOfTime) {
@@ -204,7 +209,10 @@ TEST(OpenPerf, TimelessSegmentsSayNothingOfTime) {
   const auto opened = Recording::open(options);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   std::vector<std::byte> scratch;
-  EXPECT_EQ((*opened)->segment(1, 4, scratch).time, Interval{});
+  AuxSegment segment;
+  uint64_t at = 0;
+  ASSERT_TRUE((*opened)->next_segment(1, at, segment, scratch));
+  EXPECT_EQ(segment.time, Interval{});
 }
 
 TEST(OpenPerf, KernelRecordingWithPokes) {
@@ -233,8 +241,9 @@ TEST(OpenPerf, KernelRecordingWithPokes) {
     EXPECT_EQ(covered(recording, stream), recording.streams()[stream].size_bytes);
     std::vector<std::byte> scratch;
     TimeNs before;
-    for (uint64_t i = 0; i < recording.segment_count(stream); ++i) {
-      const Interval time = recording.segment(stream, i, scratch).time;
+    AuxSegment segment;
+    for (uint64_t at = 0; recording.next_segment(stream, at, segment, scratch);) {
+      const Interval time = segment.time;
       ASSERT_LE(before, time.first);
       ASSERT_LE(time.first, time.last);
       before = time.first;
@@ -258,8 +267,8 @@ TEST(OpenPerf, DamagedFilesGiveWhatTheyHold) {
     if (!opened.ok()) continue;
     for (uint32_t stream = 0; stream < (*opened)->streams().size(); ++stream) {
       EXPECT_LE(covered(**opened, stream), bad.size());
-      for (uint64_t i = 0; i < (*opened)->segment_count(stream); ++i) {
-        const AuxSegment segment = (*opened)->segment(stream, i, scratch);
+      AuxSegment segment;
+      for (uint64_t at = 0; (*opened)->next_segment(stream, at, segment, scratch);) {
         ASSERT_LE(segment.tail_bytes, segment.bytes.size());
       }
     }

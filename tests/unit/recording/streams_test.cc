@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "decoder/pt/packet_writer.h"
 #include "recording/segments.h"
@@ -33,14 +36,19 @@ std::vector<std::byte> make_trace(int count, std::vector<uint64_t>& starts) {
 
 const SegmentTiming kTicks{TimeConversion{}, 0, true};
 
+/// A stream with its index, by number of segment.
 struct Indexed {
   AuxStream stream;
-  SegmentIndex index;
+  std::optional<SegmentIndex> index;
+  std::vector<PsbEntry> entries;
+
+  [[nodiscard]] AuxSegment segment(size_t i, std::vector<std::byte>& scratch) const { return index->segment(entries[i], kTicks, scratch); }
 };
 
 void build(Indexed& indexed) {
   indexed.stream.finish();
-  indexed.index.build(indexed.stream, nullptr);
+  indexed.index.emplace(indexed.stream);
+  for (auto entry = indexed.index->next(0); entry; entry = indexed.index->next(entry->offset_bytes + 1)) indexed.entries.push_back(*entry);
 }
 
 std::vector<std::byte> copy_of(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
@@ -130,9 +138,9 @@ TEST(Segments, FromPsbToPsbWithTheNextPsbPlus) {
   Indexed one;
   one.stream.add_payload(0, trace.size(), trace, false);
   build(one);
-  ASSERT_EQ(one.index.size(), 4U);
+  ASSERT_EQ(one.entries.size(), 4U);
   std::vector<std::byte> scratch;
-  const AuxSegment first = one.index.segment(one.stream, 0, kTicks, scratch);
+  const AuxSegment first = one.segment(0, scratch);
   EXPECT_EQ(first.break_before, AuxBreak::stream_start);
   EXPECT_FALSE(first.break_after);
   EXPECT_EQ(first.bytes.size() - first.tail_bytes, starts[1]);
@@ -141,12 +149,12 @@ TEST(Segments, FromPsbToPsbWithTheNextPsbPlus) {
   EXPECT_EQ(first.bytes.back(), std::byte{0x23});  // PSBEND is 02 23
   EXPECT_EQ(first.time.first.value, 1000U);
   EXPECT_EQ(first.time.last.value, 2000U);
-  const AuxSegment last = one.index.segment(one.stream, 3, kTicks, scratch);
+  const AuxSegment last = one.segment(3, scratch);
   EXPECT_TRUE(last.break_after);
   EXPECT_EQ(last.tail_bytes, 0U);
   EXPECT_EQ(last.time.last, kTimeMax);
   EXPECT_EQ(last.stream_offset_bytes + last.bytes.size(), trace.size());
-  EXPECT_EQ(one.index.skipped_bytes(), 0U);
+  EXPECT_EQ(one.index->skipped_bytes(), 0U);
 }
 
 TEST(Segments, PayloadBoundariesDoNotMatter) {
@@ -155,8 +163,8 @@ TEST(Segments, PayloadBoundariesDoNotMatter) {
   Indexed whole;
   whole.stream.add_payload(0, trace.size(), trace, false);
   build(whole);
-  ASSERT_EQ(whole.index.size(), starts.size());
-  for (size_t i = 0; i < starts.size(); ++i) EXPECT_EQ(whole.index.entries()[i].offset_bytes, starts[i]);
+  ASSERT_EQ(whole.entries.size(), starts.size());
+  for (size_t i = 0; i < starts.size(); ++i) EXPECT_EQ(whole.entries[i].offset_bytes, starts[i]);
   for (const uint64_t step : {16U, 17U, 23U, 64U, 100U, 333U}) {
     Indexed cut;
     for (uint64_t at = 0; at < trace.size(); at += step) {
@@ -164,10 +172,10 @@ TEST(Segments, PayloadBoundariesDoNotMatter) {
       cut.stream.add_payload(at, size, Bytes(trace).subspan(at, size), false);
     }
     build(cut);
-    ASSERT_EQ(cut.index.size(), whole.index.size()) << step;
+    ASSERT_EQ(cut.entries.size(), whole.entries.size()) << step;
     std::vector<std::byte> a, b;
-    for (size_t i = 0; i < whole.index.size(); ++i) {
-      const AuxSegment one = whole.index.segment(whole.stream, i, kTicks, a), other = cut.index.segment(cut.stream, i, kTicks, b);
+    for (size_t i = 0; i < whole.entries.size(); ++i) {
+      const AuxSegment one = whole.segment(i, a), other = cut.segment(i, b);
       EXPECT_EQ(copy_of(one.bytes), copy_of(other.bytes)) << step << " " << i;
       EXPECT_EQ(one.tail_bytes, other.tail_bytes);
       EXPECT_EQ(one.time, other.time);
@@ -185,13 +193,13 @@ TEST(Segments, ALossEndsASegmentAndTheRestWaitsForAPsb) {
   lossy.stream.add_loss({loss, AuxBreak::truncated});
   build(lossy);
   std::vector<std::byte> scratch;
-  const AuxSegment before = lossy.index.segment(lossy.stream, 1, kTicks, scratch);
+  const AuxSegment before = lossy.segment(1, scratch);
   EXPECT_TRUE(before.break_after);
   EXPECT_EQ(before.tail_bytes, 0U);
   EXPECT_EQ(before.stream_offset_bytes + before.bytes.size(), loss);
-  const AuxSegment after = lossy.index.segment(lossy.stream, 2, kTicks, scratch);
+  const AuxSegment after = lossy.segment(2, scratch);
   EXPECT_EQ(after.break_before, AuxBreak::truncated);
-  EXPECT_EQ(lossy.index.skipped_bytes(), starts[2] - loss);
+  EXPECT_EQ(lossy.index->skipped_bytes(), starts[2] - loss);
 }
 
 TEST(Segments, BytesBeforeTheFirstPsbBelongToNone) {
@@ -200,8 +208,8 @@ TEST(Segments, BytesBeforeTheFirstPsbBelongToNone) {
   Indexed ring;
   ring.stream.add_payload(0, trace.size() - 5, Bytes(trace).subspan(5), false);
   build(ring);
-  ASSERT_EQ(ring.index.size(), 2U);
-  EXPECT_EQ(ring.index.skipped_bytes(), starts[1] - 5);
+  ASSERT_EQ(ring.entries.size(), 2U);
+  EXPECT_EQ(ring.index->skipped_bytes(), starts[1] - 5);
 }
 
 TEST(Segments, TimeIsConvertedOutwardAndWidened) {
@@ -215,17 +223,102 @@ TEST(Segments, TimeIsConvertedOutwardAndWidened) {
   timing.time.time_mult = 1;  // half a nanosecond a tick, from 5000 ns on
   timing.time.time_shift = 1;
   timing.time.time_zero = 5000;
-  Interval time = one.index.time_of(one.stream, 0, timing);
+  Interval time = one.index->time_of(one.entries[0], timing);
   EXPECT_EQ(time.first.value, 5500U);
   EXPECT_GE(time.last.value, 6000U);
   EXPECT_LE(time.last.value, 6001U);
-  EXPECT_EQ(one.index.time_of(one.stream, 2, timing).last.value, 9000U);  // the AUX record's time
+  EXPECT_EQ(one.index->time_of(one.entries[2], timing).last.value, 9000U);  // the AUX record's time
   timing.slack_ns = 600;
-  EXPECT_EQ(one.index.time_of(one.stream, 0, timing).first.value, 4900U);
-  EXPECT_EQ(one.index.at(one.stream, TimeNs{4000}, timing), 0U);
-  EXPECT_EQ(one.index.at(one.stream, TimeNs{7000}, timing), 1U);
+  EXPECT_EQ(one.index->time_of(one.entries[0], timing).first.value, 4900U);
+  EXPECT_EQ(one.index->at(TimeNs{4000}, timing), starts[0]);
+  EXPECT_EQ(one.index->at(TimeNs{7000}, timing), starts[1]);
+  EXPECT_EQ(one.index->at(TimeNs{9601}, timing), trace.size());
   timing.use_time = false;
-  EXPECT_EQ(one.index.time_of(one.stream, 1, timing), Interval{});
+  EXPECT_EQ(one.index->time_of(one.entries[1], timing), Interval{});
+}
+
+// 4 MB in payloads with holes between some; asked from anywhere, an index finds what one finds that is read from the start.
+TEST(Segments, WhatIsFoundDoesNotDependOnWhereOneAsks) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(80000, starts);
+  constexpr uint64_t kPayload = 5000, kHole = 700;
+  ASSERT_GT(trace.size(), 4U << 20);
+  const auto fill = [&](AuxStream& stream) {
+    for (uint64_t at = 0, payload = 0; at < trace.size(); at += kPayload, ++payload) {
+      const uint64_t size = std::min<uint64_t>(payload % 50 == 49 ? kPayload - kHole : kPayload, trace.size() - at);
+      stream.add_payload(at, kPayload, Bytes(trace).subspan(at, size), false);
+    }
+    stream.finish();
+  };
+  const auto in_hole = [&](uint64_t start) { return start / kPayload % 50 == 49 && start % kPayload + 16 > kPayload - kHole; };
+  std::erase_if(starts, in_hole);
+  Indexed whole;
+  fill(whole.stream);
+  build(whole);
+  ASSERT_EQ(whole.entries.size(), starts.size());
+  for (size_t i = 0; i < starts.size(); ++i) ASSERT_EQ(whole.entries[i].offset_bytes, starts[i]);
+
+  std::mt19937 random(3);
+  std::vector<std::byte> a, b;
+  for (int round = 0; round < 40; ++round) {
+    const TimeNs when{round == 0 ? 0 : random() % 81'000'000};
+    AuxStream stream;
+    fill(stream);
+    const SegmentIndex index(stream);
+    const uint64_t at = index.at(when, kTicks);
+    const auto want = std::find_if(whole.entries.begin(), whole.entries.end(),
+                                   [&](const PsbEntry& entry) { return !(whole.index->time_of(entry, kTicks).last < when); });
+    ASSERT_NE(want, whole.entries.end());
+    ASSERT_EQ(at, want->offset_bytes) << when.value;
+    const AuxSegment one = whole.index->segment(*want, kTicks, a), other = index.segment(*index.next(at), kTicks, b);
+    EXPECT_EQ(copy_of(one.bytes), copy_of(other.bytes));
+    EXPECT_EQ(one.tail_bytes, other.tail_bytes);
+    EXPECT_EQ(one.time, other.time);
+    EXPECT_EQ(one.break_before, other.break_before);
+    EXPECT_EQ(one.break_after, other.break_after);
+  }
+}
+
+TEST(Segments, AnyThreadMayAsk) {
+  std::vector<uint64_t> starts;
+  const std::vector<std::byte> trace = make_trace(40000, starts);
+  AuxStream stream;
+  stream.add_payload(0, trace.size(), trace, false);
+  stream.finish();
+  const SegmentIndex index(stream);
+  std::vector<std::vector<uint64_t>> found(4);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < found.size(); ++t) {
+    threads.emplace_back([&, t] {
+      if (t % 2 == 0) {
+        for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) found[t].push_back(entry->offset_bytes);
+      } else {
+        for (auto entry = index.previous(trace.size()); entry; entry = index.previous(entry->offset_bytes))
+          found[t].insert(found[t].begin(), entry->offset_bytes);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& one : found) EXPECT_EQ(one, starts);
+}
+
+// Two PSBs without a byte between them, wherever a stretch of the index ends among them: the last one counts.
+TEST(Segments, PsbsInARow) {
+  std::vector<std::byte> trace;
+  pt::PacketWriter writer(trace);
+  std::vector<uint64_t> starts;
+  for (int i = 0; i < 200000; ++i) {
+    writer.psb();
+    starts.push_back(trace.size());
+    writer.psb();
+    writer.psbend();
+    for (int k = 0; k < i % 5; ++k) writer.tnt(1, 1);
+  }
+  Indexed one;
+  one.stream.add_payload(0, trace.size(), trace, false);
+  build(one);
+  ASSERT_EQ(one.entries.size(), starts.size());
+  for (size_t i = 0; i < starts.size(); ++i) ASSERT_EQ(one.entries[i].offset_bytes, starts[i]);
 }
 
 TEST(Segments, ATscThatRunsBackBoundsNothing) {
@@ -239,7 +332,7 @@ TEST(Segments, ATscThatRunsBackBoundsNothing) {
   Indexed one;
   one.stream.add_payload(0, trace.size(), trace, false);
   build(one);
-  EXPECT_EQ(one.index.time_of(one.stream, 0, kTicks), Interval{});
+  EXPECT_EQ(one.index->time_of(one.entries[0], kTicks), Interval{});
 }
 
 }  // namespace
