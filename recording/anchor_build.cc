@@ -1,8 +1,36 @@
-// Finds the anchors of an opened recording: one scan of its packets.
+// Finds the anchors of an opened recording: one scan of its packets where the kernel was patched.
+#include <algorithm>
+
 #include "recording/anchors.h"
 #include "recording/recording_data.h"
 
 namespace ptd {
+namespace {
+
+/// The rounds of a change are passed within this time of its record: the one who patches waits for every cpu.
+constexpr uint64_t kAroundRecordNs = 50'000'000;
+/// Where records are nearer to each other than this, what lies between them is looked at too.
+constexpr uint64_t kTogetherNs = 4 * kAroundRecordNs;
+
+// Of a long trace only what surrounds the records is worth a look, in order and apart from each other; of a short one all is.
+std::vector<Interval> times_of_patching(const RecordingData& data) {
+  uint64_t total = 0;
+  for (const AuxStream& stream : data.streams) total += stream.size_bytes();
+  if (total <= kWholeTraceBytes || !data.timing.use_time) return {Interval{}};
+  std::vector<TimeNs> times;
+  for (const PokeStamp& poke : data.pokes) times.push_back(poke.time);
+  std::sort(times.begin(), times.end());
+  std::vector<Interval> windows;
+  for (const TimeNs time : times) {
+    if (windows.empty() || windows.back().last.value + kTogetherNs < time.value) {
+      windows.push_back({TimeNs{time.value - std::min(time.value, kAroundRecordNs)}, {}});
+    }
+    windows.back().last = TimeNs{time.value + std::min(kAroundRecordNs, kTimeMax.value - time.value)};
+  }
+  return windows;
+}
+
+}  // namespace
 
 void find_kernel_places(RecordingData& data) {
   const std::vector<Ip> entries = data.symbolizer->addresses_of("__switch_to");
@@ -16,15 +44,22 @@ void add_anchors(const OpenOptions& options, RecordingData& data) {
   if (syncs.empty() || writes.empty()) return;
   std::vector<AnchorStream> found(data.streams.size());
   std::vector<std::byte> scratch;
+  const std::vector<Interval> windows = times_of_patching(data);
   for (size_t s = 0; s < data.streams.size(); ++s) {
     if (data.infos[s].cpu < 0) return;  // rounds can be counted on cpus only
     found[s].cpu = data.infos[s].cpu;
     PassedPages passed;
     const SegmentIndex& index = data.indexes[s];
-    for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
-      passed.at(data.pages, data.streams[s], entry->offset_bytes);
-      const AuxSegment segment = index.segment(*entry, data.timing, scratch);
-      scan_anchors(segment, data.decoder.config, data.decoder.slack_ns, syncs, writes, found[s]);
+    uint64_t at = 0;  // what stands before it was looked at
+    for (const Interval& window : windows) {
+      if (window.first != kTimeMin) at = std::max(at, index.at(window.first, data.timing));
+      for (auto entry = index.next(at); entry; entry = index.next(at)) {
+        if (window.last < index.time_of(*entry, data.timing).first) break;
+        passed.at(data.pages, data.streams[s], entry->offset_bytes);
+        const AuxSegment segment = index.segment(*entry, data.timing, scratch);
+        scan_anchors(segment, data.decoder.config, data.decoder.slack_ns, syncs, writes, found[s]);
+        at = entry->offset_bytes + 1;
+      }
     }
   }
   data.anchors = match_anchors(found, data.pokes);

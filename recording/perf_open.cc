@@ -10,6 +10,7 @@
 #include "recording/arm_perf.h"
 #include "recording/image_build.h"
 #include "recording/perf_cpuid.h"
+#include "recording/perf_time.h"
 #include "recording/recording_data.h"
 #include "recording/sideband_fold.h"
 
@@ -48,21 +49,8 @@ void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& read
 }
 
 void fill_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, RecordingData& data) {
-  TimeConversion& time = data.decoder.config.time;
-  if (record.time_mult != 0) {
-    time.time_shift = static_cast<uint16_t>(record.time_shift);
-    time.time_mult = static_cast<uint32_t>(record.time_mult);
-    time.time_zero = record.time_zero;
-    time.time_cycles = record.time_cycles;
-    time.time_mask = record.time_mask;
-    time.cap_user_time_short = record.cap_user_time_short;
-  } else if (info.cap_user_time_zero) {
-    time.time_shift = info.time_shift;
-    time.time_mult = info.time_mult;
-    time.time_zero = info.time_zero;
-  }
-  if (!time.valid()) {
-    time = {};
+  data.decoder.config.time = conversion_of(info, record);
+  if (!data.decoder.config.time.valid()) {
     data.warnings.push_back("the recording holds no conversion from trace time to perf time: decoded without time");
   }
 }

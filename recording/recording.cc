@@ -23,9 +23,8 @@ struct Recording::State {
 namespace {
 
 constexpr uint64_t kProgressBytes = 16ULL << 20;
-constexpr uint64_t kWholeBytes = 64ULL << 20;  // a trace of up to this size is looked through when it is opened
-constexpr size_t kStretches = 256;             // of a longer one this many stretches of all streams together,
-constexpr size_t kLeastStretches = 4;          // and of each stream this many
+constexpr size_t kStretches = 64;      // of a long trace this many stretches of all streams together are looked through when it is opened,
+constexpr size_t kLeastStretches = 2;  // and of each stream this many
 
 // JSON starts with a brace after white space; perf.data starts with PERFILE2.
 bool looks_like_json(const std::string& path) {
@@ -94,7 +93,7 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
     total += stream.size_bytes();
   }
   // What must be known before anything is decoded is told by all PSBs of a short trace and by a sample of a long one's.
-  const size_t stretches = total <= kWholeBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
+  const size_t stretches = total <= kWholeTraceBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
   std::vector<ClockStep> clocks(data.streams.size());
   bool decodable = false;
   for (size_t i = 0; i < data.streams.size(); ++i) {

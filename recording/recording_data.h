@@ -21,6 +21,9 @@
 
 namespace ptd {
 
+/// A trace of up to this size is looked through when it is opened; of a longer one a sample and the times of patching.
+inline constexpr uint64_t kWholeTraceBytes = 32ULL << 20;
+
 /// What a recording was opened from.
 enum class RecordingKind : uint8_t { perf, raw, lldb, snapshot };
 

@@ -14,6 +14,8 @@
 #include "perfio/perf_reader.h"
 #include "recording/bundle.h"
 #include "recording/image_build.h"
+#include "recording/perf_time.h"
+#include "recording/segments.h"
 
 namespace ptd {
 namespace {
@@ -75,10 +77,12 @@ class Collector {
     }
   }
   void on(const perfio::Record&, const perfio::AuxtraceRecord& aux) {
-    const std::pair<int32_t, int32_t> key = aux.cpu >= 0 ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid);
+    const StreamKey key = aux.cpu >= 0 ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid);
     streams_[key].size_bytes += aux.payload.size();
     survey_.trace_bytes += aux.payload.size();
+    traces_[key].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, info_.snapshot_mode);
   }
+  void on(const perfio::Record&, const perfio::TimeConvRecord& record) { time_conversion_ = record; }
   void on(const perfio::Record& record, const perfio::AuxRecord& aux) {
     survey_.lost.aux_truncated += (aux.flags & kAuxTruncated) != 0 ? 1 : 0;
     survey_.lost.aux_partial += (aux.flags & kAuxPartial) != 0 ? 1 : 0;
@@ -113,6 +117,9 @@ class Collector {
     ++survey_.other_events[attr.name.empty() ? "event type " + std::to_string(attr.type) : attr.name];
   }
 
+  using StreamKey = std::pair<int32_t, int32_t>;
+  void widen_by_trace(std::set<StreamKey>& dated);
+
   struct Mapped {
     uint64_t mappings = 0, size_bytes = 0, file_offset_bytes = 0;
   };
@@ -124,15 +131,33 @@ class Collector {
   Survey& survey_;
   bool timed_ = false;
   perfio::IntelPtInfo info_;
+  perfio::TimeConvRecord time_conversion_;
   uint32_t other_trace_ = 0;
-  std::map<std::pair<int32_t, int32_t>, SurveyStream> streams_;
+  std::map<StreamKey, SurveyStream> streams_;
+  std::map<StreamKey, AuxStream> traces_;
   std::vector<AuxTime> aux_times_;
   std::map<int32_t, ThreadInfo> threads_;
   std::map<std::pair<std::string, std::string>, Mapped> mapped_;
 };
 
+// The first and the last PSB of each stream have the time; an AUX record comes after the bytes that it announces.
+void Collector::widen_by_trace(std::set<StreamKey>& dated) {
+  const SegmentTiming timing{conversion_of(info_, time_conversion_), 0, true};
+  if (!info_.valid || !timing.time.valid()) return;
+  for (auto& [key, trace] : traces_) {
+    trace.finish();
+    const SegmentIndex index(trace);
+    for (const auto& psb : {index.next(0), index.previous(trace.end_offset())}) {
+      if (!psb || !psb->has_tsc) continue;
+      bool any = !dated.insert(key).second;
+      widen(streams_[key].time, any, timing.time.to_ns(Tsc{psb->tsc}));
+      widen(survey_.time, timed_, timing.time.to_ns(Tsc{psb->tsc}));
+    }
+  }
+}
+
 void Collector::finish(const OpenOptions& options, int64_t recorded_at_s, bool same_host) {
-  std::set<std::pair<int32_t, int32_t>> dated;
+  std::set<StreamKey> dated;
   for (const AuxTime& aux : aux_times_) {
     auto stream = streams_.find({aux.cpu, -1});
     if (stream == streams_.end()) stream = streams_.find({-1, aux.tid});
@@ -140,6 +165,7 @@ void Collector::finish(const OpenOptions& options, int64_t recorded_at_s, bool s
     bool any = !dated.insert(stream->first).second;
     widen(stream->second.time, any, aux.time);
   }
+  widen_by_trace(dated);
   for (auto& [key, stream] : streams_) {
     stream.cpu = key.first;
     stream.tid = key.second;

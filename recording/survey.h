@@ -1,4 +1,4 @@
-// Survey: what a recording says of itself, from its records alone: no trace is read, no code bytes are laid out.
+// Survey: what a recording says of itself, from its records: of the trace the ends are looked at, no code bytes are laid out.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace ptd {
 struct SurveyStream {
   int32_t cpu = -1, tid = -1;  ///< one of them is known
   uint64_t size_bytes = 0;
-  Interval time;  ///< of the AUX records that announced its bytes; the whole line if none is dated
+  Interval time;  ///< from its first PSB, or the first AUX record, to its last; the whole line if none is dated
 };
 
 /// A file whose code was mapped, under one build id.
