@@ -1,6 +1,8 @@
 // Joining and cutting batches: see batch_edit.h.
 #include "decoder/pt/batch_edit.h"
 
+#include <algorithm>
+
 namespace ptd::pt {
 namespace {
 
@@ -11,9 +13,19 @@ void move_tail(List& from, uint64_t place, List& to) {
   from.erase(begin, from.end());
 }
 
+template <typename List>
+uint64_t first_at(const List& list, uint64_t block) {
+  const auto before = [](const auto& entry, uint64_t b) { return entry.before_block < b; };
+  return static_cast<uint64_t>(std::lower_bound(list.begin(), list.end(), block, before) - list.begin());
+}
+
 }  // namespace
 
 BatchPlace end_of(const Batch& batch) { return {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()}; }
+
+BatchPlace place_of(const Batch& batch, uint64_t block) {
+  return {block, first_at(batch.marks, block), first_at(batch.events, block), first_at(batch.gaps, block)};
+}
 
 void append_batch(Batch& to, Batch& from) {
   const auto shift = static_cast<uint32_t>(to.blocks.size());

@@ -18,6 +18,8 @@ struct BatchPlace {
 };
 
 [[nodiscard]] BatchPlace end_of(const Batch& batch);
+/// Before block `block`, and before all that precedes it.
+[[nodiscard]] BatchPlace place_of(const Batch& batch, uint64_t block);
 /// Appends `from` to `to`, moving its indices. `from` is empty afterwards.
 void append_batch(Batch& to, Batch& from);
 /// Drops what stands behind `place`.

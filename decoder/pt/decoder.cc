@@ -2,7 +2,8 @@
 //
 // Invariant: while one flow is alive it writes into the caller's batch. While several are, each holds its output back in
 // Flow::pending, and they are stepped to the same number of taken branches, targets and events before they are compared.
-// Invariant: what stands behind the oldest checkpoint is not given out: after a contradiction the flow can go back there.
+// Invariant: what stands behind the oldest checkpoint is not given out: after a contradiction the flow can go back there. The fast path
+// never goes back: it has one checkpoint, the last gap, and holds back only the blocks that a contradiction makes doubtful.
 #include "decoder/pt/decoder.h"
 
 #include <algorithm>
@@ -17,13 +18,13 @@ namespace ptd::pt {
 namespace {
 
 constexpr uint64_t kNoLimit = ~uint64_t{0};
-constexpr uint64_t kMaxUndecided = 1U << 14;         // branches, targets and events after which a choice is made
-constexpr uint64_t kCheckpointEvery = 1024;          // branches, targets and events
-constexpr uint64_t kFastCheckpointEvery = 1U << 14;  // on the fast path, which only holds output back for it
-constexpr uint64_t kDoubtfulBlocks = 256;            // before a contradiction that nothing explains
-constexpr uint32_t kDoubtBehind = 16;                // blocks behind one that is uncertain, where records were lost
-constexpr uint32_t kMaxVainSearches = 3;             // for one place of contradiction in one segment
-constexpr uint64_t kMaxVainWork = 400'000;           // instructions walked in vain in one segment
+constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
+constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
+constexpr uint64_t kFastStretch = 1U << 16;   // of them, that the fast path is asked for at once
+constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
+constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
+constexpr uint32_t kMaxVainSearches = 3;      // for one place of contradiction in one segment
+constexpr uint64_t kMaxVainWork = 400'000;    // instructions walked in vain in one segment
 
 // Whether records of kernel code are known to be missing.
 bool shows_loss(const Timeline& timeline) {
@@ -115,6 +116,7 @@ struct Decoder::State {
   bool run_single(Batch& batch);
   void start(const AuxSegment& segment);
   bool fill(Batch& batch);
+  BatchPlace settled_end(const Batch& batch) const;
   bool start_over(Batch& batch, BatchPlace already);
   void set_checkpoint(Batch& batch);
   void drop_checkpoints();
@@ -432,11 +434,10 @@ bool Decoder::State::run_single(Batch& batch) {
   for (;;) {
     Flow& flow = *flows[0];
     flow.out = &batch;
-    const uint64_t every = exact ? kCheckpointEvery : kFastCheckpointEvery;
-    const bool checkpoint_due = !newer.valid || flow.state.position >= newer.flow.state.position + every;
+    const bool checkpoint_due = !newer.valid || (exact && flow.state.position >= newer.flow.state.position + kCheckpointEvery);
     if (checkpoint_due) set_checkpoint(batch);
-    const uint64_t until = newer.flow.state.position + every;
-    const WalkStop stop = exact ? walker.run(flow, until) : runner.run(flow, until);
+    const WalkStop stop =
+        exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + kFastStretch);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
     switch (stop) {
@@ -477,6 +478,13 @@ void Decoder::State::spread_doubt(Batch& batch) {
   }
 }
 
+// On the fast path: up to where no later contradiction makes blocks doubtful.
+BatchPlace Decoder::State::settled_end(const Batch& batch) const {
+  const uint64_t since = newer.output.blocks - std::min(newer.output.blocks, given.blocks);
+  const uint64_t end = batch.blocks.size() - std::min<uint64_t>(batch.blocks.size(), kDoubtfulBlocks);
+  return place_of(batch, std::max(since, end));
+}
+
 // Fills the batch from where the segment stands. False: the segment is done.
 bool Decoder::State::fill(Batch& batch) {
   const size_t capacity = batch.capacity_blocks;
@@ -490,7 +498,7 @@ bool Decoder::State::fill(Batch& batch) {
   }
   batch.capacity_blocks = capacity;
   const Checkpoint& oldest = older.valid ? older : newer;
-  if (more && oldest.valid) split(batch, oldest.output - given, held);
+  if (more && oldest.valid) split(batch, exact ? oldest.output - given : settled_end(batch), held);
   given = given + end_of(batch);
   return more;
 }

@@ -1,6 +1,7 @@
 // FlowState: everything that decides how a flow goes on. Plain, copied when candidates fork.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -18,34 +19,46 @@ namespace ptd::pt {
 class ReturnStack {
  public:
   void push(uint64_t ip) {
-    top_ = (top_ + 1) % kDepth;
-    ips_[top_] = ip;
+    ips_[++height_ % kDepth] = ip;
     if (count_ < kDepth) ++count_;
   }
   /// False if nothing is there.
   bool pop(uint64_t& ip) {
     if (count_ == 0) return false;
-    ip = ips_[top_];
-    top_ = (top_ + kDepth - 1) % kDepth;
+    ip = ips_[height_-- % kDepth];
     --count_;
+    low_ = std::min(low_, height_);
     return true;
   }
   void clear() { count_ = 0; }
   [[nodiscard]] uint32_t count() const { return count_; }
-  /// Place of the last push among kDepth; for who keeps something beside it.
-  [[nodiscard]] uint32_t top() const { return top_; }
   static constexpr uint32_t kDepth = 64;
   [[nodiscard]] bool equals(const ReturnStack& other) const {
     if (count_ != other.count_) return false;
     for (uint32_t i = 0; i < count_; ++i) {
-      if (ips_[(top_ + kDepth - i) % kDepth] != other.ips_[(other.top_ + kDepth - i) % kDepth]) return false;
+      if (ips_[(height_ - i) % kDepth] != other.ips_[(other.height_ - i) % kDepth]) return false;
     }
     return true;
   }
 
+  // For the Runner, which keeps something beside each entry. Entries are named by their height; those up to low() are as they were when
+  // sign() was called with what signature() tells.
+  [[nodiscard]] uint64_t height() const { return height_; }
+  [[nodiscard]] uint64_t low() const { return low_; }
+  [[nodiscard]] uint64_t signature() const { return signature_; }
+  [[nodiscard]] uint64_t at(uint64_t height) const { return ips_[height % kDepth]; }
+  void set(uint64_t height, uint64_t ip) { ips_[height % kDepth] = ip; }
+  void sign(uint64_t signature, uint64_t height, uint32_t count) {
+    signature_ = signature;
+    low_ = height_ = height;
+    count_ = count;
+  }
+
  private:
   std::array<uint64_t, kDepth> ips_{};
-  uint32_t top_ = 0;
+  uint64_t height_ = 0;  ///< pushes less pops; the last entry is ips_[height_ % kDepth]
+  uint64_t low_ = 0;     ///< the least height_ since sign()
+  uint64_t signature_ = 0;
   uint32_t count_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kOutAtOnce = 1U << 16;  // blocks of one call
 constexpr uint64_t kMaxSilent = 4096;    // instructions without a packet; then the walker looks for a loop
-constexpr size_t kOutSlack = 8 * MemoTable::kMaxBlocks + MemoTable::kCopySlack;  // six memos begun within the limit, and a run
+constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // one round may go past the limit
 constexpr uint32_t kMaxExactSteps = 32;
 
 }  // namespace
@@ -38,8 +38,11 @@ WalkStop Runner::run(Flow& flow, uint64_t until_position) {
 }
 
 void Runner::set_places() {
-  kernel_place_ = RunnerCode::place_of(kKernelSpace, state_->mode);
-  user_place_ = RunnerCode::place_of(state_->context.space, state_->mode);
+  const uint32_t kernel = RunnerCode::place_of(kKernelSpace, state_->mode);
+  const uint32_t user = RunnerCode::place_of(state_->context.space, state_->mode);
+  if (kernel != kernel_place_ || user != user_place_) calls_.forget();
+  kernel_place_ = kernel;
+  user_place_ = user;
 }
 
 RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip); }
@@ -54,7 +57,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
   if (code_.overgrown()) {
     code_.clear();
-    returns_.fill(kNoRun);
+    calls_.forget();
   }
   flow_ = &flow;
   state_ = &state;
@@ -63,6 +66,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   until_ = until;
   direct_ = moved_ = false;
   mark_due_ = true;
+  borrow_calls();
   set_places();
   at_ = at(state.ip.value);
   sync_limit_ = ~uint64_t{0};
@@ -263,28 +267,48 @@ void Runner::give_mark() {
   flow_->out->marks.push_back(mark);
 }
 
-void Runner::push_call(const CallSite& call) {
-  state_->returns.push(call.ip);
-  returns_[state_->returns.top()] = call.run;
+void Runner::Calls::move_to_middle() {
+  const uint64_t middle = kRuns / 2;
+  std::array<RunId, ReturnStack::kDepth> kept{};
+  for (uint64_t i = 0; i < open; ++i) kept[i] = at(height_ - i);
+  base_ = height_ - middle;
+  for (uint64_t i = 0; i < open; ++i) at(height_ - i) = kept[i];
+}
+
+// Makes calls_ the stack of the flow at hand: what it has held since return_calls() is known, the rest is looked up when it is popped.
+void Runner::borrow_calls() {
+  const ReturnStack& stack = state_->returns;
+  const uint64_t bottom = stack.height() - stack.count();
+  const uint64_t known = stack.signature() == signature_ ? std::max(stack.low(), bottom) : bottom;
+  calls_.set_height(stack.height());
+  calls_.low = stack.height();
+  calls_.open = stack.count();
+  calls_.center();
+  for (uint64_t h = known; h++ != stack.height();) calls_.at(h) = kNoRun;
+}
+
+void Runner::return_calls() {
+  ReturnStack& stack = state_->returns;
+  for (uint64_t h = std::max(calls_.low, calls_.height() - calls_.open); h++ != calls_.height();) stack.set(h, code_.run(calls_.at(h)).ip);
+  stack.sign(++signature_, calls_.height(), calls_.open);
 }
 
 void Runner::push_calls(const Run& run) {
-  const CallSite* calls = code_.calls(run.calls_first);
-  for (uint32_t i = 0; i < run.calls; ++i) push_call(calls[i]);
+  const RunId* calls = code_.calls(run.calls_first);
+  for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
+  calls_.center();
 }
 
-void Runner::push_calls(const Memo& memo, const MemoHead& head) {
-  for (uint32_t i = 0; i < head.calls; ++i) push_call(code_.memos().call(memo, i));
-}
+// The run at the return address of that height, which FlowState knows.
+RunId Runner::return_run(uint64_t height) { return at(state_->returns.at(height)); }
 
 // The run at the return address; the stack must not be empty.
 RunId Runner::pop_call() {
-  const RunId known = returns_[state_->returns.top()];
-  uint64_t ip = 0;
-  (void)state_->returns.pop(ip);
-  const Run& run = code_.run(known);
-  const uint32_t place = (ip >> 63) != 0 ? kernel_place_ : user_place_;
-  return run.ip == ip && run.place == place ? known : code_.at(place, ip);
+  const RunId known = calls_.at(calls_.height());
+  const RunId run = known != kNoRun ? known : return_run(calls_.height());
+  calls_.drop();
+  calls_.center();
+  return run;
 }
 
 void Runner::emit(const Run& run) {
@@ -298,38 +322,42 @@ void Runner::emit(const Run& run) {
 bool Runner::take_bits() {
   while (tnt_.count != 0) {
     if (!room() || state_->position >= until_) return false;
-    const uint32_t bits = std::min(tnt_.count, kGroupBits);
-    if (state_->position + bits <= until_) {
-      const auto group = static_cast<uint32_t>(low_bits(tnt_.bits >> (tnt_.count - bits), bits) | (uint64_t{1} << bits));
-      if (take_memo(group)) continue;
-    }
-    if (!step()) return false;
+    if (!take_memo() && !step()) return false;
   }
   return true;
 }
 
 // Takes as many of the next bits as a memo knows. False: none.
-bool Runner::take_memo(uint32_t group) {
-  const MemoTable& memos = code_.memos();
-  const Memo* known = memos.find(at_, group);
-  if (known == nullptr) {  // remember that it was asked for
-    code_.see_memo(at_, group);
-    return false;
+bool Runner::take_memo() {
+  const uint64_t window = tnt_.bits << (64 - tnt_.count);
+  const auto fits = [&](const Memo& memo) {
+    return memo.bits != 0 && memo.bits <= tnt_.count && state_->position + memo.bits <= until_ && code_.holds(memo.valid, state_->now);
+  };
+  MemoTable& memos = code_.memos();
+  memos.visit(at_);
+  if (!fits(memos.find(at_, window))) {
+    if (memos.width(at_) == 0 || memos.width(at_) > tnt_.count || !memos.ask(at_, window)) return false;
+    if (!code_.make_memo(at_, window, state_->now) || !fits(memos.find(at_, window))) return false;
   }
-  if (known->bits == 0 || !code_.holds(memos.head(*known).valid, state_->now)) known = code_.make_memo(at_, group, state_->now);
-  if (known == nullptr) return false;
-  const MemoHead head = memos.head(*known);
-  const uint32_t open = state_->returns.count();
-  if (open + head.depth > ReturnStack::kDepth || open < head.pops) return false;
+  const Memo& memo = memos.find(at_, window);
+  if (memo.rise < 0 && calls_.open == 0) return false;
   if (mark_due_) give_mark();
-  copy_blocks(out_, memos.blocks(*known), known->blocks);
-  out_ += known->blocks;
-  push_calls(*known, head);
-  tnt_.count -= known->bits;
-  state_->position += known->bits;
-  at_ = head.pops != 0 ? pop_call() : known->next;
+  copy_blocks(out_, memos.view().blocks(memo), memo.blocks);
+  out_ += memo.blocks;
+  tnt_.count -= memo.bits;
+  state_->position += memo.bits;
   tnt_.begun = moved_ = true;
   state_->silent = 0;
+  calls_.open = std::min(calls_.open, ReturnStack::kDepth - memo.depth);
+  if (memo.rise < 0) {
+    at_ = pop_call();
+    return true;
+  }
+  at_ = memo.next;
+  std::array<RunId, MemoTable::kMaxCalls> calls;
+  std::memcpy(calls.data(), memos.view().calls(memo), sizeof calls);
+  for (int i = 0; i < memo.rise; ++i) calls_.push(calls[static_cast<size_t>(i)]);
+  calls_.center();
   return true;
 }
 
@@ -361,7 +389,7 @@ bool Runner::step() {
     if (bit) out_[-1].flags |= static_cast<uint16_t>(BlockFlag::taken);
     at_ = run.next[bit ? 1 : 0];
   } else if (run.end == RunEnd::ret && returns_compressed_) {
-    if (!bit || state_->returns.count() + run.calls == 0) return false;
+    if (!bit || calls_.open + run.calls == 0) return false;
     emit(run);
     at_ = pop_call();
   } else {  // a TIP that left the processor behind the TNT
@@ -384,10 +412,7 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
     const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
     if (run.end != RunEnd::indirect && !ret) return false;
     emit(run);
-    if (ret) {
-      uint64_t dropped = 0;
-      (void)state_->returns.pop(dropped);
-    }
+    if (ret && calls_.open != 0) calls_.drop();
   }
   const bool enters_user = (code_.run(id).branch_ip >> 63) != 0 && (item.ip >> 63) == 0;
   moved_ = true;
@@ -396,6 +421,8 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
   if (enters_user) {
     state_->ip = Ip{item.ip};
     walker_.update_context(*flow_, item.before, item.hi);
+    return_calls();
+    borrow_calls();
     set_places();
     mark_due_ = true;
   }
@@ -424,6 +451,7 @@ void Runner::leave() {
   state.tnt_count = untouched ? 0 : tnt_.count;
   state.tnt = tnt_.bits;
   state.ip = Ip{code_.run(at_).ip};
+  return_calls();
   if (!moved_ && !direct_) return;
   state.has_stop = false;
   if (state.tnt_count != 0) {

@@ -11,7 +11,7 @@ namespace ptd::pt {
 /// Gives exactly what Walker::run gives: the same blocks, marks, events, gaps and positions. (Batches may end elsewhere.)
 ///
 /// It follows one flow at a time, between two of the walker's steps. Where no event is pending and the bytes are certain, it reads the
-/// packets itself: the blocks up to the next branch that needs the trace are one Run, copied as they are; up to six branch bits at once are
+/// packets itself: the blocks up to the next branch that needs the trace are one Run, copied as they are; several branch bits at once are
 /// looked up as a Memo. What it does not know (events, code with several versions at the moment, contradictions) it leaves as it is: the
 /// flow then stands between two packets, or inside a TNT, with its state complete.
 class Runner {
@@ -38,13 +38,37 @@ class Runner {
     bool begun = false;   ///< a bit was taken
   };
 
-  /// A TNT whose bits spend() has read.
-  struct Unspent {
-    uint64_t offset_bytes = 0, payload = 0;
-    uint8_t bits = 0, size_bytes = 0;
-    bool late_before = false;  ///< the cursor's `late`
+  /// The runs at the return addresses of FlowState::returns. While fast() is at work this is the call stack; FlowState's own is as it was,
+  /// good up to height `low`.
+  class Calls {
+   public:
+    static constexpr uint32_t kMostAtOnce = 512;  ///< pushes, or pops, between two calls of center()
+    uint64_t low = 0;                             ///< least height
+    uint32_t open = 0;                            ///< entries
+
+    /// Entry of height `h`; kNoRun: not looked up yet. Good for kMostAtOnce above and below the height at the last center().
+    [[nodiscard]] RunId& at(uint64_t h) { return runs_[h - base_]; }
+    [[nodiscard]] uint64_t height() const { return height_; }
+    void push(RunId run) {
+      runs_[++height_ - base_] = run;
+      if (open < ReturnStack::kDepth) ++open;
+    }
+    void drop() {
+      low = std::min(low, --height_);
+      --open;
+    }
+    void set_height(uint64_t height) { height_ = height; }
+    void center() {
+      if (height_ - base_ - kLowest > kRuns - kLowest - kMostAtOnce) move_to_middle();
+    }
+    void forget() { runs_.fill(kNoRun); }
+
+   private:
+    static constexpr uint64_t kLowest = kMostAtOnce + ReturnStack::kDepth, kRuns = 4 * kLowest;
+    void move_to_middle();
+    std::array<RunId, kRuns> runs_{};
+    uint64_t base_ = 0, height_ = 0;
   };
-  static constexpr uint32_t kUnspent = 8;  ///< more than kGroupBits packets of one bit are never read ahead
 
   bool fast(Flow& flow, uint64_t until);
   bool take_queue();
@@ -55,21 +79,24 @@ class Runner {
   struct Spending;
   void spend();
   void read_bits(Spending& s, uint64_t stop);
+  void spend_memos(Spending& s);
+  bool spend_slowly(Spending& s, uint64_t stop);
   bool spend_tip(Spending& s);
-  bool spend_single(Spending& s, const Memo* seen, uint32_t group);
-  void hand_back(Spending& s);
+  bool spend_singly(Spending& s);
+  void hand_back(const Spending& s);
   bool take_bits();
-  bool take_memo(uint32_t group);
+  bool take_memo();
   bool step();
   bool take_target(const Item& item, bool bits_pending);
   RunId follow_links();
   void set_now(TimeNs lo, TimeNs hi, uint64_t cycles);
   void give_mark();
   void emit(const Run& run);
+  void borrow_calls();
+  void return_calls();
   void push_calls(const Run& run);
-  void push_calls(const Memo& memo, const MemoHead& head);
-  void push_call(const CallSite& call);
   RunId pop_call();
+  RunId return_run(uint64_t height);
   RunId at(uint64_t ip);
   void set_places();
   void leave();
@@ -79,7 +106,8 @@ class Runner {
   Walker& walker_;
   RunnerCode code_;
   bool returns_compressed_;
-  std::array<RunId, ReturnStack::kDepth> returns_{};  ///< beside FlowState::returns
+  Calls calls_;
+  uint64_t signature_ = 0;  ///< of the ReturnStack that calls_ belongs to
   uint64_t walked_ = 0;
 
   // Of the present call of fast().
@@ -94,12 +122,10 @@ class Runner {
   bool moved_ = false;    ///< something was taken
   bool settled_ = false;  ///< the last item and the next have the same bounds of time, if cursor_ is steady
   bool mark_due_ = false;
-  uint64_t cycles_ = 0;  ///< at the head item
-  uint32_t kernel_place_ = 0, user_place_ = 0;
+  uint64_t cycles_ = 0;                         ///< at the head item
+  uint32_t kernel_place_ = 0, user_place_ = 0;  ///< calls_ holds runs of these
   RunId at_ = kNoRun;
   Pending tnt_;
-  std::array<Unspent, kUnspent> unspent_;
-  uint32_t packets_read_ = 0;
   Block* out_ = nullptr;
   Block* out_end_ = nullptr;
 };

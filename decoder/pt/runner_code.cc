@@ -16,6 +16,7 @@ constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
+constexpr uint32_t kMaxOpenCalls = 16;  // within a memo
 
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
@@ -46,7 +47,7 @@ struct RunnerCode::Reading {
   uint16_t block_instructions = 0, block_flags = 0;
   uint32_t instructions = 0;
   std::vector<Block> blocks;
-  std::vector<CallSite> calls;
+  std::vector<RunId> calls;
   RunEnd end = RunEnd::unread;
   RunId next[2] = {};
 };
@@ -75,7 +76,7 @@ bool RunnerCode::overgrown() const {
 
 size_t RunnerCode::memory_bytes() const {
   return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(RunId) + blocks_.capacity() * sizeof(Block) +
-         calls_.capacity() * sizeof(CallSite) + intervals_.capacity() * sizeof(Interval) + memos_.memory_bytes();
+         calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + memos_.memory_bytes();
 }
 
 RunId RunnerCode::find(uint32_t place, uint64_t ip) const {
@@ -91,13 +92,18 @@ RunId RunnerCode::at(uint32_t place, uint64_t ip) {
   return id != kNoRun ? id : add(place, ip);
 }
 
+RunId RunnerCode::append(const Run& run) {
+  runs_.push_back(run);
+  memos_.grow_to(runs_.size());
+  return static_cast<RunId>(runs_.size() - 1);
+}
+
 RunId RunnerCode::add(uint32_t place, uint64_t ip) {
   if (2 * (used_slots_ + 1) > slots_.size()) grow();
-  const auto id = static_cast<RunId>(runs_.size());
   Run run;
   run.ip = ip;
   run.place = place;
-  runs_.push_back(run);
+  const RunId id = append(run);
   const size_t mask = slots_.size() - 1;
   size_t slot = mix(place, ip) & mask;
   while (slots_[slot] != kNoRun) slot = (slot + 1) & mask;
@@ -191,7 +197,7 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
     case InsnClass::call_direct: {
       const Ip target = direct_target(insn, Ip{ip}, r.mode);
       if (target == switch_entry_ && target.value != 0) break;
-      if (insn.cls == InsnClass::call_direct && insn.displacement != 0) r.calls.push_back({fall.value, at(place, fall.value)});
+      if (insn.cls == InsnClass::call_direct && insn.displacement != 0) r.calls.push_back(at(place, fall.value));
       if (place_half(ip) != place_half(target.value)) break;
       finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
       ip = target.value;
@@ -204,7 +210,7 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
       r.end = RunEnd::jcc;
       return false;
     case InsnClass::call_indirect:
-      r.calls.push_back({fall.value, at(place, fall.value)});
+      r.calls.push_back(at(place, fall.value));
       [[fallthrough]];
     case InsnClass::jump_indirect:
     case InsnClass::far_call:
@@ -259,13 +265,12 @@ bool RunnerCode::read(RunId id, Interval now) {
   }
   RunId target = id;
   if (runs_[id].end != RunEnd::unread && runs_[id].end != RunEnd::stuck) {
-    target = static_cast<RunId>(runs_.size());
     Run copy;
     copy.ip = runs_[id].ip;
     copy.place = runs_[id].place;
     const RunId first = find(copy.place, copy.ip);
     copy.sibling = runs_[first].sibling;
-    runs_.push_back(copy);
+    target = append(copy);
     runs_[first].sibling = target;
   }
   Run& run = runs_[target];
@@ -314,23 +319,22 @@ uint32_t RunnerCode::pack(std::span<Block> blocks) {
   return 1;
 }
 
-const Memo* RunnerCode::make_memo(RunId start, uint32_t group, Interval now) {
+bool RunnerCode::make_memo(RunId start, uint64_t window, Interval now) {
   std::array<Block, MemoTable::kMaxBlocks + kMaxRunBlocks> made;
-  std::array<CallSite, MemoTable::kMaxCalls> open;
+  std::array<RunId, kMaxOpenCalls> open;
   Memo memo;
-  memo.run = memo.next = start;
-  memo.group = static_cast<uint16_t>(group);
-  MemoHead head;
   Interval valid;
+  const uint64_t start_window = window;
   uint32_t count = 0, depth = 0, deepest = 0, blocks = 0;
   RunId at = start;
-  for (auto left = static_cast<uint32_t>(std::bit_width(group)) - 1; left != 0 && head.pops == 0;) {
+  bool pops = false;
+  for (uint32_t left = memos_.width(start); left != 0 && !pops;) {
     at = version_at(at, now);
     if (at == kNoRun) break;
     const Run& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
-    if (count + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > MemoTable::kMaxCalls) break;
-    const uint32_t bit = (group >> (left - 1)) & 1;
+    if (count + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
+    const uint64_t bit = window >> 63;
     if (run.end == RunEnd::ret && (bit == 0 || !options_.returns_compressed)) break;
     std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + count);
     count += run.blocks;
@@ -345,21 +349,25 @@ const Memo* RunnerCode::make_memo(RunId start, uint32_t group, Interval now) {
       if (bit != 0) made[count - 1].flags |= static_cast<uint16_t>(BlockFlag::taken);
       at = run.next[bit];
     } else if (depth != 0) {
-      at = open[--depth].run;
+      at = open[--depth];
     } else {
-      head.pops = 1;
+      pops = true;
+      at = kNoRun;
     }
+    window <<= 1;
     --left;
+    if (depth > MemoTable::kMaxCalls) break;
     ++memo.bits;
     memo.next = at;
+    memo.rise = static_cast<int8_t>(pops ? -1 : static_cast<int>(depth));
+    memo.depth = static_cast<uint8_t>(deepest);
     blocks = count;
-    head.calls = static_cast<uint8_t>(depth);
-    head.depth = static_cast<uint8_t>(deepest);
   }
-  if (memo.bits == 0) return nullptr;
-  head.valid = valid_id(valid);
+  if (memo.bits == 0) return false;
+  memo.valid = valid_id(valid);
   if (options_.sequences) blocks = pack({made.data(), blocks});
-  return memos_.put(memo, head, {made.data(), blocks}, {open.data(), head.calls});
+  memos_.put(start, start_window, memo, {made.data(), blocks}, {open.data(), static_cast<size_t>(std::max<int>(memo.rise, 0))});
+  return true;
 }
 
 }  // namespace ptd::pt

@@ -71,14 +71,14 @@ class RunnerCode {
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
   /// Blocks from `first` on; at least kCopySlack may be read behind them.
   [[nodiscard]] const Block* blocks(uint32_t first) const { return blocks_.data() + first; }
-  [[nodiscard]] const CallSite* calls(uint32_t first) const { return calls_.data() + first; }
+  /// Runs at the return addresses of the calls that a run pushes, oldest first.
+  [[nodiscard]] const RunId* calls(uint32_t first) const { return calls_.data() + first; }
   static constexpr uint32_t kCopySlack = 16;
 
   [[nodiscard]] const BlockSequences& sequences() const { return sequences_; }
-  [[nodiscard]] const MemoTable& memos() const { return memos_; }
-  void see_memo(RunId run, uint32_t group) { memos_.see(run, group); }
-  /// Makes the memo of (run, group), which was seen, at `now`. Null if not even one bit can be taken.
-  const Memo* make_memo(RunId run, uint32_t group, Interval now);
+  [[nodiscard]] MemoTable& memos() { return memos_; }
+  /// Makes the memo of `run` and the bits on top of `window` as they are at `now`. False if not even one bit can be taken.
+  bool make_memo(RunId run, uint64_t window, Interval now);
 
   [[nodiscard]] bool overgrown() const;
   void clear();
@@ -99,6 +99,7 @@ class RunnerCode {
   bool step(Reading& reading, RunId id, uint64_t& ip);
   ValidId valid_id(Interval valid);
   uint32_t pack(std::span<Block> blocks);
+  RunId append(const Run& run);
   RunId add(uint32_t place, uint64_t ip);
   RunId find(uint32_t place, uint64_t ip) const;
   void grow();
@@ -111,7 +112,7 @@ class RunnerCode {
   std::vector<RunId> slots_;  ///< open addressing by (place, ip), kNoRun: empty
   size_t used_slots_ = 0;
   std::vector<Block> blocks_;
-  std::vector<CallSite> calls_;
+  std::vector<RunId> calls_;
   std::vector<Interval> intervals_;
   std::vector<ValidId> valid_slots_;
   MemoTable memos_;

@@ -6,68 +6,48 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kSlackLines = MemoTable::kCopySlack / 8 + 1;
+constexpr size_t kSlackBodies = MemoTable::kCopySlack / 2 + MemoTable::kMaxCalls / 4;
+
+size_t bodies_of(size_t blocks) { return MemoTable::kMaxCalls / 4 + (blocks + 1) / 2; }
 
 }  // namespace
 
 void MemoTable::clear() {
-  sets_.assign(kFirstSets, Set{});
-  mask_ = kFirstSets - 1;
-  evicted_ = 0;
-  lines_.assign(kSlackLines, Line{});
+  links_.assign(1, Link{});
+  memos_.assign(2, Memo{});
+  bodies_.assign(kSlackBodies, Body{});
 }
 
-// The table grows while memos that served drive each other out.
-void MemoTable::grow() {
-  std::vector<Set> old(sets_.size() * 4);
-  old.swap(sets_);
-  mask_ = sets_.size() - 1;
-  evicted_ = 0;
-  for (const Set& from : old) {
-    for (auto memo = from.ways.rbegin(); memo != from.ways.rend(); ++memo) {
-      if (memo->run == kNoRun) continue;
-      auto& ways = sets_[set_of(memo->run, memo->group)].ways;
-      std::move_backward(ways.begin(), ways.end() - 1, ways.end());
-      ways[0] = *memo;
-    }
-  }
+void MemoTable::lift(Link& link) {
+  ++link.level;
+  link.visits = 0;
+  link.first = static_cast<uint32_t>(memos_.size());
+  link.shift = static_cast<uint8_t>(64 - kWidths[link.level]);
+  memos_.resize(memos_.size() + (size_t{1} << kWidths[link.level]));
 }
 
-void MemoTable::see(RunId run, uint32_t group) {
-  auto* ways = &sets_[set_of(run, group)].ways;
-  if (ways->back().bits != 0 && ++evicted_ > sets_.size() && sets_.size() < kMostSets) {
-    grow();
-    ways = &sets_[set_of(run, group)].ways;
-  }
-  std::move_backward(ways->begin(), ways->end() - 1, ways->end());
-  (*ways)[0] = Memo{};
-  (*ways)[0].run = run;
-  (*ways)[0].group = static_cast<uint16_t>(group);
+bool MemoTable::ask(RunId run, uint64_t window) {
+  const Link link = links_[run];
+  if (link.level == 0) return false;
+  Memo& memo = memos_[link.first + (window >> link.shift)];
+  return memo.bits != 0 || memo.blocks++ != 0;
 }
 
-Memo* MemoTable::place(RunId run, uint32_t group) {
-  for (Memo& memo : sets_[set_of(run, group)].ways) {
-    if (memo.run == run && memo.group == group) return &memo;
-  }
-  return nullptr;
-}
-
-const Memo* MemoTable::put(const Memo& memo, const MemoHead& head, std::span<const Block> blocks, std::span<const CallSite> calls) {
-  Memo* slot = place(memo.run, memo.group);
-  if (slot == nullptr) return nullptr;
-  const size_t lines = (1 + blocks.size() + calls.size() * kBlocksACall + 7) / 8;
+void MemoTable::put(RunId run, uint64_t window, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls) {
+  const Link link = links_[run];
+  const uint32_t width = kWidths[link.level];
+  const uint64_t group = window >> link.shift;
+  const Memo& old = memos_[link.first + group];
   // A site that goes back and forth between contents: the old body is written over if it is as large.
-  const bool reuse = slot->bits != 0 && (1 + slot->blocks + this->head(*slot).calls * kBlocksACall + 7) / 8 == lines;
-  const uint32_t body = reuse ? slot->body : static_cast<uint32_t>(lines_.size() - kSlackLines);
-  if (!reuse) lines_.resize(lines_.size() + lines);
-  *slot = memo;
-  slot->body = body;
-  slot->blocks = static_cast<uint8_t>(blocks.size());
-  Block* to = lines_[body].blocks.data();
-  std::memcpy(static_cast<void*>(to), &head, sizeof head);
-  std::copy(blocks.begin(), blocks.end(), to + 1);
-  if (!calls.empty()) std::memcpy(static_cast<void*>(to + 1 + blocks.size()), calls.data(), calls.size_bytes());
-  return slot;
+  const bool reuse = old.bits == memo.bits && bodies_of(old.blocks) == bodies_of(blocks.size());
+  memo.body = reuse ? old.body : static_cast<uint32_t>(bodies_.size() - kSlackBodies);
+  memo.blocks = static_cast<uint8_t>(blocks.size());
+  if (!reuse) bodies_.resize(bodies_.size() + bodies_of(blocks.size()));
+  Block* to = bodies_[memo.body].blocks.data();
+  std::memcpy(static_cast<void*>(to), calls.data(), calls.size_bytes());
+  std::copy(blocks.begin(), blocks.end(), to + kMaxCalls / 2);
+  const uint32_t free_bits = width - memo.bits;
+  std::fill_n(memos_.begin() + static_cast<std::ptrdiff_t>(link.first + (group >> free_bits << free_bits)), size_t{1} << free_bits, memo);
 }
 
 }  // namespace ptd::pt

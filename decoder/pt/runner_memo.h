@@ -1,4 +1,4 @@
-// MemoTable: what groups of branch bits do from a run on, as far as that is static, laid out for the processor's caches.
+// MemoTable: what groups of branch bits do from a run on, as far as that is static, laid out for a loop that waits for one load at a time.
 #pragma once
 
 #include <array>
@@ -16,93 +16,86 @@ using RunId = uint32_t;
 inline constexpr RunId kNoRun = 0;
 using ValidId = uint32_t;  ///< index of an interval; 0: all time
 
-/// A call: where it returns to.
-struct CallSite {
-  uint64_t ip = 0;
-  RunId run = kNoRun;
-};
-
-/// Key: run and group. Four stand in a line of the cache.
+/// What the next bits do. Found by run and bits alone: see MemoTable::find.
 struct Memo {
-  RunId run = kNoRun;
-  uint16_t group = 0;  ///< up to kGroupBits bits below a stop bit, the oldest on top
-  uint8_t bits = 0;    ///< how many of them it takes; 0: only seen, not made yet
-  uint8_t blocks = 0;
-  RunId next = kNoRun;  ///< the run that comes after it, unless it pops
-  uint32_t body = 0;    ///< MemoTable::head() and so on
+  RunId next = kNoRun;  ///< the run that comes after it; kNoRun: it ends with a return to a call from before it
+  uint32_t body = 0;    ///< MemoTable::blocks() and calls()
+  ValidId valid = 0;
+  uint8_t bits = 0;    ///< how many it takes; 0: not made yet
+  uint8_t blocks = 0;  ///< not made yet: how often it was asked for
+  uint8_t depth = 0;   ///< most calls that are open within
+  int8_t rise = 0;     ///< calls that it leaves open; -1: it ends with a return to a call from before it
 };
 static_assert(sizeof(Memo) == 16);
 
-/// The most bits that a memo is asked for.
-inline constexpr uint32_t kGroupBits = 6;
-
-/// What stands before a memo's blocks.
-struct MemoHead {
-  ValidId valid = 0;
-  uint8_t calls = 0;  ///< that are not returned from within; they stand behind the blocks
-  uint8_t depth = 0;  ///< most calls that are open within
-  uint8_t pops = 0;   ///< 1: it ends with a return to a call from before; `next` then says nothing
-  uint8_t unused = 0;
-  [[nodiscard]] bool plain() const { return depth == 0 && pops == 0; }
-};
-static_assert(sizeof(MemoHead) == sizeof(Block));
-
+/// For each run a table that is indexed by the next bits, the oldest on top. How many bits depends on how often the run comes: code that
+/// runs a few times gets none, the hottest the most. A memo that takes fewer bits than its table is wide stands in it for all that may
+/// follow.
 class MemoTable {
  public:
   static constexpr uint32_t kMaxBlocks = 56;
-  static constexpr uint32_t kMaxCalls = 16;
+  static constexpr uint32_t kMaxCalls = 4;
   /// Blocks that may be read behind a memo's last.
   static constexpr uint32_t kCopySlack = 16;
+  static constexpr std::array<uint8_t, 4> kWidths = {0, 3, 6, 9};  ///< bits, by level
+  static constexpr std::array<uint16_t, 3> kVisits = {4, 8, 32};   ///< that lift a run to the next level
+  static constexpr uint32_t kMostBits = kWidths.back();
 
   MemoTable() { clear(); }
   void clear();
+  /// Makes room for runs below `count`.
+  void grow_to(size_t count) { links_.resize(count); }
 
-  /// The memo of (run, group), perhaps only seen; null if there is none.
-  [[nodiscard]] const Memo* find(RunId run, uint32_t group) const {
-    const Set& set = sets_[set_of(run, group)];
-    for (const Memo& memo : set.ways) {
-      if (memo.run == run && memo.group == group) return &memo;
-    }
-    return nullptr;
-  }
-  /// A place for the memo of (run, group), which has none: marked as seen.
-  void see(RunId run, uint32_t group);
-  /// Fills the place of a memo that was seen, or made for another time.
-  const Memo* put(const Memo& memo, const MemoHead& head, std::span<const Block> blocks, std::span<const CallSite> calls);
+  /// Where a run's table is.
+  struct Link {
+    uint32_t first = 0;
+    uint16_t visits = 0;  ///< since the last level
+    uint8_t shift = 63;   ///< 64 less the table's width; there is no width 0: the two entries of a run without a table are never made
+    uint8_t level = 0;
+  };
+  static_assert(sizeof(Link) == 8);
 
-  [[nodiscard]] MemoHead head(const Memo& memo) const {
-    MemoHead head;
-    std::memcpy(static_cast<void*>(&head), lines_[memo.body].blocks.data(), sizeof head);
-    return head;
+  struct alignas(16) Body {
+    std::array<Block, 2> blocks;  ///< of a memo: kMaxCalls runs, then the blocks
+  };
+  /// What a loop holds of the table while nothing is added to it.
+  struct View {
+    const Link* links;
+    const Memo* memos;
+    const Body* bodies;
+
+    /// Entry for the bits on top of `window`; its `bits` is 0 if it is not made.
+    [[nodiscard]] const Memo& find(RunId run, uint64_t window) const { return memos[links[run].first + (window >> links[run].shift)]; }
+    /// Runs at the return addresses of the calls left open, oldest first; kMaxCalls may be read.
+    [[nodiscard]] const Block* calls(const Memo& memo) const { return bodies[memo.body].blocks.data(); }
+    /// At least kCopySlack blocks may be read behind them.
+    [[nodiscard]] const Block* blocks(const Memo& memo) const { return bodies[memo.body].blocks.data() + kMaxCalls / 2; }
+  };
+  [[nodiscard]] View view() const { return {links_.data(), memos_.data(), bodies_.data()}; }
+  [[nodiscard]] const Memo& find(RunId run, uint64_t window) const { return view().find(run, window); }
+  [[nodiscard]] uint32_t width(RunId run) const { return kWidths[links_[run].level]; }
+  /// The flow was seen at `run`. True if its table was lifted.
+  void visit(RunId run) {
+    Link& link = links_[run];
+    if (link.level + 1U < kWidths.size() && ++link.visits >= kVisits[link.level]) lift(link);
   }
-  /// At least kCopySlack blocks may be read behind them.
-  [[nodiscard]] const Block* blocks(const Memo& memo) const { return lines_[memo.body].blocks.data() + 1; }
-  [[nodiscard]] CallSite call(const Memo& memo, uint32_t index) const {
-    CallSite call;
-    std::memcpy(static_cast<void*>(&call), blocks(memo) + memo.blocks + index * kBlocksACall, sizeof call);
-    return call;
+  /// Notes that an entry, not made, was asked for. True if it was before.
+  bool ask(RunId run, uint64_t window);
+  /// Makes the entry, and all that differ in bits which it does not take.
+  void put(RunId run, uint64_t window, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls);
+
+  [[nodiscard]] bool overgrown() const { return memos_.size() > kMostMemos || bodies_.size() > kMostBodies; }
+  [[nodiscard]] size_t memory_bytes() const {
+    return links_.capacity() * sizeof(Link) + memos_.capacity() * sizeof(Memo) + bodies_.capacity() * sizeof(Body);
   }
-  [[nodiscard]] bool overgrown() const { return lines_.size() > kMostLines; }
-  [[nodiscard]] size_t memory_bytes() const { return sets_.capacity() * sizeof(Set) + lines_.capacity() * sizeof(Line); }
 
  private:
-  static constexpr size_t kFirstSets = 1U << 9, kMostSets = 1U << 16;
-  static constexpr size_t kMostLines = 1U << 19;
-  static constexpr uint32_t kBlocksACall = sizeof(CallSite) / sizeof(Block);
-  struct alignas(64) Set {
-    std::array<Memo, 4> ways;  ///< the latest first
-  };
-  struct alignas(64) Line {
-    std::array<Block, 8> blocks;  ///< of a body: its MemoHead, the blocks, the calls
-  };
-  [[nodiscard]] size_t set_of(RunId run, uint32_t group) const { return ((run * 0x9e3779b1U) >> 11 ^ (group * 0x85ebU)) & mask_; }
-  Memo* place(RunId run, uint32_t group);
-  void grow();
+  static constexpr size_t kMostMemos = 1U << 22, kMostBodies = 1U << 21;
+  void lift(Link& link);
 
-  std::vector<Set> sets_;
-  std::vector<Line> lines_;
-  size_t mask_ = 0;
-  size_t evicted_ = 0;
+  std::vector<Link> links_;
+  std::vector<Memo> memos_;
+  std::vector<Body> bodies_;
 };
 
 }  // namespace ptd::pt

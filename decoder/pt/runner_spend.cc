@@ -1,4 +1,9 @@
 // Runner: the inner loop. Between two timing packets, where all that is taken has the same bounds of time.
+//
+// What costs here is the chain from one memo to the next (run -> its table -> entry -> next run) and every branch that the processor
+// guesses wrong. So a round has no branch that depends on the trace but the one which leaves it: blocks are copied by a fixed number of
+// stores, calls are always pushed, kMaxCalls of them, and a return is taken by a mask. Packets are read into a window of 64 bits, some ten
+// rounds' worth at once.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,23 +13,30 @@
 
 namespace ptd::pt {
 
-/// Where the loop stands; small enough for registers. What is not of the loop's every round works on a copy.
+/// Where the loop stands.
 struct Runner::Spending {
-  uint64_t bits = 0;  ///< read and not taken, the oldest in bit (count - 1)
-  uint32_t count = 0;
-  RunId at = kNoRun;
+  uint64_t window = 0;  ///< bits read and not taken, the oldest on top; 0 behind them
+  uint32_t count = 0;   ///< of them
+  uint32_t least = 0;   ///< fewer of them, and more should be read
+  RunId at = kNoRun;    ///< kNoRun: the run at the return address of the call that was popped last
   Block* out = nullptr;
+  ValidId valid = 0;    ///< holds now
   uint64_t offset = 0;  ///< of the next packet
-  uint64_t position = 0;
+  uint64_t read = 0;    ///< bits read since `start`
+  // Since when packets were read and nothing else, so that they can be read again.
+  uint64_t start_offset = 0, start_position = 0;
+  bool start_late = false;  ///< the cursor's `late`
+
+  [[nodiscard]] uint64_t position() const { return start_position + read - count; }
 };
 
 // Fills up the bits from the TNTs at s.offset.
 inline void Runner::read_bits(Spending& s, uint64_t stop) {
-  while (s.count < kGroupBits && s.offset < stop) {
+  s.least = 0;
+  while (s.offset < stop) {
     const auto byte = static_cast<unsigned>(data_[s.offset]);
-    Unspent& packet = unspent_[packets_read_ % kUnspent];
     uint64_t payload = byte >> 1;
-    packet.size_bytes = 1;
+    uint64_t size = 1;
     if (!is_short_tnt(byte)) {
       if (byte == 0) {
         ++s.offset;
@@ -32,67 +44,96 @@ inline void Runner::read_bits(Spending& s, uint64_t stop) {
       }
       payload = byte == 0x02 && own_bytes_ - s.offset >= kLongTntBytes ? long_tnt(data_ + s.offset) : 0;
       if (payload == 0) return;
-      packet.size_bytes = kLongTntBytes;
+      size = kLongTntBytes;
     }
-    packet.offset_bytes = s.offset;
-    packet.bits = static_cast<uint8_t>(std::bit_width(payload) - 1);
-    packet.payload = low_bits(payload, packet.bits);
-    packet.late_before = cursor_.late;
-    cursor_.late = packet.bits != kLongTntBits;
-    ++packets_read_;
-    s.bits = s.bits << packet.bits | packet.payload;
-    s.count += packet.bits;
-    s.offset += packet.size_bytes;
+    const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
+    if (s.count + bits > 64) {
+      s.least = MemoTable::kMostBits;
+      return;
+    }
+    s.window |= low_bits(payload, bits) << (64 - s.count - bits);
+    s.count += bits;
+    s.read += bits;
+    s.offset += size;
+    cursor_.late = bits != kLongTntBits;
   }
+}
+
+// The rounds: takes bits while memos serve, there is room, and enough were read.
+inline void Runner::spend_memos(Spending& s) {
+  const MemoTable::View memos = code_.memos().view();
+  uint64_t window = s.window;
+  uint32_t count = s.count;
+  RunId at = s.at;
+  Block* out = s.out;
+  RunId* const bottom = &calls_.at(calls_.height());
+  RunId* top = bottom;
+  RunId* lowest = bottom;
+  uint32_t open = calls_.open;
+  do {
+    const Memo& memo = memos.find(at, window);
+    const int rise = memo.rise;
+    const uint32_t bits = memo.bits;
+    if (bits - 1U >= count || static_cast<int>(open) + rise < 0) break;
+    if (memo.valid != 0 && memo.valid != s.valid) {
+      if (!code_.holds(memo.valid, state_->now)) break;
+      s.valid = memo.valid;
+    }
+    const RunId returned = *top;
+    at = memo.next | (rise < 0 ? returned : RunId{0});
+    window <<= bits;
+    count -= bits;
+    open = std::min(open, ReturnStack::kDepth - memo.depth) + static_cast<uint32_t>(rise);
+    std::memcpy(top + 1, memos.calls(memo), MemoTable::kMaxCalls * sizeof(RunId));
+    top += rise;
+    lowest = std::min(lowest, top);
+    copy_blocks(out, memos.blocks(memo), memo.blocks);
+    out += memo.blocks;
+  } while (count >= s.least && out < out_end_);
+  s.window = window;
+  s.count = count;
+  s.at = at;
+  s.out = out;
+  calls_.low = std::min(calls_.low, calls_.height() - static_cast<uint64_t>(bottom - lowest));
+  calls_.set_height(calls_.height() + static_cast<uint64_t>(top - bottom));
+  calls_.open = open;
+  calls_.center();
 }
 
 // At a steady moment: TNTs by memos, and TIPs. Stops before the first packet that is not to be had so, or inside a TNT, with tnt_ pending.
 void Runner::spend() {
   FlowState& state = *state_;
   const uint64_t stop = std::min(stop_, sync_limit_);
-  const MemoTable& memos = code_.memos();
-  packets_read_ = 0;
   Spending s;
   s.at = at_;
   s.out = out_;
-  s.offset = cursor_.offset_bytes;
-  s.position = state.position;
-  ValidId valid = 0;  // holds now
+  s.offset = s.start_offset = cursor_.offset_bytes;
+  s.start_position = state.position;
+  s.start_late = cursor_.late;
   for (;;) {
-    if (s.count < kGroupBits) read_bits(s, stop);
-    if (s.out >= out_end_ || s.position + kGroupBits > until_) break;
-    const uint32_t bits = std::min(s.count, kGroupBits);
-    const auto group = static_cast<uint32_t>(low_bits(s.bits >> (s.count - bits), bits)) | 1U << bits;
-    const Memo* memo = bits != 0 ? memos.find(s.at, group) : nullptr;
-    if (memo != nullptr && memo->bits != 0) {
-      const MemoHead head = memos.head(*memo);
-      if (head.valid == valid || code_.holds(head.valid, state.now)) {
-        valid = head.valid;
-        const uint32_t open = state.returns.count();
-        if (!head.plain() && (open + head.depth > ReturnStack::kDepth || open < head.pops)) break;
-        copy_blocks(s.out, memos.blocks(*memo), memo->blocks);
-        s.out += memo->blocks;
-        s.count -= memo->bits;
-        s.position += memo->bits;
-        s.at = memo->next;
-        if (head.plain()) continue;
-        push_calls(*memo, head);
-        if (head.pops != 0) s.at = pop_call();
-        continue;
-      }
-    }
-    Spending slow = s;
-    const bool went = bits == 0 ? s.offset < stop && spend_tip(slow) : spend_single(slow, memo, group);
-    s = slow;
-    if (!went) break;
+    read_bits(s, stop);
+    if (s.position() + 64 > until_ || s.out >= out_end_) break;
+    code_.memos().visit(s.at);
+    const uint32_t before = s.count;
+    spend_memos(s);
+    if (s.count < s.least && s.count != before) continue;
+    if (s.out < out_end_ && !spend_slowly(s, stop)) break;
   }
-  at_ = s.at;
+  at_ = s.at != kNoRun ? s.at : return_run(calls_.height() + 1);
   out_ = s.out;
-  if (s.position != state.position) moved_ = true;
-  if (s.position != state.position) state.silent = 0;
-  state.position = s.position;
+  if (s.position() != state.position) {
+    moved_ = true;
+    state.silent = 0;
+  }
+  state.position = s.position();
   cycles_ = cursor_.cycles;
   hand_back(s);
+}
+
+// A round that no memo serves. False: nothing could be done.
+bool Runner::spend_slowly(Spending& s, uint64_t stop) {
+  if (s.at == kNoRun) s.at = return_run(calls_.height() + 1);
+  return s.count != 0 ? spend_singly(s) : s.offset < stop && spend_tip(s);
 }
 
 // A TIP at s.offset. False: it is left as it is.
@@ -100,8 +141,9 @@ bool Runner::spend_tip(Spending& s) {
   const auto byte = static_cast<unsigned>(data_[s.offset]);
   const uint64_t size = kIpSize[byte >> 5];
   if ((byte & kIpOpcodeMask) != kTipOpcode || size == 0 || own_bytes_ - s.offset < 1 + sizeof(uint64_t)) return false;
-  s.at = code_.version_at(s.at, state_->now);
-  const Run& run = code_.run(s.at);
+  const RunId id = code_.version_at(s.at, state_->now);
+  if (id == kNoRun) return false;
+  const Run& run = code_.run(id);
   if (run.end != RunEnd::indirect && run.end != RunEnd::ret) return false;
   uint64_t payload = 0;
   std::memcpy(&payload, data_ + s.offset + 1, sizeof payload);
@@ -112,29 +154,32 @@ bool Runner::spend_tip(Spending& s) {
   copy_blocks(s.out, code_.blocks(run.blocks_first), run.blocks);
   s.out += run.blocks;
   push_calls(run);
-  uint64_t dropped = 0;
-  if (run.end == RunEnd::ret) (void)state_->returns.pop(dropped);
+  if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();
   s.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
   cursor_.last_ip = ip;
-  ++s.position;
   s.offset += size + 1;
+  s.start_position = s.position() + 1;
+  s.start_offset = s.offset;
+  s.start_late = cursor_.late;
+  s.read = 0;
   return true;
 }
 
-// Makes the memo that is asked for again, else takes the group bit by bit. False: nothing could be done.
-bool Runner::spend_single(Spending& s, const Memo* seen, uint32_t group) {
-  if (seen == nullptr) {
-    code_.see_memo(s.at, group);
-  } else if (code_.make_memo(s.at, group, state_->now) != nullptr) {
-    return true;
+// Makes the memo that is asked for again, else takes as many bits as it would one by one. False: nothing could be done.
+bool Runner::spend_singly(Spending& s) {
+  MemoTable& memos = code_.memos();
+  const uint32_t width = memos.width(s.at);
+  if (width == 0) memos.visit(s.at);
+  if (width != 0 && width <= s.count && memos.ask(s.at, s.window)) {
+    if (code_.make_memo(s.at, s.window, state_->now) && (calls_.open != 0 || memos.find(s.at, s.window).rise >= 0)) return true;
   }
-  const auto bits = static_cast<uint32_t>(std::bit_width(group)) - 1;
-  for (uint32_t taken = 0; taken < bits; ++taken) {
+  const uint32_t most = std::clamp(width, 1U, s.count);
+  for (uint32_t taken = 0; taken < most; ++taken) {
     const RunId id = code_.version_at(s.at, state_->now);
     if (id == kNoRun) return taken != 0;
     const Run& run = code_.run(id);
-    const bool bit = ((s.bits >> (s.count - 1)) & 1) != 0;
-    const bool ret = run.end == RunEnd::ret && returns_compressed_ && bit && state_->returns.count() + run.calls != 0;
+    const bool bit = s.window >> 63 != 0;
+    const bool ret = run.end == RunEnd::ret && returns_compressed_ && bit && calls_.open + run.calls != 0;
     if (run.end != RunEnd::jcc && !ret) return taken != 0;
     copy_blocks(s.out, code_.blocks(run.blocks_first), run.blocks);
     s.out += run.blocks;
@@ -145,36 +190,46 @@ bool Runner::spend_single(Spending& s, const Memo* seen, uint32_t group) {
       s.out[-1].flags = static_cast<uint16_t>(s.out[-1].flags | (bit ? static_cast<unsigned>(BlockFlag::taken) : 0U));
       s.at = run.next[bit ? 1 : 0];
     }
+    s.window <<= 1;
     --s.count;
-    ++s.position;
   }
   return true;
 }
 
 // The cursor goes back before the TNTs of which nothing was taken; what is left of one that was begun becomes tnt_, as read_tnt() would
 // have left it.
-void Runner::hand_back(Spending& s) {
-  uint64_t offset = s.offset;
-  const Unspent* packet = nullptr;
-  for (; s.count != 0; s.count -= packet->bits) {
-    packet = &unspent_[--packets_read_ % kUnspent];
-    if (s.count < packet->bits) break;
-    offset = packet->offset_bytes;
-    cursor_.late = packet->late_before;
-  }
-  tnt_.count = s.count;
-  if (s.count != 0) {
-    offset = packet->offset_bytes + packet->size_bytes;
-    tnt_.bits = low_bits(packet->payload, s.count);
-    tnt_.direct = tnt_.begun = true;
-    Item& item = tnt_.item;
-    item.kind = ItemKind::tnt;
-    item.bits = packet->bits;
-    item.ip = packet->payload;
-    item.offset_bytes = packet->offset_bytes;
-    item.cycles = cursor_.cycles;
-    item.before = item.lo = cursor_.now_first;
-    item.hi = std::max(hi_, item.lo);
+void Runner::hand_back(const Spending& s) {
+  tnt_.count = 0;
+  cursor_.offset_bytes = s.offset;
+  if (s.count == 0) return;
+  uint64_t offset = s.start_offset;
+  cursor_.late = s.start_late;
+  for (uint64_t taken = s.read - s.count; taken != 0;) {
+    const auto byte = static_cast<unsigned>(data_[offset]);
+    if (byte == 0) {
+      ++offset;
+      continue;
+    }
+    const bool is_short = is_short_tnt(byte);
+    const uint64_t payload = is_short ? byte >> 1 : long_tnt(data_ + offset);
+    const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
+    cursor_.late = bits != kLongTntBits;
+    if (taken < bits) {
+      tnt_.count = bits - static_cast<uint32_t>(taken);
+      tnt_.bits = low_bits(payload, tnt_.count);
+      tnt_.direct = tnt_.begun = true;
+      Item& item = tnt_.item;
+      item.kind = ItemKind::tnt;
+      item.bits = static_cast<uint8_t>(bits);
+      item.ip = low_bits(payload, bits);
+      item.offset_bytes = offset;
+      item.cycles = cursor_.cycles;
+      item.before = item.lo = cursor_.now_first;
+      item.hi = std::max(hi_, item.lo);
+      taken = bits;
+    }
+    taken -= bits;
+    offset += is_short ? 1 : kLongTntBytes;
   }
   cursor_.offset_bytes = offset;
 }
