@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "decoder/pt/packet_reader.h"
 #include "perfio/auxtrace_pt.h"
 #include "perfio/perf_writer.h"
 #include "perfio/wire.h"
@@ -25,7 +26,7 @@ constexpr unsigned kMtcFreqShift = 14, kCycThreshShift = 19, kPsbFreqShift = 24;
 // Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
 constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
 constexpr uint64_t kPtId = 1, kDummyId = 2;
-constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;
+constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;  // at least; a piece ends before a PSB
 
 /// All packets of one thread id: of one program after the other.
 struct Stream {
@@ -162,13 +163,17 @@ void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions&
 void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<Stream>& streams) {
   for (size_t index = 0; index < streams.size(); ++index) {
     for (const Stream::Piece& piece : streams[index].pieces) {
-      for (uint64_t at = 0; at < piece.packets.bytes.size(); at += kAuxPieceBytes) {
+      const Bytes packets = piece.packets.bytes;
+      // As a kernel's records do, which are written while tracing is off, none ends within a packet: perf reads each by itself.
+      for (uint64_t at = 0, end = 0; at < packets.size(); at = end) {
+        end = packets.size() - at > kAuxPieceBytes ? std::min<uint64_t>(pt::find_psb(packets, at + kAuxPieceBytes), packets.size())
+                                                   : packets.size();
         perfio::AuxtraceRecord record;
         record.offset_bytes = piece.base_bytes + at;
         record.reference = piece.thread->first_tsc + 1 + at;
         record.idx = static_cast<uint32_t>(index);
         record.tid = streams[index].tid;
-        record.payload = piece.packets.bytes.subspan(at, std::min<uint64_t>(kAuxPieceBytes, piece.packets.bytes.size() - at));
+        record.payload = packets.subspan(at, end - at);
         out.check(writer.add_auxtrace(record));
       }
     }

@@ -96,8 +96,28 @@ def witnesses(folder):
         check(f"{name}: the processor runs the same", ours == [native], f"{[len(flow) for flow in ours]} {len(native)}")
 
 
+def long_streams(folder):
+    """A stream of several AUXTRACE records: perf reads each by itself, so none may end within a packet."""
+    out, _, _ = record(folder, [sys.executable, "-I", "-S", "-c", "pass"], "--psb-period", "2")
+    with open(out, "rb") as file:
+        data = file.read()
+    at, size = struct.unpack_from("<QQ", data, 40)
+    end, starts = at + size, []
+    while at + 8 <= end:
+        kind, _, length = struct.unpack_from("<IHH", data, at)
+        at += length
+        if kind == 71:
+            starts.append(data[at:at + 16])
+            at += struct.unpack_from("<Q", data, at - length + 8)[0]
+    check("each record of a long stream begins with a PSB", len(starts) > 1 and set(starts) == {b"\x02\x82" * 8}, str(starts))
+    if shutil.which("perf"):
+        said = subprocess.run(["perf", "script", "-i", out, "--itrace=e"], capture_output=True, text=True)
+        check("perf finds no error in a long stream", said.stdout + said.stderr == "", said.stdout[:400] + said.stderr[:400])
+
+
 def small(folder):
     witnesses(folder)
+    long_streams(folder)
     signals = build("signals", folder, "-static")
     record(folder, [signals])
     record(folder, [signals], "--cyc", "--no-retcomp", "--short-tnt", "--psb-period", "0", "--mtc-period", "3")
