@@ -131,7 +131,7 @@ size_t CopySet::taken_with(size_t index) const {
   return end;
 }
 
-void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times, int allowance) {
+void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times, Allowance allowance) {
   struct Turn {
     TimeNs time;
     int change;
@@ -148,11 +148,16 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
   // At one moment, what begins comes before what ends: intervals are closed.
   std::sort(turns.begin(), turns.end(), [](Turn a, Turn b) { return a.time != b.time ? a.time < b.time : a.change > b.change; });
   int votes = 0, best = 0;
-  for (const Turn turn : turns) best = std::max(best, votes += turn.change);
+  TimeNs best_from;
+  for (const Turn turn : turns) {
+    votes += turn.change;
+    if (votes > best) best = votes, best_from = turn.time;
+  }
   if (best == 0) return;
+  const bool explained = allowance.sites != 0 && allowance.since <= best_from;  // else nothing was lost before it
   // Lost records make sites disagree with the true moment, and those that were switched back agree with a later one. A recorder takes
   // its base copy first and a later copy last, so the stretch nearest to that end is taken among all that the losses can explain.
-  const int enough = std::max(1, best - allowance);
+  const int enough = std::max(1, best - (explained ? allowance.sites : 0));
   Interval dated = given;
   bool inside = false, found = false;
   votes = 0;
@@ -170,10 +175,12 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
   }
   // A stretch from the start on is wide because of the losses; the copy itself was taken before anything changed.
   const auto first_end = std::find_if(turns.begin(), turns.end(), [](Turn turn) { return turn.change < 0; });
-  if (is_base && allowance != 0 && dated.first == given.first) dated.last = first_end->time;
+  if (is_base && explained && dated.first == given.first) dated.last = first_end->time;
   for (size_t i = first; i < end; ++i) {
     copies_[i].taken = dated;
-    if (allowance != 0) limits_[i] = dated;
+    if (explained) limits_[i] = dated;
+    // A site that seems to be of a moment after a loss may as well have lost a record.
+    if (is_base && allowance.sites != 0) limits_[i].last = std::min(limits_[i].last, std::max(allowance.since, dated.last));
   }
 }
 

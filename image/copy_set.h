@@ -34,10 +34,14 @@ class CopySet {
   /// The end of the run of copies from `index` on that were taken together: neighbours of one space and date that do not overlap, as a
   /// kcore has one for the kernel and one for each stretch of modules.
   [[nodiscard]] size_t taken_with(size_t index) const;
-  /// Dates copies [first, end), taken together, by the majority: `times` are the moments at which some site held a copy's bytes. Up to
-  /// `allowance` sites may disagree more than at the best moment because their records were lost; if it is not 0, no site is dated apart
-  /// from the others.
-  void date(size_t first, size_t end, const std::vector<Interval>& times, int allowance);
+  /// How many sites may disagree with a copy more than at the best moment, because records that were lost from `since` on explain it.
+  struct Allowance {
+    int sites = 0;
+    TimeNs since = kTimeMin;
+  };
+  /// Dates copies [first, end), taken together, by the majority: `times` are the moments at which some site held a copy's bytes. Where losses
+  /// explain as well what speaks for another moment, no site is dated apart from the others.
+  void date(size_t first, size_t end, const std::vector<Interval>& times, Allowance allowance);
   /// Bytes outside `known` (sorted, disjoint) at which two copies of one space differ: the edits that no record told.
   [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
 

@@ -45,9 +45,12 @@ class LossEvidence {
       last = &step;
     }
   }
-  /// Sites among `sites` whose disagreement with a copy such losses may explain. Where records are known to be lost, the moment at which
-  /// a recorder takes its copies is the better witness: half of the sites may disagree.
-  [[nodiscard]] int allowance(size_t sites) const { return broken_ == 0 ? 0 : static_cast<int>(sites / 2 + 1); }
+  /// Sites among `sites` whose disagreement with a copy such losses, or those told by LOST records (`lost`, in order), may explain. Where
+  /// records are known to be lost, the moment at which a recorder takes its copies is the better witness: half of the sites may disagree.
+  [[nodiscard]] CopySet::Allowance allowance(size_t sites, const std::vector<Interval>& lost) const {
+    if (broken_ == 0 && lost.empty()) return {};
+    return {static_cast<int>(sites / 2 + 1), broken_ != 0 ? kTimeMin : lost.front().first};
+  }
 
  private:
   static bool joins(const SiteStep& before, const SiteStep& step) {
@@ -323,7 +326,7 @@ void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& 
     std::vector<Interval> times;
     LossEvidence losses;
     for (size_t i = first; i < end; ++i) gather_times(i, ranges, builder, losses, times);
-    copies.date(first, end, times, losses.allowance(times.size()));
+    copies.date(first, end, times, losses.allowance(times.size(), data->suspect));
   }
 }
 

@@ -146,6 +146,22 @@ TEST(TimelineHeal, SuspectOnlyInsideLostWindows) {
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(300)).candidates[0].certain, (Interval{TimeNs{201}, kTimeMax}));
 }
 
+// A site that seems to have been copied after a loss may as well have lost a record: what the copy holds is then not ruled out before it.
+TEST(TimelineHeal, ALossExplainsACopyThatSeemsNewer) {
+  for (const bool lost : {false, true}) {
+    TimelineBuilder builder;
+    DatedCopy copy = copy_of(kKernelIp, filled(128, 0x01), {});
+    builder.add_copy(std::move(copy));
+    for (int i = 0; i < 5; ++i) builder.add_edit(poke(kKernelIp + 8 * i, {1}, {2}, 100 + 10 * i));
+    builder.add_edit(poke(kKernelIp + 64, {2}, {1}, 300));  // in the copy: 01
+    if (lost) builder.add_lost_window(during(200, 250));
+    CodeView view(builder.build());
+    EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 64, at(180), 1).hex(), lost ? "01 02" : "02");
+    EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 64, at(90), 1).hex(), lost ? "01 02" : "02");
+    EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 64, at(310), 1).hex(), "01");
+  }
+}
+
 TEST(TimelineHeal, FloorsRuleOutAndClamp) {
   TimelineBuilder builder;
   builder.add_edit(poke(kKernelIp, {1}, {2}, 100));
