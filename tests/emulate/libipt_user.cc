@@ -55,8 +55,8 @@ struct Piece {
 std::vector<Piece> pieces_of(const Recording& recording, uint32_t stream) {
   std::vector<Piece> pieces;
   std::vector<std::byte> scratch;
-  for (uint64_t index = 0; index < recording.segment_count(stream); ++index) {
-    const AuxSegment segment = recording.segment(stream, index, scratch);
+  AuxSegment segment;
+  for (uint64_t at = 0; recording.next_segment(stream, at, segment, scratch);) {
     const SpaceId space = recording.contexts().at_thread(segment.tid, segment.time.first).space;
     if (pieces.empty() || pieces.back().space != space) pieces.push_back({space, {}, segment.stream_offset_bytes, {}});
     pieces.back().last = segment.time.last;
