@@ -8,6 +8,7 @@
 #include "cli/exit_status.h"
 #include "cli/filter_check.h"
 #include "cli/progress.h"
+#include "cli/short_name.h"
 #include "cli/time_words.h"
 #include "recording/survey.h"
 
@@ -119,6 +120,31 @@ int CallInput::walk(const CallWords& words, const CallSink& sink) {
   return interrupted() ? kExitInterrupted : kExitOk;
 }
 
+int CallInput::count(const CallWords& words, CodeCounts& counts) {
+  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+  progress.set_total(total_bytes_);
+  CodeCountOptions options;
+  options.streams = streams_;
+  if (!filter_.times.empty()) options.time = filter_.times.front();
+  if (!filter_.pids.empty() || !filter_.tids.empty() || !filter_.comms.empty()) {
+    options.wanted = [this](const Mark& mark) {
+      return among(filter_.pids, mark.pid) && among(filter_.tids, mark.tid) &&
+             (filter_.comms.empty() || among(filter_.comms, recording_->comm_at(mark.tid, mark.time.first)));
+    };
+  }
+  options.progress = [&progress](uint64_t bytes) {
+    progress.add(bytes);
+    return !interrupted();
+  };
+  options.on_gap = [this](const Gap& gap) { gaps_.add(gap); };
+  stop_on_interrupt();
+  Result<CodeCounts> counted = count_code(*recording_, options);
+  progress.finish();
+  if (!counted) return report_error(counted.error());
+  counts = std::move(*counted);
+  return interrupted() ? kExitInterrupted : kExitOk;
+}
+
 void CallInput::say_summary(const CallWords& words, bool any) const {
   if (!any) {
     const std::string why = nothing_matched(filter_, *recording_);
@@ -167,14 +193,9 @@ std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value
 
 std::string function_text(const FunctionTable& functions, FunctionId id, size_t width) {
   if (id == kNoFunction) return "[not traced]";
-  std::string name = functions.info(id).name;
+  const std::string& name = functions.info(id).name;
   if (name.empty()) return "[unnamed code]";
-  if (width > 8 && name.size() > width) {
-    // The end of a C++ name says more than its first template arguments: keep both ends.
-    const size_t tail = (width - 2) / 2;
-    name = name.substr(0, width - 2 - tail) + ".." + name.substr(name.size() - tail);
-  }
-  return name;
+  return fit_function(name, width);
 }
 
 }  // namespace ptd::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/call_walk.h"
+#include "analysis/code_counts.h"
 #include "cli/missing_report.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -35,6 +36,8 @@ class CallInput {
   const std::string& comm(uint32_t index, const CallTree& tree);
   /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
   int walk(const CallWords& words, const CallSink& sink);
+  /// Decodes likewise and counts how often which code ran. Returns the exit status.
+  int count(const CallWords& words, CodeCounts& counts);
   /// Whether the recording's trace is dated at all; known before the walk.
   [[nodiscard]] bool has_time() const { return has_time_; }
   /// After the walk: a packet told a time. Else durations mean nothing.

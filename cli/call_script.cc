@@ -11,7 +11,7 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kMaxIndent = 48;
+constexpr size_t kMaxIndent = 48, kMinName = 24;
 
 std::string_view kind_note(const CallStep& step) {
   if ((step.flags & kCallNoStart) != 0) return "began before";
@@ -129,6 +129,7 @@ void CallScript::pause(const CallStep& step, const CallTree& tree, TextBuffer& o
 }
 
 void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out) {
+  line_ = out.size();
   const CallThread& thread = tree.threads()[step.thread];
   out.right(input_.comm(step.thread, tree), 16);
   out.ch(' ');
@@ -152,6 +153,10 @@ void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when,
 
 void CallScript::name(const CallStep& step, TextBuffer& out) {
   if (step.function == kNoFunction) return out.text(step.frame == FrameKind::syscall ? "[kernel]" : "[not traced]");
+  if (columns_ != 0) {
+    const size_t used = out.size() - line_;
+    return out.text(function_text(input_.functions(), step.function, std::max(kMinName, columns_ > used + 2 ? columns_ - used - 2 : 0)));
+  }
   if (step.function >= names_.size()) names_.resize(input_.functions().size());
   std::string& name = names_[step.function];
   if (name.empty()) name = function_text(input_.functions(), step.function);

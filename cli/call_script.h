@@ -13,9 +13,9 @@ namespace ptd::cli {
 /// The line of a thread waits for the thread's next step. Not thread-safe.
 class CallScript {
  public:
-  /// `symbols`: only calls of these functions, with what they call; empty: all.
-  CallScript(CallInput& input, std::vector<std::string> symbols, bool nanoseconds, bool cpus)
-      : input_(input), symbols_(std::move(symbols)), nanoseconds_(nanoseconds), cpus_(cpus) {}
+  /// `symbols`: only calls of these functions, with what they call; empty: all. `columns`: names are fitted to that many; 0: never.
+  CallScript(CallInput& input, std::vector<std::string> symbols, bool nanoseconds, bool cpus, size_t columns)
+      : input_(input), symbols_(std::move(symbols)), nanoseconds_(nanoseconds), cpus_(cpus), columns_(columns) {}
 
   void take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out);
 
@@ -37,6 +37,8 @@ class CallScript {
   CallInput& input_;
   const std::vector<std::string> symbols_;
   const bool nanoseconds_, cpus_;
+  const size_t columns_;
+  size_t line_ = 0;  ///< where the last line began
   std::vector<Thread> threads_;
   std::vector<std::string> names_;  ///< by FunctionId, with the module
 };

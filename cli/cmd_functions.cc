@@ -1,7 +1,5 @@
 // `ptdecode functions`: where the time went, function by function, and which calls took longest.
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include "cli/call_input.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/short_name.h"
 
 namespace ptd::cli {
 
@@ -48,11 +47,6 @@ class SlowCalls {
   size_t limit_;
   std::vector<SlowCall> calls_;
 };
-
-size_t terminal_columns() {
-  struct winsize size {};
-  return ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
 
 uint64_t rank_of(const std::string& sort, const FunctionTotals& totals, bool timed) {
   if (sort == "calls") return totals.calls;

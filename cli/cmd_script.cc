@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/short_name.h"
 #include "cli/stream_script.h"
 
 namespace ptd::cli {
@@ -24,7 +25,7 @@ struct Words {
   InputOptions input;
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
   std::vector<std::string> times;
-  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false;
+  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false;
   std::string syntax = "att";
 };
 
@@ -141,7 +142,7 @@ int run_calls(const Words& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   const bool cpus = input.recording().streams().front().cpu >= 0;
-  CallScript script(input, split(words.symbols), words.ns, cpus);
+  CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns());
   TextBuffer text;
   Output& output = standard_output();
   bool first = true;
@@ -232,9 +233,10 @@ Command add_script(CLI::App& app) {
                       "returns, e gaps, x transactions,\n"
                       "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (without a letter: all)")
           ->expected(0, 1);
-  command.add_option("-F,--fields", words->fields,
-                     "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark; +name "
-                     "and -name change the default");
+  command.add_option(
+      "-F,--fields", words->fields,
+      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark,srcline; +name "
+      "and -name change the default");
   CLI::Option* insn_trace =
       command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
   command.add_flag("--call-trace", words->call_trace, "an indented tree of calls");
@@ -249,6 +251,7 @@ Command add_script(CLI::App& app) {
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
   command.add_flag("--ns", words->ns, "times with nine digits");
+  command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration; times off the cpu, of what was not\n"

@@ -1,12 +1,10 @@
 // `ptdecode timeline` and `ptdecode flame`: the calls for viewers.
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <filesystem>
-
 #include "cli/call_export.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/whole_file.h"
 
 namespace ptd::cli {
 
@@ -17,45 +15,12 @@ struct Words {
   std::string output, format = "svg";
 };
 
-/// A file that is there in whole or not at all.
-class ViewFile {
- public:
-  explicit ViewFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {}
-  ~ViewFile() {
-    if (file_ == nullptr) return;
-    std::fclose(file_);
-    std::remove(part_.c_str());
-  }
-  ViewFile(const ViewFile&) = delete;
-  ViewFile& operator=(const ViewFile&) = delete;
-
-  [[nodiscard]] bool open() { return (file_ = std::fopen(part_.c_str(), "wb")) != nullptr; }
-  bool write(std::string_view text) {
-    good_ = good_ && std::fwrite(text.data(), 1, text.size(), file_) == text.size();
-    return good_;
-  }
-  /// Puts the file in its place; false if anything could not be written.
-  [[nodiscard]] bool finish() {
-    good_ = std::fclose(std::exchange(file_, nullptr)) == 0 && good_;
-    good_ = good_ && std::rename(part_.c_str(), path_.c_str()) == 0;
-    if (!good_) std::remove(part_.c_str());
-    return good_;
-  }
-
- private:
-  const std::string path_, part_;
-  std::FILE* file_ = nullptr;
-  bool good_ = true;
-};
-
-int cannot_write(const std::string& path) { return report_error({ErrorKind::file_open, path + ": cannot be written", 0}); }
-
 int run_timeline(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   if (!input.has_time()) return report_error({ErrorKind::usage, "the trace holds no time: there is nothing to lay along a line", 0});
-  ViewFile file(words.output);
+  WholeFile file(words.output);
   if (!file.open()) return cannot_write(words.output);
   PerfettoWriter writer(input);
   std::string out;
@@ -92,7 +57,7 @@ int run_flame(const Words& words) {
   if (words.output.empty()) {
     standard_output().write(text);
   } else {
-    ViewFile file(words.output);
+    WholeFile file(words.output);
     if (!file.open()) return cannot_write(words.output);
     file.write(text);
     if (!file.finish()) return cannot_write(words.output);

@@ -13,6 +13,8 @@ Command add_info(CLI::App& app);
 Command add_functions(CLI::App& app);
 Command add_timeline(CLI::App& app);
 Command add_flame(CLI::App& app);
+Command add_coverage(CLI::App& app);
+Command add_profile(CLI::App& app);
 Command add_packets(CLI::App& app);
 Command add_script(CLI::App& app);
 Command add_stat(CLI::App& app);

@@ -32,14 +32,16 @@ constexpr std::array kNames = {
     NamedField{"disasm", Field::disasm},
     NamedField{"callindent", Field::callindent},
     NamedField{"mark", Field::mark},
+    NamedField{"srcline", Field::srcline},
 };
 
 struct Elsewhere {
   std::string_view name, nearest;
 };
 constexpr std::array kElsewhere = {
-    Elsewhere{"srcline", "use sym,symoff"},
-    Elsewhere{"srccode", "use disasm"},
+    Elsewhere{"srccode", "use srcline, or disasm"},
+    Elsewhere{"dsoff", "use dso,symoff"},
+    Elsewhere{"sym_off", "use sym,symoff"},
     Elsewhere{"ipc", "no cycle counts; use --itrace=i with a period"},
     Elsewhere{"brstack", "use --itrace=b, which lists every branch"},
     Elsewhere{"brstacksym", "use --itrace=b -F +sym"},

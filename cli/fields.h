@@ -27,6 +27,7 @@ enum class Field : uint32_t {
   disasm = 1U << 15,
   callindent = 1U << 16,
   mark = 1U << 17,  ///< ours: how sure the decoder is of the code ("ambiguous", "suspect", "healed", ...)
+  srcline = 1U << 18,
 };
 
 /// A set of fields.

@@ -32,6 +32,7 @@ LineWriter::LineWriter(const Recording& recording, const ScriptOptions& options,
       options_(options),
       cpu_(cpu),
       symbols_(recording),
+      sources_(recording),
       disassembler_(options.att_syntax ? Disassembler::Syntax::att : Disassembler::Syntax::intel),
       needs_comm_(options.fields.has(Field::comm) || !options.comms.empty()) {
   wanted_ = context_wanted();
@@ -130,6 +131,15 @@ void LineWriter::address(TextBuffer& out, Ip ip, bool padded) {
     }
   }
   symbol(out, ip);
+  source_line(out, ip);
+}
+
+void LineWriter::source_line(TextBuffer& out, Ip ip) {
+  if (!options_.fields.has(Field::srcline)) return;
+  const std::string& text = sources_.find(mark_.space, ip, mark_.time.first);
+  if (text.empty()) return;
+  out.ch(' ');
+  out.text(text);
 }
 
 void LineWriter::insn_columns(TextBuffer& out, Ip ip, Bytes insn) {

@@ -8,6 +8,7 @@
 #include "cli/node_cache.h"
 #include "cli/output.h"
 #include "cli/script_options.h"
+#include "cli/source_cache.h"
 #include "cli/symbol_cache.h"
 #include "decoder/insn/disassembler.h"
 #include "recording/recording.h"
@@ -47,6 +48,7 @@ class LineWriter {
   void make_prefix();
   void address(TextBuffer& out, Ip ip, bool padded);
   void symbol(TextBuffer& out, Ip ip);
+  void source_line(TextBuffer& out, Ip ip);
   void insn_columns(TextBuffer& out, Ip ip, Bytes insn);
   void mark_column(TextBuffer& out, uint16_t block_flags);
   void event_name(TextBuffer& out, std::string_view name);
@@ -56,6 +58,7 @@ class LineWriter {
   const ScriptOptions& options_;
   const int32_t cpu_;
   SymbolCache symbols_;
+  SourceCache sources_;
   Disassembler disassembler_;
   Mark mark_;
   std::string comm_;

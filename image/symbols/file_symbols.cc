@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "image/symbols/source_lines.h"
 #include "image/symbols/symbolizer.h"
 
 namespace ptd {
@@ -19,6 +20,32 @@ int rank(const ElfSymbol& symbol) {
 }
 
 }  // namespace
+
+FileSymbols::FileSymbols(std::string module, std::vector<std::string> elf_paths)
+    : module_(std::move(module)), elf_paths_(std::move(elf_paths)) {}
+FileSymbols::~FileSymbols() = default;
+
+std::optional<uint64_t> FileSymbols::address_of(uint64_t file_offset_bytes) {
+  const std::lock_guard lock(mutex_);
+  load();
+  uint64_t address = 0;
+  if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
+  return address;
+}
+
+SourceLines* FileSymbols::source() {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(source_sought_, true)) return source_.get();
+  // A separate debug file, named last, is the better one.
+  for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i]);
+  return source_.get();
+}
+
+std::vector<SourceFrame> FileSymbols::source_at(uint64_t file_offset_bytes) {
+  const auto address = address_of(file_offset_bytes);
+  SourceLines* lines = address ? source() : nullptr;
+  return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(*address);
+}
 
 void FileSymbols::load() {
   if (loaded_) return;

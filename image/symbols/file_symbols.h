@@ -14,6 +14,8 @@
 
 namespace ptd {
 
+class SourceLines;
+
 /// A symbol found in a file: its address is in the file's own address space.
 struct FileSymbol {
   std::string_view name;  ///< demangled; lives as long as the FileSymbols
@@ -24,7 +26,8 @@ struct FileSymbol {
 /// Loads at the first look-up; thread-safe.
 class FileSymbols {
  public:
-  FileSymbols(std::string module, std::vector<std::string> elf_paths) : module_(std::move(module)), elf_paths_(std::move(elf_paths)) {}
+  FileSymbols(std::string module, std::vector<std::string> elf_paths);
+  ~FileSymbols();
   /// Symbols that were picked before instead of a file's.
   FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
 
@@ -34,6 +37,12 @@ class FileSymbols {
   std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
   /// File offsets of every symbol called `name`, mangled or not.
   std::vector<uint64_t> offsets_of(std::string_view name);
+  /// The address (p_vaddr) of a file offset; nothing if no segment holds it.
+  std::optional<uint64_t> address_of(uint64_t file_offset_bytes);
+  /// As SourcePlace::frames.
+  std::vector<SourceFrame> source_at(uint64_t file_offset_bytes);
+  /// Lines of source, read at the first call; null if none of the files tells them.
+  SourceLines* source();
   [[nodiscard]] const std::string& module() const { return module_; }
 
  private:
@@ -49,7 +58,8 @@ class FileSymbols {
   [[nodiscard]] std::optional<uint64_t> offset_of_address(uint64_t address) const;
 
   std::mutex mutex_;
-  bool loaded_ = false, is_fixed_ = false;
+  bool loaded_ = false, is_fixed_ = false, source_sought_ = false;
+  std::unique_ptr<SourceLines> source_;
   std::string module_;
   std::vector<std::string> elf_paths_;
   std::shared_ptr<const ElfFile> mapped_;     // gives file offset <-> address

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "image/symbols/file_symbols.h"
+#include "image/symbols/source_lines.h"
 
 namespace ptd {
 namespace {
@@ -190,6 +191,36 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when) const 
   const auto symbol = file->find((ip - section.ip) + section.file_offset_bytes, offset);
   if (!symbol) return std::nullopt;
   return Symbol{symbol->name, file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, intersect(valid, section.live)};
+}
+
+SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
+  const SectionId id = state_->timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  if (id == kNoSection) return {{}, {when, when}};
+  const Section& section = state_->timeline.section(id);
+  FileSymbols* file = state_->file_of(section);
+  if (file == nullptr) return {{}, section.live};
+  return {file->source_at((ip - section.ip) + section.file_offset_bytes), section.live};
+}
+
+bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {
+  Section section;
+  section.path = path;
+  section.build_id = build_id;
+  FileSymbols* file = state_->file_of(section);
+  SourceLines* source = file == nullptr ? nullptr : file->source();
+  if (source != nullptr) source->visit(visitor);
+  return source != nullptr;
+}
+
+std::optional<FilePlace> Symbolizer::file_place(SpaceId space, Ip ip, TimeNs when) const {
+  const SectionId id = state_->timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+  if (id == kNoSection) return std::nullopt;
+  const Section& section = state_->timeline.section(id);
+  FileSymbols* file = state_->file_of(section);
+  const uint64_t offset = (ip - section.ip) + section.file_offset_bytes;
+  const auto address = file == nullptr ? std::nullopt : file->address_of(offset);
+  if (!address) return std::nullopt;
+  return FilePlace{section.path, section.build_id, *address, offset};
 }
 
 std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {

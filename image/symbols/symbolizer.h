@@ -1,6 +1,7 @@
 // Symbolizer: (space, ip, time) -> name and offset.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,6 +47,45 @@ struct FileSymbolPick {
   std::vector<FixedSymbol> symbols;  ///< by offset, one each
 };
 
+/// A line of source and the function that it is in; its callers follow if it was inlined.
+struct SourceFrame {
+  std::string_view function;  ///< demangled; empty if not told
+  std::string_view file;      ///< as the compiler wrote it, with the folder that it ran in
+  uint32_t line = 0;          ///< 0: none
+};
+
+/// What a file's debug information says of one address. Views live as long as the Symbolizer.
+struct SourcePlace {
+  std::vector<SourceFrame> frames;  ///< innermost first; empty: nothing is told
+  Interval valid;                   ///< moments at which the same address surely has this answer
+};
+
+/// Code of one statement: [first, end) in the file's own address space (p_vaddr).
+struct SourceStatement {
+  uint64_t first = 0, end = 0;
+  std::string_view file;
+  uint32_t line = 0;
+  uint32_t scope = 0;  ///< a number for the function, or the one inlined call of it, that the code is of; within a unit
+};
+struct SourceFunction {
+  std::string_view name, file;
+  uint32_t line = 0;   ///< of its declaration
+  uint64_t entry = 0;  ///< address of its first instruction
+};
+/// One compilation.
+struct SourceUnit {
+  std::vector<SourceStatement> statements;  ///< by address
+  std::vector<SourceFunction> functions;    ///< those with code of their own
+};
+using SourceVisitor = std::function<bool(const SourceUnit&)>;
+
+/// An address of a mapped file.
+struct FilePlace {
+  std::string_view path, build_id;  ///< of the section; live as long as the timeline
+  uint64_t address = 0;             ///< in the file's own address space (p_vaddr)
+  uint64_t file_offset_bytes = 0;   ///< of that address in the file
+};
+
 /// What answers questions about some addresses: a Symbolizer made of it gives the same answers to these.
 struct SymbolPick {
   std::vector<NamedRange> ranges;  ///< in the order in which they must be added; sizes are settled
@@ -69,6 +109,13 @@ class Symbolizer {
   void add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id = {});
 
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when) const;
+  /// Lines of source through DWARF, inlined functions told apart. Reads debug information at the first look-up of a file.
+  [[nodiscard]] SourcePlace source_at(SpaceId space, Ip ip, TimeNs when) const;
+  /// Every statement of the file that sections with this path and build id show, one compilation after the other until the visitor returns
+  /// false; views live as long as the Symbolizer. False if the file has no debug information.
+  bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;
+  /// Where in which file the code at an address came from; nothing for code without a file that is an ELF one.
+  [[nodiscard]] std::optional<FilePlace> file_place(SpaceId space, Ip ip, TimeNs when) const;
   /// Addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
   /// Everything that find() may answer with at one of `ips` (by space value) at any time.

@@ -1,0 +1,214 @@
+// Batches of blocks -> counts of runs and branches. See code_counts.h.
+#include "analysis/code_counts.h"
+
+#include <algorithm>
+
+#include "decoder/flow_decoder.h"
+#include "decoder/insn/insn.h"
+
+namespace ptd {
+namespace {
+
+uint64_t key(NodeId first, NodeId second) { return uint64_t{first} << 32 | second; }
+
+}  // namespace
+
+CodeCounter::Node& CodeCounter::node(NodeId id, const BlockTable& blocks) {
+  if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
+  Node& node = nodes_[id];
+  if (node.known) return node;
+  node.known = true;
+  const BlockInfo& info = blocks.info(id);
+  node.ip = info.ip;
+  node.size_bytes = info.size_bytes;
+  node.next = info.ip + info.size_bytes;
+  const Bytes bytes = blocks.bytes(id);
+  for (uint32_t offset = 0; offset < bytes.size();) {
+    const Insn insn = classify(bytes.subspan(offset), info.mode);
+    if (insn.length_bytes == 0) break;
+    node.last_offset = offset;
+    node.jumps = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;
+    offset += insn.length_bytes;
+  }
+  if (const auto place = symbolizer_.file_place(info.space, info.ip, now_)) {
+    const File made{static_cast<uint32_t>(file_ids_.size()), place->address - place->file_offset_bytes};
+    node.file = file_ids_.try_emplace({place->path, place->build_id}, made).first->second.id;
+    node.address = place->address;
+  }
+  return node;
+}
+
+void CodeCounter::close_run() {
+  if (first_ == kNone) return;
+  RunCount& run = runs_[key(first_, last_)];
+  ++run.count;
+  if (by_jump_) ++run.by_jump;
+  first_ = last_ = kNone;
+}
+
+void CodeCounter::lose() {
+  close_run();
+  branch_ = kNone;
+}
+
+void CodeCounter::take_mark(const Mark& mark) {
+  if (mark.space != space_) lose();
+  space_ = mark.space;
+  if (mark.time_known) now_ = mark.time.first;
+  const bool counts = !wanted_ || wanted_(mark);
+  if (counts != counts_) lose();
+  counts_ = counts;
+}
+
+void CodeCounter::take_event(const Event& event) {
+  switch (event.kind) {
+    case EventKind::async_branch:
+    case EventKind::async_disabled:
+      close_run();
+      if (branch_ != kNone && (event.flags & kEventHasFrom) != 0) ++cut_branches_[{branch_, event.from.value}];
+      branch_ = kNone;
+      return;
+    case EventKind::enabled:
+      if ((event.flags & kEventStatus) != 0) return;
+      return lose();
+    case EventKind::disabled:
+    case EventKind::overflow:
+    case EventKind::tsx_abort:
+      return lose();
+    default:
+      return;
+  }
+}
+
+void CodeCounter::take_block(const Block& block, const BlockTable& blocks) {
+  const Node& here = node(block.node, blocks);
+  instructions_ += block.instructions;
+  if (here.file == kNoFile) {
+    fileless_ += block.instructions;
+    return lose();
+  }
+  if (last_ == kNone || nodes_[last_].next != here.ip || nodes_[last_].file != here.file) {
+    close_run();
+    const bool inside = branch_ != kNone && nodes_[branch_].file == here.file;
+    by_jump_ = inside && nodes_[branch_].jumps;
+    if (inside) ++branches_[key(branch_, block.node)];
+    first_ = block.node;
+  }
+  branch_ = kNone;
+  last_ = block.node;
+  if (!has(block.flags, BlockFlag::taken)) return;
+  close_run();
+  branch_ = block.node;
+}
+
+void CodeCounter::take(const Batch& batch, const BlockTable& blocks) {
+  size_t mark = 0, event = 0, gap = 0;
+  const auto here = [](const auto& list, size_t index, uint32_t at) { return index < list.size() && list[index].before_block <= at; };
+  for (uint32_t at = 0; at <= batch.blocks.size(); ++at) {
+    while (here(batch.events, event, at)) {
+      if (counts_) take_event(batch.events[event]);
+      ++event;
+    }
+    while (here(batch.gaps, gap, at)) lose(), ++gap;
+    while (here(batch.marks, mark, at)) take_mark(batch.marks[mark++]);
+    if (at < batch.blocks.size() && counts_) take_block(batch.blocks[at], blocks);
+  }
+}
+
+void CodeCounter::finish() { lose(); }
+
+void CodeCounter::add_to(FileSums& files) const {
+  std::vector<FileSum*> by_id(file_ids_.size());
+  for (const auto& [name, file] : file_ids_) {
+    by_id[file.id] = &files[{std::string(name.first), std::string(name.second)}];
+    by_id[file.id]->offset_to_address = file.offset_to_address;
+  }
+  for (const auto& [nodes, count] : runs_) {
+    const Node &first = nodes_[nodes >> 32], &last = nodes_[nodes & 0xffffffffU];
+    const uint64_t last_address = first.address + (last.ip - first.ip) + last.last_offset;
+    CodeRun& run = by_id[first.file]->runs[{first.address, last_address}];
+    run.first = first.address;
+    run.last = last_address;
+    run.end = first.address + (last.ip - first.ip) + last.size_bytes;
+    run.count += count.count;
+    run.by_jump += count.by_jump;
+  }
+  const auto add_branch = [&](const Node& from, uint64_t to, uint64_t count) {
+    by_id[from.file]->branches[{from.address + from.last_offset, to}] += count;
+  };
+  for (const auto& [nodes, count] : branches_) add_branch(nodes_[nodes >> 32], nodes_[nodes & 0xffffffffU].address, count);
+  // What an interrupt stopped at its target: the target is a place that ran at another time, or the branch does not count.
+  std::map<std::pair<uint32_t, uint64_t>, uint64_t> places;
+  for (size_t i = 0; i < nodes_.size() && !cut_branches_.empty(); ++i) places[{nodes_[i].file, nodes_[i].ip.value}] = nodes_[i].address;
+  for (const auto& [way, count] : cut_branches_) {
+    const auto to = places.find({nodes_[way.first].file, way.second});
+    if (to != places.end()) add_branch(nodes_[way.first], to->second, count);
+  }
+}
+
+AddressCounts::AddressCounts(const std::vector<CodeRun>& runs) {
+  std::map<uint64_t, int64_t> changes;
+  for (const CodeRun& run : runs) {
+    changes[run.first] += static_cast<int64_t>(run.count);
+    changes[run.end] -= static_cast<int64_t>(run.count);
+  }
+  int64_t count = 0;
+  for (const auto& [address, change] : changes) steps_.emplace_back(address, static_cast<uint64_t>(count += change));
+}
+
+uint64_t AddressCounts::highest(uint64_t first, uint64_t end) const {
+  auto at = std::upper_bound(steps_.begin(), steps_.end(), first, [](uint64_t value, const auto& step) { return value < step.first; });
+  uint64_t highest = at == steps_.begin() ? 0 : std::prev(at)->second;
+  for (; at != steps_.end() && at->first < end; ++at) highest = std::max(highest, at->second);
+  return highest;
+}
+
+Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions& options) {
+  std::vector<uint32_t> streams = options.streams;
+  for (uint32_t i = 0; options.streams.empty() && i < recording.streams().size(); ++i) streams.push_back(i);
+  CodeCounter::FileSums files;
+  CodeCounts counts;
+  const auto wanted = [&options](const Mark& mark) {
+    const bool all = options.time.first == kTimeMin && options.time.last == kTimeMax;
+    return (all || (mark.time_known && options.time.contains(mark.time.first))) && (!options.wanted || options.wanted(mark));
+  };
+  bool stopped = false;
+  for (const uint32_t stream : streams) {
+    CodeCounter counter(recording.symbolizer(), wanted);
+    uint64_t offset = 0;
+    const uint64_t first = options.time.first == kTimeMin ? 0 : recording.segment_at(stream, options.time.first);
+    const Status status = recording.decode(stream, first, recording.segment_count(stream),
+                                           [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+                                             counter.take(batch, decoder.blocks());
+                                             for (const Gap& gap : batch.gaps) {
+                                               if (options.on_gap) options.on_gap(gap);
+                                             }
+                                             if (segment.stream_offset_bytes > offset && options.progress) {
+                                               stopped = stopped || !options.progress(segment.stream_offset_bytes - offset);
+                                               offset = segment.stream_offset_bytes;
+                                             }
+                                             return !stopped && !(options.time.last < segment.time.first);
+                                           });
+    if (!status) return status.error();
+    counter.finish();
+    counter.add_to(files);
+    counts.instructions += counter.instructions();
+    counts.fileless += counter.fileless();
+    if (stopped) break;
+  }
+  for (auto& [name, found] : files) {
+    FileCounts& file = counts.files.emplace_back(FileCounts{name.first, name.second, found.offset_to_address, {}, {}});
+    for (auto& [place, run] : found.runs) file.runs.push_back(run);
+    for (const auto& [way, count] : found.branches) file.branches.push_back({way.first, way.second, count});
+  }
+  const auto ran_bytes = [](const FileCounts& file) {
+    uint64_t bytes = 0;
+    for (const CodeRun& run : file.runs) bytes += run.count * (run.end - run.first);
+    return bytes;
+  };
+  std::stable_sort(counts.files.begin(), counts.files.end(),
+                   [&](const FileCounts& a, const FileCounts& b) { return ran_bytes(a) > ran_bytes(b); });
+  return counts;
+}
+
+}  // namespace ptd

@@ -1,0 +1,81 @@
+// Names of functions for narrow places: see short_name.h.
+#include "cli/short_name.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cctype>
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr std::string_view kOperator = "operator", kAnonymous = "(anonymous namespace)";
+
+bool letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$'; }
+
+// Length of "operator<<", "operator()" and the like at `at`, whose signs are no brackets; 0 if there is none.
+size_t operator_at(std::string_view name, size_t at) {
+  if (name.substr(at, kOperator.size()) != kOperator || (at != 0 && letter(name[at - 1]))) return 0;
+  size_t end = at + kOperator.size();
+  if (end < name.size() && letter(name[end])) return 0;
+  if (name.substr(end, 2) == "()" || name.substr(end, 2) == "[]") return end + 2 - at;
+  while (end < name.size() && std::string_view("<>=!-+*/%&|^~,").find(name[end]) != std::string_view::npos) ++end;
+  return end - at;
+}
+
+}  // namespace
+
+std::string short_function(std::string_view name) {
+  if (name.starts_with('<')) return std::string(name);  // Rust: <Type as Trait>::method
+  std::string kept;
+  size_t depth = 0, word = 0;  // word: where the last one of `kept` begins
+  bool named = false;
+  for (size_t at = 0; at < name.size();) {
+    if (const size_t length = depth == 0 ? operator_at(name, at) : 0; length != 0) {
+      kept += name.substr(at, length);
+      at += length;
+      named = true;
+      continue;
+    }
+    if (depth == 0 && name.substr(at, kAnonymous.size()) == kAnonymous) {
+      kept += kAnonymous;
+      at += kAnonymous.size();
+      continue;
+    }
+    const char c = name[at++];
+    if (c == '<' || c == '(' || c == '[') {
+      // Behind the arguments comes nothing of the name, but for what is defined inside of a function: f(int)::{lambda()#1}.
+      ++depth;
+    } else if (c == '>' || c == ')' || c == ']') {
+      if (depth == 0) return std::string(name);
+      --depth;
+      named = named || c == ')';
+    } else if (depth != 0) {
+      continue;
+    } else if (c == ' ') {
+      if (named) break;  // "const", "[clone .cold]"
+      word = kept.size();
+    } else {
+      kept += c;
+      if (c == ':') named = false;
+    }
+  }
+  if (depth != 0 || kept.size() == word) return std::string(name);
+  return kept.substr(word);
+}
+
+std::string fit_function(std::string_view name, size_t width) {
+  if (width == 0 || name.size() <= width) return std::string(name);
+  std::string text = short_function(name);
+  if (width <= 8 || text.size() <= width) return text;
+  const size_t tail = (width - 2) / 2;
+  return text.substr(0, width - 2 - tail) + ".." + text.substr(text.size() - tail);
+}
+
+size_t terminal_columns() {
+  struct winsize size {};
+  return ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,42 @@
+// SourceCache: see source_cache.h.
+#include "cli/source_cache.h"
+
+#include <fmt/format.h>
+
+#include "cli/short_name.h"
+#include "cli/symbol_cache.h"
+
+namespace ptd::cli {
+
+namespace {
+
+std::string line_text(const SourceFrame& frame) {
+  if (frame.file.empty()) return "??";
+  return frame.line == 0 ? fmt::format("{}:?", short_path(frame.file)) : fmt::format("{}:{}", short_path(frame.file), frame.line);
+}
+
+std::string text_of(const std::vector<SourceFrame>& frames) {
+  if (frames.empty()) return {};
+  std::string text = line_text(frames.front());
+  for (size_t i = 1; i < frames.size(); ++i) {
+    text += fmt::format("{}{} inlined at {}", i == 1 ? " (" : ", ",
+                        frames[i - 1].function.empty() ? "??" : short_function(frames[i - 1].function), line_text(frames[i]));
+  }
+  return frames.size() > 1 ? text + ")" : text;
+}
+
+}  // namespace
+
+const std::string& SourceCache::find(SpaceId space, Ip ip, TimeNs when) {
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  const uint64_t key = ip.value ^ (static_cast<uint64_t>(space.value) << 48);
+  if (entries_.size() >= kMaxEntries) entries_.clear();
+  const auto [at, is_new] = entries_.try_emplace(key);
+  Entry& entry = at->second;
+  if (!is_new && entry.space == space && entry.valid.contains(when)) return entry.text;
+  const SourcePlace place = recording_.symbolizer().source_at(space, ip, when);
+  entry = {space, place.valid, text_of(place.frames)};
+  return entry.text;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,55 @@
+// SourceLines: lines of source and inlined functions of one ELF file, from its DWARF. Private to the room.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "image/symbols/symbolizer.h"
+
+namespace ptd {
+
+/// Addresses are the file's own (p_vaddr). Units are read when they are first asked for; thread-safe. Names live as long as the object.
+class SourceLines {
+ public:
+  /// Null if the file has no DWARF that names lines.
+  static std::unique_ptr<SourceLines> open(const std::string& elf_path);
+  ~SourceLines();
+  SourceLines(const SourceLines&) = delete;
+  SourceLines& operator=(const SourceLines&) = delete;
+
+  /// The line at `address` and those that its inlined functions were called from, innermost first; empty if none is told.
+  [[nodiscard]] std::vector<SourceFrame> frames(uint64_t address);
+  /// Every statement of the file, unit by unit.
+  void visit(const SourceVisitor& visitor);
+
+ private:
+  struct Handle;
+  struct Unit;
+  explicit SourceLines(std::unique_ptr<Handle> handle);
+  void index();
+  Unit* unit_at(uint64_t address);
+  void load(Unit& unit);
+  std::string_view kept(std::string_view text);
+  [[nodiscard]] static uint32_t scope_at(const Unit& unit, uint64_t address);
+  [[nodiscard]] bool reached(uint64_t address) const;
+  [[nodiscard]] SourceUnit statements(const Unit& unit) const;
+
+  std::mutex mutex_;
+  std::unique_ptr<Handle> handle_;
+  struct Reach {
+    uint64_t first = 0, end = 0;
+    uint32_t unit = 0;
+  };
+  std::vector<Reach> reaches_;  // by address
+  std::vector<Unit> units_;
+  std::unordered_map<std::string_view, std::string_view> texts_;
+  std::deque<std::string> storage_;
+};
+
+}  // namespace ptd

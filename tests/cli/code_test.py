@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""What ran of small programs: lines and inlined functions beside addr2line, coverage beside gcov of the same run, branches and straight
+runs beside the ground truth, and perf2bolt as a reader.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, CXX. Exit status 77 without qemu-x86_64.
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import call_replay  # noqa: E402
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+PROGRAMS = SOURCE / "tests" / "cli" / "programs"
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+
+
+class Code(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cc, cxx = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
+        cls.build("covered", cc, "-g", "-O1", "--coverage", "-static")
+        cls.build("inlined", cxx, "-g", "-O2", "-no-pie")
+        cls.build("sorter", cc, "-g", "-O2", "-fno-inline", "-w", "-static")
+
+    @classmethod
+    def build(cls, name, compiler, *flags):
+        source = next(PROGRAMS.glob(name + ".c*"))
+        subprocess.run([compiler, *flags, source, "-o", name], cwd=cls.folder, check=True)
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", name + ".truth", "-o", name + ".data",
+                               "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def data(self, name):
+        return self.folder / (name + ".data")
+
+    def test_lines_and_inlined_functions_are_those_of_addr2line(self):
+        done = run("script", "-i", self.data("inlined"), "--itrace=i1i", "-F", "ip,dso,srcline", "-q")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        told = {int(line.split()[0], 16): line.split("(inlined)", 1)[1].strip() for line in done.stdout.splitlines() if "(inlined)" in line}
+        addresses = sorted(told)
+        out = subprocess.run(["addr2line", "-e", self.folder / "inlined", "-a", "-i", "-f", "-C", *map(hex, addresses)], capture_output=True, text=True,
+                             check=True).stdout.splitlines()
+        want, at = {}, None
+        for line in out:
+            if re.fullmatch(r"0x[0-9a-f]{16}", line):
+                at = want.setdefault(int(line, 16), [])
+            else:
+                at.append(line)
+        lines = deepest = 0
+        for address in addresses:
+            names, places = want[address][0::2], [os.path.basename(place.split(" (disc")[0]) for place in want[address][1::2]]
+            if not re.search(r":[1-9]\d*$", places[0]):  # the C run-time: its assembler has no lines
+                self.assertEqual(told[address], "", hex(address))
+                continue
+            lines += 1
+            deepest = max(deepest, len(places))
+            self.assertEqual(re.findall(r"[\w.+]+:\d+\b", told[address]), places, hex(address))
+            self.assertEqual(told[address].count(" inlined at "), len(places) - 1)
+            for name in names[:-1]:  # all but the outermost are named, without their arguments
+                if "operator" in name:
+                    continue
+                while (shorter := re.sub(r"<[^<>]*>|\([^()]*\)| const$", "", name)) != name:
+                    name = shorter
+                self.assertIn(name.split("::")[-1] + " inlined at", told[address], hex(address))
+        self.assertGreater(lines, 400)
+        self.assertGreater(deepest, 4)
+
+    def gcov(self):
+        notes = next(self.folder.glob("*.gcno"))
+        out = subprocess.run([shutil.which("gcov") or "gcov", "--json-format", "--stdout", notes], cwd=self.folder, capture_output=True, check=True).stdout
+        counts = collections.Counter()
+        for file in json.loads(out)["files"]:
+            for line in file["lines"]:
+                counts[line["line_number"]] += line["count"]
+        return counts
+
+    def test_coverage_is_gcovs_of_the_same_run(self):
+        want = self.gcov()
+        info = self.folder / "run.info"
+        done = run("coverage", "-i", self.data("covered"), "-o", info, "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = info.read_text()
+        record = next(record for record in text.split("end_of_record") if "/covered.c\n" in record)
+        got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", record, re.M)}
+        source = (PROGRAMS / "covered.c").read_text().split("\n")
+        both = set(want) & set(got)
+        self.assertGreater(len(both), 35)
+        self.assertEqual({line: got[line] != 0 for line in both}, {line: want[line] != 0 for line in both})
+        self.assertGreater(sum(want[line] == 0 for line in both), 8)
+        # gcov adds up the blocks of a line where we take the instruction that ran most: loops and choices on one line.
+        for line in both:
+            if not re.search(r"\b(for|while)\b|\?", source[line - 1]):
+                self.assertEqual(got[line], want[line], source[line - 1])
+        # Labels have no code, closing braces no statement.
+        for line in set(want) - both:
+            self.assertRegex(source[line - 1], r"^\s*(case \d+|default):$")
+        for line in set(got) - both:
+            self.assertEqual(source[line - 1], "}")
+        self.assertIn(f"LF:{len(got)}\nLH:{sum(count != 0 for count in got.values())}\n", record)
+        self.assertIn("FNDA:0,never\n", record)
+        self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
+
+    def test_coverage_without_debug_information_says_so(self):
+        subprocess.run(["strip", "-o", self.folder / "bare", self.folder / "covered"], check=True)
+        os.makedirs(self.folder / "root" / str(self.folder)[1:])
+        shutil.move(self.folder / "bare", self.folder / "root" / str(self.folder)[1:] / "covered")
+        done = run("coverage", "-i", self.data("covered"), "--symfs", self.folder / "root")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no debug information in", done.stderr)
+
+    def truth(self, name):
+        """Taken branches and straight runs of the ground truth, with their numbers."""
+        branches, runs = collections.Counter(), collections.Counter()
+        start = end = last = None
+        for what, insns in call_replay.truth_blocks(next((self.folder / (name + ".truth")).glob("*.ptt"))):
+            if what != "run" or not insns:
+                continue
+            if insns[0][0] != end:
+                if start is not None:
+                    runs[start, last] += 1
+                    if end is not None:
+                        branches[last, insns[0][0]] += 1
+                start = insns[0][0]
+            last, code = insns[-1]
+            end = None if call_replay.kind_of(code) == "syscall" else last + len(code)  # the kernel is not traced: flow begins anew
+        runs[start, last] += 1
+        return branches, runs
+
+    def test_branches_and_runs_are_those_of_the_truth(self):
+        for name in ("covered", "sorter"):
+            done = run("profile", "-i", self.data(name), "-q")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            branches, runs = collections.Counter(), collections.Counter()
+            for line in done.stdout.splitlines():
+                kind, first, last, count = line.split()[:4]
+                (branches if kind == "B" else runs)[int(first, 16), int(last, 16)] += int(count)
+            want_branches, want_runs = self.truth(name)
+            self.assertEqual(branches, want_branches)
+            self.assertEqual(runs, want_runs)
+            self.assertGreater(len(branches), 500)
+            text = run("profile", "-i", self.data(name), "-q", "--format", "autofdo").stdout.splitlines()
+            self.assertEqual(int(text[0]), len(runs))
+            self.assertEqual(int(text[len(runs) + 2]), len(branches))
+
+    def test_perf2bolt_reads_it(self):
+        perf2bolt = shutil.which("perf2bolt") or next(map(str, pathlib.Path("/usr/lib").glob("llvm-*/bin/perf2bolt")), None)
+        if perf2bolt is None:
+            self.skipTest("perf2bolt is not installed (apt install bolt-16)")
+        done = run("profile", "-i", self.data("inlined"), "--dso", "inlined", "-o", self.folder / "inlined.pa", "-q")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # Stubs of the PLT are no functions with a flow that BOLT knows.
+        names = subprocess.run(["nm", "-S", "--defined-only", self.folder / "inlined"], capture_output=True, text=True, check=True).stdout
+        spans = [(int(first, 16), int(first, 16) + int(size, 16)) for first, size in re.findall(r"^(\w+) (\w+) [tTwW] .*shop", names, re.M)]
+        kept = [line for line in (self.folder / "inlined.pa").read_text().splitlines(True) if any(first <= int(line.split()[1], 16) < end for first, end in spans)]
+        (self.folder / "kept.pa").write_text("".join(kept))
+        read = subprocess.run([perf2bolt, "--pa", "-p", self.folder / "kept.pa", "-o", self.folder / "inlined.fdata", self.folder / "inlined"], capture_output=True,
+                              text=True)
+        said = read.stdout + read.stderr
+        self.assertEqual(read.returncode, 0, said)
+        self.assertIn(f"read {len(kept)} aggregated LBR entries", said)
+        self.assertIn("mismatching disassembled function contents: 0", said)
+        self.assertIn("_ZNK4shop6Basket3sumEv", (self.folder / "inlined.fdata").read_text())
+
+    def test_a_file_that_did_not_run_is_named(self):
+        done = run("profile", "-i", self.data("sorter"), "--dso", "absent")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'absent' did not run; what did: ", done.stderr)
+
+
+if __name__ == "__main__":
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        sys.exit(77)
+    unittest.main(verbosity=2)

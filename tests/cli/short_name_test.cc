@@ -1,0 +1,42 @@
+// Names of functions for narrow places.
+#include "cli/short_name.h"
+
+#include <gtest/gtest.h>
+
+namespace ptd::cli {
+namespace {
+
+struct Case {
+  std::string_view name, want;
+};
+
+TEST(ShortName, LeavesArgumentsAndReturnTypesOut) {
+  for (const Case& each : {
+           Case{"main", "main"},
+           Case{"shop::Basket::sum() const", "shop::Basket::sum"},
+           Case{"std::vector<int, std::allocator<int> >::push_back(int&&)", "std::vector::push_back"},
+           Case{"bool std::operator< <char>(std::string const&, std::string const&)", "std::operator<"},
+           Case{"std::ostream& std::operator<< <char>(std::ostream&, char const*)", "std::operator<<"},
+           Case{"shop::Basket::order()::{lambda(shop::Item const&)#1}::operator()(shop::Item const&) const",
+                "shop::Basket::order::{lambda#1}::operator()"},
+           Case{"(anonymous namespace)::helper(int)", "(anonymous namespace)::helper"},
+           Case{"core::ops::function::FnOnce::call_once", "core::ops::function::FnOnce::call_once"},
+           Case{"<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop", "<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"},
+           Case{"cooperator(int)", "cooperator"},
+           Case{"unbalanced(int", "unbalanced(int"},
+           Case{"a > b", "a > b"},
+           Case{"int Table<int>::at<7>(unsigned long) [clone .cold]", "Table::at"},
+           Case{"", ""},
+       })
+    EXPECT_EQ(short_function(each.name), each.want);
+}
+
+TEST(ShortName, FitsAWidth) {
+  EXPECT_EQ(fit_function("std::vector<int>::push_back(int&&)", 0), "std::vector<int>::push_back(int&&)");
+  EXPECT_EQ(fit_function("std::vector<int>::push_back(int&&)", 34), "std::vector<int>::push_back(int&&)");
+  EXPECT_EQ(fit_function("std::vector<int>::push_back(int&&)", 33), "std::vector::push_back");
+  EXPECT_EQ(fit_function("std::vector<int>::push_back(int&&)", 12), "std::.._back");
+}
+
+}  // namespace
+}  // namespace ptd::cli
