@@ -531,7 +531,6 @@ bool Decoder::next(Batch& batch) {
   bool more = state.fill(batch);
   if (state.replay_due) more = state.start_over(batch, already);
   if (state.has_doubt) state.spread_doubt(batch);
-  state.stats.instructions += instructions_of(batch.blocks);
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;
   return more;

@@ -42,7 +42,6 @@ struct DecoderOptions {
 };
 
 struct DecoderStats {
-  uint64_t instructions = 0;
   uint64_t blocks = 0;  ///< entries given; a sequence is one
   uint64_t forks = 0, chosen = 0, ambiguous_choices = 0, healed_blocks = 0;
   uint64_t healed_by_packets = 0;  ///< contradictions after which a content out of its time was found to fit

@@ -170,8 +170,11 @@ bool Runner::spend_singly(Spending& s) {
   MemoTable& memos = code_.memos();
   const uint32_t width = memos.width(s.at);
   if (width == 0) memos.visit(s.at);
-  if (width != 0 && width <= s.count && memos.ask(s.at, s.window)) {
-    if (code_.make_memo(s.at, s.window, state_->now) && (calls_.open != 0 || memos.find(s.at, s.window).rise >= 0)) return true;
+  const Memo& known = memos.find(s.at, s.window);
+  const bool due = known.bits == 0 ? memos.ask(s.at, s.window) : !code_.holds(known.valid, state_->now);
+  if (due && code_.make_memo(s.at, s.window, state_->now)) {
+    const Memo& made = memos.find(s.at, s.window);
+    if (made.bits <= s.count && (made.rise >= 0 || calls_.open != 0)) return true;
   }
   const uint32_t most = std::clamp(width, 1U, s.count);
   for (uint32_t taken = 0; taken < most; ++taken) {

@@ -42,6 +42,7 @@ uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
   constexpr uint8_t kTipBytes[8] = {1, 3, 5, 7, 7, 0, 9, 0};  // by IPBytes; 0: reserved
   const std::byte* data = bytes.data();
   for (;;) {
+    while (end - at >= kLongTntBytes && long_tnt(data + at) != 0) at += kLongTntBytes;
     at = skip_tnt(bytes, at, end);
     if (at >= end) return at;
     const auto byte = static_cast<unsigned>(data[at]);
@@ -49,10 +50,7 @@ uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
       ++at;
       continue;
     }
-    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) {
-      at += kLongTntBytes;
-      continue;
-    }
+    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) continue;
     const uint64_t size = (byte & kIpOpcodeMask) == kTipOpcode ? kTipBytes[byte >> 5] : 0;
     if (size == 0 || end - at < size) return at;
     at += size;

@@ -33,7 +33,7 @@ struct Capture {
   std::vector<AuxSegment> segments;
   std::shared_ptr<const Recording> recording;  ///< keeps what `machine` stands on
   std::unique_ptr<oracle::PeerImage> peer;
-  uint64_t instructions = 0, blocks = 0;  ///< as our decoder counts them
+  uint64_t instructions = 0;
 };
 
 std::vector<std::unique_ptr<Capture>> captures;
@@ -136,12 +136,25 @@ void packets(benchmark::State& state, const Capture& capture) {
   report(state, capture, 0, 0);
 }
 
+uint64_t count_instructions(const Capture& capture) {
+  uint64_t instructions = 0;
+  Batch batch;
+  pt::Decoder decoder(capture.machine.timeline, capture.machine.contexts, capture.options);
+  for (const AuxSegment& segment : capture.segments) {
+    decoder.begin(segment);
+    for (bool more = true; more;) {
+      more = decoder.next(batch);
+      instructions += instructions_of(batch.blocks);
+    }
+  }
+  return instructions;
+}
+
 void flow(benchmark::State& state, const Capture& capture, bool exact) {
   pt::DecoderOptions options = capture.options;
   options.exact_only = exact;
-  uint64_t instructions = 0, blocks = 0;
+  uint64_t blocks = 0;
   Batch batch;
-  batch.capacity_blocks = 1U << 14;
   for (auto _ : state) {
     pt::Decoder decoder(capture.machine.timeline, capture.machine.contexts, options);
     for (const AuxSegment& segment : capture.segments) {
@@ -151,16 +164,14 @@ void flow(benchmark::State& state, const Capture& capture, bool exact) {
         benchmark::DoNotOptimize(batch.blocks.data());
       }
     }
-    instructions = decoder.stats().instructions;
     blocks = decoder.stats().blocks;
   }
-  report(state, capture, instructions, blocks);
+  report(state, capture, capture.instructions, blocks);
 }
 
 void counts(benchmark::State& state, const Capture& capture) {
   uint64_t instructions = 0;
   Batch batch;
-  batch.capacity_blocks = 1U << 12;
   for (auto _ : state) {
     pt::DecoderOptions options = capture.options;
     options.sequences = true;
@@ -193,6 +204,7 @@ void libipt(benchmark::State& state, const Capture& capture, bool whole_blocks) 
 
 void register_all() {
   for (const auto& owned : captures) {
+    owned->instructions = count_instructions(*owned);
     const Capture& c = *owned;
     const auto add = [&](const std::string& stage, auto&& run) {
       benchmark::RegisterBenchmark((stage + "/" + c.name).c_str(), run)->Unit(benchmark::kMillisecond)->MeasureProcessCPUTime();
