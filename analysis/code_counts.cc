@@ -177,7 +177,7 @@ Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions
     CodeCounter counter(recording.symbolizer(), wanted);
     uint64_t offset = 0;
     const uint64_t first = options.time.first == kTimeMin ? 0 : recording.segment_at(stream, options.time.first);
-    const Status status = recording.decode(stream, first, recording.segment_count(stream),
+    const Status status = recording.decode(stream, first, Recording::kStreamEnd,
                                            [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
                                              counter.take(batch, decoder.blocks());
                                              for (const Gap& gap : batch.gaps) {
