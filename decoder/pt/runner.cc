@@ -337,7 +337,7 @@ bool Runner::take_memo() {
   memos.visit(at_);
   if (!fits(memos.find(at_, window))) {
     if (memos.width(at_) == 0 || memos.width(at_) > tnt_.count || !memos.ask(at_, window)) return false;
-    if (!code_.make_memo(at_, window, state_->now) || !fits(memos.find(at_, window))) return false;
+    if (!code_.make_memo(at_, window, tnt_.count, state_->now) || !fits(memos.find(at_, window))) return false;
   }
   const Memo& memo = memos.find(at_, window);
   if (memo.rise < 0 && calls_.open == 0) return false;

@@ -319,25 +319,29 @@ uint32_t RunnerCode::pack(std::span<Block> blocks) {
   return 1;
 }
 
-bool RunnerCode::make_memo(RunId start, uint64_t window, Interval now) {
+bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interval now) {
   std::array<Block, MemoTable::kMaxBlocks + kMaxRunBlocks> made;
   std::array<RunId, kMaxOpenCalls> open;
   Memo memo;
   Interval valid;
   const uint64_t start_window = window;
-  uint32_t count = 0, depth = 0, deepest = 0, blocks = 0;
+  const uint32_t width = memos_.width(start);
+  uint32_t met = 0, depth = 0, deepest = 0, blocks = 0;
+  uint32_t looked_at = 0;  // bits that decided it
   RunId at = start;
   bool pops = false;
-  for (uint32_t left = memos_.width(start); left != 0 && !pops;) {
+  while (memo.bits < width && !pops) {
     at = version_at(at, now);
     if (at == kNoRun) break;
     const Run& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
-    if (count + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
+    if (met + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
+    if (run.end == RunEnd::jcc && memo.bits == count) return false;  // it would take more bits than are known
     const uint64_t bit = window >> 63;
+    if (run.end != RunEnd::link) looked_at = memo.bits + 1U;
     if (run.end == RunEnd::ret && (bit == 0 || !options_.returns_compressed)) break;
-    std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + count);
-    count += run.blocks;
+    std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + met);
+    met += run.blocks;
     for (uint32_t i = 0; i < run.calls; ++i) open[depth++] = calls_[run.calls_first + i];
     deepest = std::max(deepest, depth);
     valid = intersect(valid, intervals_[run.valid]);
@@ -346,7 +350,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, Interval now) {
       continue;
     }
     if (run.end == RunEnd::jcc) {
-      if (bit != 0) made[count - 1].flags |= static_cast<uint16_t>(BlockFlag::taken);
+      if (bit != 0) made[met - 1].flags |= static_cast<uint16_t>(BlockFlag::taken);
       at = run.next[bit];
     } else if (depth != 0) {
       at = open[--depth];
@@ -355,18 +359,17 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, Interval now) {
       at = kNoRun;
     }
     window <<= 1;
-    --left;
     if (depth > MemoTable::kMaxCalls) break;
     ++memo.bits;
     memo.next = at;
     memo.rise = static_cast<int8_t>(pops ? -1 : static_cast<int>(depth));
     memo.depth = static_cast<uint8_t>(deepest);
-    blocks = count;
+    blocks = met;
   }
   if (memo.bits == 0) return false;
   memo.valid = valid_id(valid);
   if (options_.sequences) blocks = pack({made.data(), blocks});
-  memos_.put(start, start_window, memo, {made.data(), blocks}, {open.data(), static_cast<size_t>(std::max<int>(memo.rise, 0))});
+  memos_.put(start, start_window, looked_at, memo, {made.data(), blocks}, {open.data(), static_cast<size_t>(std::max<int>(memo.rise, 0))});
   return true;
 }
 

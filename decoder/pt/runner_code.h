@@ -77,8 +77,9 @@ class RunnerCode {
 
   [[nodiscard]] const BlockSequences& sequences() const { return sequences_; }
   [[nodiscard]] MemoTable& memos() { return memos_; }
-  /// Makes the memo of `run` and the bits on top of `window` as they are at `now`. False if not even one bit can be taken.
-  bool make_memo(RunId run, uint64_t window, Interval now);
+  /// Makes the memo of `run` and the `count` bits on top of `window` as they are at `now`. False if not even one bit can be taken, or if
+  /// more than are known would be.
+  bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now);
 
   [[nodiscard]] bool overgrown() const;
   void clear();

@@ -33,7 +33,8 @@ bool MemoTable::ask(RunId run, uint64_t window) {
   return memo.bits != 0 || memo.blocks++ != 0;
 }
 
-void MemoTable::put(RunId run, uint64_t window, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls) {
+void MemoTable::put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, std::span<const Block> blocks,
+                    std::span<const RunId> calls) {
   const Link link = links_[run];
   const uint32_t width = kWidths[link.level];
   const uint64_t group = window >> link.shift;
@@ -46,7 +47,7 @@ void MemoTable::put(RunId run, uint64_t window, Memo memo, std::span<const Block
   Block* to = bodies_[memo.body].blocks.data();
   std::memcpy(static_cast<void*>(to), calls.data(), calls.size_bytes());
   std::copy(blocks.begin(), blocks.end(), to + kMaxCalls / 2);
-  const uint32_t free_bits = width - memo.bits;
+  const uint32_t free_bits = width - looked_at;
   std::fill_n(memos_.begin() + static_cast<std::ptrdiff_t>(link.first + (group >> free_bits << free_bits)), size_t{1} << free_bits, memo);
 }
 

@@ -81,8 +81,8 @@ class MemoTable {
   }
   /// Notes that an entry, not made, was asked for. True if it was before.
   bool ask(RunId run, uint64_t window);
-  /// Makes the entry, and all that differ in bits which it does not take.
-  void put(RunId run, uint64_t window, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls);
+  /// Makes the entry, and all that differ only in bits behind those that were looked at to make it.
+  void put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls);
 
   [[nodiscard]] bool overgrown() const { return memos_.size() > kMostMemos || bodies_.size() > kMostBodies; }
   [[nodiscard]] size_t memory_bytes() const {

@@ -172,7 +172,7 @@ bool Runner::spend_singly(Spending& s) {
   if (width == 0) memos.visit(s.at);
   const Memo& known = memos.find(s.at, s.window);
   const bool due = known.bits == 0 ? memos.ask(s.at, s.window) : !code_.holds(known.valid, state_->now);
-  if (due && code_.make_memo(s.at, s.window, state_->now)) {
+  if (due && code_.make_memo(s.at, s.window, s.count, state_->now)) {
     const Memo& made = memos.find(s.at, s.window);
     if (made.bits <= s.count && (made.rise >= 0 || calls_.open != 0)) return true;
   }
