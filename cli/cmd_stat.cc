@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/finding_text.h"
+#include "cli/loss_report.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -25,7 +27,8 @@ struct Words {
   unsigned threads = 0;
 };
 
-void count_stream(const Recording& recording, uint32_t stream, bool packets_only, unsigned threads, StreamStat& stat, Progress& progress) {
+void count_stream(const Recording& recording, uint32_t stream, bool packets_only, unsigned threads, StreamStat& stat, LossTimes& losses,
+                  Progress& progress) {
   std::vector<std::byte> scratch;
   AuxSegment piece;
   for (uint64_t at = 0; recording.next_segment(stream, at, piece, scratch);) {
@@ -41,17 +44,21 @@ void count_stream(const Recording& recording, uint32_t stream, bool packets_only
   uint64_t offset = 0;
   const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
     stat.add(batch);
+    losses.take(batch);
     if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
     offset = std::max(offset, segment.stream_offset_bytes);
     return true;
   };
   const Status status = recording.decode_parallel(stream, 0, Recording::kStreamEnd, threads, sink);
+  losses.finish(recording.streams()[stream].time.last);
   if (!status) report_error(status.error());
 }
 
 /// Streams side by side, as many as there are threads; threads that are left over share the streams' segments.
-std::vector<StreamStat> count_all(const Recording& recording, const std::vector<uint32_t>& streams, bool packets_only, unsigned threads,
+std::vector<StreamStat> count_all(const Recording& recording, const std::vector<uint32_t>& streams, const Words& words, LossSum& sum,
                                   Progress& progress) {
+  unsigned threads = words.threads;
+  std::mutex mutex;
   std::vector<StreamStat> stats(streams.size());
   std::atomic<size_t> next{0};
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
@@ -59,8 +66,11 @@ std::vector<StreamStat> count_all(const Recording& recording, const std::vector<
   const unsigned each = count == 0 ? 1 : std::max(1U, threads / static_cast<unsigned>(count));
   const auto work = [&] {
     for (size_t i = next++; i < streams.size(); i = next++) {
-      stats[i].info = recording.streams()[streams[i]];
-      count_stream(recording, streams[i], packets_only, each, stats[i], progress);
+      const StreamInfo& info = stats[i].info = recording.streams()[streams[i]];
+      LossTimes losses(recording.contexts(), info.cpu, info.tid, sum.span);
+      count_stream(recording, streams[i], words.packets_only, each, stats[i], losses, progress);
+      const std::lock_guard lock(mutex);
+      sum.add(losses);
     }
   };
   std::vector<std::thread> workers;
@@ -76,7 +86,8 @@ std::map<std::string_view, size_t> findings_by_kind(const Recording& recording) 
   return kinds;
 }
 
-void print_json(const Recording& recording, const std::vector<StreamStat>& stats, const GapTally& gaps, uint64_t total_bytes) {
+void print_json(const Recording& recording, const std::vector<StreamStat>& stats, const GapTally& gaps, const LossSum& losses,
+                uint64_t total_bytes) {
   nlohmann::json json = {{"schema", "ptdecode-stat-1"}, {"recording", recording.description()}, {"streams", nlohmann::json::array()}};
   for (const StreamStat& stat : stats) json["streams"].push_back(stat_json(stat));
   json["findings"] = nlohmann::json::object();
@@ -91,6 +102,7 @@ void print_json(const Recording& recording, const std::vector<StreamStat>& stats
                                     {"share", line.share},
                                     {"supply", line.remedy}});
   }
+  json["loss_times"] = loss_json(losses, recording);
   const LostRecords& lost = recording.lost();
   json["lost"] = {{"records", lost.records},
                   {"count", lost.count},
@@ -100,7 +112,7 @@ void print_json(const Recording& recording, const std::vector<StreamStat>& stats
   standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void print_text(const Recording& recording, const std::vector<StreamStat>& stats) {
+void print_text(const Recording& recording, const std::vector<StreamStat>& stats, const GapTally& all_gaps, const LossSum& losses) {
   Output& output = standard_output();
   const std::string description = recording.description();
   if (!description.empty()) output.write(description + (description.ends_with('\n') ? "" : "\n"));
@@ -119,6 +131,7 @@ void print_text(const Recording& recording, const std::vector<StreamStat>& stats
         fmt::format("lost while recording: {} sideband records in {} places; trace truncated {} times, partial {}, collisions {}\n",
                     lost.count, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision));
   }
+  output.write(loss_text(losses, all_gaps, recording));
   const auto findings = findings_by_kind(recording);
   output.write(fmt::format("findings: {}\n", findings.empty() ? "none" : "('ptdecode check' lists them)"));
   for (const auto& [kind, count] : findings) output.write(fmt::format("  {:<24} {:>8}\n", kind, count));
@@ -141,16 +154,19 @@ int run(const Words& words) {
     streams.push_back(stream);
     total_bytes += recording.streams()[stream].size_bytes;
   }
+  if (streams.empty() && !cpus.empty()) return report_error({ErrorKind::usage, "-C: no trace stream of the cpus asked for", 0});
   Progress progress("decoding", !words.input.quiet);
   progress.set_total(total_bytes);
-  const std::vector<StreamStat> stats = count_all(recording, streams, words.packets_only, words.threads, progress);
+  LossSum losses;
+  losses.span = dated_span(recording);
+  const std::vector<StreamStat> stats = count_all(recording, streams, words, losses, progress);
   progress.finish();
   GapTally gaps;
   for (const StreamStat& stat : stats) gaps.merge(stat.gaps);
   if (words.json) {
-    print_json(recording, stats, gaps, total_bytes);
+    print_json(recording, stats, gaps, losses, total_bytes);
   } else {
-    print_text(recording, stats);
+    print_text(recording, stats, gaps, losses);
     standard_output().flush();
     if (!words.input.quiet) say_on_error(gap_summary(gaps, recording, total_bytes));
   }

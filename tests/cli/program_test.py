@@ -123,6 +123,38 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.returncode, status, words)
 
 
+class Loss(unittest.TestCase):
+    """Lost flow as a share of time: what threads lost is what the run lost, and each gap is somebody's."""
+
+    def test_threads_bins_and_gaps_agree(self):
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        done = run("stat", "--json", "--freeze", "-q", "-i", kernel)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        json_text = json.loads(done.stdout)
+        losses = json_text["loss_times"]
+        lost = sum(thread["lost_ns"] for thread in losses["threads"])
+        self.assertGreater(lost, 10_000_000)
+        self.assertAlmostEqual(lost, sum(each["lost_ns"] for each in losses["bins"]), delta=lost / 50)  # behind the last PSB there is no bin
+        for thread in losses["threads"]:
+            self.assertLessEqual(sum(each["lost_ns"] for each in thread["gaps"].values()), lost)
+        by_reason = {}
+        for thread in losses["threads"]:
+            for reason, each in thread["gaps"].items():
+                by_reason[reason] = by_reason.get(reason, 0) + each["count"]
+        want = {}
+        for stream in json_text["streams"]:
+            for reason, each in stream["gaps"].items():
+                want[reason] = want.get(reason, 0) + each["count"]
+        self.assertEqual(by_reason, want)
+        text = run("stat", "--freeze", "-q", "-i", kernel).stdout.decode()
+        self.assertRegex(text, r"\n  +\d+\.\d\d % +\S+ \S+ +\S+ \S+ +\d+  idle  \(image_mismatch \d+")
+        self.assertRegex(text, r"\n  \|[ .1-9#]{60}\|\n")
+        self.assertIn("image_mismatch, bad_insn: the code at hand is not what ran", text)
+
+    def test_nothing_lost_nothing_said(self):
+        self.assertNotIn(b"lost flow", run("stat", "-q", "-i", DEMO).stdout)
+
+
 class NewUser(unittest.TestCase):
     """What a newcomer types first: each answer names what was wrong, or what there is."""
 
