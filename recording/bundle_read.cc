@@ -4,6 +4,7 @@
 
 #include "image/source/mapped_file.h"
 #include "recording/bundle.h"
+#include "recording/bundle_arm.h"
 #include "recording/bundle_container.h"
 #include "recording/bundle_image.h"
 #include "recording/recording_data.h"
@@ -48,7 +49,7 @@ class Loader {
 };
 
 bool Loader::read_info(ByteReader in) {
-  data_.kind = static_cast<RecordingKind>(in.number_to(static_cast<uint64_t>(RecordingKind::lldb)));
+  data_.kind = static_cast<RecordingKind>(in.number_to(static_cast<uint64_t>(RecordingKind::snapshot)));
   data_.description = in.text();
   (void)in.interval();  // what it was cut to
   return in.done();
@@ -227,16 +228,19 @@ Status Loader::load() {
   if (!read_pokes(ByteReader(chunk_of(chunk::kPokes)))) return damaged(chunk::kPokes);
   const bool has_spans = chunks_.find(chunk::kSpans) != chunks_.end();
   if (has_spans && !read_spans(ByteReader(chunk_of(chunk::kSpans)))) return damaged(chunk::kSpans);
+  const bool has_arm = chunks_.find(chunk::kArm) != chunks_.end();
+  if (has_arm && !read_arm_sources(ByteReader(chunk_of(chunk::kArm)), options_, data_)) return damaged(chunk::kArm);
   if (Status status = load_image(); !status.ok()) return status;
   data_.missing = std::move(missing_);
   OpenOptions indexing = options_;
   const bool perf = data_.kind == RecordingKind::perf;
   if (perf) indexing.use_time = options_.use_time && data_.decoder.config.time.valid();
+  if (perf && has_arm) indexing.use_time = data_.arm_follow.use_time;
   index_streams(indexing, data_);
   data_.warnings = std::move(warnings_);
   if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete in itself: later copies of the kernel are not used");
-  if (perf) find_kernel_places(data_);
-  if (perf && !has_spans) add_anchors(indexing, data_);
+  if (perf && !has_arm) find_kernel_places(data_);
+  if (perf && !has_arm && !has_spans) add_anchors(indexing, data_);
   if (has_spans && options_.anchors && !options_.freeze) data_.anchors = std::move(spans_);
   return {};
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "recording/bundle.h"
+#include "recording/bundle_arm.h"
 #include "recording/bundle_container.h"
 #include "recording/bundle_image.h"
 #include "recording/bundle_scan.h"
@@ -39,6 +40,7 @@ class Writer {
   Status write_names(BundleFileWriter& file);
   Status write_pokes(BundleFileWriter& file) const;
   Status write_spans(BundleFileWriter& file) const;
+  Status write_arm(BundleFileWriter& file) const;
 
   const RecordingData& data_;
   const Recording& recording_;
@@ -325,6 +327,13 @@ Status Writer::write_spans(BundleFileWriter& file) const {
   return file.add(chunk::kSpans, out.bytes());
 }
 
+Status Writer::write_arm(BundleFileWriter& file) const {
+  if (data_.arm.empty()) return {};
+  ByteWriter out;
+  write_arm_sources(data_, out);
+  return file.add(chunk::kArm, out.bytes());
+}
+
 Status Writer::write(BundleFileWriter& file) {
   Status status = write_info(file);
   if (status.ok()) status = write_config(file);
@@ -336,6 +345,7 @@ Status Writer::write(BundleFileWriter& file) {
   if (status.ok()) status = write_names(file);
   if (status.ok()) status = write_pokes(file);
   if (status.ok()) status = write_spans(file);
+  if (status.ok()) status = write_arm(file);
   return status;
 }
 
@@ -349,9 +359,6 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
   };
   auto recording = open(options, log);
   if (!recording.ok()) return recording.error();
-  if (!data_of(**recording).arm.empty()) {
-    return Error{ErrorKind::unsupported, "bundles hold Intel PT; a CoreSight recording keeps its own files", 0};
-  }
   BundleReport report;
   Writer writer(**recording, *log, report);
   writer.cut(bundle.time);

@@ -19,6 +19,7 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMaxCodeBytes = 4U << 20;  // of one module
 constexpr size_t kMaxPokeBytes = 32768;       // a record holds less than 65,536 bytes
 constexpr size_t kMaxPokes = 1U << 16;        // of one round
+constexpr size_t kMaxLeft = 256;              // places remembered
 
 uint64_t number_of(std::string_view text, int base) {
   uint64_t value = 0;
@@ -207,18 +208,43 @@ void add_pieces(uint64_t address, const std::vector<std::byte>& bytes, bool came
 
 }  // namespace
 
+// The kernel patches a module's code (calls of ftrace) before it tells of the load: the code came before that.
+void ModuleWatch::go_back(Code& code) const {
+  uint64_t free_since = 0;  // its place
+  for (const Code& old : left_) {
+    const bool same = old.address < code.address + code.bytes.size() && code.address < old.address + old.bytes.size();
+    if (same && old.time_ns < code.time_ns) free_since = std::max(free_since, old.time_ns);
+  }
+  const uint64_t told = code.time_ns;
+  for (const std::vector<Poke>* pokes : {&pokes_, &past_pokes_}) {
+    for (auto poke = pokes->rbegin(); poke != pokes->rend(); ++poke) {
+      const uint64_t at = poke->poke.addr - code.address;
+      if (poke->time_ns > told || poke->time_ns <= free_since + 1 || at >= code.bytes.size()) continue;
+      put(code.bytes, code.address, poke->poke.addr, poke->poke.old_bytes);
+      code.time_ns = std::min(code.time_ns, poke->time_ns - 1);
+    }
+  }
+}
+
+void ModuleWatch::leave(const Code& code, uint64_t time_ns, int32_t cpu, std::vector<CodeChange>& changes) {
+  add_pieces(code.address, code.bytes, false, {time_ns, cpu, {}}, changes);
+  if (left_.size() >= kMaxLeft) left_.erase(left_.begin());
+  left_.push_back({{}, code.address, time_ns, cpu, std::vector<std::byte>(code.bytes.size())});
+}
+
 void ModuleWatch::come(Code code, std::vector<CodeChange>& changes) {
   // What lay at its place went without a word: init code.
   const auto covered = [&](const Code& old) {
     return old.address < code.address + code.bytes.size() && code.address < old.address + old.bytes.size();
   };
   for (const Code& old : known_) {
-    if (covered(old)) add_pieces(old.address, old.bytes, false, {code.time_ns - 1, code.cpu, {}}, changes);
+    if (covered(old)) leave(old, code.time_ns - 1, code.cpu, changes);
   }
   std::erase_if(known_, covered);
   for (auto poke = pokes_.rbegin(); poke != pokes_.rend() && poke->time_ns > code.time_ns; ++poke) {
     put(code.bytes, code.address, poke->poke.addr, poke->poke.old_bytes);
   }
+  go_back(code);
   add_pieces(code.address, code.bytes, true, {code.time_ns, code.cpu, {}}, changes);
   known_.push_back(std::move(code));
 }
@@ -247,13 +273,14 @@ std::vector<CodeChange> ModuleWatch::take() {
     poke_until(went.time_ns);
     const auto is_its = [&](const Code& code) { return code.module == went.module; };
     for (const Code& code : known_) {
-      if (is_its(code)) add_pieces(code.address, code.bytes, false, {went.time_ns, went.cpu, {}}, changes);
+      if (is_its(code)) leave(code, went.time_ns, went.cpu, changes);
     }
     std::erase_if(known_, is_its);
   }
   poke_until(~uint64_t{0});
   found_.clear();
   gone_.clear();
+  past_pokes_ = std::move(pokes_);
   pokes_.clear();
   return changes;
 }

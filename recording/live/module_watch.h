@@ -70,12 +70,15 @@ class ModuleWatch {
   void on_sample(Bytes record, const Ring& ring, const KernelMemory& memory);
   void read_module(const std::string& name, uint64_t time_ns, int32_t cpu, const KernelMemory& memory);
   void come(Code code, std::vector<CodeChange>& changes);
+  void go_back(Code& code) const;
+  void leave(const Code& code, uint64_t time_ns, int32_t cpu, std::vector<CodeChange>& changes);
 
   std::vector<Ring> rings_;
-  std::vector<Code> found_;  // in this round
-  std::vector<Gone> gone_;   // likewise
-  std::vector<Code> known_;  // as it is now
-  std::vector<Poke> pokes_;  // of this round
+  std::vector<Code> found_;               // in this round
+  std::vector<Gone> gone_;                // likewise
+  std::vector<Code> known_;               // as it is now
+  std::vector<Code> left_;                // places that became free, the last ones; the bytes say only how many
+  std::vector<Poke> pokes_, past_pokes_;  // of this round and of the one before
   ModuleCounts counts_;
 };
 

@@ -179,6 +179,20 @@ class Bundles(unittest.TestCase):
         recording = folder / "perf.data"
         self.same(COMMANDS, ["-i", recording], folder, self.make([recording]))
 
+    def test_coresight(self):
+        """Snapshots and recordings of CoreSight: every command but the x86 ones, the originals moved away."""
+        names = sorted(path.parent.name for pattern in ("cs-*", "ete*", "event_test") for path in CORPUS.glob(pattern + "/case.json"))
+        if not names:
+            self.skipTest(f"no corpus case {CORPUS / 'cs-*'}")
+        for name in names:
+            with self.subTest(name):
+                folder = self.case(name)
+                recordings = sorted(folder.glob("*perf*.data")) or sorted(folder.glob("**/snapshot.ini"))
+                self.assertTrue(recordings)
+                commands = COMMANDS if size_of(folder) < 600_000 else COMMANDS[3:]
+                for recording in recordings:
+                    self.same(commands, ["-i", recording], folder, self.make([recording]))
+
     def test_kernel(self):
         """A few milliseconds of a kernel that patches itself: from the whole recording, and from a bundle cut to them."""
         if not (CORPUS / "pt-kernel-pokes" / "recording.tar.xz").exists():

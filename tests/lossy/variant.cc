@@ -2,6 +2,7 @@
 #include <elf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +21,7 @@ using namespace ptd::perfio;
 
 constexpr const char* kUsage =
     "usage: variant RECORDING OUT --burst FIRST,N   drops N pokes of one ring, from its poke FIRST on, and says so with a LOST record\n"
+    "       variant RECORDING OUT --drop N,S        drops every N-th poke, from poke S on, and says nothing\n"
     "       variant RECORDING OUT --base-after N    the base copy with the first N pokes applied\n";
 
 struct Poke {
@@ -68,6 +70,15 @@ Status drop_burst(const std::string& from, const std::string& to, uint64_t first
   });
 }
 
+Status drop_each(const std::string& from, const std::string& to, uint64_t nth, uint64_t residue) {
+  uint64_t seen = 0;
+  return edit_perf_data(from, to, [&](const EditRecord& edit) {
+    EditAction action;
+    action.drop = std::holds_alternative<TextPokeRecord>(edit.record.payload) && seen++ % nth == residue;
+    return action;
+  });
+}
+
 bool apply_to_copy(const std::string& kcore, const std::vector<Poke>& pokes, size_t count) {
   std::fstream file(kcore, std::ios::in | std::ios::out | std::ios::binary);
   Elf64_Ehdr header{};
@@ -99,11 +110,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string from = argv[1], to = argv[2], what = argv[3];
-  if (what == "--burst") {
+  if (what == "--burst" || what == "--drop") {
     char* rest = nullptr;
     const uint64_t first = std::strtoull(argv[4], &rest, 10);
     const uint64_t count = *rest == ',' ? std::strtoull(rest + 1, nullptr, 10) : 0;
-    const Status status = drop_burst(from, to, first, count);
+    const Status status = what == "--burst" ? drop_burst(from, to, first, count) : drop_each(from, to, std::max<uint64_t>(first, 1), count);
     if (!status.ok()) std::fprintf(stderr, "variant: %s\n", status.error().message.c_str());
     return status.ok() ? 0 : 1;
   }

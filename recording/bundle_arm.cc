@@ -1,0 +1,74 @@
+// CoreSight sources as bytes and back.
+#include "recording/bundle_arm.h"
+
+#include <array>
+
+namespace ptd {
+namespace {
+
+/// The registers in the order in which they stand in the file.
+std::array<uint32_t*, 12> registers_of(arm::TraceConfig& c) {
+  return {&c.configr, &c.traceidr, &c.idr0, &c.idr1, &c.idr2, &c.idr8, &c.idr9, &c.idr10, &c.idr11, &c.idr12, &c.idr13, &c.devarch};
+}
+
+void write_source(const ArmSource& source, ByteWriter& out) {
+  arm::TraceConfig config = source.config;
+  out.text(source.name);
+  out.text(source.core);
+  out.number(static_cast<uint64_t>(config.protocol));
+  out.number(config.trace_id);
+  for (const uint32_t* value : registers_of(config)) out.number(*value);
+  out.flag(config.m_profile);
+  out.flag(config.v7_core);
+  out.number(source.places.size());
+  std::pair<uint64_t, uint64_t> before;
+  for (const auto& place : source.places) {
+    out.number(place.first - before.first);
+    out.signed_number(static_cast<int64_t>(place.second - before.second));
+    before = place;
+  }
+}
+
+bool read_source(ByteReader& in, ArmSource& source) {
+  arm::TraceConfig& config = source.config;
+  source.name = in.text();
+  source.core = in.text();
+  config.protocol = static_cast<arm::Protocol>(in.number_to(static_cast<uint64_t>(arm::Protocol::stm)));
+  config.trace_id = static_cast<uint8_t>(in.number_to(0x7f));
+  for (uint32_t* value : registers_of(config)) *value = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  config.m_profile = in.flag();
+  config.v7_core = in.flag();
+  std::pair<uint64_t, uint64_t> place;
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    place.first += in.number_to(~uint64_t{0} - place.first);
+    place.second += static_cast<uint64_t>(in.signed_number());
+    source.places.push_back(place);
+  }
+  return in.ok();
+}
+
+}  // namespace
+
+void write_arm_sources(const RecordingData& data, ByteWriter& out) {
+  const arm::FollowOptions& follow = data.arm_follow;
+  out.number(static_cast<uint64_t>(follow.names));
+  out.number(uint64_t{follow.default_space.value} + 1);
+  out.flag(follow.use_time);
+  out.number(data.arm.size());
+  for (const ArmSource& source : data.arm) write_source(source, out);
+}
+
+bool read_arm_sources(ByteReader in, const OpenOptions& options, RecordingData& data) {
+  arm::FollowOptions& follow = data.arm_follow;
+  follow.names = static_cast<arm::ContextNames>(in.number_to(static_cast<uint64_t>(arm::ContextNames::vmid)));
+  follow.default_space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};
+  follow.time = data.decoder.config.time;
+  const bool one_clock = in.flag();
+  follow.use_time = options.use_time && one_clock;
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    if (!read_source(in, data.arm.emplace_back())) return false;
+  }
+  return in.done() && data.arm.size() == data.streams.size();
+}
+
+}  // namespace ptd
