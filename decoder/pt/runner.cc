@@ -334,12 +334,13 @@ bool Runner::take_memo() {
     return memo.bits != 0 && memo.bits <= tnt_.count && state_->position + memo.bits <= until_ && code_.holds(memo.valid, state_->now);
   };
   MemoTable& memos = code_.memos();
-  memos.visit(at_);
+  if (memos.width(at_) == 0) memos.visit(at_);
   if (!fits(memos.find(at_, window))) {
     if (memos.width(at_) == 0 || memos.width(at_) > tnt_.count || !memos.ask(at_, window)) return false;
     if (!code_.make_memo(at_, window, tnt_.count, state_->now) || !fits(memos.find(at_, window))) return false;
   }
-  const Memo& memo = memos.find(at_, window);
+  const Memo memo = memos.find(at_, window);
+  if (memo.bits == memos.width(at_)) memos.visit(at_);
   if (memo.rise < 0 && calls_.open == 0) return false;
   if (mark_due_) give_mark();
   copy_blocks(out_, memos.view().blocks(memo), memo.blocks);

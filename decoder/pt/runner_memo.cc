@@ -19,8 +19,13 @@ void MemoTable::clear() {
 }
 
 void MemoTable::lift(Link& link) {
-  ++link.level;
-  link.visits = 0;
+  if (link.level + 1U < kWidths.size()) {
+    ++link.level;
+  } else {
+    link.left = kVisits.back();
+    return;
+  }
+  link.left = kVisits[link.level];
   link.first = static_cast<uint32_t>(memos_.size());
   link.shift = static_cast<uint8_t>(64 - kWidths[link.level]);
   memos_.resize(memos_.size() + (size_t{1} << kWidths[link.level]));

@@ -38,7 +38,8 @@ class MemoTable {
   /// Blocks that may be read behind a memo's last.
   static constexpr uint32_t kCopySlack = 16;
   static constexpr std::array<uint8_t, 4> kWidths = {0, 3, 6, 9};  ///< bits, by level
-  static constexpr std::array<uint16_t, 3> kVisits = {4, 8, 32};   ///< that lift a run to the next level
+  /// Memos that took all the bits they could, of a run, that lift it to the next level.
+  static constexpr std::array<uint16_t, 4> kVisits = {2, 32, 512, 0xffff};
   static constexpr uint32_t kMostBits = kWidths.back();
 
   MemoTable() { clear(); }
@@ -49,8 +50,8 @@ class MemoTable {
   /// Where a run's table is.
   struct Link {
     uint32_t first = 0;
-    uint16_t visits = 0;  ///< since the last level
-    uint8_t shift = 63;   ///< 64 less the table's width; there is no width 0: the two entries of a run without a table are never made
+    uint16_t left = kVisits[0];  ///< visits to the next level
+    uint8_t shift = 63;  ///< 64 less the table's width; there is no width 0: the two entries of a run without a table are never made
     uint8_t level = 0;
   };
   static_assert(sizeof(Link) == 8);
@@ -60,7 +61,7 @@ class MemoTable {
   };
   /// What a loop holds of the table while nothing is added to it.
   struct View {
-    const Link* links;
+    Link* links;
     const Memo* memos;
     const Body* bodies;
 
@@ -71,13 +72,16 @@ class MemoTable {
     /// At least kCopySlack blocks may be read behind them.
     [[nodiscard]] const Block* blocks(const Memo& memo) const { return bodies[memo.body].blocks.data() + kMaxCalls / 2; }
   };
-  [[nodiscard]] View view() const { return {links_.data(), memos_.data(), bodies_.data()}; }
-  [[nodiscard]] const Memo& find(RunId run, uint64_t window) const { return view().find(run, window); }
+  [[nodiscard]] View view() { return {links_.data(), memos_.data(), bodies_.data()}; }
+  [[nodiscard]] const Memo& find(RunId run, uint64_t window) { return view().find(run, window); }
   [[nodiscard]] uint32_t width(RunId run) const { return kWidths[links_[run].level]; }
-  /// The flow was seen at `run`. True if its table was lifted.
+  /// The flow came to `run`, and that counts.
   void visit(RunId run) {
-    Link& link = links_[run];
-    if (link.level + 1U < kWidths.size() && ++link.visits >= kVisits[link.level]) lift(link);
+    if (--links_[run].left == 0) lift(links_[run]);
+  }
+  /// Lifts the run to the next level if it is due.
+  void lift_if_due(RunId run) {
+    if (links_[run].left == 0) lift(links_[run]);
   }
   /// Notes that an entry, not made, was asked for. True if it was before.
   bool ask(RunId run, uint64_t window);

@@ -71,7 +71,8 @@ inline void Runner::spend_memos(Spending& s) {
   RunId* lowest = bottom;
   uint32_t open = calls_.open;
   do {
-    const Memo& memo = memos.find(at, window);
+    MemoTable::Link& link = memos.links[at];
+    const Memo& memo = memos.memos[link.first + (window >> link.shift)];
     const int rise = memo.rise;
     const uint32_t bits = memo.bits;
     if (bits - 1U >= count || static_cast<int>(open) + rise < 0) break;
@@ -79,6 +80,8 @@ inline void Runner::spend_memos(Spending& s) {
       if (!code_.holds(memo.valid, state_->now)) break;
       s.valid = memo.valid;
     }
+    link.left = static_cast<uint16_t>(link.left - (bits + link.shift == 64 ? 1 : 0));
+    if (link.left == 0) break;
     const RunId returned = *top;
     at = memo.next | (rise < 0 ? returned : RunId{0});
     window <<= bits;
@@ -113,7 +116,6 @@ void Runner::spend() {
   for (;;) {
     read_bits(s, stop);
     if (s.position() + 64 > until_ || s.out >= out_end_) break;
-    code_.memos().visit(s.at);
     const uint32_t before = s.count;
     spend_memos(s);
     if (s.count < s.least && s.count != before) continue;
@@ -168,8 +170,9 @@ bool Runner::spend_tip(Spending& s) {
 // Makes the memo that is asked for again, else takes as many bits as it would one by one. False: nothing could be done.
 bool Runner::spend_singly(Spending& s) {
   MemoTable& memos = code_.memos();
+  if (memos.width(s.at) == 0) memos.visit(s.at);
+  memos.lift_if_due(s.at);
   const uint32_t width = memos.width(s.at);
-  if (width == 0) memos.visit(s.at);
   const Memo& known = memos.find(s.at, s.window);
   const bool due = known.bits == 0 ? memos.ask(s.at, s.window) : !code_.holds(known.valid, state_->now);
   if (due && code_.make_memo(s.at, s.window, s.count, state_->now)) {
