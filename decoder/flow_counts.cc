@@ -2,6 +2,8 @@
 #include "decoder/flow_counts.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "decoder/insn/insn.h"
 
@@ -25,9 +27,36 @@ LastInsn last_of(const BlockInfo& info, Bytes bytes) {
   return last;
 }
 
+size_t slot_of(NodeId from, uint64_t to, size_t slots) {
+  const uint64_t hash = (to ^ uint64_t{from} << 40) * 0x9e3779b97f4a7c15ULL;
+  return (hash ^ hash >> 32) & (slots - 1);
+}
+
 bool is_direct(InsnClass cls) { return cls == InsnClass::jcc || cls == InsnClass::jump_direct || cls == InsnClass::call_direct; }
 
 }  // namespace
+
+void WayCounts::add(NodeId from, uint64_t to, uint64_t count) {
+  if (2 * (used_ + 1) > slots_.size()) {
+    std::vector<EdgeCount> old(std::max<size_t>(1024, 2 * slots_.size()));
+    old.swap(slots_);
+    used_ = 0;
+    for (const EdgeCount& way : old) {
+      if (way.count != 0) add(way.from, way.to.value, way.count);
+    }
+  }
+  for (size_t slot = slot_of(from, to, slots_.size());; slot = (slot + 1) & (slots_.size() - 1)) {
+    EdgeCount& way = slots_[slot];
+    if (way.count == 0) {
+      way = {from, Ip{to}, count};
+      ++used_;
+      return;
+    }
+    if (way.from != from || way.to.value != to) continue;
+    way.count += count;
+    return;
+  }
+}
 
 void FlowCounts::meet(NodeId node, const BlockTable& table) {
   const LastInsn last = last_of(table.info(node), table.bytes(node));
@@ -38,7 +67,7 @@ void FlowCounts::go_dynamic(uint64_t to) {
   waits_ = false;
   Node& node = nodes_[waiting_];
   if (node.last_to != to) {
-    if (node.last_count != 0) dynamic_[{waiting_, node.last_to}] += node.last_count;
+    if (node.last_count != 0) dynamic_.add(waiting_, node.last_to, node.last_count);
     node.last_to = to;
     node.last_count = 0;
   }
@@ -155,25 +184,26 @@ void FlowCounts::finish(const FlowTables& tables) {
       Node& node = nodes_[block.node];
       if (node.end == End::known) node.ways[has(block.flags, BlockFlag::taken) ? 1 : 0] += count;
       if (node.end == End::dynamic && i + 1 < blocks.size())
-        dynamic_[{block.node, tables.blocks.info(blocks[i + 1].node).ip.value}] += count;
+        dynamic_.add(block.node, tables.blocks.info(blocks[i + 1].node).ip.value, count);
     }
   }
 }
 
 std::vector<EdgeCount> FlowCounts::edges(const BlockTable& table) const {
-  std::map<std::pair<NodeId, uint64_t>, uint64_t> all = dynamic_;
+  WayCounts all = dynamic_;
   for (NodeId node = 0; node < nodes_.size(); ++node) {
     const Node& counts = nodes_[node];
-    if (counts.last_count != 0) all[{node, counts.last_to}] += counts.last_count;
+    if (counts.last_count != 0) all.add(node, counts.last_to, counts.last_count);
     if (counts.ways[0] + counts.ways[1] == 0) continue;
     const ExecMode mode = table.info(node).mode;
     const LastInsn last = last_of(table.info(node), table.bytes(node));
-    if (counts.ways[0] != 0) all[{node, next_sequential(last.insn, last.ip, mode).value}] += counts.ways[0];
-    if (counts.ways[1] != 0) all[{node, direct_target(last.insn, last.ip, mode).value}] += counts.ways[1];
+    if (counts.ways[0] != 0) all.add(node, next_sequential(last.insn, last.ip, mode).value, counts.ways[0]);
+    if (counts.ways[1] != 0) all.add(node, direct_target(last.insn, last.ip, mode).value, counts.ways[1]);
   }
   std::vector<EdgeCount> out;
-  out.reserve(all.size());
-  for (const auto& [way, count] : all) out.push_back({way.first, Ip{way.second}, count});
+  std::copy_if(all.slots().begin(), all.slots().end(), std::back_inserter(out), [](const EdgeCount& way) { return way.count != 0; });
+  std::sort(out.begin(), out.end(),
+            [](const EdgeCount& a, const EdgeCount& b) { return std::pair(a.from, a.to) < std::pair(b.from, b.to); });
   return out;
 }
 

@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "decoder/batch.h"
@@ -17,6 +15,17 @@ struct EdgeCount {
   NodeId from = 0;
   Ip to;
   uint64_t count = 0;
+};
+
+/// How often each way out of a block was taken: open addressing, one line of the cache a look-up.
+class WayCounts {
+ public:
+  void add(NodeId from, uint64_t to, uint64_t count);
+  [[nodiscard]] const std::vector<EdgeCount>& slots() const { return slots_; }  ///< those with count 0 are empty
+
+ private:
+  std::vector<EdgeCount> slots_;
+  size_t used_ = 0;
 };
 
 /// What a decoder's batches are read with.
@@ -73,7 +82,7 @@ class FlowCounts {
   std::vector<uint64_t> blocks_, time_;
   std::vector<Node> nodes_;
   std::vector<Sequence> sequences_;
-  std::map<std::pair<NodeId, uint64_t>, uint64_t> dynamic_;
+  WayCounts dynamic_;
   uint64_t instructions_ = 0;
   NodeId waiting_ = 0;  ///< block whose dynamic way out the next block, or event, tells
   bool waits_ = false;

@@ -15,6 +15,7 @@ constexpr unsigned kSlipSteps = 8;       // MTCs that may come late, behind thei
 constexpr uint64_t kMinCalibrationCycles = 64;
 constexpr uint64_t kPayloadMask = (uint64_t{1} << 56) - 1;
 constexpr uint64_t kHuge = uint64_t{1} << 63;
+constexpr int64_t kShortTicks = int64_t{1} << 30;  // times a ratio of 32 bits: less than kHuge / 2
 
 uint64_t add(uint64_t a, uint64_t b) { return a > kTscMax.value - b ? kTscMax.value : a + b; }
 uint64_t sub(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
@@ -80,6 +81,8 @@ bool PtClock::on_packet(const Packet& packet, uint64_t offset_bytes) {
 /// The moment `ctc_ticks` after the anchor, rounded down.
 uint64_t PtClock::edge(int64_t ctc_ticks) const {
   if (ratio_d_ == 0) return anchor_tsc_;
+  if (ctc_ticks >= 0 && ctc_ticks <= kShortTicks && anchor_tsc_ < kHuge / 2)  // nearly always: no wide division
+    return anchor_tsc_ + static_cast<uint64_t>(ctc_ticks) * ratio_n_ / ratio_d_;
   const __int128 product = static_cast<__int128>(ctc_ticks) * ratio_n_;
   __int128 ticks = product / ratio_d_;
   if (product < 0 && product % ratio_d_ != 0) ticks -= 1;
