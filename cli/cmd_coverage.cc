@@ -138,7 +138,7 @@ int run(const Words& words) {
   if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + without + "\n");
   input.say_summary(words.calls, true);
   if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;
-  return words.calls.input.strict && input.gaps().total() != 0 ? kExitFinding : kExitOk;
+  return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
 
 }  // namespace

@@ -33,9 +33,9 @@ struct Words {
 /// The folder of the demonstration: beside the installed program, or in the source tree it was built from.
 std::string find_data(const std::string& given) {
   std::vector<fs::path> places;
-  if (!given.empty()) places.emplace_back(given);
-  if (const char* from_environment = std::getenv("PTDECODE_DEMO")) places.emplace_back(from_environment);
   std::error_code ignored;
+  if (!given.empty()) return fs::is_directory(given, ignored) ? given : std::string();
+  if (const char* from_environment = std::getenv("PTDECODE_DEMO")) places.emplace_back(from_environment);
   const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
   if (!self.empty()) places.push_back(self.parent_path().parent_path() / "share" / "ptdecode" / "kernel");
   places.emplace_back(fs::path(PTD_SOURCE_DIR) / "data" / "kernel");
@@ -204,8 +204,11 @@ int show_frozen(const Recording& recording, InputOptions input) {
 int run(const Words& words) {
   const std::string folder = find_data(words.data);
   if (folder.empty()) {
-    return report_error(
-        {ErrorKind::file_open, "the demonstration's data is not installed; name its folder with --data DIR or PTDECODE_DEMO", 0});
+    return report_error({ErrorKind::file_open,
+                         !words.data.empty()
+                             ? "--data " + words.data + ": no such folder"
+                             : "the demonstration's data is not installed; name its folder with --data DIR or PTDECODE_DEMO",
+                         0});
   }
   const InputOptions input = demo_input(words.input, folder);
   Result<std::unique_ptr<Recording>> opened = open_recording(input);

@@ -218,7 +218,7 @@ int run(const Words& words) {
   standard_output().flush();
   input.say_summary(words.calls, !rows.empty());
   if (status == kExitInterrupted) return status;
-  return words.calls.input.strict && input.gaps().total() != 0 ? kExitFinding : kExitOk;
+  return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
 }
 
 int run(const Words& words) {
+  if (words.versions && words.place.empty())
+    return report_error({ErrorKind::usage, "--versions: of which place? 'ptdecode image SYMBOL --versions'", 0});
   std::optional<TimeNs> when;
   if (!words.at.empty()) {
     const Result<uint64_t> ns = parse_seconds_ns(words.at);

@@ -182,8 +182,9 @@ nlohmann::json json_of(const Survey& survey) {
 }
 
 Result<Survey> survey_input(const InputOptions& input) {
-  const Result<OpenOptions> options = open_options(input);
+  Result<OpenOptions> options = open_options(input);
   if (!options) return options.error();
+  options->debuginfod = false;  // nobody is waited for
   if (input.pt_path.empty()) return survey(*options);
   const Result<std::unique_ptr<Recording>> opened = open_recording(input);
   if (!opened) return opened.error();

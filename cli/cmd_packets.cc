@@ -142,6 +142,9 @@ int run(const Words& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
+  const auto asked = [&](const StreamInfo& info) { return cpus.empty() || std::find(cpus.begin(), cpus.end(), info.cpu) != cpus.end(); };
+  if (std::none_of(recording.streams().begin(), recording.streams().end(), asked))
+    return report_error({ErrorKind::usage, "-C: no trace stream of the cpus asked for", 0});
   Output& output = standard_output();
   Progress progress("packets", !words.input.quiet && !is_terminal(1));
   uint64_t bad = 0;
@@ -150,7 +153,7 @@ int run(const Words& words) {
   const bool titles = recording.streams().size() > 1;
   for (uint32_t stream = 0; stream < recording.streams().size() && !output.closed(); ++stream) {
     const StreamInfo& info = recording.streams()[stream];
-    if (!cpus.empty() && std::find(cpus.begin(), cpus.end(), info.cpu) == cpus.end()) continue;
+    if (!asked(info)) continue;
     if (titles) {
       const std::string source =
           info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", info.source, arm::name(info.protocol), info.trace_id);

@@ -95,7 +95,7 @@ int run(const Words& words) {
   }
   input.say_summary(words.calls, true);
   if (status != kExitOk) return status;
-  return words.calls.input.strict && input.gaps().total() != 0 ? kExitFinding : kExitOk;
+  return strict_status(words.calls.input.strict, input.gaps(), input.recording());
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ int run_calls(const Words& words) {
   if (status == kExitInterrupted && !words.input.quiet) say_on_error("ptdecode: interrupted; up to here:\n");
   if (!output.closed() || status == kExitInterrupted) input.say_summary(call_words, output.any());
   if (status == kExitInterrupted) return status;
-  return words.input.strict && input.gaps().total() != 0 ? kExitFinding : kExitOk;
+  return strict_status(words.input.strict, input.gaps(), input.recording());
 }
 
 int run(const Words& words) {
@@ -216,7 +216,7 @@ int run(const Words& words) {
     if (const std::string why = nothing_matched(*options, recording); !why.empty()) say_on_error("ptdecode: " + why + "\n");
   }
   if (!words.input.quiet) say_on_error(gap_summary(tally, recording, total_bytes));
-  return words.input.strict && tally.total() != 0 ? kExitFinding : kExitOk;
+  return strict_status(words.input.strict, tally, recording);
 }
 
 }  // namespace

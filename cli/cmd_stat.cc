@@ -170,7 +170,7 @@ int run(const Words& words) {
     standard_output().flush();
     if (!words.input.quiet) say_on_error(gap_summary(gaps, recording, total_bytes));
   }
-  return words.input.strict && gaps.total() != 0 ? kExitFinding : kExitOk;
+  return strict_status(words.input.strict, gaps, recording);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace {
 
 constexpr const char* kIntro =
-    "ptdecode: exact decoding of Intel PT traces, through code that changes while it runs.\n\n"
+    "ptdecode: exact decoding of Intel PT and Arm CoreSight traces, through code that changes while it runs.\n\n"
     "  perf record -e intel_pt// --kcore -- ./program    makes ./perf.data\n"
     "  ptdecode                                          what the recording is\n"
     "  ptdecode script --call-trace | less               who called whom\n"
@@ -26,7 +26,8 @@ constexpr const char* kIntro =
 constexpr const char* kNext =
     "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes all and counts, 'ptdecode --help' shows the rest\n";
 constexpr const char* kExits =
-    "Exit status: 0 fine, 1 a file could not be read, 2 wrong usage, 3 a finding or difference (with --strict: also lost flow).\n"
+    "Exit status: 0 fine, 1 a file could not be read, 2 wrong usage, 3 a finding of check, or a difference\n(with --strict: also lost "
+    "flow, and findings of any command).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 
 int output_lost() {

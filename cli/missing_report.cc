@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "cli/exit_status.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -12,17 +14,27 @@ namespace {
 constexpr uint64_t kRegionBytes = 2U << 20;
 constexpr size_t kListed = 20;
 
-std::string remedy_of(const std::string& path, const std::string& build_id, bool kernel) {
+/// What to paste, or to do, so that code is found the next time.
+std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
+  if (!recording.from_perf()) {
+    return fmt::format(
+        "the bytes that stood there: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, a module or memory dump", address);
+  }
   if (path.starts_with("bpf_") || path == "[bpf]") {
     return "record as root, so that perf stores the bytes of BPF programs; or give a copy of the text with --kcore-after DIR";
   }
   if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and give --kcore-after DIR";
   if (path == "[vdso]") return "record on a kernel whose vdso is the same as the one that decodes, or give it below --symfs ROOT";
   if (path.starts_with("//anon") || path.starts_with("[") || path.empty()) {
-    return "code made at run time: record a jitdump (perf record -k mono with the run-time's agent)";
+    return fmt::format(
+        "code made at run time: record a jitdump (perf record -k mono with the run-time's agent); a copy of a file's text: --map "
+        "PID:FILE,off=N@{:#x}",
+        address);
   }
-  if (!build_id.empty()) return fmt::format("--symfs ROOT with ROOT{} of build id {}", path.starts_with("/") ? path : "/" + path, build_id);
-  return fmt::format("--symfs ROOT with ROOT{}", path.starts_with("/") ? path : "/" + path);
+  const std::string below = fmt::format("--symfs ROOT with ROOT{}", path.starts_with("/") ? path : "/" + path);
+  if (build_id.empty()) return below + "; of a container: --symfs PID=/proc/PID/root";
+  return fmt::format("{} of build id {}; or DEBUGINFOD_URLS=https://debuginfod.elfutils.org (debuginfod-find executable {})", below,
+                     build_id, build_id);
 }
 
 std::string share_text(double share) { return share > 0 && share < 0.001 ? "< 0.1 %" : fmt::format("{:.1f} %", 100 * share); }
@@ -66,11 +78,13 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     const auto& [section_id, space, region] = place;
     std::string path, build_id;
     bool kernel = space == kKernelSpace.value && section_id == kNoSection;
+    uint64_t address = region;
     if (section_id != kNoSection && section_id < timeline.section_count()) {
       const Section& section = timeline.section(section_id);
       path = section.path.empty() ? "[unnamed mapping]" : section.path;
       build_id = section.build_id;
       kernel = section.space == kKernelSpace;
+      address = section.ip.value;
     } else {
       path = fmt::format("[no mapping recorded: {} {:#x}..{:#x}]", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
                          region + kRegionBytes - 1);
@@ -82,7 +96,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     line.gaps += count.gaps;
     line.lost_bytes += count.lost_bytes;
     line.reason = section_id == kNoSection ? "not mapped by any record" : "bytes not found";
-    line.remedy = remedy_of(path, build_id, kernel);
+    line.remedy = remedy_of(recording, path, build_id, kernel, address);
   }
   std::vector<MissingLine> ranked;
   for (auto& [key, line] : lines) {
@@ -97,6 +111,10 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
     return std::pair(a.lost_bytes, a.gaps) > std::pair(b.lost_bytes, b.gaps);
   });
   return ranked;
+}
+
+int strict_status(bool strict, const GapTally& tally, const Recording& recording) {
+  return strict && (tally.total() != 0 || !recording.timeline().findings().empty()) ? kExitFinding : kExitOk;
 }
 
 std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {

@@ -43,6 +43,10 @@ struct MissingLine {
 /// Ranked by bytes lost, then by gaps. `total_bytes`: bytes of trace looked at.
 [[nodiscard]] std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes);
 
+/// The exit status of a command that went through: with --strict 3 if flow was lost or anything of the recording disagrees (what `check`
+/// finds, a file that is cut short among it).
+[[nodiscard]] int strict_status(bool strict, const GapTally& tally, const Recording& recording);
+
 /// The summary at the end of a command, for standard error; empty if nothing was lost.
 [[nodiscard]] std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes);
 

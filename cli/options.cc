@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -16,12 +17,20 @@ namespace ptd::cli {
 void add_input_options(CLI::App& command, InputOptions& input) {
   const std::string in = "Input";
   CLI::Option* path = command.add_option(
-      "-i,--input", input.path, "perf.data file or directory, bundle, '-' for a pipe, or an LLDB trace.json (default ./perf.data)");
+      "-i,--input", input.path,
+      "perf.data file or directory, bundle, '-' for a pipe, LLDB's trace.json, or a CoreSight snapshot's folder (default ./perf.data)");
   path->group(in);
-  command.add_option("--symfs", input.symfs, "look for recorded paths below this root first (repeatable)")
+  command
+      .add_option("--symfs", input.symfs,
+                  "look for recorded paths below this root first; PID=ROOT: for that process and those it starts (repeatable)")
       ->allow_extra_args(false)
       ->group(in)
-      ->type_name("ROOT");
+      ->type_name("[PID=]ROOT");
+  command.add_option("--map", input.maps, "a file stands in a process at ADDR, whatever was recorded: PID:FILE,off=N@ADDR (repeatable)")
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("MAP");
+  command.add_flag("--no-debuginfod", input.no_debuginfod, "do not ask the servers of DEBUGINFOD_URLS for missing files")->group(in);
   command
       .add_option("--kcore-after", input.kcore_after,
                   "a later copy of the kernel's text: directory with kcore, kallsyms, modules (repeatable)")
@@ -57,7 +66,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command.add_flag("--no-time", input.no_time, "ignore all times: versions of code are chosen by the packets alone")->group(how);
   command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us")->group(how)->type_name("TIME");
   command.add_flag("--freeze", input.freeze, "ignore changes of code: every address keeps its first bytes")->group(how);
-  command.add_flag("--strict", input.strict, "exit with 3 if any flow was lost")->group(how);
+  command.add_flag("--strict", input.strict, "exit with 3 if flow was lost or 'check' has findings")->group(how);
   command.add_flag("-q,--quiet", input.quiet, "no progress and no summary on standard error")->group(how);
   command.add_option("--drop-poke", input.drop_poke, "pretend that every N-th TEXT_POKE record was lost")->group("")->type_name("N[,SEED]");
   command.add_flag("--no-anchors", input.no_anchors, "do not use sync interrupts to order text pokes")->group("");
@@ -66,7 +75,23 @@ void add_input_options(CLI::App& command, InputOptions& input) {
 Result<OpenOptions> open_options(const InputOptions& input) {
   OpenOptions options;
   options.path = input.path;
-  options.symfs = input.symfs;
+  for (const std::string& word : input.symfs) {
+    const size_t sign = word.find('=');
+    int32_t pid = 0;
+    const auto end = std::from_chars(word.data(), word.data() + std::min(sign, word.size()), pid);
+    if (sign == std::string::npos || sign == 0 || end.ec != std::errc{} || end.ptr != word.data() + sign || pid <= 0) {
+      options.symfs.push_back(word);
+    } else {
+      options.process_symfs[pid].push_back(word.substr(sign + 1));
+    }
+  }
+  for (const std::string& word : input.maps) {
+    const Result<AssumedMapping> map = parse_map(word);
+    if (!map) return map.error();
+    options.assumed.push_back(*map);
+  }
+  options.debuginfod = !input.no_debuginfod;
+  options.running_kernel = "/";
   if (!input.debug_dirs.empty()) options.debug_dirs = input.debug_dirs;
   options.build_id_cache = input.build_id_cache;
   if (const char* home = std::getenv("HOME"); options.build_id_cache.empty() && home != nullptr) {

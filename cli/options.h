@@ -19,8 +19,9 @@ struct InputOptions {
   std::vector<std::string> images;
   std::string pages;
   unsigned mtc_period = 0, nominal_ratio = 0;
-  std::vector<std::string> symfs, kcore_after, debug_dirs;
+  std::vector<std::string> symfs, kcore_after, debug_dirs, maps;
   std::string build_id_cache;
+  bool no_debuginfod = false;
   bool no_time = false, freeze = false, no_anchors = false;
   std::string slack, drop_poke;
   bool strict = false;  ///< gaps make the exit status 3
@@ -42,6 +43,8 @@ void add_input_options(CLI::App& command, InputOptions& input);
 [[nodiscard]] Result<pt::CpuId> parse_cpu(std::string_view text);
 /// "FILE[,off=N][,size=N]@ADDR"; numbers decimal or 0x hex, ADDR hex with or without 0x.
 [[nodiscard]] Result<RawImage> parse_image(std::string_view text);
+/// "PID:FILE[,off=N][,size=N]@ADDR".
+[[nodiscard]] Result<AssumedMapping> parse_map(std::string_view text);
 /// "N[,SEED]".
 struct DropPoke {
   uint32_t every = 0, seed = 0;

@@ -59,9 +59,21 @@ Result<RawImage> parse_image(std::string_view text) {
     const bool offset = word.starts_with("off="), size = word.starts_with("size=");
     uint64_t value = 0;
     if ((!offset && !size) || !to_number(word.substr(word.find('=') + 1), value)) return usage(form);
+    if (size && value == 0) return usage(form + ": size=0 is nothing; without size= it is all up to the file's end");
     (offset ? image.file_offset_bytes : image.size_bytes) = value;
   }
   return image;
+}
+
+Result<AssumedMapping> parse_map(std::string_view text) {
+  const Error wrong =
+      usage(fmt::format("--map: '{}' is not PID:FILE[,off=N][,size=N]@ADDR; for example 812:/usr/bin/db,off=0x1000@55d0c0e01000", text));
+  std::string_view rest = text;
+  uint64_t pid = 0;
+  if (!to_number(cut(rest, ':'), pid, 10) || pid == 0 || pid > 0x7fffffff) return wrong;
+  const Result<RawImage> image = parse_image(rest);
+  if (!image) return wrong;
+  return AssumedMapping{static_cast<int32_t>(pid), image->path, image->file_offset_bytes, image->size_bytes, image->load_address};
 }
 
 Result<DropPoke> parse_drop_poke(std::string_view text) {

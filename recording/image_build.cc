@@ -14,6 +14,7 @@ CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at
   result.debug_dirs = options.debug_dirs;
   result.build_id_cache = options.build_id_cache.empty() ? default_build_id_cache() : options.build_id_cache;
   result.recorded_at_s = recorded_at_s;
+  if (options.debuginfod) result.debuginfod = Debuginfod::open();
   return result;
 }
 
@@ -29,7 +30,7 @@ ImageBuild::ImageBuild(const OpenOptions& options, int64_t recorded_at_s)
   if (options.freeze) builder.freeze_at_first_version();
 }
 
-void ImageBuild::add_mapping(const UserMapping& mapping) {
+void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots) {
   if (mapping.size_bytes == 0 || mapping.size_bytes > ~mapping.ip.value) return;
   Section section;
   section.space = mapping.space;
@@ -39,7 +40,8 @@ void ImageBuild::add_mapping(const UserMapping& mapping) {
   section.path = mapping.path;
   section.build_id = mapping.build_id;
   section.file_offset_bytes = mapping.file_offset_bytes;
-  FoundCode found = source.find({mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes});
+  section.assumed = mapping.assumed;
+  FoundCode found = source.find({mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes, roots});
   // One report a file, however often it is mapped.
   if (found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
     for (Finding& finding : found.findings) {
@@ -75,6 +77,9 @@ void ImageBuild::add_missing(const std::string& path, const std::string& build_i
 void ImageBuild::finish(RecordingData& data) {
   data.timeline = builder.build();
   data.symbolizer = std::make_unique<Symbolizer>(data.timeline);
+  data.symbolizer->use_debuginfod(source.options().debuginfod);
+  if (const auto& server = source.options().debuginfod; server && !server->trouble().empty())
+    data.warnings.push_back("debuginfod: " + server->trouble() + ": not asked again (--no-debuginfod leaves it out)");
   for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));
   ranges_.clear();
   for (const SymbolFile& file : symbol_files_) data.symbolizer->add_debug_file(file.section_path, file.file_path, file.build_id);

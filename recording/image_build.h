@@ -22,6 +22,8 @@ struct UserMapping {
   std::string path;
   std::string build_id;  ///< hex, may be empty
   TimeNs from;           ///< mapped since
+  int32_t pid = -1;
+  bool assumed = false;  ///< that this file is what is there is a guess
 };
 
 /// Not thread-safe; used up by finish().
@@ -32,8 +34,8 @@ class ImageBuild {
   LoggedBuilder builder;
   CodeSource source;
 
-  /// Finds the file and adds the section; without bytes it is added as known and listed as missing.
-  void add_mapping(const UserMapping& mapping);
+  /// Finds the file and adds the section; without bytes it is added as known and listed as missing. `roots`: see MappedPath.
+  void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr);
   /// A section whose bytes are at hand.
   void add_section(Section section) { builder.add_section(std::move(section)); }
   void add_range(NamedRange range) { ranges_.push_back(std::move(range)); }

@@ -2,6 +2,7 @@
 #include "recording/kernel_image.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include "image/source/build_id.h"
@@ -151,6 +152,43 @@ bool KernelImage::add_copy(ImageBuild& image, const std::string& dir, Interval t
   return true;
 }
 
+// The text that this machine runs now, if it is the recording's very boot: the same build, and perf's reference symbol at the same
+// randomised address. It was read after the recording, and is dated so: what was patched since shows by the records.
+bool KernelImage::add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies,
+                              std::vector<std::string>& warnings) {
+  const auto kernel = std::find_if(maps_.begin(), maps_.end(), [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
+  if (copies.running.empty() || kernel == maps_.end()) return false;
+  const std::string root = copies.running == "/" ? "" : copies.running;
+  const std::string notes = read_text_file(root + "/sys/kernel/notes", 1U << 20);
+  const std::string recorded = kernel_build_id(features);
+  if (recorded.empty() || !same_build_id(recorded, build_id_in_notes(std::as_bytes(std::span(notes.data(), notes.size()))))) return false;
+  const size_t bracket = kernel->path.find(']');
+  const std::string reference = bracket == std::string::npos ? std::string() : kernel->path.substr(bracket + 1);
+  const std::vector<KernelSymbol> symbols = read_kallsyms(root + "/proc/kallsyms");
+  const uint64_t first = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
+  if (reference.empty() || first == 0 || end <= first || address_of(symbols, reference) != kernel->file_offset_bytes) return false;
+  std::vector<std::pair<Ip, uint64_t>> wanted{{Ip{first}, end - first}};
+  const std::vector<KernelModule> modules = read_modules(root + "/proc/modules");
+  for (const KernelModule& module : modules) wanted.emplace_back(Ip{module.address}, module.size_bytes);
+  const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
+  if (!ranges.ok() || ranges->empty()) return false;
+  for (const MemoryRange& range : *ranges) {
+    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
+    DatedCopy copy;
+    copy.space = kKernelSpace;
+    copy.ip = range.ip;
+    copy.code = range.code;
+    copy.taken = {copies.last_record, kTimeMax};
+    copy.path = module_of(modules, range.ip);
+    image.builder.add_copy(std::move(copy));
+  }
+  add_names(image, root + "/proc/kallsyms", false);
+  warnings.push_back(
+      "the recording holds no copy of the kernel's text; it is read from " + root +
+      "/proc/kcore, for this machine still runs the boot that was recorded: what changed since without a record is not seen");
+  return true;
+}
+
 bool KernelImage::add_vmlinux(ImageBuild& image, const perfio::Features& features) {
   const auto kernel = std::find_if(maps_.begin(), maps_.end(), [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
   const std::string build_id = kernel_build_id(features);
@@ -273,7 +311,18 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
     }
   }
   if (!has_text) {
-    if (!add_vmlinux(image, features)) add_unread_maps(image, features);
+    if (add_running(image, features, copies, warnings)) {
+      add_ksymbols_and_removals(image, features);
+      return;
+    }
+    if (add_vmlinux(image, features)) {
+      warnings.push_back(
+          "the recording holds no copy of the kernel's text; vmlinux of the same build is taken, and its code marked assumed: it is as it "
+          "was "
+          "before the kernel patched itself at boot (record with --kcore)");
+    } else {
+      add_unread_maps(image, features);
+    }
   }
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
   if (!copies.kcore_dir.empty()) {
@@ -284,6 +333,10 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
     add_names(image, cached, false);
   }
   for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true);
+  add_ksymbols_and_removals(image, features);
+}
+
+void KernelImage::add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features) {
   add_ksymbols(image, features);
   for (const Removal& removal : removals_) image.builder.remove(kKernelSpace, removal.ip, removal.size_bytes, removal.when);
 }

@@ -29,6 +29,7 @@ class KernelImage {
     std::string kcore_dir;                ///< of the recording itself; "" if it has none
     std::vector<std::string> after_dirs;  ///< taken after the recording ended
     TimeNs last_record;                   ///< time of the recording's last dated record
+    std::string running;                  ///< see OpenOptions::running_kernel; "" if the recording is another machine's
   };
   /// Adds copies or vmlinux, sections of BPF programs, and names. `warnings` gets one sentence for what is absent.
   void add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
@@ -46,10 +47,12 @@ class KernelImage {
     size_t live = 0;  // number in lives_
   };
   bool add_copy(ImageBuild& image, const std::string& dir, Interval taken, std::vector<std::string>& warnings);
+  bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
   bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
   void add_unread_maps(ImageBuild& image, const perfio::Features& features);
   void add_names(ImageBuild& image, const std::string& dir, bool only_new_modules);
   [[nodiscard]] bool is_created(Ip ip, Interval live) const;
+  void add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features);
   void add_ksymbols(ImageBuild& image, const perfio::Features& features);
 
   std::vector<perfio::MmapRecord> maps_;

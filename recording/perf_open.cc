@@ -145,6 +145,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
     if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
   }
   copies.after_dirs = options.kcore_after;
+  if (from_this_host(reader->features())) copies.running = options.running_kernel;
   image.source.set_same_host(from_this_host(reader->features()));
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes);
   fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));

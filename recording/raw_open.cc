@@ -1,4 +1,6 @@
 // Opens a raw capture: trace bytes and code bytes as plain files.
+#include <algorithm>
+
 #include "decoder/pt/packet_reader.h"
 #include "image/source/mapped_file.h"
 #include "image/source/page_dump.h"
@@ -10,7 +12,26 @@ namespace {
 
 SpaceId space_of(Ip ip, SpaceId user) { return is_kernel_half(ip) ? kKernelSpace : user; }
 
+/// Two pieces that claim the same addresses with different bytes: both cannot have run.
+void report_overlap(const Section& piece, const std::vector<Section>& before, ImageBuild& image) {
+  for (const Section& other : before) {
+    const uint64_t first = std::max(piece.ip.value, other.ip.value);
+    const uint64_t end = std::min(piece.ip.value + piece.size_bytes, other.ip.value + other.size_bytes);
+    if (end <= first) continue;
+    const Bytes ours = piece.code.bytes.subspan(first - piece.ip.value, end - first),
+                theirs = other.code.bytes.subspan(first - other.ip.value, end - first);
+    if (std::equal(ours.begin(), ours.end(), theirs.begin())) continue;
+    Finding finding;
+    finding.kind = FindingKind::section_overlap;
+    finding.space = piece.space;
+    finding.ip = Ip{first};
+    finding.what = piece.path + " and " + other.path + " hold different bytes for the same addresses; the one named last is taken";
+    image.builder.add_finding(std::move(finding));
+  }
+}
+
 Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
+  std::vector<Section> added;
   for (const RawImage& piece : raw.images) {
     auto file = MappedFile::open(piece.path);
     if (!file.ok()) return file.error();
@@ -26,6 +47,8 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
     section.space = space_of(section.ip, user);
     section.path = piece.path;
     section.file_offset_bytes = piece.file_offset_bytes;
+    report_overlap(section, added, image);
+    added.push_back(section);
     image.add_symbol_file(piece.path, piece.path, {});
     image.add_section(std::move(section));
   }

@@ -174,6 +174,7 @@ const std::map<int32_t, std::string>& Recording::thread_names() const { return s
 const std::vector<MissingImage>& Recording::missing_images() const { return state_->data.missing; }
 const LostRecords& Recording::lost() const { return state_->data.lost; }
 const std::vector<std::string>& Recording::warnings() const { return state_->data.warnings; }
+bool Recording::from_perf() const { return state_->data.kind == RecordingKind::perf; }
 std::string Recording::description() const { return state_->data.description; }
 
 std::string Recording::comm_at(int32_t tid, TimeNs when) const {

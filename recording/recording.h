@@ -21,12 +21,23 @@ namespace ptd {
 class ImageLog;
 struct RecordingData;
 
+/// A piece of a file that is said to stand in a process's memory from the start.
+struct AssumedMapping {
+  int32_t pid = -1;
+  std::string path;
+  uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
+  uint64_t address = 0;
+};
+
 /// How to open. Every default is what a user wants without saying anything.
 struct OpenOptions {
   std::string path = "perf.data";  ///< perf.data file or directory, "-" (pipe), bundle, LLDB bundle trace.json, CoreSight snapshot
   std::vector<std::string> symfs;  ///< roots below which recorded paths are looked up first, in order
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
-  std::string build_id_cache;            ///< default: $HOME/.debug
+  std::map<int32_t, std::vector<std::string>> process_symfs;  ///< the same for what one process, or one that it started, had mapped
+  std::string build_id_cache;                                 ///< default: $HOME/.debug
+  bool debuginfod = false;                                    ///< ask the servers of DEBUGINFOD_URLS for files that are not found
+  std::string running_kernel;  ///< "/": kernel code that the recording lacks may come from this machine, if it still runs that boot
   std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)
   bool use_time = true;                  ///< false: timeless
   uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
@@ -35,6 +46,7 @@ struct OpenOptions {
   bool anchors = true;                   ///< use sync IPIs and the poker's own code
   uint32_t drop_nth_poke = 0;            ///< testing: pretends that every n-th TEXT_POKE record was lost (0: none)
   uint32_t drop_poke_seed = 0;           ///< testing: which of the n residues, or a shuffled choice if >= n
+  std::vector<AssumedMapping> assumed;   ///< files that stand where no record says so; their code is marked assumed
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
   std::shared_ptr<ImageLog> image_log;  ///< set by write_bundle(): notes what the image is made of
 };
@@ -102,7 +114,9 @@ class Recording {
   [[nodiscard]] const std::vector<MissingImage>& missing_images() const;
   [[nodiscard]] const LostRecords& lost() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const;  ///< one sentence each (cut file, bad records, ...)
-  [[nodiscard]] std::string description() const;                   ///< host, kernel, cpu, command line if known
+  /// Made from perf's records, be it by way of a bundle; else from raw trace, an LLDB bundle or a CoreSight snapshot.
+  [[nodiscard]] bool from_perf() const;
+  [[nodiscard]] std::string description() const;  ///< host, kernel, cpu, command line if known
 
   /// A segment is named by the stream offset at which it begins. They are found as they are asked for: to begin somewhere in a stream of
   /// many GB takes as long as in a short one.

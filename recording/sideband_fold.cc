@@ -99,7 +99,7 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
     return;
   }
   mappings_.push_back({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record)});
+                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid});
 }
 
 void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
@@ -115,6 +115,7 @@ void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecor
 
 void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecord& task) {
   if (task.exit || task.pid <= 0) return;
+  if (task.pid != task.ppid && task.ppid > 0) parents_[task.pid] = task.ppid;
   const TimeNs time = record.sample_id.has_time ? time_of(record) : TimeNs{task.time};
   const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
   if (task.pid != task.ppid) {
@@ -254,16 +255,105 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
   }
 }
 
-void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
+/// The file system that a process had: its own, or that of who started it.
+const std::vector<std::string>* SidebandFold::roots_of(int32_t pid) const {
+  constexpr int kMaxGenerations = 64;
+  for (int i = 0; i < kMaxGenerations && !options_.process_symfs.empty(); ++i) {
+    if (const auto roots = options_.process_symfs.find(pid); roots != options_.process_symfs.end()) return &roots->second;
+    const auto parent = parents_.find(pid);
+    if (parent == parents_.end()) return nullptr;
+    pid = parent->second;
+  }
+  return nullptr;
+}
+
+/// The mapping of a file in whose place anonymous memory came: programs copy their text into huge pages so. Null if there is none.
+const UserMapping* SidebandFold::remapped(size_t index) const {
+  const UserMapping& now = mappings_[index];
+  if (!now.path.starts_with("//anon") && !now.path.starts_with("/anon_hugepage")) return nullptr;
+  for (size_t i = index; i-- > 0;) {
+    const UserMapping& before = mappings_[i];
+    if (before.space != now.space || now.ip < before.ip || now.ip - before.ip >= before.size_bytes) continue;
+    const bool inside = now.size_bytes <= before.size_bytes - (now.ip - before.ip);
+    if (!before.path.starts_with('/') || is_anonymous(before.path)) {
+      if (before.path == now.path) continue;  // the same pages, announced again
+      return nullptr;
+    }
+    return inside ? &before : nullptr;
+  }
+  return nullptr;
+}
+
+void SidebandFold::fold_mappings(const perfio::Features& features) {
   std::unordered_map<std::string, std::string> build_ids;
   for (const perfio::BuildIdEntry& entry : features.build_ids)
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
-  data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
-  for (UserMapping& mapping : mappings_) {
+  std::set<std::pair<int32_t, std::string>> told;
+  for (size_t i = 0; i < mappings_.size(); ++i) {
+    UserMapping& mapping = mappings_[i];
     const auto known = build_ids.find(mapping.path);
     if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
-    image_.add_mapping(mapping);
+    const UserMapping* file = remapped(i);
+    if (file == nullptr) {
+      image_.add_mapping(mapping, roots_of(mapping.pid));
+      continue;
+    }
+    UserMapping copy = mapping;
+    copy.path = file->path;
+    copy.build_id = file->build_id;
+    copy.file_offset_bytes = file->file_offset_bytes + (mapping.ip - file->ip);
+    copy.assumed = true;
+    image_.add_mapping(copy, roots_of(mapping.pid));
+    if (told.emplace(mapping.pid, file->path).second)
+      data_.warnings.push_back("process " + std::to_string(mapping.pid) + " put anonymous memory in place of text of " + file->path +
+                               ": taken for a copy of it, as into huge pages, and marked assumed");
   }
+}
+
+/// Mappings that no record tells: --map.
+void SidebandFold::add_assumed() {
+  for (const AssumedMapping& given : options_.assumed) {
+    const auto space = spaces_.find(given.pid);
+    const auto file = MappedFile::open(given.path);
+    if (space == spaces_.end() || !file.ok()) {
+      data_.warnings.push_back(space == spaces_.end()
+                                   ? "no process " + std::to_string(given.pid) + " was recorded: " + given.path + " is mapped nowhere"
+                                   : file.error().message);
+      continue;
+    }
+    const uint64_t left = (*file)->bytes().size() - std::min<uint64_t>((*file)->bytes().size(), given.file_offset_bytes);
+    Section section;
+    section.space = space->second;
+    section.ip = Ip{given.address};
+    section.size_bytes = given.size_bytes == 0 ? left : std::min(left, given.size_bytes);
+    section.code = piece_of(*file, given.file_offset_bytes, section.size_bytes);
+    section.path = given.path;
+    section.file_offset_bytes = given.file_offset_bytes;
+    section.assumed = true;
+    if (const auto elf = ElfFile::open(*file); elf.ok()) section.build_id = (*elf)->build_id();
+    if (section.code.bytes.empty() || is_kernel_half(section.ip) || section.size_bytes > ~section.ip.value) {
+      data_.warnings.push_back("--map " + given.path + ": nothing of it can stand at the address given");
+      continue;
+    }
+    image_.add_symbol_file(section.path, given.path, section.build_id);
+    // From behind every record on, for sections that begin later stand over those before; and from the start.
+    Section over = section;
+    image_.add_section(std::move(section));
+    for (const UserMapping& mapping : mappings_) {
+      if (mapping.space != over.space || mapping.ip.value >= over.ip.value + over.size_bytes ||
+          mapping.ip.value + mapping.size_bytes <= over.ip.value)
+        continue;
+      Section again = over;
+      again.live.first = mapping.from;
+      image_.add_section(std::move(again));
+    }
+  }
+}
+
+void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
+  data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
+  fold_mappings(features);
+  add_assumed();
   fold_jitdumps(monotonic);
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);

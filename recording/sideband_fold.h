@@ -42,6 +42,10 @@ class SidebandFold {
  private:
   void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
   void fold_jitdumps(bool monotonic);
+  void fold_mappings(const perfio::Features& features);
+  void add_assumed();
+  [[nodiscard]] const UserMapping* remapped(size_t index) const;
+  [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);
   void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
   void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
@@ -60,10 +64,11 @@ class SidebandFold {
   ImageBuild& image_;
   RecordingData& data_;
   KernelImage kernel_;
-  std::unordered_map<int32_t, SpaceId> spaces_;  // pid -> current space
-  std::unordered_map<int32_t, int32_t> pids_;    // tid -> pid
-  std::map<int32_t, TimeNs> ring_times_;         // cpu -> time of its latest record
-  std::map<int32_t, bool> cpu_seen_;             // cpus with a switch
+  std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
+  std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
+  std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
+  std::map<int32_t, TimeNs> ring_times_;          // cpu -> time of its latest record
+  std::map<int32_t, bool> cpu_seen_;              // cpus with a switch
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   struct AuxEnd {

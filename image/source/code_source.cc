@@ -94,12 +94,16 @@ const CodeSource::OpenFile& CodeSource::open_file(const std::string& path) {
 
 std::vector<std::string> CodeSource::places(const MappedPath& wanted) const {
   std::vector<std::string> places;
+  if (wanted.roots != nullptr) {
+    for (const std::string& root : *wanted.roots) places.push_back(root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path);
+  }
   for (const std::string& root : options_.symfs) {
     places.push_back(root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path);
     if (!wanted.path.starts_with('[') && !wanted.build_id.empty()) places.push_back(root + "/" + base_name(wanted.path));
   }
   for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "elf")) places.push_back(std::move(place));
-  const bool host = options_.use_host_files && (options_.same_host || !wanted.build_id.empty());
+  const bool here = options_.same_host && wanted.roots == nullptr;
+  const bool host = options_.use_host_files && (here || !wanted.build_id.empty());
   if (host && wanted.path.starts_with('/')) places.push_back(wanted.path);
   return places;
 }
@@ -191,6 +195,10 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
     }
     for (const std::string& place : places(wanted)) {
       if (try_place(place, wanted, found)) break;
+    }
+    if (found.status != CodeStatus::found && options_.debuginfod && !wanted.build_id.empty()) {
+      const std::string fetched = options_.debuginfod->find(wanted.build_id, false);
+      if (!fetched.empty()) (void)try_place(fetched, wanted, found);
     }
     if (deleted && found.status == CodeStatus::not_found) found.status = CodeStatus::deleted;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "image/finding.h"
+#include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
 #include "image/source/mapped_file.h"
 
@@ -19,10 +20,11 @@ namespace ptd {
 struct CodeSourceOptions {
   std::vector<std::string> symfs;
   std::vector<std::string> debug_dirs;
-  std::string build_id_cache;  ///< e.g. $HOME/.debug; "" for none
-  bool use_host_files = true;  ///< false: never the path itself nor this machine's vdso
-  bool same_host = true;       ///< false: recorded elsewhere, so this machine's files count only with a recorded build id
-  int64_t recorded_at_s = 0;   ///< when the recording was made, seconds since the epoch; 0: unknown
+  std::string build_id_cache;              ///< e.g. $HOME/.debug; "" for none
+  bool use_host_files = true;              ///< false: never the path itself nor this machine's vdso
+  bool same_host = true;                   ///< false: recorded elsewhere, so this machine's files count only with a recorded build id
+  int64_t recorded_at_s = 0;               ///< when the recording was made, seconds since the epoch; 0: unknown
+  std::shared_ptr<Debuginfod> debuginfod;  ///< asked last, for files with a recorded build id; null: nobody is
 };
 
 /// What a record says about a mapping.
@@ -31,6 +33,8 @@ struct MappedPath {
   std::string build_id;  ///< hex, "" if not recorded
   uint64_t file_offset_bytes = 0;
   uint64_t size_bytes = 0;
+  /// Roots of the process's own file system, looked below before all else; then a path of this machine proves nothing without a build id.
+  const std::vector<std::string>* roots = nullptr;
 };
 
 /// Why a mapping has bytes, or none.

@@ -1,10 +1,14 @@
 // ELF files through libelf.
 #include "image/source/elf_file.h"
 
+#include <elf.h>
+#include <fcntl.h>
 #include <gelf.h>
 #include <libelf.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "image/source/build_id.h"
@@ -204,6 +208,39 @@ Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) 
     if (!code.bytes.empty()) ranges.push_back({Ip{segment.address}, std::move(code)});
   }
   std::sort(ranges.begin(), ranges.end(), [](const MemoryRange& a, const MemoryRange& b) { return a.ip < b.ip; });
+  return ranges;
+}
+
+Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, const std::vector<std::pair<Ip, uint64_t>>& wanted) {
+  constexpr uint64_t kMaxBytes = 512ULL << 20;
+  constexpr size_t kMaxSegments = 4096;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
+  const auto close_at_end = [](const int* open) { ::close(*open); };
+  const std::unique_ptr<const int, decltype(close_at_end)> closer(&fd, close_at_end);
+  const auto read_at = [fd](void* to, uint64_t size, uint64_t offset) {
+    return size <= kMaxBytes && ::pread(fd, to, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
+  };
+  Elf64_Ehdr header{};
+  if (!read_at(&header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxSegments)
+    return Error{ErrorKind::file_format, path + ": no kernel's memory", 0};
+  std::vector<Elf64_Phdr> segments(header.e_phnum);
+  if (!read_at(segments.data(), segments.size() * sizeof(Elf64_Phdr), header.e_phoff))
+    return Error{ErrorKind::file_format, path + ": no kernel's memory", 0};
+  std::vector<MemoryRange> ranges;
+  uint64_t total = 0;
+  for (const auto& [ip, size] : wanted) {
+    for (const Elf64_Phdr& segment : segments) {
+      if (segment.p_type != PT_LOAD || ip.value < segment.p_vaddr || ip.value - segment.p_vaddr >= segment.p_filesz) continue;
+      const uint64_t offset = ip.value - segment.p_vaddr, length = std::min(size, segment.p_filesz - offset);
+      if (length > kMaxBytes - total) break;
+      std::vector<std::byte> bytes(length);
+      if (read_at(bytes.data(), length, segment.p_offset + offset)) ranges.push_back({ip, own_bytes(bytes)});
+      total += length;
+      break;
+    }
+  }
   return ranges;
 }
 

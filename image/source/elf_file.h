@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "image/base/result.h"
@@ -83,5 +84,9 @@ class ElfFile {
 /// The PT_LOAD ranges of an ELF core such as perf's kcore copy, in address order. Errors as ElfFile::open, or not a core.
 /// `cut` tells whether the file ends before one of them does; what is there is given.
 Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut = nullptr);
+
+/// The parts of the running kernel's memory (/proc/kcore, which is as large as the address space and cannot be mapped) that lie within
+/// `wanted`: address and size. Copies them, 512 MiB at most. Errors: file_open, file_format.
+Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, const std::vector<std::pair<Ip, uint64_t>>& wanted);
 
 }  // namespace ptd

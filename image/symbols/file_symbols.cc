@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "image/source/build_id.h"
 #include "image/symbols/source_lines.h"
 #include "image/symbols/symbolizer.h"
 
@@ -21,8 +22,8 @@ int rank(const ElfSymbol& symbol) {
 
 }  // namespace
 
-FileSymbols::FileSymbols(std::string module, std::vector<std::string> elf_paths)
-    : module_(std::move(module)), elf_paths_(std::move(elf_paths)) {}
+FileSymbols::FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod)
+    : module_(std::move(module)), elf_paths_(std::move(elf_paths)), debuginfod_(std::move(debuginfod)) {}
 FileSymbols::~FileSymbols() = default;
 
 std::optional<uint64_t> FileSymbols::address_of(uint64_t file_offset_bytes) {
@@ -37,7 +38,11 @@ SourceLines* FileSymbols::source() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(source_sought_, true)) return source_.get();
   // A separate debug file, named last, is the better one.
+  load();
   for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i]);
+  const size_t known = elf_paths_.size();
+  if (!source_) fetch_debug_file();
+  if (elf_paths_.size() > known) source_ = SourceLines::open(elf_paths_.back());
   return source_.get();
 }
 
@@ -47,14 +52,26 @@ std::vector<SourceFrame> FileSymbols::source_at(uint64_t file_offset_bytes) {
   return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(*address);
 }
 
+// The file's separate debug information from a server, once; under the lock.
+void FileSymbols::fetch_debug_file() {
+  const std::shared_ptr<Debuginfod> server = std::exchange(debuginfod_, nullptr);
+  if (!server || !mapped_) return;
+  std::string path = server->find(mapped_->build_id(), true);
+  auto elf = path.empty() ? Result<std::shared_ptr<const ElfFile>>(Error{ErrorKind::file_open, {}, 0}) : ElfFile::open(path);
+  if (elf.ok() && same_build_id((*elf)->build_id(), mapped_->build_id())) elf_paths_.push_back(std::move(path));
+}
+
 void FileSymbols::load() {
   if (loaded_) return;
   loaded_ = true;
-  for (const std::string& path : elf_paths_) {
-    auto elf = ElfFile::open(path);
+  bool has_symtab = false;
+  for (size_t i = 0; i < elf_paths_.size(); ++i) {
+    auto elf = ElfFile::open(elf_paths_[i]);
     if (!elf.ok()) continue;
     if (!mapped_) mapped_ = *elf;
     if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = (*elf)->read_symbols();
+    has_symtab = has_symtab || (*elf)->has_symtab();
+    if (i + 1 == elf_paths_.size() && !has_symtab) fetch_debug_file();
   }
   std::stable_sort(symbols_.begin(), symbols_.end(), [](const ElfSymbol& a, const ElfSymbol& b) {
     return a.address != b.address ? a.address < b.address : rank(a) < rank(b);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
 #include "image/symbols/symbolizer.h"
 
@@ -26,7 +27,8 @@ struct FileSymbol {
 /// Loads at the first look-up; thread-safe.
 class FileSymbols {
  public:
-  FileSymbols(std::string module, std::vector<std::string> elf_paths);
+  /// `debuginfod`, if there is one, is asked for debug information that none of the files has.
+  FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod = nullptr);
   ~FileSymbols();
   /// Symbols that were picked before instead of a file's.
   FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
@@ -52,6 +54,7 @@ class FileSymbols {
     uint64_t reach_bytes = 0;
   };
   void load();
+  void fetch_debug_file();
   [[nodiscard]] std::optional<Place> locate(uint64_t file_offset_bytes) const;
   [[nodiscard]] const FixedSymbol* find_fixed(uint64_t file_offset_bytes) const;
   std::string_view readable(size_t index);
@@ -62,6 +65,7 @@ class FileSymbols {
   std::unique_ptr<SourceLines> source_;
   std::string module_;
   std::vector<std::string> elf_paths_;
+  std::shared_ptr<Debuginfod> debuginfod_;
   std::shared_ptr<const ElfFile> mapped_;     // gives file offset <-> address
   std::vector<ElfSymbol> symbols_;            // sorted by address
   std::vector<const std::string*> readable_;  // demangled on demand

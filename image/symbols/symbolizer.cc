@@ -95,6 +95,7 @@ struct Symbolizer::State {
   size_t range_count = 0;
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
   std::mutex mutex;
+  std::shared_ptr<Debuginfod> debuginfod;
   std::unordered_map<std::string, std::unique_ptr<FileSymbols>> files;  // file_key -> symbols
 
   void sort() {
@@ -110,12 +111,13 @@ struct Symbolizer::State {
     if (paths == elf_paths.end()) return nullptr;
     const std::lock_guard lock(mutex);
     auto& file = files[paths->first];
-    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second);
+    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, debuginfod);
     return file.get();
   }
 };
 
 Symbolizer::Symbolizer(Timeline timeline) : state_(std::make_unique<State>()) { state_->timeline = std::move(timeline); }
+void Symbolizer::use_debuginfod(std::shared_ptr<Debuginfod> debuginfod) { state_->debuginfod = std::move(debuginfod); }
 Symbolizer::~Symbolizer() = default;
 Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
 Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;

@@ -14,6 +14,8 @@
 
 namespace ptd {
 
+class Debuginfod;
+
 struct Symbol {
   std::string_view name;      ///< demangled; lives as long as the Symbolizer
   std::string_view module;    ///< short file name, "[kernel]", "[virtio]", "[bpf]", "[vdso]"
@@ -99,6 +101,8 @@ struct SymbolPick {
 class Symbolizer {
  public:
   explicit Symbolizer(Timeline timeline);
+  /// Who is asked, at a file's first look-up, for debug information that is not at hand; before the first look-up.
+  void use_debuginfod(std::shared_ptr<Debuginfod> debuginfod);
   ~Symbolizer();
   Symbolizer(Symbolizer&&) noexcept;
   Symbolizer& operator=(Symbolizer&&) noexcept;

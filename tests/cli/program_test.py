@@ -175,6 +175,25 @@ class NewUser(unittest.TestCase):
             self.assertIn(said, done.stderr, words)
         self.assertNotIn(b"perf's", run("functions", "--sort", "bogus").stderr)
 
+    def test_words_that_mean_nothing_say_so(self):
+        for words, status, said in ((["image", "--versions", "-i", DEMO], 2, b"--versions: of which place?"),
+                                    (["demo", "--data", "/nonexistent"], 1, b"/nonexistent: no such folder"),
+                                    (["stat", "-C", "99", "-i", DEMO], 2, b"no trace stream of the cpus asked for"),
+                                    (["packets", "-C", "99", "-i", DEMO], 2, b"no trace stream of the cpus asked for"),
+                                    (["script", "--pt", "x", "--image", "x,size=0@0x1000"], 2, b"size=0 is nothing")):
+            done = run(*words)
+            self.assertEqual((done.returncode, done.stdout), (status, b""), words)
+            self.assertIn(said, done.stderr, words)
+
+    def test_a_file_that_is_cut_is_a_finding_only_with_strict(self):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = (DEMO / "data").read_bytes()
+            cut = pathlib.Path(folder) / "cut.data"
+            cut.write_bytes(whole[:len(whole) * 3 // 4])
+            self.assertEqual(run("stat", "-q", "-i", cut).returncode, 0)
+            self.assertEqual(run("stat", "-q", "--strict", "-i", cut).returncode, 3)
+            self.assertEqual(run("check", "-q", "-i", cut).returncode, 3)
+
     def test_alone_it_sums_up_the_recording_that_lies_here(self):
         with tempfile.TemporaryDirectory() as folder:
             done = run(cwd=folder)
@@ -236,6 +255,23 @@ class Interrupt(unittest.TestCase):
 
 
 class RawCases(unittest.TestCase):
+    def test_pieces_of_code_that_contradict_each_other_are_a_finding(self):
+        folder = case("pt-xdc-unzip")
+        with tempfile.TemporaryDirectory() as temporary:
+            for name, fill in (("a", b"\x90"), ("b", b"\xcc")):
+                (pathlib.Path(temporary) / name).write_bytes(fill * 64)
+            words = ["--image", f"{temporary}/a@7000", "--image", f"{temporary}/b@7020"]
+            done = run("check", *raw_words(folder)[:4], *words)
+            self.assertEqual(done.returncode, 3)
+            self.assertIn(b"hold different bytes for the same addresses", done.stdout)
+            self.assertEqual(run("check", *raw_words(folder)[:4], "--image", f"{temporary}/a@7000", "--image", f"{temporary}/a@7020").returncode, 0)
+
+    def test_the_remedy_fits_the_capture(self):
+        folder = case("pt-xdc-unzip")
+        done = run("stat", *raw_words(folder)[:4])
+        self.assertIn(b"the bytes that stood there: --image FILE@0x", done.stderr)
+        self.assertNotIn(b"jitdump", done.stderr)
+
     def test_addresses(self):
         for name in ("pt-lldb-single", "pt-lldb-multifile", "pt-dynamorio-simple", "pt-xdc-unzip", "pt-xdc-mruby"):
             with self.subTest(name):

@@ -143,6 +143,57 @@ TEST_F(Fold, WrongAndAbsentFilesAreMissingImages) {
   EXPECT_EQ(user_byte(10, 0x400000 + kCode, 5), -1);
 }
 
+TEST_F(Fold, AProcessHasAFileSystemOfItsOwn) {
+  SmallElf elf;
+  elf.code = bytes_of({0x91, 0xc3});
+  dir_.write("box/bin/one", elf.bytes());
+  options_.process_symfs[10] = {dir_.path() + "/box"};
+  start();
+  comm(10, 10, "boxed", false, 0);
+  comm(20, 20, "free", false, 0);
+  map(10, 0x400000, "/bin/one", 0);
+  map(20, 0x400000, "/bin/one", 0);
+  fork(10, 11, 11, 1000);
+  comm(11, 11, "one", true, 2000);
+  map(11, 0x400000, "/bin/one", 2001);  // started by it: of the same file system
+  finish();
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 500), 0x91);
+  EXPECT_EQ(user_byte(20, 0x400000 + kCode, 500), 0x55);
+  EXPECT_EQ(user_byte(11, 0x400000 + kCode, 2500), 0x91);
+}
+
+TEST_F(Fold, AnonymousMemoryInPlaceOfTextIsTakenForACopy) {
+  comm(10, 10, "huge", false, 0);
+  map(10, 0x400000, "/bin/one", 0);
+  map(10, 0x400000, "//anon", 1000);
+  map(10, 0x400000, "//anon", 1001);  // announced again, as by mprotect
+  map(10, 0x500000, "//anon", 1000);
+  finish();
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 500), 0x55);
+  EXPECT_EQ(user_byte(10, 0x400000 + kCode, 1500), 0x55);
+  EXPECT_EQ(user_byte(10, 0x500000 + kCode, 1500), -1);
+  const SpaceId space = data_->contexts.at_thread(10, TimeNs{1500}).space;
+  EXPECT_FALSE(data_->timeline.section(data_->timeline.section_at(space, Ip{0x400000 + kCode}, TimeNs{500})).assumed);
+  EXPECT_TRUE(data_->timeline.section(data_->timeline.section_at(space, Ip{0x400000 + kCode}, TimeNs{1500})).assumed);
+  ASSERT_EQ(data_->warnings.size(), 1U);
+  EXPECT_NE(data_->warnings[0].find("anonymous memory in place of text of /bin/one"), std::string::npos);
+}
+
+TEST_F(Fold, AMappingCanBeGiven) {
+  options_.assumed.push_back({10, dir_.path() + "/bin/two", 0, 0, 0x700000});
+  options_.assumed.push_back({99, dir_.path() + "/bin/two", 0, 0, 0x700000});
+  start();
+  comm(10, 10, "mapped", false, 0);
+  map(10, 0x700000, "//anon", 500);
+  finish();
+  EXPECT_EQ(user_byte(10, 0x700000 + kCode, 100), 0x90);
+  EXPECT_EQ(user_byte(10, 0x700000 + kCode, 900), 0x90);
+  const SpaceId space = data_->contexts.at_thread(10, TimeNs{900}).space;
+  EXPECT_TRUE(data_->timeline.section(data_->timeline.section_at(space, Ip{0x700000 + kCode}, TimeNs{900})).assumed);
+  ASSERT_EQ(data_->warnings.size(), 1U);
+  EXPECT_NE(data_->warnings[0].find("no process 99 was recorded"), std::string::npos);
+}
+
 TEST_F(Fold, BuildIdsOfTheHeaderApplyToMappingsWithout) {
   features_.build_ids.push_back({"/bin/one", std::string(20, '\x77'), -1, 0});
   map(10, 0x400000, "/bin/one", 0);
@@ -384,6 +435,63 @@ TEST_F(Fold, KernelCopiesNamesAndTheBreakpointEntry) {
   EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x200, TimeNs{1})->name, "start");
   EXPECT_EQ(data_->symbolizer->find(kKernelSpace, kText + 0x3ff, TimeNs{1})->name, "asm_exc_int3");
   EXPECT_FALSE(data_->symbolizer->find(kKernelSpace, kText + 0x400, TimeNs{1}));
+}
+
+// The running kernel, laid out as a machine has it.
+class RunningKernel : public Fold {
+ protected:
+  RunningKernel() {
+    SmallElf core;
+    core.type = ET_CORE;
+    core.address = kText.value;
+    core.code = bytes_of({0x48, 0x89});
+    dir_.write("machine/proc/kcore", core.bytes());
+    dir_.write("machine/proc/kallsyms",
+               "ffffffff81000000 T _text\nffffffff81000200 T _stext\nffffffff81000201 T asm_exc_int3\nffffffff81000202 T _etext\n");
+    dir_.write("machine/proc/modules", std::string());
+    std::string notes("\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0", 16);
+    notes += std::string(20, '\x42');
+    dir_.write("machine/sys/kernel/notes", notes);
+    perfio::MmapRecord kernel;
+    kernel.kernel = kernel.executable = true;
+    kernel.addr = kText.value;
+    kernel.size_bytes = 0x1000000;
+    kernel.file_offset_bytes = kText.value;
+    kernel.path = "[kernel.kallsyms]_text";
+    kernel_ = kernel;
+    copies_.running = dir_.path() + "/machine";
+    copies_.last_record = TimeNs{900};
+  }
+  perfio::MmapRecord kernel_;
+  KernelImage::Copies copies_;
+};
+
+TEST_F(RunningKernel, OfTheSameBootGivesItsText) {
+  feed(kernel_, 0);
+  features_.build_ids.push_back({"[kernel.kallsyms]", std::string(20, '\x42'), -1, 1});
+  poke(0x200, bytes_of({0x90}), bytes_of({0x48}), 500);  // what was patched before the copy was read
+  fold_->finish(features_, copies_, true);
+  image_->finish(*data_);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x200, 700), 0x48);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x200, 300), 0x90);
+  EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x201, 300), 0x89);
+  EXPECT_EQ(data_->decoder.breakpoint_entry.value, kText.value + 0x201);
+  ASSERT_EQ(data_->warnings.size(), 1U);
+  EXPECT_NE(data_->warnings[0].find("still runs the boot"), std::string::npos);
+}
+
+TEST_F(RunningKernel, AnotherAddressOrBuildIsAnotherBoot) {
+  for (const bool other_build : {false, true}) {
+    start();
+    perfio::MmapRecord kernel = kernel_;
+    if (!other_build) kernel.file_offset_bytes += 0x200000;
+    feed(kernel, 0);
+    features_.build_ids = {{"[kernel.kallsyms]", std::string(20, other_build ? '\x43' : '\x42'), -1, 1}};
+    fold_->finish(features_, copies_, true);
+    image_->finish(*data_);
+    EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x200, 700), -1);
+    EXPECT_TRUE(data_->warnings.empty());
+  }
 }
 
 TEST_F(Fold, WithoutACopyTheKernelIsKnownButMissing) {

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Code that is not where it was recorded: debuginfod (a server of our own), file systems of processes, mappings that are given; and what is
+said where nothing is found.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import ctypes.util
+import http.server
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+
+
+def run(*words, environment=None):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=120, env={**os.environ, **(environment or {})})
+
+
+class Server:
+    """Serves files by build id as debuginfod's HTTP interface has it; notes what it was asked."""
+
+    def __init__(self, files):
+        asked = self.asked = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+                content = files.get(self.path)
+                self.send_response(200 if content is not None else 404)
+                self.send_header("Content-Length", str(len(content or b"")))
+                self.end_headers()
+                self.wfile.write(content or b"")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Files(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.program = cls.folder / "sorter"
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-g", "-fno-inline", "-w", "-static", "-Wl,--build-id=sha1", SOURCE / "tests/cli/programs/sorter.c", "-o",
+                        cls.program], check=True)
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", cls.folder / "rec", "--", cls.program)
+        assert done.returncode == 0, done.stderr
+        cls.whole = run("functions", "-i", cls.folder / "rec", "-q", "--limit", "0").stdout
+        note = subprocess.run(["readelf", "-n", cls.program], capture_output=True, text=True, check=True).stdout
+        cls.build_id = re.search(r"Build ID: (\w+)", note)[1]
+        os.makedirs(cls.folder / "away")
+        cls.kept = cls.folder / "away" / "kept"
+        shutil.move(cls.program, cls.kept)
+        subprocess.run(["objcopy", "--only-keep-debug", cls.kept, cls.folder / "away" / "debug"], check=True)
+        subprocess.run(["strip", "-o", cls.folder / "away" / "bare", cls.kept], check=True)
+        info = json.loads(run("info", "--json", "-i", cls.folder / "rec").stdout)
+        cls.pid = next(thread["pid"] for thread in info["threads"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def decode(self, *words, environment=None):
+        return run("functions", "-i", self.folder / "rec", "-q", "--limit", "0", *words, environment=environment)
+
+    def with_server(self, files, *words):
+        server = Server(files)
+        self.addCleanup(server.close)
+        cache = tempfile.TemporaryDirectory()
+        self.addCleanup(cache.cleanup)
+        done = self.decode(*words, environment={"DEBUGINFOD_URLS": server.url, "DEBUGINFOD_CACHE_PATH": cache.name})
+        return done, server.asked
+
+    def test_what_is_missing_is_named_with_what_to_paste(self):
+        done = run("stat", "-i", self.folder / "rec", environment={"DEBUGINFOD_URLS": ""})
+        self.assertIn("missing code, by share of the trace lost:", done.stderr)
+        self.assertIn(f"{self.program} build id {self.build_id}", done.stderr)
+        self.assertIn(f"debuginfod-find executable {self.build_id}", done.stderr)
+        self.assertIn("no_image: code that is not at hand", done.stdout)
+
+    @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
+    def test_debuginfod_is_asked(self):
+        files = {f"/buildid/{self.build_id}/executable": self.kept.read_bytes()}
+        done, asked = self.with_server(files)
+        self.assertEqual(done.stdout, self.whole)
+        self.assertIn(f"/buildid/{self.build_id}/executable", asked)
+        done, asked = self.with_server(files, "--no-debuginfod")
+        self.assertNotEqual(done.stdout, self.whole)
+        self.assertEqual(asked, [])
+
+    @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
+    def test_debug_information_comes_from_debuginfod_too(self):
+        files = {f"/buildid/{self.build_id}/executable": (self.folder / "away" / "bare").read_bytes(),
+                 f"/buildid/{self.build_id}/debuginfo": (self.folder / "away" / "debug").read_bytes()}
+        done, asked = self.with_server(files)
+        self.assertIn("by_length", done.stdout)
+        self.assertEqual(asked.count(f"/buildid/{self.build_id}/debuginfo"), 1)
+        without, _ = self.with_server({f"/buildid/{self.build_id}/executable": (self.folder / "away" / "bare").read_bytes()})
+        self.assertNotIn("by_length", without.stdout)
+
+    @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
+    def test_a_wrong_answer_is_refused_and_no_answer_is_named(self):
+        done, _ = self.with_server({f"/buildid/{self.build_id}/executable": pathlib.Path("/bin/true").read_bytes()})
+        self.assertNotEqual(done.stdout, self.whole)
+        done = run("check", "-i", self.folder / "rec", environment={"DEBUGINFOD_URLS": "http://127.0.0.1:9/", "DEBUGINFOD_CACHE_PATH": str(self.folder / "cache")})
+        self.assertRegex(done.stdout + done.stderr, r"debuginfod: .*: not asked again")
+
+    def test_a_process_has_a_file_system_of_its_own(self):
+        root = self.folder / "box"
+        place = root / str(self.program)[1:]
+        os.makedirs(place.parent)
+        shutil.copy(self.kept, place)
+        self.assertEqual(self.decode("--symfs", f"{self.pid}={root}", environment={"DEBUGINFOD_URLS": ""}).stdout, self.whole)
+        other = self.decode("--symfs", f"{self.pid + 1}={root}", environment={"DEBUGINFOD_URLS": ""})
+        self.assertNotEqual(other.stdout, self.whole)
+
+    def test_a_mapping_can_be_given(self):
+        words = []
+        for line in subprocess.run(["readelf", "-lW", self.kept], capture_output=True, text=True, check=True).stdout.splitlines():
+            match = re.match(r"^ +LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+) 0x\w+ R E", line)
+            if match:
+                offset, address, size = (int(each, 16) for each in match.groups())
+                words = ["--map", f"{self.pid}:{self.kept},off={offset},size={size}@{address:x}"]
+        done = self.decode(*words, environment={"DEBUGINFOD_URLS": ""})
+
+        def numbers(text):  # names come from another file name
+            return [line.rsplit(" (", 1)[0] for line in text.splitlines()]
+        self.assertEqual(numbers(done.stdout), numbers(self.whole))
+        marked = json.loads(run("stat", "--json", "-i", self.folder / "rec", *words).stdout)
+        self.assertEqual(marked["streams"][0]["code"]["assumed"]["instructions"], marked["streams"][0]["instructions"])
+        for wrong in ("812", "x:/bin/true@400000", "812:/bin/true", "0:/bin/true@400000"):
+            refused = run("stat", "-i", self.folder / "rec", "--map", wrong)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn("is not PID:FILE", refused.stderr)
+
+
+if __name__ == "__main__":
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        sys.exit(77)
+    unittest.main(verbosity=2)
