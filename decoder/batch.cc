@@ -87,6 +87,8 @@ const char* name(GapReason reason) {
       return "bad_insn";
     case GapReason::limit:
       return "limit";
+    case GapReason::unknown_return:
+      return "unknown_return";
   }
   return "?";
 }
@@ -120,6 +122,8 @@ const char* sentence(GapReason reason) {
       return "the bytes at this address are not an instruction";
     case GapReason::limit:
       return "a bound of the decoder was reached";
+    case GapReason::unknown_return:
+      return "a return whose call was made before the flow was found again";
   }
   return "?";
 }

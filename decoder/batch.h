@@ -164,8 +164,9 @@ enum class GapReason : uint8_t {
   image_mismatch,  ///< the packets do not fit the code bytes at `ip`: the image is not what ran
   bad_insn,        ///< the bytes at `ip` are no instruction
   limit,           ///< a bound of the decoder was reached (candidates, instructions without a packet)
+  unknown_return,  ///< the return at `ip` is compressed and its call was made before the flow was found: where it goes is not told
 };
-inline constexpr int kGapReasons = 7;
+inline constexpr int kGapReasons = 8;
 /// One sentence for people, and the enumerator's name.
 [[nodiscard]] const char* sentence(GapReason reason);
 [[nodiscard]] const char* name(GapReason reason);

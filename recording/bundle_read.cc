@@ -84,6 +84,9 @@ bool Loader::read_config(ByteReader in) {
   }
   decoder.default_space = SpaceId{static_cast<uint32_t>(in.number_to(UINT32_MAX))};
   decoder.breakpoint_entry = Ip{in.number()};
+  if (in.done()) return true;  // written before the following was kept
+  config.tip_order = static_cast<pt::TipOrder>(in.number_to(static_cast<uint64_t>(pt::TipOrder::may_be_deferred)));
+  decoder.image_is_of_root = in.flag();
   return in.done();
 }
 

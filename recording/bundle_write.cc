@@ -169,6 +169,8 @@ Status Writer::write_config(BundleFileWriter& file) const {
   }
   out.number(decoder.default_space.value);
   out.number(decoder.breakpoint_entry.value);
+  out.number(static_cast<uint64_t>(config.tip_order));
+  out.flag(decoder.image_is_of_root);
   return file.add(chunk::kConfig, out.bytes());
 }
 

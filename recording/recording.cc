@@ -8,6 +8,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
+#include "decoder/pt/packet_reader.h"
 #include "image/source/mapped_file.h"
 #include "recording/bundle.h"
 #include "recording/parallel.h"
@@ -70,6 +71,45 @@ void allow_for_coarse_clocks(const std::vector<ClockStep>& clocks, RecordingData
   data.warnings.push_back("the trace's clock goes in steps of " + std::to_string(coarsest_ns) + " ns: all times are widened by one step");
 }
 
+/// Looks for a TNT with room left, a TIP and a TNT with nothing but cycle counts between them: a processor that lets TIPs wait would have
+/// gone on filling the first TNT ([SDM] "Deferred TIPs").
+class TipWatch {
+ public:
+  void look_behind(const AuxStream& stream, const PsbEntry& psb) {
+    if (prompt_ || looks_ >= kMostLooks) return;
+    ++looks_;
+    pt::PacketReader reader(stream.read(psb.offset_bytes, psb.offset_bytes + kLookBytes, scratch_));
+    pt::Packet packet;
+    enum { nothing, room, tip } seen = nothing;
+    while (!prompt_ && reader.next(packet) == pt::PacketReader::Status::ok) {
+      switch (packet.kind) {
+        case pt::PacketKind::tnt_short:
+        case pt::PacketKind::tnt_long:
+          prompt_ = seen == tip;
+          seen = packet.bits < (packet.kind == pt::PacketKind::tnt_short ? kShortTntBits : kLongTntBits) ? room : nothing;
+          break;
+        case pt::PacketKind::tip:
+          seen = seen == room ? tip : nothing;
+          break;
+        case pt::PacketKind::cyc:
+        case pt::PacketKind::pad:
+          break;
+        default:
+          seen = nothing;
+      }
+    }
+  }
+  [[nodiscard]] pt::TipOrder order() const { return prompt_ ? pt::TipOrder::prompt : pt::TipOrder::may_be_deferred; }
+
+ private:
+  static constexpr size_t kMostLooks = 256;
+  static constexpr uint64_t kLookBytes = 4096;
+  static constexpr uint8_t kShortTntBits = 6, kLongTntBits = 47;
+  bool prompt_ = false;
+  size_t looks_ = 0;
+  std::vector<std::byte> scratch_;
+};
+
 // Builds the index of stream `i` of Arm trace.
 SegmentIndex index_arm(size_t i, const SegmentIndex::Passed& passed, const RecordingData& data, StreamInfo& info) {
   const ArmSource& source = data.arm[i];
@@ -95,6 +135,7 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
   // What must be known before anything is decoded is told by all PSBs of a short trace and by a sample of a long one's.
   const size_t stretches = total <= kWholeTraceBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
   std::vector<ClockStep> clocks(data.streams.size());
+  TipWatch tips;
   bool decodable = false;
   for (size_t i = 0; i < data.streams.size(); ++i) {
     const AuxStream& stream = data.streams[i];
@@ -108,6 +149,7 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
     SegmentIndex index = i < data.arm.size() ? index_arm(i, on_passed, data, info) : SegmentIndex(stream);
     const auto on_psb = [&](const PsbEntry& psb) {
       clocks[i].add(psb);
+      if (data.arm.empty()) tips.look_behind(stream, psb);
       if (data.kind == RecordingKind::perf && psb.in_root) data.decoder.image_is_of_root = true;
     };
     index.sample(stretches, on_psb, i < data.arm.size() ? nullptr : SegmentIndex::Passed(on_passed));
@@ -124,6 +166,7 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
     data.indexes.push_back(std::move(index));
   }
   allow_for_coarse_clocks(clocks, data);
+  if (data.decoder.config.tip_order == pt::TipOrder::unknown) data.decoder.config.tip_order = tips.order();
   if (total != 0 && !decodable) {
     data.warnings.push_back(std::string(data.arm.empty() ? "no PSB" : "no A-Sync") + " packet in the " + std::to_string(total) +
                             " bytes of trace: nothing of it can be decoded");

@@ -37,10 +37,15 @@ struct Errata {
 /// Whether near returns may be compressed to a TNT bit (IA32_RTIT_CTL.DisRETC == 0).
 enum class ReturnCompression : uint8_t { unknown, on, off };
 
+/// Whether TIPs leave the processor when their branch retires, the branch bits before them first, or may wait for a TNT to fill up
+/// ([SDM] "Deferred TIPs", an option of the processor's).
+enum class TipOrder : uint8_t { unknown, prompt, may_be_deferred };
+
 struct Config {
   CpuId cpu;
   Errata errata;
   ReturnCompression return_compression = ReturnCompression::unknown;
+  TipOrder tip_order = TipOrder::unknown;
   uint8_t mtc_period = 0;          ///< IA32_RTIT_CTL.MTCFreq: an MTC each 2^mtc_period CTC ticks
   uint32_t tsc_ctc_ratio_n = 0;    ///< CPUID.15H:EBX (TSC ticks per CTC tick numerator); 0: unknown
   uint32_t tsc_ctc_ratio_d = 0;    ///< CPUID.15H:EAX

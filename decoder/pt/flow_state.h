@@ -110,6 +110,7 @@ struct FlowState {
   uint32_t spans_passed = 0;  ///< sync points passed (DecoderOptions::sync_points)
 
   ReturnStack returns;
+  bool calls_unseen = false;  ///< below `returns` the processor's stack may hold calls made before the flow was found
 };
 
 }  // namespace ptd::pt

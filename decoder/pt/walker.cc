@@ -10,6 +10,7 @@ namespace {
 constexpr size_t kCacheEntries = 1U << 15;
 constexpr uint16_t kMaxBlockInstructions = 4096;
 constexpr uint32_t kMaxContents = 16;         // distinct contents asked of the timeline for one fetch
+constexpr size_t kMostMissing = 256;          // sections without code that a segment names by going on in them
 constexpr uint64_t kQuietInstructions = 256;  // without a packet; then a loop is looked for
 
 /// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
@@ -66,6 +67,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   flow.mark_valid = false;
   flow.penalty = 0;
   flow.pins.clear();
+  missing_.clear();
   flow.mode_told = items_.start().mode != ExecMode::unknown;
   FlowState& state = flow.state;
   if (segment.cpu != follower_cpu_) {
@@ -256,6 +258,20 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   return true;
 }
 
+// True if a lost flow can go on at the target of `item`. Of a processor that defers TIPs it cannot: branches that belong behind the TIP may
+// stand before it. Where there is no code it goes on once in each section (`missing`), so that every image that is missing is named.
+bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
+  if (item.kind != ItemKind::tip || (item.flags & kItemNoIp) != 0 || options_.config.tip_order != TipOrder::prompt) return false;
+  if (flow.state.non_root && options_.image_is_of_root) return false;
+  update_context(flow, item.before, item.hi);
+  std::array<CodeCandidate, kMaxContents> contents;
+  const Ip ip{item.ip};
+  const FetchResult code = view_.fetch(space_of(flow.state, ip), ip, time_of(item), {}, contents);
+  if (code.status == FetchStatus::ok && code.count != 0) return true;
+  missing = code.section;
+  return missing != kNoSection && missing_.size() < kMostMissing && std::find(missing_.begin(), missing_.end(), missing) == missing_.end();
+}
+
 const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
   for (const Pin& pin : flow.pins) {
     if (pin.ip == flow.state.ip && pin.space == space && pin.during.overlaps(flow.state.now)) return &pin.candidate;
@@ -432,8 +448,10 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
         took(flow);
         return Go::on;
       }
-      if (compression == ReturnCompression::on) {
-        lose(flow, GapReason::image_mismatch);
+      const bool open = bit && !has_target && state.calls_unseen;
+      const bool deferral = options_.config.tip_order != TipOrder::prompt;  // the bit may belong to a branch behind this one
+      if (compression == ReturnCompression::on || (open && !deferral)) {
+        lose(flow, open ? GapReason::unknown_return : GapReason::image_mismatch);
         return Go::lost;
       }
     }

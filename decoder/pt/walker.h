@@ -139,6 +139,7 @@ class Walker {
   bool retire_vm_entry(Flow& flow);
   bool retire_ptwrite(Flow& flow);
   bool settle_lost(Flow& flow, const Item& item);
+  bool resumes_at(Flow& flow, const Item& item, SectionId& missing);
   bool at_stop(Flow& flow);
   void refresh_now(FlowState& state);
   void narrow_by_sync_points(FlowState& state);
@@ -163,6 +164,7 @@ class Walker {
   BlockTable table_;
   std::vector<CacheEntry> cache_;
   std::vector<Candidate> candidates_;
+  std::vector<SectionId> missing_;  ///< sections without code at which a lost flow went on in this segment
   bool surveying_ = false;
   uint64_t walked_ = 0;
   Loss loss_;

@@ -91,6 +91,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       gap.time = time_of(item);
       give_gap(flow, gap);
       state.returns.clear();
+      state.calls_unseen = false;  // the processor forgets them too ([SDM] "RETC")
       state.enabled = has_ip;
       state.lost = !has_ip;
       state.ip = Ip{item.ip};
@@ -326,8 +327,7 @@ bool Walker::done_flow(const FlowState& state) {
   return kind == ItemKind::end || kind == ItemKind::sync || (state.lost && kind == ItemKind::bad);
 }
 
-// While the flow is lost: true if `item` was passed over; false at the first item from which the flow is known for sure. A TIP is none:
-// branches that belong behind it may stand before it ([SDM] "Deferred TIPs").
+// While the flow is lost: true if `item` was taken or passed over; false at the first item from which the flow is known for sure.
 bool Walker::settle_lost(Flow& flow, const Item& item) {
   FlowState& state = flow.state;
   switch (item.kind) {
@@ -350,6 +350,17 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
     case ItemKind::now:
       give_item_event(flow, item, {});
       return true;
+    case ItemKind::tip:
+      if (SectionId missing = kNoSection; resumes_at(flow, item, missing)) {
+        if (missing != kNoSection) missing_.push_back(missing);
+        state.lost = false;
+        state.ip = Ip{item.ip};
+        state.enabled = true;
+        set_mode(flow, item.mode, item, state.ip);
+      } else if (item.mode != ExecMode::unknown) {
+        state.mode = item.mode;
+      }
+      return true;
     default:
       return true;
   }
@@ -361,24 +372,30 @@ void Walker::recover(Flow& flow, Gap gap) {
   finish_block(flow, 0);
   state.enabled = false;
   state.returns.clear();
+  state.calls_unseen = true;
   state.tnt_count = 0;
   state.has_stop = false;
   state.silent = 0;
   state.lost = true;
   const uint64_t from = gap.stream_offset_bytes - segment_.stream_offset_bytes;
   uint64_t to = from;
+  ExecMode mode = ExecMode::unknown;  // told by items that are passed over
+  SectionId missing = kNoSection;
   for (;;) {
     const Item item = items_.at(state.next);
     to = std::max(to, item.offset_bytes);
     const bool known = item.kind == ItemKind::async_branch || item.kind == ItemKind::tip_pge || item.kind == ItemKind::overflow ||
-                       item.kind == ItemKind::sync || item.kind == ItemKind::end || item.kind == ItemKind::bad;
+                       item.kind == ItemKind::sync || item.kind == ItemKind::end || item.kind == ItemKind::bad ||
+                       resumes_at(flow, item, missing);
     if (known) break;
+    if (item.mode != ExecMode::unknown) mode = item.mode;
     ++state.next;
     items_.release(state.next);
   }
   if (items_.at(state.next).kind == ItemKind::bad) to = segment_.bytes.size() - segment_.tail_bytes;  // the rest cannot be read
   gap.lost_bytes = to - from;
   give_gap(flow, gap);
+  set_mode(flow, mode, items_.at(state.next), Ip{items_.at(state.next).ip});
   settle(flow);
 }
 
