@@ -23,6 +23,8 @@ uint64_t first_at(const List& list, uint64_t block) {
 
 BatchPlace end_of(const Batch& batch) { return {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()}; }
 
+bool is_empty(const Batch& batch) { return batch.blocks.empty() && batch.marks.empty() && batch.events.empty() && batch.gaps.empty(); }
+
 BatchPlace place_of(const Batch& batch, uint64_t block) {
   return {block, first_at(batch.marks, block), first_at(batch.events, block), first_at(batch.gaps, block)};
 }

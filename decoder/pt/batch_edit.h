@@ -18,6 +18,7 @@ struct BatchPlace {
 };
 
 [[nodiscard]] BatchPlace end_of(const Batch& batch);
+[[nodiscard]] bool is_empty(const Batch& batch);
 /// Before block `block`, and before all that precedes it.
 [[nodiscard]] BatchPlace place_of(const Batch& batch, uint64_t block);
 /// Appends `from` to `to`, moving its indices. `from` is empty afterwards.

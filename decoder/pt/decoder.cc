@@ -519,7 +519,7 @@ bool Decoder::State::start_over(Batch& batch, BatchPlace already) {
     already = already - skipped;
     batch.clear();
     append_batch(batch, rest);
-  } while (more && batch.blocks.empty());
+  } while (more && is_empty(batch));
   return more;
 }
 

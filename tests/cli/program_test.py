@@ -133,7 +133,7 @@ class Loss(unittest.TestCase):
         json_text = json.loads(done.stdout)
         losses = json_text["loss_times"]
         lost = sum(thread["lost_ns"] for thread in losses["threads"])
-        self.assertGreater(lost, 10_000_000)
+        self.assertGreater(lost, 1_000_000)
         self.assertAlmostEqual(lost, sum(each["lost_ns"] for each in losses["bins"]), delta=lost / 50)  # behind the last PSB there is no bin
         for thread in losses["threads"]:
             self.assertLessEqual(sum(each["lost_ns"] for each in thread["gaps"].values()), lost)

@@ -115,8 +115,37 @@ def long_streams(folder):
         check("perf finds no error in a long stream", said.stdout + said.stderr == "", said.stdout[:400] + said.stderr[:400])
 
 
+def is_part_in_order(part, whole):
+    """True if `part` is `whole` with pieces left out."""
+    rest = iter(whole)
+    return all(any(ip == other for other in rest) for ip in part)
+
+
+def missing_library(folder):
+    """A library's file is gone when the recording is decoded: the flow is given wherever there is code, nothing that did not run is."""
+    library = os.path.join(folder, "libplugin.so")
+    subprocess.run([os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-Wl,--build-id=none", os.path.join(PROGRAMS, "plugin.c"), "-o", library], check=True)
+    host = build("plugin_host", folder, "-Wl,--no-as-needed", library, "-Wl,-rpath," + folder)
+    for options in ([], ["--no-retcomp"]):
+        out, _, _ = record(folder, [host], *options)
+        lister = [PTDECODE, "script", "-q", "-i", out, "--itrace=i1i", "-F", "tid,ip"]
+        (whole,) = addresses(lister)[0].values()
+        os.rename(library, library + ".away")
+        (part,) = addresses(lister)[0].values()
+        done = subprocess.run([PTDECODE, "stat", "-i", out], capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        os.rename(library + ".away", library)
+        known = set(part)
+        inside = [ip for ip in whole if ip not in known]
+        check("without the library nothing is given that did not run", is_part_in_order(part, whole), f"{len(part)} of {len(whole)}")
+        check("without the library most of the rest is given", len(part) > 0.9 * (len(whole) - len(inside)), f"{len(part)} of {len(whole)}, {len(inside)} in the library")
+        check("the library is named", "no_image" in said and library in said, said)
+        print(f"       {len(part)} of {len(whole)} instructions, {len(whole) - len(inside)} of them outside of the library")
+
+
 def small(folder):
     witnesses(folder)
+    missing_library(folder)
     long_streams(folder)
     signals = build("signals", folder, "-static")
     record(folder, [signals])

@@ -99,6 +99,8 @@ struct Parser {
       options.config.return_compression = value == "on"    ? pt::ReturnCompression::on
                                           : value == "off" ? pt::ReturnCompression::off
                                                            : pt::ReturnCompression::unknown;
+    } else if (key == "tips") {
+      test.options.config.tip_order = value == "prompt" ? pt::TipOrder::prompt : pt::TipOrder::may_be_deferred;
     } else if (key == "bp") {
       options.breakpoint_entry = Ip{address(value)};
     } else if (key == "filter") {

@@ -13,16 +13,13 @@ namespace ptd::golden {
 
 /// One file of tests/golden/cases. Sections begin with a word at the start of a line, their lines are indented:
 ///   why TEXT
-///   option slack=NS | ret=on|off|unknown | cpu=F/M/S | bp=IP | filter=IP..IP | silent=N | candidates=N | unchanged-when-frozen
-///   code IP [from=T] [to=T]      hex bytes, `;` starts a comment
-///   user IP [from=T] [to=T] [space=N]   the same in a user address space, by default the first, 1
-///   fork T PARENT                the next address space begins as a copy of PARENT at T
-///   switch T SPACE               the thread of that address space runs from T on; without any, that of space 1
-///   poke T IP OLD NEW [cpu=N]    hex bytes, `-` for none
-///   edit T1..T2 IP OLD NEW       an edit with an uncertain time
-///   lost T1..T2                  records were lost
-///   copy T1..T2 IP               a dated copy; hex bytes
-///   trace                        one packet a line: psb, psbend, tsc N, mode.exec 64, fup IP, tip IP, tip.pge IP, tip.pgd IP|-, tnt !.!,
+///   option slack=NS | ret=on|off|unknown | tips=prompt|deferred | cpu=F/M/S | bp=IP | filter=IP..IP | silent=N | candidates=N |
+///   unchanged-when-frozen code IP [from=T] [to=T]      hex bytes, `;` starts a comment user IP [from=T] [to=T] [space=N]   the same in a
+///   user address space, by default the first, 1 fork T PARENT                the next address space begins as a copy of PARENT at T switch
+///   T SPACE               the thread of that address space runs from T on; without any, that of space 1 poke T IP OLD NEW [cpu=N]    hex
+///   bytes, `-` for none edit T1..T2 IP OLD NEW       an edit with an uncertain time lost T1..T2                  records were lost copy
+///   T1..T2 IP               a dated copy; hex bytes trace                        one packet a line: psb, psbend, tsc N, mode.exec 64, fup
+///   IP, tip IP, tip.pge IP, tip.pgd IP|-, tnt !.!,
 ///   ... mtc N, tma CTC FAST, mode.exec 32, mode.tsx begin|commit|abort, pip CR3, vmcs BASE, ptw N, ovf, tracestop, raw HEX, and
 ///   seam truncated|partial|collision|missing: trace bytes were lost here, a PSB follows
 ///   want                         ips, events in [] and gaps in [] finding KIND IP              wanted findings, all of them

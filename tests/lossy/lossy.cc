@@ -22,7 +22,7 @@ struct Arguments {
 
 constexpr const char* kUsage =
     "usage: lossy RECORDING [--symfs DIR] [--after DIR] [--cpu N] [--drop N] [--seed S] [--slack NS] [--freeze] [--no-anchors]\n"
-    "                       [--damaged RECORDING] [--first SEGMENT] [--segments N] [--show N]\n";
+    "                       [--damaged RECORDING] [--damaged-symfs DIR] [--first SEGMENT] [--segments N] [--show N]\n";
 
 bool parse(int argc, char** argv, Arguments& arguments) {
   if (argc < 2) return false;
@@ -42,6 +42,8 @@ bool parse(int argc, char** argv, Arguments& arguments) {
     const char* value = argv[++i];
     if (word == "--symfs")
       arguments.whole.symfs = arguments.damaged.symfs = {value};
+    else if (word == "--damaged-symfs")
+      arguments.damaged.symfs = {value};
     else if (word == "--after")
       arguments.damaged.kcore_after = {value};
     else if (word == "--cpu")
