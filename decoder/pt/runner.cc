@@ -349,12 +349,12 @@ bool Runner::take_memo() {
   state_->position += memo.bits;
   tnt_.begun = moved_ = true;
   state_->silent = 0;
-  calls_.open = std::min(calls_.open, ReturnStack::kDepth - memo.depth);
+  calls_.open = std::min(calls_.open, uint32_t{memo.room});
   if (memo.rise < 0) {
     at_ = pop_call();
     return true;
   }
-  at_ = memo.next;
+  at_ = memos.view().run_of(memo.next);
   std::array<RunId, MemoTable::kMaxCalls> calls;
   std::memcpy(calls.data(), memos.view().calls(memo), sizeof calls);
   for (int i = 0; i < memo.rise; ++i) calls_.push(calls[static_cast<size_t>(i)]);

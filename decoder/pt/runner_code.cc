@@ -5,6 +5,8 @@
 #include <array>
 #include <bit>
 
+#include "decoder/pt/flow_state.h"
+
 namespace ptd::pt {
 namespace {
 
@@ -361,9 +363,9 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
     window <<= 1;
     if (depth > MemoTable::kMaxCalls) break;
     ++memo.bits;
-    memo.next = at;
+    memo.next = pops ? 0 : memos_.table(at);
     memo.rise = static_cast<int8_t>(pops ? -1 : static_cast<int>(depth));
-    memo.depth = static_cast<uint8_t>(deepest);
+    memo.room = static_cast<uint8_t>(ReturnStack::kDepth - deepest);
     blocks = met;
   }
   if (memo.bits == 0) return false;

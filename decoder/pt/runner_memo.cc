@@ -13,37 +13,52 @@ size_t bodies_of(size_t blocks) { return MemoTable::kMaxCalls / 4 + (blocks + 1)
 }  // namespace
 
 void MemoTable::clear() {
-  links_.assign(1, Link{});
-  memos_.assign(2, Memo{});
+  tables_.clear();
+  memos_.clear();
   bodies_.assign(kSlackBodies, Body{});
+  grow_to(1);
 }
 
-void MemoTable::lift(Link& link) {
-  if (link.level + 1U < kWidths.size()) {
-    ++link.level;
-  } else {
-    link.left = kVisits.back();
-    return;
+void MemoTable::grow_to(size_t count) {
+  while (tables_.size() < count) {
+    tables_.push_back(0);
+    add_table(static_cast<RunId>(tables_.size() - 1), 0);
   }
-  link.left = kVisits[link.level];
-  link.first = static_cast<uint32_t>(memos_.size());
-  link.shift = static_cast<uint8_t>(64 - kWidths[link.level]);
-  memos_.resize(memos_.size() + (size_t{1} << kWidths[link.level]));
+}
+
+void MemoTable::add_table(RunId run, uint32_t level) {
+  const size_t first = memos_.size() + 1;
+  memos_.resize(first + (size_t{1} << kWidths[level]));
+  tables_[run] = static_cast<TableRef>(first << 6 | (64U - kWidths[level]));
+  Memo& header = memos_[first - 1];
+  header.body = run;
+  header.blocks = static_cast<uint8_t>(level);
+  header.valid = level < kVisits.size() ? kVisits[level] : 0;
+}
+
+void MemoTable::lift(RunId run) {
+  const Memo old = header(run);
+  if (old.blocks >= kVisits.size()) return;
+  std::fill_n(memos_.begin() + (tables_[run] >> 6), size_t{1} << kWidths[old.blocks], Memo{});
+  add_table(run, old.blocks + 1U);
+}
+
+void MemoTable::renew(const Memo& last, RunId run) {
+  Memo& memo = memos_[static_cast<size_t>(&last - memos_.data())];
+  if (memo.next != 0 && view().run_of(memo.next) == run) memo.next = tables_[run];
 }
 
 bool MemoTable::ask(RunId run, uint64_t window) {
-  const Link link = links_[run];
-  if (link.level == 0) return false;
-  Memo& memo = memos_[link.first + (window >> link.shift)];
+  if (width(run) == 0) return false;
+  Memo& memo = memos_[(tables_[run] >> 6) + (window >> (tables_[run] & 63))];
   return memo.bits != 0 || memo.blocks++ != 0;
 }
 
 void MemoTable::put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, std::span<const Block> blocks,
                     std::span<const RunId> calls) {
-  const Link link = links_[run];
-  const uint32_t width = kWidths[link.level];
-  const uint64_t group = window >> link.shift;
-  const Memo& old = memos_[link.first + group];
+  const size_t first = tables_[run] >> 6;
+  const uint64_t group = window >> (tables_[run] & 63);
+  const Memo& old = memos_[first + group];
   // A site that goes back and forth between contents: the old body is written over if it is as large.
   const bool reuse = old.bits == memo.bits && bodies_of(old.blocks) == bodies_of(blocks.size());
   memo.body = reuse ? old.body : static_cast<uint32_t>(bodies_.size() - kSlackBodies);
@@ -52,8 +67,8 @@ void MemoTable::put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, s
   Block* to = bodies_[memo.body].blocks.data();
   std::memcpy(static_cast<void*>(to), calls.data(), calls.size_bytes());
   std::copy(blocks.begin(), blocks.end(), to + kMaxCalls / 2);
-  const uint32_t free_bits = width - looked_at;
-  std::fill_n(memos_.begin() + static_cast<std::ptrdiff_t>(link.first + (group >> free_bits << free_bits)), size_t{1} << free_bits, memo);
+  const uint32_t free_bits = width(run) - looked_at;
+  std::fill_n(memos_.begin() + static_cast<std::ptrdiff_t>(first + (group >> free_bits << free_bits)), size_t{1} << free_bits, memo);
 }
 
 }  // namespace ptd::pt

@@ -16,14 +16,17 @@ using RunId = uint32_t;
 inline constexpr RunId kNoRun = 0;
 using ValidId = uint32_t;  ///< index of an interval; 0: all time
 
-/// What the next bits do. Found by run and bits alone: see MemoTable::find.
+/// A run's table of memos: where it begins, and 64 less the bits that it is indexed by.
+using TableRef = uint32_t;
+
+/// What the next bits do, from a run on.
 struct Memo {
-  RunId next = kNoRun;  ///< the run that comes after it; kNoRun: it ends with a return to a call from before it
-  uint32_t body = 0;    ///< MemoTable::blocks() and calls()
+  TableRef next = 0;  ///< table of the run that comes after it; 0: it ends with a return to a call from before it
+  uint32_t body = 0;  ///< MemoTable::View::blocks() and calls()
   ValidId valid = 0;
   uint8_t bits = 0;    ///< how many it takes; 0: not made yet
   uint8_t blocks = 0;  ///< not made yet: how often it was asked for
-  uint8_t depth = 0;   ///< most calls that are open within
+  uint8_t room = 0;    ///< ReturnStack::kDepth less the most calls that are open within
   int8_t rise = 0;     ///< calls that it leaves open; -1: it ends with a return to a call from before it
 };
 static_assert(sizeof(Memo) == 16);
@@ -31,58 +34,56 @@ static_assert(sizeof(Memo) == 16);
 /// For each run a table that is indexed by the next bits, the oldest on top. How many bits depends on how often the run comes: code that
 /// runs a few times gets none, the hottest the most. A memo that takes fewer bits than its table is wide stands in it for all that may
 /// follow.
+///
+/// A memo says where the next run's table is, so that the way from one to the next is one load. Before each table stands the run's number.
+/// A run that is lifted to a wider table leaves the old one empty behind it; who comes there is told the new one (see renew()).
 class MemoTable {
  public:
   static constexpr uint32_t kMaxBlocks = 56;
   static constexpr uint32_t kMaxCalls = 4;
   /// Blocks that may be read behind a memo's last.
   static constexpr uint32_t kCopySlack = 16;
-  static constexpr std::array<uint8_t, 4> kWidths = {0, 3, 6, 9};  ///< bits, by level
-  /// Memos that took all the bits they could, of a run, that lift it to the next level.
-  static constexpr std::array<uint16_t, 4> kVisits = {2, 32, 512, 0xffff};
+  static constexpr std::array<uint8_t, 4> kWidths = {1, 3, 6, 9};  ///< bits, by level; nothing is made at the lowest
+  /// Visits that lift a run to the next level.
+  static constexpr std::array<uint16_t, 3> kVisits = {2, 32, 256};
   static constexpr uint32_t kMostBits = kWidths.back();
 
   MemoTable() { clear(); }
   void clear();
-  /// Makes room for runs below `count`.
-  void grow_to(size_t count) { links_.resize(count); }
-
-  /// Where a run's table is.
-  struct Link {
-    uint32_t first = 0;
-    uint16_t left = kVisits[0];  ///< visits to the next level
-    uint8_t shift = 63;  ///< 64 less the table's width; there is no width 0: the two entries of a run without a table are never made
-    uint8_t level = 0;
-  };
-  static_assert(sizeof(Link) == 8);
+  /// The runs below `count` get tables.
+  void grow_to(size_t count);
 
   struct alignas(16) Body {
     std::array<Block, 2> blocks;  ///< of a memo: kMaxCalls runs, then the blocks
   };
   /// What a loop holds of the table while nothing is added to it.
   struct View {
-    Link* links;
+    const TableRef* tables;  ///< by run
     const Memo* memos;
     const Body* bodies;
 
     /// Entry for the bits on top of `window`; its `bits` is 0 if it is not made.
-    [[nodiscard]] const Memo& find(RunId run, uint64_t window) const { return memos[links[run].first + (window >> links[run].shift)]; }
+    [[nodiscard]] const Memo& find(TableRef table, uint64_t window) const { return memos[(table >> 6) + (window >> (table & 63))]; }
+    [[nodiscard]] RunId run_of(TableRef table) const { return memos[(table >> 6) - 1].body; }
     /// Runs at the return addresses of the calls left open, oldest first; kMaxCalls may be read.
     [[nodiscard]] const Block* calls(const Memo& memo) const { return bodies[memo.body].blocks.data(); }
     /// At least kCopySlack blocks may be read behind them.
     [[nodiscard]] const Block* blocks(const Memo& memo) const { return bodies[memo.body].blocks.data() + kMaxCalls / 2; }
   };
-  [[nodiscard]] View view() { return {links_.data(), memos_.data(), bodies_.data()}; }
-  [[nodiscard]] const Memo& find(RunId run, uint64_t window) { return view().find(run, window); }
-  [[nodiscard]] uint32_t width(RunId run) const { return kWidths[links_[run].level]; }
+  [[nodiscard]] View view() const { return {tables_.data(), memos_.data(), bodies_.data()}; }
+  [[nodiscard]] const Memo& find(RunId run, uint64_t window) const { return view().find(tables_[run], window); }
+  [[nodiscard]] TableRef table(RunId run) const { return tables_[run]; }
+  /// Bits of the run's memos, at most; 0: it gets none yet.
+  [[nodiscard]] uint32_t width(RunId run) const {
+    const uint32_t bits = 64 - (tables_[run] & 63);
+    return bits == kWidths[0] ? 0 : bits;
+  }
   /// The flow came to `run`, and that counts.
   void visit(RunId run) {
-    if (--links_[run].left == 0) lift(links_[run]);
+    if (--header(run).valid == 0) lift(run);
   }
-  /// Lifts the run to the next level if it is due.
-  void lift_if_due(RunId run) {
-    if (links_[run].left == 0) lift(links_[run]);
-  }
+  /// `last`, a memo, led to `run`: from now on to its present table.
+  void renew(const Memo& last, RunId run);
   /// Notes that an entry, not made, was asked for. True if it was before.
   bool ask(RunId run, uint64_t window);
   /// Makes the entry, and all that differ only in bits behind those that were looked at to make it.
@@ -90,14 +91,17 @@ class MemoTable {
 
   [[nodiscard]] bool overgrown() const { return memos_.size() > kMostMemos || bodies_.size() > kMostBodies; }
   [[nodiscard]] size_t memory_bytes() const {
-    return links_.capacity() * sizeof(Link) + memos_.capacity() * sizeof(Memo) + bodies_.capacity() * sizeof(Body);
+    return tables_.capacity() * sizeof(TableRef) + memos_.capacity() * sizeof(Memo) + bodies_.capacity() * sizeof(Body);
   }
 
  private:
   static constexpr size_t kMostMemos = 1U << 22, kMostBodies = 1U << 21;
-  void lift(Link& link);
+  /// body: the run. valid: visits to the next level. blocks: the level.
+  Memo& header(RunId run) { return memos_[(tables_[run] >> 6) - 1]; }
+  void add_table(RunId run, uint32_t level);
+  void lift(RunId run);
 
-  std::vector<Link> links_;
+  std::vector<TableRef> tables_;
   std::vector<Memo> memos_;
   std::vector<Body> bodies_;
 };

@@ -1,6 +1,6 @@
 // Runner: the inner loop. Between two timing packets, where all that is taken has the same bounds of time.
 //
-// What costs here is the chain from one memo to the next (run -> its table -> entry -> next run) and every branch that the processor
+// What costs here is the chain from one memo to the next (table, bits -> entry -> next table) and every branch that the processor
 // guesses wrong. So a round has no branch that depends on the trace but the one which leaves it: blocks are copied by a fixed number of
 // stores, calls are always pushed, kMaxCalls of them, and a return is taken by a mask. Packets are read into a window of 64 bits, some ten
 // rounds' worth at once.
@@ -26,6 +26,7 @@ struct Runner::Spending {
   // Since when packets were read and nothing else, so that they can be read again.
   uint64_t start_offset = 0, start_position = 0;
   bool start_late = false;  ///< the cursor's `late`
+  uint32_t drawn = 0;       ///< a number that looks random
 
   [[nodiscard]] uint64_t position() const { return start_position + read - count; }
 };
@@ -64,43 +65,51 @@ inline void Runner::spend_memos(Spending& s) {
   const MemoTable::View memos = code_.memos().view();
   uint64_t window = s.window;
   uint32_t count = s.count;
-  RunId at = s.at;
+  TableRef table = memos.tables[s.at];
   Block* out = s.out;
   RunId* const bottom = &calls_.at(calls_.height());
   RunId* top = bottom;
   RunId* lowest = bottom;
   uint32_t open = calls_.open;
+  // One of the rounds, not always the same, counts as a visit to its run.
+  s.drawn = s.drawn * 5 + 1;
+  const uint32_t drawn = s.drawn & 63;
+  TableRef visited = table;
+  const Memo* last = nullptr;
+  const Memo* memo = nullptr;
   do {
-    MemoTable::Link& link = memos.links[at];
-    const Memo& memo = memos.memos[link.first + (window >> link.shift)];
-    const int rise = memo.rise;
-    const uint32_t bits = memo.bits;
+    memo = &memos.find(table, window);
+    const int rise = memo->rise;
+    const uint32_t bits = memo->bits;
     if (bits - 1U >= count || static_cast<int>(open) + rise < 0) break;
-    if (memo.valid != 0 && memo.valid != s.valid) {
-      if (!code_.holds(memo.valid, state_->now)) break;
-      s.valid = memo.valid;
+    if (memo->valid != 0 && memo->valid != s.valid) {
+      if (!code_.holds(memo->valid, state_->now)) break;
+      s.valid = memo->valid;
     }
-    link.left = static_cast<uint16_t>(link.left - (bits + link.shift == 64 ? 1 : 0));
-    if (link.left == 0) break;
-    const RunId returned = *top;
-    at = memo.next | (rise < 0 ? returned : RunId{0});
+    const TableRef returned = memos.tables[*top];
+    visited = count > drawn ? table : visited;
+    last = memo;
+    table = memo->next | (rise < 0 ? returned : TableRef{0});
     window <<= bits;
     count -= bits;
-    open = std::min(open, ReturnStack::kDepth - memo.depth) + static_cast<uint32_t>(rise);
-    std::memcpy(top + 1, memos.calls(memo), MemoTable::kMaxCalls * sizeof(RunId));
+    open = std::min(open, uint32_t{memo->room}) + static_cast<uint32_t>(rise);
+    std::memcpy(top + 1, memos.calls(*memo), MemoTable::kMaxCalls * sizeof(RunId));
     top += rise;
     lowest = std::min(lowest, top);
-    copy_blocks(out, memos.blocks(memo), memo.blocks);
-    out += memo.blocks;
+    copy_blocks(out, memos.blocks(*memo), memo->blocks);
+    out += memo->blocks;
   } while (count >= s.least && out < out_end_);
   s.window = window;
   s.count = count;
-  s.at = at;
+  s.at = memos.run_of(table);
   s.out = out;
   calls_.low = std::min(calls_.low, calls_.height() - static_cast<uint64_t>(bottom - lowest));
   calls_.set_height(calls_.height() + static_cast<uint64_t>(top - bottom));
   calls_.open = open;
   calls_.center();
+  if (last == nullptr) return;
+  if (table != memos.tables[s.at]) code_.memos().renew(*last, s.at);
+  code_.memos().visit(memos.run_of(visited));
 }
 
 // At a steady moment: TNTs by memos, and TIPs. Stops before the first packet that is not to be had so, or inside a TNT, with tnt_ pending.
@@ -171,7 +180,6 @@ bool Runner::spend_tip(Spending& s) {
 bool Runner::spend_singly(Spending& s) {
   MemoTable& memos = code_.memos();
   if (memos.width(s.at) == 0) memos.visit(s.at);
-  memos.lift_if_due(s.at);
   const uint32_t width = memos.width(s.at);
   const Memo& known = memos.find(s.at, s.window);
   const bool due = known.bits == 0 ? memos.ask(s.at, s.window) : !code_.holds(known.valid, state_->now);
