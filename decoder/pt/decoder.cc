@@ -47,6 +47,17 @@ bool has_versions(const Timeline& timeline) {
   return false;
 }
 
+// Spaces in which code changed in place, by number.
+std::vector<bool> changing_spaces(const Timeline& timeline) {
+  std::vector<bool> changing;
+  for (SiteId id = 0; id < timeline.site_count(); ++id) {
+    const uint32_t space = timeline.site(id).space.value;
+    if (space >= changing.size()) changing.resize(space + 1);
+    changing[space] = true;
+  }
+  return changing;
+}
+
 // The candidate that was live in the middle of the flow's interval, each edit taken at the middle of its own.
 size_t midpoint_candidate(const std::vector<Candidate>& candidates, Interval now) {
   const auto middle = [](TimeNs a, TimeNs b) { return a.value / 2 + b.value / 2 + (a.value & b.value & 1); };
@@ -74,18 +85,20 @@ struct Decoder::State {
       : walker(timeline, contexts, options),
         runner(walker),
         may_heal(has_versions(timeline)),
+        changing(changing_spaces(timeline)),
         records_lost(shows_loss(timeline)),
         has_doubt(!timeline.suspect_windows().empty()),
         healer(walker) {}
 
   Walker walker;
   Runner runner;
-  bool may_heal;            ///< some address has had several contents
-  bool records_lost;        ///< records of kernel code are missing
-  bool has_doubt;           ///< and LOST records say when
-  uint32_t doubt = 0;       ///< blocks to come that are suspect for what stands before them
-  bool exact = false;       ///< this segment is walked without the runner
-  bool replay_due = false;  ///< on the fast path: the segment must be walked again, to look for what was lost
+  bool may_heal;               ///< some address has had several contents
+  std::vector<bool> changing;  ///< see changing_spaces
+  bool records_lost;           ///< records of kernel code are missing
+  bool has_doubt;              ///< and LOST records say when
+  uint32_t doubt = 0;          ///< blocks to come that are suspect for what stands before them
+  bool exact = false;          ///< this segment is walked without the runner
+  bool replay_due = false;     ///< on the fast path: the segment must be walked again, to look for what was lost
   HealSearch healer;
   Checkpoint older, newer;
   BatchPlace given;                          ///< out of the segment so far, without `held`
@@ -120,6 +133,7 @@ struct Decoder::State {
   bool start_over(Batch& batch, BatchPlace already);
   void set_checkpoint(Batch& batch);
   void drop_checkpoints();
+  [[nodiscard]] bool may_have_strayed(const Loss& loss);
   bool heal(uint64_t contradicted, const Loss& loss, Batch& batch);
   void give_up(const Gap& gap, Batch& batch);
   void spread_doubt(Batch& batch);
@@ -387,10 +401,17 @@ void Decoder::State::set_checkpoint(Batch& batch) {
 
 void Decoder::State::drop_checkpoints() { older.valid = newer.valid = false; }
 
+// Whether another content of some place passed may be the way out: where code is missing that is so only if code on the way there changed,
+// or the place has code at another time.
+bool Decoder::State::may_have_strayed(const Loss& loss) {
+  if (loss.reason != GapReason::no_image) return contradicts_code(loss.reason);
+  return (loss.space.value < changing.size() && changing[loss.space.value]) || walker.ever_has_code(loss.space, loss.ip);
+}
+
 // The only flow met a contradiction at `contradicted`. True: another way was found from a checkpoint on; `batch` holds what it gave.
 bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch) {
   const Checkpoint& from = older.valid ? older : newer;
-  if (!may_heal || !from.valid || !(contradicts_code(loss.reason) || loss.reason == GapReason::no_image)) return false;
+  if (!may_heal || !from.valid || !may_have_strayed(loss)) return false;
   if (!exact) {  // items before this place are gone
     replay_due = true;
     return false;

@@ -272,6 +272,12 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   return missing != kNoSection && missing_.size() < kMostMissing && std::find(missing_.begin(), missing_.end(), missing) == missing_.end();
 }
 
+bool Walker::ever_has_code(SpaceId space, Ip ip) {
+  std::array<CodeCandidate, kMaxContents> contents;
+  const FetchResult ever = view_.fetch(space, ip, {kTimeMin, kTimeMax}, {}, contents);
+  return ever.status == FetchStatus::too_many || (ever.status == FetchStatus::ok && ever.count != 0);
+}
+
 const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
   for (const Pin& pin : flow.pins) {
     if (pin.ip == flow.state.ip && pin.space == space && pin.during.overlaps(flow.state.now)) return &pin.candidate;

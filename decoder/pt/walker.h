@@ -79,6 +79,8 @@ class Walker {
   /// While on, run() returns `fork` wherever the timeline knows other contents from any time, those that stand there by time (or are
   /// pinned) first. For looking back after a contradiction; slow.
   void survey(bool on) { surveying_ = on; }
+  /// True if the timeline knows code at this place, at whatever time.
+  [[nodiscard]] bool ever_has_code(SpaceId space, Ip ip);
   /// Instructions walked by all flows so far.
   [[nodiscard]] uint64_t walked() const { return walked_; }
   /// After `lost`: gives the gap and skips to the next item from which the flow is known for sure, or to the segment's end.
