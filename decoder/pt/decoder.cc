@@ -439,7 +439,8 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   Flow& flow = *flows[0];
   walker.finish_block(flow, 0);
   const Checkpoint& oldest = older.valid ? older : newer;
-  const bool strayed = gap.reason == GapReason::no_image && records_lost && is_kernel_half(gap.ip);
+  const bool no_contradiction = gap.reason == GapReason::no_image || gap.reason == GapReason::unknown_return;
+  const bool strayed = no_contradiction && records_lost && is_kernel_half(gap.ip);
   if (oldest.valid && (contradicts_code(gap.reason) || gap.reason == GapReason::limit || strayed)) {
     const uint64_t held_back = batch.blocks.size() - (oldest.output - given).blocks;
     for (uint64_t i = batch.blocks.size() - std::min(held_back, kDoubtfulBlocks); i < batch.blocks.size(); ++i) {
