@@ -83,25 +83,40 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   return made;
 }
 
-void CallInput::know(uint32_t index, const CallTree& tree) {
+CallInput::Known& CallInput::know(uint32_t index, const CallTree& tree) {
   if (index >= threads_.size()) threads_.resize(tree.threads().size());
   Known& known = threads_[index];
-  if (known.known) return;
+  if (known.known) return known;
   const CallThread& thread = tree.threads()[index];
   known.known = true;
-  known.comm = thread.tid == 0 ? "idle" : recording_->comm_at(thread.tid, thread.last);
-  known.wanted = among(filter_.pids, thread.pid) && among(filter_.tids, thread.tid) && among(filter_.comms, known.comm);
+  known.passes = among(filter_.pids, thread.pid) && among(filter_.tids, thread.tid);
+  known.last_comm = name_at(thread.tid, kTimeMax);
+  return known;
 }
 
-bool CallInput::wanted(uint32_t index, const CallTree& tree) {
-  know(index, tree);
-  return threads_[index].wanted;
+std::string CallInput::name_at(int32_t tid, TimeNs when) const { return tid == 0 ? "idle" : recording_->comm_at(tid, when); }
+
+bool CallInput::wanted(const CallStep& step, const CallTree& tree) {
+  Known& known = know(step.thread, tree);
+  if (!known.passes || (!filter_.comms.empty() && !among(filter_.comms, comm(step, tree)))) return false;
+  known.matched = true;
+  return true;
 }
 
-const std::string& CallInput::comm(uint32_t index, const CallTree& tree) {
-  know(index, tree);
-  return threads_[index].comm;
+bool CallInput::matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
+
+const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
+  Known& known = know(step.thread, tree);
+  const bool ends = step.kind == CallStepKind::leave || step.kind == CallStepKind::on;
+  const TimeNs when = ends ? step.start : step.time;
+  if (known.asked != when || known.comm.empty()) {
+    known.asked = when;
+    known.comm = name_at(tree.threads()[step.thread].tid, when);
+  }
+  return known.comm;
 }
+
+const std::string& CallInput::comm(uint32_t thread, const CallTree& tree) { return know(thread, tree).last_comm; }
 
 int CallInput::walk(const CallWords& words, const CallSink& sink) {
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));

@@ -30,10 +30,13 @@ class CallInput {
   [[nodiscard]] const Recording& recording() const { return *recording_; }
   [[nodiscard]] const ScriptOptions& filter() const { return filter_; }
   [[nodiscard]] FunctionTable& functions() { return functions_; }
-  /// Whether a thread passes --pid, --tid and --comm. `index` as CallStep::thread.
-  bool wanted(uint32_t index, const CallTree& tree);
-  /// The name of a thread when it was first met.
-  const std::string& comm(uint32_t index, const CallTree& tree);
+  /// Whether what happens in `step` passes --pid, --tid and --comm. A call has the name that its thread had when it began.
+  bool wanted(const CallStep& step, const CallTree& tree);
+  /// Whether any step of a thread was wanted.
+  [[nodiscard]] bool matched(uint32_t thread) const;
+  const std::string& comm(const CallStep& step, const CallTree& tree);
+  /// The last name of a thread. `thread` as CallStep::thread.
+  const std::string& comm(uint32_t thread, const CallTree& tree);
   /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
   int walk(const CallWords& words, const CallSink& sink);
   /// Decodes likewise and counts how often which code ran. Returns the exit status.
@@ -47,11 +50,13 @@ class CallInput {
   [[nodiscard]] const GapTally& gaps() const { return gaps_; }
 
  private:
-  void know(uint32_t index, const CallTree& tree);
   struct Known {
-    bool known = false, wanted = false;
-    std::string comm;
+    bool known = false, passes = false, matched = false;
+    TimeNs asked;  ///< when it was called `comm`
+    std::string comm, last_comm;
   };
+  Known& know(uint32_t index, const CallTree& tree);
+  [[nodiscard]] std::string name_at(int32_t tid, TimeNs when) const;
   std::unique_ptr<Recording> recording_;
   ScriptOptions filter_;
   FunctionTable functions_;

@@ -34,7 +34,7 @@ std::string_view kind_note(const CallStep& step) {
 
 void CallScript::take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out) {
   for (const CallStep& step : steps) {
-    if (input_.wanted(step.thread, tree)) take_step(step, tree, out);
+    if (input_.wanted(step, tree)) take_step(step, tree, out);
   }
 }
 
@@ -131,7 +131,7 @@ void CallScript::pause(const CallStep& step, const CallTree& tree, TextBuffer& o
 void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out) {
   line_ = out.size();
   const CallThread& thread = tree.threads()[step.thread];
-  out.right(input_.comm(step.thread, tree), 16);
+  out.right(input_.comm(step, tree), 16);
   out.ch(' ');
   const std::string tid = thread.tid < 0 ? "?" : std::to_string(thread.tid);
   out.right(tid, 7);

@@ -187,18 +187,18 @@ int run(const Words& words) {
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     kept.clear();
     for (const CallStep& step : steps) {
-      if (!input.wanted(step.thread, tree)) continue;
+      if (!input.wanted(step, tree)) continue;
       kept.push_back(step);
       const bool whole = step.kind == CallStepKind::leave && (step.flags & (kCallNoStart | kCallMiddle | kCallCut)) == 0;
       if (words.slowest == 0 || !whole || step.function == kNoFunction) continue;
       if (input.functions().info(step.function).name != words.function) continue;
       const CallThread& thread = tree.threads()[step.thread];
-      slow.add({step, thread.pid, thread.tid, input.comm(step.thread, tree)});
+      slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
     profile.add(kept);
     threads.clear();
     for (uint32_t i = 0; i < tree.threads().size(); ++i) {
-      if (input.wanted(i, tree)) threads.push_back(tree.threads()[i]);
+      if (input.matched(i)) threads.push_back(tree.threads()[i]);
     }
     return true;
   });

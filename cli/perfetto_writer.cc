@@ -105,7 +105,7 @@ void PerfettoWriter::event(uint64_t track, unsigned type, TimeNs when, const std
 void PerfettoWriter::take(std::span<const CallStep> steps, const CallTree& tree, std::string& out) {
   begin_sequence(out);
   for (const CallStep& step : steps) {
-    if (!input_.wanted(step.thread, tree)) continue;
+    if (!input_.wanted(step, tree)) continue;
     describe(step.thread, tree, out);
     const uint64_t track = kThreadTracks + step.thread;
     TimeNs& last = last_[step.thread];

@@ -96,11 +96,11 @@ size_t StackTotals::child(size_t parent, const std::string& name) {
 
 void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   for (const CallStep& step : steps) {
-    if (!input_.wanted(step.thread, tree)) continue;
+    if (!input_.wanted(step, tree)) continue;
     if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
     std::vector<size_t>& path = paths_[step.thread];
     if (step.kind == CallStepKind::enter) {
-      if (path.empty()) path.push_back(child(0, input_.comm(step.thread, tree)));
+      if (path.empty()) path.push_back(child(0, input_.comm(step, tree)));
       const bool kernel = step.function == kNoFunction && step.frame == FrameKind::syscall;
       path.push_back(child(path.back(), kernel ? "[kernel]" : function_text(input_.functions(), step.function)));
     } else if (step.kind == CallStepKind::leave && path.size() > 1) {

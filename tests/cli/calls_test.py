@@ -59,6 +59,20 @@ class Programs(unittest.TestCase):
         self.assertEqual(len(truths), 1)
         return call_replay.replay(truths[0], self.symbols[name])
 
+    def test_a_call_has_the_name_that_its_thread_had(self):
+        """One thread runs two programs: each one's calls are listed, and chosen by --comm, under its own name."""
+        path = self.folder / "exec.data"
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", path, "--", "/bin/sh", "-c", f"exec {self.folder / 'parser'}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        names = collections.Counter(line.split()[0] for line in run("script", "-q", "-i", path).stdout.splitlines())
+        self.assertEqual(set(names), {"sh", "parser"})
+        for name in names:
+            chosen = collections.Counter(line.split()[0] for line in run("script", "-q", "-i", path, "--comm", name).stdout.splitlines())
+            self.assertEqual(chosen, {name: names[name]})
+        functions = {line["function"] for line in json_lines(run("functions", "-q", "-i", path, "--comm", "parser", "--format", "json", "--limit", "0"))
+                     if "function" in line}
+        self.assertIn("main", functions)
+
     def test_functions_equal_the_replay_of_the_truth(self):
         for name in NAMES:
             totals, executed = self.replayed(name)
