@@ -141,7 +141,9 @@ void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when,
     out.ch(']');
   }
   out.ch(' ');
-  if (input_.has_time()) {
+  if (input_.has_time() && wall_offset_ns_) {
+    append_time_of_day(out, when, *wall_offset_ns_, nanoseconds_);
+  } else if (input_.has_time()) {
     append_time(out, when, nanoseconds_);
   } else {
     out.right("-", 12);

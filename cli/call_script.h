@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,15 @@ namespace ptd::cli {
 class CallScript {
  public:
   /// `symbols`: only calls of these functions, with what they call; empty: all. `columns`: names are fitted to that many; 0: never.
-  CallScript(CallInput& input, std::vector<std::string> symbols, bool nanoseconds, bool cpus, size_t columns)
-      : input_(input), symbols_(std::move(symbols)), nanoseconds_(nanoseconds), cpus_(cpus), columns_(columns) {}
+  /// `wall_offset_ns`: see ScriptOptions.
+  CallScript(CallInput& input, std::vector<std::string> symbols, bool nanoseconds, bool cpus, size_t columns,
+             std::optional<int64_t> wall_offset_ns)
+      : input_(input),
+        symbols_(std::move(symbols)),
+        nanoseconds_(nanoseconds),
+        cpus_(cpus),
+        columns_(columns),
+        wall_offset_ns_(wall_offset_ns) {}
 
   void take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out);
 
@@ -38,6 +46,7 @@ class CallScript {
   const std::vector<std::string> symbols_;
   const bool nanoseconds_, cpus_;
   const size_t columns_;
+  const std::optional<int64_t> wall_offset_ns_;
   size_t line_ = 0;  ///< where the last line began
   std::vector<Thread> threads_;
   std::vector<std::string> names_;  ///< by FunctionId, with the module

@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "cli/short_name.h"
 #include "cli/stream_script.h"
+#include "recording/survey.h"
 
 namespace ptd::cli {
 
@@ -25,7 +26,7 @@ struct Words {
   InputOptions input;
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
   std::vector<std::string> times;
-  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false;
+  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false;
   std::string syntax = "att";
 };
 
@@ -134,6 +135,15 @@ bool lists_calls(const Words& words) {
   return !words.has_itrace && !words.has_insn_trace && !words.call_trace && !words.call_ret_trace && words.fields.empty();
 }
 
+/// What to add to times for the time of day. Errors: usage, if the recording does not tell.
+Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
+  int64_t ns = 0;
+  if (!words.input.pt_path.empty() || !wall_clock_offset(words.input.path, ns))
+    return Error{ErrorKind::usage, "the time of day is not recorded ('perf record -k monotonic' tells it)", 0};
+  offset_ns = ns;
+  return {};
+}
+
 int run_calls(const Words& words) {
   if (words.times.size() > 1)
     return report_error({ErrorKind::usage, "--time can be given once for the tree of calls; with --call-trace or --itrace it repeats", 0});
@@ -142,7 +152,9 @@ int run_calls(const Words& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   const bool cpus = input.recording().streams().front().cpu >= 0;
-  CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns());
+  std::optional<int64_t> wall_offset;
+  if (Status status = words.tod ? find_time_of_day(words, wall_offset) : Status{}; !status) return report_error(status.error());
+  CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
   TextBuffer text;
   Output& output = standard_output();
   bool first = true;
@@ -176,6 +188,9 @@ int run(const Words& words) {
     const Result<Interval> range = read_time(text, recording, words.input);
     if (!range) return report_error(range.error());
     options->times.push_back(*range);
+  }
+  if (words.tod || options->fields.has(Field::tod)) {
+    if (Status status = find_time_of_day(words, options->wall_offset_ns); !status) return report_error(status.error());
   }
   for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 
@@ -235,7 +250,7 @@ Command add_script(CLI::App& app) {
           ->expected(0, 1);
   command.add_option(
       "-F,--fields", words->fields,
-      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark,srcline; +name "
+      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark,srcline,tod; +name "
       "and -name change the default");
   CLI::Option* insn_trace =
       command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
@@ -250,6 +265,8 @@ Command add_script(CLI::App& app) {
       .add_option("--time", words->times,
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
+  command.add_flag("--tod", words->tod,
+                   "times as time of day, where the recording tells it (perf record -k monotonic); -F +tod does the same");
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));

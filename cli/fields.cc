@@ -33,6 +33,7 @@ constexpr std::array kNames = {
     NamedField{"callindent", Field::callindent},
     NamedField{"mark", Field::mark},
     NamedField{"srcline", Field::srcline},
+    NamedField{"tod", Field::tod},
 };
 
 struct Elsewhere {

@@ -2,6 +2,7 @@
 #include "cli/line_writer.h"
 
 #include <algorithm>
+#include <ctime>
 
 namespace ptd::cli {
 
@@ -25,6 +26,17 @@ void append_time(TextBuffer& out, TimeNs time, bool nanoseconds) {
   out.ch('.');
   const uint64_t ns = time.value % 1'000'000'000;
   out.dec_padded(nanoseconds ? ns : ns / 1000, nanoseconds ? 9 : 6, '0');
+}
+
+void append_time_of_day(TextBuffer& out, TimeNs time, int64_t wall_offset_ns, bool nanoseconds) {
+  const int64_t ns = static_cast<int64_t>(time.value) + wall_offset_ns;
+  const std::time_t seconds = ns / 1'000'000'000;
+  std::tm broken{};
+  char text[64];
+  if (::localtime_r(&seconds, &broken) == nullptr) return out.ch('-');
+  out.text({text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S.", &broken)});
+  const auto fraction = static_cast<uint64_t>(ns % 1'000'000'000);
+  out.dec_padded(nanoseconds ? fraction : fraction / 1000, nanoseconds ? 9 : 6, '0');
 }
 
 LineWriter::LineWriter(const Recording& recording, const ScriptOptions& options, int32_t cpu)
@@ -82,7 +94,9 @@ void LineWriter::make_prefix() {
     prefix_.text("] ");
   }
   if (fields.has(Field::time)) {
-    if (mark_.time_known) {
+    if (mark_.time_known && options_.wall_offset_ns) {
+      append_time_of_day(prefix_, mark_.time.first, *options_.wall_offset_ns, options_.nanoseconds);
+    } else if (mark_.time_known) {
       append_time(prefix_, mark_.time.first, options_.nanoseconds);
     } else {
       prefix_.right("-", options_.nanoseconds ? 15 : 12);

@@ -68,6 +68,8 @@ class LineWriter {
 
 /// Seconds with six digits (rounded down as perf does) or nine.
 void append_time(TextBuffer& out, TimeNs time, bool nanoseconds);
+/// The time of day, local: "2026-11-21 14:03:05.123456", as --time takes it.
+void append_time_of_day(TextBuffer& out, TimeNs time, int64_t wall_offset_ns, bool nanoseconds);
 /// The words of --itrace-independent details of an event: "value 0x10 ...".
 void append_event_details(TextBuffer& out, const Event& event);
 

@@ -23,7 +23,7 @@ bool bounded(Interval span) { return !span.empty() && span.first != kTimeMin && 
 
 // "14:03:05.25" or "2026-11-21 14:03:05" in local time.
 Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
-  if (!scale.wall_offset_ns || !bounded(scale.span))
+  if (!scale.wall_offset_ns || scale.span.first == kTimeMin || scale.span.first == kTimeMax)
     return usage(
         fmt::format("--time: '{}' is a time of day, which the recording does not tell; 'perf record -k monotonic' records it", text));
   const std::string word(text.substr(0, text.find('.')));

@@ -4,11 +4,13 @@
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
 import collections
+import datetime
 import json
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -100,6 +102,48 @@ class Programs(unittest.TestCase):
                 self.assertLessEqual(line["p50_ns"], line["p99_ns"])
                 self.assertLessEqual(line["p99_ns"], line["max_ns"])
                 self.assertLessEqual(line["max_ns"], outer["total_ns"])
+
+    def with_clock(self, name, wall_ns, clock_ns):
+        """A copy of a recording whose header tells the time of day (feature CLOCK_DATA, perf.data-file-format.txt)."""
+        clock_data = 29
+        raw = bytearray(self.data(name).read_bytes())
+        table = int.from_bytes(raw[40:48], "little") + int.from_bytes(raw[48:56], "little")  # behind the data section
+        bits = int.from_bytes(raw[72:104], "little")
+        self.assertEqual(bits >> clock_data & 1, 0)
+        present = [bit for bit in range(256) if bits >> bit & 1]
+        entries = {bit: [int.from_bytes(raw[table + 16 * i + k:table + 16 * i + k + 8], "little") for k in (0, 8)] for i, bit in enumerate(present)}
+        rest = bytes(raw[table + 16 * len(present):])
+        entries = {bit: (offset + 16, size) for bit, (offset, size) in entries.items()}
+        entries[clock_data] = (table + 16 * (len(present) + 1) + len(rest), 24)
+        raw[72:104] = (bits | 1 << clock_data).to_bytes(32, "little")
+        content = struct.pack("<IIQQ", 1, 1, wall_ns, clock_ns)
+        listed = b"".join(struct.pack("<QQ", *entries[bit]) for bit in sorted(entries))
+        path = self.folder / (name + ".clock.data")
+        path.write_bytes(bytes(raw[:table]) + listed + rest + content)
+        return path
+
+    def test_time_of_day_matches_other_logs(self):
+        first = next(line for line in run("script", "-i", self.data("calls"), "--itrace=b", "-F", "time", "--ns").stdout.splitlines())
+        ns = int(first.strip().rstrip(":").replace(".", ""))
+        wall = 1_790_000_000_123_456_789  # 2026-09-21, whatever the zone
+        data = self.with_clock("calls", wall, ns)
+        want = datetime.datetime.fromtimestamp(wall // 10**9).strftime("%Y-%m-%d %H:%M:%S.") + "123456789"
+        listed = run("script", "-i", data, "--itrace=b", "-F", "tod,time,ip", "--ns").stdout.splitlines()
+        self.assertTrue(listed[0].startswith(want), listed[0])
+        tree = run("script", "-i", data, "--tod", "--ns").stdout.splitlines()
+        self.assertIn(want, tree[0])
+        # What it lists it takes back: some lines by their time of day are the lines by their trace time.
+        plain = run("script", "-i", data, "--itrace=b", "-F", "time,ip", "--ns").stdout.splitlines()
+        moments = [(" ".join(line.split()[:2]).rstrip(":"), other.split(":")[0].strip()) for line, other in zip(listed, plain)]
+        (day_a, trace_a), (day_b, trace_b) = moments[len(moments) // 3], moments[len(moments) // 2]
+        done = run("script", "-i", data, "--itrace=b", "-F", "time,ip", "--ns", "--time", f"{day_a},{day_b}")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), day_a)
+        by_day = done.stdout
+        self.assertEqual(by_day, run("script", "-i", data, "--itrace=b", "-F", "time,ip", "--ns", "--time", f"{trace_a},{trace_b}").stdout)
+        self.assertGreater(len(by_day), 1000)
+        refused = run("script", "-i", self.data("calls"), "--tod")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("the time of day is not recorded", refused.stderr)
 
     def test_slowest_calls_are_found_again_by_their_time(self):
         done = run("functions", "-i", self.data("sorter"), "--func", "by_length", "--slowest", "5", "--format", "json")

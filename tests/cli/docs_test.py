@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Runs every command of docs/HUNT.md and docs/FIRST-COMMANDS.md on a fresh recording of the document's program, and looks for what the
+document shows: the program's own functions, and what ptdecode says. `docs_test.py write` puts the outputs of such a run into the documents.
+
+Times, threads and process numbers are a recording's own: those that a document copies from one output into the next command are replaced by
+what stands in their place in the run's output.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = pathlib.Path(os.environ["PTDECODE"])
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+DOCUMENTS = {"HUNT.md": ("shopdb", "-O1"), "FIRST-COMMANDS.md": ("sorter", "-O2")}
+LINES, COLUMNS = 24, 150
+
+
+def blocks(text):
+    """(command, output lines) of each block that starts with '$ '."""
+    for body in re.findall(r"^```\n\$ (.*?)^```$", text, re.M | re.S):
+        lines = body.rstrip("\n").split("\n")
+        yield lines[0], lines[1:]
+
+
+class Walk:
+    """One program, recorded anew, and the commands of one document on it."""
+
+    def __init__(self, folder, program, level):
+        self.folder = pathlib.Path(folder)
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "ptdecode").symlink_to(PTDECODE)
+        shutil.copy(SOURCE / "tests" / "cli" / "programs" / (program + ".c"), self.folder)
+        subprocess.run([os.environ.get("CC", "cc"), "-g", level, "-fno-inline", "-w", "-static", program + ".c", "-o", program], cwd=folder, check=True)
+        self.own = {}  # what the document says -> what this run says
+
+    def run(self, command):
+        for there, here in sorted(self.own.items(), key=lambda each: -len(each[0])):
+            command = re.sub(rf"(?<![\w.]){re.escape(there)}(?![\w.])", here, command)
+        command = command.replace("record --emulate", f"record --emulate --plugin {os.environ['PTDECODE_PLUGIN']}")
+        environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "DEBUGINFOD_URLS": ""}
+        done = subprocess.run(command, shell=True, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
+        return done.returncode, (done.stdout + done.stderr).rstrip("\n").split("\n")
+
+    def learn(self, shown, got):
+        """Words for a closer look: those of the document stand for those of this run, line by line."""
+        pattern = re.compile(r"--tid (\d+) --time ([\d.]+),([\d.]+)$")
+        for there, here in zip(filter(None, map(pattern.search, shown)), filter(None, map(pattern.search, got))):
+            self.own.update(zip(there.groups(), here.groups()))
+
+
+def plain(line):
+    return re.sub(r"\d+(\.\d+)?", "N", line)
+
+
+class Docs(unittest.TestCase):
+    def walk(self, document):
+        program, level = DOCUMENTS[document]
+        source = (SOURCE / "tests" / "cli" / "programs" / (program + ".c")).read_text()
+        functions = set(re.findall(r"^[\w ]+[ *](\w+)\([^;]*\) \{$", source, re.M))
+        self.assertGreater(len(functions), 1)
+        with tempfile.TemporaryDirectory() as folder:
+            walk = Walk(folder, program, level)
+            count = 0
+            for command, shown in blocks((SOURCE / "docs" / document).read_text()):
+                status, got = walk.run(command)
+                self.assertIn(status, (0, 2), (command, got))
+                text = "\n".join(got)
+                self.assertEqual(status, 2 if any("--help shows how" in line for line in shown) else status, command)
+                if "--limit" not in command:  # what is at the top of a list depends on the machine
+                    for name in functions & set(re.findall(r"\w+", "\n".join(shown))):
+                        self.assertRegex(text, rf"\b{name}\b", command)
+                said = [plain(line) for line in got]
+                for line in shown:
+                    if line.startswith("ptdecode: ") and line != "...":
+                        self.assertIn(plain(line), said, command)
+                walk.learn(shown, got)
+                count += 1
+            self.assertGreater(count, 7)
+
+    def test_the_hunt(self):
+        self.walk("HUNT.md")
+
+    def test_the_first_commands(self):
+        self.walk("FIRST-COMMANDS.md")
+
+
+def write(document):
+    program, level = DOCUMENTS[document]
+    path = SOURCE / "docs" / document
+    text = path.read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        walk = Walk(folder, program, level)
+        for command, shown in blocks(text):
+            _, got = walk.run(command)
+            walk.learn(shown, got)
+            words = command
+            for there, here in sorted(walk.own.items(), key=lambda each: -len(each[0])):
+                words = re.sub(rf"(?<![\w.]){re.escape(there)}(?![\w.])", here, words)
+            got = [] if got == [""] else got
+            kept = [line.replace(folder, "~")[:COLUMNS].rstrip() for line in got[:LINES]] + (["..."] if len(got) > LINES else [])
+            old = "\n".join(["$ " + command, *shown])
+            text = text.replace("```\n" + old + "\n```", "```\n" + "\n".join(["$ " + words, *kept]) + "\n```", 1)
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        sys.exit(77)
+    if sys.argv[1:2] == ["write"]:
+        for each in sys.argv[2:] or DOCUMENTS:
+            write(each)
+    else:
+        unittest.main(verbosity=2)
