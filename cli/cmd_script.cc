@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "cli/call_json.h"
 #include "cli/call_script.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -27,7 +28,7 @@ struct Words {
   std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
   std::vector<std::string> times;
   bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false;
-  std::string syntax = "att";
+  std::string syntax = "att", format = "text";
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -155,7 +156,9 @@ int run_calls(const Words& words) {
   std::optional<int64_t> wall_offset;
   if (Status status = words.tod ? find_time_of_day(words, wall_offset) : Status{}; !status) return report_error(status.error());
   CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
+  CallJson json(input, split(words.symbols));
   TextBuffer text;
+  if (words.format == "json") json.begin(text);
   Output& output = standard_output();
   bool first = true;
   const auto write = [&] {
@@ -164,7 +167,11 @@ int run_calls(const Words& words) {
     return open && !output.closed();
   };
   const int status = input.walk(call_words, [&](std::span<const CallStep> steps, const CallTree& now) {
-    script.take(steps, now, text);
+    if (words.format == "json") {
+      json.take(steps, now, text);
+    } else {
+      script.take(steps, now, text);
+    }
     return write();
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
@@ -180,6 +187,8 @@ int run(const Words& words) {
   Result<ScriptOptions> options = script_options(words);
   if (!options) return report_error(options.error());
   if (lists_calls(words)) return run_calls(words);
+  if (words.format == "json")
+    return report_error({ErrorKind::usage, "--format json lists calls: it goes with none of --itrace, -F, --call-trace, --insn-trace", 0});
   for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
@@ -269,6 +278,8 @@ Command add_script(CLI::App& app) {
                    "times as time of day, where the recording tells it (perf record -k monotonic); -F +tod does the same");
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
+  command.add_option("--format", words->format, "of the tree of calls: text, or json: an object a line")
+      ->check(CLI::IsMember({"text", "json"}));
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration; times off the cpu, of what was not\n"
@@ -276,6 +287,7 @@ Command add_script(CLI::App& app) {
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
+      "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  the same for programs\n"
       "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
       "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
       "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");

@@ -103,6 +103,29 @@ class Programs(unittest.TestCase):
                 self.assertLessEqual(line["p99_ns"], line["max_ns"])
                 self.assertLessEqual(line["max_ns"], outer["total_ns"])
 
+    def test_calls_as_json_are_those_of_functions(self):
+        for name in NAMES:
+            done = run("script", "-i", self.data(name), "--format", "json")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            head, *lines = json_lines(done)
+            self.assertEqual(head, {"schema": "ptdecode-calls-1", "timed": True})
+            got = collections.defaultdict(lambda: [0, 0, 0])
+            for line in lines:
+                if "call" not in line:
+                    self.assertTrue("pause" in line or "lost" in line)
+                    continue
+                self.assertLessEqual(line["self_ns"] + line["off_cpu_ns"] + line["untraced_ns"], line["end_ns"] - line["start_ns"])
+                each = got[line["call"]]
+                each[0] += line["start_seen"]
+                each[1] += line["self_ns"]
+                each[2] += line["self_instructions"]
+            want = {line["function"]: [line["calls"], line["self_ns"], line["self_instructions"]]
+                    for line in json_lines(run("functions", "-i", self.data(name), "--limit", "0", "--format", "json")) if "function" in line}
+            self.assertEqual(dict(got), want, name)
+            only = json_lines(run("script", "-i", self.data(name), "--format", "json", "-S", "main"))
+            self.assertEqual([line.get("call") for line in only], [None, "main"])
+        self.assertEqual(run("script", "-i", self.data("calls"), "--format", "json", "--itrace=b").returncode, 2)
+
     def with_clock(self, name, wall_ns, clock_ns):
         """A copy of a recording whose header tells the time of day (feature CLOCK_DATA, perf.data-file-format.txt)."""
         clock_data = 29
