@@ -22,7 +22,7 @@ class Input {
   T number() {
     T out{};
     const Bytes bytes = take(sizeof(T));
-    std::memcpy(&out, bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(&out, bytes.data(), bytes.size());
     return out;
   }
   Bytes take(size_t count) {
