@@ -104,13 +104,13 @@ Command add_record(CLI::App& app) {
   command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
   command.add_option("--truth", words->options.truth_folder, "also write what really ran, for ptdecode verify: DIR/truth.tidN.ptt");
   add_packet_options(command, *words);
-  command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 of PATH)");
+  command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 or qemu-aarch64 of PATH, as the program wants)");
   command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not where it was built or installed");
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.add_option("program", words->options.command, "the program and its arguments, behind --");
   command.footer(
       "The exit status is the program's. Processes and threads that it starts are recorded too; code that is in no file goes to\n"
-      "OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
+      "OUTPUT.jit, for ptdecode and for perf inject --jit. Programs for x86-64 get Intel PT, those for aarch64 CoreSight ETMv4.\n"
       "Examples:\n"
       "  ptdecode record --emulate -- ls -l                     makes ./perf.data\n"
       "  ptdecode record --emulate --truth T -- ls && ptdecode verify T/truth.*");

@@ -24,10 +24,18 @@ uint16_t flags_of(CodeFlag flags) {
   return block;
 }
 
+/// Whether any code has versions: edits, or mappings that come and go.
+bool has_versions(const Timeline& timeline) {
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    if (timeline.section(id).live != Interval{}) return true;
+  }
+  return timeline.site_count() != 0;
+}
+
 }  // namespace
 
 RunCache::RunCache(const Timeline& timeline, WaypointRules rules)
-    : timeline_(timeline), view_(timeline), rules_(rules), changes_(timeline.site_count() != 0), runs_(1), slots_(1U << 12) {}
+    : timeline_(timeline), view_(timeline), rules_(rules), changes_(has_versions(timeline)), runs_(1), slots_(1U << 12) {}
 
 bool RunCache::is_waypoint(const ArmInsn& insn) const {
   if (rules_.every) return true;

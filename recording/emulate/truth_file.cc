@@ -46,7 +46,21 @@ int fields_of(uint64_t tag) {
   }
 }
 
+// One record; false at the end or where it is not whole.
+bool get_record(Bytes& log, uint64_t& tag, std::array<uint64_t, 3>& field) {
+  if (!get(log, tag)) return false;
+  for (int i = 0; i < fields_of(tag); ++i) {
+    if (!get(log, field[static_cast<size_t>(i)])) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+void for_each_log_record(Bytes log, const std::function<void(uint64_t tag, const std::array<uint64_t, 3>& field)>& on_record) {
+  uint64_t tag = 0;
+  for (std::array<uint64_t, 3> field{}; get_record(log, tag, field); field = {}) on_record(tag, field);
+}
 
 Result<std::unique_ptr<TruthFileWriter>> TruthFileWriter::create(const std::string& path) {
   auto file = perfio::OutputFile::create(path);
@@ -92,11 +106,7 @@ Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_
   numbers_.clear();
   TruthLog out(raw_);
   uint64_t tag = 0;
-  while (get(log, tag)) {
-    std::array<uint64_t, 3> field{};
-    bool whole = true;
-    for (int i = 0; i < fields_of(tag) && whole; ++i) whole = get(log, field[static_cast<size_t>(i)]);
-    if (!whole) break;
+  for (std::array<uint64_t, 3> field{}; get_record(log, tag, field); field = {}) {
     bool known = true;
     if (tag >= kFirstBlock) {
       const uint32_t number = local_number(tag - kFirstBlock, lookup, known);

@@ -1,6 +1,7 @@
 // Ground truth files: what really ran, instruction by instruction, compressed (docs/FORMAT-truth.md).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,9 @@ struct TruthBlock {
   std::vector<uint8_t> lengths;  ///< bytes of each instruction
   std::vector<std::byte> bytes;
 };
+
+/// Calls `on_record(tag, fields)` for each whole record of a raw log (TruthLog).
+void for_each_log_record(Bytes log, const std::function<void(uint64_t tag, const std::array<uint64_t, 3>& field)>& on_record);
 
 /// Writes one truth file from raw logs (TruthLog), which name blocks by the numbers of a BlockStore.
 class TruthFileWriter {

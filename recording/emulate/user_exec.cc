@@ -13,7 +13,8 @@ namespace {
 constexpr int kMaxScriptDepth = 4;  // as the kernel follows them
 
 struct Program {
-  ExecKind kind = ExecKind::refused;
+  bool is_elf = false;
+  uint16_t machine = 0;  ///< of a 64-bit little-endian program
   std::string path;
   std::vector<std::string> before;  ///< what a script's interpreter gets in place of argv[0]
 };
@@ -47,8 +48,9 @@ Program resolve(const std::string& path, int depth = 0) {
   const std::string head = head_of(path);
   constexpr size_t kMachineAt = 18;
   if (head.size() > kMachineAt + 1 && head.compare(0, 4, "\177ELF") == 0) {
-    const bool x86_64 = head[4] == 2 && head[5] == 1 && head[kMachineAt] == 62 && head[kMachineAt + 1] == 0;
-    program.kind = x86_64 ? ExecKind::emulated : ExecKind::foreign;
+    const auto byte = [&](size_t at) { return static_cast<uint8_t>(head[at]); };
+    program.is_elf = true;
+    if (byte(4) == 2 && byte(5) == 1) program.machine = static_cast<uint16_t>(byte(kMachineAt) | byte(kMachineAt + 1) << 8);
     return program;
   }
   std::string interpreter, argument;
@@ -64,14 +66,22 @@ Program resolve(const std::string& path, int depth = 0) {
 
 }  // namespace
 
-ExecKind exec_kind(const std::string& path) { return resolve(path).kind; }
+uint16_t machine_of(const std::string& path) { return resolve(path).machine; }
+
+ExecKind exec_kind(const std::string& path, uint16_t machine) {
+  const Program program = resolve(path);
+  if (!program.is_elf) return ExecKind::refused;
+  return program.machine == machine ? ExecKind::emulated : ExecKind::foreign;
+}
+
+const char* emulator_of(uint16_t machine) { return machine == kMachineAarch64 ? "qemu-aarch64" : "qemu-x86_64"; }
 
 void exec_emulated(const EmulatorCommand& command, const std::string& path, char* const* argv, char* const* envp) {
   const Program program = resolve(path);
-  if (program.kind != ExecKind::emulated) return;
+  if (program.machine != command.machine) return;
   std::string folder;
   for (const char c : command.folder) folder += c == ',' ? std::string(",,") : std::string(1, c);  // as QEMU's options want it
-  std::vector<std::string> words = {"qemu-x86_64", "-plugin", command.plugin + ",folder=" + folder};
+  std::vector<std::string> words = {emulator_of(command.machine), "-plugin", command.plugin + ",folder=" + folder};
   size_t from = 0;
   if (!program.before.empty()) {
     words.insert(words.end(), {"-0", program.before.front(), program.path});

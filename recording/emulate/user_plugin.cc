@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <sstream>
 
 #include "recording/emulate/qemu_api.h"
@@ -21,33 +22,59 @@ namespace {
 // Versions of the plugin interface whose declarations are those of qemu_api.h.
 constexpr int kOldestVersion = 1, kNewestVersion = 1;
 
-// x86-64 system calls (linux "arch/x86/entry/syscalls/syscall_64.tbl").
-enum Call : int64_t {
-  kMmap = 9,
-  kMprotect = 10,
-  kMunmap = 11,
-  kRtSigaction = 13,
-  kMremap = 25,
-  kClone = 56,
-  kFork = 57,
-  kVfork = 58,
-  kExecve = 59,
-  kExit = 60,
-  kPrctl = 157,
-  kExitGroup = 231,
-  kExecveat = 322,
+/// System calls that change what is traced.
+enum Call : uint8_t {
+  kOther,
+  kMmap,
+  kMprotect,
+  kMunmap,
+  kRtSigaction,
+  kMremap,
+  kClone,
+  kFork,
+  kVfork,
+  kExecve,
+  kPrctl,
+  kExecveat,
 };
+struct CallNumber {
+  int64_t number;
+  Call call;
+};
+// linux "arch/x86/entry/syscalls/syscall_64.tbl"; "include/uapi/asm-generic/unistd.h", which aarch64 has.
+constexpr CallNumber kCallsX86_64[] = {{9, kMmap},  {10, kMprotect}, {11, kMunmap}, {13, kRtSigaction}, {25, kMremap},   {56, kClone},
+                                       {57, kFork}, {58, kVfork},    {59, kExecve}, {157, kPrctl},      {322, kExecveat}};
+constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, kMunmap}, {134, kRtSigaction}, {216, kMremap},
+                                        {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat}};
 constexpr uint64_t kCloneThread = 0x10000, kMapAnonymous = 0x20, kProtExec = 4, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
-/// Guest registers at the start of a block lie at the start of QEMU's CPU state (target/i386 "CPUX86State": regs[16] first).
-constexpr int kRsp = 4, kRdi = 7;
-/// The frame of a signal (linux "struct rt_sigframe", x86-64): return address, ucontext, siginfo.
-constexpr uint64_t kFrameRdi = 8 + 40 + 8 * 8, kFrameRsp = 8 + 40 + 15 * 8, kFrameRip = 8 + 40 + 16 * 8, kFrameSiginfo = 8 + 40 + 256 + 8,
-                   kSiginfoCode = 8;
+/// Where a signal's handler finds what it is told: guest registers at the start of QEMU's CPU state, in words (target/i386 "CPUX86State":
+/// regs[16] first; target/arm "CPUARMState": sixteen registers of 32 bits, then xregs), and the frame of a signal (linux "struct
+/// rt_sigframe": of x86-64 a return address, ucontext, siginfo; of aarch64 siginfo, ucontext).
+struct SignalFrame {
+  int stack_pointer, first_argument;
+  bool has_restorer;
+  uint64_t number, stack, place, siginfo;  // in the frame: first argument, stack pointer and instruction that were interrupted
+};
+constexpr SignalFrame kFrameX86_64{4, 7, true, 8 + 40 + 8 * 8, 8 + 40 + 15 * 8, 8 + 40 + 16 * 8, 8 + 40 + 256 + 8};
+constexpr uint64_t kArmContext = 128 + 176;  // struct sigcontext: fault address, x0 .. x30, sp, pc
+constexpr SignalFrame kFrameAarch64{8 + 31, 8, false, kArmContext + 8, kArmContext + 8 + 31 * 8, kArmContext + 8 + 32 * 8, 0};
+constexpr uint64_t kSiginfoCode = 8;
 
 UserProcess g_process;
 EmulatorCommand g_command;
+
+bool is_aarch64() { return g_command.machine == kMachineAarch64; }
+const SignalFrame& signal_frame() { return is_aarch64() ? kFrameAarch64 : kFrameX86_64; }
+
+Call call_of(int64_t number) {
+  const std::span<const CallNumber> calls = is_aarch64() ? std::span<const CallNumber>(kCallsAarch64) : std::span(kCallsX86_64);
+  for (const CallNumber& call : calls) {
+    if (call.number == number) return call.call;
+  }
+  return kOther;
+}
 
 // Reads the program's memory; false where there is none.
 bool peek(uint64_t address, void* to, size_t bytes) {
@@ -83,10 +110,13 @@ std::string plugin_path() {
 
 /// Reads what the frame of a signal says; `number` is what the handler gets as its first argument. False if it is none.
 bool read_frame(uint64_t frame, uint64_t number, AsyncEvent& event) {
+  const SignalFrame& form = signal_frame();
   uint64_t returns_to = 0;
   int32_t code = 0, told = 0;
-  if (!peek(frame, returns_to) || !g_process.is_restorer(returns_to) || !peek(frame + kFrameRip, event.ip)) return false;
-  if (!peek(frame + kFrameSiginfo, told) || !peek(frame + kFrameSiginfo + kSiginfoCode, code)) return false;
+  if (form.has_restorer && (!peek(frame, returns_to) || !g_process.is_restorer(returns_to))) return false;
+  if (!peek(frame + form.place, event.ip) || !peek(frame + form.siginfo, told) || !peek(frame + form.siginfo + kSiginfoCode, code))
+    return false;
+  if (!form.has_restorer && told != static_cast<int32_t>(number)) return false;
   event.inside = code > 0 && told == static_cast<int32_t>(number);  // made by the processor, not sent
   return true;
 }
@@ -96,11 +126,12 @@ bool read_frame(uint64_t frame, uint64_t number, AsyncEvent& event) {
 bool signal_entry(const uint64_t* registers, const Block* current, AsyncEvent& event) {
 #if defined(__x86_64__)
   constexpr int kMostSignals = 64;
-  uint64_t frame = registers[kRsp];
-  if (!read_frame(frame, registers[kRdi], event)) return false;
+  const SignalFrame& form = signal_frame();
+  uint64_t frame = registers[form.stack_pointer];
+  if (!read_frame(frame, registers[form.first_argument], event)) return false;
   for (int i = 0; i < kMostSignals && g_process.is_handler(event.ip) && (current == nullptr || current->ip != event.ip); ++i) {
     uint64_t below = 0, number = 0;
-    if (!peek(frame + kFrameRsp, below) || !peek(frame + kFrameRdi, number) || !read_frame(below, number, event)) break;
+    if (!peek(frame + form.stack, below) || !peek(frame + form.number, number) || !read_frame(below, number, event)) break;
     frame = below;
   }
   return true;
@@ -154,11 +185,13 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
   }
 }
 
-void after_call(UserThread& thread, int64_t number, int64_t result) {
+void after_call(UserThread& thread, Call call, int64_t result) {
   const auto& a = thread.call_args;
   if (result < 0 && result > -4096) return;
   const uint64_t now = read_clock();
-  switch (number) {
+  constexpr uint64_t kWriteAndExec = 6;
+  if ((call == kMmap || call == kMprotect) && (a[2] & kWriteAndExec) == kWriteAndExec) g_process.note_writable_code();
+  switch (call) {
     case kMmap:
       return describe_map(thread, now, static_cast<uint64_t>(result));
     case kMprotect:
@@ -183,7 +216,7 @@ void on_sigaction(uint64_t action) {
 
 void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64_t envp) {
   const std::string path = given == "/proc/self/exe" ? program_path() : given;
-  const ExecKind kind = exec_kind(path);
+  const ExecKind kind = exec_kind(path, g_command.machine);
   const uint64_t now = read_clock();
   if (kind == ExecKind::foreign) thread.event(now, "escaped", hex_of(path));
   if (kind != ExecKind::emulated) return;
@@ -202,7 +235,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   thread.commit();
   thread.call = number;
   std::copy(a, a + 6, thread.call_args.begin());
-  switch (number) {
+  switch (call_of(number)) {
     case kRtSigaction:
       return on_sigaction(a[1]);
     case kExecve:
@@ -234,10 +267,11 @@ void on_syscall(qemu_plugin_id_t, unsigned vcpu, int64_t number, uint64_t a1, ui
 }
 
 void on_syscall_return(qemu_plugin_id_t, unsigned vcpu, int64_t number, int64_t result) {
-  const bool forks = number == kFork || number == kVfork || number == kClone;
+  const Call call = call_of(number);
+  const bool forks = call == kFork || call == kVfork || call == kClone;
   if (forks && result == 0 && getpid() != g_process.pid()) return g_process.become_child(vcpu);
   UserThread* thread = g_process.thread(vcpu);
-  if (thread != nullptr) after_call(*thread, number, result);
+  if (thread != nullptr) after_call(*thread, call, result);
 }
 
 void on_vcpu_exit(qemu_plugin_id_t, unsigned vcpu) { g_process.remove_thread(vcpu); }
@@ -283,8 +317,9 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
                        info->version.cur, kOldestVersion, kNewestVersion);
     return 1;
   }
-  if (info->system_emulation || std::strcmp(info->target_name, "x86_64") != 0) {
-    (void)std::fprintf(stderr, "ptdecode: this plugin is for qemu-x86_64\n");
+  const bool x86 = std::strcmp(info->target_name, "x86_64") == 0, arm = std::strcmp(info->target_name, "aarch64") == 0;
+  if (info->system_emulation || (!x86 && !arm)) {
+    (void)std::fprintf(stderr, "ptdecode: this plugin is for qemu-x86_64 and qemu-aarch64\n");
     return 1;
   }
   constexpr const char kFolder[] = "folder=";
@@ -296,7 +331,8 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   std::error_code error;
   g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
   g_command.plugin = plugin_path();
-  g_process.start(g_command.folder);
+  g_command.machine = arm ? kMachineAarch64 : kMachineX86_64;
+  g_process.start(g_command.folder, arm ? ptd::ExecMode::a64 : ptd::ExecMode::bits64);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
   qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
   qemu_plugin_register_vcpu_syscall_ret_cb(id, on_syscall_return);

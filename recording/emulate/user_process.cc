@@ -135,8 +135,9 @@ void UserThread::finish(uint64_t tsc) {
   event_log_.close();
 }
 
-void UserProcess::start(const std::string& folder) {
+void UserProcess::start(const std::string& folder, ExecMode mode) {
   folder_ = folder;
+  mode_ = mode;
   std::ifstream file(folder + "/" + kConfigFile);
   std::ostringstream text;
   text << file.rdbuf();
@@ -237,7 +238,7 @@ bool UserProcess::remember(uint64_t ip, Bytes code, bool& changed) {
 
 Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
   const uint64_t now = read_clock();
-  const BlockStore::Added added = store_.add(ip, ExecMode::bits64, insns);
+  const BlockStore::Added added = store_.add(ip, mode_, insns);
   if (added.block == nullptr) return nullptr;
   Block& block = *added.block;
   bool changed = false;
@@ -257,6 +258,7 @@ Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
   }
   block_log_.append(block_bytes_);
   block_bytes_.clear();
+  changed = changed || (fresh && mode_ == ExecMode::a64 && writable_code_);
   if (changed && tl_thread != nullptr && config_.date_changes) {
     if (tl_thread->sync_first == 0) tl_thread->sync_first = now - kSyncTicks;
     tl_thread->sync_last = now + kSyncTicks;

@@ -61,8 +61,8 @@ class UserProcess {
  public:
   static constexpr unsigned kMaxVcpus = 65536;
 
-  /// `folder`: the working folder, absolute.
-  void start(const std::string& folder);
+  /// `folder`: the working folder, absolute. `mode`: of the code.
+  void start(const std::string& folder, ExecMode mode);
   /// After fork, in the child, whose only thread has vcpu index `vcpu`.
   void become_child(unsigned vcpu);
   [[nodiscard]] const UserConfig& config() const { return config_; }
@@ -77,6 +77,8 @@ class UserProcess {
   Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
   /// The program takes signals at `handler`, and returns from it through `restorer`.
   void watch_handler(uint64_t handler, uint64_t restorer);
+  /// The program may write where it executes: there, code that was not seen yet may be other than its file's.
+  void note_writable_code() { writable_code_ = true; }
   [[nodiscard]] bool is_handler(uint64_t address) const;
   [[nodiscard]] bool is_restorer(uint64_t address) const;
   [[nodiscard]] pid_t pid() const { return pid_; }
@@ -93,9 +95,11 @@ class UserProcess {
 
   std::string folder_, name_, parent_name_;
   UserConfig config_;
+  ExecMode mode_ = ExecMode::bits64;
   pid_t pid_ = 0, parent_pid_ = 0;
   uint64_t parent_blocks_ = 0;
   bool started_ = false;
+  std::atomic<bool> writable_code_{false};
   unsigned serial_ = 0;
   std::unique_ptr<UserThread*[]> threads_;
   std::vector<std::unique_ptr<UserThread>> owned_;

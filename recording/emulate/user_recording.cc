@@ -8,9 +8,12 @@
 #include <filesystem>
 
 #include "decoder/pt/packet_reader.h"
+#include "perfio/auxtrace_etm.h"
 #include "perfio/auxtrace_pt.h"
 #include "perfio/perf_writer.h"
 #include "perfio/wire.h"
+#include "recording/emulate/etm_records.h"
+#include "recording/emulate/etm_stream.h"
 #include "recording/emulate/user_sideband.h"
 
 namespace ptd::emulate {
@@ -36,6 +39,7 @@ struct Stream {
     const UserThreadOutput* thread = nullptr;
     LogData packets;
     uint64_t base_bytes = 0;
+    EtmStream etm;  ///< of aarch64: what `packets` shows
   };
   std::vector<Piece> pieces;
   uint64_t size_bytes = 0;
@@ -53,13 +57,15 @@ perfio::EventAttr attr_of(uint32_t index, const RecordingOptions& options) {
   const bool pt = index == kPtAttr;
   attr.type = pt ? kPtType : kSoftwareType;
   attr.config = pt ? pt_config(options) : kDummyConfig;
+  attr.flags = pt ? 1 : kDummyFlags;
+  attr.name = pt ? "intel_pt//u" : "dummy:u";
+  if (pt && options.aarch64) attr = etm_attr();
   attr.sample_period = 1;
   attr.sample_type = perfio::kSampleIp | perfio::kSampleTid | perfio::kSampleTime | perfio::kSampleIdentifier;
+  if (options.aarch64) attr.sample_type |= perfio::kSampleCpu;
   attr.read_format = perfio::kFormatId;
-  attr.flags = pt ? 1 : kDummyFlags;
   attr.sample_id_all = true;
   attr.exclude_kernel = attr.exclude_hv = true;
-  attr.name = pt ? "intel_pt//u" : "dummy:u";
   attr.ids = {pt ? kPtId : kDummyId};
   return attr;
 }
@@ -90,7 +96,7 @@ perfio::AuxtraceInfoRecord auxtrace_info(const RecordingOptions& options) {
   return info;
 }
 
-std::vector<Stream> streams_of(const std::vector<UserImage>& images) {
+std::vector<Stream> streams_of(const std::vector<UserImage>& images, bool aarch64) {
   std::vector<Stream> streams;
   for (size_t i = 0; i < images.size(); ++i) {
     for (const UserThreadOutput& thread : images[i].threads) {
@@ -99,22 +105,33 @@ std::vector<Stream> streams_of(const std::vector<UserImage>& images) {
         streams.push_back({thread.pid, thread.tid, {}, 0});
         known = streams.end() - 1;
       }
-      LogData packets = read_log(thread.packet_path);
-      known->pieces.push_back({i, &thread, packets, known->size_bytes});
-      known->size_bytes += packets.bytes.size();
+      Stream::Piece piece{i, &thread, {}, known->size_bytes, {}};
+      if (aarch64) {
+        const LogData log = read_log(thread.truth_path);
+        piece.etm = encode_etm(
+            log.bytes, [&](uint64_t number) { return find_block(images, i, number); }, thread.tid);
+        piece.packets.bytes = piece.etm.packets;
+      } else {
+        piece.packets = read_log(thread.packet_path);
+      }
+      known->size_bytes += piece.packets.bytes.size();
+      known->pieces.push_back(std::move(piece));
     }
   }
   return streams;
 }
 
-Status write_truth(const RecordingOptions& options, const std::vector<UserImage>& images, const Stream& stream) {
-  const std::string path = options.truth_folder + "/truth.tid" + std::to_string(stream.tid) + ".ptt";
+Status write_truth(const RecordingOptions& options, const std::vector<UserImage>& images, const Stream& stream, size_t index) {
+  const std::string whose = options.aarch64 ? "cpu" + std::to_string(index) : "tid" + std::to_string(stream.tid);
+  const std::string path = options.truth_folder + "/truth." + whose + ".ptt";
   auto writer = TruthFileWriter::create(path);
   if (!writer) return writer.error();
   for (const Stream::Piece& piece : stream.pieces) {
-    const LogData log = read_log(piece.thread->truth_path);
+    LogData log;
+    if (!options.aarch64) log = read_log(piece.thread->truth_path);
+    const Bytes records = options.aarch64 ? Bytes(piece.etm.truth) : log.bytes;
     const auto lookup = [&](uint64_t number) { return find_block(images, piece.image, number); };
-    if (Status status = (*writer)->append(log.bytes, lookup, piece.base_bytes); !status) return status;
+    if (Status status = (*writer)->append(records, lookup, piece.base_bytes); !status) return status;
   }
   return (*writer)->finish();
 }
@@ -134,6 +151,7 @@ class Writer {
     context.sample_id.time = time_.to_ns(Tsc{record.tsc}).value;
     context.sample_id.has_time = true;
     context.sample_id.id = pt ? kPtId : kDummyId;
+    context.sample_id.cpu = record.cpu;
     perfio::Payload payload = record.payload;
     if (auto* task = std::get_if<perfio::TaskRecord>(&payload)) task->time = context.sample_id.time;
     check(writer_.add(payload, context));
@@ -149,9 +167,9 @@ class Writer {
   Status status_;
 };
 
-void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options) {
+void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, size_t streams) {
   out.check(writer.add_id_index({{kPtId, 0, -1, -1}, {kDummyId, 0, -1, -1}}));
-  out.check(writer.add_auxtrace_info(auxtrace_info(options)));
+  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams)) : auxtrace_info(options)));
   perfio::TimeConvRecord conversion;
   conversion.time_shift = options.time.time_shift;
   conversion.time_mult = options.time.time_mult;
@@ -160,19 +178,22 @@ void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions&
   out.check(writer.add_time_conv(conversion));
 }
 
-void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<Stream>& streams) {
+// CoreSight: a buffer a cpu, and each thread has a cpu of its own. Intel PT: a buffer a thread.
+void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<Stream>& streams, bool aarch64) {
   for (size_t index = 0; index < streams.size(); ++index) {
     for (const Stream::Piece& piece : streams[index].pieces) {
       const Bytes packets = piece.packets.bytes;
       // As a kernel's records do, which are written while tracing is off, none ends within a packet: perf reads each by itself.
       for (uint64_t at = 0, end = 0; at < packets.size(); at = end) {
-        end = packets.size() - at > kAuxPieceBytes ? std::min<uint64_t>(pt::find_psb(packets, at + kAuxPieceBytes), packets.size())
-                                                   : packets.size();
+        end = packets.size() - at > kAuxPieceBytes && !aarch64
+                  ? std::min<uint64_t>(pt::find_psb(packets, at + kAuxPieceBytes), packets.size())
+                  : packets.size();
         perfio::AuxtraceRecord record;
         record.offset_bytes = piece.base_bytes + at;
         record.reference = piece.thread->first_tsc + 1 + at;
         record.idx = static_cast<uint32_t>(index);
-        record.tid = streams[index].tid;
+        record.tid = aarch64 ? -1 : streams[index].tid;
+        record.cpu = aarch64 ? static_cast<int32_t>(index) : -1;
         record.payload = packets.subspan(at, end - at);
         out.check(writer.add_auxtrace(record));
       }
@@ -187,12 +208,12 @@ perfio::Features features_of(const RecordingOptions& options, const UserSideband
   features.hostname = system.nodename;
   features.os_release = system.release;
   features.version = "ptdecode";
-  features.arch = "x86_64";
+  features.arch = options.aarch64 ? "aarch64" : "x86_64";
   features.cpu_desc = "emulated by QEMU";
-  features.cpuid = "GenuineIntel,6,94,3";
+  if (!options.aarch64) features.cpuid = "GenuineIntel,6,94,3";
   features.cpus_online = features.cpus_available = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   features.cmdline = options.command_line;
-  features.pmu_types = {{"intel_pt", kPtType}, {"software", kSoftwareType}};
+  features.pmu_types = {{options.aarch64 ? "cs_etm" : "intel_pt", kPtType}, {"software", kSoftwareType}};
   for (const auto& [path, id] : sideband.build_ids()) {
     if (!id.empty()) features.build_ids.push_back({path, id, -1, perfio::kMiscUser});
   }
@@ -228,16 +249,20 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
 Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const std::vector<UserImage> images = read_user_output(options.work_folder);
   if (images.empty()) return Error{ErrorKind::file_format, "the emulator left no trace: the program did not start", 0};
-  const std::vector<Stream> streams = streams_of(images);
+  const std::vector<Stream> streams = streams_of(images, options.aarch64);
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
   UserSideband sideband(images, options.output + ".jit", program.substr(program.rfind('/') + 1).substr(0, 15));
   if (Status status = sideband.run(); !status) return status.error();
-  for (const Stream& stream : streams) {
+  for (size_t index = 0; index < streams.size(); ++index) {
+    const Stream& stream = streams[index];
     for (const Stream::Piece& piece : stream.pieces) {
       perfio::AuxRecord aux;
       aux.aux_offset_bytes = piece.base_bytes;
       aux.aux_size_bytes = piece.packets.bytes.size();
-      if (aux.aux_size_bytes != 0) sideband.records().push_back({piece.thread->last_tsc, stream.pid, stream.tid, aux});
+      if (options.aarch64) aux.flags = perfio::kAuxFormatRaw;
+      if (aux.aux_size_bytes == 0) continue;
+      sideband.records().push_back(
+          {piece.thread->last_tsc, stream.pid, stream.tid, aux, options.aarch64 ? static_cast<uint32_t>(index) : 0});
     }
   }
   std::stable_sort(sideband.records().begin(), sideband.records().end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
@@ -247,9 +272,9 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   auto created = perfio::PerfWriter::create(options.output, writer_options);
   if (!created) return created.error();
   Writer out(**created, options.time);
-  write_head(**created, out, options);
+  write_head(**created, out, options, streams.size());
   for (const TimedRecord& record : sideband.records()) out.put(record);
-  write_packets(**created, out, streams);
+  write_packets(**created, out, streams, options.aarch64);
   out.check((*created)->add_finished_round());
   (*created)->set_features(features_of(options, sideband));
   out.check((*created)->finish());
@@ -257,8 +282,8 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   if (!options.truth_folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.truth_folder, error);
-    for (const Stream& stream : streams) {
-      if (Status status = write_truth(options, images, stream); !status) return status.error();
+    for (size_t i = 0; i < streams.size(); ++i) {
+      if (Status status = write_truth(options, images, streams[i], i); !status) return status.error();
     }
   }
   return summary_of(images, streams, sideband);

@@ -12,6 +12,7 @@ namespace ptd::emulate {
 
 struct RecordingOptions {
   UserConfig config;
+  bool aarch64 = false;      ///< CoreSight: ETMv4 in place of Intel PT
   std::string work_folder;   ///< where the plugin wrote
   std::string output;        ///< the perf.data
   std::string truth_folder;  ///< empty: no ground truth

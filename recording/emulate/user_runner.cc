@@ -182,17 +182,21 @@ std::string find_program(const std::string& name) {
 }
 
 Result<EmulateResult> emulate(const EmulateOptions& options) {
-  EmulatorCommand command;
-  command.qemu = find_program(options.qemu.empty() ? "qemu-x86_64" : options.qemu);
-  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorKind::usage, options.qemu + " is no program that can be run", 0};
-  if (command.qemu.empty()) return Error{ErrorKind::unsupported, "qemu-x86_64 is not installed (Debian: apt install qemu-user)", 0};
-  command.plugin = find_plugin(options.plugin);
-  if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " is not beside this program", 0};
   const std::string program = options.command.empty() ? "" : find_program(options.command.front());
   if (program.empty()) {
     return Error{ErrorKind::usage, (options.command.empty() ? "" : options.command.front()) + ": not found, or it may not be run", 0};
   }
-  if (exec_kind(program) != ExecKind::emulated) return Error{ErrorKind::usage, program + ": no x86-64 program, nor a script for one", 0};
+  EmulatorCommand command;
+  command.machine = machine_of(program);
+  if (command.machine != kMachineX86_64 && command.machine != kMachineAarch64) {
+    return Error{ErrorKind::usage, program + ": no program for x86-64 or aarch64, nor a script for one", 0};
+  }
+  const std::string emulator = emulator_of(command.machine);
+  command.qemu = find_program(options.qemu.empty() ? emulator : options.qemu);
+  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorKind::usage, options.qemu + " is no program that can be run", 0};
+  if (command.qemu.empty()) return Error{ErrorKind::unsupported, emulator + " is not installed (Debian: apt install qemu-user)", 0};
+  command.plugin = find_plugin(options.plugin);
+  if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " is not beside this program", 0};
   if (Status status = try_output(options.output); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
   const WorkFolder folder(options.work_parent);
@@ -201,7 +205,8 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
 
   RecordingOptions recording;
   recording.config = options.config;
-  recording.config.truth = !options.truth_folder.empty();
+  recording.aarch64 = command.machine == kMachineAarch64;
+  recording.config.truth = recording.aarch64 || !options.truth_folder.empty();  // of which the packets of aarch64 are made
   const ClockPair before = read_clocks();
   const timespec pause{0, 20'000'000};
   nanosleep(&pause, nullptr);

@@ -77,7 +77,7 @@ Status UserSideband::run() {
 }
 
 void UserSideband::put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload) {
-  records_.push_back({tsc, pid, tid, std::move(payload)});
+  records_.push_back({tsc, pid, tid, std::move(payload), 0});
 }
 
 std::string UserSideband::build_id_of(const std::string& path) {
@@ -218,7 +218,7 @@ void UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& 
   } else if (event.kind == "exec_failed") {
     next_comm_.erase(image.pid);
   } else if (event.kind == "escaped") {
-    warnings_.push_back(event.text(0) + ": not a program for x86-64; it ran outside the emulator and is not in the recording");
+    warnings_.push_back(event.text(0) + ": not a program of the emulated machine; it ran outside the emulator and is not in the recording");
   } else if (event.kind == "exit") {
     put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, thread.tid, 0, true});
   }

@@ -18,6 +18,7 @@ struct TimedRecord {
   uint64_t tsc = 0;
   int32_t pid = -1, tid = -1;
   perfio::Payload payload;
+  uint32_t cpu = 0;
 };
 
 /// Goes through the images in order of time. Lifetime: the images outlive it.

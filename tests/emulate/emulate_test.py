@@ -143,9 +143,19 @@ def missing_library(folder):
         print(f"       {len(part)} of {len(whole)} instructions, {len(whole) - len(inside)} of them outside of the library")
 
 
+def unknown_emulators(folder):
+    """An interface version, a target or a kind of emulation that the plugin does not know is refused with a sentence."""
+    host = build("host", folder)
+    for target, version, system, said in (("x86_64", 0, 0, "version 0"), ("x86_64", 2, 0, "version 2"), ("riscv64", 1, 0, "qemu-aarch64"),
+                                          ("x86_64", 1, 1, "qemu-aarch64"), ("x86_64", 1, 0, "record --emulate")):
+        done = subprocess.run([host, PLUGIN, target, str(version), str(system)], capture_output=True, text=True)
+        check(f"{target}, version {version}, system {system}: refused", done.stdout == "1\n" and said in done.stderr, done.stdout + done.stderr)
+
+
 def small(folder):
     witnesses(folder)
     missing_library(folder)
+    unknown_emulators(folder)
     long_streams(folder)
     signals = build("signals", folder, "-static")
     record(folder, [signals])

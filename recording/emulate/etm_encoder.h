@@ -1,0 +1,72 @@
+// EtmEncoder: instructions that ran, one after the other -> the ETMv4 instruction trace that a trace unit would write. A64.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "decoder/insn/arm_insn.h"
+
+namespace ptd::emulate {
+
+/// What the trace unit's registers say; the encoder writes what they announce. Nothing is speculative, cycles are not counted.
+/// Source: [ETMv4] "TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2".
+struct EtmRegisters {
+  static constexpr uint32_t kConfigr = 1U << 6 | 1U << 11 | 1U << 12;  // context id, timestamps, return stack
+  static constexpr uint32_t kIdr0 = 0x08000221, kIdr1 = 0x4100f424, kIdr2 = 0x00000088, kIdr8 = 0;
+};
+
+/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. What is not traced (the kernel) stands between
+/// an exception and Trace On. Source: [ETMv4] "Instruction trace packets", "Generation of a trace".
+class EtmEncoder {
+ public:
+  /// `out` must outlive the encoder. `context_id`: as Linux writes it, the thread's number.
+  EtmEncoder(std::vector<std::byte>& out, uint32_t context_id) : out_(out), context_id_(context_id) {}
+
+  /// The instruction at `ip` runs. Tells the place of a synchronisation that now stands before it.
+  struct Synced {
+    bool here = false, twice = false;
+    uint64_t offset_bytes = 0, time = 0;
+    uint64_t first_offset_bytes = 0, first_time = 0;  ///< twice: of the one that stands right before it
+  };
+  [[nodiscard]] Synced insn(uint64_t ip, const ArmInsn& insn, bool may_sync);
+  /// A synchronisation is due: it comes as soon as the flow stands behind a P0 instruction. `time`: in ticks of the timestamps. Asked for
+  /// twice, there are two: what ran before ended at the first time.
+  void ask_sync(uint64_t time);
+  /// An event before the instruction at `ip` is taken to what is not traced. `type`: [ETMv4] "Exception instruction trace packet".
+  void exception(uint64_t ip, uint32_t type);
+  static constexpr uint32_t kTrap = 3, kIrq = 14;
+  /// Packets are lost from here on; what was decided before is still written.
+  void lose();
+  /// Packets are written again, from the next instruction on.
+  void recover();
+  /// Nothing follows.
+  void flush() { flush_atoms(); }
+
+ private:
+  static constexpr size_t kStackDepth = 15;
+  void put(unsigned byte) { out_.push_back(static_cast<std::byte>(byte)); }
+  void put_little(uint64_t value, unsigned bytes);
+  void atom(bool executed);
+  void flush_atoms();
+  unsigned put_atoms();
+  void address(uint64_t ip);
+  Synced begin(uint64_t ip);
+  Synced sync(uint64_t ip, bool trace_on);
+  void put_sync(uint64_t ip, uint64_t time, bool trace_on);
+  void settle(uint64_t next);
+  void context();
+  void timestamp(uint64_t time);
+
+  std::vector<std::byte>& out_;
+  uint32_t context_id_;
+  std::vector<bool> atoms_;
+  std::array<uint64_t, 3> last_{};  // addresses, the newest first
+  std::vector<uint64_t> stack_;     // return addresses
+  ArmInsn waiting_;                 // a P0 instruction whose successor is to come
+  uint64_t waiting_ip_ = 0;
+  bool has_waiting_ = false, off_ = true, losing_ = false, sync_due_ = true, at_target_ = false;
+  uint64_t time_ = 0, asked_ = 0;  // of the synchronisation that is due; when it was first asked for
+};
+
+}  // namespace ptd::emulate

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""aarch64 programs under `ptdecode record --emulate`: the decode of their ETMv4 trace is the ground truth, and OpenCSD finds the same.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE. Exit status 77 without qemu-aarch64, or without clang and lld, which build the programs.
+"""
+import glob
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+PTDECODE = os.environ["PTDECODE"]
+PLUGIN = os.environ["PTDECODE_PLUGIN"]
+HERE = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate")
+FLAGS = "--target=aarch64-linux-gnu -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fuse-ld=lld".split()
+failures = []
+
+
+def check(what, good, detail=""):
+    print(("ok    " if good else "FAILED"), what, detail if not good else "", flush=True)
+    if not good:
+        failures.append(what)
+
+
+def build(source, folder, *more):
+    path = os.path.join(folder, os.path.basename(source)[:-2])
+    done = subprocess.run(["clang", *FLAGS, *more, "-o", path, os.path.join(HERE, source)], capture_output=True, text=True)
+    return path if done.returncode == 0 else None
+
+
+def record(folder, program, instructions):
+    """Records, and verifies against what ran: every instruction, each with its bytes."""
+    name = os.path.basename(program)
+    out, truth = os.path.join(folder, name + ".data"), os.path.join(folder, name + ".truth")
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--psb-period", "0", "--", program],
+                          capture_output=True, text=True, timeout=120)
+    check(f"record {name}", done.returncode == 0 and "flow was lost" not in done.stderr, done.stderr)
+    files = sorted(glob.glob(truth + "/*.ptt"))
+    verified = subprocess.run([PTDECODE, "verify", "-q", "-i", out, *files], capture_output=True, text=True)
+    lines = verified.stdout.splitlines()
+    good = verified.returncode == 0 and all("(100.000000 %), of them flagged 0 " in line for line in lines)
+    count = sum(int(line.split()[2]) for line in lines if "instructions:" in line)
+    check(f"verify {name}: {count} instructions", good and count > instructions, verified.stdout + verified.stderr)
+    return out, done.stdout, len(files)
+
+
+def trace_of(recording):
+    """The bytes of the only trace, and the text segment of the only program: (address, file offset, size)."""
+    with open(recording, "rb") as file:
+        data = file.read()
+    at, size = struct.unpack_from("<QQ", data, 40)
+    end, used, trace = at + size, 0, b""
+    while at + 8 <= end:
+        kind, _, length = struct.unpack_from("<IHH", data, at)
+        if kind == 11:
+            used += struct.unpack_from("<Q", data, at + 16)[0]
+        if kind == 71:
+            payload, = struct.unpack_from("<Q", data, at + 8)
+            trace += data[at + length:at + length + payload]
+            at += payload
+        at += length
+    return trace[:used]
+
+
+def opencsd_flow(folder, recording, program):
+    """Addresses that OpenCSD's lister says were executed, from a snapshot made of the same bytes."""
+    snapshot = os.path.join(folder, "snapshot")
+    os.mkdir(snapshot)
+    with open(program, "rb") as file:
+        elf = file.read()
+    header, entries = struct.unpack_from("<Q", elf, 32)[0], struct.unpack_from("<H", elf, 56)[0]
+    dumps = ""
+    for i in range(entries):
+        kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", elf, header + 56 * i)
+        if kind == 1 and flags & 1:
+            dumps += f"[dump{i}]\nfile=program\naddress={address:#x}\noffset={offset:#x}\nlength={size:#x}\nspace=any\n\n"
+    registers = "TRCCONFIGR=0x1840\nTRCTRACEIDR=0x10\nTRCDEVARCH=0x47724a13\nTRCIDR0=0x08000221\nTRCIDR1=0x4100f424\nTRCIDR2=0x88\nTRCIDR8=0\n"
+    texts = {
+        "snapshot.ini": "[snapshot]\nversion=1.0\n\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n\n[trace]\nmetadata=trace.ini\n",
+        "trace.ini": "[trace_buffers]\nbuffers=buffer0\n\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=source_data\n\n[core_trace_sources]\ncpu_0=ETM_0\n\n"
+                     "[source_buffers]\nETM_0=ETB\n",
+        "cpu.ini": "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n\n[regs]\nPC(size:64)=0\n\n" + dumps,
+        "etm.ini": "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n\n[regs]\n" + registers,
+    }
+    for name, text in texts.items():
+        with open(os.path.join(snapshot, name), "w") as file:
+            file.write(text)
+    shutil.copy(program, os.path.join(snapshot, "program"))
+    with open(os.path.join(snapshot, "trace.bin"), "wb") as file:
+        file.write(trace_of(recording))
+    log = os.path.join(folder, "opencsd.ppl")
+    subprocess.run(["trc_pkt_lister", "-ss_dir", snapshot, "-decode_only", "-logfilename", log], capture_output=True, timeout=120)
+    flow = []
+    with open(log) as lines:
+        for line in lines:
+            ran = re.search(r"INSTR_RANGE\(exec range=0x([0-9a-f]+):\[0x([0-9a-f]+)\]", line)
+            if ran:
+                flow += range(int(ran[1], 16), int(ran[2], 16), 4)
+    return flow, snapshot
+
+
+def addresses(recording):
+    done = subprocess.run([PTDECODE, "script", "-q", "-i", recording, "--itrace=i1i", "-F", "ip"], capture_output=True, text=True)
+    return [int(line, 16) for line in done.stdout.split()]
+
+
+def run(folder):
+    plain = build("data_programs/plain.c", folder)
+    if plain is None:
+        print("skipped: clang cannot build for aarch64")
+        return 77
+    out, text, _ = record(folder, plain, 100000)
+    check("the program computes what it computes on x86-64", text == "7154119218316215705\n", text)
+    if shutil.which("trc_pkt_lister"):
+        flow, snapshot = opencsd_flow(folder, out, plain)
+        ours = addresses(out)
+        check(f"OpenCSD finds the same {len(flow)} instructions", flow == ours and len(flow) > 100000, f"{len(flow)} {len(ours)}")
+        check("the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
+    # Signals, faults, code that is changed, fork and exec.
+    out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 200000)
+    check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")
+    check("a bundle of it says the same", bundle_says_the_same(folder, out))
+    return 1 if failures else 0
+
+
+def bundle_says_the_same(folder, recording):
+    bundle = os.path.join(folder, "arm.ptb")
+    subprocess.run([PTDECODE, "bundle", "-q", recording, "-o", bundle], check=True, capture_output=True)
+    words = ["script", "-q", "--itrace=i1ie", "-F", "+insn,+flags,+mark"]
+    want = subprocess.run([PTDECODE, *words, "-i", recording], capture_output=True, text=True).stdout
+    os.rename(recording + ".jit", recording + ".away")
+    return want != "" and subprocess.run([PTDECODE, *words, "-i", bundle], capture_output=True, text=True).stdout == want
+
+
+def main():
+    for tool in ("qemu-aarch64", "clang", "ld.lld"):
+        if not shutil.which(tool):
+            print(f"skipped: {tool} is not installed")
+            return 77
+    with tempfile.TemporaryDirectory() as folder:
+        return run(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
