@@ -27,7 +27,7 @@ constexpr const char* kNext =
     "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes all and counts, 'ptdecode --help' shows the rest\n";
 constexpr const char* kExits =
     "Exit status: 0 fine, 1 a file could not be read, 2 wrong usage, 3 a finding of check, or a difference\n(with --strict: also lost "
-    "flow, and findings of any command).\n"
+    "flow and what check would find; of packets, bytes that are none).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 
 int output_lost() {
