@@ -4,6 +4,7 @@
 #include <opencsd/c_api/opencsd_c_api.h>
 
 #include <algorithm>
+#include <mutex>
 
 namespace ptd::arm {
 namespace {
@@ -215,11 +216,17 @@ LegacyPacket from(const ocsd_stm_pkt& in) {
   return packet;
 }
 
+/// The library keeps its decode trees in a map of its own without a lock: one thread at a time makes, arranges or ends one. Feeding a tree
+/// touches nothing but the tree.
+std::mutex trees_mutex;
+
 }  // namespace
 
 struct LegacyReader::State {
   ~State() {
-    if (tree != C_API_INVALID_TREE_HANDLE) ocsd_destroy_dcd_tree(tree);
+    if (tree == C_API_INVALID_TREE_HANDLE) return;
+    const std::lock_guard lock(trees_mutex);
+    ocsd_destroy_dcd_tree(tree);
   }
   bool create(const TraceConfig& config);
   template <typename Peer>
@@ -243,6 +250,7 @@ struct LegacyReader::State {
 };
 
 bool LegacyReader::State::create(const TraceConfig& config) {
+  const std::lock_guard lock(trees_mutex);
   tree = ocsd_create_dcd_tree(OCSD_TRC_SRC_SINGLE, 0);
   if (tree == C_API_INVALID_TREE_HANDLE) return false;
   unsigned char id = 0;
