@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "perfio/ring_math.h"
 #include "perfio/wire.h"
 
 namespace ptd::perfio {
@@ -46,22 +47,33 @@ EventRing::~EventRing() {
   if (mapped_) munmap(memory_.data(), memory_.size());
 }
 
-uint64_t EventRing::pending_bytes() const {
+EventRing::EventRing(std::span<std::byte> memory, std::span<std::byte> data, bool mapped)
+    : memory_(memory), data_(data), mapped_(mapped), position_(load_acquire(control_of(memory).data_tail)) {}
+
+uint64_t EventRing::pending_bytes() const { return load_acquire(control_of(memory_).data_head) - position_; }
+
+uint64_t EventRing::drain(const std::function<void(Bytes record)>& on_record) { return read_some(on_record, true); }
+
+uint64_t EventRing::read(const std::function<void(Bytes record)>& on_record) { return read_some(on_record, false); }
+
+void EventRing::release() { store_release(control_of(memory_).data_tail, position_); }
+
+void EventRing::seek(uint64_t position) {
   const perf_event_mmap_page& control = control_of(memory_);
-  return load_acquire(control.data_head) - control.data_tail;
+  const uint64_t tail = load_acquire(control.data_tail), ahead = position - tail;
+  position_ = ahead <= load_acquire(control.data_head) - tail ? position : tail;
 }
 
-uint64_t EventRing::drain(const std::function<void(Bytes record)>& on_record) {
-  perf_event_mmap_page& control = control_of(memory_);
-  const uint64_t head = load_acquire(control.data_head), mask = data_.size() - 1;
-  uint64_t tail = control.data_tail, records = 0;
-  while (tail != head) {
+uint64_t EventRing::read_some(const std::function<void(Bytes record)>& on_record, bool give_back) {
+  const uint64_t head = load_acquire(control_of(memory_).data_head), mask = data_.size() - 1;
+  uint64_t records = 0;
+  while (position_ != head) {
     // Records are multiples of 8 bytes, so a header never straddles the end.
-    const size_t at = static_cast<size_t>(tail & mask);
+    const size_t at = static_cast<size_t>(position_ & mask);
     const uint64_t size = read_record_header(Bytes(data_).subspan(at)).size_bytes;
-    if (size < kRecordHeaderBytes || size % 8 != 0 || size > head - tail || size > data_.size()) {
+    if (size < kRecordHeaderBytes || size % 8 != 0 || size > head - position_ || size > data_.size()) {
       ++damaged_;
-      tail = head;
+      position_ = head;
       break;
     }
     const size_t first = std::min<size_t>(size, data_.size() - at);
@@ -72,11 +84,34 @@ uint64_t EventRing::drain(const std::function<void(Bytes record)>& on_record) {
       record = straddling_;
     }
     on_record(record);
-    tail += size;
+    position_ += size;
     ++records;
-    store_release(control.data_tail, tail);
+    if (give_back) release();
   }
-  store_release(control.data_tail, tail);
+  if (give_back) release();
+  return records;
+}
+
+uint64_t read_backward_ring(Bytes data, uint64_t head, const std::function<void(Bytes record)>& on_record) {
+  std::vector<std::byte> straddling;
+  uint64_t records = 0;
+  for (uint64_t done = 0; data.size() - done >= kRecordHeaderBytes;) {
+    const uint64_t at = (head + done) % data.size();
+    const RingPart rest = ring_part(data, at, at + data.size() - done);
+    if (rest.first.size() < kRecordHeaderBytes) break;
+    const uint64_t size = read_record_header(rest.first).size_bytes;
+    if (size < kRecordHeaderBytes || size % 8 != 0 || size > rest.size_bytes()) break;
+    Bytes record = rest.first.first(std::min<size_t>(size, rest.first.size()));
+    if (record.size() < size) {
+      straddling.assign(record.begin(), record.end());
+      const Bytes more = rest.second.first(static_cast<size_t>(size) - record.size());
+      straddling.insert(straddling.end(), more.begin(), more.end());
+      record = straddling;
+    }
+    on_record(record);
+    done += size;
+    ++records;
+  }
   return records;
 }
 

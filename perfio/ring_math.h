@@ -1,0 +1,55 @@
+// Arithmetic of perf rings: offsets that only grow over memory that wraps. Nothing here calls the kernel.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "image/base/types.h"
+
+namespace ptd::perfio {
+
+/// Part of a ring as a stream: [begin, end) in bytes since the ring began, and where those bytes lie, oldest first. `second` is empty
+/// unless the part goes past the end of the memory. Views the ring: valid until the part is given back, or written over.
+struct RingPart {
+  uint64_t begin = 0, end = 0;
+  Bytes first, second;
+  uint64_t lost_bytes = 0;  ///< that stood before `begin` and were written over before they were read
+
+  [[nodiscard]] uint64_t size_bytes() const { return end - begin; }
+};
+
+/// [begin, end) of a ring of any size. end - begin is at most the ring's size.
+[[nodiscard]] inline RingPart ring_part(Bytes ring, uint64_t begin, uint64_t end) {
+  RingPart part{begin, end, {}, {}, 0};
+  if (ring.empty() || begin == end) return part;
+  const auto at = static_cast<size_t>(begin % ring.size());
+  const auto size = static_cast<size_t>(end - begin);
+  part.first = ring.subspan(at, std::min(size, ring.size() - at));
+  part.second = ring.first(size - part.first.size());
+  return part;
+}
+
+/// What waits between `tail` (read so far) and `head` (written so far). A head that ran further ahead than the ring is long has written
+/// over the oldest bytes; a head behind the tail (a control page that somebody spoiled) is nothing to read.
+[[nodiscard]] inline RingPart pending_part(Bytes ring, uint64_t tail, uint64_t head) {
+  const auto ahead = static_cast<int64_t>(head - tail);
+  if (ahead <= 0) return ring_part(ring, tail, tail);
+  const uint64_t lost = static_cast<uint64_t>(ahead) > ring.size() ? static_cast<uint64_t>(ahead) - ring.size() : 0;
+  RingPart part = ring_part(ring, tail + lost, head);
+  part.lost_bytes = lost;
+  return part;
+}
+
+/// What a ring in overwrite mode holds while its writer stands still, oldest first. Some PMUs count `head` on and on (Arm's TMC), some give
+/// the place in the memory (Intel PT, [Linux] arch/x86/events/intel/pt.c, pt_event_stop()); then bytes that are not zero behind the place
+/// show that the writer has been around. Zeros there are either never written or, for Intel PT, PAD packets: nothing is lost with them.
+[[nodiscard]] inline RingPart overwritten_part(Bytes ring, uint64_t head) {
+  if (ring.empty()) return {};
+  if (head > ring.size()) return ring_part(ring, head - ring.size(), head);
+  const Bytes behind = ring.subspan(static_cast<size_t>(head));
+  const bool around = std::any_of(behind.begin(), behind.end(), [](std::byte byte) { return byte != std::byte{0}; });
+  return around ? ring_part(ring, head, head + ring.size()) : ring_part(ring, 0, head);
+}
+
+}  // namespace ptd::perfio
