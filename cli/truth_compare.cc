@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <span>
 
 #include "cli/node_cache.h"
 
@@ -13,8 +15,8 @@ namespace ptd::cli {
 namespace {
 
 constexpr size_t kSameForResync = 8;  // this many equal instructions are no accident
-constexpr size_t kSearchTruth = 4096, kSearchDecoded = 64;
-constexpr size_t kMaxResyncs = 64;  // in one segment
+constexpr size_t kMaxPlaces = 256;    // of one stretch, that are looked at
+constexpr size_t kMostEqual = 4096;   // instructions compared to find the best of them
 
 struct Instruction {
   uint64_t ip = 0;
@@ -100,7 +102,38 @@ class TruthWalk {
   bool have_mark_ = false, ended_ = false;
 };
 
-/// Compares the decode of one segment with its truth.
+uint64_t hash_of(const Instruction* first) {
+  uint64_t hash = 0;
+  for (size_t i = 0; i < kSameForResync; ++i) {
+    hash = (hash ^ first[i].ip ^ (first[i].bytes[0] * 0xff51afd7ed558ccdULL)) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+/// Where in a truth a stretch of kSameForResync instructions stands.
+class StretchIndex {
+ public:
+  explicit StretchIndex(const std::vector<Instruction>& insns) {
+    if (insns.size() < kSameForResync) return;
+    for (size_t i = 0; i + kSameForResync <= insns.size(); ++i) places_.emplace_back(hash_of(&insns[i]), i);
+    std::sort(places_.begin(), places_.end());
+  }
+  /// Places at or after `from` where what stands at `first` may stand, in order.
+  [[nodiscard]] std::span<const std::pair<uint64_t, size_t>> find(const Instruction* first, size_t from) const {
+    const uint64_t hash = hash_of(first);
+    const auto begin = std::lower_bound(places_.begin(), places_.end(), std::pair<uint64_t, size_t>{hash, from});
+    auto end = begin;
+    while (end != places_.end() && end->first == hash && static_cast<size_t>(end - begin) < kMaxPlaces) ++end;
+    return {begin, end};
+  }
+
+ private:
+  std::vector<std::pair<uint64_t, size_t>> places_;
+};
+
+/// Compares the decode of one segment with its truth. Where they part, both are searched for the nearest place from which on they are
+/// equal again; behind a gap, for the place from which on they are equal for longest.
 class SegmentCompare {
  public:
   SegmentCompare(const TruthSegment& truth, const std::vector<Instruction>& decoded, const std::vector<size_t>& gaps, TruthCounts& counts)
@@ -109,34 +142,34 @@ class SegmentCompare {
   void run(bool last_segment, bool truth_ended) {
     counts_.truth += truth_.insns.size();
     counts_.decoded += decoded_.size();
-    size_t resyncs = 0;
     while (d_ < decoded_.size()) {
       if (next_gap_ < gaps_.size() && gaps_[next_gap_] <= d_) {
         ++next_gap_;
-        if (!after_gap()) break;
-        continue;
-      }
-      if (t_ < truth_.insns.size() && same(truth_.insns[t_], decoded_[d_])) {
+        after_gap();
+      } else if (t_ < truth_.insns.size() && same(truth_.insns[t_], decoded_[d_])) {
         ++counts_.right;
         counts_.right_flagged += decoded_[d_].flagged ? 1 : 0;
         ++t_, ++d_;
-        continue;
+      } else {
+        note_difference();
+        resync();
       }
-      note_difference();
-      if (++resyncs > kMaxResyncs || !resync()) break;
     }
     rest(last_segment, truth_ended);
   }
 
  private:
-  [[nodiscard]] bool match(size_t t, size_t d) const {
-    const size_t gap = next_gap_ < gaps_.size() ? gaps_[next_gap_] : decoded_.size();
-    const size_t want = std::min(kSameForResync, std::max<size_t>(gap, d + 1) - d);
-    if (truth_.insns.size() - t < want) return false;
-    for (size_t i = 0; i < want; ++i) {
-      if (!same(truth_.insns[t + i], decoded_[d + i])) return false;
-    }
-    return true;
+  /// Up to the next gap, or the end.
+  [[nodiscard]] size_t stretch_end() const { return next_gap_ < gaps_.size() ? std::max(gaps_[next_gap_], d_) : decoded_.size(); }
+  [[nodiscard]] size_t equal_from(size_t t, size_t d, size_t most) const {
+    most = std::min({most, truth_.insns.size() - t, stretch_end() - d});
+    size_t count = 0;
+    while (count < most && same(truth_.insns[t + count], decoded_[d + count])) ++count;
+    return count;
+  }
+  const StretchIndex& index() {
+    if (!index_) index_.emplace(truth_.insns);
+    return *index_;
   }
   void lose_until(size_t t) {
     for (; t_ < t; ++t_) {
@@ -146,15 +179,26 @@ class SegmentCompare {
       counts_.lost_as_asked += asked ? 1 : 0;
     }
   }
-  // The flow was lost: first where the recording itself says that it is found again, else anywhere.
-  bool after_gap() {
+  // The flow was lost: first where the recording itself says that it is found again, else where most that follows is equal.
+  void after_gap() {
+    const size_t want = std::min(kSameForResync, stretch_end() - d_);
+    if (want == 0) return;
     for (const auto& range : truth_.lost) {
-      if (range.second >= t_ && range.second <= truth_.insns.size() && match(range.second, d_)) return lose_until(range.second), true;
+      if (range.second >= t_ && range.second <= truth_.insns.size() && equal_from(range.second, d_, want) == want) {
+        return lose_until(range.second);
+      }
     }
-    for (size_t t = t_; t < truth_.insns.size(); ++t) {
-      if (match(t, d_)) return lose_until(t), true;
+    size_t best = 0, at = t_;
+    const auto consider = [&](size_t t) {
+      const size_t equal = equal_from(t, d_, kMostEqual);
+      if (equal > best) best = equal, at = t;
+    };
+    if (want == kSameForResync) {
+      for (const auto& [hash, t] : index().find(&decoded_[d_], t_)) consider(t);
+    } else {
+      for (size_t t = t_; t < truth_.insns.size() && best < want; ++t) consider(t);
     }
-    return true;  // what comes differs, and is counted so
+    if (best >= want) lose_until(at);  // else: what comes differs, and is counted so
   }
   void note_difference() {
     if (counts_.wrong + counts_.wrong_flagged != 0 || has_difference_) return;
@@ -166,28 +210,34 @@ class SegmentCompare {
   void wrong_until(size_t d) {
     for (; d_ < d; ++d_) (decoded_[d_].flagged ? counts_.wrong_flagged : counts_.wrong) += 1;
   }
-  bool resync() {
-    for (size_t dd = 0; dd <= kSearchDecoded && d_ + dd < decoded_.size(); ++dd) {
-      for (size_t dt = 0; dt <= kSearchTruth && t_ + dt < truth_.insns.size(); ++dt) {
-        if (dd + dt == 0 || !match(t_ + dt, d_ + dd)) continue;
-        if (dd == 0) counts_.wrong += dt;  // left out without a word
-        wrong_until(d_ + dd);
-        t_ += dt;
-        return true;
+  // What the decode leaves out between two instructions is flagged if one of them is.
+  void left_out(size_t count) {
+    const bool flagged = (d_ != 0 && decoded_[d_ - 1].flagged) || (d_ < decoded_.size() && decoded_[d_].flagged);
+    (flagged ? counts_.wrong_flagged : counts_.wrong) += count;
+  }
+  void resync() {
+    const size_t end = stretch_end();
+    size_t best_d = end, best_t = t_, best_cost = ~size_t{0};
+    for (size_t d = d_; d + kSameForResync <= end && d - d_ < best_cost; ++d) {
+      for (const auto& [hash, t] : index().find(&decoded_[d], t_)) {
+        const size_t cost = d - d_ + t - t_;
+        if (cost >= best_cost) break;
+        if (equal_from(t, d, kSameForResync) == kSameForResync) best_d = d, best_t = t, best_cost = cost;
       }
     }
-    return false;
+    if (best_d == d_) left_out(best_t - t_);
+    wrong_until(best_d);
+    t_ = best_t;
   }
   void rest(bool last_segment, bool truth_ended) {
-    wrong_until(decoded_.size());
     if (t_ == truth_.insns.size()) return;
-    if (next_gap_ < gaps_.size() || !gaps_.empty()) return lose_until(truth_.insns.size());
+    if (!gaps_.empty()) return lose_until(truth_.insns.size());
     const uint64_t left = truth_.insns.size() - t_;
     if (last_segment && !truth_ended) {
       counts_.behind_end += left;
     } else {
       note_missing();
-      counts_.wrong += left;
+      left_out(left);
     }
   }
   void note_missing() {
@@ -200,6 +250,7 @@ class SegmentCompare {
   const std::vector<Instruction>& decoded_;
   const std::vector<size_t>& gaps_;
   TruthCounts& counts_;
+  std::optional<StretchIndex> index_;
   size_t t_ = 0, d_ = 0, next_gap_ = 0;
   bool has_difference_ = false;
 };

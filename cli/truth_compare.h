@@ -13,7 +13,7 @@ struct TruthCounts {
   uint64_t truth = 0, decoded = 0;
   uint64_t right = 0;          ///< same address and bytes, in order
   uint64_t right_flagged = 0;  ///< of them in blocks marked ambiguous, chosen, healed or suspect
-  uint64_t wrong_flagged = 0;  ///< other than the truth, in such blocks
+  uint64_t wrong_flagged = 0;  ///< other than the truth, in such blocks, or left out beside one
   uint64_t wrong = 0;          ///< other than the truth, without a mark
   uint64_t lost = 0;           ///< of the truth, in the decoder's gaps
   uint64_t lost_as_asked = 0;  ///< of them where the recording itself lost packets (OVF)
@@ -25,7 +25,7 @@ struct TruthCounts {
 };
 
 /// Decodes a stream and compares. A PSB of the trace is found in the truth by its offset, so that a difference ends with its segment at
-/// the latest; inside one the next eight equal instructions are looked for. Errors: file_format for a damaged truth.
+/// the latest; inside one the nearest eight equal instructions are looked for. Errors: file_format for a damaged truth.
 [[nodiscard]] Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
                                                      const std::function<void(uint64_t bytes)>& on_progress);
 /// One line, and one more for the first difference.
