@@ -91,15 +91,33 @@ uint32_t TruthFileWriter::local_number(uint64_t number, const Lookup& lookup, bo
   if (block == nullptr) return 0;
   if (numbers_.size() <= number) numbers_.resize(number + 1 + number / 2);
   numbers_[number] = next_ + 1;
+  put_definition(block->ip, std::as_bytes(std::span(block->lengths)), block->bytes);
+  return next_ - 1;
+}
+
+void TruthFileWriter::put_definition(uint64_t ip, Bytes lengths, Bytes code) {
   TruthLog out(raw_);
   out.put(static_cast<uint64_t>(TruthTag::define));
-  out.put(next_);
-  out.put(block->ip);
-  out.put(block->lengths.size());
-  const Bytes lengths = std::as_bytes(std::span(block->lengths));
+  out.put(next_++);
+  out.put(ip);
+  out.put(lengths.size());
   raw_.insert(raw_.end(), lengths.begin(), lengths.end());
-  raw_.insert(raw_.end(), block->bytes.begin(), block->bytes.end());
-  return next_++;
+  raw_.insert(raw_.end(), code.begin(), code.end());
+}
+
+// A block that the log itself defines: its lengths and bytes stand behind the numbers. It may take the number of an older one.
+bool TruthFileWriter::take_definition(Bytes& log, const std::array<uint64_t, 3>& field) {
+  const auto [number, ip, count] = field;
+  if (number >= kMaxBlocks || count == 0 || count > kMaxInsns || count > log.size()) return false;
+  const Bytes lengths = log.first(count);
+  uint64_t size = 0;
+  for (const std::byte length : lengths) size += static_cast<uint8_t>(length);
+  if (size > log.size() - count) return false;
+  if (numbers_.size() <= number) numbers_.resize(number + 1 + number / 2);
+  put_definition(ip, lengths, log.subspan(count, size));
+  numbers_[number] = next_;
+  log = log.subspan(count + size);
+  return true;
 }
 
 Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_base_bytes) {
@@ -116,6 +134,8 @@ Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_
       out.part(number, static_cast<unsigned>(field[1]), static_cast<unsigned>(field[2]));
     } else if (static_cast<TruthTag>(tag) == TruthTag::psb) {
       out.psb(field[0] + stream_base_bytes, field[1]);
+    } else if (static_cast<TruthTag>(tag) == TruthTag::define) {
+      if (!take_definition(log, field)) return {};  // cut inside
     } else {
       out.put(tag);
       for (int i = 0; i < fields_of(tag); ++i) out.put(field[static_cast<size_t>(i)]);

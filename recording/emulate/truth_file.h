@@ -29,7 +29,8 @@ class TruthFileWriter {
  public:
   using Lookup = std::function<const TruthBlock*(uint64_t number)>;
   static Result<std::unique_ptr<TruthFileWriter>> create(const std::string& path);
-  /// Appends the records of a log up to its last whole one; `lookup` gives the blocks, whose numbers are this log's own.
+  /// Appends the records of a log up to its last whole one; `lookup` gives the blocks that the log does not define, whose numbers are
+  /// this log's own.
   /// `stream_base_bytes` is added to the offsets of PSBs. A log that ends early (killed) is fine. Errors: of the file system; file_format
   /// for a log that names an unknown block.
   Status append(Bytes log, const Lookup& lookup, uint64_t stream_base_bytes);
@@ -38,6 +39,8 @@ class TruthFileWriter {
  private:
   TruthFileWriter() = default;
   Status write_out(size_t at_least);
+  void put_definition(uint64_t ip, Bytes lengths, Bytes code);
+  bool take_definition(Bytes& log, const std::array<uint64_t, 3>& field);
   uint32_t local_number(uint64_t number, const Lookup& lookup, bool& known);
   std::unique_ptr<perfio::OutputFile> file_;
   std::unique_ptr<perfio::ZstdCompressor> compressor_;

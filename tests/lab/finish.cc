@@ -1,5 +1,6 @@
 // `lab_finish GUEST TRACE OUT`: joins what the guest recorded (GUEST/recording) with what the plugin wrote (TRACE/cpuN.pt, cpuN.truth,
-// summary) into a recording OUT/recording with AUX data, and makes checkpoints OUT/truth.cpuN.txt of the ground truth.
+// summary) into a recording OUT/recording with AUX data, and makes of the ground truth checkpoints OUT/truth.cpuN.txt and complete files
+// OUT/truth.cpuN.ptt.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "perfio/perf_reader.h"
 #include "perfio/perf_writer.h"
 #include "perfio/wire.h"
+#include "recording/emulate/truth_file.h"
 #include "tests/lab/truth_stream.h"
 
 namespace ptd::lab {
@@ -143,6 +145,17 @@ class Joiner {
   Status status_;
 };
 
+// The whole truth, for what a recording without all its records is compared with.
+Status write_truth(Bytes log, const std::string& path) {
+  auto writer = emulate::TruthFileWriter::create(path);
+  if (!writer) return writer.error();
+  if (Status status = (*writer)->append(
+          log, [](uint64_t) { return nullptr; }, 0);
+      !status)
+    return status;
+  return (*writer)->finish();
+}
+
 int run(const fs::path& guest, const fs::path& traced, const fs::path& out) {
   fs::create_directories(out);
   Result<std::unique_ptr<PerfReader>> reader = PerfReader::open((guest / "recording").string());
@@ -164,9 +177,11 @@ int run(const fs::path& guest, const fs::path& traced, const fs::path& out) {
     if (!fs::exists(traced / (name + ".pt"))) break;
     Trace& trace = traces.emplace_back();
     trace.packets = read_bytes(traced / (name + ".pt"));
-    if (!write_checkpoints(read_bytes(traced / (name + ".truth")), (out / ("truth." + name + ".txt")).string(), trace.truth)) {
+    const std::vector<std::byte> truth = read_bytes(traced / (name + ".truth"));
+    if (!write_checkpoints(truth, (out / ("truth." + name + ".txt")).string(), trace.truth)) {
       return fail({ErrorKind::file_format, name + ".truth is damaged", 0});
     }
+    if (Status status = write_truth(truth, (out / ("truth." + name + ".ptt")).string()); !status) return fail(status.error());
     for (const Chunk& chunk : cut(cpu, trace, clock)) chunks.push_back(chunk);
     std::printf("%s: %llu instructions, %llu in the kernel, %zu PSBs, %zu bytes of trace\n", name.c_str(),
                 static_cast<unsigned long long>(trace.truth.insns), static_cast<unsigned long long>(trace.truth.kernel_insns),
