@@ -9,9 +9,10 @@ namespace {
 
 constexpr size_t kCacheEntries = 1U << 15;
 constexpr uint16_t kMaxBlockInstructions = 4096;
-constexpr uint32_t kMaxContents = 16;         // distinct contents asked of the timeline for one fetch
-constexpr size_t kMostMissing = 256;          // sections without code that a segment names by going on in them
-constexpr uint64_t kQuietInstructions = 256;  // without a packet; then a loop is looked for
+constexpr uint32_t kMaxContents = 16;            // distinct contents asked of the timeline for one fetch
+constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
+constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
+constexpr uint64_t kQuietInstructions = 256;     // without a packet; then a loop is looked for
 
 /// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
 /// is remembered, for twice as long each time. What stands between two fetches in one walk is all that it has to remember.
@@ -51,6 +52,8 @@ uint16_t block_flags_of(CodeFlag flags) {
 
 Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
     : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheEntries) {}
+
+uint64_t Walker::max_silent() const { return surveying_ ? kMaxSurveySilent : options_.max_silent_instructions; }
 
 bool Walker::in_filter(Ip ip) const {
   return std::any_of(options_.filter.begin(), options_.filter.end(),
@@ -138,32 +141,32 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       return WalkStop::lost;
     }
     const SpaceId space = space_of(state, state.ip);
-    if (surveying_ || !flow.pins.empty()) {
-      const Candidate* only = surveying_ ? nullptr : pinned(flow, space);
-      if (surveying_) {
-        if (!read_survey(flow, space)) return WalkStop::lost;
-        if (candidates_.size() > 1) return WalkStop::fork;
-        only = &candidates_[0];
-      }
-      if (only != nullptr) {
-        const Candidate taken = *only;
-        if (!choose(flow, taken, 0)) return WalkStop::lost;
-        loop = {};
-        continue;
-      }
-    }
     CacheEntry& entry = cache_[cache_slot(state.ip, space)];
-    if (!(entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now))) {
-      if (!read_candidates(flow, space)) return WalkStop::lost;
+    const bool known = entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now);
+    const bool survey_due = surveying_ && !(known && entry.sole);
+    const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
+    if (survey_due) {
+      if (!read_survey(flow, space)) return WalkStop::lost;
       if (candidates_.size() > 1) return WalkStop::fork;
-      const Candidate& only = candidates_[0];
-      entry = {state.ip, space, state.mode, only.flags, only.insn, only.bytes, only.certain};
+      if (!candidates_[0].in_time) only = &candidates_[0];
+    }
+    if (only != nullptr) {
+      const Candidate taken = *only;
+      if (!choose(flow, taken, 0)) return WalkStop::lost;
+      loop = {};
+      continue;
+    }
+    if (survey_due || !known) {
+      if (!survey_due && !read_candidates(flow, space)) return WalkStop::lost;
+      if (candidates_.size() > 1) return WalkStop::fork;
+      const Candidate& single = candidates_[0];
+      entry = {state.ip, space, state.mode, single.flags, single.insn, single.bytes, single.certain, survey_due};
       // Suspect windows cut `certain` only in the timeline's own terms: such an answer holds for this fetch alone.
-      if (any(only.flags, CodeFlag::suspect)) entry.certain = state.now;
+      if (any(single.flags, CodeFlag::suspect)) entry.certain = state.now;
     }
     append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
     ++state.silent;
-    if (state.silent > options_.max_silent_instructions || (state.silent > kQuietInstructions && loop.comes_back(state))) {
+    if (state.silent > max_silent() || (state.silent > kQuietInstructions && loop.comes_back(state))) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
@@ -177,7 +180,7 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
   refresh_now(state);
   append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, block_flags);
-  if (++state.silent > options_.max_silent_instructions) {
+  if (++state.silent > max_silent()) {
     lose(flow, GapReason::limit);
     return false;
   }

@@ -107,6 +107,7 @@ class Walker {
     Insn insn;
     std::array<std::byte, 15> bytes{};
     Interval certain;
+    bool sole = false;  ///< no other content was ever known here
   };
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path goes on from the walker's state and back
@@ -122,6 +123,7 @@ class Walker {
   bool done_flow(const FlowState& state);
 
   [[nodiscard]] bool in_filter(Ip ip) const;
+  [[nodiscard]] uint64_t max_silent() const;
 
   // executing
   Go execute(Flow& flow, const Insn& insn);
