@@ -3,7 +3,7 @@
 // Invariant: while one flow is alive it writes into the caller's batch. While several are, each holds its output back in
 // Flow::pending, and they are stepped to the same number of taken branches, targets and events before they are compared.
 // Invariant: what stands behind the oldest checkpoint is not given out: after a contradiction the flow can go back there. The fast path
-// never goes back: it has one checkpoint, the last gap, and holds back only the blocks that a contradiction makes doubtful.
+// never goes back: it has one checkpoint, the last gap. Held back are also the blocks that a contradiction makes doubtful.
 #include "decoder/pt/decoder.h"
 
 #include <algorithm>
@@ -22,6 +22,7 @@ constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events af
 constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
 constexpr uint64_t kFastStretch = 1U << 16;   // of them, that the fast path is asked for at once
 constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
+constexpr uint64_t kDoubtfulIfLost = 4096;    // the same where records are known to be lost
 constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
 constexpr uint32_t kMaxVainSearches = 3;      // for one place of contradiction in one segment
 constexpr uint64_t kMaxVainWork = 400'000;    // instructions walked in vain in one segment
@@ -87,6 +88,7 @@ struct Decoder::State {
         may_heal(has_versions(timeline)),
         changing(changing_spaces(timeline)),
         records_lost(shows_loss(timeline)),
+        doubtful_blocks(records_lost ? kDoubtfulIfLost : kDoubtfulBlocks),
         has_doubt(!timeline.suspect_windows().empty()),
         healer(walker) {}
 
@@ -95,6 +97,7 @@ struct Decoder::State {
   bool may_heal;               ///< some address has had several contents
   std::vector<bool> changing;  ///< see changing_spaces
   bool records_lost;           ///< records of kernel code are missing
+  uint64_t doubtful_blocks;    ///< at most, before a contradiction that nothing explains
   bool has_doubt;              ///< and LOST records say when
   uint32_t doubt = 0;          ///< blocks to come that are suspect for what stands before them
   bool exact = false;          ///< this segment is walked without the runner
@@ -102,6 +105,7 @@ struct Decoder::State {
   HealSearch healer;
   Checkpoint older, newer;
   BatchPlace given;                          ///< out of the segment so far, without `held`
+  BatchPlace since_gap;                      ///< of the segment's output: where the present stretch of flow begins
   Batch held;                                ///< put out, not given out
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
   uint64_t vain_work = 0;                    ///< instructions walked in them
@@ -397,6 +401,7 @@ void Decoder::State::set_checkpoint(Batch& batch) {
   if (exact) newer.flow = *flows[0];
   newer.flow.state.position = flows[0]->state.position;
   newer.output = given + end_of(batch);
+  if (!older.valid) since_gap = newer.output;
 }
 
 void Decoder::State::drop_checkpoints() { older.valid = newer.valid = false; }
@@ -442,8 +447,7 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   const bool no_contradiction = gap.reason == GapReason::no_image || gap.reason == GapReason::unknown_return;
   const bool strayed = no_contradiction && records_lost && is_kernel_half(gap.ip);
   if (oldest.valid && (contradicts_code(gap.reason) || gap.reason == GapReason::limit || strayed)) {
-    const uint64_t held_back = batch.blocks.size() - (oldest.output - given).blocks;
-    for (uint64_t i = batch.blocks.size() - std::min(held_back, kDoubtfulBlocks); i < batch.blocks.size(); ++i) {
+    for (uint64_t i = settled_end(batch).blocks; i < batch.blocks.size(); ++i) {
       batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::suspect);
     }
   }
@@ -500,10 +504,10 @@ void Decoder::State::spread_doubt(Batch& batch) {
   }
 }
 
-// On the fast path: up to where no later contradiction makes blocks doubtful.
+// Up to where no later contradiction makes blocks doubtful.
 BatchPlace Decoder::State::settled_end(const Batch& batch) const {
-  const uint64_t since = newer.output.blocks - std::min(newer.output.blocks, given.blocks);
-  const uint64_t end = batch.blocks.size() - std::min<uint64_t>(batch.blocks.size(), kDoubtfulBlocks);
+  const uint64_t since = since_gap.blocks - std::min(since_gap.blocks, given.blocks);
+  const uint64_t end = batch.blocks.size() - std::min<uint64_t>(batch.blocks.size(), doubtful_blocks);
   return place_of(batch, std::max(since, end));
 }
 
@@ -520,7 +524,10 @@ bool Decoder::State::fill(Batch& batch) {
   }
   batch.capacity_blocks = capacity;
   const Checkpoint& oldest = older.valid ? older : newer;
-  if (more && oldest.valid) split(batch, exact ? oldest.output - given : settled_end(batch), held);
+  if (more && oldest.valid) {
+    const BatchPlace settled = settled_end(batch), kept = oldest.output - given;
+    split(batch, exact && kept.blocks < settled.blocks ? kept : settled, held);
+  }
   given = given + end_of(batch);
   return more;
 }
