@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -32,7 +33,68 @@ perf_event_attr kernel_attr() {
   return attr;
 }
 
-EventAttr file_attr(const perf_event_attr& attr, std::string name) {
+perf_event_attr kernel_attr(const EventSpec& spec) {
+  perf_event_attr attr{};
+  attr.size = sizeof(attr);
+  attr.type = spec.type;
+  attr.config = spec.config;
+  attr.config1 = spec.config1;
+  attr.config2 = spec.config2;
+  attr.sample_period = 1;
+  attr.sample_type = kSampleType;
+  attr.read_format = PERF_FORMAT_ID;
+  attr.sample_id_all = 1;
+  const auto bit = [](bool on) -> uint8_t { return on ? 1 : 0; };
+  attr.exclude_user = bit(spec.exclude_user) & 1;
+  attr.exclude_kernel = bit(spec.exclude_kernel) & 1;
+  attr.exclude_hv = bit(spec.exclude_hv) & 1;
+  attr.inherit = bit(spec.inherit) & 1;
+  attr.disabled = bit(spec.disabled) & 1;
+  attr.enable_on_exec = bit(spec.enable_on_exec) & 1;
+  attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = bit(spec.tasks) & 1;
+  attr.build_id = bit(spec.build_ids) & 1;
+  attr.context_switch = bit(spec.switches) & 1;
+  attr.namespaces = bit(spec.namespaces) & 1;
+  attr.ksymbol = bit(spec.ksymbols) & 1;
+  attr.bpf_event = bit(spec.bpf) & 1;
+  attr.text_poke = bit(spec.text_pokes) & 1;
+  if (spec.wake_bytes != 0) {
+    attr.watermark = 1;
+    attr.wakeup_watermark = spec.wake_bytes;
+  }
+  attr.aux_watermark = spec.aux_wake_bytes;
+  // config3 is younger than the headers of some systems; it stands behind what they know.
+  return attr;
+}
+
+/// The attr with config3 behind it (PERF_ATTR_SIZE_VER8).
+std::vector<std::byte> kernel_bytes(const EventSpec& spec) {
+  perf_event_attr attr = kernel_attr(spec);
+  constexpr size_t kVersion7Bytes = 128, kVersion8Bytes = 136;
+  const size_t size = spec.config3 == 0 ? kVersion7Bytes : kVersion8Bytes;
+  attr.size = static_cast<uint32_t>(size);
+  std::vector<std::byte> bytes(size);
+  std::memcpy(bytes.data(), &attr, std::min(size, sizeof(attr)));
+  if (spec.config3 != 0) std::memcpy(bytes.data() + kVersion7Bytes, &spec.config3, sizeof(spec.config3));
+  return bytes;
+}
+
+std::string target_text(const EventTarget& target) {
+  std::string text = target.tid >= 0 ? "thread " + std::to_string(target.tid) : "all threads";
+  if (target.cpu >= 0) text += " on cpu " + std::to_string(target.cpu);
+  return text;
+}
+
+std::string advice(int number) {
+  if (number == EACCES || number == EPERM) {
+    return " (needs CAP_PERFMON or root, or a lower /proc/sys/kernel/perf_event_paranoid)";
+  }
+  if (number == EMFILE) return " (too many open files: raise the limit with ulimit -n)";
+  if (number == EBUSY) return " (the hardware is in use by another tracer)";
+  return {};
+}
+
+EventAttr file_attr_of(const perf_event_attr& attr, std::string name) {
   const Bytes raw = std::as_bytes(std::span(&attr, 1));
   EventAttr out;
   (void)parse_attr(raw, out);  // it is long enough
@@ -43,18 +105,51 @@ EventAttr file_attr(const perf_event_attr& attr, std::string name) {
 
 }  // namespace
 
-Result<LiveEvent> LiveEvent::open(const void* attr, int32_t cpu) {
-  const auto fail = [&] {
-    return Error{ErrorKind::file_open, "perf event on cpu " + std::to_string(cpu) + ": " + std::strerror(errno), 0};
+Result<LiveEvent> LiveEvent::open(const void* attr, const EventTarget& target, int* number) {
+  LiveEvent event(static_cast<int>(syscall(SYS_perf_event_open, attr, target.tid, target.cpu, -1, PERF_FLAG_FD_CLOEXEC)));
+  if (event.fd_ >= 0 && ioctl(event.fd_, PERF_EVENT_IOC_ID, &event.id_) == 0) return event;
+  const int why = errno;
+  if (number != nullptr) *number = why;
+  return Error{ErrorKind::file_open, "perf event of " + target_text(target) + ": " + std::strerror(why) + advice(why), 0};
+}
+
+Result<LiveEvent> LiveEvent::open(const EventSpec& spec, const EventTarget& target, int* number) {
+  const std::vector<std::byte> attr = kernel_bytes(spec);
+  return open(static_cast<const void*>(attr.data()), target, number);
+}
+
+Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without) {
+  struct Kind {
+    bool EventSpec::*wanted;
+    const char* what;
   };
-  LiveEvent event(static_cast<int>(syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
-  if (event.fd_ < 0 || ioctl(event.fd_, PERF_EVENT_IOC_ID, &event.id_) != 0) return fail();
+  // Youngest first, with the kernel that brought it.
+  constexpr Kind kKinds[] = {{&EventSpec::build_ids, "build ids of mappings (Linux 5.12)"},
+                             {&EventSpec::text_pokes, "TEXT_POKE: the kernel's changes of its own code (Linux 5.9)"},
+                             {&EventSpec::bpf, "BPF_EVENT: BPF programs that come and go (Linux 5.1)"},
+                             {&EventSpec::ksymbols, "KSYMBOL: kernel code that comes and goes (Linux 5.1)"},
+                             {&EventSpec::namespaces, "NAMESPACES (Linux 4.12, CAP_SYS_ADMIN)"},
+                             {&EventSpec::switches, "SWITCH: context switches (Linux 4.3)"}};
+  int number = 0;
+  Result<LiveEvent> event = open(spec, target, &number);
+  for (const Kind& kind : kKinds) {
+    if (event.ok() || !(spec.*kind.wanted)) continue;
+    const bool refused = number == EACCES && kind.wanted == &EventSpec::namespaces;
+    if (number != EINVAL && number != EOPNOTSUPP && number != E2BIG && !refused) break;
+    EventSpec less = spec;
+    less.*kind.wanted = false;
+    Result<LiveEvent> again = open(less, target, &number);
+    if (!again && number != EINVAL) continue;
+    spec = less;
+    without.emplace_back(std::string("this kernel does not record ") + kind.what);
+    event = std::move(again);
+  }
   return event;
 }
 
 Result<LiveEvent> LiveEvent::open_sideband(int32_t cpu) {
   const perf_event_attr attr = kernel_attr();
-  return open(&attr, cpu);
+  return open(static_cast<const void*>(&attr), EventTarget{-1, cpu}, nullptr);
 }
 
 Result<LiveEvent> LiveEvent::open_tracepoint(int32_t cpu, uint64_t id) {
@@ -65,7 +160,7 @@ Result<LiveEvent> LiveEvent::open_tracepoint(int32_t cpu, uint64_t id) {
   attr.sample_period = 1;
   attr.sample_type = kSampleTime | kSampleRaw;
   attr.wakeup_events = 1;
-  return open(&attr, cpu);
+  return open(static_cast<const void*>(&attr), EventTarget{-1, cpu}, nullptr);
 }
 
 LiveEvent::~LiveEvent() {
@@ -74,7 +169,28 @@ LiveEvent::~LiveEvent() {
 
 void LiveEvent::disable() const { (void)ioctl(fd_, PERF_EVENT_IOC_DISABLE, 0); }
 
-EventAttr sideband_attr() { return file_attr(kernel_attr(), "dummy:u"); }
+void LiveEvent::enable() const { (void)ioctl(fd_, PERF_EVENT_IOC_ENABLE, 0); }
+
+Status LiveEvent::send_to(const LiveEvent& other) const {
+  if (ioctl(fd_, PERF_EVENT_IOC_SET_OUTPUT, other.fd_) == 0) return {};
+  return Error{ErrorKind::file_open, std::string("perf event: its records cannot go to another's ring: ") + std::strerror(errno), 0};
+}
+
+Status LiveEvent::set_filter(const std::string& filter) const {
+  if (ioctl(fd_, PERF_EVENT_IOC_SET_FILTER, filter.c_str()) == 0) return {};
+  return Error{ErrorKind::usage, "the kernel refuses the address filter '" + filter + "': " + std::strerror(errno), 0};
+}
+
+EventAttr file_attr(const EventSpec& spec, const std::string& name) {
+  const std::vector<std::byte> raw = kernel_bytes(spec);
+  EventAttr out;
+  (void)parse_attr(raw, out);  // it is long enough
+  out.raw = raw;
+  out.name = name;
+  return out;
+}
+
+EventAttr sideband_attr() { return file_attr_of(kernel_attr(), "dummy:u"); }
 
 EventAttr trace_attr(uint32_t type, uint64_t config) {
   perf_event_attr attr{};
@@ -85,7 +201,7 @@ EventAttr trace_attr(uint32_t type, uint64_t config) {
   attr.sample_type = kSampleType;
   attr.read_format = PERF_FORMAT_ID;
   attr.disabled = attr.sample_id_all = 1;
-  return file_attr(attr, "intel_pt//");
+  return file_attr_of(attr, "intel_pt//");
 }
 
 }  // namespace ptd::perfio

@@ -2,16 +2,46 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "image/base/result.h"
 #include "perfio/perf_reader.h"
 
 namespace ptd::perfio {
 
+/// Whose event it is ([perf_event_open(2)] "pid", "cpu"): of one thread on any cpu or on one, or of all threads on one cpu.
+struct EventTarget {
+  int32_t tid = -1;  ///< -1: all
+  int32_t cpu = -1;  ///< -1: any; then a thread is named
+};
+
+/// What an event counts and which sideband its ring gets: the fields of perf_event_attr that a recorder of traces sets.
+struct EventSpec {
+  uint32_t type = 1;                                           ///< PERF_TYPE_SOFTWARE
+  uint64_t config = 9, config1 = 0, config2 = 0, config3 = 0;  ///< PERF_COUNT_SW_DUMMY
+  bool exclude_user = false, exclude_kernel = false, exclude_hv = false;
+  bool inherit = false;         ///< threads and processes that the target starts get it too
+  bool disabled = false;        ///< until enable()
+  bool enable_on_exec = false;  ///< and on from the target's next exec
+  bool tasks = false;           ///< MMAP2, COMM, FORK, EXIT
+  bool build_ids = false;       ///< MMAP2 carries the build id instead of the inode
+  bool switches = false;        ///< SWITCH, or SWITCH_CPU_WIDE of an event of a cpu
+  bool namespaces = false;      ///< NAMESPACES
+  bool ksymbols = false, bpf = false, text_pokes = false;
+  uint32_t wake_bytes = 0;      ///< who polls is woken when so many bytes wait; 0: half the ring
+  uint32_t aux_wake_bytes = 0;  ///< the same of the AUX area
+};
+
 /// Owns the file descriptor of an event. Movable.
 class LiveEvent {
  public:
+  /// Opens any event. Errors: file_open, with what to do about a refusal; `number` gets errno.
+  static Result<LiveEvent> open(const EventSpec& spec, const EventTarget& target, int* number = nullptr);
+  /// The same, without those kinds of sideband that this kernel does not know: they are taken out of `spec`, and `without` gets a sentence
+  /// for each.
+  static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without);
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
   /// and TEXT_POKE records of what happens there; it is on from the start. Needs CAP_PERFMON or root. Errors: file_open.
   static Result<LiveEvent> open_sideband(int32_t cpu);
@@ -29,14 +59,21 @@ class LiveEvent {
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] uint64_t id() const { return id_; }  ///< of the event, as its records carry it
   void disable() const;
+  void enable() const;
+  /// Its records go to the ring of another event, which is of the same cpu, or of the same thread.
+  [[nodiscard]] Status send_to(const LiveEvent& other) const;
+  /// Address filters in the kernel's words ([perf_event.h] "PERF_EVENT_IOC_SET_FILTER").
+  [[nodiscard]] Status set_filter(const std::string& filter) const;
 
  private:
   explicit LiveEvent(int fd) : fd_(fd) {}
-  static Result<LiveEvent> open(const void* attr, int32_t cpu);
+  static Result<LiveEvent> open(const void* attr, const EventTarget& target, int* number);
   int fd_;
   uint64_t id_ = 0;
 };
 
+/// The attr of an event as it stands in perf.data.
+[[nodiscard]] EventAttr file_attr(const EventSpec& spec, const std::string& name);
 /// The attr of open_sideband(), named "dummy:u".
 [[nodiscard]] EventAttr sideband_attr();
 /// The attr of an Intel PT event with the same sample_type; no event is opened by it.

@@ -2,6 +2,7 @@
 #include "perfio/output_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,14 +22,26 @@ Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path) 
   return std::unique_ptr<OutputFile>(new OutputFile(fd, path));
 }
 
+Result<std::unique_ptr<OutputFile>> OutputFile::on_descriptor(int fd, const std::string& name) {
+  const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (own < 0) return Error{ErrorKind::file_open, "cannot write " + name + ": " + std::strerror(errno), 0};
+  return std::unique_ptr<OutputFile>(new OutputFile(own, name, true));
+}
+
 OutputFile::~OutputFile() {
   if (fd_ >= 0) (void)close();
 }
 
 Status OutputFile::write_at(uint64_t offset_bytes, Bytes bytes) {
   while (!bytes.empty()) {
-    const ssize_t got = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
+    const ssize_t got =
+        stream_ ? ::write(fd_, bytes.data(), bytes.size()) : ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN && stream_) {
+      pollfd room{fd_, POLLOUT, 0};
+      (void)::poll(&room, 1, -1);
+      continue;
+    }
     if (got <= 0) return Error{ErrorKind::file_open, "cannot write " + path_ + ": " + std::strerror(errno), offset_bytes};
     bytes = bytes.subspan(static_cast<size_t>(got));
     offset_bytes += static_cast<uint64_t>(got);
@@ -50,7 +63,10 @@ Status OutputFile::append(Bytes bytes) {
 }
 
 Status OutputFile::flush() {
-  if (Status status = write_at(written_, buffer_); !status) return status;
+  if (Status status = write_at(written_, buffer_); !status) {
+    if (!stream_) (void)::ftruncate(fd_, static_cast<off_t>(written_));  // part of it may have found room
+    return status;
+  }
   written_ += buffer_.size();
   buffer_.clear();
   return {};
@@ -59,6 +75,22 @@ Status OutputFile::flush() {
 Status OutputFile::patch(uint64_t offset_bytes, Bytes bytes) {
   if (Status status = flush(); !status) return status;
   return write_at(offset_bytes, bytes);
+}
+
+Status OutputFile::cut_at(uint64_t size_bytes) {
+  buffer_.clear();
+  written_ = size_bytes;
+  if (!stream_ && ::ftruncate(fd_, static_cast<off_t>(size_bytes)) != 0) {
+    return Error{ErrorKind::file_open, "cannot cut " + path_ + ": " + std::strerror(errno), size_bytes};
+  }
+  return {};
+}
+
+std::vector<std::byte> OutputFile::read_back(uint64_t offset_bytes, size_t size_bytes) const {
+  std::vector<std::byte> bytes(size_bytes);
+  const ssize_t got = ::pread(fd_, bytes.data(), size_bytes, static_cast<off_t>(offset_bytes));
+  bytes.resize(got < 0 ? 0 : static_cast<size_t>(got));
+  return bytes;
 }
 
 Status OutputFile::close() {

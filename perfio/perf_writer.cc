@@ -44,10 +44,11 @@ Result<std::unique_ptr<PerfWriter>> PerfWriter::create(const std::string& path, 
     fs::create_directories(path, error);
     if (error) return Error{ErrorKind::file_open, "cannot make the directory " + path + ": " + error.message(), 0};
   }
-  auto file = OutputFile::create(options.directory ? path + "/data" : path);
+  auto file =
+      options.pipe ? OutputFile::on_descriptor(options.pipe_fd, path) : OutputFile::create(options.directory ? path + "/data" : path);
   if (!file) return file.error();
   std::unique_ptr<PerfWriter> writer(new PerfWriter(std::move(file).value(), path, options));
-  if (Status status = writer->write_start(); !status) return status.error();
+  if (Status status = options.pipe ? writer->write_pipe_start() : writer->write_start(); !status) return status.error();
   return writer;
 }
 
@@ -144,14 +145,16 @@ Status PerfWriter::add_mmap(const MmapRecord& record, const RecordContext& conte
   return add_raw(scratch_);
 }
 
-Status PerfWriter::add_auxtrace(const AuxtraceRecord& record) {
-  const size_t pad = (8 - record.payload.size() % 8) % 8;
+Status PerfWriter::add_auxtrace(const AuxtraceRecord& record, Bytes second_piece) {
+  const size_t payload_bytes = record.payload.size() + second_piece.size();
+  const size_t pad = (8 - payload_bytes % 8) % 8;
   AuxtraceRecord whole = record;
-  whole.size_bytes = record.payload.size() + pad;
+  whole.size_bytes = payload_bytes + pad;
   if (whole.reference == 0) whole.reference = 1;
   scratch_.clear();
   if (!encode_record(whole, {}, no_attr_, scratch_)) return Error{ErrorKind::usage, "an AUXTRACE record cannot be written", 0};
   if (Status status = add_raw(scratch_, record.payload); !status) return status;
+  if (Status status = file_->append(second_piece); !status) return status;
   constexpr std::byte kZeros[8] = {};
   return file_->append(Bytes(kZeros).first(pad));
 }
@@ -209,11 +212,34 @@ Status copy_kcore_dir(const std::string& from, const std::string& to) {
   return {};
 }
 
-Status PerfWriter::finish() {
-  if (finished_) return {};
-  finished_ = true;
-  if (Status status = flush_compressed(); !status) return status;
-  const uint64_t data_size = file_->size_bytes() - data_offset_;
+Status PerfWriter::flush() {
+  if (compressor_ != nullptr) {
+    if (Status status = flush_compressed(); !status) return status;
+  }
+  return file_->flush();
+}
+
+Status PerfWriter::continue_from(uint64_t size_bytes) {
+  to_compress_.clear();
+  if (Status status = file_->cut_at(size_bytes); !status) return status;
+  if (options_.pipe) return {};
+  index_.clear();
+  for (uint64_t at = data_offset_; at < size_bytes;) {  // AUXTRACE records stand between the others
+    const std::vector<std::byte> bytes = file_->read_back(at, kAuxtraceRecordBytes);
+    if (bytes.size() < kRecordHeaderBytes) break;
+    const RecordHeader head = read_record_header(bytes);
+    if (head.size_bytes < kRecordHeaderBytes) break;
+    const uint64_t start = at;
+    at += head.size_bytes;
+    if (head.type != kRecordAuxtrace) continue;
+    index_.push_back({start, head.size_bytes});
+    Cursor body(Bytes(bytes).subspan(kRecordHeaderBytes));
+    at += body.u64();
+  }
+  return {};
+}
+
+void PerfWriter::add_own_features() {
   if (!index_.empty()) features_[kFeatureAuxtrace] = encode_auxtrace_index(index_);
   if (options_.directory && features_.count(kFeatureDirFormat) == 0) ByteWriter(features_[kFeatureDirFormat]).u64(0);
   if (compressor_ != nullptr) {  // version, type zstd, level, ratio, ring size: more than any one COMPRESSED record expands to
@@ -221,7 +247,52 @@ Status PerfWriter::finish() {
     section.clear();
     ByteWriter(section).u32(0).u32(1).u32(static_cast<uint32_t>(options_.compression_level)).u32(1).u32(4 * kCompressAtBytes);
   }
-  uint64_t at = data_offset_ + data_size + 16 * features_.size();
+}
+
+/// The pipe form (tools/perf Documentation/perf.data-file-format.txt, "Pipe-mode data"): a short header, then what the file form keeps in
+/// sections as records.
+Status PerfWriter::write_pipe_start() {
+  std::vector<std::byte> bytes;
+  ByteWriter out(bytes);
+  out.u64(kPerfMagic2).u64(kPipeHeaderBytes);
+  for (const EventAttr& attr : options_.attrs) {
+    const size_t size = kRecordHeaderBytes + attr_bytes_ + 8 * attr.ids.size();
+    if (size > kMaxCompressedBytes) return Error{ErrorKind::usage, "too many events for the pipe form: write a file", 0};
+    out.u32(kRecordHeaderAttr).u16(0).u16(static_cast<uint16_t>(size)).bytes(encode_attr(attr, attr_bytes_));
+    for (const uint64_t id : attr.ids) out.u64(id);
+  }
+  for (const EventAttr& attr : options_.attrs) {
+    constexpr uint64_t kName = 2;  // PERF_EVENT_UPDATE__NAME
+    if (attr.ids.empty() || attr.name.empty()) continue;
+    const size_t name_bytes = attr.name.size() + 8 - attr.name.size() % 8;
+    out.u32(kRecordEventUpdate).u16(0).u16(static_cast<uint16_t>(kRecordHeaderBytes + 16 + name_bytes));
+    out.u64(kName).u64(attr.ids.front()).text(attr.name, 8);
+  }
+  data_offset_ = bytes.size();
+  if (Status status = file_->append(bytes); !status) return status;
+  add_own_features();
+  if (Status status = write_pipe_features(); !status) return status;
+  features_.clear();
+  return file_->flush();
+}
+
+Status PerfWriter::write_pipe_features() {
+  for (const auto& [bit, section] : features_) {
+    // The events stand in records of their own; an index and a form of directory are for files.
+    if (bit == kFeatureEventDesc || bit == kFeatureAuxtrace || bit == kFeatureDirFormat) continue;
+    const size_t padded = (section.size() + 7) / 8 * 8;
+    if (padded + kRecordHeaderBytes + 8 > kMaxCompressedBytes) continue;  // perf has no form for it either
+    std::vector<std::byte> record;
+    ByteWriter out(record);
+    out.u32(kRecordHeaderFeature).u16(0).u16(static_cast<uint16_t>(kRecordHeaderBytes + 8 + padded));
+    out.u64(bit).bytes(section).zeros(padded - section.size());
+    if (Status status = file_->append(record); !status) return status;
+  }
+  return {};
+}
+
+Status PerfWriter::write_features() {
+  uint64_t at = file_->size_bytes() + 16 * features_.size();
   std::vector<std::byte> table;
   ByteWriter entries(table);
   for (const auto& [bit, section] : features_) {
@@ -232,8 +303,30 @@ Status PerfWriter::finish() {
   for (const auto& [bit, section] : features_) {
     if (Status status = file_->append(section); !status) return status;
   }
+  return file_->flush();
+}
+
+Status PerfWriter::finish() {
+  if (finished_) return {};
+  finished_ = true;
+  if (compressor_ != nullptr) {
+    if (Status status = flush_compressed(); !status) return status;
+  }
+  add_own_features();
+  if (options_.pipe) {
+    if (Status status = write_pipe_features(); !status) return status;
+    return file_->close();
+  }
+  if (Status status = file_->flush(); !status) return status;
+  const uint64_t data_end = file_->size_bytes(), data_size = data_end - data_offset_;
+  const Status features = write_features();
+  if (!features.ok()) {
+    features_.clear();
+    if (Status status = file_->cut_at(data_end); !status) return status;
+  }
   if (Status status = file_->patch(0, header(data_size)); !status) return status;
-  return file_->close();
+  const Status closed = file_->close();
+  return features.ok() ? closed : features;
 }
 
 }  // namespace ptd::perfio

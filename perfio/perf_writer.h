@@ -19,6 +19,8 @@ struct WriterOptions {
   std::vector<EventAttr> attrs;  ///< with ids. perf 6.1 wants PERF_SAMPLE_IP in the sample_type of an Intel PT event
   bool directory = false;        ///< PATH/data, so that add_kcore_dir() works; else PATH is the file
   int compression_level = 0;     ///< above 0: kernel records go into COMPRESSED records (zstd)
+  bool pipe = false;             ///< the pipe form, to `pipe_fd`: nothing is written twice; PATH is its name in messages
+  int pipe_fd = 1;
 };
 
 /// What a record says beside its payload.
@@ -63,7 +65,9 @@ class PerfWriter {
   Status add_time_conv(const TimeConvRecord& record) { return add(record, {}); }
   /// Writes record.payload behind the record, padded with zeros (PT: PAD packets) to 8 bytes, and notes it in the index; size_bytes is set
   /// from the payload. A reference of 0 is replaced by 1: perf 6.1 crashes on 0.
-  Status add_auxtrace(const AuxtraceRecord& record);
+  Status add_auxtrace(const AuxtraceRecord& record) { return add_auxtrace(record, {}); }
+  /// The same with a payload in two pieces, as it lies in a ring that wraps.
+  Status add_auxtrace(const AuxtraceRecord& record, Bytes second_piece);
   Status add_id_index(const std::vector<IdIndexEntry>& entries);
   Status add_finished_round();
   Status add_finished_init();
@@ -80,7 +84,16 @@ class PerfWriter {
   /// Directory form: copies the files kcore, kallsyms and modules (those that exist) of `source_dir` to PATH/`name`.
   Status add_kcore_dir(const std::string& source_dir, const std::string& name = "kcore_dir");
 
-  /// Writes the feature sections and the final header, and closes.
+  /// Everything added so far is in the file when it returns, up to whole records. What fails is cut off again.
+  Status flush();
+  /// Bytes of the file so far, those in buffers too; after flush() exactly its length.
+  [[nodiscard]] uint64_t size_bytes() const { return file_->size_bytes(); }
+  /// After another process wrote the file through the same object before a fork(): cuts it to `size_bytes`, which it had after a flush(),
+  /// and goes on there.
+  Status continue_from(uint64_t size_bytes);
+
+  /// Writes the feature sections and the final header, and closes. If there is no room for the features (a full disk), the file is
+  /// complete without them; the error says so.
   Status finish();
 
  private:
@@ -89,6 +102,10 @@ class PerfWriter {
   Status write_record(Bytes record);
   Status flush_compressed();
   Status write_compressed(Bytes compressed);
+  Status write_features();
+  Status write_pipe_start();
+  Status write_pipe_features();
+  void add_own_features();
   [[nodiscard]] std::vector<std::byte> header(uint64_t data_size_bytes) const;
   [[nodiscard]] const EventAttr& attr_of(uint32_t index) const;
 

@@ -90,7 +90,7 @@ bool ZstdCompressor::add(Bytes input, std::vector<std::byte>& output) {
   size_t left = 1;
   while (in.pos < in.size || left != 0) {
     ZSTD_outBuffer out{buffer.data(), buffer.size(), 0};
-    left = ZSTD_compressStream2(state_->stream, &out, &in, ZSTD_e_flush);
+    left = ZSTD_compressStream2(state_->stream, &out, &in, ZSTD_e_end);
     if (ZSTD_isError(left) != 0) return false;
     output.insert(output.end(), buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(out.pos));
   }

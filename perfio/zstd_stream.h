@@ -35,7 +35,8 @@ class ZstdDecompressor {
 /// Errors: file_format (damaged, longer), file_cut (shorter).
 Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes);
 
-/// Compresses pieces of one stream so that each piece can be decompressed as soon as it is there (flushed).
+/// Compresses pieces of one stream, each as a frame of its own: it can be decompressed as soon as it is there, and whoever goes on with the
+/// stream needs not know what came before.
 class ZstdCompressor {
  public:
   explicit ZstdCompressor(int level);
