@@ -1,4 +1,4 @@
-// `ptdecode record`: makes a recording where the processor cannot: under the emulator.
+// `ptdecode record`: makes a recording of this machine, or where the processor cannot, under the emulator.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/record_live.h"
 #include "recording/emulate/user_runner.h"
 
 namespace ptd::cli {
@@ -17,6 +18,7 @@ constexpr unsigned kPsbShift = 11;  // PSBFreq n: 2^(n + 11) bytes
 
 struct Words {
   emulate::EmulateOptions options;
+  LiveWords live;
   unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
   bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
 };
@@ -28,15 +30,17 @@ int explain() {
   std::string text;
   if (has_pt) {
     text =
-        "ptdecode: this machine can trace; perf makes the recording:\n"
-        "  perf record -e intel_pt//u -- PROGRAM      then: ptdecode script\n"
+        "ptdecode: record what? This machine can trace:\n"
+        "  ptdecode record -e intel_pt//u -- PROGRAM      then: ptdecode script\n"
         "or, slower and on any machine: ptdecode record --emulate -- PROGRAM\n";
   } else {
     text =
         "ptdecode: this machine cannot trace: it has no intel_pt event (/sys/bus/event_source/devices/intel_pt is missing). The processor\n"
         "is not Intel's, or this is a virtual machine without Intel PT, or the firmware or kernel keeps it off.\n"
         "An emulator can write the same trace, of programs in user mode:\n"
-        "  ptdecode record --emulate -- PROGRAM ARGUMENTS      (needs qemu-user: apt install qemu-user)\n";
+        "  ptdecode record --emulate -- PROGRAM ARGUMENTS      (needs qemu-user: apt install qemu-user)\n"
+        "What else the kernel tells (mappings, processes, switches, its own code) is recorded everywhere:\n"
+        "  ptdecode record --sideband -- PROGRAM ARGUMENTS\n";
   }
   say_on_error(text);
   return kExitUsage;
@@ -57,8 +61,14 @@ std::string summary_text(const Words& words, const emulate::EmulateResult& resul
 }
 
 int run(Words& words) {
-  if (!words.emulate) return explain();
   emulate::EmulateOptions& options = words.options;
+  if (!words.emulate && (words.live.sideband || !words.live.event.empty())) {
+    words.live.output = options.output;
+    words.live.command = options.command;
+    words.live.quiet = words.quiet;
+    return record_live(words.live);
+  }
+  if (!words.emulate) return explain();
   if (options.command.empty())
     return report_error({ErrorKind::usage, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
   emulate::PtEncoderOptions& pt = options.config.pt;
@@ -99,7 +109,8 @@ void add_packet_options(CLI::App& command, Words& words) {
 
 Command add_record(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("record", "Make a recording under an emulator, on a machine that cannot trace");
+  CLI::App& command = *app.add_subcommand("record", "Make a recording: of this machine, or under an emulator where it cannot trace");
+  add_live_options(command, words->live);
   command.add_flag("--emulate", words->emulate, "run the program under qemu-user and write the trace that a processor would");
   command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
   command.add_option("--truth", words->options.truth_folder, "also write what really ran, for ptdecode verify: DIR/truth.tidN.ptt");
@@ -111,7 +122,13 @@ Command add_record(CLI::App& app) {
   command.footer(
       "The exit status is the program's. Processes and threads that it starts are recorded too; code that is in no file goes to\n"
       "OUTPUT.jit, for ptdecode and for perf inject --jit. Programs for x86-64 get Intel PT, those for aarch64 CoreSight ETMv4.\n"
+      "Without --emulate the recording is of the kernel's events. It ends with PROGRAM, with the last thread of -p and -t, or with "
+      "Ctrl-C;\n"
+      "what is recorded runs on. If the recorder is killed, another process completes the file.\n"
       "Examples:\n"
+      "  ptdecode record -e intel_pt//u -- ls -l                a processor's trace\n"
+      "  ptdecode record -e intel_pt/cyc,noretcomp/k -a --kcore the kernel's, of all cpus, until Ctrl-C\n"
+      "  ptdecode record --sideband -p 4711 --tree              who did what, without a trace\n"
       "  ptdecode record --emulate -- ls -l                     makes ./perf.data\n"
       "  ptdecode record --emulate --truth T -- ls && ptdecode verify T/truth.*");
   return [words] { return run(*words); };

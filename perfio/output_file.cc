@@ -64,7 +64,7 @@ Status OutputFile::append(Bytes bytes) {
 
 Status OutputFile::flush() {
   if (Status status = write_at(written_, buffer_); !status) {
-    if (!stream_) (void)::ftruncate(fd_, static_cast<off_t>(written_));  // part of it may have found room
+    if (!stream_) if (::ftruncate(fd_, static_cast<off_t>(written_)) != 0) return status;
     return status;
   }
   written_ += buffer_.size();

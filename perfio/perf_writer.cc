@@ -220,6 +220,7 @@ Status PerfWriter::flush() {
 }
 
 Status PerfWriter::continue_from(uint64_t size_bytes) {
+  finished_ = false;
   to_compress_.clear();
   if (Status status = file_->cut_at(size_bytes); !status) return status;
   if (options_.pipe) return {};

@@ -58,6 +58,31 @@ std::optional<perfio::BpfProgInfo> read_bpf_program(uint32_t id) {
   return program;
 }
 
+std::vector<std::byte> read_bpf_types(uint32_t btf_id) {
+  constexpr uint32_t kMaxBytes = 64U << 20;
+  bpf_attr attr{};
+  attr.btf_id = btf_id;
+  const int fd = static_cast<int>(call_bpf(BPF_BTF_GET_FD_BY_ID, attr));
+  if (fd < 0) return {};
+  std::vector<std::byte> types;
+  for (int round = 0; round < 2; ++round) {  // first the size, then the content
+    bpf_btf_info info{};
+    info.btf = reinterpret_cast<uint64_t>(types.data());
+    info.btf_size = static_cast<uint32_t>(types.size());
+    bpf_attr ask{};
+    ask.info.bpf_fd = static_cast<uint32_t>(fd);
+    ask.info.info_len = sizeof(info);
+    ask.info.info = reinterpret_cast<uint64_t>(&info);
+    if (call_bpf(BPF_OBJ_GET_INFO_BY_FD, ask) != 0 || info.btf_size > kMaxBytes) {
+      types.clear();
+      break;
+    }
+    types.resize(info.btf_size);
+  }
+  close(fd);
+  return types;
+}
+
 std::vector<uint32_t> list_bpf_programs() {
   std::vector<uint32_t> ids;
   constexpr size_t kMaxPrograms = 1U << 16;

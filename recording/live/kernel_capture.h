@@ -46,6 +46,9 @@ class KernelCapture {
   /// Waits for a module that comes or goes.
   void wait(uint32_t timeout_ms) const;
 
+  /// Descriptors that are readable when look() had better be called soon.
+  [[nodiscard]] std::vector<int> wake_fds() const { return modules_ == nullptr ? std::vector<int>() : modules_->fds(); }
+
   [[nodiscard]] const CaptureCounts& counts() const { return counts_; }
   [[nodiscard]] const KernelMemory* memory() const { return memory_.get(); }
 

@@ -140,6 +140,12 @@ void ModuleWatch::wait(uint32_t timeout_ms) const {
   (void)poll(files.data(), files.size(), static_cast<int>(timeout_ms));
 }
 
+std::vector<int> ModuleWatch::fds() const {
+  std::vector<int> fds;
+  for (const Ring& ring : rings_) fds.push_back(ring.event.fd());
+  return fds;
+}
+
 void ModuleWatch::look(const KernelMemory& memory) {
   for (Ring& ring : rings_) ring.ring->drain([&](Bytes record) { on_sample(record, ring, memory); });
 }

@@ -36,6 +36,8 @@ class ModuleWatch {
 
   /// Waits until a module is loaded or unloaded, or the time is over.
   void wait(uint32_t timeout_ms) const;
+  /// What wait() waits for.
+  [[nodiscard]] std::vector<int> fds() const;
   void look(const KernelMemory& memory);
   void on_poke(uint64_t time_ns, const perfio::TextPokeRecord& poke);
   /// What came and what went since the last call, in order of time.

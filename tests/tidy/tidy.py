@@ -42,10 +42,10 @@ ROOMS = {
     "decoder/pt": ["decoder", "decoder/insn", "decoder/pt", "image", "image/base"],
     "perfio": ["perfio", "image", "image/base"],
     "recording": ["recording", "perfio", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/source", "image/symbols"],
-    "recording/live": ["recording/live", "perfio", "image", "image/base"],
+    "recording/live": ["recording/live", "perfio", "image", "image/base", "image/source"],
     # The command line sees recording/ and headers of value types, the packet reader (for `packets`) and the disassembler.
     "analysis": ["analysis", "recording", "decoder", "decoder/insn", "image", "image/base", "image/symbols"],
-    "cli": ["cli", "analysis", "recording", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/symbols"],
+    "cli": ["cli", "analysis", "recording", "recording/live", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/symbols"],
 }
 
 # Written in two halves so that this file does not find itself.

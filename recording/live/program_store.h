@@ -1,0 +1,38 @@
+// ProgramStore: BPF programs and their types that a recording has read so far, where a second process finds them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "image/base/result.h"
+#include "perfio/perf_reader.h"
+
+namespace ptd::live {
+
+/// A list in a memory file that children of fork() share; written by one process at a time, append only. One thread.
+class ProgramStore {
+ public:
+  /// Errors: file_open.
+  static Result<ProgramStore> create();
+  ~ProgramStore();
+  ProgramStore(ProgramStore&& other) noexcept;
+  ProgramStore& operator=(ProgramStore&& other) noexcept;
+
+  /// Adds a program; the types it names (BTF) are asked of the kernel, once each.
+  Status add(const perfio::BpfProgInfo& program);
+  /// Length so far: what take() may be asked for.
+  [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
+  /// Goes on behind the first `size_bytes` bytes: what a former writer had completed.
+  void continue_from(uint64_t size_bytes) { size_bytes_ = size_bytes; }
+  /// Programs and types into `features`.
+  void take(perfio::Features& features) const;
+
+ private:
+  explicit ProgramStore(int fd) : fd_(fd) {}
+  Status append(uint32_t bit, Bytes bytes);
+  int fd_;
+  uint64_t size_bytes_ = 0;
+  std::vector<uint32_t> types_;  // BTF ids that are in it
+};
+
+}  // namespace ptd::live

@@ -1,0 +1,335 @@
+// Recorder: see recorder.h.
+#include "recording/live/recorder.h"
+
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "perfio/wire.h"
+#include "recording/live/start_scan.h"
+
+namespace ptd::live {
+namespace {
+
+using namespace perfio;
+namespace fs = std::filesystem;
+
+/// What perf takes as the moment of an AUX payload: the processor's counter where there is one; never 0.
+uint64_t aux_reference() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc() | 1;
+#else
+  timespec now{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (static_cast<uint64_t>(now.tv_sec) * 1000000000U + static_cast<uint64_t>(now.tv_nsec)) | 1;
+#endif
+}
+
+/// Moves a recording out of the way, as perf does. What is no recording is left where it is.
+Status move_old(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return {};
+  const bool recording =
+      fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error) : fs::is_regular_file(status);
+  if (!recording && !fs::is_directory(status)) return {};  // a device, a pipe: written as it is
+  if (!recording) return Error{ErrorKind::usage, path + " is a directory, and no recording", 0};
+  const std::string old = path + ".old";
+  if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
+  fs::rename(path, old, error);
+  if (error) return Error{ErrorKind::file_open, "cannot move " + path + " to " + old + ": " + error.message(), 0};
+  return {};
+}
+
+/// Recordings hold addresses of the kernel and what ran: for their owner only.
+class PrivateFiles {
+ public:
+  PrivateFiles() : before_(umask(0077)) {}
+  ~PrivateFiles() { umask(before_); }
+  PrivateFiles(const PrivateFiles&) = delete;
+  PrivateFiles& operator=(const PrivateFiles&) = delete;
+
+ private:
+  mode_t before_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
+  std::unique_ptr<Recorder> recorder(new Recorder(std::move(choice)));
+  RecordChoice& asked = recorder->choice_;
+  if (!asked.command.empty()) {
+    Result<Workload> workload = Workload::prepare(asked.command);
+    if (!workload) return workload.error();
+    if (!asked.target.everything) asked.target.waiting_command = workload->pid();
+    recorder->workload_ = std::move(*workload);
+  }
+  if (Status status = recorder->open_events(); !status) return status.error();
+  Result<ProgramStore> programs = ProgramStore::create();
+  if (!programs) return programs.error();
+  recorder->programs_ = std::move(*programs);
+  recorder->make_capture(true);
+  if (asked.kcore && recorder->capture_->memory() == nullptr) {
+    return Error{ErrorKind::usage, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
+  }
+  if (Status status = recorder->open_file(); !status) return status.error();
+  if (Status status = recorder->write_start(); !status) return status.error();
+  if (Status status = recorder->start_holder(); !status) return status.error();
+  return recorder;
+}
+
+Recorder::~Recorder() = default;
+
+Status Recorder::open_events() {
+  EventChoice events;
+  events.target = choice_.target;
+  events.trace = choice_.trace;
+  choice_.wishes.trace = choice_.trace.has_value();
+  choice_.wishes.rings = static_cast<uint32_t>(choice_.target.cpus.empty() ? online_cpus().size() : choice_.target.cpus.size());
+  const Result<RingSizes> sizes = choose_ring_sizes(read_limits(), choice_.wishes);
+  if (!sizes) return sizes.error();
+  events.sizes = *sizes;
+  Result<EventSet> set = EventSet::open(events);
+  if (!set) return set.error();
+  events_ = std::move(*set);
+  report_.notes = events_->without();
+  return {};
+}
+
+/// In the process that records, or in the one that takes over, which has no mappings of the watch for modules.
+void Recorder::make_capture(bool first) {
+  CaptureSink sink;
+  sink.add_code = [this](const TextPokeRecord& poke, const SampleId& when) {
+    RecordContext context;
+    context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::kernel));
+    context.misc = kMiscKernel;
+    context.sample_id = when;
+    return writer_->add_text_poke(poke, context);
+  };
+  sink.add_program = [this](const BpfProgInfo& program) { return programs_->add(program); };
+  const bool kernel = events_->attr_of(RingRole::kernel) >= 0;
+  Result<std::unique_ptr<KernelMemory>> memory = kernel ? KernelMemory::open() : Error{};
+  std::unique_ptr<ModuleWatch> modules;
+  if (kernel && first && memory.ok()) modules = ModuleWatch::start(static_cast<int32_t>(online_cpus().size()));
+  capture_ = std::make_unique<KernelCapture>(memory.ok() ? std::move(*memory) : nullptr, std::move(modules), std::move(sink));
+}
+
+Status Recorder::open_file() {
+  const PrivateFiles private_files;
+  WriterOptions options;
+  options.attrs = events_->attrs();
+  options.pipe = choice_.output == "-";
+  options.directory = !options.pipe && (choice_.directory || choice_.kcore);
+  options.compression_level = choice_.compression_level;
+  if (!options.pipe) {
+    if (Status status = move_old(choice_.output); !status) return status;
+  }
+  Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create(options.pipe ? "standard output" : choice_.output, options);
+  if (!writer) return writer.error();
+  writer_ = std::move(*writer);
+  return {};
+}
+
+Status Recorder::write_start() {
+  const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion();
+  if (choice_.auxtrace_info) {
+    if (Status status = writer_->add_auxtrace_info(*choice_.auxtrace_info); !status) return status;
+  }
+  std::vector<IdIndexEntry> index;
+  for (size_t i = 0; i < events_->rings().size(); ++i) {
+    const EventRings& rings = events_->rings()[i];
+    for (const LiveEvent& event : rings.events) index.push_back({event.id(), i, rings.cpu, rings.tid});
+  }
+  if (Status status = writer_->add_id_index(index); !status) return status;
+  if (clock) {
+    if (Status status = writer_->add_time_conv(*clock); !status) return status;
+  }
+  const Result<std::string> kallsyms = read_text_file("/proc/kallsyms");
+  if (kallsyms.ok()) {
+    RecordContext context;
+    context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
+    context.misc = kMiscKernel;
+    context.sample_id.pid = context.sample_id.tid = context.sample_id.cpu = 0;
+    // Hidden addresses: the recording is without the kernel's map.
+    const Status maps = scan_kernel_maps(*kallsyms, [&](const MmapRecord& map) { return writer_->add_mmap(map, context); });
+    if (!maps.ok()) report_.notes.push_back(maps.error().message);
+  }
+  const auto add = [this](const Payload& payload, RecordContext context) {
+    context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
+    return writer_->add(payload, context);
+  };
+  std::vector<int32_t> pids = choice_.target.everything ? list_processes() : choice_.target.pids;
+  for (const int32_t tid : choice_.target.tids) pids.push_back(process_of(tid));
+  for (size_t i = 0, given = pids.size(); choice_.target.tree && i < given; ++i) {
+    const std::vector<int32_t> tree = list_tree(pids[i]);
+    pids.insert(pids.end(), tree.begin() + 1, tree.end());
+  }
+  for (const int32_t pid : pids) {
+    if (Status status = scan_process(pid, add); !status) return status;
+  }
+  if (Status status = capture_->note_loaded_programs(); !status) return status;
+  Features loaded;
+  programs_->take(loaded);
+  for (const BpfProgInfo& program : loaded.bpf_progs) {
+    if (Status status = tell_program(program, add); !status) return status;
+  }
+  if (Status status = writer_->add_finished_init(); !status) return status;
+  if (Status status = writer_->flush(); !status) return status;
+  if (!choice_.kcore) return {};
+  if (!kallsyms.ok()) return kallsyms.error();
+  const PrivateFiles private_files;
+  return copy_kernel(*capture_->memory(), *kallsyms, choice_.output + "/kcore_dir");
+}
+
+Progress Recorder::progress() const {
+  Progress progress{writer_->size_bytes(), programs_->size_bytes(), {}};
+  for (const EventRings& rings : events_->rings()) progress.positions.push_back(rings.ring->position());
+  for (const EventRings& rings : events_->rings()) progress.positions.push_back(rings.aux == nullptr ? 0 : rings.aux->position());
+  return progress;
+}
+
+Status Recorder::start_holder() {
+  if (choice_.output == "-") return {};  // what a reader has taken cannot be taken back
+  if (commit_ == nullptr) {
+    Result<std::unique_ptr<CommitPage>> page = CommitPage::create(2 * events_->rings().size());
+    if (!page) return page.error();
+    commit_ = std::move(*page);
+    commit_->publish(progress());
+  }
+  SecondHolder::Duties duties;
+  duties.adopt = [this] {
+    capture_.reset();  // its mappings did not come along; their places are free for the rings
+    return events_->map_again();
+  };
+  duties.take_over = [this] { take_over(); };
+  Result<SecondHolder> holder = SecondHolder::start(duties);
+  if (!holder) return holder.error();
+  holder_ = std::move(*holder);
+  return {};
+}
+
+/// In the second holder: completes the file from where the first one had come to.
+void Recorder::take_over() {
+  const Progress done = commit_->read();
+  const size_t count = events_->rings().size();
+  for (size_t i = 0; i < count; ++i) {
+    EventRings& rings = events_->rings()[i];
+    rings.ring->seek(done.positions[i]);
+    if (rings.aux != nullptr) rings.aux->read_to(done.positions[count + i]);
+  }
+  programs_->continue_from(done.store_bytes);
+  make_capture(false);
+  holder_.reset();
+  if (writer_->continue_from(done.file_bytes).ok()) (void)stop_and_write();
+}
+
+void Recorder::on_record(const EventRings& rings, Bytes record) {
+  const RecordHeader header = read_record_header(record);
+  ++report_.records;
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  if (header.type == kRecordLost) {
+    body.skip(8);
+    report_.lost_records += body.u64();
+  } else if (header.type == kRecordAux) {
+    constexpr uint64_t kTruncated = 1;  // PERF_AUX_FLAG_TRUNCATED
+    body.skip(16);
+    report_.aux_truncated += body.u64() & kTruncated;
+  } else if (rings.role == RingRole::kernel) {
+    capture_->on_record(record, events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::kernel))]);
+  }
+  if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
+}
+
+/// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
+Status Recorder::take_aux(EventRings& rings, size_t index, bool all) {
+  RingPart part = rings.aux->mode() == AuxMode::full ? rings.aux->pending() : all ? rings.aux->snapshot() : RingPart{};
+  if (rings.aux->mode() == AuxMode::full && !all) part.end -= part.size_bytes() % 8;
+  if (part.size_bytes() == 0) return {};
+  const size_t first = std::min<size_t>(part.first.size(), part.size_bytes());
+  AuxtraceRecord record;
+  record.offset_bytes = part.begin;
+  record.reference = aux_reference();
+  record.idx = static_cast<uint32_t>(index);
+  record.cpu = rings.cpu;
+  record.tid = rings.tid;
+  record.payload = part.first.first(first);
+  if (Status status = writer_->add_auxtrace(record, part.second.first(static_cast<size_t>(part.size_bytes()) - first)); !status)
+    return status;
+  report_.aux_bytes += part.size_bytes();
+  rings.aux->read_to(part.end);
+  return {};
+}
+
+Status Recorder::drain(bool all) {
+  capture_->look();
+  const uint64_t before = writer_->size_bytes(), records = report_.records;
+  for (size_t i = 0; i < events_->rings().size(); ++i) {
+    EventRings& rings = events_->rings()[i];
+    (void)rings.ring->read([&](Bytes record) { on_record(rings, record); });
+    if (!first_error_.ok()) return first_error_;
+    if (rings.aux == nullptr) continue;
+    if (Status status = take_aux(rings, i, all); !status) return status;
+  }
+  if (Status status = capture_->end_round(); !status) return status;
+  report_.kernel = capture_->counts();
+  if (records == report_.records && before == writer_->size_bytes()) return {};
+  if (Status status = writer_->add_finished_round(); !status) return status;
+  if (Status status = writer_->flush(); !status) return status;
+  report_.file_bytes = writer_->size_bytes();
+  if (commit_ != nullptr) commit_->publish(progress());
+  for (EventRings& rings : events_->rings()) {
+    rings.ring->release();
+    if (rings.aux != nullptr && rings.aux->mode() == AuxMode::full) rings.aux->release();
+  }
+  return {};
+}
+
+Status Recorder::run() {
+  constexpr int kFlushMs = 1000;
+  if (workload_) {
+    if (choice_.target.everything) events_->enable_trace();
+    if (Status status = workload_->start(); !status) return status;
+  } else {
+    events_->enable_trace();
+  }
+  const bool whole_machine = choice_.target.everything;
+  std::vector<bool> ready;
+  for (;;) {
+    std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, holder_ ? holder_->fd() : -1};
+    for (const int fd : capture_->wake_fds()) more.push_back(fd);
+    (void)events_->wait(more, ready, kFlushMs);
+    if (Status status = drain(false); !status) return status;
+    if (workload_) report_.exit_status = workload_->ended();
+    if (ready[0] || report_.exit_status >= 0 || (!whole_machine && events_->target_ended())) return {};
+    if (!ready[2]) continue;
+    holder_.reset();  // it was killed: another one
+    if (Status status = start_holder(); !status) return status;
+  }
+}
+
+Status Recorder::stop_and_write() {
+  events_->disable_all();
+  if (Status status = drain(true); !status) return status;
+  Features features = machine_features();
+  features.cmdline = choice_.cmdline;
+  programs_->take(features);
+  writer_->set_features(features);
+  return writer_->finish();
+}
+
+Status Recorder::finish() {
+  Status status = stop_and_write();
+  if (!status.ok() && commit_ != nullptr) {  // a full disk: what was complete stays, and the file says how long it is
+    const Progress done = commit_->read();
+    if (writer_->continue_from(done.file_bytes).ok()) (void)writer_->finish();
+  }
+  holder_.reset();
+  if (workload_) report_.exit_status = workload_->ended();
+  return status;
+}
+
+}  // namespace ptd::live

@@ -1,0 +1,79 @@
+// Recorder: a recording from start to end: events, rings, the file, and a second process that completes the file if this one is killed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perfio/perf_writer.h"
+#include "recording/live/commit_page.h"
+#include "recording/live/event_set.h"
+#include "recording/live/kernel_capture.h"
+#include "recording/live/program_store.h"
+#include "recording/live/second_holder.h"
+#include "recording/live/workload.h"
+
+namespace ptd::live {
+
+struct RecordChoice {
+  std::string output = "perf.data";  ///< "-": the pipe form on standard output
+  bool directory = false;            ///< perf's directory form
+  bool kcore = false;                ///< also the kernel's text (directory form)
+  int compression_level = 0;
+  TargetChoice target;
+  std::optional<TraceChoice> trace;
+  RingWishes wishes;
+  std::optional<perfio::AuxtraceInfoRecord> auxtrace_info;  ///< of the trace, all but its clock
+  std::vector<std::string> command;                         ///< to be started
+  std::vector<std::string> cmdline;                         ///< of the recorder, for the file's header
+  int stop_fd = -1;                                         ///< readable: stop
+};
+
+struct RecordReport {
+  uint64_t records = 0, lost_records = 0, aux_bytes = 0, aux_truncated = 0, file_bytes = 0;
+  CaptureCounts kernel;
+  std::vector<std::string> notes;  ///< what this kernel or user cannot have
+  int exit_status = -1;            ///< of the command, if it has ended
+};
+
+/// Rounds: read the rings, write the file, note how far both have come, only then give the rings back. So a record is in a ring or in the
+/// file at any moment, and a second holder of both completes the file when this process is killed. One thread.
+class Recorder {
+ public:
+  /// Opens events and file; the program waits. An output that exists is moved to OUTPUT.old. Errors: of the kernel and the file system.
+  static Result<std::unique_ptr<Recorder>> start(RecordChoice choice);
+  ~Recorder();
+  /// Until the program, or all of the target, has ended, or stop_fd is readable. What is being recorded goes on by itself.
+  Status run();
+  /// Stops events, takes the rest, completes the file.
+  Status finish();
+  [[nodiscard]] const RecordReport& report() const { return report_; }
+
+ private:
+  explicit Recorder(RecordChoice choice) : choice_(std::move(choice)) {}
+  Status open_events();
+  Status open_file();
+  Status write_start();
+  Status start_holder();
+  void take_over();
+  void make_capture(bool first);
+  void on_record(const EventRings& rings, Bytes record);
+  Status take_aux(EventRings& rings, size_t index, bool all);
+  Status drain(bool all);
+  [[nodiscard]] Progress progress() const;
+  Status stop_and_write();
+
+  RecordChoice choice_;
+  std::optional<Workload> workload_;
+  std::optional<EventSet> events_;
+  std::unique_ptr<perfio::PerfWriter> writer_;
+  std::unique_ptr<KernelCapture> capture_;
+  std::optional<ProgramStore> programs_;
+  std::unique_ptr<CommitPage> commit_;
+  std::optional<SecondHolder> holder_;
+  RecordReport report_;
+  Status first_error_;
+};
+
+}  // namespace ptd::live

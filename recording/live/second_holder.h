@@ -1,0 +1,39 @@
+// SecondHolder: a process that holds what another one holds, and does nothing but outlive it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "image/base/result.h"
+
+namespace ptd::live {
+
+/// A child that shares descriptors and maps the rings again, so that the kernel keeps them when the first holder is killed. It sleeps in
+/// one read() until that happens. Signals of the terminal do not reach it.
+class SecondHolder {
+ public:
+  struct Duties {
+    std::function<Status()> adopt;    ///< in the child, at once: map what fork() does not give
+    std::function<void()> take_over;  ///< in the child, when the first holder is dead; then the child ends
+  };
+  /// Forks; returns once the child has adopted. Errors: file_open.
+  static Result<SecondHolder> start(const Duties& duties);
+  /// Tells it to end, and waits until it has.
+  ~SecondHolder();
+  SecondHolder(SecondHolder&& other) noexcept;
+  SecondHolder& operator=(SecondHolder&& other) noexcept;
+
+  /// Readable when the child has died.
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] int32_t pid() const { return pid_; }
+
+ private:
+  SecondHolder() = default;
+  int fd_ = -1;
+  int32_t pid_ = -1;
+};
+
+/// Descriptors 0, 1 and 2 become /dev/null: for a process that outlives its terminal.
+void leave_standard_streams();
+
+}  // namespace ptd::live

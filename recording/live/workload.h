@@ -1,0 +1,35 @@
+// Workload: a program that is started for a recording, and waits until everything is ready.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+
+namespace ptd::live {
+
+/// A child process. If its parent dies before start(), it ends without having run anything; after that it lives on by itself.
+class Workload {
+ public:
+  /// Forks. The child waits. Errors: file_open.
+  static Result<Workload> prepare(const std::vector<std::string>& command);
+  ~Workload();
+  Workload(Workload&& other) noexcept;
+  Workload& operator=(Workload&& other) noexcept;
+
+  /// Lets it exec. Errors: file_open if there is no such program, with the name.
+  Status start();
+  [[nodiscard]] int32_t pid() const { return pid_; }
+  /// Readable once it has ended; -1 where the kernel has no pidfd (before Linux 5.3).
+  [[nodiscard]] int fd() const { return pid_fd_; }
+  /// Its exit status as a shell gives it (128 + signal), if it has ended; -1 else. Does not wait.
+  [[nodiscard]] int ended();
+
+ private:
+  Workload() = default;
+  int32_t pid_ = -1;
+  int pid_fd_ = -1, go_ = -1, failure_ = -1, status_ = -1;
+};
+
+}  // namespace ptd::live
