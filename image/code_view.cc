@@ -474,6 +474,26 @@ FetchResult CodeView::fetch(SpaceId space, Ip ip, Interval when, std::span<const
   return result;
 }
 
+PlainCode CodeView::plain(SpaceId space, Ip ip, Interval when) {
+  PlainCode plain;
+  if (timeline_.fetch_log() != nullptr) return plain;  // it wants to hear of each span
+  Scratch& s = *scratch_;
+  const SpaceId in = effective_space(space, ip);
+  const CacheSlot& slot = s.cache[(ip.value >> 12) % kCacheSlots];
+  const auto covers = [&] { return slot.space == in && slot.first <= ip.value && ip.value <= slot.last && slot.live.contains(when); };
+  if (!covers()) {
+    std::array<CodeCandidate, 2> contents;
+    (void)look_up(space, ip, when, {}, contents, 1);
+    if (!covers()) return plain;
+  }
+  uint64_t size = slot.last - ip.value + 1;
+  if (const CodeLimits* limits = timeline_.code_limits(); limits != nullptr) size = limits->at_hand(in, ip.value, size);
+  plain.bytes = Bytes{slot.bytes + (ip.value - slot.first), size};
+  plain.certain = slot.live;
+  plain.flags = slot.flags;
+  return plain;
+}
+
 FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
                               unsigned span_bytes) {
   Scratch& s = *scratch_;

@@ -91,6 +91,13 @@ struct FetchResult {
   SectionId section = kNoSection;  ///< the section at ip (at the middle of the interval)
 };
 
+/// Code of one section that no edit touches.
+struct PlainCode {
+  Bytes bytes;
+  Interval certain;  ///< when these bytes, and no others, were live
+  CodeFlag flags = CodeFlag::none;
+};
+
 class TimelineData;  // private to the room
 class FetchLog;
 class CodeLimits;
@@ -162,6 +169,11 @@ class CodeView {
   ///  - `certain` also implies equal flags: it is cut at windows of lost records.
   FetchResult fetch(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
                     unsigned span_bytes = kFetchSpanBytes);
+
+  /// Plain code from `ip` on, as far as it reaches: at each moment of `certain`, which covers `when`, fetch() gives any span inside of it
+  /// as the only candidate, with this `certain` and these flags. Empty where that cannot be said at once; then fetch() must be asked. The
+  /// bytes stay valid as long as the timeline.
+  [[nodiscard]] PlainCode plain(SpaceId space, Ip ip, Interval when);
 
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 

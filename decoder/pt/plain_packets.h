@@ -28,6 +28,16 @@ inline uint64_t long_tnt(const std::byte* data) {
   return (packet & 0xffff) == 0xa302 && payload > 1 ? payload : 0;
 }
 
+/// Target of the TIP at `data`, of a form with payload; nine bytes are read.
+inline uint64_t ip_of_tip(const std::byte* data, uint64_t last_ip) {
+  const unsigned form = static_cast<unsigned>(*data) >> 5;
+  uint64_t payload = 0;
+  std::memcpy(&payload, data + 1, sizeof payload);
+  payload &= kIpMask[form];
+  constexpr unsigned kSext48 = 3;  // IpBytes::sext48
+  return form == kSext48 ? static_cast<uint64_t>(static_cast<int64_t>(payload << 16) >> 16) : (last_ip & ~kIpMask[form]) | payload;
+}
+
 /// Copies sixteen blocks, or more, eight at a time: what is read and written behind `count` does not matter. Sixteen are nearly always
 /// enough, so that the processor guesses the loop right.
 inline void copy_blocks(Block* to, const Block* from, uint32_t count) {

@@ -10,12 +10,10 @@ namespace {
 constexpr unsigned kRatioShift = 24;
 constexpr unsigned kToleranceShift = 4;  // a ratio is known to within 1/16
 constexpr unsigned kTmaBits = 16;        // of the CTC in TMA
-constexpr unsigned kPlausibleSteps = 3;  // MTC periods between two MTCs that need no explanation
 constexpr unsigned kSlipSteps = 8;       // MTCs that may come late, behind their TMA
 constexpr uint64_t kMinCalibrationCycles = 64;
 constexpr uint64_t kPayloadMask = (uint64_t{1} << 56) - 1;
 constexpr uint64_t kHuge = uint64_t{1} << 63;
-constexpr int64_t kShortTicks = int64_t{1} << 30;  // times a ratio of 32 bits: less than kHuge / 2
 
 uint64_t add(uint64_t a, uint64_t b) { return a > kTscMax.value - b ? kTscMax.value : a + b; }
 uint64_t sub(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
@@ -81,7 +79,7 @@ bool PtClock::on_packet(const Packet& packet, uint64_t offset_bytes) {
 /// The moment `ctc_ticks` after the anchor, rounded down.
 uint64_t PtClock::edge(int64_t ctc_ticks) const {
   if (ratio_d_ == 0) return anchor_tsc_;
-  if (ctc_ticks >= 0 && ctc_ticks <= kShortTicks && anchor_tsc_ < kHuge / 2)  // nearly always: no wide division
+  if (ctc_ticks >= 0 && ctc_ticks <= kShortTicks && anchor_tsc_ < kShortAnchor)  // nearly always: no wide division
     return anchor_tsc_ + static_cast<uint64_t>(ctc_ticks) * ratio_n_ / ratio_d_;
   const __int128 product = static_cast<__int128>(ctc_ticks) * ratio_n_;
   __int128 ticks = product / ratio_d_;

@@ -40,6 +40,23 @@ class PtClock {
   /// set by the packet. `offset_bytes` (the packet's place in the stream) tells which packets stand side by side: without it CYC is not
   /// calibrated.
   bool on_packet(const Packet& packet, uint64_t offset_bytes = kNoOffset);
+  /// on_packet() for an MTC where nothing is to be decided: an edge that is due, behind a TMA, no CYC beside it. False: nothing was done,
+  /// on_packet() must.
+  bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) {
+    const unsigned step = (mtc - unsigned{last_mtc_}) & 0xff;
+    if (anchor_ != Anchor::exact || first_mtc_ || lost_ || !known_ || step - 1U >= kPlausibleSteps || !has_mtc_) return false;
+    const int64_t elapsed = elapsed_ + static_cast<int64_t>(period() * step);
+    if (elapsed < 0 || elapsed > kShortTicks || anchor_tsc_ >= kShortAnchor || ratio_d_ == 0 || cyc_end_ == offset_bytes) return false;
+    const uint64_t moment = anchor_tsc_ + static_cast<uint64_t>(elapsed) * ratio_n_ / ratio_d_;
+    if (moment < earliest_ || moment < tsc_ || moment == 0) return false;
+    elapsed_ = elapsed;
+    last_mtc_ = mtc;
+    if (step > 1) ++holes_;
+    tsc_ = moment;
+    earliest_ = earliest_ > moment - 1 ? earliest_ : moment - 1;
+    latest_ = moment + 2;
+    return true;
+  }
   /// Forgets everything but the configuration, the reference and the calibration (loss of flow, PSB of an unjoined segment).
   void reset();
   /// A time near the trace's, e.g. that of the AUX record: tells bits 63:56, which no packet has. Call before the first TSC.
@@ -70,6 +87,9 @@ class PtClock {
 
  private:
   enum class Anchor : uint8_t { none, counted, exact };
+  static constexpr unsigned kPlausibleSteps = 3;  ///< MTC periods between two MTCs that need no explanation
+  static constexpr uint64_t kShortAnchor = uint64_t{1} << 62;
+  static constexpr int64_t kShortTicks = int64_t{1} << 30;  ///< times a ratio of 32 bits: less than kShortAnchor
 
   void on_tsc(uint64_t payload, bool beside_cyc);
   bool on_tma(const Packet& packet);

@@ -62,6 +62,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   flow_ = &flow;
   state_ = &state;
   data_ = walker_.segment_.bytes.data();
+  segment_bytes_ = walker_.segment_.bytes.size();
   own_bytes_ = items.own_bytes();
   until_ = until;
   direct_ = moved_ = false;
@@ -74,6 +75,9 @@ bool Runner::fast(Flow& flow, uint64_t until) {
     const uint64_t next = (*points)[state.spans_passed].stream_offset_bytes, here = walker_.segment_.stream_offset_bytes;
     sync_limit_ = next > here ? next - here : 0;
   }
+  span_ = {};
+  if (const auto* points = walker_.options_.sync_points; points != nullptr && state.spans_passed != 0)
+    span_ = (*points)[state.spans_passed - 1].time;
   Blocks& blocks = flow.out->blocks;
   const size_t size = blocks.size();
   const size_t limit = std::min(flow.out->capacity_blocks, size + kOutAtOnce);
@@ -123,6 +127,11 @@ bool Runner::take_queue() {
   return false;
 }
 
+// True if many bits stand at `offset`, before `stop`: more than one TNT, or a long one.
+bool Runner::is_bulk(uint64_t offset, uint64_t stop) const {
+  return offset + 1 < stop && (data_[offset] == std::byte{0x02} || is_short_tnt(static_cast<unsigned>(data_[offset + 1])));
+}
+
 // Packets from cursor_ on.
 void Runner::take_direct() {
   direct_ = true;
@@ -135,11 +144,13 @@ void Runner::take_direct() {
       continue;
     }
     if (behind_sync_point(offset)) return;
-    if (!mark_due_ && settled_ && cursor_.steady()) {
+    if (!mark_due_ && settled_ && cursor_.steady() && is_bulk(offset, stop_)) {
       spend();
       if (tnt_.count != 0 && !take_bits()) return;
-      if (cursor_.offset_bytes != offset) continue;
+    } else {
+      if (!take_timed()) return;
     }
+    if (cursor_.offset_bytes != offset || !room() || state_->position >= until_) continue;
     const auto byte = static_cast<unsigned>(data_[offset]);
     if (is_short_tnt(byte)) {
       const auto bits = static_cast<uint32_t>(std::bit_width(byte)) - 2;
@@ -204,7 +215,7 @@ bool Runner::read_tip() {
   const uint64_t offset = cursor_.offset_bytes;
   const auto form = static_cast<unsigned>(data_[offset]) >> 5;
   const uint64_t size = kIpSize[form];
-  if (size == 0 || own_bytes_ - offset <= size || walker_.segment_.bytes.size() - offset < 9) return false;
+  if (size == 0 || own_bytes_ - offset <= size || segment_bytes_ - offset < 9) return false;
   const ItemCursor before = cursor_;
   uint64_t payload = 0;
   std::memcpy(&payload, data_ + offset + 1, 8);
@@ -235,10 +246,8 @@ void Runner::set_now(TimeNs lo, TimeNs hi, uint64_t cycles) {
   Interval now;
   now.first = std::max(lo, state.not_before);
   now.last = std::max(hi, now.first);
-  if (const auto* points = walker_.options_.sync_points; points != nullptr && state.spans_passed != 0) {
-    const Interval both = intersect(now, (*points)[state.spans_passed - 1].time);
-    if (!both.empty()) now = both;
-  }
+  const Interval both = intersect(now, span_);
+  if (!both.empty()) now = both;
   if (now == state.now) return;
   state.now = now;
   mark_due_ = true;

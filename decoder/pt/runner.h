@@ -26,8 +26,6 @@ class Runner {
   [[nodiscard]] uint64_t walked() const { return walked_; }
 
  private:
-  /// What is done with one TNT or TIP.
-  enum class Took : uint8_t { all, stuck, full };
   struct Pending {      ///< the TNT that is being taken
     Item item;          ///< as the walker would have it
     ItemCursor before;  ///< where it stands
@@ -74,6 +72,21 @@ class Runner {
   bool take_queue();
   void take_direct();
   bool pass_point();
+  struct Timed;
+  bool take_timed();
+  void load(Timed& t) const;
+  void store(const Timed& t);
+  void set_moment(Timed& t, TimeNs lo) const;
+  bool is_valid(Timed& t, ValidId valid) const;
+  void mark(Timed& t);
+  void emit(Timed& t, const Run& run);
+  bool pass_point(Timed& t);
+  bool takes_bit(Timed& t, const Run& run, bool bit) const;
+  uint32_t take_timed_memo(Timed& t, uint64_t window, uint32_t count);
+  bool make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now);
+  bool take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size);
+  bool take_timed_tip(Timed& t, unsigned byte);
+  [[nodiscard]] bool is_bulk(uint64_t offset, uint64_t stop) const;
   bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
   bool read_tip();
   struct Spending;
@@ -114,7 +127,8 @@ class Runner {
   Flow* flow_ = nullptr;
   FlowState* state_ = nullptr;
   const std::byte* data_ = nullptr;
-  uint64_t own_bytes_ = 0, sync_limit_ = 0, until_ = 0;
+  uint64_t own_bytes_ = 0, segment_bytes_ = 0, sync_limit_ = 0, until_ = 0;
+  Interval span_;      ///< what the sync points passed say of the time
   uint64_t stop_ = 0;  ///< offset of the next timing packet or own_bytes_
   TimeNs hi_;          ///< upper bound up to there
   ItemCursor cursor_;

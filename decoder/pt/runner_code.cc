@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 
 #include "decoder/pt/flow_state.h"
 
@@ -19,6 +20,7 @@ constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
 constexpr uint32_t kMaxOpenCalls = 16;  // within a memo
+constexpr size_t kWide = 16;            // an instruction's bytes are copied so many at once
 
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
@@ -36,15 +38,21 @@ uint64_t place_half(uint64_t ip) { return ip >> 63; }
 
 }  // namespace
 
-/// A run under construction.
+/// A run under construction. One serves for all, so that nothing is allocated anew.
 struct RunnerCode::Reading {
   SpaceId space;
   ExecMode mode = ExecMode::unknown;
   Interval valid;
   Insn insn;
-  std::array<std::byte, 15> bytes{};
+  const std::byte* bytes = nullptr;  ///< of the instruction
+  bool wide = false;                 ///< kWide of them may be read
   uint16_t flags = 0;
-  std::vector<std::byte> block_bytes;
+  PlainCode plain;  ///< around the last instruction,
+  SpaceId plain_space = kNoSpace;
+  uint64_t plain_ip = 0;  ///< from here on
+  std::array<std::byte, kFetchSpanBytes> fetched{};
+  std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes{};
+  size_t block_size = 0;
   Ip block_ip;
   uint16_t block_instructions = 0, block_flags = 0;
   uint32_t instructions = 0;
@@ -52,16 +60,32 @@ struct RunnerCode::Reading {
   std::vector<RunId> calls;
   RunEnd end = RunEnd::unread;
   RunId next[2] = {};
+
+  void begin(uint32_t place) {
+    const uint32_t number = place >> 2;
+    space = number == kNoSpace.value >> 2 ? kNoSpace : SpaceId{number};
+    mode = static_cast<ExecMode>(place & 3);
+    valid = {};
+    block_size = 0;
+    block_instructions = 0;
+    instructions = 0;
+    blocks.clear();
+    calls.clear();
+    end = RunEnd::unread;
+    next[0] = next[1] = kNoRun;
+  }
 };
 
 RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, const RunnerCodeOptions& options)
-    : view_(timeline), table_(&table), switch_entry_(switch_entry), options_(options) {
+    : view_(timeline), table_(&table), switch_entry_(switch_entry), options_(options), reading_(std::make_unique<Reading>()) {
   clear();
 }
 
+RunnerCode::~RunnerCode() = default;
+
 void RunnerCode::clear() {
   runs_.assign(1, Run{});
-  slots_.assign(1U << 12, kNoRun);
+  slots_.assign(1U << 12, Slot{});
   used_slots_ = 0;
   blocks_.assign(kCopySlack, Block{});
   calls_.clear();
@@ -77,21 +101,26 @@ bool RunnerCode::overgrown() const {
 }
 
 size_t RunnerCode::memory_bytes() const {
-  return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(RunId) + blocks_.capacity() * sizeof(Block) +
+  return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(Slot) + blocks_.capacity() * sizeof(Block) +
          calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + memos_.memory_bytes();
 }
 
-RunId RunnerCode::find(uint32_t place, uint64_t ip) const {
-  const size_t mask = slots_.size() - 1;
-  for (size_t slot = mix(place, ip) & mask;; slot = (slot + 1) & mask) {
-    const RunId id = slots_[slot];
-    if (id == kNoRun || (runs_[id].ip == ip && runs_[id].place == place)) return id;
-  }
-}
-
 RunId RunnerCode::at(uint32_t place, uint64_t ip) {
-  const RunId id = find(place, ip);
-  return id != kNoRun ? id : add(place, ip);
+  const uint64_t hash = mix(place, ip);
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  const size_t mask = slots_.size() - 1;
+  size_t slot = hash & mask;
+  for (; slots_[slot].run != kNoRun; slot = (slot + 1) & mask) {
+    const RunId id = slots_[slot].run;
+    if (slots_[slot].tag == tag && runs_[id].ip == ip && runs_[id].place == place) return id;
+  }
+  Run run;
+  run.ip = ip;
+  run.place = place;
+  const RunId id = append(run);
+  slots_[slot] = {tag, id};
+  if (2 * ++used_slots_ > slots_.size()) grow();
+  return id;
 }
 
 RunId RunnerCode::append(const Run& run) {
@@ -100,29 +129,15 @@ RunId RunnerCode::append(const Run& run) {
   return static_cast<RunId>(runs_.size() - 1);
 }
 
-RunId RunnerCode::add(uint32_t place, uint64_t ip) {
-  if (2 * (used_slots_ + 1) > slots_.size()) grow();
-  Run run;
-  run.ip = ip;
-  run.place = place;
-  const RunId id = append(run);
-  const size_t mask = slots_.size() - 1;
-  size_t slot = mix(place, ip) & mask;
-  while (slots_[slot] != kNoRun) slot = (slot + 1) & mask;
-  slots_[slot] = id;
-  ++used_slots_;
-  return id;
-}
-
 void RunnerCode::grow() {
-  std::vector<RunId> old(slots_.size() * 2, kNoRun);
+  std::vector<Slot> old(slots_.size() * 4);
   old.swap(slots_);
   const size_t mask = slots_.size() - 1;
-  for (const RunId id : old) {
-    if (id == kNoRun) continue;
-    size_t slot = mix(runs_[id].place, runs_[id].ip) & mask;
-    while (slots_[slot] != kNoRun) slot = (slot + 1) & mask;
-    slots_[slot] = id;
+  for (const Slot& one : old) {
+    if (one.run == kNoRun) continue;
+    size_t slot = mix(runs_[one.run].place, runs_[one.run].ip) & mask;
+    while (slots_[slot].run != kNoRun) slot = (slot + 1) & mask;
+    slots_[slot] = one;
   }
 }
 
@@ -146,8 +161,31 @@ ValidId RunnerCode::valid_id(Interval valid) {
   }
 }
 
+// The same as fetch() from plain code. False: fetch() must be asked.
+bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
+  const auto is_inside = [&] {
+    return ip - reading.plain_ip < reading.plain.bytes.size() && reading.plain_space == reading.space &&
+           reading.plain.certain.contains(now);
+  };
+  if (!is_inside()) {
+    reading.plain = view_.plain(reading.space, Ip{ip}, now);
+    reading.plain_space = reading.space;
+    reading.plain_ip = ip;
+    if (!is_inside()) return false;
+  }
+  const Bytes bytes = reading.plain.bytes.subspan(ip - reading.plain_ip);
+  reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
+  if (reading.insn.cls == InsnClass::bad) return false;  // or goes on behind them
+  reading.bytes = bytes.data();
+  reading.wide = bytes.size() >= kWide;
+  reading.flags = block_flags_of(reading.plain.flags);
+  reading.valid = intersect(reading.valid, reading.plain.certain);
+  return true;
+}
+
 // The instruction at `ip`, if its bytes are certain throughout `now`.
 bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
+  if (fetch_plain(reading, ip, now)) return true;
   std::array<CodeCandidate, kContents> contents;
   FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
   if (result.status != FetchStatus::ok || result.count == 0) return false;
@@ -159,7 +197,9 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   }
   const CodeCandidate& only = contents[0];
   if (!only.certain.contains(now) || any(only.flags, CodeFlag::suspect)) return false;
-  std::copy_n(only.bytes.begin(), reading.insn.length_bytes, reading.bytes.begin());
+  std::copy_n(only.bytes.begin(), reading.insn.length_bytes, reading.fetched.begin());
+  reading.bytes = reading.fetched.data();
+  reading.wide = false;
   reading.flags = block_flags_of(only.flags);
   reading.valid = intersect(reading.valid, only.certain);
   return true;
@@ -168,11 +208,12 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
 void RunnerCode::finish_block(Reading& reading, uint16_t flags) {
   if (reading.block_instructions == 0) return;
   Block block;
-  block.node = table_->intern(reading.space, reading.block_ip, reading.mode, reading.block_instructions, reading.block_bytes);
+  block.node = table_->intern(reading.space, reading.block_ip, reading.mode, reading.block_instructions,
+                              Bytes(reading.block_bytes).first(reading.block_size));
   block.instructions = reading.block_instructions;
   block.flags = static_cast<uint16_t>(reading.block_flags | flags);
   reading.blocks.push_back(block);
-  reading.block_bytes.clear();
+  reading.block_size = 0;
   reading.block_instructions = 0;
 }
 
@@ -185,7 +226,8 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
     r.block_ip = Ip{ip};
     r.block_flags = r.flags;
   }
-  r.block_bytes.insert(r.block_bytes.end(), r.bytes.begin(), r.bytes.begin() + insn.length_bytes);
+  std::memcpy(r.block_bytes.data() + r.block_size, r.bytes, r.wide ? kWide : insn.length_bytes);
+  r.block_size += insn.length_bytes;
   ++r.block_instructions;
   ++r.instructions;
   const Ip fall = next_sequential(insn, Ip{ip}, r.mode);
@@ -232,10 +274,8 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
 
 // Reads the run's code as it is throughout `now`. False: it is not certain.
 bool RunnerCode::read(RunId id, Interval now) {
-  Reading reading;
-  const uint32_t space = runs_[id].place >> 2;
-  reading.space = space == kNoSpace.value >> 2 ? kNoSpace : SpaceId{space};
-  reading.mode = static_cast<ExecMode>(runs_[id].place & 3);
+  Reading& reading = *reading_;
+  reading.begin(runs_[id].place);
   uint64_t ip = runs_[id].ip;
   uint64_t branch_ip = ip;
   for (;;) {
@@ -255,25 +295,16 @@ bool RunnerCode::read(RunId id, Interval now) {
     if (!step(reading, id, ip)) break;
   }
   const bool certain = reading.end != RunEnd::stuck;
-  // A site that goes back and forth between contents: the version with these blocks serves again.
-  for (RunId other = find(runs_[id].place, runs_[id].ip); certain && other != kNoRun; other = runs_[other].sibling) {
-    Run& known = runs_[other];
-    if (known.end != reading.end || known.blocks != reading.blocks.size() || known.calls != reading.calls.size()) continue;
-    const bool same = std::equal(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + known.blocks_first,
-                                 [](const Block& a, const Block& b) { return a.node == b.node && a.flags == b.flags; });
-    if (!same) continue;
-    known.valid = valid_id(reading.valid);
-    return true;
-  }
+  if (certain && read_known(id, reading)) return true;
   RunId target = id;
   if (runs_[id].end != RunEnd::unread && runs_[id].end != RunEnd::stuck) {
     Run copy;
     copy.ip = runs_[id].ip;
     copy.place = runs_[id].place;
-    const RunId first = find(copy.place, copy.ip);
-    copy.sibling = runs_[first].sibling;
+    copy.first = first_version(id);
+    copy.sibling = runs_[copy.first].sibling;
     target = append(copy);
-    runs_[first].sibling = target;
+    runs_[copy.first].sibling = target;
   }
   Run& run = runs_[target];
   run.end = reading.end;
@@ -289,16 +320,31 @@ bool RunnerCode::read(RunId id, Interval now) {
     return false;
   }
   run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
-  blocks_.insert(blocks_.end() - kCopySlack, reading.blocks.begin(), reading.blocks.end());
+  blocks_.resize(blocks_.size() + reading.blocks.size());
+  std::copy(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + run.blocks_first);
   run.calls_first = static_cast<uint32_t>(calls_.size());
   calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
   return true;
 }
 
+// A site that goes back and forth between contents: the version with these blocks serves again. False: there is none.
+bool RunnerCode::read_known(RunId id, const Reading& reading) {
+  for (RunId other = first_version(id); other != kNoRun; other = runs_[other].sibling) {
+    Run& known = runs_[other];
+    if (known.end != reading.end || known.blocks != reading.blocks.size() || known.calls != reading.calls.size()) continue;
+    const bool same = std::equal(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + known.blocks_first,
+                                 [](const Block& a, const Block& b) { return a.node == b.node && a.flags == b.flags; });
+    if (!same) continue;
+    known.valid = valid_id(reading.valid);
+    return true;
+  }
+  return false;
+}
+
 RunId RunnerCode::version_at(RunId id, Interval now) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
   if (fits(id)) return id;
-  const RunId first = find(runs_[id].place, runs_[id].ip);
+  const RunId first = first_version(id);
   RunId free = kNoRun;
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
     if (fits(one)) return one;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "decoder/batch.h"
@@ -32,8 +33,8 @@ struct alignas(64) Run {
   uint32_t place = 0;         ///< space and mode, see RunnerCode::place_of
   uint32_t blocks_first = 0;  ///< RunnerCode::blocks(), with `taken` left out at a jcc
   RunId next[2] = {};         ///< jcc: not taken, taken
-  RunId target = kNoRun;      ///< indirect: the last target
-  RunId sibling = kNoRun;     ///< another version of the same place
+  RunId first = kNoRun;       ///< first version of the same place; kNoRun: this one
+  RunId sibling = kNoRun;     ///< the next version
   ValidId valid = 0;
   uint32_t calls_first = 0;  ///< RunnerCode::calls()
   uint32_t instructions = 0;
@@ -52,6 +53,7 @@ struct RunnerCodeOptions {
 class RunnerCode {
  public:
   RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, const RunnerCodeOptions& options);
+  ~RunnerCode();
 
   static constexpr uint32_t place_of(SpaceId space, ExecMode mode) { return space.value << 2 | static_cast<uint32_t>(mode); }
   static constexpr uint32_t kMaxRunBlocks = 32;
@@ -94,15 +96,21 @@ class RunnerCode {
   };
   static constexpr size_t kTargets = 4096;
   struct Reading;
+  /// Of the table of places: part of the hash, so that only what is wanted is looked at.
+  struct Slot {
+    uint32_t tag = 0;
+    RunId run = kNoRun;  ///< kNoRun: empty
+  };
   bool read(RunId id, Interval now);
+  bool read_known(RunId id, const Reading& reading);
   bool fetch(Reading& reading, uint64_t ip, Interval now);
+  bool fetch_plain(Reading& reading, uint64_t ip, Interval now);
+  [[nodiscard]] RunId first_version(RunId id) const { return runs_[id].first != kNoRun ? runs_[id].first : id; }
   void finish_block(Reading& reading, uint16_t flags);
   bool step(Reading& reading, RunId id, uint64_t& ip);
   ValidId valid_id(Interval valid);
   uint32_t pack(std::span<Block> blocks);
   RunId append(const Run& run);
-  RunId add(uint32_t place, uint64_t ip);
-  RunId find(uint32_t place, uint64_t ip) const;
   void grow();
 
   CodeView view_;
@@ -110,7 +118,7 @@ class RunnerCode {
   Ip switch_entry_;
   RunnerCodeOptions options_;
   std::vector<Run> runs_;
-  std::vector<RunId> slots_;  ///< open addressing by (place, ip), kNoRun: empty
+  std::vector<Slot> slots_;  ///< open addressing by (place, ip)
   size_t used_slots_ = 0;
   std::vector<Block> blocks_;
   std::vector<RunId> calls_;
@@ -119,6 +127,7 @@ class RunnerCode {
   MemoTable memos_;
   BlockSequences sequences_;
   std::vector<Target> targets_;
+  std::unique_ptr<Reading> reading_;
 };
 
 }  // namespace ptd::pt

@@ -156,11 +156,7 @@ bool Runner::spend_tip(Spending& s) {
   if (id == kNoRun) return false;
   const Run& run = code_.run(id);
   if (run.end != RunEnd::indirect && run.end != RunEnd::ret) return false;
-  uint64_t payload = 0;
-  std::memcpy(&payload, data_ + s.offset + 1, sizeof payload);
-  payload &= kIpMask[byte >> 5];
-  const uint64_t ip = byte >> 5 == static_cast<unsigned>(IpBytes::sext48) ? static_cast<uint64_t>(static_cast<int64_t>(payload << 16) >> 16)
-                                                                          : (cursor_.last_ip & ~kIpMask[byte >> 5]) | payload;
+  const uint64_t ip = ip_of_tip(data_ + s.offset, cursor_.last_ip);
   if ((run.branch_ip >> 63) > (ip >> 63)) return false;  // from the kernel to user code: the context may be another
   copy_blocks(s.out, code_.blocks(run.blocks_first), run.blocks);
   s.out += run.blocks;

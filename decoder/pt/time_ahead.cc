@@ -2,6 +2,7 @@
 #include "decoder/pt/time_ahead.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -10,8 +11,23 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kDropAtOnce = 4096;
+constexpr size_t kDropAtOnce = 512;
+constexpr size_t kPointsAtOnce = 64;    // read in one scan,
+constexpr uint64_t kBytesAtOnce = 512;  // if they stand within so many bytes
 constexpr std::byte kMtc{0x59};
+constexpr unsigned kCycMask = 3, kCycMore = 4;  // [SDM] "CYC Packet": the low bits, and whether a second byte follows
+
+/// Sizes of the packets that skip_plain() passes over, by their first byte; 0: it does not, or must look.
+constexpr std::array<uint8_t, 256> kPlainSizes = [] {
+  std::array<uint8_t, 256> sizes{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const auto ip_size = kIpSize[byte >> 5];
+    const bool reserved = ip_size == 0 && byte >> 5 != 0;
+    if (byte == 0 || is_short_tnt(byte)) sizes[byte] = 1;
+    if ((byte & kIpOpcodeMask) == kTipOpcode && !reserved) sizes[byte] = static_cast<uint8_t>(1 + ip_size);
+  }
+  return sizes;
+}();
 
 TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
 TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
@@ -26,36 +42,23 @@ uint64_t other_bytes(uint64_t word) {
 
 }  // namespace
 
-uint64_t skip_tnt(Bytes bytes, uint64_t at, uint64_t end) {
-  const std::byte* data = bytes.data();
-  while (end - at >= 8) {
-    uint64_t word;
-    std::memcpy(&word, data + at, 8);
-    const uint64_t other = other_bytes(word);
-    if (other != 0) return at + static_cast<uint64_t>(std::countr_zero(other)) / 8;
-    at += 8;
-  }
-  while (at < end && is_short_tnt(static_cast<unsigned>(data[at]))) ++at;
-  return at;
-}
-
 uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
-  constexpr uint8_t kTipBytes[8] = {1, 3, 5, 7, 7, 0, 9, 0};  // by IPBytes; 0: reserved
   const std::byte* data = bytes.data();
-  for (;;) {
-    while (end - at >= kLongTntBytes && long_tnt(data + at) != 0) at += kLongTntBytes;
-    at = skip_tnt(bytes, at, end);
-    if (at >= end) return at;
-    const auto byte = static_cast<unsigned>(data[at]);
-    if (byte == 0) {
-      ++at;
-      continue;
+  while (at < end) {
+    if (end - at >= 8) {
+      uint64_t word;
+      std::memcpy(&word, data + at, 8);
+      const uint64_t other = other_bytes(word);
+      at += other == 0 ? 8 : static_cast<uint64_t>(std::countr_zero(other)) / 8;
+      if (other == 0) continue;
     }
-    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) continue;
-    const uint64_t size = (byte & kIpOpcodeMask) == kTipOpcode ? kTipBytes[byte >> 5] : 0;
+    const auto byte = static_cast<unsigned>(data[at]);
+    uint64_t size = kPlainSizes[byte];
+    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) size = kLongTntBytes;
     if (size == 0 || end - at < size) return at;
     at += size;
   }
+  return at;
 }
 
 bool is_ovf_in_cyc(Bytes segment, uint64_t offset) {
@@ -91,7 +94,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
 
 void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   if (bounds) {
-    const Interval told = config_.time.to_interval(clock_.earliest(), clock_.latest());
+    const Interval told = ns_of(clock_.earliest(), clock_.latest());
     first_ = std::max({first_, minus(told.first, slack_ns_), segment_.time.first});
     last_ = std::max(std::min(plus(told.last, slack_ns_), segment_.time.last), first_);
     window_ = end;
@@ -99,13 +102,27 @@ void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   points_.push_back({offset, end, first_, last_, clock_.cycles(), bounds});
 }
 
+// TimeConversion::to_interval(). Two moments that are close together, as nearly all are, need one multiplication of the large part.
+inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
+  const TimeConversion& time = config_.time;
+  const unsigned shift = time.time_shift;
+  if (!time.valid() || time.cap_user_time_short || shift > 32 || last == kTscMax || first.value >> shift != last.value >> shift)
+    return time.to_interval(first, last);
+  const uint64_t mask = (uint64_t{1} << shift) - 1;
+  const uint64_t base = time.time_zero + (first.value >> shift) * time.time_mult;
+  Interval told{TimeNs{base + ((first.value & mask) * time.time_mult >> shift)},
+                TimeNs{base + ((last.value & mask) * time.time_mult >> shift)}};
+  if (told.last < kTimeMax) told.last.value += 1;
+  return told;
+}
+
 // Goes on to the next point. False: there is none.
 bool TimeAhead::scan() {
   if (head_ >= kDropAtOnce) drop_passed();
   const size_t before = points_.size();
   while (!done_ && points_.size() == before) {
-    if (reader_.block_items() == 0 && !in_start_)
-      reader_.seek(skip_plain(segment_.bytes, reader_.offset(), std::max(own_bytes_, reader_.offset())));
+    if (reader_.block_items() == 0 && !in_start_) scan_plain();
+    if (points_.size() != before) break;
     if (!scan_packet()) done_ = true;
     if (reader_.offset() - window_ >= kMaxAheadBytes) {
       window_ = reader_.offset();
@@ -113,6 +130,35 @@ bool TimeAhead::scan() {
     }
   }
   return points_.size() != before;
+}
+
+// Passes over what tells no time, and reads the timing packets that come by the thousand. Stops before any other packet.
+void TimeAhead::scan_plain() {
+  const std::byte* data = segment_.bytes.data();
+  const uint64_t end = std::max(own_bytes_, reader_.offset()), enough = reader_.offset() + kBytesAtOnce;
+  const size_t most = points_.size() + kPointsAtOnce;
+  uint64_t at = reader_.offset();
+  do {
+    at = skip_plain(segment_.bytes, at, end);
+    if (end - at < 2) break;
+    const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
+    if (data[at] == kMtc) {
+      if (!clock_.on_due_mtc(static_cast<uint8_t>(second), at)) break;
+      add(at, at + 2, true);
+      at += 2;
+    } else if ((byte & kCycMask) == kCycMask && !config_.errata.skd007 && ((byte & kCycMore) == 0 || (second & 1) == 0)) {
+      Packet packet;
+      packet.kind = PacketKind::cyc;
+      packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
+      packet.value = byte >> 3 | ((byte & kCycMore) == 0 ? 0 : second >> 1 << 5);
+      const bool told = clock_.on_packet(packet, at) && clock_.known();
+      add(at, at + packet.size_bytes, told);
+      at += packet.size_bytes;
+    } else {
+      break;
+    }
+  } while (at < enough && points_.size() < most);
+  reader_.seek(at);
 }
 
 // Reads one packet. False at the end.
@@ -123,13 +169,7 @@ bool TimeAhead::scan_packet() {
     return false;
   }
   Packet packet;
-  if (reader_.block_items() == 0 && segment_.bytes[offset] == kMtc && own_bytes_ - offset >= 2) {  // by far the most: without the reader
-    packet.kind = PacketKind::mtc;
-    packet.value = static_cast<uint64_t>(segment_.bytes[offset + 1]);
-    reader_.seek(offset + 2);
-  } else if (reader_.next(packet) != PacketReader::Status::ok) {
-    return false;
-  }
+  if (reader_.next(packet) != PacketReader::Status::ok) return false;
   switch (packet.kind) {
     case PacketKind::psb:
       if (in_start_ && offset == 0) return true;
@@ -178,18 +218,6 @@ void TimeAhead::scan_tail() {
     if (reader_.next(packet) != PacketReader::Status::ok || packet.kind == PacketKind::psbend || packet.kind == PacketKind::ovf) return;
     if (packet.kind == PacketKind::tsc && clock_.on_packet(packet, offset) && clock_.known()) add(offset, reader_.offset(), true);
   }
-}
-
-bool TimeAhead::pass(uint64_t offset, TimeNs& first, uint64_t& cycles) {
-  bool told = false;
-  while (next() != nullptr && points_[head_].offset_bytes <= offset) {
-    const TimePoint& point = points_[head_++];
-    cycles = point.cycles;
-    if (!point.bounds) continue;
-    told = true;
-    first = point.first;
-  }
-  return told;
 }
 
 void TimeAhead::drop_passed() {

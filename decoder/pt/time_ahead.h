@@ -21,7 +21,8 @@ struct TimePoint {
 };
 
 /// One for each segment's ItemReader. The reader of the flow says which points it has passed; the scan runs ahead of it to the next point
-/// with bounds, at most kMaxAheadBytes: further away, the segment's own end bounds what stands before.
+/// with bounds, at most kMaxAheadBytes: further away, the segment's own end bounds what stands before. Where points are close together
+/// some are read at once.
 class TimeAhead {
  public:
   void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
@@ -40,7 +41,19 @@ class TimeAhead {
     }
   }
   /// Passes the points up to `offset`, inclusive. True if one of them told bounds; `first` is then the lower one.
-  bool pass(uint64_t offset, TimeNs& first, uint64_t& cycles);
+  bool pass(uint64_t offset, TimeNs& first, uint64_t& cycles) {
+    bool told = false;
+    while (next() != nullptr && points_[head_].offset_bytes <= offset) {
+      const TimePoint& point = points_[head_++];
+      cycles = point.cycles;
+      if (!point.bounds) continue;
+      told = true;
+      first = point.first;
+    }
+    return told;
+  }
+  /// Passes the point that next() gave.
+  void pass_one() { ++head_; }
   /// Where pass() stands; rewind() goes back to it. Places older than the last kKeptPoints points are gone.
   [[nodiscard]] uint64_t place() const { return dropped_ + head_; }
   void keep_from(uint64_t place) { kept_ = place; }
@@ -53,8 +66,10 @@ class TimeAhead {
   static constexpr uint64_t kMaxAheadBytes = 1U << 20;
   bool scan();
   bool scan_packet();
+  void scan_plain();
   void scan_tail();
   void add(uint64_t offset, uint64_t end, bool bounds);
+  [[nodiscard]] Interval ns_of(Tsc first, Tsc last) const;
   void drop_passed();
 
   AuxSegment segment_;
@@ -79,9 +94,7 @@ class TimeAhead {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||
          kind == PacketKind::cbr;
 }
-/// Offset of the first packet at or behind `at` and before `end` that is no short TNT.
-[[nodiscard]] uint64_t skip_tnt(Bytes bytes, uint64_t at, uint64_t end);
-/// The same, long TNTs, TIPs and PADs passed over too.
+/// Offset of the first packet at or behind `at` and before `end` that is no TNT, TIP or PAD.
 [[nodiscard]] uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end);
 
 }  // namespace ptd::pt

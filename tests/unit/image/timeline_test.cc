@@ -79,5 +79,43 @@ TEST(Timeline, PointDatedPokeBelongsToBothAtItsMoment) {
   EXPECT_EQ(before.candidates[0].version, 0U);
 }
 
+// Whatever plain() gives, fetch() gives anywhere inside of it, for any span and moment.
+TEST(Timeline, PlainCodeIsWhatFetchGives) {
+  TimelineBuilder builder;
+  const SpaceId user = builder.add_space();
+  std::vector<std::byte> kernel(256);
+  for (size_t i = 0; i < kernel.size(); ++i) kernel[i] = static_cast<std::byte>(i);
+  builder.add_section(section(kKernelSpace, kKernelIp, owned(std::move(kernel))));
+  builder.add_section(section(user, 0x1000, filled(64, 0xaa), {TimeNs{10}, kTimeMax}));
+  builder.add_section(section(user, 0x1020, filled(64, 0xbb), {TimeNs{60}, TimeNs{80}}));
+  builder.add_edit(poke(kKernelIp + 100, {100, 101}, {1, 2}, 50));
+  builder.add_edit(poke(kKernelIp + 140, {140}, {3}, 70));
+  CodeView view(builder.build());
+  uint64_t plain_bytes = 0;
+  const auto check = [&](SpaceId space, uint64_t ip, uint64_t time) {
+    const PlainCode plain = view.plain(space, Ip{ip}, at(time));
+    if (plain.bytes.empty()) return;
+    EXPECT_TRUE(plain.certain.contains(TimeNs{time}));
+    plain_bytes += plain.bytes.size();
+    for (uint64_t i = 0; i < plain.bytes.size(); i += 3) {
+      for (const uint64_t moment : {plain.certain.first.value, time, std::min<uint64_t>(plain.certain.last.value, 1000)}) {
+        const auto span = static_cast<unsigned>(std::min<uint64_t>(plain.bytes.size() - i, 15));
+        const Got got = fetch(view, space, ip + i, at(moment), span);
+        ASSERT_EQ(got.candidates.size(), 1U);
+        ASSERT_EQ(got.hex(), to_hex(plain.bytes.subspan(i, span)));
+        ASSERT_EQ(got.candidates[0].certain, plain.certain);
+        ASSERT_EQ(got.candidates[0].flags, plain.flags);
+      }
+    }
+  };
+  for (const uint64_t time : {5, 10, 49, 50, 51, 59, 60, 70, 75, 80, 81, 1000}) {
+    for (uint64_t i = 0; i < 256; i += 5) check(kKernelSpace, kKernelIp + i, time);
+    for (uint64_t i = 0; i < 96; i += 5) check(user, 0x1000 + i, time);
+  }
+  EXPECT_GT(plain_bytes, 20000U);
+  EXPECT_TRUE(view.plain(kKernelSpace, Ip{kKernelIp + 101}, at(1)).bytes.empty());
+  EXPECT_EQ(view.plain(kKernelSpace, Ip{kKernelIp}, at(1)).bytes.size(), 100U);
+}
+
 }  // namespace
 }  // namespace ptd

@@ -393,5 +393,46 @@ TEST(TimeCursor, EqualsTheScanOnTheCorpus) {
   }
 }
 
+// on_due_mtc() does what on_packet() does, or nothing.
+TEST(PtClock, DueMtcIsTheSameAsAnyMtc) {
+  uint64_t random = 7, due = 0;
+  const auto draw = [&](uint64_t below) {
+    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+    return (random >> 33) % below;
+  };
+  for (int round = 0; round < 300; ++round) {
+    PtClock quick(config_of(static_cast<uint8_t>(draw(10))));
+    if (round % 3 == 0) quick.set_strict_holes(true);
+    PtClock slow = quick;
+    uint64_t moment = 1000 + draw(1U << 30), ctc = draw(256), offset = 0;
+    for (int i = 0; i < 200; ++i) {
+      const uint64_t kind = draw(40);
+      Packet packet = mtc((ctc += draw(30) == 0 ? draw(6) : 1) & 0xff);
+      if (i == 0 || kind == 0) packet = tsc(moment += draw(40000));
+      if (i == 1 || kind == 1) packet = tma(draw(1U << 16), draw(512));
+      if (kind == 2) packet = cyc(draw(3000));
+      if (kind == 3) packet = cbr(8 + draw(8));
+      if (kind == 4 && draw(4) == 0) packet.kind = PacketKind::ovf;
+      const bool told = slow.on_packet(packet, offset);
+      const uint64_t earliest = quick.earliest().value, cycles = quick.cycles();
+      if (packet.kind == PacketKind::mtc && quick.on_due_mtc(static_cast<uint8_t>(packet.value), offset)) {
+        ASSERT_TRUE(told);
+        ++due;
+      } else {
+        ASSERT_EQ(quick.earliest().value, earliest);
+        ASSERT_EQ(quick.cycles(), cycles);
+        ASSERT_EQ(quick.on_packet(packet, offset), told);
+      }
+      ASSERT_EQ(quick.now(), slow.now());
+      ASSERT_EQ(quick.earliest(), slow.earliest());
+      ASSERT_EQ(quick.latest(), slow.latest());
+      ASSERT_EQ(quick.holes(), slow.holes());
+      ASSERT_EQ(quick.ratio(), slow.ratio());
+      offset += packet.size_bytes;
+    }
+  }
+  EXPECT_GT(due, 10000U);
+}
+
 }  // namespace
 }  // namespace ptd::pt
