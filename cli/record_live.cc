@@ -9,7 +9,10 @@
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "recording/live/address_filter.h"
+#include "recording/live/pmu_terms.h"
 #include "recording/live/recorder.h"
+#include "recording/live/start_scan.h"
 
 namespace ptd::cli {
 
@@ -75,6 +78,39 @@ Result<live::TargetChoice> parse_target(const LiveWords& words) {
   return target;
 }
 
+/// The trace's event, its filter and its header.
+Status choose_trace(const LiveWords& words, RecordChoice& choice) {
+  if (words.event.empty()) {
+    const bool vain = !words.filter.empty() || words.snapshot;
+    return vain ? Status(Error{ErrorKind::usage, "record: --filter and --snapshot want a trace: -e intel_pt//", 0}) : Status();
+  }
+  const Result<live::PmuEvent> event = live::parse_pmu_event(words.event);
+  if (!event) return event.error();
+  live::TraceChoice trace;
+  trace.event = event->spec;
+  trace.name = event->text;
+  trace.mode = words.snapshot ? perfio::AuxMode::overwrite : perfio::AuxMode::full;
+  if (!words.filter.empty()) {
+    const Result<std::string> kallsyms = live::read_text_file("/proc/kallsyms");
+    const auto ranges = event->pmu.caps.find("num_address_ranges");
+    const Result<std::string> filter =
+        live::resolve_filter(words.filter, kallsyms.ok() ? *kallsyms : "", ranges == event->pmu.caps.end() ? 0 : ranges->second);
+    if (!filter) return filter.error();
+    trace.filter = *filter;
+  }
+  live::TraceSetup setup;
+  setup.snapshot = words.snapshot;
+  setup.per_cpu = !choice.target.per_thread;
+  setup.whole_cpus = choice.target.everything;
+  setup.filter = trace.filter;
+  setup.cpus = choice.target.cpus.empty() ? live::online_cpus() : choice.target.cpus;
+  live::read_tsc_ratio(setup);
+  choice.trace = trace;
+  const live::PmuEvent known = *event;
+  choice.make_info = [known, setup](const perfio::TimeConvRecord* clock) { return live::make_auxtrace_info(known, setup, clock); };
+  return {};
+}
+
 Result<RecordChoice> choose(const LiveWords& words) {
   RecordChoice choice;
   const Result<live::TargetChoice> target = parse_target(words);
@@ -89,6 +125,7 @@ Result<RecordChoice> choose(const LiveWords& words) {
   choice.compression_level = words.compress ? words.level : 0;
   choice.command = words.command;
   choice.cmdline = {"ptdecode", "record"};
+  if (Status status = choose_trace(words, choice); !status) return status.error();
   if (words.output == "-" && (words.directory || words.kcore)) {
     return Error{ErrorKind::usage, "record: -o - is the pipe form; a directory and --kcore want a name", 0};
   }

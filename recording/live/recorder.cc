@@ -136,8 +136,10 @@ Status Recorder::open_file() {
 
 Status Recorder::write_start() {
   const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion();
-  if (choice_.auxtrace_info) {
-    if (Status status = writer_->add_auxtrace_info(*choice_.auxtrace_info); !status) return status;
+  if (choice_.make_info) {
+    const Result<AuxtraceInfoRecord> info = choice_.make_info(clock ? &*clock : nullptr);
+    if (!info) return info.error();
+    if (Status status = writer_->add_auxtrace_info(*info); !status) return status;
   }
   std::vector<IdIndexEntry> index;
   for (size_t i = 0; i < events_->rings().size(); ++i) {

@@ -1,6 +1,7 @@
 // Recorder: a recording from start to end: events, rings, the file, and a second process that completes the file if this one is killed.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,10 +25,11 @@ struct RecordChoice {
   TargetChoice target;
   std::optional<TraceChoice> trace;
   RingWishes wishes;
-  std::optional<perfio::AuxtraceInfoRecord> auxtrace_info;  ///< of the trace, all but its clock
-  std::vector<std::string> command;                         ///< to be started
-  std::vector<std::string> cmdline;                         ///< of the recorder, for the file's header
-  int stop_fd = -1;                                         ///< readable: stop
+  /// AUXTRACE_INFO of the trace, with the clock of its rings; null without a trace.
+  std::function<Result<perfio::AuxtraceInfoRecord>(const perfio::TimeConvRecord* clock)> make_info;
+  std::vector<std::string> command;  ///< to be started
+  std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
+  int stop_fd = -1;                  ///< readable: stop
 };
 
 struct RecordReport {
