@@ -74,6 +74,7 @@ std::string what_text(const Survey& survey) {
   std::string traced = survey.traces_user ? survey.traces_kernel ? "user and kernel" : "user only" : "kernel only";
   if (!survey.filter.empty()) traced += ", filter " + survey.filter;
   if (survey.snapshot) traced += ", snapshots";
+  if (survey.trace.starts_with("CoreSight")) traced += "; " + survey.trace;
   if (!survey.timing.empty()) traced += "; time from " + survey.timing;
   add(text, "traced", traced);
   if (bounded(survey.time)) add(text, "time", span_text(survey.time));
@@ -94,6 +95,7 @@ std::string streams_text(const Survey& survey) {
     const SurveyStream& stream = survey.streams[i];
     text += fmt::format("{:<11}   {} {:<6} {:>10}", "", stream.cpu >= 0 ? "cpu" : "thread", stream.cpu >= 0 ? stream.cpu : stream.tid,
                         bytes_text(stream.size_bytes));
+    if (!stream.source.empty()) text += "  " + stream.source;
     text += bounded(stream.time) ? "  " + span_text(stream.time) + "\n" : "\n";
   }
   if (survey.streams.size() > kListedStreams) text += fmt::format("{:<11}   and {} more\n", "", survey.streams.size() - kListedStreams);
@@ -150,6 +152,7 @@ std::string rest_text(const Survey& survey) {
 nlohmann::json json_of(const Survey& survey) {
   nlohmann::json json = {{"schema", "ptdecode-info-1"},
                          {"form", survey.form},
+                         {"trace", survey.trace},
                          {"host", survey.hostname},
                          {"kernel", survey.kernel},
                          {"cpu", survey.cpu},
@@ -171,7 +174,7 @@ nlohmann::json json_of(const Survey& survey) {
   if (survey.has_wall_clock) json["wall_offset_ns"] = survey.wall_offset_ns;
   json["streams"] = nlohmann::json::array();
   for (const SurveyStream& stream : survey.streams)
-    json["streams"].push_back({{"cpu", stream.cpu}, {"tid", stream.tid}, {"bytes", stream.size_bytes}});
+    json["streams"].push_back({{"cpu", stream.cpu}, {"tid", stream.tid}, {"source", stream.source}, {"bytes", stream.size_bytes}});
   json["threads"] = nlohmann::json::array();
   for (const ThreadInfo& thread : survey.threads)
     json["threads"].push_back({{"pid", thread.pid}, {"tid", thread.tid}, {"comm", thread.comm}});

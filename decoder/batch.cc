@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 namespace ptd {
 namespace {
@@ -43,16 +44,21 @@ NodeId BlockTable::intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instruct
   }
 }
 
+void BlockTable::FreeChunks::operator()(BlockInfo** chunks) const {
+  static_assert(std::is_trivially_destructible_v<BlockInfo>);
+  for (BlockInfo** chunk = chunks; *chunk != nullptr; ++chunk) std::allocator<BlockInfo>().deallocate(*chunk, kChunk);
+  delete[] chunks;
+}
+
 NodeId BlockTable::add(const BlockInfo& info, Bytes bytes) {
-  if (!chunks_) chunks_ = std::make_unique<std::unique_ptr<BlockInfo[]>[]>(kChunks);
-  if (size_ % kChunk == 0) chunks_[size_ / kChunk] = std::make_unique<BlockInfo[]>(kChunk);
+  if (!chunks_) chunks_.reset(new BlockInfo*[kChunks + 1]());
+  if (size_ % kChunk == 0) chunks_[size_ / kChunk] = std::allocator<BlockInfo>().allocate(kChunk);
   if (bytes.size() > arena_left_) {
     arena_left_ = std::max(kArena, bytes.size());
-    arenas_.push_back(std::make_unique<std::byte[]>(arena_left_));
+    arenas_.push_back(std::make_unique_for_overwrite<std::byte[]>(arena_left_));
     arena_next_ = arenas_.back().get();
   }
-  BlockInfo& added = chunks_[size_ / kChunk][size_ % kChunk];
-  added = info;
+  BlockInfo& added = *std::construct_at(&chunks_[size_ / kChunk][size_ % kChunk], info);
   added.first_byte = arena_next_;
   std::copy(bytes.begin(), bytes.end(), arena_next_);
   arena_next_ += bytes.size();

@@ -75,12 +75,15 @@ class BlockTable {
   [[nodiscard]] size_t size() const { return size_; }
 
  private:
-  static constexpr size_t kChunk = 1U << 12;  ///< blocks allocated at once
-  static constexpr size_t kChunks = 1U << 16;
+  static constexpr size_t kChunk = 1U << 16;  ///< blocks allocated at once; pages that none stands in are never touched
+  static constexpr size_t kChunks = 1U << 12;
   static constexpr size_t kArena = 1U << 16;  ///< code bytes allocated at once
+  struct FreeChunks {
+    void operator()(BlockInfo** chunks) const;
+  };
   void grow();
   NodeId add(const BlockInfo& info, Bytes bytes);
-  std::unique_ptr<std::unique_ptr<BlockInfo[]>[]> chunks_;
+  std::unique_ptr<BlockInfo*[], FreeChunks> chunks_;  // kChunks and a null; those in use come first
   size_t size_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> arenas_;
   std::byte* arena_next_ = nullptr;

@@ -8,7 +8,9 @@ namespace {
 
 constexpr uint32_t kNoTraceId = 0x7f;
 
-arm::TraceConfig config_of(const perfio::EtmCpu& cpu) {
+}  // namespace
+
+arm::TraceConfig arm_config(const perfio::EtmCpu& cpu) {
   arm::TraceConfig config;
   config.protocol = cpu.kind == perfio::EtmKind::etmv3   ? arm::Protocol::etmv3
                     : cpu.kind == perfio::EtmKind::etmv4 ? arm::Protocol::etmv4
@@ -26,8 +28,6 @@ arm::TraceConfig config_of(const perfio::EtmCpu& cpu) {
   return config;
 }
 
-}  // namespace
-
 void ArmPerf::on_record(const perfio::Record& record) {
   const perfio::SampleId& id = record.sample_id;
   if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
@@ -42,7 +42,7 @@ void ArmPerf::on_record(const perfio::Record& record) {
 void ArmPerf::add_sources(const perfio::EtmInfo& info) {
   for (const perfio::EtmCpu& cpu : info.cpus) {
     ArmSource source;
-    source.config = config_of(cpu);
+    source.config = arm_config(cpu);
     const auto told = hw_ids_.find(cpu.cpu);
     if (told != hw_ids_.end()) source.config.trace_id = told->second.trace_id;
     source.core = "cpu " + std::to_string(cpu.cpu);

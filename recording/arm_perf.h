@@ -11,6 +11,9 @@
 
 namespace ptd {
 
+/// The trace unit of a cpu as the metadata tell it.
+[[nodiscard]] arm::TraceConfig arm_config(const perfio::EtmCpu& cpu);
+
 /// Collects what it needs of every record; finish() makes the streams. Payloads must stay valid as long as the recording.
 class ArmPerf {
  public:

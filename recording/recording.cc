@@ -125,7 +125,7 @@ SegmentIndex index_arm(size_t i, const SegmentIndex::Passed& passed, const Recor
 void index_streams(const OpenOptions& options, RecordingData& data) {
   data.timing = {data.decoder.config.time, options.slack_ns, options.use_time};
   // Timeless: no packet then narrows what the segment says, and the segment says nothing.
-  data.decoder.exact_only = options.exact_only;
+  data.decoder.exact_only = data.arm_follow.exact_only = options.exact_only;
   data.decoder.slack_ns = options.use_time ? options.slack_ns : kTimeMax.value;
   uint64_t total = 0, done = 0;
   for (AuxStream& stream : data.streams) {

@@ -10,11 +10,14 @@
 
 #include "image/source/build_id.h"
 #include "image/source/mapped_file.h"
+#include "perfio/auxtrace_etm.h"
 #include "perfio/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
+#include "recording/arm_perf.h"
 #include "recording/bundle.h"
 #include "recording/image_build.h"
 #include "recording/perf_time.h"
+#include "recording/recording_data.h"
 #include "recording/segments.h"
 
 namespace ptd {
@@ -38,6 +41,23 @@ const char* clock_name(int32_t id) {
     default:
       return "another";
   }
+}
+
+void add_word(std::string& text, const std::string& word) {
+  if (text.find(word) == std::string::npos) text += (text.empty() ? "" : ", ") + word;
+}
+
+/// Protocols and timing packets of trace sources. [ETMv4] "TRCCONFIGR": TS bit 11, CCI bit 4; [ETMv3], [PFT] "ETMCR": bits 28 and 12.
+void take_sources(const std::vector<arm::TraceConfig>& sources, Survey& survey) {
+  std::string protocols;
+  for (const arm::TraceConfig& config : sources) {
+    add_word(protocols, arm::name(config.protocol));
+    const bool old = config.protocol == arm::Protocol::etmv3 || config.protocol == arm::Protocol::ptm;
+    const bool own = config.protocol == arm::Protocol::etmv4 || config.protocol == arm::Protocol::ete;
+    if ((own && (config.configr & 1U << 11) != 0) || (old && (config.configr & 1U << 28) != 0)) add_word(survey.timing, "timestamps");
+    if ((own && (config.configr & 1U << 4) != 0) || (old && (config.configr & 1U << 12) != 0)) add_word(survey.timing, "cycle counts");
+  }
+  survey.trace = protocols.empty() ? "Intel PT" : "CoreSight " + protocols;
 }
 
 // A recording without a host name is taken for this machine's.
@@ -64,6 +84,7 @@ class Collector {
   }
   void finish(const OpenOptions& options, int64_t recorded_at_s, bool same_host);
   [[nodiscard]] const perfio::IntelPtInfo& info() const { return info_; }
+  [[nodiscard]] const perfio::EtmInfo& etm() const { return etm_; }
   [[nodiscard]] uint32_t other_trace() const { return other_trace_; }
 
  private:
@@ -74,6 +95,7 @@ class Collector {
       info_ = perfio::parse_intel_pt_info(info);
     } else {
       other_trace_ = info.type;
+      etm_ = perfio::parse_etm_info(info);
     }
   }
   void on(const perfio::Record&, const perfio::AuxtraceRecord& aux) {
@@ -131,6 +153,7 @@ class Collector {
   Survey& survey_;
   bool timed_ = false;
   perfio::IntelPtInfo info_;
+  perfio::EtmInfo etm_;
   perfio::TimeConvRecord time_conversion_;
   uint32_t other_trace_ = 0;
   std::map<StreamKey, SurveyStream> streams_;
@@ -169,6 +192,9 @@ void Collector::finish(const OpenOptions& options, int64_t recorded_at_s, bool s
   for (auto& [key, stream] : streams_) {
     stream.cpu = key.first;
     stream.tid = key.second;
+    for (const perfio::EtmCpu& cpu : etm_.cpus) {
+      if (cpu.cpu == stream.cpu) stream.source = arm::name(arm_config(cpu).protocol);
+    }
     survey_.streams.push_back(stream);
   }
   for (auto& [tid, thread] : threads_) survey_.threads.push_back(std::move(thread));
@@ -214,6 +240,19 @@ void take_event(const perfio::IntelPtInfo& info, const perfio::PerfReader& reade
   survey.traces_kernel = !reader.attrs()[config.attr_index].exclude_kernel;
 }
 
+void take_etm_event(const perfio::EtmInfo& info, const perfio::PerfReader& reader, Survey& survey) {
+  survey.snapshot = info.snapshot_mode;
+  std::vector<arm::TraceConfig> sources;
+  for (const perfio::EtmCpu& cpu : info.cpus) sources.push_back(arm_config(cpu));
+  take_sources(sources, survey);
+  for (const perfio::EventAttr& attr : reader.attrs()) {
+    if (attr.type != info.pmu_type) continue;
+    survey.traces_user = !attr.exclude_user;
+    survey.traces_kernel = !attr.exclude_kernel;
+    return;
+  }
+}
+
 Result<Survey> survey_perf(const OpenOptions& options) {
   auto opened = perfio::PerfReader::open(options.path);
   if (!opened.ok()) return opened.error();
@@ -239,11 +278,16 @@ Result<Survey> survey_perf(const OpenOptions& options) {
   survey.file_bytes = reader.size_bytes();
   survey.kernel_copy = !reader.kcore_dirs().empty();
   take_clock(reader, survey);
-  take_event(collector.info(), reader, survey);
-  if (!collector.info().valid)
-    survey.warnings.push_back(collector.other_trace() != 0
-                                  ? "the trace is of type " + std::to_string(collector.other_trace()) + ", not Intel PT"
-                                  : "the recording holds no AUXTRACE_INFO of Intel PT");
+  if (collector.etm().valid) {
+    take_etm_event(collector.etm(), reader, survey);
+  } else {
+    take_event(collector.info(), reader, survey);
+    if (collector.info().valid) survey.trace = "Intel PT";
+  }
+  if (survey.trace.empty())
+    survey.warnings.push_back(collector.other_trace() != 0 ? "the trace is of type " + std::to_string(collector.other_trace()) +
+                                                                 ", neither Intel PT nor a known version of CoreSight"
+                                                           : "the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");
   collector.finish(options, static_cast<int64_t>(info.st_mtim.tv_sec), recorded_here(features.hostname));
   for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
   if (reader.damage().cut && reader.damage().messages.empty())
@@ -256,8 +300,14 @@ Result<Survey> survey_perf(const OpenOptions& options) {
 Survey survey_of(const Recording& recording) {
   Survey survey;
   bool timed = false;
+  std::vector<arm::TraceConfig> sources;
   for (const StreamInfo& stream : recording.streams()) {
-    survey.streams.push_back({stream.cpu, stream.tid, stream.size_bytes, stream.time});
+    std::string source;
+    if (const arm::TraceConfig* config = recording.arm_config(static_cast<uint32_t>(survey.streams.size()))) {
+      sources.push_back(*config);
+      source = stream.source + " " + arm::name(config->protocol) + " of " + (stream.core.empty() ? "an unknown core" : stream.core);
+    }
+    survey.streams.push_back({stream.cpu, stream.tid, source, stream.size_bytes, stream.time});
     survey.trace_bytes += stream.size_bytes;
     if (stream.time.first != kTimeMin) widen(survey.time, timed, stream.time.first);
     if (stream.time.last != kTimeMax) widen(survey.time, timed, stream.time.last);
@@ -265,8 +315,9 @@ Survey survey_of(const Recording& recording) {
   for (const auto& [tid, name] : recording.thread_names()) survey.threads.push_back({-1, tid, name});
   const pt::Config& config = recording.decoder_options().config;
   for (const auto& [on, name] : {std::pair(config.has_tsc, "TSC"), std::pair(config.has_mtc, "MTC"), std::pair(config.has_cyc, "CYC")}) {
-    if (on) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);
+    if (on && sources.empty()) survey.timing += (survey.timing.empty() ? "" : ", ") + std::string(name);
   }
+  take_sources(sources, survey);
   for (const MissingImage& image : recording.missing_images())
     survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason});
   survey.lost = recording.lost();
@@ -282,11 +333,12 @@ Result<Survey> survey(const OpenOptions& options) {
     json = !bytes.empty() && bytes.front() == std::byte{'{'};
   }
   const bool bundle = looks_like_bundle(options.path);
-  if (!json && !bundle) return survey_perf(options);
+  const bool snapshot = !bundle && !snapshot_directory(options.path).empty();
+  if (!json && !bundle && !snapshot) return survey_perf(options);
   Result<std::unique_ptr<Recording>> opened = Recording::open(options);
   if (!opened) return opened.error();
   Survey result = survey_of(**opened);
-  result.form = bundle ? "bundle" : "LLDB trace bundle";
+  result.form = bundle ? "bundle" : snapshot ? "CoreSight snapshot" : "LLDB trace bundle";
   struct stat info {};
   if (::stat(options.path.c_str(), &info) == 0) result.file_bytes = static_cast<uint64_t>(info.st_size);
   result.command = {(*opened)->description()};

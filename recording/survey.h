@@ -12,7 +12,8 @@ namespace ptd {
 
 /// One trace stream as its records tell it.
 struct SurveyStream {
-  int32_t cpu = -1, tid = -1;  ///< one of them is known
+  int32_t cpu = -1, tid = -1;  ///< one of them is known, but of a snapshot whose cores are not told
+  std::string source;          ///< CoreSight: name, protocol and id of the trace source
   uint64_t size_bytes = 0;
   Interval time;  ///< from its first PSB, or the first AUX record, to its last; the whole line if none is dated
 };
@@ -27,14 +28,15 @@ struct SurveyImage {
 
 /// Plain facts; empty or 0 where the recording does not tell.
 struct Survey {
-  std::string form;  ///< "perf.data file", "perf.data directory", "bundle", "LLDB trace bundle", "raw trace"
+  std::string form;   ///< "perf.data file", "perf.data directory", "bundle", "LLDB trace bundle", "CoreSight snapshot", "raw trace"
+  std::string trace;  ///< "Intel PT", "CoreSight ETMv4", "CoreSight ETMv3, PTM"
   std::string hostname, kernel, cpu, cpuid, perf_version;
   std::vector<std::string> command;
   uint32_t cpus_online = 0;
   std::string clock;            ///< "perf's own", "monotonic", ...; "" for forms that have none
   bool has_wall_clock = false;  ///< the time of day of a moment of that clock is recorded
   int64_t wall_offset_ns = 0;   ///< time of day = time + this, with has_wall_clock
-  std::string timing;           ///< "TSC, MTC, CYC": the timing packets that were asked for
+  std::string timing;           ///< "TSC, MTC, CYC"; CoreSight "timestamps, cycle counts": the timing packets that were asked for
   bool traces_user = true, traces_kernel = true, snapshot = false;
   std::string filter;  ///< the address filter as it was given
   uint64_t file_bytes = 0, trace_bytes = 0;

@@ -7,56 +7,96 @@
 
 namespace ptd::arm {
 
+/// One search: up to `trouble`, the first place at or behind `watch_from` that no content helps over.
+struct ChoicePhase {
+  uint64_t watch_from = 0;
+  uint64_t trouble = ~uint64_t{0};
+  size_t forks_end = 0;  ///< forks decided by it and by those before
+};
+
+template <typename Walk>
+class ChoiceSearch {
+ public:
+  ChoiceSearch(Choices& choices, uint32_t max_tries, Walk& walk) : choices_(choices), max_tries_(max_tries), walk_(walk) {}
+
+  void run() {
+    choices_.forget_behind(0);
+    std::vector<ChoicePhase> phases;
+    for (uint64_t watch_from = 0;; watch_from = phases.back().trouble + 1) {
+      phases.push_back(search(watch_from, phases.empty() ? 0 : phases.back().forks_end));
+      if (phases.back().trouble == ~uint64_t{0} || tries_ >= max_tries_) break;
+      // Nothing fits there: what came furthest is kept, and the search goes on behind it.
+      choices_.forks() = best_forks_;
+      choices_.forget_behind(phases.back().forks_end);
+    }
+    weigh(phases);
+  }
+
+ private:
+  Try attempt(uint64_t watch_from) {
+    ++tries_;
+    choices_.restart();
+    return walk_(watch_from);
+  }
+
+  /// Depth first: the last fork before the contradiction is the first to be turned. Forks before `fixed` stay.
+  ChoicePhase search(uint64_t watch_from, size_t fixed) {
+    Try best = attempt(watch_from);
+    best_forks_ = choices_.forks();
+    size_t furthest_forks = best.forks_before;
+    while (best.trouble_offset != ~uint64_t{0} && tries_ < max_tries_) {
+      std::vector<Choices::Fork>& forks = choices_.forks();
+      size_t turn = std::min(best.forks_before, forks.size());
+      while (turn > fixed && forks[turn - 1].taken + 1 >= forks[turn - 1].count) --turn;
+      if (turn <= fixed) break;
+      choices_.forget_behind(turn);
+      ++choices_.forks()[turn - 1].taken;
+      const Try result = attempt(watch_from);
+      if (result.trouble_offset > best.trouble_offset) {
+        best = result;
+        furthest_forks = result.forks_before;
+        best_forks_ = choices_.forks();
+      } else {
+        best.forks_before = std::min(best.forks_before, turn);
+      }
+    }
+    const bool fits = best.trouble_offset == ~uint64_t{0};
+    return {watch_from, best.trouble_offset, fits ? best_forks_.size() : std::min(furthest_forks, best_forks_.size())};
+  }
+
+  /// Of what was taken, which other content would have done as well?
+  void weigh(const std::vector<ChoicePhase>& phases) {
+    std::vector<Choices::Fork> forks = best_forks_;
+    size_t phase = 0;
+    for (size_t i = 0; i < forks.size(); ++i) {
+      while (phase + 1 < phases.size() && i >= phases[phase].forks_end) ++phase;
+      BlockFlag flag = i < phases.back().forks_end ? BlockFlag::chosen : BlockFlag::ambiguous;
+      for (uint32_t other = 0; other < forks[i].count && flag == BlockFlag::chosen; ++other) {
+        if (other == forks[i].taken) continue;
+        if (tries_ >= max_tries_) flag = BlockFlag::ambiguous;
+        if (tries_ >= max_tries_) break;
+        choices_.forks() = forks;
+        choices_.forget_behind(i + 1);
+        choices_.forks()[i].taken = other;
+        if (attempt(phases[phase].watch_from).trouble_offset >= phases[phase].trouble) flag = BlockFlag::ambiguous;
+      }
+      forks[i].flags = static_cast<uint16_t>(flag);
+      forks[i].decided = true;
+    }
+    choices_.forks() = std::move(forks);
+    choices_.restart();
+  }
+
+  Choices& choices_;
+  const uint32_t max_tries_;
+  Walk& walk_;
+  uint32_t tries_ = 0;
+  std::vector<Choices::Fork> best_forks_;
+};
+
 template <typename Walk>
 void decide(Choices& choices, uint32_t max_tries, Walk walk) {
-  uint32_t tries = 0;
-  const auto attempt = [&] {
-    ++tries;
-    choices.restart();
-    return walk();
-  };
-  choices.forget_behind(0);
-  Try best = attempt();
-  std::vector<Choices::Fork> best_forks = choices.forks();
-  const std::vector<Choices::Fork> none;
-  // Depth first: the last fork before the contradiction is the first to be turned.
-  while (best.trouble_offset != ~uint64_t{0} && tries < max_tries) {
-    std::vector<Choices::Fork>& forks = choices.forks();
-    size_t turn = std::min(best.forks_before, forks.size());
-    const auto turned = [&] { return turn != 0 && forks[turn - 1].taken + 1 >= forks[turn - 1].count; };
-    while (turned()) --turn;
-    if (turn == 0) break;
-    choices.forget_behind(turn);
-    ++choices.forks()[turn - 1].taken;
-    choices.forks()[turn - 1].decided = true;
-    const Try result = attempt();
-    if (result.trouble_offset > best.trouble_offset) {
-      best = result;
-      best_forks = choices.forks();
-    } else {
-      best.forks_before = std::min(best.forks_before, turn);
-    }
-  }
-  // Of what is left, which other content would have done as well?
-  for (size_t i = 0; i < best_forks.size(); ++i) {
-    uint16_t flag = static_cast<uint16_t>(BlockFlag::chosen);
-    for (uint32_t other = 0; other < best_forks[i].count; ++other) {
-      if (other == best_forks[i].taken) continue;
-      if (tries >= max_tries) {
-        flag = static_cast<uint16_t>(BlockFlag::ambiguous);
-        break;
-      }
-      choices.forks() = best_forks;
-      choices.forget_behind(i + 1);
-      choices.forks()[i].taken = other;
-      choices.forks()[i].decided = true;
-      if (attempt().trouble_offset >= best.trouble_offset) flag = static_cast<uint16_t>(BlockFlag::ambiguous);
-    }
-    best_forks[i].flags = flag;
-    best_forks[i].decided = true;
-  }
-  choices.forks() = std::move(best_forks);
-  choices.restart();
+  ChoiceSearch<Walk>(choices, max_tries, walk).run();
 }
 
 }  // namespace ptd::arm

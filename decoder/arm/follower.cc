@@ -30,9 +30,9 @@ void Follower::end() { flush_exception(false, {}); }
 
 // --- output
 
-void Follower::put_mark() {
+void Follower::put_mark(size_t before_block) {
   Mark mark;
-  mark.before_block = static_cast<uint32_t>(out_->blocks.size());
+  mark.before_block = static_cast<uint32_t>(before_block);
   mark.time = time_;
   mark.time_known = time_known_;
   mark.pid = software_.pid;
@@ -54,7 +54,7 @@ void Follower::give_block(const Run& run, uint16_t flags) {
     run_ = at;
     left_ = left;
   }
-  if (mark_due_ || mode_ != marked_mode_) put_mark();
+  if (mark_due_ || mode_ != marked_mode_) put_mark(out_->blocks.size());
   if (doubtful_) flags |= static_cast<uint16_t>(BlockFlag::suspect);
   out_->blocks.push_back({run.node, run.instructions, static_cast<uint16_t>(run.block_flags | flags)});
   flowing_ = true;
@@ -62,7 +62,9 @@ void Follower::give_block(const Run& run, uint16_t flags) {
 
 void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
   flush_exception(false, {});
-  if (trouble_offset_ == ~uint64_t{0} && reason != GapReason::overflow && reason != GapReason::aux_lost) {
+  // Code that is not at hand where a packet says that the flow goes on, and lost packets, speak against no content of the code.
+  const bool blameless = reason == GapReason::overflow || reason == GapReason::aux_lost || (reason == GapReason::no_image && !walked_);
+  if (trouble_offset_ == ~uint64_t{0} && !blameless && offset >= watch_from_ && chooser_->passed() != 0) {
     trouble_offset_ = offset;
     trouble_forks_ = chooser_->passed();
   }
@@ -76,7 +78,7 @@ void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t off
   gap.time = time_;
   out_->gaps.push_back(gap);
   flowing_ = false;
-  run_ = left_ = 0;
+  run_ = left_ = call_ = 0;
 }
 
 void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset) {
@@ -130,8 +132,8 @@ void Follower::set_place(Ip ip, uint8_t isa) {
   isa_ = isa;
   mode_ = mode_of(isa);
   ip_ = ip;
-  need_address_ = told_lost_ = doubtful_ = false;
-  run_ = left_ = 0;
+  need_address_ = told_lost_ = doubtful_ = fresh_ = false;
+  run_ = left_ = call_ = 0;
 }
 
 void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
@@ -150,8 +152,8 @@ void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
     need_address_ = told_lost_ = false;
   } else if (from_indirect && left != 0) {
     left_ = left;
-    const uint32_t last = runs_->run(left).taken;  // where it went the last time
-    const Run& target = runs_->run(last);
+    const uint32_t last = runs_->step(left).next[1];  // where it went the last time
+    const Step& target = runs_->step(last);
     const bool same =
         last != 0 && target.ip == ip_ && target.mode == mode_ && target.space == (is_kernel_half(ip_) ? kKernelSpace : space_);
     if (same && (!runs_->changes() || target.certain.contains(when()))) run_ = last;
@@ -179,7 +181,7 @@ void Follower::update_context() {
   }
   space_ = software_.space == kNoSpace ? options_.default_space : software_.space;
   mark_due_ = true;
-  run_ = left_ = 0;
+  run_ = left_ = call_ = 0;
 }
 
 void Follower::context(const PacketContext& context, uint64_t offset) {
@@ -205,7 +207,7 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
   const uint64_t state = context_.level | (context_.non_secure ? 4U : 0U) | (context_.root_or_realm ? 8U : 0U) | (is64_ ? 16U : 0U);
   give_event(EventKind::context, 0, {}, {}, context_.context_id, context_.vmid | (state << 32), offset);
   if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present) update_context();
-  run_ = left_ = 0;
+  run_ = left_ = call_ = 0;
 }
 
 void Follower::trace_on(uint64_t offset) {
@@ -235,14 +237,40 @@ void Follower::take_return() {
   isa_ = mode_ == ExecMode::t32 ? 1 : 0;
   need_address_ = false;
   run_ = 0;
+  call_ = entry.call;
+}
+
+/// Finds the run at ip_, reading it if need be, and notes what led there.
+void Follower::find_run() {
+  if (!is64_) ip_.value &= 0xffffffffU;
+  run_ = runs_->find(space_, ip_, mode_, when(), *chooser_);
+  fresh_ = true;
+  // What led here may have been read anew just now, and lead elsewhere.
+  const auto goes_on_here = [&](uint32_t index) { return runs_->run(index).end == ip_ && runs_->run(index).mode == mode_; };
+  if (call_ != 0 && goes_on_here(call_)) runs_->step(call_).next[0] = run_;
+  call_ = 0;
+  if (left_ == 0) return;
+  const Run& left = runs_->run(left_);
+  if (left_taken_ ? left.last.cls == ArmClass::indirect || left.target == ip_ : goes_on_here(left_)) {
+    runs_->step(left_).next[left_taken_ ? 1 : 0] = run_;
+  }
 }
 
 void Follower::atoms(uint64_t atoms, uint32_t count, uint64_t offset) {
-  offset_ = offset;
-  for (; count != 0; --count, atoms >>= 1) atom((atoms & 1) != 0, offset);
+  while (count != 0) {
+    const uint32_t plain = options_.exact_only ? 0 : spend(atoms, std::min(count, 64U));
+    count -= plain;
+    if (count == 0) return;
+    atoms >>= plain;
+    atom(atoms, offset);
+    atoms >>= 1;
+    --count;
+  }
 }
 
-void Follower::atom(bool executed, uint64_t offset) {
+void Follower::atom(uint64_t atoms, uint64_t offset) {
+  const bool executed = (atoms & 1) != 0;
+  offset_ = offset;
   take_return();
   if (!known()) {
     // Where the code has an indirect branch and the trace gives no target, the code is not what ran.
@@ -256,12 +284,10 @@ void Follower::atom(bool executed, uint64_t offset) {
   }
   if (has_exception_) flush_exception(true, ip_);
   if (starting_) tell_start(ip_, offset);
+  // A run whose bytes changed meanwhile is read again.
+  if (run_ != 0 && !fresh_ && runs_->changes() && !runs_->run(run_).certain.contains(when())) run_ = 0;
   for (uint64_t silent = 0;;) {
-    if (run_ == 0) {
-      if (!is64_) ip_.value &= 0xffffffffU;
-      run_ = runs_->find(space_, ip_, mode_, when(), *chooser_);
-      if (left_ != 0) (left_taken_ ? runs_->run(left_).taken : runs_->run(left_).not_taken) = run_;
-    }
+    if (run_ == 0) find_run();
     const Run& run = runs_->run(run_);
     if (run.stop == RunEnd::waypoint) {
       if (!executed && !run.conditional) {
@@ -270,22 +296,23 @@ void Follower::atom(bool executed, uint64_t offset) {
         const bool branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
         if (branch && !harmless) {
           const uint32_t index = run_;
-          leave(run, index, executed);
+          leave(index, executed);
           return doubt(GapReason::image_mismatch, runs_->run(index).last_ip, offset);
         }
       }
-      return leave(run, run_, executed);
+      return leave(run_, executed);
     }
     silent += run.instructions;
     if (run.stop != RunEnd::cut || silent > options_.max_silent_instructions) return stop_at(run, offset);
     give_block(run, 0);
     ip_ = run.end;
-    run_ = left_ = 0;
+    run_ = left_ = call_ = 0;
   }
 }
 
 /// The run ends in a P0 instruction; the flow goes on behind it.
-void Follower::leave(const Run& run, uint32_t index, bool executed) {
+void Follower::leave(uint32_t index, bool executed) {
+  const Run& run = runs_->run(index);
   const bool is_branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
   const bool taken = executed && is_branch;
   uint16_t flags = 0;
@@ -293,28 +320,28 @@ void Follower::leave(const Run& run, uint32_t index, bool executed) {
   if (taken) flags |= static_cast<uint16_t>(BlockFlag::taken);
   give_block(run, flags);
   walked_ = true;
+  fresh_ = false;
   from_branch_ = taken;
   left_ = index;
   left_taken_ = taken;
   ip_ = run.end;
+  const std::array<uint32_t, 2> next = runs_->step(index).next;
   if (!taken) {
-    run_ = run.not_taken;
+    run_ = next[0];
   } else {
     branch_ip_ = run.last_ip;
-    if (run.last.link && config_.has_return_stack() && push_allowed_) returns_.push({run.end, run.mode});
+    if (run.last.link && config_.has_return_stack() && push_allowed_) returns_.push({run.end, run.mode, index});
     if (run.last.cls == ArmClass::direct) {
       ip_ = run.target;
       mode_ = run.target_mode;
       isa_ = mode_ == ExecMode::t32 ? 1 : 0;
-      run_ = run.taken;
+      run_ = next[1];
     } else {
       need_address_ = true;
       pop_pending_ = config_.has_return_stack();
       run_ = 0;
     }
   }
-  // A run whose bytes changed meanwhile is read again.
-  if (run_ != 0 && runs_->changes() && !runs_->run(run_).certain.contains(when())) run_ = 0;
 }
 
 /// The run ends before any P0 instruction.
@@ -324,7 +351,10 @@ void Follower::stop_at(const Run& run, uint64_t offset) {
                                                           : GapReason::limit;
   const Ip end = run.end;
   const SectionId section = run.section;
-  if (run.instructions != 0) give_block(run, 0);
+  if (run.instructions != 0) {
+    give_block(run, 0);
+    walked_ = true;
+  }
   give_gap(reason, end, section, offset);
   need_address_ = true;
   told_lost_ = true;
@@ -350,7 +380,7 @@ bool Follower::walk_to(Ip stop, bool through_branches, uint64_t offset) {
     give_block(run, 0);
     ip_ = run.end;
   }
-  run_ = left_ = 0;
+  run_ = left_ = call_ = 0;
   return true;
 }
 
@@ -395,7 +425,7 @@ void Follower::cancel_last() {
   out_->blocks.pop_back();
   ip_ = runs_->blocks().info(node).ip;
   need_address_ = pop_pending_ = walked_ = false;
-  run_ = left_ = 0;
+  run_ = left_ = call_ = 0;
 }
 
 void Follower::exception_here(uint32_t number, bool cancels, uint64_t offset) {
@@ -428,7 +458,7 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   if (run.stop != RunEnd::stop) return stop_at(run, offset);
   give_block(run, 0);
   ip_ = run.end;
-  run_ = left_ = 0;
+  run_ = left_ = call_ = 0;
   walked_ = true;
   from_branch_ = false;
 }
@@ -471,7 +501,7 @@ void Follower::source_address(const Element& element) {
     const uint32_t index = runs_->find(space_, ip_, mode_, when(), *chooser_);
     const Run& run = runs_->run(index);
     silent += run.instructions;
-    if (run.instructions != 0 && run.last_ip == source && run.stop == RunEnd::waypoint) return leave(run, index, true);
+    if (run.instructions != 0 && run.last_ip == source && run.stop == RunEnd::waypoint) return leave(index, true);
     const bool passes = source >= ip_ && source < run.end;
     if (passes && run.last_ip < source) return contradict(source, offset);
     if (passes) {
@@ -485,7 +515,7 @@ void Follower::source_address(const Element& element) {
       // The source itself is known.
       set_place(source, element.isa);
       const uint32_t last = runs_->find(space_, ip_, mode_, when(), *chooser_);
-      if (runs_->run(last).stop == RunEnd::waypoint && runs_->run(last).last_ip == source) return leave(runs_->run(last), last, true);
+      if (runs_->run(last).stop == RunEnd::waypoint && runs_->run(last).last_ip == source) return leave(last, true);
       need_address_ = true;
       told_lost_ = true;
       return;
@@ -542,7 +572,7 @@ void Follower::discard(uint64_t offset) {
   told_lost_ = true;
   pop_pending_ = walked_ = from_branch_ = starting_ = false;
   returns_.clear();
-  run_ = left_ = 0;
+  run_ = left_ = call_ = 0;
 }
 
 }  // namespace ptd::arm

@@ -19,7 +19,13 @@ class ReturnStack {
   struct Entry {
     Ip ip;
     ExecMode mode = ExecMode::unknown;
+    uint32_t call = 0;  ///< the run that ended in the call
   };
+  /// The entry that pop() would give.
+  [[nodiscard]] bool peek(Entry& entry) const {
+    entry = entries_[top_];
+    return count_ != 0;
+  }
   void push(Entry entry) {
     top_ = (top_ + 1) % kDepth;
     entries_[top_] = entry;
@@ -49,8 +55,15 @@ class Follower {
   /// What happened up to here is given; the flow does not go on.
   void end();
 
+  /// Takes atoms (the oldest in bit 0, at most 64) as long as they do nothing but what the code says, and returns how many. What comes of
+  /// it is what atoms() would give, sooner.
+  uint32_t spend(uint64_t atoms, uint32_t count);
   /// `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
+  /// Atoms tell nothing until an address or a context comes.
+  [[nodiscard]] bool is_lost() const { return told_lost_ && !known() && !pop_pending_; }
+  /// The atom in bit 0.
+  void atom(uint64_t atoms, uint64_t offset);
   void address(Ip ip, uint8_t isa, uint64_t offset);
   void context(const PacketContext& context, uint64_t offset);
   void trace_on(uint64_t offset);
@@ -82,16 +95,24 @@ class Follower {
   void discard(uint64_t offset);
   /// A later timestamp bounds what is walked from now on.
   void set_latest(TimeNs latest) { latest_ = latest; }
+  /// Trouble is looked for from here on, at packets from `offset` on and behind the first fork.
+  void watch_from(uint64_t offset) {
+    watch_from_ = offset;
+    trouble_offset_ = ~uint64_t{0};
+  }
   /// Offset of the first packet that did not fit the code, or found none; the largest: there was none.
   [[nodiscard]] uint64_t trouble_offset() const { return trouble_offset_; }
   /// Forks that had been passed then.
   [[nodiscard]] size_t trouble_forks() const { return trouble_forks_; }
 
  private:
-  void atom(bool executed, uint64_t offset);
   bool known() const { return !need_address_ && !need_context_; }
+  struct Spending;
+  bool spend_return(Spending& state);
+  void spent(const Spending& state);
   void take_return();
-  void leave(const Run& run, uint32_t index, bool executed);
+  void find_run();
+  void leave(uint32_t index, bool executed);
   void give_block(const Run& run, uint16_t flags);
   void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset);
   void give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset);
@@ -99,7 +120,7 @@ class Follower {
   void doubt(GapReason reason, Ip ip, uint64_t offset);
   void tell_start(Ip ip, uint64_t offset);
   void flush_exception(bool has_to, Ip to);
-  void put_mark();
+  void put_mark(size_t before_block);
   void set_place(Ip ip, uint8_t isa);
   void update_context();
   void stop_at(const Run& run, uint64_t offset);
@@ -128,9 +149,11 @@ class Follower {
   bool told_lost_ = false;
   Ip branch_ip_;  ///< of the last indirect branch that was taken
   bool from_branch_ = false;
-  uint32_t run_ = 0;   ///< the run at ip_, if known
-  uint32_t left_ = 0;  ///< the run that led here
+  uint32_t run_ = 0;    ///< the run at ip_, if known
+  bool fresh_ = false;  ///< it was found just now, for the atom at hand
+  uint32_t left_ = 0;   ///< the run that led here
   bool left_taken_ = false;
+  uint32_t call_ = 0;  ///< the run behind whose call the flow goes on
   ReturnStack returns_;
   bool pop_pending_ = false;  ///< a taken indirect branch: without an address its target is on the return stack
   bool push_allowed_ = true;  ///< false between a synchronisation point and the address behind it
@@ -149,7 +172,7 @@ class Follower {
   // An exception whose handler's address is to come
   bool has_exception_ = false;
   Event exception_;
-  uint64_t trouble_offset_ = ~uint64_t{0};
+  uint64_t trouble_offset_ = ~uint64_t{0}, watch_from_ = 0;
   size_t trouble_forks_ = 0;
   uint64_t offset_ = 0;  ///< of the packet whose instructions are walked
 };

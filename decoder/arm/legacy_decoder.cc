@@ -145,7 +145,7 @@ LegacyDecoder::~LegacyDecoder() = default;
 void LegacyDecoder::begin(const AuxSegment& segment) {
   State& state = *state_;
   const bool has_flow = state.config.protocol == Protocol::etmv3 || state.config.protocol == Protocol::ptm;
-  state.runs.begin_segment();
+  state.runs.begin_walk();
   state.follower.begin(segment, state.chooser);
   state.reader = LegacyReader(has_flow ? segment.bytes : Bytes{}, state.config);
   state.packets = nullptr;

@@ -18,6 +18,7 @@ struct FollowOptions {
   TimeConversion time;                          ///< of timestamps; invalid: raw ticks
   bool use_time = true;                         ///< false: timestamps are of another clock than the timeline's, and tell nothing of it
   uint64_t slack_ns = 0;                        ///< widens every time interval on both sides
+  bool exact_only = false;                      ///< atoms one by one: the same output, slower
   uint64_t max_silent_instructions = 1U << 20;  ///< walked without a packet; beyond: Gap limit
 };
 

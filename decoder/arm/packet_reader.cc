@@ -19,36 +19,6 @@ void atoms_before(uint8_t header, Packet& packet) {
   packet.aux = kAtoms[header & 3];
 }
 
-void atoms(PacketKind kind, uint8_t header, Packet& packet) {
-  switch (kind) {
-    case PacketKind::atom_f1:
-      packet.bits = 1;
-      packet.value = header & 1U;
-      break;
-    case PacketKind::atom_f2:
-      packet.bits = 2;
-      packet.value = header & 3U;
-      break;
-    case PacketKind::atom_f3:
-      packet.bits = 3;
-      packet.value = header & 7U;
-      break;
-    case PacketKind::atom_f4: {  // NEEE NNNN NENE ENEN
-      constexpr uint8_t kAtoms[4] = {0xe, 0x0, 0xa, 0x5};
-      packet.bits = 4;
-      packet.value = kAtoms[header & 3];
-      break;
-    }
-    case PacketKind::atom_f5:  // f5 NEEEE, d5 NNNNN, d6 NENEN, d7 ENENE
-      packet.bits = 5;
-      packet.value = header == 0xf5 ? 0x1e : header == 0xd5 ? 0 : header == 0xd6 ? 0xa : 0x15;
-      break;
-    default:
-      packet.bits = static_cast<uint8_t>((header & 0x1f) + 4);
-      packet.value = low_mask(packet.bits - ((header & 0x20) == 0 ? 0U : 1U));
-  }
-}
-
 }  // namespace
 
 uint64_t find_async(Bytes bytes, uint64_t from) {
@@ -71,6 +41,12 @@ PacketReader::PacketReader(Bytes bytes, const TraceConfig& config)
       vmid_bytes_(config.vmid_bytes()),
       context_id_bytes_(config.context_id_bytes()),
       cycle_mask_(config.cycle_mask()) {}
+
+void PacketReader::restart(Bytes bytes) {
+  bytes_ = bytes;
+  offset_ = 0;
+  reset();
+}
 
 void PacketReader::reset() {
   last_ = {};
@@ -133,7 +109,8 @@ PacketReader::Status PacketReader::take(const PacketForm& form, Packet& packet) 
   const auto done = [](bool whole) { return whole ? Status::ok : Status::cut; };
   switch (form.layout) {
     case Layout::atoms:
-      atoms(form.kind, header, packet);
+      packet.bits = atom_forms()[header].count;
+      packet.value = atom_forms()[header].atoms;
       return Status::ok;
     case Layout::short_address:
       return done(short_address(form.isa, packet));

@@ -29,8 +29,15 @@ class PacketReader {
   Status next(Packet& packet);
 
   [[nodiscard]] uint64_t offset() const { return offset_; }
+  /// Of which packet the byte at `offset_bytes`, which must be there, is the header.
+  [[nodiscard]] PacketKind kind_at(uint64_t offset_bytes) const {
+    const uint8_t form = dispatch_[static_cast<uint8_t>(bytes_[offset_bytes])];
+    return form == kNoForm ? PacketKind::bad : packet_forms()[form].kind;
+  }
   /// Goes on at another place; what packets are compressed against is kept.
   void seek(uint64_t offset_bytes) { offset_ = offset_bytes; }
+  /// Begins with other bytes of the same source; nothing is known of what came before.
+  void restart(Bytes bytes);
   /// Forgets what packets are compressed against: bytes before the next A-Sync were lost.
   void reset();
 

@@ -49,6 +49,14 @@ struct PacketForm {
 
 [[nodiscard]] std::span<const PacketForm> packet_forms();
 
+/// The atoms of an atom packet, which is its header and nothing else: 1 is E, the oldest in bit 0.
+struct AtomForm {
+  uint8_t count = 0;  ///< 0: the header is of another packet
+  uint32_t atoms = 0;
+};
+/// By header byte.
+[[nodiscard]] const std::array<AtomForm, 256>& atom_forms();
+
 /// Index into packet_forms() by header byte; kNoForm: reserved in this configuration.
 using Dispatch = std::array<uint8_t, 256>;
 inline constexpr uint8_t kNoForm = 0xff;

@@ -32,7 +32,7 @@ EventKind event_of(ElementKind kind) {
 
 void Resolver::begin(Bytes bytes) {
   bytes_ = bytes;
-  reader_ = PacketReader(bytes, config_);
+  reader_.restart(bytes);
   queue_.clear();
   depth_ = 0;
   ignored_ = 0;
@@ -55,7 +55,7 @@ bool Resolver::resync(uint64_t from) {
 /// Packets cannot be told apart, or contradict each other: nothing is known up to the next A-Sync behind `from`.
 void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
   const uint64_t next = std::min<uint64_t>(find_async(bytes_, from), bytes_.size());
-  follower_.lose(reason, offset, next - std::min(next, offset));
+  follower_->lose(reason, offset, next - std::min(next, offset));
   queue_.clear();
   depth_ = 0;
   awaits_address_ = false;
@@ -64,12 +64,13 @@ void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
 }
 
 bool Resolver::run(Batch& batch) {
-  follower_.into(batch);
+  follower_->into(batch);
   Packet packet;
   while (batch.blocks.size() < batch.capacity_blocks && batch.gaps.size() < batch.capacity_blocks &&
          batch.events.size() < batch.capacity_blocks) {
     if (state_ == State::no_sync && !resync(sync_from_)) break;
     if (state_ == State::done) break;
+    if (!exact_only_ && run_plain()) continue;
     const uint64_t offset = packet_offset_ = reader_.offset();
     switch (reader_.next(packet)) {
       case PacketReader::Status::ok:
@@ -88,11 +89,53 @@ bool Resolver::run(Batch& batch) {
     Element element;
     element.value = ignored_;
     element.offset_bytes = reader_.offset();
-    follower_.simple_event(EventKind::ignored_packets, element);
+    follower_->simple_event(EventKind::ignored_packets, element);
     ignored_ = 0;
   }
-  follower_.end();
+  follower_->end();
   return false;
+}
+
+/// The atoms of packets that stand side by side from `offset` on, a byte each. What the fast path does not take is taken one by one.
+void Resolver::spend(uint64_t atoms, unsigned count, uint64_t offset) {
+  unsigned left = count;
+  while (true) {
+    const uint32_t plain = follower_->spend(atoms, left);
+    left -= plain;
+    if (left == 0) return;
+    atoms >>= plain;
+    uint64_t at = offset;
+    for (unsigned before = count - left; before >= atom_forms()[static_cast<uint8_t>(bytes_[at])].count; ++at)
+      before -= atom_forms()[static_cast<uint8_t>(bytes_[at])].count;
+    follower_->atom(atoms, at);
+    if (--left == 0) return;
+    atoms >>= 1;
+  }
+}
+
+/// Atoms and addresses that nothing speculative comes before: most of a trace. False: another packet is next.
+bool Resolver::run_plain() {
+  if (state_ != State::decoding || config_.max_speculation() != 0 || !queue_.empty() || awaits_address_) return false;
+  const uint64_t start = reader_.offset();
+  const auto& forms = atom_forms();
+  uint64_t at = start, atoms = 0;
+  unsigned count = 0;
+  for (; at < bytes_.size(); ++at) {
+    const AtomForm& form = forms[static_cast<uint8_t>(bytes_[at])];
+    if (form.count == 0 || count + form.count > 64) break;
+    atoms |= uint64_t{form.atoms} << count;
+    count += form.count;
+  }
+  if (count != 0) {
+    reader_.seek(at);
+    if (!follower_->is_lost()) spend(atoms, count, start);
+    return true;
+  }
+  if (at >= bytes_.size() || !is_address(reader_.kind_at(at)) || is_address_context(reader_.kind_at(at))) return false;
+  Packet packet;
+  if (reader_.next(packet) != PacketReader::Status::ok) return false;
+  follower_->address(Ip{packet.value}, packet.isa, start);
+  return true;
 }
 
 /// Before the first trace info only what stands outside the flow has a meaning.
@@ -100,7 +143,7 @@ void Resolver::on_start(const Packet& packet, uint64_t offset) {
   Element element;
   element.offset_bytes = offset;
   element.value = packet.value;
-  if (packet.kind == PacketKind::event) return follower_.simple_event(EventKind::trace_event, element);
+  if (packet.kind == PacketKind::event) return follower_->simple_event(EventKind::trace_event, element);
   if (packet.kind != PacketKind::trace_info) return;
   state_ = State::decoding;
   depth_ = packet.extra;
@@ -122,7 +165,7 @@ void Resolver::on_packet(const Packet& packet, uint64_t offset) {
   element.offset_bytes = offset;
   element.flags = packet.flags;
   if (is_atom(packet.kind)) {
-    if (config_.max_speculation() == 0 && queue_.empty()) return follower_.atoms(packet.value, packet.bits, offset);
+    if (config_.max_speculation() == 0 && queue_.empty()) return follower_->atoms(packet.value, packet.bits, offset);
     element.value = packet.value;
     add(element, ElementKind::atoms, packet.bits);
     return commit_excess();
@@ -184,9 +227,9 @@ void Resolver::stop(const Packet& packet, uint64_t offset) {
   depth_ = 0;
   awaits_address_ = false;
   if (packet.kind == PacketKind::overflow) {
-    follower_.overflow(offset);
+    follower_->overflow(offset);
   } else {
-    follower_.discard(offset);
+    follower_->discard(offset);
   }
   state_ = State::no_sync;
   sync_from_ = reader_.offset();
@@ -311,7 +354,7 @@ bool Resolver::commit_one(uint64_t& left) {
   Element& oldest = queue_.front();
   if (oldest.kind == ElementKind::atoms || oldest.kind == ElementKind::unseen) {
     const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, oldest.count));
-    if (oldest.kind == ElementKind::atoms) follower_.atoms(oldest.value, count, oldest.offset_bytes);
+    if (oldest.kind == ElementKind::atoms) follower_->atoms(oldest.value, count, oldest.offset_bytes);
     oldest.value = count >= 64 ? 0 : oldest.value >> count;
     oldest.count -= count;
     left -= count;
@@ -329,20 +372,20 @@ bool Resolver::commit_one(uint64_t& left) {
 /// An exception, or a Q element: an address belongs to it, and perhaps a context before that.
 bool Resolver::commit_bound(Element element) {
   if (element.kind == ElementKind::q && element.with_address) {
-    follower_.q(element, Ip{element.value}, element.isa);
+    follower_->q(element, Ip{element.value}, element.isa);
     return true;
   }
   if (!queue_.empty() && queue_.front().kind == ElementKind::context) {
-    follower_.context(queue_.front().context, queue_.front().offset_bytes);
+    follower_->context(queue_.front().context, queue_.front().offset_bytes);
     queue_.pop_front();
   }
   if (queue_.empty() || queue_.front().kind != ElementKind::address) return false;
   const Element address = queue_.front();
   queue_.pop_front();
   if (element.kind == ElementKind::q) {
-    follower_.q(element, Ip{address.value}, address.isa);
+    follower_->q(element, Ip{address.value}, address.isa);
   } else {
-    follower_.exception(element, Ip{address.value}, address.isa, element.aux == 2);
+    follower_->exception(element, Ip{address.value}, address.isa, element.aux == 2);
   }
   return true;
 }
@@ -350,23 +393,23 @@ bool Resolver::commit_bound(Element element) {
 void Resolver::execute(const Element& element) {
   switch (element.kind) {
     case ElementKind::atoms:
-      return follower_.atoms(element.value, element.count, element.offset_bytes);
+      return follower_->atoms(element.value, element.count, element.offset_bytes);
     case ElementKind::address:
-      return follower_.address(Ip{element.value}, element.isa, element.offset_bytes);
+      return follower_->address(Ip{element.value}, element.isa, element.offset_bytes);
     case ElementKind::context:
-      return follower_.context(element.context, element.offset_bytes);
+      return follower_->context(element.context, element.offset_bytes);
     case ElementKind::source_address:
-      return follower_.source_address(element);
+      return follower_->source_address(element);
     case ElementKind::trace_on:
-      return follower_.trace_on(element.offset_bytes);
+      return follower_->trace_on(element.offset_bytes);
     case ElementKind::trace_info:
-      return follower_.trace_info();
+      return follower_->trace_info();
     case ElementKind::timestamp:
-      return follower_.timestamp(element);
+      return follower_->timestamp(element);
     case ElementKind::cycles:
-      return follower_.cycles(element);
+      return follower_->cycles(element);
     case ElementKind::pe_reset:
-      return follower_.reset(element);
+      return follower_->reset(element);
     case ElementKind::unseen:
     case ElementKind::function_return:
     case ElementKind::data:
@@ -374,7 +417,7 @@ void Resolver::execute(const Element& element) {
     case ElementKind::q:
       return;
     default:
-      return follower_.simple_event(event_of(element.kind), element);
+      return follower_->simple_event(event_of(element.kind), element);
   }
 }
 

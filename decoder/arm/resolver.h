@@ -10,7 +10,9 @@ namespace ptd::arm {
 /// One segment's packets. Invariant: an element reaches the follower when it is committed, never before; what is cancelled never does.
 class Resolver {
  public:
-  Resolver(Follower& follower, const TraceConfig& config) : follower_(follower), config_(config) {}
+  /// `exact_only`: atoms one by one.
+  Resolver(Follower& follower, const TraceConfig& config, bool exact_only)
+      : follower_(&follower), config_(config), reader_({}, config), exact_only_(exact_only) {}
 
   void begin(Bytes bytes);
   /// Takes packets until the batch is full. False: the segment is done.
@@ -20,6 +22,8 @@ class Resolver {
  private:
   enum class State : uint8_t { no_sync, wait_info, decoding, done };
 
+  bool run_plain();
+  void spend(uint64_t atoms, unsigned count, uint64_t offset);
   bool resync(uint64_t from);
   void lose_sync(GapReason reason, uint64_t offset, uint64_t from);
   void on_packet(const Packet& packet, uint64_t offset);
@@ -36,10 +40,11 @@ class Resolver {
   bool commit_bound(Element element);
   void execute(const Element& element);
 
-  Follower& follower_;
+  Follower* follower_;
   TraceConfig config_;
   Bytes bytes_;
   PacketReader reader_;
+  bool exact_only_;
   ElementQueue queue_;
   State state_ = State::done;
   uint64_t depth_ = 0;           ///< P0 elements that are not committed

@@ -2,6 +2,7 @@
 #include "decoder/arm/runs.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ptd::arm {
 namespace {
@@ -24,6 +25,28 @@ uint16_t flags_of(CodeFlag flags) {
   return block;
 }
 
+Step step_of(const Run& run) {
+  Step step;
+  step.node = run.node;
+  step.instructions = run.instructions;
+  step.ip = run.ip;
+  step.certain = run.certain;
+  step.space = run.space;
+  step.mode = run.mode;
+  if (run.stop != RunEnd::waypoint) return step;
+  const bool direct = run.last.cls == ArmClass::direct;
+  step.indirect = run.last.cls == ArmClass::indirect;
+  step.link = run.last.link;
+  const bool branch = step.branch = direct || step.indirect;
+  const auto ends = static_cast<uint16_t>(BlockFlag::ends_in_branch);
+  step.flags[0] = run.block_flags | ends;
+  step.flags[1] = branch ? run.block_flags | ends | static_cast<uint16_t>(BlockFlag::taken) : run.block_flags;
+  if (run.has_bad) return step;
+  step.plain[0] = run.conditional || !branch || (direct && run.target == run.end);
+  step.plain[1] = !direct || run.target_mode == run.mode;
+  return step;
+}
+
 /// Whether any code has versions: edits, or mappings that come and go.
 bool has_versions(const Timeline& timeline) {
   for (SectionId id = 0; id < timeline.section_count(); ++id) {
@@ -35,7 +58,7 @@ bool has_versions(const Timeline& timeline) {
 }  // namespace
 
 RunCache::RunCache(const Timeline& timeline, WaypointRules rules)
-    : timeline_(timeline), view_(timeline), rules_(rules), changes_(has_versions(timeline)), runs_(1), slots_(1U << 12) {}
+    : timeline_(timeline), view_(timeline), rules_(rules), changes_(has_versions(timeline)), runs_(1), steps_(1), slots_(1U << 10) {}
 
 bool RunCache::is_waypoint(const ArmInsn& insn) const {
   if (rules_.every) return true;
@@ -79,7 +102,8 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
   const std::span<const CodeCandidate> found(candidates.data(), std::min<size_t>(result.count, candidates.size()));
   size_t index = 0;
   window_flags_ = 0;
-  if (found.size() > 1) index = std::min(chooser.choose(run.end, request.space, found, window_flags_), found.size() - 1);
+  window_chosen_ = found.size() > 1;
+  if (window_chosen_) index = std::min(chooser.choose(run.end, request.space, found, window_flags_), found.size() - 1);
   const CodeCandidate& chosen = found[index];
   window_.assign(chosen.bytes.begin(), chosen.bytes.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(chosen.bytes.size(), span)));
   window_ip_ = run.end;
@@ -87,6 +111,27 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
   window_flags_ |= flags_of(chosen.flags);
   window_valid_ = true;
   return true;
+}
+
+/// Of A64 code, takes the instructions at hand that are no branch and nothing else that matters; the window holds the first.
+void RunCache::pass_plain(const Request& request, Run& run) {
+  const uint64_t start = run.end - window_ip_;
+  uint64_t at = start, left = std::min<uint64_t>((window_.size() - start) / 4, request.most - run.instructions);
+  if (request.has_stop) left = std::min<uint64_t>(left, request.stop < run.end ? ~uint64_t{0} : (request.stop - run.end) / 4);
+  for (; left != 0; --left, at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, window_.data() + at, 4);
+    if (!is_plain_a64(word)) break;
+  }
+  if (at == start) return;
+  run.certain = intersect(run.certain, window_certain_);
+  run.block_flags |= window_flags_;
+  run.chosen |= window_chosen_;
+  run.instructions = static_cast<uint16_t>(run.instructions + (at - start) / 4);
+  run.last = {ArmClass::other, ArmDetail::none, 4};
+  bytes_.insert(bytes_.end(), window_.begin() + static_cast<std::ptrdiff_t>(start), window_.begin() + static_cast<std::ptrdiff_t>(at));
+  run.end = run.end + (at - start);
+  run.last_ip = run.end + (~uint64_t{0} - 3);
 }
 
 Run RunCache::read(const Request& request, CandidateChooser& chooser) {
@@ -109,6 +154,14 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
       break;
     }
     if (!fetch(request, run, chooser)) break;
+    if (request.mode == ExecMode::a64 && !rules_.every) {
+      const Ip before = run.end;
+      pass_plain(request, run);
+      if (run.end != before) {
+        bad_in_row = 0;
+        continue;
+      }
+    }
     const Bytes here = Bytes(window_).subspan(run.end - window_ip_);
     const ArmInsn insn = classify_arm(here, request.mode);
     // What is no instruction may still be an own encoding of the core; much of it in a row is no code.
@@ -126,6 +179,7 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
     bytes_.insert(bytes_.end(), here.begin(), here.begin() + insn.length_bytes);
     run.certain = intersect(run.certain, window_certain_);
     run.block_flags |= window_flags_;
+    run.chosen |= window_chosen_;
     ++run.instructions;
     run.last = insn;
     run.last_ip = run.end;
@@ -155,10 +209,9 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
   return run;
 }
 
-void RunCache::begin_segment() {
-  if (!changes_) return;
-  runs_.resize(1);
-  std::fill(slots_.begin(), slots_.end(), 0);
+void RunCache::begin_walk() {
+  for (const uint32_t index : chosen_) steps_[index].certain = runs_[index].certain = {kTimeMax, kTimeMin};
+  chosen_.clear();
 }
 
 size_t RunCache::slot_of(SpaceId space, Ip ip, ExecMode mode) const {
@@ -190,6 +243,8 @@ uint32_t RunCache::find(SpaceId space, Ip ip, ExecMode mode, Interval when, Cand
   const Run made = read(request, chooser);
   if (index != 0) {
     runs_[index] = made;
+    steps_[index] = step_of(made);
+    if (made.chosen) chosen_.push_back(index);
     return index;
   }
   if (2 * (runs_.size() + 1) > slots_.size()) {
@@ -198,6 +253,8 @@ uint32_t RunCache::find(SpaceId space, Ip ip, ExecMode mode, Interval when, Cand
   }
   index = static_cast<uint32_t>(runs_.size());
   runs_.push_back(made);
+  steps_.push_back(step_of(made));
+  if (made.chosen) chosen_.push_back(index);
   slots_[slot] = index;
   return index;
 }

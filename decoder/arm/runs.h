@@ -1,6 +1,7 @@
 // Runs: code from an address to the next P0 instruction, read from the timeline once.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -40,10 +41,25 @@ struct Run {
   Ip last_ip, target;        ///< of a direct branch
   Ip bad_ip;                 ///< the first place on the way whose bytes are no instruction, if has_bad
   bool has_bad = false;
-  bool conditional = false;           ///< the waypoint may be not taken: its own condition, an IT block's, or one that cannot be known
-  SectionId section = kNoSection;     ///< no_image: whose bytes are missing
-  Interval certain;                   ///< when its bytes, and no others, stood there
-  uint32_t taken = 0, not_taken = 0;  ///< runs that followed, by index; 0: not known yet
+  bool conditional = false;        ///< the waypoint may be not taken: its own condition, an IT block's, or one that cannot be known
+  bool chosen = false;             ///< some of its bytes were chosen from several contents: good for one walk only
+  SectionId section = kNoSection;  ///< no_image: whose bytes are missing
+  Interval certain;                ///< when its bytes, and no others, stood there
+};
+
+/// What following atoms needs of a run, and what led on from it. By [executed]: 0 the atom N, 1 the atom E.
+struct alignas(64) Step {
+  NodeId node = 0;
+  uint16_t instructions = 0;
+  std::array<uint16_t, 2> flags{};  ///< of the block
+  std::array<bool, 2> plain{};      ///< the atom does what the code says: no contradiction, no other instruction set behind it
+  bool branch = false, indirect = false, link = false;
+  /// Runs that followed: behind the run, and where its branch went (of an indirect one the last time); 0: not known yet.
+  std::array<uint32_t, 2> next{};
+  Ip ip;
+  Interval certain;
+  SpaceId space = kNoSpace;
+  ExecMode mode = ExecMode::unknown;
 };
 
 /// Answers which of several contents stood at a place: index into `candidates`.
@@ -62,7 +78,9 @@ class RunCache {
 
   /// Index of the run at (space, ip, mode) at a moment of `when`. The reference is valid until the next call.
   uint32_t find(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser);
-  [[nodiscard]] Run& run(uint32_t index) { return runs_[index]; }
+  [[nodiscard]] const Run& run(uint32_t index) const { return runs_[index]; }
+  /// By the same index; stays until the next find().
+  [[nodiscard]] Step& step(uint32_t index) { return steps_[index]; }
   /// A run that ends where `stop` is reached and passes no P0 instruction on the way, unless `through_branches`; not kept.
   Run read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
   /// A run up to the instruction at `last`, that one included, through whatever stands on the way; not kept.
@@ -70,8 +88,8 @@ class RunCache {
   /// A run of at most `most` instructions that ends with the first P0 instruction among them; not kept.
   Run read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser);
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
-  /// Forgets runs whose bytes have several versions: they depend on choices of the segment.
-  void begin_segment();
+  /// Forgets runs whose bytes were chosen: another walk may choose otherwise.
+  void begin_walk();
   [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, Interval when) const;
   [[nodiscard]] bool changes() const { return changes_; }
 
@@ -88,6 +106,7 @@ class RunCache {
     uint64_t most = 0xfff0;
   };
   Run read(const Request& request, CandidateChooser& chooser);
+  void pass_plain(const Request& request, Run& run);
   bool fetch(const Request& request, Run& run, CandidateChooser& chooser);
   [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;
   void grow();
@@ -97,14 +116,17 @@ class RunCache {
   CodeView view_;
   WaypointRules rules_;
   BlockTable table_;
-  bool changes_ = false;           ///< some code of the timeline has several versions
-  std::vector<Run> runs_;          // [0] is none
+  bool changes_ = false;   ///< some code of the timeline has several versions
+  std::vector<Run> runs_;  // [0] is none
+  std::vector<Step> steps_;
+  std::vector<uint32_t> chosen_;   // runs made of chosen bytes since begin_walk()
   std::vector<uint32_t> slots_;    // open addressing, power of two; 0: empty
   std::vector<std::byte> bytes_;   // of the run that is read
   std::vector<std::byte> window_;  // bytes at hand from the last fetch on
   Ip window_ip_;
   bool window_valid_ = false;
   Interval window_certain_;
+  bool window_chosen_ = false;
   uint16_t window_flags_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // The branch classifier of the three Arm instruction sets. Each row's comment is the encoding.
 #include "decoder/insn/arm_insn.h"
 
+#include <array>
 #include <span>
 
 namespace ptd {
@@ -323,11 +324,27 @@ ArmInsn match(std::span<const Row> rows, uint32_t word, uint8_t length_bytes) {
   return insn;
 }
 
+/// Which rows of kA64 words with the same upper byte can fit.
+struct RowRange {
+  uint8_t first = 0, end = 0;
+};
+constexpr std::array<RowRange, 256> ranges_by_upper_byte() {
+  std::array<RowRange, 256> ranges{};
+  for (uint32_t upper = 0; upper < 256; ++upper) {
+    for (size_t row = 0; row < std::size(kA64); ++row) {
+      if (((upper << 24) & kA64[row].mask) != (kA64[row].bits & 0xff000000)) continue;
+      if (ranges[upper].end == 0) ranges[upper].first = static_cast<uint8_t>(row);
+      ranges[upper].end = static_cast<uint8_t>(row + 1);
+    }
+  }
+  return ranges;
+}
+constexpr std::array<RowRange, 256> kA64Ranges = ranges_by_upper_byte();
+
 ArmInsn classify_a64(uint32_t word) {
-  // Most instructions belong to groups without any branch: bits 28:25 outside 101- (branches, system) and 0000, 0001, 0011.
-  const uint32_t group = (word >> 25) & 0xf;
-  if (group > 3 && (group & 0xe) != 0xa) return {other, ArmDetail::none, 4};
-  return match(kA64, word, 4);
+  if (is_plain_a64(word)) return {other, ArmDetail::none, 4};
+  const RowRange rows = kA64Ranges[word >> 24];
+  return match(std::span(kA64).subspan(rows.first, rows.end - rows.first), word, 4);
 }
 
 ArmInsn classify_a32(uint32_t word) {

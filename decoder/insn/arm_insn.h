@@ -41,6 +41,13 @@ constexpr bool is_arm(ExecMode mode) { return mode == ExecMode::a64 || mode == E
 /// Source: [ARM] "A64 instruction set encoding", "A32 instruction set encoding", "T32 instruction set encoding".
 [[nodiscard]] ArmInsn classify_arm(Bytes bytes, ExecMode mode);
 
+/// True of most A64 instructions that classify_arm() calls `other` without any detail: bits 28:25 tell that they are neither branch nor
+/// system instruction nor reserved ([ARM] "A64 instruction set encoding").
+[[nodiscard]] constexpr bool is_plain_a64(uint32_t word) {
+  const uint32_t group = (word >> 25) & 0xf;
+  return group > 3 && (group & 0xe) != 0xa;
+}
+
 /// Target of a direct branch that stands at `ip`; A32 and T32 addresses wrap at 32 bits.
 [[nodiscard]] Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode);
 /// Instruction set at the target of a direct branch.

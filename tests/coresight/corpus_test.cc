@@ -16,34 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A capture with its files of results.
-struct Capture {
-  std::string name, path, expected_dir, suffix;
-};
-
-std::string existing(const std::string& path) {
-  if (fs::exists(path)) return path;
-  return fs::exists(path + ".gz") ? path + ".gz" : std::string{};
-}
-
-std::vector<Capture> captures() {
-  std::vector<Capture> list;
-  if (corpus_dir().empty()) return list;
-  for (const auto& entry : fs::directory_iterator(corpus_dir())) {
-    const std::string dir = entry.path().string();
-    for (const auto& inner : entry.is_directory() ? fs::directory_iterator(dir) : fs::directory_iterator{}) {
-      const std::string folder = inner.path().filename().string();
-      if (!fs::exists(inner.path() / "snapshot.ini")) continue;
-      std::string suffix;
-      if (folder.starts_with("capture")) suffix = "-" + folder;
-      if (folder.starts_with("snapshot-")) suffix = folder.substr(8);
-      list.push_back({entry.path().filename().string() + (suffix.empty() ? "" : suffix), inner.path().string(), dir + "/expected", suffix});
-    }
-  }
-  std::sort(list.begin(), list.end(), [](const Capture& a, const Capture& b) { return a.name < b.name; });
-  return list;
-}
-
 std::unique_ptr<Recording> open(const std::string& path) {
   OpenOptions options;
   options.path = path;
@@ -74,9 +46,6 @@ void compare_ranges(const Recording& recording, const std::string& file, uint32_
     EXPECT_EQ(what, "") << file << ", id " << std::hex << unsigned{info.trace_id};
   }
 }
-
-/// What gtest prints of a parameter.
-void PrintTo(const Capture& capture, std::ostream* out) { *out << capture.name; }
 
 class CoreSight : public testing::TestWithParam<Capture> {};
 

@@ -1,12 +1,42 @@
 // Readers of the peer's files.
 #include "tests/coresight/expected.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <filesystem>
+#include <ostream>
 
 #include "tests/support/corpus.h"
 
 namespace ptd::test {
+
+namespace fs = std::filesystem;
+
+std::string existing(const std::string& path) {
+  if (fs::exists(path)) return path;
+  return fs::exists(path + ".gz") ? path + ".gz" : std::string{};
+}
+
+std::vector<Capture> captures() {
+  std::vector<Capture> list;
+  if (corpus_dir().empty()) return list;
+  for (const auto& entry : fs::directory_iterator(corpus_dir())) {
+    const std::string dir = entry.path().string();
+    for (const auto& inner : entry.is_directory() ? fs::directory_iterator(dir) : fs::directory_iterator{}) {
+      const std::string folder = inner.path().filename().string();
+      if (!fs::exists(inner.path() / "snapshot.ini")) continue;
+      std::string suffix;
+      if (folder.starts_with("capture")) suffix = "-" + folder;
+      if (folder.starts_with("snapshot-")) suffix = folder.substr(8);
+      list.push_back({entry.path().filename().string() + (suffix.empty() ? "" : suffix), inner.path().string(), dir + "/expected", suffix});
+    }
+  }
+  std::sort(list.begin(), list.end(), [](const Capture& a, const Capture& b) { return a.name < b.name; });
+  return list;
+}
+
+void PrintTo(const Capture& capture, std::ostream* out) { *out << capture.name; }
 
 bool read_ranges(const std::string& path, RangesById& ranges) {
   const auto lines = read_lines(path);

@@ -1,6 +1,7 @@
 // Expected results of the CoreSight cases: executed ranges and packet listings of OpenCSD 1.8.0.
 #pragma once
 
+#include <iosfwd>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,6 +9,17 @@
 #include "recording/recording.h"
 
 namespace ptd::test {
+
+/// A snapshot of the corpus with its files of results.
+struct Capture {
+  std::string name, path, expected_dir, suffix;
+};
+/// What a test's name says of it.
+void PrintTo(const Capture& capture, std::ostream* out);
+/// By name; none without a corpus.
+[[nodiscard]] std::vector<Capture> captures();
+/// `path`, or the same compressed; empty if neither is there.
+[[nodiscard]] std::string existing(const std::string& path);
 
 /// Instructions that ran one behind the other.
 struct Range {

@@ -1,0 +1,208 @@
+// The fast path against atoms taken one by one: every block, mark, event and gap must be the same.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "decoder/arm/decoder.h"
+#include "image/source/mapped_file.h"
+#include "image/timeline_builder.h"
+#include "tests/coresight/expected.h"
+#include "tests/support/batch_compare.h"
+#include "tests/support/corpus.h"
+
+namespace ptd::test {
+namespace {
+
+/// Decoded twice by the same decoders: the second time all runs are known and linked.
+std::string compare(const Timeline& timeline, const ContextTrack& contexts, arm::DecoderOptions options,
+                    const std::vector<AuxSegment>& segments, size_t capacity, uint64_t& blocks) {
+  options.follow.exact_only = false;
+  arm::Decoder fast(timeline, contexts, options);
+  options.follow.exact_only = true;
+  arm::Decoder exact(timeline, contexts, options);
+  for (int round = 0; round < 2; ++round) {
+    for (const AuxSegment& segment : segments) {
+      std::string difference = compare_decoders(fast, exact, segment, capacity, round == 0 ? capacity : 3 * capacity);
+      if (!difference.empty()) return difference;
+    }
+  }
+  blocks += exact.blocks().size();
+  return {};
+}
+
+TEST(ArmPaths, AreTheSameOnTheCorpus) {
+  PTD_NEED_CORPUS();
+  uint64_t blocks = 0;
+  for (const Capture& capture : captures()) {
+    OpenOptions open;
+    open.path = capture.path;
+    const auto opened = Recording::open(open);
+    ASSERT_TRUE(opened.ok());
+    const Recording& recording = **opened;
+    for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+      const arm::TraceConfig& config = *recording.arm_config(stream);
+      if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) continue;
+      arm::DecoderOptions options;
+      options.config = config;
+      options.follow.default_space = recording.decoder_options().default_space;
+      std::vector<AuxSegment> segments;
+      AuxSegment segment;
+      std::vector<std::vector<std::byte>> kept;
+      for (uint64_t at = 0; recording.next_segment(stream, at, segment, kept.emplace_back());) segments.push_back(segment);
+      for (const size_t capacity : {size_t{7}, size_t{4096}}) {
+        EXPECT_EQ(compare(recording.timeline(), recording.contexts(), options, segments, capacity, blocks), "") << capture.name;
+      }
+    }
+  }
+  EXPECT_GT(blocks, 1000U);
+}
+
+constexpr uint64_t kBase = 0xffffffc000080000;
+
+/// A trace that nobody recorded, over code that nobody wrote.
+class Made {
+ public:
+  explicit Made(unsigned seed) : random_(seed) {}
+
+  Timeline timeline();
+  std::vector<std::byte> trace();
+  arm::DecoderOptions options();
+
+ private:
+  uint32_t below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+  uint32_t word();
+  void put(std::initializer_list<unsigned> bytes) {
+    for (const unsigned byte : bytes) trace_.push_back(static_cast<std::byte>(byte));
+  }
+  void address(bool with_context);
+
+  std::mt19937 random_;
+  uint32_t words_ = 0;
+  std::vector<std::byte> trace_;
+};
+
+uint32_t Made::word() {
+  const uint32_t near = below(2 * words_) - words_;
+  switch (below(12)) {
+    case 0:
+      return 0x54000000 | (near & 0x7ffff) << 5;  // B.EQ
+    case 1:
+      return 0xb4000000 | (near & 0x7ffff) << 5;  // CBZ
+    case 2:
+      return 0x14000000 | (near & 0x3ffffff);  // B
+    case 3:
+    case 4:
+      return 0x94000000 | (near & 0x3ffffff);  // BL
+    case 5:
+      return 0xd65f03c0;  // RET
+    case 6:
+      return below(2) == 0 ? 0xd61f0020 : 0xd63f0020;  // BR, BLR
+    case 7:
+      return below(4) == 0 ? 0 : 0xd5033fdf;  // no instruction; ISB
+    default:
+      return 0xd503201f;  // NOP
+  }
+}
+
+Timeline Made::timeline() {
+  words_ = 8 + below(56);
+  std::vector<std::byte> code;
+  for (uint32_t i = 0; i < words_; ++i) {
+    const uint32_t made = word();
+    code.insert(code.end(), reinterpret_cast<const std::byte*>(&made), reinterpret_cast<const std::byte*>(&made) + 4);
+  }
+  TimelineBuilder builder;
+  Section section;
+  section.ip = Ip{kBase};
+  section.size_bytes = code.size();
+  section.code = own_bytes(code);
+  builder.add_section(std::move(section));
+  std::vector<std::byte> now = code;
+  const uint32_t edits = below(3) == 0 ? below(6) : 0;
+  for (uint32_t i = 0; i < edits; ++i) {
+    const uint32_t at = 4 * below(words_), made = word();
+    Edit edit;
+    edit.ip = Ip{kBase + at};
+    edit.old_bytes.assign(now.begin() + at, now.begin() + at + 4);
+    std::memcpy(now.data() + at, &made, 4);
+    edit.new_bytes.assign(now.begin() + at, now.begin() + at + 4);
+    edit.time = {TimeNs{1000 * (i + 1)}, TimeNs{1000 * (i + 1) + below(500)}};
+    edit.origin = EditOrigin::dated_copy;
+    builder.add_edit(std::move(edit));
+  }
+  return builder.build();
+}
+
+void Made::address(bool with_context) {
+  const uint32_t low = 4 * below(words_);
+  put({with_context ? 0x85U : 0x9dU, (low >> 2) & 0x7f, (low >> 9) & 0x7f, 0x08, 0, 0xc0, 0xff, 0xff, 0xff});
+  if (with_context) put({0x31});
+}
+
+std::vector<std::byte> Made::trace() {
+  put({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
+  address(true);
+  uint32_t time = 0;
+  for (uint32_t packets = 20 + below(200); packets != 0; --packets) {
+    switch (below(16)) {
+      case 0:
+      case 1:
+        address(false);
+        break;
+      case 2:
+        put({0x95, below(words_)});
+        break;
+      case 3:
+        put({0x90 + below(3)});
+        break;
+      case 4:
+        time += below(400);
+        put({0x02, 0x80 | (time & 0x7f), time >> 7 & 0x7f});
+        break;
+      case 5:
+        if (below(4) == 0) put({0x06, 0x5c | below(2)}), address(false);  // exception
+        break;
+      case 6:
+        if (below(8) == 0) put({0x04}), address(true);
+        break;
+      case 7:
+        if (below(8) == 0) put({0x80});
+        break;
+      case 8:
+        put({0xe0 + below(0x15)});
+        break;
+      default:
+        put({0xd5 + below(0x2b)});
+    }
+  }
+  return trace_;
+}
+
+arm::DecoderOptions Made::options() {
+  arm::DecoderOptions options;
+  options.config.protocol = arm::Protocol::etmv4;
+  options.config.configr = below(2) == 0 ? 0x1000 : 0;
+  options.config.idr8 = below(4) == 0 ? 1 + below(8) : 0;
+  options.max_tries = 8;
+  return options;
+}
+
+TEST(ArmPaths, AreTheSameOnMadeTraces) {
+  uint64_t blocks = 0;
+  const char* seeds = std::getenv("PTDECODE_SEEDS");  // how many
+  for (unsigned seed = 0; seed < (seeds == nullptr ? 2000U : static_cast<unsigned>(std::atoi(seeds))); ++seed) {
+    Made made(seed);
+    const Timeline timeline = made.timeline();
+    const std::vector<std::byte> trace = made.trace();
+    AuxSegment segment;
+    segment.bytes = trace;
+    segment.time = {TimeNs{0}, TimeNs{100000}};
+    const ContextTrack contexts;
+    ASSERT_EQ(compare(timeline, contexts, made.options(), {segment}, 1 + seed % 64, blocks), "") << "seed " << seed;
+  }
+  EXPECT_GT(blocks, 10000U);
+}
+
+}  // namespace
+}  // namespace ptd::test
