@@ -14,6 +14,7 @@ constexpr size_t kOutAtOnce = 1U << 16;  // blocks of one call
 constexpr uint64_t kMaxSilent = 4096;    // instructions without a packet; then the walker looks for a loop
 constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // one round may go past the limit
 constexpr uint32_t kMaxExactSteps = 32;
+constexpr uint64_t kBulkBytes = 48;
 
 }  // namespace
 
@@ -127,9 +128,11 @@ bool Runner::take_queue() {
   return false;
 }
 
-// True if many bits stand at `offset`, before `stop`: more than one TNT, or a long one.
+// Whether spend() is worth its beginning at `offset`, before a timing packet at `stop`: for more than one TNT, or where there is some way
+// to go. Else take_timed() is.
 bool Runner::is_bulk(uint64_t offset, uint64_t stop) const {
-  return offset + 1 < stop && (data_[offset] == std::byte{0x02} || is_short_tnt(static_cast<unsigned>(data_[offset + 1])));
+  if (stop - offset >= kBulkBytes || data_[offset] == std::byte{0x02}) return true;
+  return offset + 1 < stop && is_short_tnt(static_cast<unsigned>(data_[offset + 1])) && is_short_tnt(static_cast<unsigned>(data_[offset]));
 }
 
 // Packets from cursor_ on.
@@ -147,8 +150,8 @@ void Runner::take_direct() {
     if (!mark_due_ && settled_ && cursor_.steady() && is_bulk(offset, stop_)) {
       spend();
       if (tnt_.count != 0 && !take_bits()) return;
-    } else {
-      if (!take_timed()) return;
+    } else if (!take_timed()) {
+      return;
     }
     if (cursor_.offset_bytes != offset || !room() || state_->position >= until_) continue;
     const auto byte = static_cast<unsigned>(data_[offset]);
@@ -303,7 +306,7 @@ void Runner::return_calls() {
 }
 
 void Runner::push_calls(const Run& run) {
-  const RunId* calls = code_.calls(run.calls_first);
+  const RunId* calls = code_.calls(run);
   for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
   calls_.center();
 }
@@ -424,7 +427,7 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
     emit(run);
     if (ret && calls_.open != 0) calls_.drop();
   }
-  const bool enters_user = (code_.run(id).branch_ip >> 63) != 0 && (item.ip >> 63) == 0;
+  const bool enters_user = code_.run(id).ends_in_kernel && (item.ip >> 63) == 0;
   moved_ = true;
   ++state_->position;
   state_->silent = 0;

@@ -72,6 +72,7 @@ class Runner {
   bool take_queue();
   void take_direct();
   bool pass_point();
+  [[nodiscard]] bool is_bulk(uint64_t offset, uint64_t stop) const;
   struct Timed;
   bool take_timed();
   void load(Timed& t) const;
@@ -86,7 +87,6 @@ class Runner {
   bool make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now);
   bool take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size);
   bool take_timed_tip(Timed& t, unsigned byte);
-  [[nodiscard]] bool is_bulk(uint64_t offset, uint64_t stop) const;
   bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
   bool read_tip();
   struct Spending;

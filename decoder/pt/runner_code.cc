@@ -19,8 +19,9 @@ constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
-constexpr uint32_t kMaxOpenCalls = 16;  // within a memo
-constexpr size_t kWide = 16;            // an instruction's bytes are copied so many at once
+constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
+static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // Run::instructions
+constexpr size_t kWide = 16;  // an instruction's bytes are copied so many at once
 
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
@@ -309,10 +310,10 @@ bool RunnerCode::read(RunId id, Interval now) {
   Run& run = runs_[target];
   run.end = reading.end;
   run.valid = valid_id(reading.valid);
-  run.branch_ip = branch_ip;
+  run.ends_in_kernel = branch_ip >> 63 != 0;
   run.blocks = static_cast<uint8_t>(reading.blocks.size());
   run.calls = static_cast<uint8_t>(reading.calls.size());
-  run.instructions = reading.instructions;
+  run.instructions = static_cast<uint16_t>(reading.instructions);
   run.next[0] = reading.next[0];
   run.next[1] = reading.next[1];
   if (!certain) {
@@ -322,8 +323,13 @@ bool RunnerCode::read(RunId id, Interval now) {
   run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
   blocks_.resize(blocks_.size() + reading.blocks.size());
   std::copy(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + run.blocks_first);
+  std::copy_n(reading.blocks.begin(), std::min<size_t>(reading.blocks.size(), Run::kHead), run.head.begin());
   run.calls_first = static_cast<uint32_t>(calls_.size());
-  calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
+  if (run.calls == 1) {
+    run.calls_first = reading.calls[0];
+  } else {
+    calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
+  }
   return true;
 }
 
@@ -390,7 +396,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
     if (run.end == RunEnd::ret && (bit == 0 || !options_.returns_compressed)) break;
     std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + met);
     met += run.blocks;
-    for (uint32_t i = 0; i < run.calls; ++i) open[depth++] = calls_[run.calls_first + i];
+    for (uint32_t i = 0; i < run.calls; ++i) open[depth++] = calls(run)[i];
     deepest = std::max(deepest, depth);
     valid = intersect(valid, intervals_[run.valid]);
     if (run.end == RunEnd::link) {

@@ -2,6 +2,7 @@
 // branches.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -28,19 +29,22 @@ enum class RunEnd : uint8_t {
 /// A straight run: the blocks from an ip up to and with the first branch that takes something from the trace. Direct jumps and calls are
 /// passed inside. One for each version of its bytes; those of one place are chained.
 struct alignas(64) Run {
+  static constexpr uint32_t kHead = 2;
   uint64_t ip = 0;
-  uint64_t branch_ip = 0;     ///< of its last instruction
-  uint32_t place = 0;         ///< space and mode, see RunnerCode::place_of
-  uint32_t blocks_first = 0;  ///< RunnerCode::blocks(), with `taken` left out at a jcc
-  RunId next[2] = {};         ///< jcc: not taken, taken
-  RunId first = kNoRun;       ///< first version of the same place; kNoRun: this one
-  RunId sibling = kNoRun;     ///< the next version
+  std::array<Block, kHead> head;  ///< its first blocks once more: most have no others
+  RunId next[2] = {};             ///< jcc: not taken, taken
+  uint32_t place = 0;             ///< space and mode, see RunnerCode::place_of
+  uint32_t blocks_first = 0;      ///< RunnerCode::blocks(), with `taken` left out at a jcc
+  RunId first = kNoRun;           ///< first version of the same place; kNoRun: this one
+  RunId sibling = kNoRun;         ///< the next version
   ValidId valid = 0;
-  uint32_t calls_first = 0;  ///< RunnerCode::calls()
-  uint32_t instructions = 0;
+  uint32_t calls_first = 0;  ///< see RunnerCode::calls(); of one call: the run itself
+  uint16_t instructions = 0;
   uint8_t blocks = 0;
   uint8_t calls = 0;  ///< return addresses that it pushes, oldest first
   RunEnd end = RunEnd::unread;
+  bool ends_in_kernel = false;  ///< its last instruction is in the kernel's half
+  uint8_t met = 0;              ///< by Runner::take_timed(), up to a bound
 };
 static_assert(sizeof(Run) == 64);
 
@@ -74,7 +78,7 @@ class RunnerCode {
   /// Blocks from `first` on; at least kCopySlack may be read behind them.
   [[nodiscard]] const Block* blocks(uint32_t first) const { return blocks_.data() + first; }
   /// Runs at the return addresses of the calls that a run pushes, oldest first.
-  [[nodiscard]] const RunId* calls(uint32_t first) const { return calls_.data() + first; }
+  [[nodiscard]] const RunId* calls(const Run& run) const { return run.calls == 1 ? &run.calls_first : calls_.data() + run.calls_first; }
   static constexpr uint32_t kCopySlack = 16;
 
   [[nodiscard]] const BlockSequences& sequences() const { return sequences_; }

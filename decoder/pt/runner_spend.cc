@@ -112,35 +112,6 @@ inline void Runner::spend_memos(Spending& s) {
   code_.memos().visit(memos.run_of(visited));
 }
 
-// At a steady moment: TNTs by memos, and TIPs. Stops before the first packet that is not to be had so, or inside a TNT, with tnt_ pending.
-void Runner::spend() {
-  FlowState& state = *state_;
-  const uint64_t stop = std::min(stop_, sync_limit_);
-  Spending s;
-  s.at = at_;
-  s.out = out_;
-  s.offset = s.start_offset = cursor_.offset_bytes;
-  s.start_position = state.position;
-  s.start_late = cursor_.late;
-  for (;;) {
-    read_bits(s, stop);
-    if (s.position() + 64 > until_ || s.out >= out_end_) break;
-    const uint32_t before = s.count;
-    spend_memos(s);
-    if (s.count < s.least && s.count != before) continue;
-    if (s.out < out_end_ && !spend_slowly(s, stop)) break;
-  }
-  at_ = s.at != kNoRun ? s.at : return_run(calls_.height() + 1);
-  out_ = s.out;
-  if (s.position() != state.position) {
-    moved_ = true;
-    state.silent = 0;
-  }
-  state.position = s.position();
-  cycles_ = cursor_.cycles;
-  hand_back(s);
-}
-
 // A round that no memo serves. False: nothing could be done.
 bool Runner::spend_slowly(Spending& s, uint64_t stop) {
   if (s.at == kNoRun) s.at = return_run(calls_.height() + 1);
@@ -148,20 +119,24 @@ bool Runner::spend_slowly(Spending& s, uint64_t stop) {
 }
 
 // A TIP at s.offset. False: it is left as it is.
-bool Runner::spend_tip(Spending& s) {
+inline bool Runner::spend_tip(Spending& s) {
   const auto byte = static_cast<unsigned>(data_[s.offset]);
   const uint64_t size = kIpSize[byte >> 5];
   if ((byte & kIpOpcodeMask) != kTipOpcode || size == 0 || own_bytes_ - s.offset < 1 + sizeof(uint64_t)) return false;
-  const RunId id = code_.version_at(s.at, state_->now);
-  if (id == kNoRun) return false;
-  const Run& run = code_.run(id);
-  if (run.end != RunEnd::indirect && run.end != RunEnd::ret) return false;
+  const Run* run = &code_.run(s.at);
+  if (run->end == RunEnd::unread || (run->valid != s.valid && !code_.holds(run->valid, state_->now))) {
+    const RunId id = code_.version_at(s.at, state_->now);
+    if (id == kNoRun) return false;
+    run = &code_.run(id);
+  }
+  if (run->end != RunEnd::indirect && run->end != RunEnd::ret) return false;
   const uint64_t ip = ip_of_tip(data_ + s.offset, cursor_.last_ip);
-  if ((run.branch_ip >> 63) > (ip >> 63)) return false;  // from the kernel to user code: the context may be another
-  copy_blocks(s.out, code_.blocks(run.blocks_first), run.blocks);
-  s.out += run.blocks;
-  push_calls(run);
-  if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();
+  if (run->ends_in_kernel && ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
+  std::memcpy(static_cast<void*>(s.out), run->head.data(), sizeof run->head);
+  if (run->blocks > Run::kHead) copy_blocks(s.out, code_.blocks(run->blocks_first), run->blocks);
+  s.out += run->blocks;
+  if (run->calls != 0) push_calls(*run);
+  if (run->end == RunEnd::ret && calls_.open != 0) calls_.drop();
   s.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
   cursor_.last_ip = ip;
   s.offset += size + 1;
@@ -204,6 +179,38 @@ bool Runner::spend_singly(Spending& s) {
     --s.count;
   }
   return true;
+}
+
+// At a steady moment: TNTs by memos, and TIPs. Stops before the first packet that is not to be had so, or inside a TNT, with tnt_ pending.
+void Runner::spend() {
+  FlowState& state = *state_;
+  const uint64_t stop = std::min(stop_, sync_limit_);
+  Spending s;
+  s.at = at_;
+  s.out = out_;
+  s.offset = s.start_offset = cursor_.offset_bytes;
+  s.start_position = state.position;
+  s.start_late = cursor_.late;
+  for (;;) {
+    read_bits(s, stop);
+    if (s.position() + 64 > until_ || s.out >= out_end_) break;
+    if (s.count != 0) {
+      const uint32_t before = s.count;
+      spend_memos(s);
+      if (s.count < s.least && s.count != before) continue;
+    }
+    if (s.count == 0 && s.at != kNoRun && s.offset < stop && s.out < out_end_ && spend_tip(s)) continue;
+    if (s.out < out_end_ && !spend_slowly(s, stop)) break;
+  }
+  at_ = s.at != kNoRun ? s.at : return_run(calls_.height() + 1);
+  out_ = s.out;
+  if (s.position() != state.position) {
+    moved_ = true;
+    state.silent = 0;
+  }
+  state.position = s.position();
+  cycles_ = cursor_.cycles;
+  hand_back(s);
 }
 
 // The cursor goes back before the TNTs of which nothing was taken; what is left of one that was begun becomes tnt_, as read_tnt() would

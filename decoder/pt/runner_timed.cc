@@ -15,12 +15,7 @@ namespace ptd::pt {
 namespace {
 
 constexpr uint32_t kBitsForMemos = 3;  // fewer are taken one by one
-
-/// Copies four blocks, or more, four at a time: most runs have one or two.
-[[gnu::always_inline]] inline void copy_run(Block* to, const Block* from, uint32_t count) {
-  std::memcpy(static_cast<void*>(to), from, 4 * sizeof(Block));
-  for (uint32_t i = 4; i < count; i += 4) std::memcpy(static_cast<void*>(to + i), from + i, 4 * sizeof(Block));
-}
+constexpr uint8_t kMetForMemos = 16;   // runs that were met less often have none: to look for it would be a miss of the cache
 
 }  // namespace
 
@@ -68,10 +63,11 @@ struct Runner::Timed {
 
 [[gnu::always_inline]] inline void Runner::emit(Timed& t, const Run& run) {
   mark(t);
-  copy_run(t.out, code_.blocks(run.blocks_first), run.blocks);
+  std::memcpy(static_cast<void*>(t.out), run.head.data(), sizeof run.head);
+  if (run.blocks > Run::kHead) copy_blocks(t.out, code_.blocks(run.blocks_first), run.blocks);
   t.out += run.blocks;
   if (run.calls == 0) return;
-  const RunId* calls = code_.calls(run.calls_first);
+  const RunId* calls = code_.calls(run);
   for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
   calls_.center();
 }
@@ -150,14 +146,15 @@ struct Runner::Timed {
   uint64_t window = payload << (64 - bits);
   uint32_t count = bits;
   do {
-    if (count >= kBitsForMemos) {
+    Run& run = code_.run(t.at);
+    if (count >= kBitsForMemos && run.met++ >= kMetForMemos) {
+      run.met = kMetForMemos;
       if (const uint32_t taken = take_timed_memo(t, window, count); taken != 0) {
         window <<= taken;
         count -= taken;
         continue;
       }
     }
-    const Run& run = code_.run(t.at);
     const bool bit = window >> 63 != 0;
     if (!takes_bit(t, run, bit)) break;
     emit(t, run);
@@ -196,7 +193,7 @@ struct Runner::Timed {
   const Run& run = code_.run(t.at);
   if ((run.end != RunEnd::indirect && run.end != RunEnd::ret) || !is_valid(t, run.valid)) return false;
   const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
-  if ((run.branch_ip >> 63) > (ip >> 63)) return false;  // from the kernel to user code: the context may be another
+  if (run.ends_in_kernel && ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
   emit(t, run);
   if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();
   t.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
@@ -250,10 +247,10 @@ bool Runner::take_timed() {
       continue;
     }
     if (offset >= sync_limit_) break;
+    if (!t.mark_due && t.settled && t.cursor.steady() && is_bulk(offset, t.stop)) break;
     const auto byte = static_cast<unsigned>(data_[offset]);
     bool taken = false;
     if (is_short_tnt(byte) || byte == 0x02) {
-      if (!t.mark_due && t.settled && t.cursor.steady() && is_bulk(offset, t.stop)) break;
       uint64_t payload = byte >> 1, size = 1;
       if (byte == 0x02) {
         payload = own_bytes_ - offset >= kLongTntBytes ? long_tnt(data_ + offset) : 0;
