@@ -64,14 +64,15 @@ void append_legacy_fields(TextBuffer& out, const arm::LegacyPacket& packet, arm:
       hex(out, "", packet.value);
       break;
     case arm::LegacyKind::data:
-      if (protocol != arm::Protocol::stm) break;
-      hex(out, "master ", packet.master);
-      hex(out, " channel ", packet.channel);
+      if (protocol == arm::Protocol::stm) hex(out, "master ", packet.master);
+      if (protocol != arm::Protocol::stm && protocol != arm::Protocol::itm) break;
+      hex(out, protocol == arm::Protocol::stm ? " channel " : "port ", packet.channel);
       hex(out, " value ", packet.value);
       break;
     default:
       break;
   }
+  if (packet.has_timestamp) hex(out, " time ", packet.timestamp);
   if (packet.has_cycles) {
     out.text(" cycles ");
     out.dec(packet.cycles);

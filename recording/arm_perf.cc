@@ -2,11 +2,28 @@
 #include "recording/arm_perf.h"
 
 #include <algorithm>
+#include <bitset>
 
 namespace ptd {
 namespace {
 
 constexpr uint32_t kNoTraceId = 0x7f;
+constexpr size_t kMostSlots = 1U << 17;
+constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+
+/// Why what an AUX record describes does not join what comes next: each is a capture of its own, and the flags tell of losses.
+AuxBreak break_behind(uint64_t flags) {
+  if ((flags & kAuxCollision) != 0) return AuxBreak::collision;
+  if ((flags & kAuxPartial) != 0) return AuxBreak::partial;
+  return (flags & kAuxTruncated) != 0 ? AuxBreak::truncated : AuxBreak::snapshot;
+}
+
+std::bitset<128> ids_in(Bytes frames) {
+  std::bitset<128> ids;
+  arm::split_frames(
+      frames, arm::FrameFormat::aligned, [&](const arm::FrameRun& run) { ids.set(run.id); }, [](uint64_t) {});
+  return ids;
+}
 
 }  // namespace
 
@@ -48,41 +65,58 @@ void ArmPerf::add_sources(const perfio::EtmInfo& info) {
     source.core = "cpu " + std::to_string(cpu.cpu);
     source.name = std::string(arm::name(source.config.protocol)) + " of " + source.core;
     sources_.add_source(std::move(source));
-    cpus_.push_back(cpu.cpu);
+    slots_.push_back({cpu.cpu, slots_.size(), -1});
   }
+  bases_ = slots_.size();
 }
 
-/// The sources that can write into the buffer of a cpu: those of its sink, where ids are told by sink; else all.
-std::vector<size_t> ArmPerf::members_of(int32_t cpu) const {
+/// The source of a cpu for one thread, made where it is asked for. If there are too many, that of the cpu for all threads.
+size_t ArmPerf::slot_of(size_t base, int32_t tid) {
+  if (tid < 0 || (slots_.size() >= kMostSlots && !of_thread_.contains({tid, base}))) return base;
+  const auto [known, added] = of_thread_.try_emplace({tid, base}, slots_.size());
+  if (added) {
+    sources_.add_source(ArmSource(sources_.source(base)));
+    slots_.push_back({slots_[base].cpu, base, tid});
+  }
+  return known->second;
+}
+
+/// The sources that wrote `frames` into the buffer of a cpu or thread: of those of the cpu's sink, where ids are told by sink; else of all.
+std::vector<size_t> ArmPerf::members_of(int32_t cpu, int32_t tid, Bytes frames) {
   const auto own = hw_ids_.find(cpu);
   const bool by_sink = own != hw_ids_.end() && own->second.has_sink;
+  const std::bitset<128> ids = ids_in(frames);
   std::vector<size_t> members;
-  for (size_t i = 0; i < cpus_.size(); ++i) {
-    const auto other = hw_ids_.find(cpus_[i]);
+  for (size_t base = 0; base < bases_; ++base) {
+    const auto other = hw_ids_.find(slots_[base].cpu);
     if (by_sink && (other == hw_ids_.end() || !other->second.has_sink || other->second.sink != own->second.sink)) continue;
-    if ((sources_.source(i).config.trace_id & kNoTraceId) == 0 || sources_.source(i).config.trace_id == kNoTraceId) continue;
-    members.push_back(i);
+    const uint8_t id = sources_.source(base).config.trace_id;
+    if (id != 0 && id != kNoTraceId && ids.test(id)) members.push_back(slot_of(base, tid));
   }
   return members;
 }
 
+/// Bytes of one trace unit as it wrote them (TRBE).
+void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
+  size_t base = 0;
+  while (base < bases_ && slots_[base].cpu != cpu) ++base;
+  if (base == bases_ && bases_ != 1) {
+    homeless_bytes_ += bytes.size();
+    return;
+  }
+  const size_t slot = slot_of(base == bases_ ? 0 : base, tid);
+  sources_.add_raw(slot, bytes, buffer_offset);
+  sources_.break_here({slot}, break_behind(piece.flags));
+  if (piece.has_time) sources_.written({slot}, piece.time);
+}
+
 void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
   const int32_t cpu = payload.cpu >= 0 ? payload.cpu : piece.cpu;
-  std::vector<size_t> members;
-  if ((piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw) {
-    const auto own = std::find(cpus_.begin(), cpus_.end(), cpu);
-    if (own == cpus_.end()) return;
-    members.push_back(static_cast<size_t>(own - cpus_.begin()));
-    sources_.break_here(members, AuxBreak::snapshot);
-    sources_.add_raw(members[0], bytes, buffer_offset);
-  } else {
-    members = members_of(cpu);
-    sources_.break_here(members, AuxBreak::snapshot);
-    sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
-  }
-  if (payload.cpu < 0) {
-    for (const size_t member : members) thread_[member] = payload.tid;
-  }
+  const int32_t tid = payload.cpu >= 0 ? -1 : payload.tid;
+  if ((piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw) return add_raw(cpu, tid, piece, bytes, buffer_offset);
+  const std::vector<size_t> members = members_of(cpu, tid, bytes);
+  sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
+  sources_.break_here(members, break_behind(piece.flags));
   if (piece.has_time) sources_.written(members, piece.time);
 }
 
@@ -113,29 +147,24 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
     at += payload.bytes.size();
   }
   bool virtual_time = true, by_vmid = false, by_context = false;
-  for (size_t i = 0; i < cpus_.size(); ++i) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
     AuxStream stream = sources_.take(i, data.owners);
     ArmSource source = std::move(sources_.taken_source(i));
     by_vmid |= (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();
     by_context |= (source.config.configr & 0x40) != 0;
-    virtual_time &= info.cpus[i].ts_source == 1;
+    virtual_time &= info.cpus[slots_[i].base].ts_source == 1;
     if (stream.size_bytes() == 0) continue;
-    stream.cpu = cpus_[i];
+    stream.cpu = slots_[i].tid >= 0 ? -1 : slots_[i].cpu;
+    stream.tid = slots_[i].tid;
     stream.idx = source.config.trace_id;
-    const auto thread = thread_.find(i);
-    if (thread != thread_.end()) {
-      stream.tid = thread->second;
-      stream.cpu = -1;
-    }
     data.streams.push_back(std::move(stream));
     data.arm.push_back(std::move(source));
   }
   data.arm_follow.names = by_vmid ? arm::ContextNames::vmid : by_context ? arm::ContextNames::context_id : arm::ContextNames::none;
   data.arm_follow.time = data.decoder.config.time;
   data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
-  for (const auto& [id, bytes] : sources_.strangers()) {
-    if (id < 0x70) data.warnings.push_back(std::to_string(bytes) + " bytes of trace id " + std::to_string(id) + " belong to no cpu");
-  }
+  if (homeless_bytes_ != 0) data.warnings.push_back(std::to_string(homeless_bytes_) + " bytes of trace belong to no cpu that is told");
+  if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data.warnings.push_back(std::move(strangers));
 }
 
 }  // namespace ptd

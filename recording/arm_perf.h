@@ -33,17 +33,26 @@ class ArmPerf {
     uint64_t offset_bytes = 0;
     Bytes bytes;
   };
+  struct Slot {  ///< a source of `sources_`
+    int32_t cpu = -1;
+    size_t base = 0;   ///< its cpu's place in the metadata
+    int32_t tid = -1;  ///< of a per-thread recording: what the thread wrote while it ran on the cpu
+  };
   void add_sources(const perfio::EtmInfo& info);
+  size_t slot_of(size_t base, int32_t tid);
   void add_payload(const Payload& payload, const std::vector<Piece>& pieces, uint64_t buffer_offset);
   void add_piece(const Payload& payload, const Piece& piece, Bytes bytes, uint64_t buffer_offset);
-  [[nodiscard]] std::vector<size_t> members_of(int32_t cpu) const;
+  void add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes, uint64_t buffer_offset);
+  [[nodiscard]] std::vector<size_t> members_of(int32_t cpu, int32_t tid, Bytes frames);
 
   std::vector<Piece> pieces_;
   std::vector<Payload> payloads_;
   std::map<int32_t, perfio::EtmHwId> hw_ids_;  // cpu -> its last id
   ArmSources sources_;
-  std::vector<int32_t> cpus_;         // of each source
-  std::map<size_t, int32_t> thread_;  // source -> thread of a per-thread recording
+  std::vector<Slot> slots_;  // of each source; those of the metadata come first
+  size_t bases_ = 0;
+  std::map<std::pair<int32_t, size_t>, size_t> of_thread_;  // (thread, base) -> slot
+  uint64_t homeless_bytes_ = 0;                             // raw trace of a cpu that is not told
 };
 
 }  // namespace ptd

@@ -64,4 +64,20 @@ AuxStream ArmSources::take(size_t index, std::vector<std::shared_ptr<const void>
   return stream;
 }
 
+std::string ArmSources::tell_strangers() const {
+  constexpr uint8_t kFirstReservedId = 0x70;  // triggers and the like
+  constexpr size_t kListedIds = 4;
+  uint64_t all = 0;
+  size_t ids = 0;
+  std::string list;
+  for (const auto& [id, bytes] : strangers_) {
+    if (id >= kFirstReservedId) continue;
+    all += bytes;
+    if (ids++ < kListedIds) list += (list.empty() ? "" : ", ") + std::to_string(id);
+  }
+  if (ids == 0) return {};
+  if (ids > kListedIds) list += " and " + std::to_string(ids - kListedIds) + " more";
+  return std::to_string(all) + " bytes of trace id" + (ids == 1 ? " " : "s ") + list + " belong to no source";
+}
+
 }  // namespace ptd

@@ -44,8 +44,8 @@ class ArmSources {
   /// The stream of a source; its bytes are kept by `owners`.
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);
   [[nodiscard]] ArmSource& taken_source(size_t index) { return sources_[index].source; }
-  /// Bytes of ids that no source has.
-  [[nodiscard]] const std::map<uint8_t, uint64_t>& strangers() const { return strangers_; }
+  /// A sentence on bytes of ids that no source has; empty if there are none.
+  [[nodiscard]] std::string tell_strangers() const;
 
  private:
   struct Entry {

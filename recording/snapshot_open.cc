@@ -265,10 +265,7 @@ void SnapshotLoader::take_streams() {
     data_.streams.push_back(std::move(stream));
     data_.arm.push_back(std::move(source));
   }
-  for (const auto& [id, bytes] : sources_.strangers()) {
-    if (id >= 0x70) continue;  // reserved ids: triggers and the like
-    data_.warnings.push_back(std::to_string(bytes) + " bytes of trace id " + std::to_string(id) + " belong to no source");
-  }
+  if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data_.warnings.push_back(dir_ + ": " + strangers);
 }
 
 Status SnapshotLoader::load() {

@@ -8,6 +8,10 @@ namespace {
 
 constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
 
+bool is_loss(AuxBreak why) {
+  return why == AuxBreak::truncated || why == AuxBreak::partial || why == AuxBreak::collision || why == AuxBreak::missing;
+}
+
 }  // namespace
 
 Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options)
@@ -23,7 +27,15 @@ void Follower::begin(const AuxSegment& segment, CandidateChooser& chooser) {
   latest_ = segment.time.last;
   time_ = segment.time;
   time_known_ = segment.time.first != kTimeMin || segment.time.last != kTimeMax;
+  lost_before_ = is_loss(segment.break_before);
   update_context();
+}
+
+void Follower::into(Batch& batch) {
+  out_ = &batch;
+  if (!lost_before_) return;
+  lost_before_ = false;
+  lose(GapReason::aux_lost, 0, 0);
 }
 
 void Follower::end() { flush_exception(false, {}); }

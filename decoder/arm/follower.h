@@ -51,7 +51,7 @@ class Follower {
   Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options);
 
   void begin(const AuxSegment& segment, CandidateChooser& chooser);
-  void into(Batch& batch) { out_ = &batch; }
+  void into(Batch& batch);
   /// What happened up to here is given; the flow does not go on.
   void end();
 
@@ -147,7 +147,8 @@ class Follower {
   bool flowing_ = false;
   bool starting_ = false;  ///< tracing starts, the address is to come
   bool told_lost_ = false;
-  Ip branch_ip_;  ///< of the last indirect branch that was taken
+  bool lost_before_ = false;  ///< bytes are missing before the segment, which is to be told yet
+  Ip branch_ip_;              ///< of the last indirect branch that was taken
   bool from_branch_ = false;
   uint32_t run_ = 0;    ///< the run at ip_, if known
   bool fresh_ = false;  ///< it was found just now, for the atom at hand

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <mutex>
 
+#include "decoder/arm/itm_reader.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -115,8 +117,21 @@ Named etmv3_kind(ocsd_etmv3_pkt_type type) {
   }
 }
 
-Named stm_kind(ocsd_stm_pkt_type type) {
-  switch (type) {
+/// By marker, then timestamp.
+struct StmNames {
+  const char* plain;
+  const char* timed;
+  const char* marked;
+  const char* marked_timed;
+};
+
+const char* pick(const StmNames& names, const ocsd_stm_pkt& in) {
+  if (in.pkt_has_marker != 0) return in.pkt_has_ts != 0 ? names.marked_timed : names.marked;
+  return in.pkt_has_ts != 0 ? names.timed : names.plain;
+}
+
+Named stm_kind(const ocsd_stm_pkt& in) {
+  switch (in.type) {
     case STM_PKT_NOTSYNC:
       return {LegacyKind::not_sync, "not_sync"};
     case STM_PKT_ASYNC:
@@ -126,9 +141,9 @@ Named stm_kind(ocsd_stm_pkt_type type) {
     case STM_PKT_FREQ:
       return {LegacyKind::other, "freq"};
     case STM_PKT_NULL:
-      return {LegacyKind::other, "null"};
+      return {LegacyKind::other, pick({"null", "null_ts", "null", "null_ts"}, in)};
     case STM_PKT_TRIG:
-      return {LegacyKind::trigger, "trig"};
+      return {LegacyKind::trigger, pick({"trig", "trig_ts", "trig", "trig_ts"}, in)};
     case STM_PKT_GERR:
       return {LegacyKind::other, "gerr"};
     case STM_PKT_MERR:
@@ -140,23 +155,55 @@ Named stm_kind(ocsd_stm_pkt_type type) {
     case STM_PKT_C16:
       return {LegacyKind::other, "c16"};
     case STM_PKT_FLAG:
-      return {LegacyKind::other, "flag"};
+      return {LegacyKind::other, pick({"flag", "flag_ts", "flag", "flag_ts"}, in)};
     case STM_PKT_D4:
-      return {LegacyKind::data, "d4"};
+      return {LegacyKind::data, pick({"d4", "d4ts", "d4m", "d4mts"}, in)};
     case STM_PKT_D8:
-      return {LegacyKind::data, "d8"};
+      return {LegacyKind::data, pick({"d8", "d8ts", "d8m", "d8mts"}, in)};
     case STM_PKT_D16:
-      return {LegacyKind::data, "d16"};
+      return {LegacyKind::data, pick({"d16", "d16ts", "d16m", "d16mts"}, in)};
     case STM_PKT_D32:
-      return {LegacyKind::data, "d32"};
+      return {LegacyKind::data, pick({"d32", "d32ts", "d32m", "d32mts"}, in)};
     case STM_PKT_D64:
-      return {LegacyKind::data, "d64"};
+      return {LegacyKind::data, pick({"d64", "d64ts", "d64m", "d64mts"}, in)};
     case STM_PKT_BAD_SEQUENCE:
     case STM_PKT_RESERVED:
       return {LegacyKind::bad, "bad"};
     default:
       return {LegacyKind::other, "ignore"};
   }
+}
+
+LegacyKind kind_of(ItmKind kind) {
+  switch (kind) {
+    case ItmKind::not_sync:
+      return LegacyKind::not_sync;
+    case ItmKind::sync:
+      return LegacyKind::async;
+    case ItmKind::overflow:
+      return LegacyKind::overflow;
+    case ItmKind::software:
+    case ItmKind::hardware:
+      return LegacyKind::data;
+    case ItmKind::local_time:
+    case ItmKind::global_time_low:
+    case ItmKind::global_time_high:
+      return LegacyKind::timestamp;
+    case ItmKind::extension:
+      return LegacyKind::other;
+    case ItmKind::bad:
+      break;
+  }
+  return LegacyKind::bad;
+}
+
+LegacyPacket from(const ItmPacket& in) {
+  LegacyPacket packet;
+  packet.kind = kind_of(in.kind);
+  packet.name = name(in.kind);
+  packet.value = in.value;
+  packet.channel = in.source;
+  return packet;
 }
 
 LegacyPacket from(const ocsd_ptm_pkt& in) {
@@ -204,11 +251,13 @@ LegacyPacket from(const ocsd_etmv3_pkt& in) {
 
 LegacyPacket from(const ocsd_stm_pkt& in) {
   LegacyPacket packet;
-  const Named named = stm_kind(in.type);
+  const Named named = stm_kind(in);
   packet.kind = named.kind;
   packet.name = named.name;
   packet.master = in.master;
   packet.channel = in.channel;
+  packet.has_timestamp = in.pkt_has_ts != 0;
+  packet.timestamp = in.timestamp;
   packet.value = in.type == STM_PKT_D64   ? in.payload.D64
                  : in.type == STM_PKT_D32 ? in.payload.D32
                  : in.type == STM_PKT_D16 ? in.payload.D16
@@ -242,7 +291,11 @@ struct LegacyReader::State {
     return OCSD_RESP_CONT;
   }
 
+  const std::vector<LegacyPacket>& next_itm();
+
   Bytes bytes;
+  ItmReader itm;
+  bool is_itm = false;
   uint64_t offset = 0;
   bool ended = false;
   dcd_tree_handle_t tree = C_API_INVALID_TREE_HANDLE;
@@ -288,15 +341,29 @@ bool LegacyReader::State::create(const TraceConfig& config) {
 
 LegacyReader::LegacyReader(Bytes bytes, const TraceConfig& config) : state_(std::make_unique<State>()) {
   state_->bytes = bytes;
-  state_->ended = !state_->create(config);
+  state_->itm = ItmReader(bytes);
+  state_->is_itm = config.protocol == Protocol::itm;
+  state_->ended = state_->is_itm || !state_->create(config);
 }
 LegacyReader::~LegacyReader() = default;
 LegacyReader::LegacyReader(LegacyReader&&) noexcept = default;
 LegacyReader& LegacyReader::operator=(LegacyReader&&) noexcept = default;
 
+const std::vector<LegacyPacket>& LegacyReader::State::next_itm() {
+  ItmPacket packet;
+  for (uint64_t at = itm.offset(); packets.size() < kFeedBytes && itm.next(packet); at = itm.offset()) {
+    // Bytes that mean nothing yet are one packet.
+    if (packet.kind == ItmKind::not_sync && !packets.empty() && packets.back().kind == LegacyKind::not_sync) continue;
+    packets.push_back(from(packet));
+    packets.back().offset_bytes = at;
+  }
+  return packets;
+}
+
 const std::vector<LegacyPacket>& LegacyReader::next() {
   State& state = *state_;
   state.packets.clear();
+  if (state.is_itm) return state.next_itm();
   while (state.packets.empty() && !state.ended) {
     if (state.offset >= state.bytes.size()) {
       (void)ocsd_dt_process_data(state.tree, OCSD_OP_EOT, 0, 0, nullptr, nullptr);

@@ -1,4 +1,4 @@
-// ETMv3, PTM and STM packets, split by OpenCSD's packet processors. The only door to OpenCSD.
+// ETMv3, PTM and STM packets, split by OpenCSD's packet processors, and ITM packets, for which it has none in C. The only door to OpenCSD.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,8 @@ enum class LegacyKind : uint8_t {
   trigger,
   exception_return,
   exception_entry,
-  data,   ///< data trace, or STM data
+  data,  ///< data trace; what software wrote (STM, ITM) or the DWT saw
+  overflow,
   other,  ///< nothing of it matters to the flow
   bad,    ///< no packet
 };
@@ -45,14 +46,16 @@ struct LegacyPacket {
   uint32_t bits = 0;
   uint32_t number = 0;  ///< of the exception
   uint32_t context_id = 0, vmid = 0, cycles = 0;
-  uint64_t value = 0;                ///< timestamp; STM: data
-  uint32_t channel = 0, master = 0;  ///< STM
+  uint64_t value = 0;                ///< timestamp; STM, ITM: data
+  uint32_t channel = 0, master = 0;  ///< STM; ITM: channel = stimulus port or packet type of the DWT
+  bool has_timestamp = false;        ///< STM: the packet's own, in `timestamp`
+  uint64_t timestamp = 0;
 };
 
 /// Pulls packets out of the bytes of one source.
 class LegacyReader {
  public:
-  /// Protocols other than etmv3, ptm and stm give no packet.
+  /// Protocols other than etmv3, ptm, stm and itm give no packet.
   LegacyReader(Bytes bytes, const TraceConfig& config);
   ~LegacyReader();
   LegacyReader(LegacyReader&&) noexcept;

@@ -53,6 +53,13 @@ void check_damaged_file(const std::string& path, const std::vector<std::byte>& f
 /// untouched decode to the same flow.
 void check_damaged_bundle(const std::string& dir, const DamagePlan& plan, std::vector<std::string>& findings);
 
+/// The files of a CoreSight snapshot directory, damaged one at a time. It opens or says why not; segments whose bytes stand before a damage
+/// of the only buffer decode to the same flow.
+void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std::vector<std::string>& findings);
+/// A cs_etm recording: the same, where its trace is damaged.
+void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
+                            std::vector<std::string>& findings);
+
 /// Bytes with the one at `at` and up to `length` - 1 behind it changed.
 [[nodiscard]] std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at, uint64_t length, uint64_t seed);
 

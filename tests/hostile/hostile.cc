@@ -92,6 +92,8 @@ bool is_recording(const std::vector<std::byte>& file) {
 void seeds_and_demo(Run& run) {
   const fs::path root(PTD_SOURCE_DIR);
   for (const auto& path : files_below(root / "tests/fuzz/corpus/perf_data")) {
+    if (path.filename() == "arm")
+      run.one("arm (CoreSight recording)", 0, [&] { check_damaged_etm_perf("arm", *read_file(path.string()), run.plan, run.findings); });
     if (path.filename() == "small" || path.filename() == "pipe") run.perf({path.filename().string(), *read_file(path.string()), {}, {}});
   }
   if (const auto demo = read_file((root / "data/demo/data").string()))
@@ -103,6 +105,10 @@ void corpus_recordings(Run& run) {
     const auto file = read_file(path.string());
     const std::string name = path.lexically_relative(corpus_dir()).string();
     if (file && is_recording(*file) && name.starts_with("pt-")) run.perf({name, *file, {}, {}});
+    if (file && is_recording(*file) && name.starts_with("cs-") && name.find("missing-aux") == std::string::npos)
+      run.one(name + " (CoreSight recording)", file->size(), [&] { check_damaged_etm_perf(name, *file, run.plan, run.findings); });
+    if (path.filename() == "snapshot.ini")
+      run.one(name + " (snapshot)", 0, [&] { check_damaged_snapshot(path.parent_path().string(), run.plan, run.findings); });
     if (path.filename() == "trace.json")
       run.one(name + " (bundle)", 0, [&] { check_damaged_bundle(path.parent_path().string(), run.plan, run.findings); });
   }

@@ -1,0 +1,54 @@
+// ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): what software wrote to stimulus ports, what the DWT saw, time.
+#pragma once
+
+#include "image/base/types.h"
+
+namespace ptd::arm {
+
+enum class ItmKind : uint8_t {
+  not_sync,  ///< a byte before the first synchronisation
+  sync,      ///< at least 47 zero bits and a one
+  overflow,
+  software,    ///< payload of a stimulus port
+  hardware,    ///< payload of a DWT packet type
+  extension,   ///< of the stimulus port number (a page of 32), or of the DWT's
+  local_time,  ///< ticks since the last one
+  global_time_low,
+  global_time_high,
+  bad,  ///< no packet begins with this byte
+};
+[[nodiscard]] const char* name(ItmKind kind);
+
+struct ItmPacket {
+  ItmKind kind = ItmKind::bad;
+  uint8_t size_bytes = 0;     ///< of the packet; of a synchronisation the zeros that count
+  uint8_t payload_bytes = 0;  ///< software, hardware
+  uint8_t control = 0;  ///< local_time: how late it is (0: in step); global_time_low: bit 0 the clock changed, bit 1 the upper half too
+  uint32_t source = 0;  ///< software: port, page * 32 included; hardware: packet type
+  uint64_t value = 0;
+};
+
+/// Pulls packets. Plain state; the bytes must outlive it.
+class ItmReader {
+ public:
+  ItmReader() = default;
+  explicit ItmReader(Bytes bytes) : bytes_(bytes) {}
+
+  /// Reads the packet at offset() and moves past it. False: there is none, or the bytes end inside it.
+  bool next(ItmPacket& packet);
+  [[nodiscard]] uint64_t offset() const { return offset_; }
+
+ private:
+  bool read_source(uint8_t header, ItmPacket& packet);
+  bool read_other(uint8_t header, ItmPacket& packet);
+  bool read_number(unsigned most_bytes, ItmPacket& packet);
+  [[nodiscard]] bool sync_at(uint64_t offset, uint64_t& end) const;
+
+  Bytes bytes_;
+  uint64_t offset_ = 0;
+  uint64_t at_ = 0;  ///< inside the packet that is read
+  uint32_t page_ = 0;
+  bool synced_ = false;
+};
+
+}  // namespace ptd::arm

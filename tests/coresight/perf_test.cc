@@ -1,0 +1,261 @@
+// cs_etm recordings made record by record: which bytes belong to which cpu and thread, and the versions of their metadata.
+#include <gtest/gtest.h>
+
+#include "perfio/auxtrace_etm.h"
+#include "recording/arm_perf.h"
+
+namespace ptd::test {
+namespace {
+
+using Words = std::vector<uint64_t>;
+constexpr uint64_t kEtmv3 = 0x3030303030303030, kEtmv4 = 0x4040404040404040, kEte = 0x5050505050505050;
+
+perfio::EtmInfo parse(Words words) {
+  perfio::AuxtraceInfoRecord record;
+  record.type = perfio::kAuxtraceCsEtm;
+  record.priv = std::move(words);
+  return perfio::parse_etm_info(record);
+}
+
+// tools/perf "util/cs-etm.h": version 0 has blocks of fixed length, later ones tell it; version 2 is 1 with ids by AUX_OUTPUT_HW_ID.
+TEST(EtmInfo, Versions) {
+  const perfio::EtmInfo old = parse({0, uint64_t{8} << 32 | 2, 1, kEtmv4, 3, 0x41, 0x12, 10, 11, 12, 18, 0, kEtmv3, 1, 0x1000, 0x21, 5, 6});
+  ASSERT_EQ(old.cpus.size(), 2U);
+  EXPECT_TRUE(old.snapshot_mode);
+  EXPECT_EQ(old.pmu_type, 8U);
+  EXPECT_EQ(old.cpus[0].cpu, 3);
+  EXPECT_EQ(old.cpus[0].configr, 0x41U);
+  EXPECT_EQ(old.cpus[0].traceidr, 0x12U);
+  EXPECT_EQ(old.cpus[0].idr8, 18U);
+  EXPECT_EQ(old.cpus[0].ts_source, -1);
+  EXPECT_EQ(old.cpus[1].kind, perfio::EtmKind::etmv3);
+  EXPECT_EQ(old.cpus[1].configr, 0x1000U);
+  EXPECT_EQ(old.cpus[1].traceidr, 0x21U);
+  EXPECT_EQ(old.cpus[1].idr1, 5U);
+  EXPECT_EQ(old.cpus[1].idr0, 6U);
+  for (const uint64_t version : {1, 2}) {
+    const perfio::EtmInfo info = parse({version,
+                                        uint64_t{8} << 32 | 3,
+                                        0,  //
+                                        kEtmv4,
+                                        0,
+                                        8,
+                                        0x41,
+                                        0x10,
+                                        10,
+                                        11,
+                                        12,
+                                        18,
+                                        0,
+                                        1,  //
+                                        kEte,
+                                        1,
+                                        9,
+                                        0x42,
+                                        0x11,
+                                        20,
+                                        21,
+                                        22,
+                                        28,
+                                        0,
+                                        0x47705a13,
+                                        1,  //
+                                        kEtmv4,
+                                        2,
+                                        10,
+                                        0x43,
+                                        0x12,
+                                        30,
+                                        31,
+                                        32,
+                                        38,
+                                        0,
+                                        ~uint64_t{0},
+                                        77,
+                                        78});  // longer: of a later kernel
+    ASSERT_EQ(info.cpus.size(), 3U) << version;
+    EXPECT_EQ(info.version, version);
+    EXPECT_EQ(info.cpus[0].ts_source, 1);
+    EXPECT_EQ(info.cpus[1].kind, perfio::EtmKind::ete);
+    EXPECT_EQ(info.cpus[1].devarch, 0x47705a13U);
+    EXPECT_EQ(info.cpus[1].ts_source, 1);
+    EXPECT_EQ(info.cpus[2].configr, 0x43U);
+    EXPECT_EQ(info.cpus[2].idr8, 38U);
+    EXPECT_EQ(info.cpus[2].ts_source, -1);
+  }
+  EXPECT_FALSE(parse({3, 1, 0, kEtmv4, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0}).valid);
+  EXPECT_EQ(parse({0, 2, 0, kEtmv4, 3, 0x41, 0x12, 10, 11, 12, 18, 0, kEtmv4, 4, 1}).cpus.size(), 1U);  // the second is cut
+}
+
+TEST(EtmInfo, HardwareIds) {
+  // Bits 63:60 and 59:56 the version, 39:8 the sink, 6:0 the id ([linux] "coresight-pmu.h").
+  const perfio::EtmHwId old = perfio::parse_etm_hw_id(0x15);
+  EXPECT_EQ(old.trace_id, 0x15);
+  EXPECT_FALSE(old.has_sink);
+  const perfio::EtmHwId by_sink = perfio::parse_etm_hw_id(0x0100001234567816);
+  EXPECT_EQ(by_sink.trace_id, 0x16);
+  EXPECT_TRUE(by_sink.has_sink);
+  EXPECT_EQ(by_sink.sink, 0x12345678U & 0xffffffff);
+}
+
+/// A recording in the making.
+struct Made {
+  ArmPerf arm;
+  std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
+  std::vector<int32_t> cpus;
+  std::map<int32_t, uint64_t> at;  // bytes of each ring so far
+
+  template <typename Payload>
+  void record(Payload payload, int32_t cpu, int32_t tid) {
+    perfio::Record made;
+    made.payload = std::move(payload);
+    made.sample_id.cpu = cpu;
+    made.sample_id.tid = tid;
+    arm.on_record(made);
+  }
+  void hw_id(int32_t cpu, uint64_t id) { record(perfio::AuxOutputHwIdRecord{id}, cpu, -1); }
+  /// An AUX record and its bytes, of the ring of a cpu, or of a thread that ran on it.
+  void trace(int32_t cpu, int32_t tid, uint64_t flags, std::vector<uint8_t> raw) {
+    auto& bytes = *payloads.emplace_back(std::make_unique<std::vector<std::byte>>());
+    for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
+    uint64_t& offset = at[tid >= 0 ? tid : -2 - cpu];
+    perfio::AuxRecord aux;
+    aux.aux_offset_bytes = offset;
+    aux.aux_size_bytes = bytes.size();
+    aux.flags = flags;
+    record(aux, cpu, tid);
+    perfio::AuxtraceRecord payload;
+    payload.cpu = tid >= 0 ? -1 : cpu;
+    payload.tid = tid;
+    payload.offset_bytes = offset;
+    payload.size_bytes = bytes.size();
+    payload.payload = bytes;
+    record(payload, -1, -1);
+    offset += bytes.size();
+  }
+  void finish(RecordingData& data, uint64_t first_id) {
+    Words words = {2, cpus.size(), 0};
+    for (const int32_t cpu : cpus) {
+      const uint64_t id = first_id == 0x7f ? 0x7f : first_id + static_cast<uint64_t>(cpu);
+      words.insert(words.end(), {kEtmv4, static_cast<uint64_t>(cpu), 8, 0x1001, id, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1});
+    }
+    arm.finish(parse(words), true, data);
+  }
+};
+
+/// What a stream holds, as text: "cpu 1 tid -1: 0a 0b".
+std::string text_of(RecordingData& data, size_t stream) {
+  AuxStream& bytes = data.streams[stream];
+  bytes.finish();
+  std::string text = "cpu " + std::to_string(bytes.cpu) + " tid " + std::to_string(bytes.tid) + ":";
+  std::vector<std::byte> scratch;
+  for (uint64_t from = bytes.begin_offset(); from < bytes.end_offset();) {
+    const Bytes part = bytes.read(from, bytes.end_offset(), scratch);
+    const Seam* seam = bytes.seam_after(from);
+    const uint64_t end = std::min(from + part.size(), seam == nullptr ? bytes.end_offset() : seam->offset_bytes);
+    for (uint64_t i = from; i < end; ++i) {
+      char hex[4];
+      std::snprintf(hex, sizeof hex, " %02x", static_cast<unsigned>(part[i - from]));
+      text += hex;
+    }
+    if (end < bytes.end_offset()) text += seam->why == AuxBreak::truncated ? " lost" : " |";
+    from = end;
+  }
+  return text;
+}
+
+// [CoreSight] "Formatter": ids in even bytes with bit 0 set, the low bits of data bytes in the last one.
+std::vector<uint8_t> frame(uint8_t id, uint8_t data, uint8_t other_id, uint8_t other_data) {
+  std::vector<uint8_t> bytes(16, 0);
+  bytes[0] = static_cast<uint8_t>(id << 1 | 1);
+  bytes[1] = data;
+  bytes[2] = static_cast<uint8_t>(other_id << 1 | 1);
+  bytes[3] = other_data;
+  bytes[4] = 1;  // id 0: padding
+  return bytes;
+}
+
+TEST(ArmPerf, OneBufferOfTwoCpus) {
+  Made made;
+  made.cpus = {0, 1};
+  made.trace(0, -1, 0, frame(0x10, 0xaa, 0x11, 0xbb));
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 2U);
+  EXPECT_EQ(text_of(data, 0), "cpu 0 tid -1: aa");
+  EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: bb");
+  EXPECT_TRUE(data.warnings.empty());
+}
+
+TEST(ArmPerf, IdsThatTheKernelTells) {
+  Made made;
+  made.cpus = {0, 1, 2};
+  made.hw_id(0, 0x20);
+  made.hw_id(1, 0x21);
+  made.trace(0, -1, 0, frame(0x21, 0xaa, 0x20, 0xbb));
+  made.trace(1, -1, 0, frame(0x21, 0xcc, 0x33, 0xdd));
+  RecordingData data;
+  made.finish(data, 0x7f);
+  ASSERT_EQ(data.streams.size(), 2U);
+  EXPECT_EQ(text_of(data, 0), "cpu 0 tid -1: bb");
+  EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: aa | cc");
+  ASSERT_EQ(data.warnings.size(), 1U);
+  EXPECT_EQ(data.warnings[0], "1 bytes of trace id 51 belong to no source");
+}
+
+// One id twice, in two sinks: the buffer of a cpu holds what its sink took.
+TEST(ArmPerf, IdsBySink) {
+  Made made;
+  made.cpus = {0, 1};
+  made.hw_id(0, 0x0100000000000110 | uint64_t{1} << 8);
+  made.hw_id(1, 0x0100000000000010 | uint64_t{2} << 8);
+  made.trace(0, -1, 0, frame(0x10, 0xaa, 0x10, 0xab));
+  made.trace(1, -1, 0, frame(0x10, 0xbb, 0x10, 0xbc));
+  RecordingData data;
+  made.finish(data, 0x7f);
+  ASSERT_EQ(data.streams.size(), 2U);
+  EXPECT_EQ(text_of(data, 0), "cpu 0 tid -1: aa ab");
+  EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: bb bc");
+}
+
+TEST(ArmPerf, RawTraceIsTakenAsItIs) {
+  Made made;
+  made.cpus = {0, 1};
+  made.trace(1, -1, perfio::kAuxFormatRaw, {1, 2, 3});
+  made.trace(1, -1, perfio::kAuxFormatRaw | 1, {4});  // truncated
+  made.trace(1, -1, perfio::kAuxFormatRaw, {5});
+  RecordingData data;
+  made.finish(data, 0x7f);
+  ASSERT_EQ(data.streams.size(), 1U);
+  EXPECT_EQ(text_of(data, 0), "cpu 1 tid -1: 01 02 03 | 04 lost 05");
+}
+
+TEST(ArmPerf, ThreadsHaveStreamsOfTheirOwn) {
+  Made made;
+  made.cpus = {0, 1};
+  made.trace(0, 100, 0, frame(0x10, 0xaa, 0x10, 0xab));
+  made.trace(1, 200, 0, frame(0x11, 0xba, 0x11, 0xbb));
+  made.trace(0, 200, 0, frame(0x10, 0xca, 0x10, 0xcb));
+  made.trace(1, 100, perfio::kAuxFormatRaw, {7, 8});
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 4U);
+  EXPECT_EQ(text_of(data, 0), "cpu -1 tid 100: aa ab");
+  EXPECT_EQ(text_of(data, 1), "cpu -1 tid 200: ba bb");
+  EXPECT_EQ(text_of(data, 2), "cpu -1 tid 200: ca cb");
+  EXPECT_EQ(text_of(data, 3), "cpu -1 tid 100: 07 08");
+}
+
+TEST(ArmPerf, RawTraceOfAnUnknownCpuIsNotGuessed) {
+  Made made;
+  made.cpus = {0, 1};
+  made.trace(-1, 100, perfio::kAuxFormatRaw, {1, 2});
+  RecordingData data;
+  made.finish(data, 0x10);
+  EXPECT_TRUE(data.streams.empty());
+  ASSERT_EQ(data.warnings.size(), 1U);
+  EXPECT_EQ(data.warnings[0], "2 bytes of trace belong to no cpu that is told");
+}
+
+}  // namespace
+}  // namespace ptd::test
