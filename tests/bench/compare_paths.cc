@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <cstdlib>
 #include <ctime>
 #include <string>
 #include <vector>
@@ -153,22 +154,50 @@ int run(const std::string& path, const std::string& symfs, bool fast_only) {
   return status;
 }
 
+/// Prints the time that passes in each of `rounds` decodes of the whole recording, in seconds.
+int time_rounds(const std::string& path, const std::string& symfs, unsigned threads, unsigned rounds) {
+  OpenOptions options;
+  options.path = path;
+  if (!symfs.empty()) options.symfs = {symfs};
+  const auto recording = Recording::open(options);
+  if (!recording.ok()) {
+    std::fprintf(stderr, "%s\n", recording.error().message.c_str());
+    return 2;
+  }
+  const Way way{"", recording->get(), threads};
+  for (unsigned round = 0; round < rounds; ++round) {
+    double wall_s = 0, cpu_s = 0;
+    for (uint32_t stream = 0; stream < (*recording)->streams().size(); ++stream) {
+      const Decoded decoded = decode(way, stream, false);
+      wall_s += decoded.wall_s;
+      cpu_s += decoded.cpu_s;
+    }
+    std::printf("%.4f %.4f\n", wall_s, cpu_s);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace ptd
 
 int main(int argc, char** argv) {
   std::vector<std::string> words;
   bool fast_only = false;
+  unsigned timed = 0;  // threads
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--fast-only") == 0) {
       fast_only = true;
+    } else if (std::strcmp(argv[i], "--time") == 0 && i + 1 < argc) {
+      timed = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
     } else {
       words.emplace_back(argv[i]);
     }
   }
   if (words.empty()) {
-    std::fprintf(stderr, "usage: compare_paths RECORDING [SYMFS] [--fast-only]\n");
+    std::fprintf(stderr, "usage: compare_paths RECORDING [SYMFS] [--fast-only | --time THREADS]\n");
     return 2;
   }
+  if (timed != 0) return ptd::time_rounds(words[0], words.size() > 1 ? words[1] : std::string(), timed, 5);
   return ptd::run(words[0], words.size() > 1 ? words[1] : std::string(), fast_only);
 }
