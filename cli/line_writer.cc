@@ -258,6 +258,16 @@ void LineWriter::gap(TextBuffer& out, const Gap& gap) {
     out.hex(gap.ip.value);
     symbol(out, gap.ip);
   }
+  const bool wrong_code = gap.reason == GapReason::image_mismatch || gap.reason == GapReason::bad_insn;
+  if (wrong_code && gap.section < recording_.timeline().section_count()) {
+    const Section& section = recording_.timeline().section(gap.section);
+    out.text("; mapped there: ");
+    out.text(section.path.empty() ? std::string_view("[unnamed]") : std::string_view(section.path));
+    if (!section.build_id.empty()) {
+      out.text(" build id ");
+      out.text(section.build_id);
+    }
+  }
   out.text("; packet offset 0x");
   out.hex(gap.stream_offset_bytes);
   if (gap.lost_bytes != 0) {

@@ -16,9 +16,9 @@ namespace ptd::cli {
 
 void add_input_options(CLI::App& command, InputOptions& input) {
   const std::string in = "Input";
-  CLI::Option* path = command.add_option(
-      "-i,--input", input.path,
-      "perf.data file or directory, bundle, '-' for a pipe, LLDB's trace.json, or a CoreSight snapshot's folder (default ./perf.data)");
+  CLI::Option* path = command.add_option("-i,--input", input.path,
+                                         "perf.data file or directory, bundle, '-' for a pipe, LLDB's trace.json, a CoreSight snapshot's "
+                                         "folder or capture file (default ./perf.data)");
   path->group(in);
   command
       .add_option("--symfs", input.symfs,

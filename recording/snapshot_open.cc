@@ -1,4 +1,5 @@
-// Opens an OpenCSD / DS-5 snapshot directory: snapshot.ini names devices, trace.ini buffers and which source traces which core.
+// Opens an OpenCSD / DS-5 snapshot directory: snapshot.ini names devices, trace.ini buffers and which source traces which core. Or a
+// capture file (docs/FORMAT-capture.md), which says the same of one trace file.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -91,6 +92,8 @@ class SnapshotLoader {
       : options_(options), data_(data), image_(options), dir_(std::move(dir)) {}
 
   Status load();
+  /// `dir` is a capture file.
+  Status load_capture();
 
  private:
   struct Buffer {
@@ -102,6 +105,7 @@ class SnapshotLoader {
   void add_dump(const IniSection& dump);
   void add_buffer(const Buffer& buffer, const IniFile& trace);
   void take_streams();
+  Status finish(const std::string& path);
   [[nodiscard]] std::string path_of(std::string_view file) const;
 
   const OpenOptions& options_;
@@ -283,8 +287,40 @@ Status SnapshotLoader::load() {
     if (equal_words(device.cls, "core")) add_dumps(device);
   }
   for (const Buffer& buffer : buffers_) add_buffer(buffer, trace);
+  return finish(trace_path);
+}
+
+Status SnapshotLoader::load_capture() {
+  const std::string path = dir_;
+  const IniFile capture = parse_ini(read_ini(path));
+  const size_t slash = path.rfind('/');
+  dir_ = slash == std::string::npos ? "." : path.substr(0, slash);
+  user_ = image_.builder.add_space();
+  const std::string name = "trace";
+  IniFile links;
+  links.sections = {{"source_buffers", {}}};
+  for (const IniSection& section : capture.sections) {
+    const std::string_view title = section.name;
+    if (equal_words(title.substr(0, 4), "dump")) add_dump(section);
+    const bool core = title.starts_with("core ");
+    if ((!core && !title.starts_with("source ")) || devices_.size() >= kMaxDevices) continue;
+    Device device;
+    device.name = title.substr(core ? 5 : 7);
+    device.cls = core ? "core" : "trace_source";
+    device.type = section.value("type");
+    device.ini.sections = {{"regs", section.values}};
+    if (!core) links.sections[0].values.emplace_back(device.name, name);
+    if (!section.value("core").empty()) core_of_[device.name] = section.value("core");
+    devices_.push_back(std::move(device));
+  }
+  const IniSection& trace = capture.section("capture");
+  add_buffer({name, std::string(trace.value("file")), std::string(trace.value("format"))}, links);
+  return finish(path);
+}
+
+Status SnapshotLoader::finish(const std::string& path) {
   take_streams();
-  if (data_.streams.empty()) return bad(trace_path, "no buffer has a source that can be read");
+  if (data_.streams.empty()) return bad(path, "no buffer has a source that can be read");
   const Context context{-1, -1, user_};
   data_.decoder.default_space = user_;
   data_.contexts.add_switch(-1, kTimeMin, context);
@@ -301,9 +337,16 @@ bool is_directory(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+/// A file named *.ini, other than a snapshot's, with a section [capture].
+bool is_capture(const std::string& path) {
+  if (!path.ends_with(".ini") || path.ends_with("snapshot.ini") || !is_regular_file(path)) return false;
+  return !parse_ini(read_ini(path)).section("capture").values.empty();
+}
+
 }  // namespace
 
 std::string snapshot_directory(const std::string& path) {
+  if (is_capture(path)) return path;
   if (is_directory(path)) return is_regular_file(path + "/snapshot.ini") ? path : std::string{};
   const size_t slash = path.rfind('/');
   if (!equal_words(path.substr(slash == std::string::npos ? 0 : slash + 1), "snapshot.ini")) return {};
@@ -312,7 +355,8 @@ std::string snapshot_directory(const std::string& path) {
 
 Status load_snapshot(const OpenOptions& options, const std::string& dir, RecordingData& data) {
   data.kind = RecordingKind::snapshot;
-  return SnapshotLoader(options, data, dir).load();
+  SnapshotLoader loader(options, data, dir);
+  return is_capture(dir) ? loader.load_capture() : loader.load();
 }
 
 }  // namespace ptd

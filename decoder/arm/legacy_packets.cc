@@ -4,6 +4,7 @@
 #include <opencsd/c_api/opencsd_c_api.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "decoder/arm/itm_reader.h"
@@ -13,7 +14,16 @@ namespace {
 
 constexpr uint64_t kFeedBytes = 256;
 
-ExecMode mode_of(ocsd_isa isa) {
+/// The library leaves enumerators that a packet does not use as they are, without any value.
+template <typename Enum>
+uint32_t raw(const Enum& field) {
+  static_assert(sizeof field == sizeof(uint32_t));
+  uint32_t value = 0;
+  std::memcpy(&value, &field, sizeof value);
+  return value;
+}
+
+ExecMode mode_of(uint32_t isa) {
   switch (isa) {
     case ocsd_isa_arm:
       return ExecMode::a32;
@@ -213,11 +223,11 @@ LegacyPacket from(const ocsd_ptm_pkt& in) {
   packet.name = named.name;
   packet.ip = Ip{in.addr.val};
   packet.has_ip = true;
-  packet.mode = mode_of(in.curr_isa);
+  packet.mode = mode_of(raw(in.curr_isa));
   packet.exception = in.exception.bits.present != 0;
   packet.number = in.exception.number;
-  packet.periodic = in.i_sync_reason == iSync_Periodic;
-  packet.after_overflow = in.i_sync_reason == iSync_TraceRestartAfterOverflow;
+  packet.periodic = raw(in.i_sync_reason) == iSync_Periodic;
+  packet.after_overflow = raw(in.i_sync_reason) == iSync_TraceRestartAfterOverflow;
   take_context(in.context, packet);
   packet.atoms = in.atom.num;
   packet.bits = in.atom.En_bits;
@@ -234,12 +244,12 @@ LegacyPacket from(const ocsd_etmv3_pkt& in) {
   packet.name = named.name;
   packet.ip = Ip{in.isync_info.has_LSipAddress != 0 && named.kind == LegacyKind::isync ? in.data.addr.val : in.addr.val};
   packet.has_ip = named.kind != LegacyKind::isync || in.isync_info.no_address == 0;
-  packet.mode = mode_of(in.curr_isa);
+  packet.mode = mode_of(raw(in.curr_isa));
   packet.exception = in.exception.bits.present != 0 && in.exception.number != 0;
   packet.cancels = in.exception.bits.present != 0 && in.exception.bits.cancel != 0;
   packet.number = in.exception.number;
-  packet.periodic = in.isync_info.reason == iSync_Periodic;
-  packet.after_overflow = in.isync_info.reason == iSync_TraceRestartAfterOverflow;
+  packet.periodic = raw(in.isync_info.reason) == iSync_Periodic;
+  packet.after_overflow = raw(in.isync_info.reason) == iSync_TraceRestartAfterOverflow;
   take_context(in.context, packet);
   packet.atoms = in.atom.num;
   packet.bits = in.atom.En_bits;

@@ -125,7 +125,7 @@ PacketReader::Status PacketReader::take(const PacketForm& form, Packet& packet) 
     case Layout::match:
       packet.value = last_[header & 3].value;
       packet.isa = last_[header & 3].isa;
-      push_address(packet);
+      push_address(packet.value, packet.isa);
       return Status::ok;
     case Layout::context:
       return (header & 1) == 0 ? Status::ok : done(context(packet));
@@ -302,7 +302,7 @@ PacketReader::Status PacketReader::q(Packet& packet) {
   if (type <= 2) {
     packet.value = last_[type].value;
     packet.isa = last_[type].isa;
-    push_address(packet);
+    push_address(packet.value, packet.isa);
   } else if (type == 5 || type == 6) {
     whole = short_address(type == 5 ? 0 : 1, packet);
   } else if (type == 0xa || type == 0xb) {
@@ -342,39 +342,73 @@ bool PacketReader::context(Packet& packet) {
   return true;
 }
 
-bool PacketReader::short_address(uint8_t isa, Packet& packet) {
-  uint8_t low = 0, high = 0;
-  if (!byte(low)) return false;
+/// `high` counts if bit 7 of `low` is set.
+uint64_t PacketReader::short_value(uint8_t isa, uint8_t low, uint8_t high) const {
   unsigned bits = isa == 0 ? 9 : 8;
   uint64_t value = static_cast<uint64_t>(low & 0x7f) << (bits - 7);
   if ((low & 0x80) != 0) {
-    if (!byte(high)) return false;
     value |= static_cast<uint64_t>(high) << bits;
     bits += 8;
   }
-  packet.value = (last_[0].value & ~low_mask(bits)) | value;
+  return (last_[0].value & ~low_mask(bits)) | value;
+}
+
+uint64_t PacketReader::long_value(unsigned bytes, uint8_t isa, uint64_t raw) const {
+  // IS0: bits 8:2 and 15:9 in seven bits each. IS1: bits 7:1 in seven bits, then whole bytes.
+  const uint64_t low = isa == 0 ? ((raw & 0x7f) << 2) | ((raw >> 8 & 0x7f) << 9) : ((raw & 0x7f) << 1) | (raw & 0xff00);
+  const uint64_t value = (raw & ~uint64_t{0xffff}) | low;
+  // 32 bits leave the upper half as it was, in AArch64; AArch32 has none.
+  return bytes == 4 && is64_ ? value | (last_[0].value & ~low_mask(32)) : value;
+}
+
+bool PacketReader::short_address(uint8_t isa, Packet& packet) {
+  uint8_t low = 0, high = 0;
+  if (!byte(low)) return false;
+  if ((low & 0x80) != 0 && !byte(high)) return false;
+  packet.value = short_value(isa, low, high);
   packet.isa = isa;
-  push_address(packet);
+  push_address(packet.value, isa);
   return true;
 }
 
 bool PacketReader::long_address(unsigned bytes, uint8_t isa, Packet& packet) {
   uint64_t raw = 0;
   if (!little(bytes, raw)) return false;
-  // IS0: bits 8:2 and 15:9 in seven bits each. IS1: bits 7:1 in seven bits, then whole bytes.
-  const uint64_t low = isa == 0 ? ((raw & 0x7f) << 2) | ((raw >> 8 & 0x7f) << 9) : ((raw & 0x7f) << 1) | (raw & 0xff00);
-  packet.value = (raw & ~uint64_t{0xffff}) | low;
-  // 32 bits leave the upper half as it was, in AArch64; AArch32 has none.
-  if (bytes == 4 && is64_) packet.value |= last_[0].value & ~low_mask(32);
+  packet.value = long_value(bytes, isa, raw);
   packet.isa = isa;
-  push_address(packet);
+  push_address(packet.value, isa);
   return true;
 }
 
-void PacketReader::push_address(Packet& packet) {
+bool PacketReader::next_address(uint64_t& value, uint8_t& isa) {
+  constexpr uint64_t kLongest = 9;
+  if (bytes_.size() - offset_ < kLongest) return false;
+  const auto header = static_cast<uint8_t>(bytes_[offset_]);
+  const PacketForm& form = packet_forms()[dispatch_[header]];
+  uint64_t raw = 0;
+  for (unsigned i = 0; i < 8; ++i) raw |= static_cast<uint64_t>(bytes_[offset_ + 1 + i]) << (8 * i);
+  isa = form.isa;
+  uint64_t size = 1;
+  if (form.layout == Layout::match) {
+    value = last_[header & 3].value;
+    isa = last_[header & 3].isa;
+  } else if (form.layout == Layout::short_address) {
+    value = short_value(isa, static_cast<uint8_t>(raw), static_cast<uint8_t>(raw >> 8));
+    size = (raw & 0x80) != 0 ? 3 : 2;
+  } else {
+    const unsigned bytes = form.layout == Layout::long_32 ? 4 : 8;
+    value = long_value(bytes, isa, bytes == 4 ? raw & 0xffffffff : raw);
+    size = 1 + bytes;
+  }
+  push_address(value, isa);
+  offset_ += size;
+  return true;
+}
+
+void PacketReader::push_address(uint64_t value, uint8_t isa) {
   last_[2] = last_[1];
   last_[1] = last_[0];
-  last_[0] = {packet.value, packet.isa};
+  last_[0] = {value, isa};
 }
 
 }  // namespace ptd::arm

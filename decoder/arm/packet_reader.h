@@ -28,6 +28,9 @@ class PacketReader {
   /// Reads the packet at offset() and moves past it. On any status but ok nothing moves.
   Status next(Packet& packet);
 
+  /// Reads the packet at offset(), an address without a context, and moves past it. False: next() must do it, near the end.
+  bool next_address(uint64_t& value, uint8_t& isa);
+
   [[nodiscard]] uint64_t offset() const { return offset_; }
   /// Of which packet the byte at `offset_bytes`, which must be there, is the header.
   [[nodiscard]] PacketKind kind_at(uint64_t offset_bytes) const {
@@ -58,7 +61,9 @@ class PacketReader {
   bool context(Packet& packet);
   bool short_address(uint8_t isa, Packet& packet);
   bool long_address(unsigned bytes, uint8_t isa, Packet& packet);
-  void push_address(Packet& packet);
+  [[nodiscard]] uint64_t short_value(uint8_t isa, uint8_t low, uint8_t high) const;
+  [[nodiscard]] uint64_t long_value(unsigned bytes, uint8_t isa, uint64_t raw) const;
+  void push_address(uint64_t value, uint8_t isa);
 
   bool byte(uint8_t& value);
   bool number(unsigned most_bytes, uint64_t& value);

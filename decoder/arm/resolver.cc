@@ -98,18 +98,26 @@ bool Resolver::run(Batch& batch) {
 
 /// The atoms of packets that stand side by side from `offset` on, a byte each. What the fast path does not take is taken one by one.
 void Resolver::spend(uint64_t atoms, unsigned count, uint64_t offset) {
-  unsigned left = count;
+  const auto& forms = atom_forms();
+  uint64_t at = offset;  // of the packet that the next atom is in
+  unsigned left = forms[static_cast<uint8_t>(bytes_[at])].count;
+  const auto pass = [&](uint32_t taken) {
+    count -= taken;
+    for (; taken >= left && count != 0; left = forms[static_cast<uint8_t>(bytes_[at])].count) {
+      taken -= left;
+      ++at;
+    }
+    left -= taken;
+  };
   while (true) {
-    const uint32_t plain = follower_->spend(atoms, left);
-    left -= plain;
-    if (left == 0) return;
+    const uint32_t plain = follower_->spend(atoms, count);
+    if (plain == count) return;
     atoms >>= plain;
-    uint64_t at = offset;
-    for (unsigned before = count - left; before >= atom_forms()[static_cast<uint8_t>(bytes_[at])].count; ++at)
-      before -= atom_forms()[static_cast<uint8_t>(bytes_[at])].count;
+    pass(plain);
     follower_->atom(atoms, at);
-    if (--left == 0) return;
+    if (count == 1) return;
     atoms >>= 1;
+    pass(1);
   }
 }
 
@@ -132,9 +140,10 @@ bool Resolver::run_plain() {
     return true;
   }
   if (at >= bytes_.size() || !is_address(reader_.kind_at(at)) || is_address_context(reader_.kind_at(at))) return false;
-  Packet packet;
-  if (reader_.next(packet) != PacketReader::Status::ok) return false;
-  follower_->address(Ip{packet.value}, packet.isa, start);
+  uint64_t address = 0;
+  uint8_t isa = 0;
+  if (!reader_.next_address(address, isa)) return false;
+  follower_->address(Ip{address}, isa, start);
   return true;
 }
 

@@ -8,7 +8,6 @@ namespace ptd::arm {
 namespace {
 
 constexpr unsigned kWindowBytes = 64;
-constexpr size_t kMaxCandidates = 16;
 constexpr unsigned kMostBadInRow = 4096;
 
 uint64_t hash(SpaceId space, Ip ip, ExecMode mode) {
@@ -87,19 +86,18 @@ SectionId RunCache::section_at(SpaceId space, Ip ip, Interval when) const {
 bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser) {
   const uint64_t skip = run.end - window_ip_;
   if (window_valid_ && skip + kArmFetchBytes <= window_.size()) return true;
-  std::array<CodeCandidate, kMaxCandidates> candidates;
   unsigned span = kWindowBytes;
-  FetchResult result = view_.fetch(request.space, run.end, request.when, {}, candidates, span);
+  FetchResult result = view_.fetch(request.space, run.end, request.when, {}, candidates_, span);
   if (result.status == FetchStatus::too_many || (result.status == FetchStatus::ok && result.count > 1)) {
     span = kArmFetchBytes;  // what changes further on is no matter of this instruction
-    result = view_.fetch(request.space, run.end, request.when, {}, candidates, span);
+    result = view_.fetch(request.space, run.end, request.when, {}, candidates_, span);
   }
   if (result.status != FetchStatus::ok || result.count == 0) {
     run.stop = RunEnd::no_image;
     run.section = result.section;
     return false;
   }
-  const std::span<const CodeCandidate> found(candidates.data(), std::min<size_t>(result.count, candidates.size()));
+  const std::span<const CodeCandidate> found(candidates_.data(), std::min<size_t>(result.count, candidates_.size()));
   size_t index = 0;
   window_flags_ = 0;
   window_chosen_ = found.size() > 1;
@@ -113,7 +111,7 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
   return true;
 }
 
-/// Of A64 code, takes the instructions at hand that are no branch and nothing else that matters; the window holds the first.
+/// Of A64 code, takes the instructions at hand whose class does not matter; the window holds the first.
 void RunCache::pass_plain(const Request& request, Run& run) {
   const uint64_t start = run.end - window_ip_;
   uint64_t at = start, left = std::min<uint64_t>((window_.size() - start) / 4, request.most - run.instructions);
@@ -121,7 +119,7 @@ void RunCache::pass_plain(const Request& request, Run& run) {
   for (; left != 0; --left, at += 4) {
     uint32_t word = 0;
     std::memcpy(&word, window_.data() + at, 4);
-    if (!is_plain_a64(word)) break;
+    if (request.through_branches ? may_be_bad_a64(word) : !is_plain_a64(word)) break;
   }
   if (at == start) return;
   run.certain = intersect(run.certain, window_certain_);

@@ -119,9 +119,11 @@ class RunCache {
   bool changes_ = false;   ///< some code of the timeline has several versions
   std::vector<Run> runs_;  // [0] is none
   std::vector<Step> steps_;
-  std::vector<uint32_t> chosen_;   // runs made of chosen bytes since begin_walk()
-  std::vector<uint32_t> slots_;    // open addressing, power of two; 0: empty
-  std::vector<std::byte> bytes_;   // of the run that is read
+  std::vector<uint32_t> chosen_;  // runs made of chosen bytes since begin_walk()
+  std::vector<uint32_t> slots_;   // open addressing, power of two; 0: empty
+  std::vector<std::byte> bytes_;  // of the run that is read
+  static constexpr size_t kMaxCandidates = 16;
+  std::array<CodeCandidate, kMaxCandidates> candidates_;
   std::vector<std::byte> window_;  // bytes at hand from the last fetch on
   Ip window_ip_;
   bool window_valid_ = false;

@@ -33,7 +33,7 @@ bool Follower::spend_return(Spending& state) {
 }
 
 uint32_t Follower::spend(uint64_t atoms, uint32_t count) {
-  if (need_context_ || has_exception_ || starting_ || doubtful_ || (need_address_ && !pop_pending_)) return 0;
+  if (need_context_ || has_exception_ || starting_ || (need_address_ && !pop_pending_)) return 0;
   if (run_ == 0 && !need_address_) find_run();
   Spending state;
   state.run = need_address_ ? 0 : run_;
@@ -42,6 +42,7 @@ uint32_t Follower::spend(uint64_t atoms, uint32_t count) {
   state.pending = need_address_;
   const Interval now = when();
   const bool changes = runs_->changes(), stack = config_.has_return_stack() && push_allowed_;
+  const uint16_t doubt = doubtful_ ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
   const size_t before = out_->blocks.size();
   out_->blocks.resize(before + count);
   Block* out = out_->blocks.data() + before;
@@ -58,7 +59,7 @@ uint32_t Follower::spend(uint64_t atoms, uint32_t count) {
     const bool executed = (atoms & 1) != 0;
     if (!step.plain[executed ? 1 : 0]) break;
     fresh_ = false;
-    *out++ = {step.node, step.instructions, step.flags[executed ? 1 : 0]};
+    *out++ = {step.node, step.instructions, static_cast<uint16_t>(step.flags[executed ? 1 : 0] | doubt)};
     atoms >>= 1;
     ++done;
     state.left = state.run;

@@ -324,38 +324,45 @@ ArmInsn match(std::span<const Row> rows, uint32_t word, uint8_t length_bytes) {
   return insn;
 }
 
-/// Which rows of kA64 words with the same upper byte can fit.
+/// Which rows words with the same byte at bit kShift can fit.
 struct RowRange {
   uint8_t first = 0, end = 0;
 };
-constexpr std::array<RowRange, 256> ranges_by_upper_byte() {
+template <unsigned kShift, size_t kRows>
+constexpr std::array<RowRange, 256> ranges_by_byte(const Row (&rows)[kRows]) {
   std::array<RowRange, 256> ranges{};
-  for (uint32_t upper = 0; upper < 256; ++upper) {
-    for (size_t row = 0; row < std::size(kA64); ++row) {
-      if (((upper << 24) & kA64[row].mask) != (kA64[row].bits & 0xff000000)) continue;
-      if (ranges[upper].end == 0) ranges[upper].first = static_cast<uint8_t>(row);
-      ranges[upper].end = static_cast<uint8_t>(row + 1);
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    for (size_t row = 0; row < kRows; ++row) {
+      const uint32_t looked_at = rows[row].mask & (0xffU << kShift);
+      if (((byte << kShift) & looked_at) != (rows[row].bits & (0xffU << kShift))) continue;
+      if (ranges[byte].end == 0) ranges[byte].first = static_cast<uint8_t>(row);
+      ranges[byte].end = static_cast<uint8_t>(row + 1);
     }
   }
   return ranges;
 }
-constexpr std::array<RowRange, 256> kA64Ranges = ranges_by_upper_byte();
+constexpr std::array<RowRange, 256> kA64Ranges = ranges_by_byte<24>(kA64), kA32Ranges = ranges_by_byte<20>(kA32),
+                                    kT16Ranges = ranges_by_byte<8>(kT16), kT32Ranges = ranges_by_byte<24>(kT32);
+
+template <size_t kRows>
+ArmInsn match(const Row (&rows)[kRows], RowRange range, uint32_t word, uint8_t length_bytes) {
+  return match(std::span(rows).subspan(range.first, range.end - range.first), word, length_bytes);
+}
 
 ArmInsn classify_a64(uint32_t word) {
   if (is_plain_a64(word)) return {other, ArmDetail::none, 4};
-  const RowRange rows = kA64Ranges[word >> 24];
-  return match(std::span(kA64).subspan(rows.first, rows.end - rows.first), word, 4);
+  return match(kA64, kA64Ranges[word >> 24], word, 4);
 }
 
 ArmInsn classify_a32(uint32_t word) {
   if (word >> 28 == 0xf) return match(kA32Unconditional, word, 4);
-  ArmInsn insn = match(kA32, word, 4);
+  ArmInsn insn = match(kA32, kA32Ranges[(word >> 20) & 0xff], word, 4);
   insn.conditional = word >> 28 != 0xe;
   return insn;
 }
 
 ArmInsn classify_t16(uint32_t word) {
-  ArmInsn insn = match(kT16, word, 2);
+  ArmInsn insn = match(kT16, kT16Ranges[(word >> 8) & 0xff], word, 2);
   // 1011 1111 firstcond mask: IT; the lowest set bit of mask ends the block
   if ((word & 0xff00) == 0xbf00 && (word & 0xf) != 0) {
     insn.it_instructions = (word & 1) != 0 ? 4 : (word & 2) != 0 ? 3 : (word & 4) != 0 ? 2 : 1;
@@ -374,7 +381,8 @@ ArmInsn classify_arm(Bytes bytes, ExecMode mode) {
     const uint32_t first = half_at(bytes, 0);
     if (first >> 11 < 0x1d) return classify_t16(first);
     if (bytes.size() < 4) return {};
-    return match(kT32, (first << 16) | half_at(bytes, 2), 4);
+    const uint32_t wide = (first << 16) | half_at(bytes, 2);
+    return match(kT32, kT32Ranges[wide >> 24], wide, 4);
   }
   if (bytes.size() < 4) return {};
   const uint32_t word = half_at(bytes, 0) | (half_at(bytes, 2) << 16);

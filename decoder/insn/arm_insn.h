@@ -48,6 +48,12 @@ constexpr bool is_arm(ExecMode mode) { return mode == ExecMode::a64 || mode == E
   return group > 3 && (group & 0xe) != 0xa;
 }
 
+/// False of A64 words that are surely instructions: bits 28:25 tell that they are of no group with unallocated parts that are known here.
+[[nodiscard]] constexpr bool may_be_bad_a64(uint32_t word) {
+  const uint32_t group = (word >> 25) & 0xf;
+  return group <= 3 && group != 2;
+}
+
 /// Target of a direct branch that stands at `ip`; A32 and T32 addresses wrap at 32 bits.
 [[nodiscard]] Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode);
 /// Instruction set at the target of a direct branch.

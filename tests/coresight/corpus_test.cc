@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "decoder/arm/packet_reader.h"
@@ -211,6 +212,42 @@ TEST(CoreSightPerf, ARecordingWithoutItsTraceIsAccepted) {
   const auto recording = open(corpus_dir() + "/cs-simpleperf-missing-aux/perf.data");
   ASSERT_TRUE(recording);
   for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) EXPECT_TRUE(recording->segment_starts(stream).empty());
+}
+
+// The registers of its device file, its dumps and its trace in one capture file: the same flow as by the snapshot's files.
+TEST(CoreSightCapture, GivesTheFlowOfTheSnapshot) {
+  PTD_NEED_CORPUS();
+  const std::string dir = corpus_dir() + "/cs-ricsec-fib/capture1";
+  const auto snapshot = open(dir);
+  ASSERT_TRUE(snapshot);
+  const arm::TraceConfig& config = *snapshot->arm_config(0);
+  std::string ini = "[capture]\nformat=coresight\nfile=" + dir + "/" + [&] {
+    for (const auto& entry : fs::directory_iterator(dir)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("cstrace") || name.starts_with("trace.bin")) return name;
+    }
+    return std::string();
+  }();
+  char registers[400];
+  std::snprintf(registers, sizeof registers,
+                "\n[source ETM_9]\ntype=ETM4\ncore=cpu_9\nTRCCONFIGR=%#x\nTRCTRACEIDR=%#x\nTRCIDR0=%#x\nTRCIDR1=%#x\nTRCIDR2=%#x\n"
+                "TRCIDR8=%u\nTRCDEVARCH=%#x\n[core cpu_9]\ntype=Cortex-A53\n",
+                config.configr, config.traceidr, config.idr0, config.idr1, config.idr2, config.idr8, config.devarch);
+  ini += registers;
+  for (SectionId id = 0; id < snapshot->timeline().section_count(); ++id) {
+    const Section& section = snapshot->timeline().section(id);
+    ini += "[dump" + std::to_string(id) + "]\nfile=" + section.path + "\naddress=" + std::to_string(section.ip.value) +
+           "\noffset=" + std::to_string(section.file_offset_bytes) + "\nlength=" + std::to_string(section.size_bytes) + "\n";
+  }
+  const Folder folder;
+  std::ofstream(folder.path / "own.ini") << ini;
+  const auto capture = open((folder.path / "own.ini").string());
+  ASSERT_TRUE(capture);
+  ASSERT_EQ(capture->streams().size(), 1U);
+  EXPECT_EQ(capture->streams()[0].core, "cpu_9");
+  const std::vector<Range> flow = decode_ranges(*snapshot, 0, 1).begin()->second;
+  EXPECT_GT(flow.size(), 1000U);
+  EXPECT_EQ(difference(flow, decode_ranges(*capture, 0, 1).begin()->second), "");
 }
 
 TEST(CoreSightCorpus, IsThere) {

@@ -107,6 +107,13 @@ def addresses(recording):
     return [int(line, 16) for line in done.stdout.split()]
 
 
+def fibonacci(n):
+    a, b = 0, 1
+    for _ in range(n):
+        a, b = b, a + b
+    return a
+
+
 def run(folder):
     plain = build("data_programs/plain.c", folder)
     if plain is None:
@@ -119,6 +126,9 @@ def run(folder):
         ours = addresses(out)
         check(f"OpenCSD finds the same {len(flow)} instructions", flow == ours and len(flow) > 100000, f"{len(flow)} {len(ours)}")
         check("the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
+    # Threads: a trace unit and a truth each.
+    out, text, streams = record(folder, build("programs/arm_threads.c", folder, "-mno-outline-atomics"), 50000)
+    check("threads add up", (streams, text) == (5, f"{sum(fibonacci(10 + (i + t) % 8) for i in range(20) for t in range(4))}\n"), f"{streams} {text}")
     # Signals, faults, code that is changed, fork and exec.
     out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 200000)
     check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")

@@ -1,4 +1,4 @@
-// Any bytes as CoreSight: as frames, as ETMv4 and ETE trace with code, as ETMv3, PTM and STM, as a snapshot's ini, as cs_etm metadata.
+// Any bytes as CoreSight: as frames, as ETMv4 and ETE trace with code, as ETMv3, PTM, STM and ITM, as a snapshot's ini, as cs_etm metadata.
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -32,7 +32,9 @@ arm::TraceConfig config_of(uint8_t choice) {
   return config;
 }
 
-void run(FlowDecoder& decoder, Bytes trace) {
+/// Returns a sum of what came.
+uint64_t run(FlowDecoder& decoder, Bytes trace) {
+  uint64_t sum = 0;
   AuxSegment segment;
   segment.bytes = trace;
   decoder.begin(segment);
@@ -44,11 +46,26 @@ void run(FlowDecoder& decoder, Bytes trace) {
     more = decoder.next(batch);
     for (const Block& block : batch.blocks) {
       const BlockInfo& info = decoder.blocks().info(block.node);
+      sum = (sum ^ info.ip.value ^ uint64_t{block.flags} << 48 ^ uint64_t{block.instructions} << 32) * 0x100000001b3;
       PTD_FUZZ_CHECK(block.instructions != 0 && block.instructions == info.instructions && info.size_bytes >= 2U * info.instructions);
     }
     for (const Mark& mark : batch.marks) PTD_FUZZ_CHECK(mark.before_block <= batch.blocks.size());
     for (const Event& event : batch.events) PTD_FUZZ_CHECK(event.before_block <= batch.blocks.size());
-    for (const Gap& gap : batch.gaps) PTD_FUZZ_CHECK(gap.before_block <= batch.blocks.size());
+    for (const Gap& gap : batch.gaps) {
+      sum = (sum ^ gap.ip.value ^ static_cast<uint64_t>(gap.reason) ^ gap.stream_offset_bytes << 8) * 0x100000001b3;
+      PTD_FUZZ_CHECK(gap.before_block <= batch.blocks.size());
+    }
+  }
+  return more ? 0 : sum;  // cut by the bound: batches of two decoders may differ in size
+}
+
+void list_packets(Bytes trace, arm::TraceConfig config) {
+  for (const arm::Protocol protocol : {arm::Protocol::itm, arm::Protocol::stm}) {
+    config.protocol = protocol;
+    arm::LegacyReader reader(trace, config);
+    for (const auto* packets = &reader.next(); !packets->empty(); packets = &reader.next()) {
+      for (const arm::LegacyPacket& packet : *packets) PTD_FUZZ_CHECK(packet.offset_bytes <= trace.size());
+    }
   }
 }
 
@@ -107,12 +124,17 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   options.config = config_of(data[0]);
   options.follow.default_space = kKernelSpace;
   options.max_tries = 8;
+  const Bytes trace = rest.subspan(code.size());
   arm::Decoder decoder(timeline, contexts, options);
-  run(decoder, rest.subspan(code.size()));
+  options.follow.exact_only = true;
+  arm::Decoder exact(timeline, contexts, options);
+  const uint64_t fast_sum = run(decoder, trace), exact_sum = run(exact, trace);
+  PTD_FUZZ_CHECK(fast_sum == exact_sum || fast_sum == 0 || exact_sum == 0);
+  list_packets(trace, options.config);
   for (const arm::Protocol protocol : {arm::Protocol::etmv3, arm::Protocol::ptm}) {
     options.config.protocol = protocol;
     arm::LegacyDecoder legacy(timeline, contexts, options.config, options.follow);
-    run(legacy, rest.subspan(code.size()));
+    (void)run(legacy, trace);
   }
   return 0;
 }

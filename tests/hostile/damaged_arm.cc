@@ -42,6 +42,8 @@ PlacedStreams open(const std::string& path, const std::string& what, std::vector
   for (uint32_t stream = 0; stream < digests.size(); ++stream) {
     streams.emplace_back();
     for (const SegmentDigest& segment : digests[stream].segments) {
+      // Whether a sync point that no flow follows begins a segment is told by what stands behind it.
+      if (segment.instructions == 0) continue;
       const uint64_t end = segment.tail_end == 0 ? 0 : (*recording)->buffer_offset(stream, segment.tail_end - 1) + 1;
       streams.back().push_back({end, segment.flow, segment.instructions});
     }
