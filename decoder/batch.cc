@@ -26,16 +26,20 @@ uint64_t hash_block(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, 
 
 }  // namespace
 
+// A slot is a pair: the node, and a part of its hash, so that only a block that is likely the same is looked at.
 NodeId BlockTable::intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes) {
-  if (slots_.size() < 2 * (size_ + 1)) grow();
+  if (slots_.size() < 4 * (size_ + 1)) grow();
   const uint64_t hash = hash_block(space, ip, mode, instructions, bytes.size());
-  const size_t mask = slots_.size() - 1;
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  const size_t mask = slots_.size() / 2 - 1;
   for (size_t slot = hash & mask;; slot = (slot + 1) & mask) {
-    const NodeId node = slots_[slot];
+    const NodeId node = slots_[2 * slot];
     if (node == kEmptySlot) {
-      slots_[slot] = add({ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), nullptr}, bytes);
-      return slots_[slot];
+      slots_[2 * slot] = add({ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), nullptr}, bytes);
+      slots_[2 * slot + 1] = tag;
+      return slots_[2 * slot];
     }
+    if (slots_[2 * slot + 1] != tag) continue;
     const BlockInfo& known = info(node);
     if (known.ip == ip && known.space == space && known.mode == mode && known.instructions == instructions &&
         known.size_bytes == bytes.size() && std::equal(bytes.begin(), bytes.end(), known.first_byte)) {
@@ -67,13 +71,15 @@ NodeId BlockTable::add(const BlockInfo& info, Bytes bytes) {
 }
 
 void BlockTable::grow() {
-  const size_t size = std::max<size_t>(1024, slots_.size() * 2);
-  slots_.assign(size, kEmptySlot);
+  const size_t size = std::max<size_t>(1024, slots_.size());
+  slots_.assign(2 * size, kEmptySlot);
   for (NodeId node = 0; node < size_; ++node) {
     const BlockInfo& known = info(node);
-    size_t slot = hash_block(known.space, known.ip, known.mode, known.instructions, known.size_bytes) & (size - 1);
-    while (slots_[slot] != kEmptySlot) slot = (slot + 1) & (size - 1);
-    slots_[slot] = node;
+    const uint64_t hash = hash_block(known.space, known.ip, known.mode, known.instructions, known.size_bytes);
+    size_t slot = hash & (size - 1);
+    while (slots_[2 * slot] != kEmptySlot) slot = (slot + 1) & (size - 1);
+    slots_[2 * slot] = node;
+    slots_[2 * slot + 1] = static_cast<uint32_t>(hash >> 32);
   }
 }
 

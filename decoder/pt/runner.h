@@ -92,6 +92,7 @@ class Runner {
   struct Spending;
   void spend();
   void read_bits(Spending& s, uint64_t stop);
+  template <bool kSequences>
   void spend_memos(Spending& s);
   bool spend_slowly(Spending& s, uint64_t stop);
   bool spend_tip(Spending& s);

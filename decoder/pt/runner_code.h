@@ -82,6 +82,8 @@ class RunnerCode {
   static constexpr uint32_t kCopySlack = 16;
 
   [[nodiscard]] const BlockSequences& sequences() const { return sequences_; }
+  /// Whether the blocks of a memo are given as one entry.
+  [[nodiscard]] bool packs() const { return options_.sequences; }
   [[nodiscard]] MemoTable& memos() { return memos_; }
   /// Makes the memo of `run` and the `count` bits on top of `window` as they are at `now`. False if not even one bit can be taken, or if
   /// more than are known would be.

@@ -60,7 +60,9 @@ inline void Runner::read_bits(Spending& s, uint64_t stop) {
   }
 }
 
-// The rounds: takes bits while memos serve, there is room, and enough were read.
+// The rounds: takes bits while memos serve, there is room, and enough were read. With sequences a memo's blocks are one entry, nearly
+// always.
+template <bool kSequences>
 inline void Runner::spend_memos(Spending& s) {
   const MemoTable::View memos = code_.memos().view();
   uint64_t window = s.window;
@@ -96,7 +98,13 @@ inline void Runner::spend_memos(Spending& s) {
     std::memcpy(top + 1, memos.calls(*memo), MemoTable::kMaxCalls * sizeof(RunId));
     top += rise;
     lowest = std::min(lowest, top);
-    copy_blocks(out, memos.blocks(*memo), memo->blocks);
+    if constexpr (kSequences) {
+      std::memcpy(static_cast<void*>(out), memos.blocks(*memo), sizeof(Block));
+      if (memo->blocks != 1) [[unlikely]]
+        copy_blocks(out, memos.blocks(*memo), memo->blocks);
+    } else {
+      copy_blocks(out, memos.blocks(*memo), memo->blocks);
+    }
     out += memo->blocks;
   } while (count >= s.least && out < out_end_);
   s.window = window;
@@ -196,7 +204,11 @@ void Runner::spend() {
     if (s.position() + 64 > until_ || s.out >= out_end_) break;
     if (s.count != 0) {
       const uint32_t before = s.count;
-      spend_memos(s);
+      if (code_.packs()) {
+        spend_memos<true>(s);
+      } else {
+        spend_memos<false>(s);
+      }
       if (s.count < s.least && s.count != before) continue;
     }
     if (s.count == 0 && s.at != kNoRun && s.offset < stop && s.out < out_end_ && spend_tip(s)) continue;
