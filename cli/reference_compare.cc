@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
+#include "cli/flow_align.h"
 #include "cli/node_cache.h"
 
 namespace ptd::cli {
@@ -12,26 +12,14 @@ namespace ptd::cli {
 namespace {
 
 constexpr uint64_t kSegmentsAtOnce = 32;
-constexpr size_t kRun = 8;                            // equal instructions in a row that count as being together again
-constexpr size_t kLookAhead[] = {1U << 9, 1U << 16};  // instructions searched for it, near and far
-
-struct Step {
-  uint64_t key = 0;  ///< hash of address and bytes
-  bool flagged = false;
-};
 
 /// What one decode made of one segment.
 struct SegmentFlow {
-  std::vector<Step> steps;
-  std::vector<size_t> gaps;  ///< each before this step
+  std::vector<uint64_t> keys;  ///< one for each instruction
+  std::vector<bool> flagged;
+  std::vector<size_t> gaps;  ///< each before this instruction
   uint64_t int3 = 0;
 };
-
-uint64_t key_of(Ip ip, Bytes bytes) {
-  uint64_t hash = ip.value * 0x9E3779B97F4A7C15ULL;
-  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3ULL;
-  return hash ^ (hash >> 29);
-}
 
 /// Flows of segments [first, last), by stream offset.
 Result<std::map<uint64_t, SegmentFlow>> flows_of(const Recording& recording, uint32_t stream, uint64_t first, uint64_t last) {
@@ -43,14 +31,15 @@ Result<std::map<uint64_t, SegmentFlow>> flows_of(const Recording& recording, uin
         SegmentFlow& flow = flows[segment.stream_offset_bytes];
         size_t gap = 0;
         for (uint32_t i = 0; i <= batch.blocks.size(); ++i) {
-          while (gap < batch.gaps.size() && batch.gaps[gap].before_block <= i) ++gap, flow.gaps.push_back(flow.steps.size());
+          while (gap < batch.gaps.size() && batch.gaps[gap].before_block <= i) ++gap, flow.gaps.push_back(flow.keys.size());
           if (i == batch.blocks.size()) break;
           const Block& block = batch.blocks[i];
           const bool flagged = (block.flags & kUncertainFlags) != 0;
           const Bytes bytes = nodes.bytes(block.node);
           const Ip ip = nodes.info(block.node).ip;
           for (const CachedInsn& insn : nodes.insns(block.node)) {
-            flow.steps.push_back({key_of(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes)), flagged});
+            flow.keys.push_back(flow_key(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes)));
+            flow.flagged.push_back(flagged);
           }
         }
         for (const Event& event : batch.events) flow.int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
@@ -60,38 +49,17 @@ Result<std::map<uint64_t, SegmentFlow>> flows_of(const Recording& recording, uin
   return flows;
 }
 
-bool together(const std::vector<Step>& a, size_t i, const std::vector<Step>& b, size_t j) {
-  size_t run = 0;
-  while (run < kRun && i + run < a.size() && j + run < b.size() && a[i + run].key == b[j + run].key) ++run;
-  return run == kRun || (run != 0 && i + run == a.size() && j + run == b.size());
-}
-
-/// The nearest place behind (i, j) at which both go on alike; the ends if there is none.
-std::pair<size_t, size_t> next_together(const std::vector<Step>& a, size_t i, const std::vector<Step>& b, size_t j) {
-  for (const size_t look_ahead : kLookAhead) {
-    std::unordered_map<uint64_t, size_t> seen;  // key -> first index in b behind j
-    for (size_t k = j; k < b.size() && k < j + look_ahead; ++k) seen.emplace(b[k].key, k);
-    for (size_t k = i; k < a.size() && k < i + look_ahead; ++k) {
-      const auto at = seen.find(a[k].key);
-      if (at != seen.end() && together(a, k, b, at->second)) return {k, at->second};
-    }
-  }
-  return {a.size(), b.size()};
-}
-
 /// A stretch that differs: reference steps [i, i2), other steps [j, j2).
 void count_difference(const SegmentFlow& other, size_t i, size_t i2, size_t j, size_t j2, uint64_t offset, ComparedCounts& counts) {
   const uint64_t missing = i2 - i;
   counts.invented += j2 - j;
   const auto gap = std::lower_bound(other.gaps.begin(), other.gaps.end(), j);
-  const auto marked = [](const Step& step) { return step.flagged; };
-  const auto begin = other.steps.begin();
-  counts.invented_flagged +=
-      static_cast<uint64_t>(std::count_if(begin + static_cast<std::ptrdiff_t>(j), begin + static_cast<std::ptrdiff_t>(j2), marked));
+  const auto marked = static_cast<uint64_t>(
+      std::count(other.flagged.begin() + static_cast<std::ptrdiff_t>(j), other.flagged.begin() + static_cast<std::ptrdiff_t>(j2), true));
+  counts.invented_flagged += marked;
   if (gap != other.gaps.end() && *gap <= j2) {
     counts.lost_in_gap += missing;
-  } else if (j != j2 && std::all_of(other.steps.begin() + static_cast<std::ptrdiff_t>(j),
-                                    other.steps.begin() + static_cast<std::ptrdiff_t>(j2), marked)) {
+  } else if (j != j2 && marked == j2 - j) {
     counts.wrong_flagged += missing;
   } else {
     counts.silently_wrong += missing;
@@ -101,22 +69,22 @@ void count_difference(const SegmentFlow& other, size_t i, size_t i2, size_t j, s
 }
 
 void compare_segment(const SegmentFlow& reference, const SegmentFlow& other, uint64_t offset, ComparedCounts& counts) {
-  const std::vector<Step>&a = reference.steps, &b = other.steps;
-  counts.reference += a.size();
+  counts.reference += reference.keys.size();
   counts.int3_reference += reference.int3;
   counts.int3_other += other.int3;
+  std::vector<uint32_t> match(other.keys.size(), kUnmatched);
+  align_flows(other.keys, reference.keys, 0, match);
   size_t i = 0, j = 0;
-  while (i < a.size() || j < b.size()) {
-    if (i < a.size() && j < b.size() && a[i].key == b[j].key) {
-      ++counts.right;
-      counts.right_flagged += b[j].flagged ? 1 : 0;
-      ++i, ++j;
-      continue;
-    }
-    const auto [next_i, next_j] = next_together(a, i, b, j);
-    count_difference(other, i, next_i, j, next_j, offset, counts);
-    i = next_i;
-    j = next_j;
+  for (size_t k = 0; k <= match.size(); ++k) {
+    const bool end = k == match.size();
+    if (!end && match[k] == kUnmatched) continue;
+    const size_t at = end ? reference.keys.size() : match[k];
+    if (i != at || j != k) count_difference(other, i, at, j, k, offset, counts);
+    if (end) break;
+    ++counts.right;
+    counts.right_flagged += other.flagged[k] ? 1 : 0;
+    i = at + 1;
+    j = k + 1;
   }
 }
 

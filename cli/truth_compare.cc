@@ -6,43 +6,40 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <span>
 
+#include "cli/flow_align.h"
 #include "cli/node_cache.h"
 
 namespace ptd::cli {
 namespace {
 
-constexpr size_t kSameForResync = 8;  // this many equal instructions are no accident
-constexpr size_t kMaxPlaces = 256;    // of one stretch, that are looked at
-constexpr size_t kMostEqual = 4096;   // instructions compared to find the best of them
+constexpr size_t kGoesOn = 8;  // this many equal instructions are no accident
 
-struct Instruction {
-  uint64_t ip = 0;
-  uint64_t bytes[2] = {};  // zeros behind the last
-  uint8_t length = 0;
-  bool flagged = false;
+/// What ran or was decoded, one element for each instruction.
+struct Flow {
+  std::vector<uint64_t> keys;
+  std::vector<Ip> ips;
+  std::vector<bool> flagged;  ///< decoded: in a block that is marked uncertain
+
+  void add(Ip ip, Bytes bytes, bool uncertain) {
+    keys.push_back(flow_key(ip, bytes));
+    ips.push_back(ip);
+    flagged.push_back(uncertain);
+  }
+  void clear() {
+    keys.clear();
+    ips.clear();
+    flagged.clear();
+  }
+  [[nodiscard]] size_t size() const { return keys.size(); }
 };
-
-Instruction instruction(uint64_t ip, const std::byte* bytes, uint8_t length, bool flagged) {
-  Instruction insn;
-  insn.ip = ip;
-  std::memcpy(insn.bytes, bytes, std::min<size_t>(length, sizeof insn.bytes));
-  insn.length = length;
-  insn.flagged = flagged;
-  return insn;
-}
-
-bool same(const Instruction& a, const Instruction& b) {
-  return a.ip == b.ip && a.length == b.length && a.bytes[0] == b.bytes[0] && a.bytes[1] == b.bytes[1];
-}
 
 /// What ran between one PSB and the next.
 struct TruthSegment {
   uint64_t offset_bytes = 0;
   bool valid = false;
-  std::vector<Instruction> insns;
+  Flow insns;
   std::vector<std::pair<size_t, size_t>> lost;  ///< [first, end) indices that the recording itself lost
 };
 
@@ -72,7 +69,7 @@ class TruthWalk {
         case emulate::TruthTag::psb:
           mark_ = record.offset_bytes;
           have_mark_ = true;
-          if (segment.valid || !segment.insns.empty()) return true;
+          if (segment.valid || !segment.insns.size() == 0) return true;
           segment.valid = true;
           segment.offset_bytes = mark_;
           break;
@@ -84,7 +81,7 @@ class TruthWalk {
       }
     }
     have_mark_ = false;
-    return segment.valid || !segment.insns.empty();
+    return segment.valid || !segment.insns.size() == 0;
   }
   [[nodiscard]] bool ended() const { return ended_; }
 
@@ -93,7 +90,7 @@ class TruthWalk {
     uint64_t at = 0;
     for (uint32_t i = 0; i < first + count; ++i) {
       const uint8_t length = block.lengths[i];
-      if (i >= first) segment.insns.push_back(instruction(block.ip + at, block.bytes.data() + at, length, false));
+      if (i >= first) segment.insns.add(Ip{block.ip + at}, Bytes(block.bytes).subspan(at, length), false);
       at += length;
     }
   }
@@ -102,162 +99,100 @@ class TruthWalk {
   bool have_mark_ = false, ended_ = false;
 };
 
-uint64_t hash_of(const Instruction* first) {
-  uint64_t hash = 0;
-  for (size_t i = 0; i < kSameForResync; ++i) {
-    hash = (hash ^ first[i].ip ^ (first[i].bytes[0] * 0xff51afd7ed558ccdULL)) * 0x9e3779b97f4a7c15ULL;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
-/// Where in a truth a stretch of kSameForResync instructions stands.
-class StretchIndex {
- public:
-  explicit StretchIndex(const std::vector<Instruction>& insns) {
-    if (insns.size() < kSameForResync) return;
-    for (size_t i = 0; i + kSameForResync <= insns.size(); ++i) places_.emplace_back(hash_of(&insns[i]), i);
-    std::sort(places_.begin(), places_.end());
-  }
-  /// Places at or after `from` where what stands at `first` may stand, in order.
-  [[nodiscard]] std::span<const std::pair<uint64_t, size_t>> find(const Instruction* first, size_t from) const {
-    const uint64_t hash = hash_of(first);
-    const auto begin = std::lower_bound(places_.begin(), places_.end(), std::pair<uint64_t, size_t>{hash, from});
-    auto end = begin;
-    while (end != places_.end() && end->first == hash && static_cast<size_t>(end - begin) < kMaxPlaces) ++end;
-    return {begin, end};
-  }
-
- private:
-  std::vector<std::pair<uint64_t, size_t>> places_;
-};
-
-/// Compares the decode of one segment with its truth. Where they part, both are searched for the nearest place from which on they are
-/// equal again; behind a gap, for the place from which on they are equal for longest.
+/// Compares the decode of one segment with its truth.
 class SegmentCompare {
  public:
-  SegmentCompare(const TruthSegment& truth, const std::vector<Instruction>& decoded, const std::vector<size_t>& gaps, TruthCounts& counts)
-      : truth_(truth), decoded_(decoded), gaps_(gaps), counts_(counts) {}
+  SegmentCompare(const TruthSegment& truth, const Flow& decoded, const std::vector<size_t>& gaps, TruthCounts& counts)
+      : truth_(truth), decoded_(decoded), gaps_(gaps), counts_(counts), match_(decoded.size(), kUnmatched) {}
 
   void run(bool last_segment, bool truth_ended) {
     counts_.truth += truth_.insns.size();
     counts_.decoded += decoded_.size();
-    while (d_ < decoded_.size()) {
-      if (next_gap_ < gaps_.size() && gaps_[next_gap_] <= d_) {
-        ++next_gap_;
-        after_gap();
-      } else if (t_ < truth_.insns.size() && same(truth_.insns[t_], decoded_[d_])) {
-        ++counts_.right;
-        counts_.right_flagged += decoded_[d_].flagged ? 1 : 0;
-        ++t_, ++d_;
-      } else {
-        note_difference();
-        resync();
-      }
+    align_all();
+    size_t d = 0, t = 0;
+    for (size_t i = 0; i < decoded_.size(); ++i) {
+      if (match_[i] == kUnmatched) continue;
+      if (d != i || t != match_[i]) differ(d, i, t, match_[i]);
+      ++counts_.right;
+      counts_.right_flagged += decoded_.flagged[i] ? 1 : 0;
+      d = i + 1;
+      t = match_[i] + size_t{1};
     }
-    rest(last_segment, truth_ended);
+    const bool cut = last_segment && !truth_ended && d == decoded_.size() && !gap_in(d, d);
+    if (cut) {
+      counts_.behind_end += truth_.insns.size() - t;
+    } else if (d != decoded_.size() || t != truth_.insns.size()) {
+      differ(d, decoded_.size(), t, truth_.insns.size());
+    }
   }
 
  private:
-  /// Up to the next gap, or the end.
-  [[nodiscard]] size_t stretch_end() const { return next_gap_ < gaps_.size() ? std::max(gaps_[next_gap_], d_) : decoded_.size(); }
-  [[nodiscard]] size_t equal_from(size_t t, size_t d, size_t most) const {
-    most = std::min({most, truth_.insns.size() - t, stretch_end() - d});
-    size_t count = 0;
-    while (count < most && same(truth_.insns[t + count], decoded_[d + count])) ++count;
-    return count;
-  }
-  const StretchIndex& index() {
-    if (!index_) index_.emplace(truth_.insns);
-    return *index_;
-  }
-  void lose_until(size_t t) {
-    for (; t_ < t; ++t_) {
-      ++counts_.lost;
-      const bool asked =
-          std::any_of(truth_.lost.begin(), truth_.lost.end(), [&](auto range) { return range.first <= t_ && t_ < range.second; });
-      counts_.lost_as_asked += asked ? 1 : 0;
-    }
-  }
-  // The flow was lost: first where the recording itself says that it is found again, else where most that follows is equal.
-  void after_gap() {
-    const size_t want = std::min(kSameForResync, stretch_end() - d_);
-    if (want == 0) return;
-    for (const auto& range : truth_.lost) {
-      if (range.second >= t_ && range.second <= truth_.insns.size() && equal_from(range.second, d_, want) == want) {
-        return lose_until(range.second);
+  // Where the recording itself lost packets, the place at which it is found again is known; between such places the two are aligned.
+  void align_all() {
+    size_t d = 0, t = 0, range = 0;
+    for (const size_t gap : gaps_) {
+      for (size_t r = range; r < truth_.lost.size(); ++r) {
+        const size_t found = truth_.lost[r].second;
+        if (gap < d || found < t || !goes_on(gap, found)) continue;
+        align_part(d, gap, t, found);
+        d = gap;
+        t = found;
+        range = r + 1;
+        break;
       }
     }
-    size_t best = 0, at = t_;
-    const auto consider = [&](size_t t) {
-      const size_t equal = equal_from(t, d_, kMostEqual);
-      if (equal > best) best = equal, at = t;
-    };
-    if (want == kSameForResync) {
-      for (const auto& [hash, t] : index().find(&decoded_[d_], t_)) consider(t);
+    align_part(d, decoded_.size(), t, truth_.insns.size());
+  }
+  void align_part(size_t d, size_t d_end, size_t t, size_t t_end) {
+    align_flows(std::span(decoded_.keys).subspan(d, d_end - d), std::span(truth_.insns.keys).subspan(t, t_end - t),
+                static_cast<uint32_t>(t), std::span(match_).subspan(d, d_end - d));
+  }
+  [[nodiscard]] bool goes_on(size_t d, size_t t) const {
+    const auto next = std::upper_bound(gaps_.begin(), gaps_.end(), d);
+    const size_t end = next == gaps_.end() ? decoded_.size() : *next;
+    const size_t want = std::min(kGoesOn, end - d);
+    if (want == 0 || truth_.insns.size() - t < want) return false;
+    for (size_t i = 0; i < want; ++i) {
+      if (truth_.insns.keys[t + i] != decoded_.keys[d + i]) return false;
+    }
+    return true;
+  }
+  /// Whether the decode says that flow was lost in or beside [first, end).
+  [[nodiscard]] bool gap_in(size_t first, size_t end) const {
+    const auto gap = std::lower_bound(gaps_.begin(), gaps_.end(), first);
+    return gap != gaps_.end() && *gap <= end;
+  }
+  // Decoded [d, d_end) stands where [t, t_end) ran.
+  void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
+    for (size_t i = d; i < d_end; ++i) (decoded_.flagged[i] ? counts_.wrong_flagged : counts_.wrong) += 1;
+    const uint64_t missing = t_end - t - std::min(t_end - t, d_end - d);
+    const bool flagged = (d != 0 && decoded_.flagged[d - 1]) || (d < decoded_.size() && decoded_.flagged[d]) ||
+                         (d_end < decoded_.size() && decoded_.flagged[d_end]);
+    if (gap_in(d, d_end)) {
+      counts_.lost += missing;
+      uint64_t asked = 0;
+      for (const auto& [first, end] : truth_.lost) asked += std::min(end, t_end) - std::min(std::max(first, t), std::min(end, t_end));
+      counts_.lost_as_asked += std::min(missing, asked);
     } else {
-      for (size_t t = t_; t < truth_.insns.size() && best < want; ++t) consider(t);
+      (flagged ? counts_.wrong_flagged : counts_.wrong) += missing;
     }
-    if (best >= want) lose_until(at);  // else: what comes differs, and is counted so
-  }
-  void note_difference() {
-    if (counts_.wrong + counts_.wrong_flagged != 0 || has_difference_) return;
-    has_difference_ = true;
+    if (counts_.has_first_wrong || (gap_in(d, d_end) && d == d_end)) return;
+    counts_.has_first_wrong = true;
     counts_.first_wrong_offset_bytes = truth_.offset_bytes;
-    counts_.first_want = Ip{t_ < truth_.insns.size() ? truth_.insns[t_].ip : 0};
-    counts_.first_got = Ip{decoded_[d_].ip};
-  }
-  void wrong_until(size_t d) {
-    for (; d_ < d; ++d_) (decoded_[d_].flagged ? counts_.wrong_flagged : counts_.wrong) += 1;
-  }
-  // What the decode leaves out between two instructions is flagged if one of them is.
-  void left_out(size_t count) {
-    const bool flagged = (d_ != 0 && decoded_[d_ - 1].flagged) || (d_ < decoded_.size() && decoded_[d_].flagged);
-    (flagged ? counts_.wrong_flagged : counts_.wrong) += count;
-  }
-  void resync() {
-    const size_t end = stretch_end();
-    size_t best_d = end, best_t = t_, best_cost = ~size_t{0};
-    for (size_t d = d_; d + kSameForResync <= end && d - d_ < best_cost; ++d) {
-      for (const auto& [hash, t] : index().find(&decoded_[d], t_)) {
-        const size_t cost = d - d_ + t - t_;
-        if (cost >= best_cost) break;
-        if (equal_from(t, d, kSameForResync) == kSameForResync) best_d = d, best_t = t, best_cost = cost;
-      }
-    }
-    if (best_d == d_) left_out(best_t - t_);
-    wrong_until(best_d);
-    t_ = best_t;
-  }
-  void rest(bool last_segment, bool truth_ended) {
-    if (t_ == truth_.insns.size()) return;
-    if (!gaps_.empty()) return lose_until(truth_.insns.size());
-    const uint64_t left = truth_.insns.size() - t_;
-    if (last_segment && !truth_ended) {
-      counts_.behind_end += left;
-    } else {
-      note_missing();
-      left_out(left);
-    }
-  }
-  void note_missing() {
-    if (counts_.wrong + counts_.wrong_flagged != 0) return;
-    counts_.first_wrong_offset_bytes = truth_.offset_bytes;
-    counts_.first_want = Ip{truth_.insns[t_].ip};
+    counts_.first_want = t < truth_.insns.size() ? truth_.insns.ips[t] : Ip{};
+    counts_.first_got = d < decoded_.size() ? decoded_.ips[d] : Ip{};
   }
 
   const TruthSegment& truth_;
-  const std::vector<Instruction>& decoded_;
+  const Flow& decoded_;
   const std::vector<size_t>& gaps_;
   TruthCounts& counts_;
-  std::optional<StretchIndex> index_;
-  size_t t_ = 0, d_ = 0, next_gap_ = 0;
-  bool has_difference_ = false;
+  std::vector<uint32_t> match_;
 };
 
 /// What the decoder gave of one segment.
 struct DecodedSegment {
-  std::vector<Instruction> insns;
+  Flow insns;
   std::vector<size_t> gaps;
 };
 
@@ -270,7 +205,7 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
     const Bytes bytes = nodes.bytes(block.node);
     const Ip ip = nodes.info(block.node).ip;
     for (const CachedInsn& insn : nodes.insns(block.node)) {
-      decoded.insns.push_back(instruction(ip.value + insn.offset_bytes, bytes.data() + insn.offset_bytes, insn.length_bytes, flagged));
+      decoded.insns.add(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), flagged);
     }
   }
   for (; gap < batch.gaps.size(); ++gap) decoded.gaps.push_back(decoded.insns.size());
@@ -297,7 +232,7 @@ class StreamCompare {
  private:
   // A PSB that the decoder did not find.
   void skip() {
-    const std::vector<Instruction> none;
+    const Flow none;
     const std::vector<size_t> lost = {0};
     SegmentCompare(truth_, none, lost, counts_).run(false, true);
     more_ = walk_.next(truth_);

@@ -137,19 +137,18 @@ void CodeView::Scratch::look_at_suspect_windows() {
   if (at != windows.begin()) flags_constant.first = after(std::prev(at)->last);
 }
 
-// Records that were lost after the last one of a site may have changed it: from then on nothing is sure of it.
+// Records that were lost may have changed a site that is known to change: see SiteBuilder::add_doubts.
 void CodeView::Scratch::look_at_doubt(const Site& site) {
-  if (site.space != kKernelSpace || data->suspect.empty()) return;
-  const auto& windows = data->suspect;
-  const auto lost = std::upper_bound(windows.begin(), windows.end(), site.told, [](TimeNs t, Interval w) { return t < w.last; });
-  if (lost == windows.end()) return;
-  const TimeNs since = std::max(lost->first, site.told);
-  if (when.last < since) {
-    flags_constant.last = std::min(flags_constant.last, before(since));
+  const std::span<const Interval> doubts{data->doubts.data() + site.first_doubt, site.doubt_count};
+  if (doubts.empty()) return;
+  const auto at = std::lower_bound(doubts.begin(), doubts.end(), when.first, [](Interval d, TimeNs t) { return d.last < t; });
+  if (at != doubts.end() && at->first <= when.last) {
+    suspect = CodeFlag::suspect;
+    flags_constant = intersect(flags_constant, {std::min(at->first, when.first), std::max(at->last, when.last)});
     return;
   }
-  suspect = CodeFlag::suspect;
-  flags_constant = intersect(flags_constant, {std::min(since, when.first), kTimeMax});
+  if (at != doubts.end()) flags_constant.last = std::min(flags_constant.last, before(at->first));
+  if (at != doubts.begin()) flags_constant.first = std::max(flags_constant.first, after(std::prev(at)->last));
 }
 
 void CodeView::Scratch::collect_parts() {

@@ -432,9 +432,31 @@ void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
   for (uint64_t i = versions.size() - 1; i > first_version + 1; --i) {
     versions[i - 1].open.last = std::min(versions[i - 1].open.last, versions[i].open.last);
   }
-  TimeNs told = kTimeMin;
-  for (const SiteStep& step : input.steps) told = std::max(told, step.time.last);
-  data_.sites.push_back({input.ip, input.size, static_cast<uint32_t>(versions.size() - first_version), first_version, input.space, told});
+  const size_t first_doubt = data_.doubts.size();
+  if (input.space == kKernelSpace) add_doubts(input);
+  data_.sites.push_back({input.ip, input.size, static_cast<uint32_t>(versions.size() - first_version), first_version, input.space,
+                         static_cast<uint32_t>(first_doubt), static_cast<uint32_t>(data_.doubts.size() - first_doubt)});
+}
+
+// Records lost between two moments at which the content was told may have changed it and changed it back: one window hides that wholly,
+// two leave what stood between them in doubt. After the last such moment one window is enough.
+void SiteBuilder::add_doubts(const SiteInput& input) {
+  const std::vector<Interval>& windows = data_.suspect;
+  if (windows.empty()) return;
+  std::vector<TimeNs> told;
+  for (const SiteStep& step : input.steps) told.push_back(step.time.last);
+  std::sort(told.begin(), told.end());
+  TimeNs from = kTimeMin;
+  for (size_t i = 0; i <= told.size(); ++i) {
+    const bool last = i == told.size();
+    const TimeNs to = last ? kTimeMax : told[i];
+    const auto begin = std::upper_bound(windows.begin(), windows.end(), from, [](TimeNs t, Interval w) { return t < w.last; });
+    const auto end = std::lower_bound(begin, windows.end(), to, [](Interval w, TimeNs t) { return w.first < t; });
+    if (last ? begin != end : end - begin > 1) {
+      data_.doubts.push_back({std::max(begin->first, from), last ? kTimeMax : std::min(std::prev(end)->last, to)});
+    }
+    from = to;
+  }
 }
 
 }  // namespace ptd

@@ -113,6 +113,7 @@ class SiteBuilder {
   void write_versions(const SiteInput& input);
   void push_version(const SiteInput& input, const SiteStep* step, uint64_t first_version);
   void seal(const SiteInput& input, uint64_t first_version);
+  void add_doubts(const SiteInput& input);
 
   TimelineData& data_;
   const EditStore& edits_;

@@ -84,6 +84,11 @@ const std::vector<Interval>& Timeline::suspect_windows() const { return data_->s
 size_t Timeline::section_count() const { return data_->sections.size(); }
 size_t Timeline::site_count() const { return data_->sites.size(); }
 
+bool Timeline::has_versions() const {
+  return !data_->sites.empty() ||
+         std::any_of(data_->sections.begin(), data_->sections.end(), [](const Section& section) { return section.live != Interval{}; });
+}
+
 const Section& Timeline::section(SectionId id) const {
   static const Section none;
   return id < data_->sections.size() ? data_->sections[id] : none;

@@ -112,6 +112,8 @@ class Timeline {
   [[nodiscard]] const Section& section(SectionId id) const;
   [[nodiscard]] size_t section_count() const;
   [[nodiscard]] size_t site_count() const;
+  /// True if some address may have had several contents: code that changed, or mappings that came and went.
+  [[nodiscard]] bool has_versions() const;
   /// Number of versions of a site and its address range; for `ptdecode image`.
   struct SiteInfo {
     SpaceId space;

@@ -32,8 +32,7 @@ struct Site {
   uint32_t version_count = 0;
   uint64_t first_version = 0;
   SpaceId space = kKernelSpace;
-  TimeNs
-      told;  ///< the last moment at which a record or a copy told the content; a loss of records after it leaves the last version in doubt
+  uint32_t first_doubt = 0, doubt_count = 0;  ///< of `doubts`
 };
 
 /// One address space: its sections by (address, time) and its run of sites in address order.
@@ -53,6 +52,7 @@ class TimelineData {
   std::vector<Version> versions;
   std::vector<std::byte> arena;
   std::vector<Interval> suspect;  ///< disjoint, in order
+  std::vector<Interval> doubts;   ///< of a site: in which lost records may have left other content than told; in order
   std::vector<Finding> findings;
 
   /// When the version may have been live, and when it surely was (its neighbours were not).

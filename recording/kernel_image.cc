@@ -33,6 +33,25 @@ std::string module_of(const std::vector<KernelModule>& modules, Ip ip) {
   return ip.value - module.address < module.size_bytes ? "[" + module.name + "]" : kKernelName;
 }
 
+void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules, Interval taken) {
+  for (const MemoryRange& range : ranges) {
+    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
+    DatedCopy copy;
+    copy.space = kKernelSpace;
+    copy.ip = range.ip;
+    copy.code = range.code;
+    copy.taken = taken;
+    copy.path = module_of(modules, range.ip);
+    image.builder.add_copy(std::move(copy));
+  }
+}
+
+// perf names its reference symbol behind the bracket, and its address as the offset of the mapping.
+std::string reference_symbol(const perfio::MmapRecord& kernel) {
+  const size_t bracket = kernel.path.find(']');
+  return bracket == std::string::npos ? std::string() : kernel.path.substr(bracket + 1);
+}
+
 std::string kernel_build_id(const perfio::Features& features) {
   for (const perfio::BuildIdEntry& entry : features.build_ids) {
     if (is_kernel_text(entry.path)) return normalize_build_id(perfio::build_id_hex(entry.build_id));
@@ -129,7 +148,7 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
 
 bool KernelImage::add_copy(ImageBuild& image, const std::string& dir, Interval taken, std::vector<std::string>& warnings) {
   bool cut = false;
-  auto ranges = read_kcore(dir + "/kcore", &cut);
+  const auto ranges = read_kcore(dir + "/kcore", &cut);
   if (!ranges.ok() || cut) {
     Finding finding;
     finding.kind = ranges.ok() ? FindingKind::file_changed : FindingKind::file_missing;
@@ -139,16 +158,7 @@ bool KernelImage::add_copy(ImageBuild& image, const std::string& dir, Interval t
   }
   if (!ranges.ok()) return false;
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
-  for (MemoryRange& range : *ranges) {
-    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
-    DatedCopy copy;
-    copy.space = kKernelSpace;
-    copy.ip = range.ip;
-    copy.code = std::move(range.code);
-    copy.taken = taken;
-    copy.path = module_of(modules, range.ip);
-    image.builder.add_copy(std::move(copy));
-  }
+  add_copies(image, *ranges, modules, taken);
   return true;
 }
 
@@ -162,8 +172,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   const std::string notes = read_text_file(root + "/sys/kernel/notes", 1U << 20);
   const std::string recorded = kernel_build_id(features);
   if (recorded.empty() || !same_build_id(recorded, build_id_in_notes(std::as_bytes(std::span(notes.data(), notes.size()))))) return false;
-  const size_t bracket = kernel->path.find(']');
-  const std::string reference = bracket == std::string::npos ? std::string() : kernel->path.substr(bracket + 1);
+  const std::string reference = reference_symbol(*kernel);
   const std::vector<KernelSymbol> symbols = read_kallsyms(root + "/proc/kallsyms");
   const uint64_t first = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
   if (reference.empty() || first == 0 || end <= first || address_of(symbols, reference) != kernel->file_offset_bytes) return false;
@@ -172,16 +181,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   for (const KernelModule& module : modules) wanted.emplace_back(Ip{module.address}, module.size_bytes);
   const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
   if (!ranges.ok() || ranges->empty()) return false;
-  for (const MemoryRange& range : *ranges) {
-    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
-    DatedCopy copy;
-    copy.space = kKernelSpace;
-    copy.ip = range.ip;
-    copy.code = range.code;
-    copy.taken = {copies.last_record, kTimeMax};
-    copy.path = module_of(modules, range.ip);
-    image.builder.add_copy(std::move(copy));
-  }
+  add_copies(image, *ranges, modules, {copies.last_record, kTimeMax});
   add_names(image, root + "/proc/kallsyms", false);
   warnings.push_back(
       "the recording holds no copy of the kernel's text; it is read from " + root +
@@ -194,9 +194,7 @@ bool KernelImage::add_vmlinux(ImageBuild& image, const perfio::Features& feature
   const std::string build_id = kernel_build_id(features);
   const auto elf = image.source.find_vmlinux(build_id, features.os_release);
   if (kernel == maps_.end() || !elf) return false;
-  // perf names its reference symbol behind the bracket, and its address as the offset of the mapping.
-  const size_t bracket = kernel->path.find(']');
-  const std::string reference = bracket == std::string::npos ? std::string() : kernel->path.substr(bracket + 1);
+  const std::string reference = reference_symbol(*kernel);
   const std::vector<ElfSymbol> symbols = elf->read_symbols();
   const auto symbol = std::find_if(symbols.begin(), symbols.end(), [&](const ElfSymbol& s) { return s.name == reference; });
   if (reference.empty() || symbol == symbols.end()) return false;
@@ -317,8 +315,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
     }
     if (add_vmlinux(image, features)) {
       warnings.push_back(
-          "the recording holds no copy of the kernel's text; vmlinux of the same build is taken, and its code marked assumed: it is as it "
-          "was "
+          "the recording holds no copy of the kernel's text; vmlinux of the same build is taken, and its code marked assumed: it is from "
           "before the kernel patched itself at boot (record with --kcore)");
     } else {
       add_unread_maps(image, features);

@@ -46,18 +46,10 @@ Step step_of(const Run& run) {
   return step;
 }
 
-/// Whether any code has versions: edits, or mappings that come and go.
-bool has_versions(const Timeline& timeline) {
-  for (SectionId id = 0; id < timeline.section_count(); ++id) {
-    if (timeline.section(id).live != Interval{}) return true;
-  }
-  return timeline.site_count() != 0;
-}
-
 }  // namespace
 
 RunCache::RunCache(const Timeline& timeline, WaypointRules rules)
-    : timeline_(timeline), view_(timeline), rules_(rules), changes_(has_versions(timeline)), runs_(1), steps_(1), slots_(1U << 10) {}
+    : timeline_(timeline), view_(timeline), rules_(rules), changes_(timeline.has_versions()), runs_(1), steps_(1), slots_(1U << 10) {}
 
 bool RunCache::is_waypoint(const ArmInsn& insn) const {
   if (rules_.every) return true;

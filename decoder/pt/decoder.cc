@@ -39,15 +39,6 @@ bool shows_loss(const Timeline& timeline) {
 // What shows that other code ran than was read. (Code that nobody supplied says nothing about the way there.)
 bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
 
-// False if every address has had one content at most: then nothing can be found by looking back.
-bool has_versions(const Timeline& timeline) {
-  if (timeline.site_count() != 0) return true;
-  for (SectionId id = 0; id < timeline.section_count(); ++id) {
-    if (timeline.section(id).live != Interval{}) return true;
-  }
-  return false;
-}
-
 // Spaces in which code changed in place, by number.
 std::vector<bool> changing_spaces(const Timeline& timeline) {
   std::vector<bool> changing;
@@ -85,7 +76,7 @@ struct Decoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
       : walker(timeline, contexts, options),
         runner(walker),
-        may_heal(has_versions(timeline)),
+        may_heal(timeline.has_versions()),
         changing(changing_spaces(timeline)),
         records_lost(shows_loss(timeline)),
         doubtful_blocks(records_lost ? kDoubtfulIfLost : kDoubtfulBlocks),

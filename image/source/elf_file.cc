@@ -218,25 +218,25 @@ Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, con
   if (fd < 0) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
   const auto close_at_end = [](const int* open) { ::close(*open); };
   const std::unique_ptr<const int, decltype(close_at_end)> closer(&fd, close_at_end);
-  const auto read_at = [fd](void* to, uint64_t size, uint64_t offset) {
-    return size <= kMaxBytes && ::pread(fd, to, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
-  };
-  Elf64_Ehdr header{};
-  if (!read_at(&header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxSegments)
+  static const bool ready = elf_version(EV_CURRENT) != EV_NONE;
+  const ElfHandle elf(ready ? elf_begin(fd, ELF_C_READ, nullptr) : nullptr);
+  size_t count = 0;
+  if (elf == nullptr || gelf_getclass(elf.get()) != ELFCLASS64 || elf_getphdrnum(elf.get(), &count) != 0 || count > kMaxSegments)
     return Error{ErrorKind::file_format, path + ": no kernel's memory", 0};
-  std::vector<Elf64_Phdr> segments(header.e_phnum);
-  if (!read_at(segments.data(), segments.size() * sizeof(Elf64_Phdr), header.e_phoff))
-    return Error{ErrorKind::file_format, path + ": no kernel's memory", 0};
+  std::vector<GElf_Phdr> segments(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (gelf_getphdr(elf.get(), static_cast<int>(i), &segments[i]) == nullptr) segments[i].p_type = PT_NULL;
+  }
   std::vector<MemoryRange> ranges;
   uint64_t total = 0;
   for (const auto& [ip, size] : wanted) {
-    for (const Elf64_Phdr& segment : segments) {
+    for (const GElf_Phdr& segment : segments) {
       if (segment.p_type != PT_LOAD || ip.value < segment.p_vaddr || ip.value - segment.p_vaddr >= segment.p_filesz) continue;
       const uint64_t offset = ip.value - segment.p_vaddr, length = std::min(size, segment.p_filesz - offset);
       if (length > kMaxBytes - total) break;
       std::vector<std::byte> bytes(length);
-      if (read_at(bytes.data(), length, segment.p_offset + offset)) ranges.push_back({ip, own_bytes(bytes)});
+      const ssize_t got = ::pread(fd, bytes.data(), length, static_cast<off_t>(segment.p_offset + offset));
+      if (got == static_cast<ssize_t>(length)) ranges.push_back({ip, own_bytes(bytes)});
       total += length;
       break;
     }

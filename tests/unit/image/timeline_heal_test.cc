@@ -146,6 +146,40 @@ TEST(TimelineHeal, SuspectOnlyInsideLostWindows) {
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(300)).candidates[0].certain, (Interval{TimeNs{201}, kTimeMax}));
 }
 
+// One window hides a change and its undoing wholly; two leave what stood between them in doubt, and one does after the last word.
+TEST(TimelineHeal, TwoLossesLeaveWhatStoodBetweenInDoubt) {
+  for (const bool second : {false, true}) {
+    TimelineBuilder builder;
+    builder.add_edit(poke(kKernelIp, {1}, {2}, 100));
+    builder.add_edit(poke(kKernelIp, {2}, {3}, 500));
+    builder.add_lost_window(during(200, 210));
+    if (second) builder.add_lost_window(during(300, 310));
+    CodeView view(builder.build());
+    const auto in_doubt = [&](uint64_t t) {
+      return any(fetch(view, kKernelSpace, kKernelIp, at(t), 1).candidates[0].flags, CodeFlag::suspect);
+    };
+    EXPECT_FALSE(in_doubt(150));
+    EXPECT_TRUE(in_doubt(205));
+    EXPECT_EQ(in_doubt(250), second);
+    EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(250), 1).hex(), "02");
+    EXPECT_FALSE(in_doubt(350));
+    EXPECT_FALSE(in_doubt(600));
+  }
+}
+
+TEST(TimelineHeal, ALossAfterTheLastRecordLeavesTheSiteInDoubt) {
+  TimelineBuilder builder;
+  builder.add_edit(poke(kKernelIp, {1}, {2}, 100));
+  builder.add_lost_window(during(200, 210));
+  CodeView view(builder.build());
+  const auto in_doubt = [&](uint64_t t) {
+    return any(fetch(view, kKernelSpace, kKernelIp, at(t), 1).candidates[0].flags, CodeFlag::suspect);
+  };
+  EXPECT_FALSE(in_doubt(150));
+  EXPECT_TRUE(in_doubt(250));
+  EXPECT_TRUE(in_doubt(1'000'000));
+}
+
 // A site that seems to have been copied after a loss may as well have lost a record: what the copy holds is then not ruled out before it.
 TEST(TimelineHeal, ALossExplainsACopyThatSeemsNewer) {
   for (const bool lost : {false, true}) {

@@ -1,0 +1,109 @@
+// The aligner of flows: against the longest common subsequence where that can be computed, and on damage whose extent is known.
+#include "cli/flow_align.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace ptd::cli {
+namespace {
+
+using Keys = std::vector<uint64_t>;
+
+std::vector<uint32_t> aligned(const Keys& flow, const Keys& other) {
+  std::vector<uint32_t> match(flow.size(), kUnmatched);
+  align_flows(flow, other, 0, match);
+  return match;
+}
+
+// Matched elements are equal and in order. Returns how many there are.
+size_t checked_count(const Keys& flow, const Keys& other, const std::vector<uint32_t>& match) {
+  size_t count = 0;
+  uint64_t next = 0;
+  for (size_t i = 0; i < flow.size(); ++i) {
+    if (match[i] == kUnmatched) continue;
+    EXPECT_LT(match[i], other.size());
+    EXPECT_GE(match[i], next);
+    EXPECT_EQ(flow[i], other[match[i]]);
+    next = match[i] + uint64_t{1};
+    ++count;
+  }
+  return count;
+}
+
+size_t longest_common(const Keys& a, const Keys& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (const uint64_t key : a) {
+    size_t diagonal = 0;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t above = row[j + 1];
+      row[j + 1] = key == b[j] ? diagonal + 1 : std::max(above, row[j]);
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+// A flow as programs run: functions of straight code, called in any order, some in loops.
+Keys program_flow(std::mt19937& random, size_t calls) {
+  Keys flow;
+  for (size_t i = 0; i < calls; ++i) {
+    const uint64_t function = random() % 12;
+    const size_t rounds = random() % 4 == 0 ? 1 + random() % 20 : 1;
+    for (size_t r = 0; r < rounds; ++r) {
+      for (uint64_t k = 0; k < 5 + function; ++k) flow.push_back(1000 * function + k);
+    }
+  }
+  return flow;
+}
+
+TEST(FlowAlign, EqualFlowsMatchWholly) {
+  std::mt19937 random(1);
+  const Keys flow = program_flow(random, 200);
+  EXPECT_EQ(checked_count(flow, flow, aligned(flow, flow)), flow.size());
+  EXPECT_TRUE(aligned({}, flow).empty());
+  EXPECT_EQ(checked_count(flow, {}, aligned(flow, {})), 0U);
+}
+
+TEST(FlowAlign, AStretchLeftOutCostsThatStretch) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 50; ++i) {
+    const Keys whole = program_flow(random, 300);
+    Keys cut = whole;
+    const size_t first = random() % (whole.size() / 2), size = 1 + random() % 500;
+    cut.erase(cut.begin() + static_cast<std::ptrdiff_t>(first),
+              cut.begin() + static_cast<std::ptrdiff_t>(std::min(first + size, cut.size())));
+    EXPECT_EQ(checked_count(cut, whole, aligned(cut, whole)), cut.size());
+  }
+}
+
+TEST(FlowAlign, ManyWrongStretchesAreNearTheLongestCommonOnes) {
+  std::mt19937 random(3);
+  size_t best = 0, found = 0;
+  for (int i = 0; i < 20; ++i) {
+    const Keys truth = program_flow(random, 150);
+    Keys decoded;
+    for (size_t at = 0; at < truth.size();) {
+      const size_t take = 20 + random() % 60, skip = random() % 15, wrong = random() % 15;
+      decoded.insert(decoded.end(), truth.begin() + static_cast<std::ptrdiff_t>(at),
+                     truth.begin() + static_cast<std::ptrdiff_t>(std::min(at + take, truth.size())));
+      for (size_t k = 0; k < wrong; ++k) decoded.push_back(truth[random() % truth.size()]);
+      at += take + skip;
+    }
+    const size_t count = checked_count(decoded, truth, aligned(decoded, truth)), longest = longest_common(decoded, truth);
+    EXPECT_LE(count, longest);
+    best += longest;
+    found += count;
+  }
+  EXPECT_GE(found, best * 85 / 100);
+}
+
+TEST(FlowAlign, NothingInCommonIsNothing) {
+  Keys a(1000), b(1000);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = i % 7, b[i] = 100 + i % 7;
+  EXPECT_EQ(checked_count(a, b, aligned(a, b)), 0U);
+}
+
+}  // namespace
+}  // namespace ptd::cli
