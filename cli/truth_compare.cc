@@ -14,7 +14,8 @@
 namespace ptd::cli {
 namespace {
 
-constexpr size_t kGoesOn = 8;  // this many equal instructions are no accident
+constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
+constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
 
 /// What ran or was decoded, one element for each instruction.
 struct Flow {
@@ -171,7 +172,10 @@ class SegmentCompare {
     if (gap_in(d, d_end)) {
       counts_.lost += missing;
       uint64_t asked = 0;
-      for (const auto& [first, end] : truth_.lost) asked += std::min(end, t_end) - std::min(std::max(first, t), std::min(end, t_end));
+      for (const auto& [first, end] : truth_.lost) {
+        const size_t since = first > t && first - t < kUntold ? t : first;
+        asked += std::min(end, t_end) - std::min(std::max(since, t), std::min(end, t_end));
+      }
       counts_.lost_as_asked += std::min(missing, asked);
     } else {
       (flagged ? counts_.wrong_flagged : counts_.wrong) += missing;

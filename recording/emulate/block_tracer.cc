@@ -179,8 +179,11 @@ void BlockTracer::cr3_written(uint64_t cr3, uint64_t tsc) {
 
 void BlockTracer::stop() {
   current_ = nullptr;
-  encoder_.flush();
-  if (truth_ != nullptr) truth_->end();
+  const bool losing = encoder_.losing();
+  encoder_.stop();
+  if (truth_ == nullptr) return;
+  if (losing) truth_->recover();
+  truth_->end();
 }
 
 }  // namespace ptd::emulate

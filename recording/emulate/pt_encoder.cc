@@ -221,4 +221,10 @@ void PtEncoder::recover(uint64_t ip) {
   request_psb();
 }
 
+void PtEncoder::stop() {
+  flush();
+  enabled_ = false;
+  recover(0);
+}
+
 }  // namespace ptd::emulate

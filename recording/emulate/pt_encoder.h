@@ -81,6 +81,8 @@ class PtEncoder {
   void lose();
   /// Packets are written again: OVF, and FUP(ip) if tracing is on; a PSB+ becomes due.
   void recover(uint64_t ip);
+  /// Nothing more is traced. Packets that are lost just then are told by OVF.
+  void stop();
   [[nodiscard]] bool losing() const { return losing_; }
 
   /// Sends the branches that wait.
