@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "perfio/oversized_record.h"
 #include "perfio/wire.h"
 #include "recording/live/start_scan.h"
 
@@ -77,8 +78,9 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
     return Error{ErrorKind::usage, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
   }
   if (Status status = recorder->open_file(); !status) return status.error();
-  if (Status status = recorder->write_start(); !status) return status.error();
   if (Status status = recorder->start_holder(); !status) return status.error();
+  if (Status status = recorder->write_start(); !status) return status.error();
+  if (recorder->commit_ != nullptr) recorder->commit_->publish(recorder->progress());
   return recorder;
 }
 
@@ -123,6 +125,7 @@ Status Recorder::open_file() {
   WriterOptions options;
   options.attrs = events_->attrs();
   options.pipe = choice_.output == "-";
+  options.fd = options.pipe ? 1 : -1;
   options.directory = !options.pipe && (choice_.directory || choice_.kcore);
   options.compression_level = choice_.compression_level;
   if (!options.pipe) {
@@ -204,6 +207,7 @@ Status Recorder::start_holder() {
   }
   SecondHolder::Duties duties;
   duties.adopt = [this] {
+    if (workload_) workload_->forget();
     capture_.reset();  // its mappings did not come along; their places are free for the rings
     return events_->map_again();
   };
@@ -229,8 +233,11 @@ void Recorder::take_over() {
   if (writer_->continue_from(done.file_bytes).ok()) (void)stop_and_write();
 }
 
+const EventAttr& Recorder::attr_of(RingRole role) const { return events_->attrs()[static_cast<size_t>(events_->attr_of(role))]; }
+
 void Recorder::on_record(const EventRings& rings, Bytes record) {
   const RecordHeader header = read_record_header(record);
+  if (rings.role == RingRole::kernel) record = without_excess(record, attr_of(RingRole::kernel), scratch_);
   ++report_.records;
   Cursor body(record.subspan(kRecordHeaderBytes));
   if (header.type == kRecordLost) {
@@ -241,7 +248,7 @@ void Recorder::on_record(const EventRings& rings, Bytes record) {
     body.skip(16);
     report_.aux_truncated += body.u64() & kTruncated;
   } else if (rings.role == RingRole::kernel) {
-    capture_->on_record(record, events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::kernel))]);
+    capture_->on_record(record, attr_of(RingRole::kernel));
   }
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
 }

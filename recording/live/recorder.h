@@ -60,6 +60,7 @@ class Recorder {
   Status start_holder();
   void take_over();
   void make_capture(bool first);
+  [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
   void on_record(const EventRings& rings, Bytes record);
   Status take_aux(EventRings& rings, size_t index, bool all);
   Status drain(bool all);
@@ -75,6 +76,7 @@ class Recorder {
   std::unique_ptr<CommitPage> commit_;
   std::optional<SecondHolder> holder_;
   RecordReport report_;
+  std::vector<std::byte> scratch_;
   Status first_error_;
 };
 
