@@ -93,7 +93,13 @@ std::string streams_text(const Survey& survey) {
                   survey.streams.size() == 1 ? "" : "s", decode_time_text(survey.trace_bytes)));
   for (size_t i = 0; i < survey.streams.size() && i < kListedStreams; ++i) {
     const SurveyStream& stream = survey.streams[i];
-    text += fmt::format("{:<11}   {} {:<6} {:>10}", "", stream.cpu >= 0 ? "cpu" : "thread", stream.cpu >= 0 ? stream.cpu : stream.tid,
+    text += fmt::format("{:<11}   {} {:<6} {:>10}", "",
+                        stream.cpu >= 0   ? "cpu"
+                        : stream.tid >= 0 ? "thread"
+                                          : "source",
+                        stream.cpu >= 0   ? std::to_string(stream.cpu)
+                        : stream.tid >= 0 ? std::to_string(stream.tid)
+                                          : std::string("-"),
                         bytes_text(stream.size_bytes));
     if (!stream.source.empty()) text += "  " + stream.source;
     text += bounded(stream.time) ? "  " + span_text(stream.time) + "\n" : "\n";

@@ -340,7 +340,7 @@ Result<Survey> survey(const OpenOptions& options) {
   Survey result = survey_of(**opened);
   result.form = bundle ? "bundle" : snapshot ? "CoreSight snapshot" : "LLDB trace bundle";
   struct stat info {};
-  if (::stat(options.path.c_str(), &info) == 0) result.file_bytes = static_cast<uint64_t>(info.st_size);
+  if (::stat(options.path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) result.file_bytes = static_cast<uint64_t>(info.st_size);
   result.command = {(*opened)->description()};
   return result;
 }
