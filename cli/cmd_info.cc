@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -129,7 +130,13 @@ std::string images_text(const Survey& survey) {
   const auto missing =
       static_cast<size_t>(std::count_if(survey.images.begin(), survey.images.end(), [](const SurveyImage& image) { return !image.found; }));
   std::string text;
-  add(text, "code", fmt::format("{} files found, {} missing", survey.images.size() - missing, missing));
+  std::map<std::string, size_t> places;
+  for (const SurveyImage& image : survey.images) {
+    if (image.found && image.from != "path") ++places[image.from];
+  }
+  std::string from;
+  for (const auto& [place, count] : places) from += fmt::format("{}{} by {}", from.empty() ? " (" : ", ", count, place);
+  add(text, "code", fmt::format("{} files found{}{}, {} missing", survey.images.size() - missing, from, from.empty() ? "" : ")", missing));
   for (size_t i = 0; i < missing && i < kListedImages; ++i) {
     const SurveyImage& image = survey.images[i];
     text +=
@@ -186,7 +193,12 @@ nlohmann::json json_of(const Survey& survey) {
     json["threads"].push_back({{"pid", thread.pid}, {"tid", thread.tid}, {"comm", thread.comm}});
   json["images"] = nlohmann::json::array();
   for (const SurveyImage& image : survey.images)
-    json["images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"found", image.found}, {"reason", image.reason}});
+    json["images"].push_back({{"path", image.path},
+                              {"build_id", image.build_id},
+                              {"found", image.found},
+                              {"reason", image.reason},
+                              {"from", image.from},
+                              {"file", image.file}});
   return json;
 }
 

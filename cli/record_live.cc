@@ -14,6 +14,7 @@
 #include "recording/live/recorder.h"
 #include "recording/live/session.h"
 #include "recording/live/start_scan.h"
+#include "recording/live_keeper.h"
 
 namespace ptd::cli {
 
@@ -201,12 +202,18 @@ int start_detached(const LiveWords& words, const RecordChoice& choice) {
 
 }  // namespace
 
-int record_live(const LiveWords& words) {
+int record_live(const LiveWords& words, const StashWords& stash) {
   LiveWords asked = words;
   asked.snapshot = words.snapshot || (!words.detach.empty() && !words.event.empty());
   Result<RecordChoice> choice = choose(asked);
   if (!choice) return report_error(choice.error());
   if (!words.detach.empty()) return start_detached(words, *choice);
+  const std::shared_ptr<LiveKeeper> keeper = begin_keeping(words.output, stash);
+  if (keeper) {
+    choice->on_mapping = [keeper](const perfio::MmapRecord& map, uint64_t time_ns) { keeper->on_mapping(map, time_ns); };
+    choice->on_round = [keeper](const std::function<uint64_t()>& now_ns) { keeper->look(now_ns); };
+    choice->on_taken_over = [keeper] { (void)keeper->finish(); };
+  }
   standard_output().flush();
   choice->stop_fd = watch_signals();
   Result<std::unique_ptr<live::Recorder>> recorder = live::Recorder::start(*choice);
@@ -220,6 +227,7 @@ int record_live(const LiveWords& words) {
   if (!finished.ok()) return report_error(finished.error());
   const live::RecordReport& report = (*recorder)->report();
   if (!words.quiet || report.lost_records != 0) say_on_error(summary(words, report));
+  if (keeper) end_keeping(*keeper, words.quiet);
   return report.exit_status >= 0 ? report.exit_status : kExitOk;
 }
 

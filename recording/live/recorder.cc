@@ -9,7 +9,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include "image/base/time_conversion.h"
 #include "perfio/oversized_record.h"
+#include "perfio/record_parse.h"
+#include "perfio/sample_id.h"
 #include "perfio/wire.h"
 #include "recording/live/start_scan.h"
 
@@ -165,6 +168,10 @@ Status Recorder::write_start() {
   }
   const auto add = [this](const Payload& payload, RecordContext context) {
     context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
+    if (const auto* map = std::get_if<MmapRecord>(&payload); map != nullptr && choice_.on_mapping) {
+      const SampleId& id = context.sample_id;
+      choice_.on_mapping(*map, id.has_time ? id.time : 0);
+    }
     return writer_->add(payload, context);
   };
   std::vector<int32_t> pids = choice_.target.everything ? list_processes() : choice_.target.pids;
@@ -230,7 +237,7 @@ void Recorder::take_over() {
   programs_->continue_from(done.store_bytes);
   make_capture(false);
   holder_.reset();
-  if (writer_->continue_from(done.file_bytes).ok()) (void)stop_and_write();
+  if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.on_taken_over) choice_.on_taken_over();
 }
 
 const EventAttr& Recorder::attr_of(RingRole role) const { return events_->attrs()[static_cast<size_t>(events_->attr_of(role))]; }
@@ -247,10 +254,41 @@ void Recorder::on_record(const EventRings& rings, Bytes record) {
     constexpr uint64_t kTruncated = 1;  // PERF_AUX_FLAG_TRUNCATED
     body.skip(16);
     report_.aux_truncated += body.u64() & kTruncated;
+  } else if (header.type == kRecordMmap2 && rings.role == RingRole::target) {
+    tell_mapping(rings, record);
   } else if (rings.role == RingRole::kernel) {
     capture_->on_record(record, attr_of(RingRole::kernel));
   }
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
+}
+
+void Recorder::tell_mapping(const EventRings& rings, Bytes record) const {
+  const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
+  const uint64_t trailer = trailer_bytes(attr);
+  if (!choice_.on_mapping || record.size() < kRecordHeaderBytes + trailer) return;
+  const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
+  SampleId id;
+  parse_trailer(attr, record.last(trailer), id);
+  Payload payload;
+  if (!parse_body(read_record_header(record), body, payload)) return;
+  if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.on_mapping(*map, id.has_time ? id.time : 0);
+}
+
+uint64_t Recorder::now_ns() const {
+#if defined(__x86_64__)
+  const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion();
+  if (!clock) return 0;
+  TimeConversion conversion;
+  conversion.time_shift = static_cast<uint16_t>(clock->time_shift);
+  conversion.time_mult = static_cast<uint32_t>(clock->time_mult);
+  conversion.time_zero = clock->time_zero;
+  conversion.time_cycles = clock->time_cycles;
+  conversion.time_mask = clock->time_mask;
+  conversion.cap_user_time_short = clock->cap_user_time_short;
+  return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
+#else
+  return 0;
+#endif
 }
 
 /// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
@@ -284,6 +322,7 @@ Status Recorder::drain(bool all) {
     if (Status status = take_aux(rings, i, all); !status) return status;
   }
   if (Status status = capture_->end_round(); !status) return status;
+  if (choice_.on_round) choice_.on_round([this] { return now_ns(); });
   report_.kernel = capture_->counts();
   if (records == report_.records && before == writer_->size_bytes()) return {};
   if (Status status = writer_->add_finished_round(); !status) return status;

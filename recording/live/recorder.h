@@ -30,6 +30,12 @@ struct RecordChoice {
   std::vector<std::string> command;  ///< to be started
   std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
   int stop_fd = -1;                  ///< readable: stop
+  /// Told of each mapping that is recorded, with the record's time (0: it was there before), before the ring is read on.
+  std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
+  /// After each round, with a clock that gives now on the recording's clock; it gives 0 where the kernel publishes no conversion.
+  std::function<void(const std::function<uint64_t()>& now_ns)> on_round;
+  /// In a process that took over from a killed recorder: the file is complete.
+  std::function<void()> on_taken_over;
 };
 
 struct RecordReport {
@@ -62,6 +68,8 @@ class Recorder {
   void make_capture(bool first);
   [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
   void on_record(const EventRings& rings, Bytes record);
+  void tell_mapping(const EventRings& rings, Bytes record) const;
+  [[nodiscard]] uint64_t now_ns() const;
   Status take_aux(EventRings& rings, size_t index, bool all);
   Status drain(bool all);
   [[nodiscard]] Progress progress() const;
