@@ -211,7 +211,7 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   const std::shared_ptr<LiveKeeper> keeper = begin_keeping(words.output, stash);
   if (keeper) {
     choice->on_mapping = [keeper](const perfio::MmapRecord& map, uint64_t time_ns) { keeper->on_mapping(map, time_ns); };
-    choice->on_round = [keeper](const std::function<uint64_t()>& now_ns) { keeper->look(now_ns); };
+    choice->on_round = [keeper](const std::function<uint64_t()>& now_ns, uint64_t slack_ns) { keeper->look(now_ns, slack_ns); };
     choice->on_taken_over = [keeper] { (void)keeper->finish(); };
   }
   standard_output().flush();

@@ -103,7 +103,7 @@ void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
 bool LiveKeeper::copy(const Key& key, Region& region, uint64_t record_time_ns, const std::function<uint64_t()>& now_ns) {
   const uint64_t before = now_ns();
   const std::vector<std::byte> bytes = read_memory(key.first, key.second, region.size_bytes);
-  const uint64_t after = now_ns();
+  const uint64_t after = now_ns() + slack_ns_;
   if (bytes.empty()) return false;
   const bool first = region.hash.empty();
   std::string hash = stash::hash_of(bytes);
@@ -121,7 +121,8 @@ bool LiveKeeper::copy(const Key& key, Region& region, uint64_t record_time_ns, c
   return true;
 }
 
-void LiveKeeper::look(const std::function<uint64_t()>& now_ns) {
+void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns) {
+  slack_ns_ = slack_ns;
   for (const Pending& pending : pending_) {
     const auto region = regions_.find(pending.key);
     if (region != regions_.end() && region->second.hash.empty() && !copy(pending.key, region->second, pending.time_ns, now_ns))

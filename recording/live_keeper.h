@@ -26,8 +26,8 @@ class LiveKeeper {
   /// A mapping that a record tells; `time_ns` is the record's.
   void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
   /// Looks at memory that was copied before, if some time has passed. `now_ns`: a clock that gives the time on the recording's own clock;
-  /// 0: unknown, then nothing can be dated and only first copies are kept.
-  void look(const std::function<uint64_t()>& now_ns);
+  /// 0: unknown, then nothing can be dated and only first copies are kept. It may be late by `slack_ns`.
+  void look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns = 0);
   /// The recording is complete: keeps the rest, and the whole under the recording's name. Also in a process that took over from a killed
   /// one.
   Result<KeepReport> finish();
@@ -57,6 +57,7 @@ class LiveKeeper {
   std::vector<Pending> pending_;  // regions of this round, not yet copied
   std::map<std::string, std::string> skipped_;
   uint64_t last_look_ms_ = 0, entries_ = 0;
+  uint64_t slack_ns_ = 0;
   bool dirty_ = false;
 };
 

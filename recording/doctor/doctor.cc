@@ -46,13 +46,15 @@ void check_cpu(const Facts& facts, Checks& checks) {
 void check_machine(const Facts& facts, Checks& checks) {
   if (!facts.virtual_machine.empty()) {
     const bool has_unit = facts.has_sys(std::string(kDevices) + "intel_pt") || facts.has_sys(std::string(kDevices) + "cs_etm");
-    checks.push_back(
-        {"vm", has_unit ? Verdict::good : Verdict::blocked,
-         "a virtual machine of " + facts.virtual_machine +
-             (has_unit ? ", which passes the trace unit on" : ": its host keeps the trace unit"),
-         has_unit ? "" : "on a KVM host with Intel PT: modprobe -r kvm_intel; modprobe kvm_intel pt_mode=1, and -cpu host,+intel-pt"});
+    checks.push_back({"vm", has_unit ? Verdict::good : Verdict::blocked,
+                      "a virtual machine of " + facts.virtual_machine +
+                          (has_unit ? ", which passes the trace unit on" : ": its host keeps the trace unit"),
+                      has_unit || facts.vendor != "GenuineIntel"
+                          ? ""
+                          : "on a KVM host with Intel PT: modprobe -r kvm_intel; modprobe kvm_intel pt_mode=1, and -cpu host,+intel-pt"});
   }
-  if (facts.container)
+  const bool kept = !facts.machine.open_event || facts.machine.open_event({"", false, false, 0}).number != 0;
+  if (facts.container && kept)
     checks.push_back({"container", Verdict::limit, "a container: its seccomp profile may keep perf_event_open",
                       "run it with --cap-add PERFMON --security-opt seccomp=unconfined"});
 }

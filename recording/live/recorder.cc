@@ -22,6 +22,14 @@ namespace {
 using namespace perfio;
 namespace fs = std::filesystem;
 
+constexpr uint64_t kLookMs = 250;  // who looks at memory that changes wants rounds without a wake-up
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
 /// What perf takes as the moment of an AUX payload: the processor's counter where there is one; never 0.
 uint64_t aux_reference() {
 #if defined(__x86_64__)
@@ -262,33 +270,34 @@ void Recorder::on_record(const EventRings& rings, Bytes record) {
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
 }
 
-void Recorder::tell_mapping(const EventRings& rings, Bytes record) const {
+void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
   const uint64_t trailer = trailer_bytes(attr);
   if (!choice_.on_mapping || record.size() < kRecordHeaderBytes + trailer) return;
   const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
   SampleId id;
   parse_trailer(attr, record.last(trailer), id);
+  if (id.has_time) least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - id.time);
   Payload payload;
   if (!parse_body(read_record_header(record), body, payload)) return;
   if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.on_mapping(*map, id.has_time ? id.time : 0);
 }
 
+/// By the kernel's conversion; where it publishes none, by the record that was read soonest after its time.
 uint64_t Recorder::now_ns() const {
 #if defined(__x86_64__)
-  const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion();
-  if (!clock) return 0;
-  TimeConversion conversion;
-  conversion.time_shift = static_cast<uint16_t>(clock->time_shift);
-  conversion.time_mult = static_cast<uint32_t>(clock->time_mult);
-  conversion.time_zero = clock->time_zero;
-  conversion.time_cycles = clock->time_cycles;
-  conversion.time_mask = clock->time_mask;
-  conversion.cap_user_time_short = clock->cap_user_time_short;
-  return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
-#else
-  return 0;
+  if (const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion()) {
+    TimeConversion conversion;
+    conversion.time_shift = static_cast<uint16_t>(clock->time_shift);
+    conversion.time_mult = static_cast<uint32_t>(clock->time_mult);
+    conversion.time_zero = clock->time_zero;
+    conversion.time_cycles = clock->time_cycles;
+    conversion.time_mask = clock->time_mask;
+    conversion.cap_user_time_short = clock->cap_user_time_short;
+    return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
+  }
 #endif
+  return least_ahead_ns_ == ~uint64_t{0} ? 0 : monotonic_ns() - least_ahead_ns_;
 }
 
 /// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
@@ -322,7 +331,10 @@ Status Recorder::drain(bool all) {
     if (Status status = take_aux(rings, i, all); !status) return status;
   }
   if (Status status = capture_->end_round(); !status) return status;
-  if (choice_.on_round) choice_.on_round([this] { return now_ns(); });
+  if (choice_.on_round) {
+    const bool exact = events_->rings().front().ring->time_conversion().has_value();
+    choice_.on_round([this] { return now_ns(); }, exact ? 0 : kLookMs * 1'000'000);
+  }
   report_.kernel = capture_->counts();
   if (records == report_.records && before == writer_->size_bytes()) return {};
   if (Status status = writer_->add_finished_round(); !status) return status;
@@ -349,7 +361,7 @@ Status Recorder::run() {
   for (;;) {
     std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, holder_ ? holder_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
-    (void)events_->wait(more, ready, kFlushMs);
+    (void)events_->wait(more, ready, choice_.on_round ? static_cast<int>(kLookMs) : kFlushMs);
     if (Status status = drain(false); !status) return status;
     if (workload_) report_.exit_status = workload_->ended();
     if (ready[0] || report_.exit_status >= 0 || (!whole_machine && events_->target_ended())) return {};
