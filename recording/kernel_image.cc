@@ -7,6 +7,7 @@
 
 #include "image/source/build_id.h"
 #include "image/source/kallsyms.h"
+#include "image/symbols/kernel_debug.h"
 
 namespace ptd {
 namespace {
@@ -298,6 +299,16 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
   }
 }
 
+namespace {
+
+// Lines of source for a copy of memory; code never comes from that file.
+void add_debug_file(ImageBuild& image, const perfio::Features& features) {
+  const auto elf = image.source.find_vmlinux(kernel_build_id(features), features.os_release);
+  if (elf) image.add_symbol_file(kKernelDebugPath, elf->path(), {});
+}
+
+}  // namespace
+
 void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings) {
   bool has_text = !copies.kcore_dir.empty() && add_copy(image, copies.kcore_dir, {kTimeMin, kTimeMax}, warnings);
   std::vector<std::string> after_dirs;
@@ -310,6 +321,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   }
   if (!has_text) {
     if (add_running(image, features, copies, warnings)) {
+      add_debug_file(image, features);
       add_ksymbols_and_removals(image, features);
       return;
     }
@@ -321,6 +333,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
       add_unread_maps(image, features);
     }
   }
+  if (has_text) add_debug_file(image, features);
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
   if (!copies.kcore_dir.empty()) {
     add_names(image, copies.kcore_dir + "/kallsyms", false);

@@ -1,4 +1,4 @@
-// Demangling through the C++ run-time library.
+// Demangling: C++ and Rust's legacy names through the C++ run-time library, Rust's v0 names by rust_name.h.
 #include <cxxabi.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "image/symbols/rust_name.h"
 #include "image/symbols/symbolizer.h"
 
 namespace ptd {
@@ -24,7 +25,12 @@ void strip_rust_hash(std::string& name) {
 }  // namespace
 
 std::string demangle(const std::string& name) {
-  if (name.size() < 3 || name.size() > kMaxMangledBytes || name[0] != '_' || name[1] != 'Z') return name;
+  if (name.size() < 3 || name.size() > kMaxMangledBytes || name[0] != '_') return name;
+  if (name[1] == 'R') {
+    std::string readable = demangle_rust(name);
+    return readable.empty() ? name : readable;
+  }
+  if (name[1] != 'Z') return name;
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
   if (status != 0 || !text) return name;

@@ -117,11 +117,16 @@ void SourceLines::index() {
   std::sort(reaches_.begin(), reaches_.end(), [](const Reach& a, const Reach& b) { return a.first < b.first; });
 }
 
-SourceLines::Unit* SourceLines::unit_at(uint64_t address) {
-  auto at =
+const SourceLines::Reach* SourceLines::reach_of(uint64_t address) const {
+  const auto at =
       std::upper_bound(reaches_.begin(), reaches_.end(), address, [](uint64_t value, const Reach& reach) { return value < reach.first; });
-  if (at == reaches_.begin() || std::prev(at)->end <= address) return nullptr;
-  Unit& unit = units_[std::prev(at)->unit];
+  return at == reaches_.begin() || std::prev(at)->end <= address ? nullptr : &*std::prev(at);
+}
+
+SourceLines::Unit* SourceLines::unit_at(uint64_t address) {
+  const Reach* reach = reach_of(address);
+  if (reach == nullptr) return nullptr;
+  Unit& unit = units_[reach->unit];
   load(unit);
   return &unit;
 }
@@ -259,17 +264,11 @@ std::vector<SourceFrame> SourceLines::frames(uint64_t address) {
   return frames;
 }
 
-bool SourceLines::reached(uint64_t address) const {
-  auto at =
-      std::upper_bound(reaches_.begin(), reaches_.end(), address, [](uint64_t value, const Reach& reach) { return value < reach.first; });
-  return at != reaches_.begin() && address < std::prev(at)->end;
-}
-
 SourceUnit SourceLines::statements(const Unit& unit) const {
   SourceUnit result;
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
-    if (row.end || !row.statement || row.line == 0 || !reached(row.address)) continue;
+    if (row.end || !row.statement || row.line == 0 || reach_of(row.address) == nullptr) continue;
     // Up to the next address of the table: rows at one address are several statements of one instruction.
     size_t next = i + 1;
     while (next < unit.rows.size() && unit.rows[next].address == row.address) ++next;

@@ -33,11 +33,13 @@ class SourceLines {
   struct Unit;
   explicit SourceLines(std::unique_ptr<Handle> handle);
   void index();
+  struct Reach;
+  /// The stretch of code around the address of which a unit tells; null if there is none.
+  [[nodiscard]] const Reach* reach_of(uint64_t address) const;
   Unit* unit_at(uint64_t address);
   void load(Unit& unit);
   std::string_view kept(std::string_view text);
   [[nodiscard]] static uint32_t scope_at(const Unit& unit, uint64_t address);
-  [[nodiscard]] bool reached(uint64_t address) const;
   [[nodiscard]] SourceUnit statements(const Unit& unit) const;
 
   std::mutex mutex_;

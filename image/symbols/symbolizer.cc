@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "image/symbols/file_symbols.h"
+#include "image/symbols/kernel_debug.h"
 #include "image/symbols/source_lines.h"
 
 namespace ptd {
@@ -89,8 +90,20 @@ std::string file_key(const std::string& path, const std::string& build_id) { ret
 }  // namespace
 
 struct Symbolizer::State {
+  /// The file that stands at an address at a time. `section`: null if nothing is mapped there; `file`: null if none is known for it.
+  struct Place {
+    const Section* section = nullptr;
+    FileSymbols* file = nullptr;
+    uint64_t offset_bytes = 0;  ///< in the file
+  };
+  /// Lines of the kernel's file, whose addresses are lower by `slide` than those of the running kernel.
+  struct KernelLines {
+    SourceLines* lines = nullptr;
+    uint64_t slide = 0;
+  };
   Timeline timeline;
-  std::once_flag sorted;
+  std::once_flag sorted, kernel_sought;
+  KernelLines kernel;
   std::map<uint32_t, RangeIndex> spaces;
   size_t range_count = 0;
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
@@ -113,6 +126,32 @@ struct Symbolizer::State {
     auto& file = files[paths->first];
     if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, debuginfod);
     return file.get();
+  }
+  const KernelLines& kernel_lines() {
+    std::call_once(kernel_sought, [this] { find_kernel_lines(); });
+    return kernel;
+  }
+  void find_kernel_lines() {
+    Section section;
+    section.path = kKernelDebugPath;
+    FileSymbols* file = file_of(section);
+    const auto index = spaces.find(kKernelSpace.value);
+    if (file == nullptr || index == spaces.end()) return;
+    for (const char* reference : {"_stext", "_text"}) {
+      const std::vector<NamedRange>& ranges = index->second.ranges;
+      const auto named = std::find_if(ranges.begin(), ranges.end(), [&](const NamedRange& range) { return range.name == reference; });
+      const std::vector<uint64_t> offsets = file->offsets_of(reference);
+      const auto address = offsets.empty() ? std::nullopt : file->address_of(offsets.front());
+      if (named == ranges.end() || !address) continue;
+      kernel = {file->source(), named->ip.value - *address};
+      return;
+    }
+  }
+  Place place_at(SpaceId space, Ip ip, TimeNs when) {
+    const SectionId id = timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
+    if (id == kNoSection) return {};
+    const Section& section = timeline.section(id);
+    return {&section, file_of(section), (ip - section.ip) + section.file_offset_bytes};
   }
 };
 
@@ -184,24 +223,25 @@ std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when) const 
       return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, valid};
     }
   }
-  const SectionId id = state.timeline.section_at(space, ip, when);
-  if (id == kNoSection) return std::nullopt;
-  const Section& section = state.timeline.section(id);
-  FileSymbols* file = state.file_of(section);
-  if (file == nullptr) return std::nullopt;
+  const State::Place place = state.place_at(space, ip, when);
+  if (place.file == nullptr) return std::nullopt;
   uint64_t offset = 0;
-  const auto symbol = file->find((ip - section.ip) + section.file_offset_bytes, offset);
+  const auto symbol = place.file->find(place.offset_bytes, offset);
   if (!symbol) return std::nullopt;
-  return Symbol{symbol->name, file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, intersect(valid, section.live)};
+  return Symbol{symbol->name,          place.file->module(), offset,
+                Ip{ip.value - offset}, symbol->size_bytes,   intersect(valid, place.section->live)};
 }
 
 SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
-  const SectionId id = state_->timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
-  if (id == kNoSection) return {{}, {when, when}};
-  const Section& section = state_->timeline.section(id);
-  FileSymbols* file = state_->file_of(section);
-  if (file == nullptr) return {{}, section.live};
-  return {file->source_at((ip - section.ip) + section.file_offset_bytes), section.live};
+  state_->sort();
+  const State::Place place = state_->place_at(space, ip, when);
+  if (place.section == nullptr) return {{}, {when, when}};
+  if (place.file == nullptr) {
+    const State::KernelLines& kernel = is_kernel_half(ip) ? state_->kernel_lines() : State::KernelLines{};
+    if (kernel.lines == nullptr) return {{}, place.section->live};
+    return {kernel.lines->frames(ip.value - kernel.slide), place.section->live};
+  }
+  return {place.file->source_at(place.offset_bytes), place.section->live};
 }
 
 bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {
@@ -215,14 +255,10 @@ bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, 
 }
 
 std::optional<FilePlace> Symbolizer::file_place(SpaceId space, Ip ip, TimeNs when) const {
-  const SectionId id = state_->timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
-  if (id == kNoSection) return std::nullopt;
-  const Section& section = state_->timeline.section(id);
-  FileSymbols* file = state_->file_of(section);
-  const uint64_t offset = (ip - section.ip) + section.file_offset_bytes;
-  const auto address = file == nullptr ? std::nullopt : file->address_of(offset);
+  const State::Place place = state_->place_at(space, ip, when);
+  const auto address = place.file == nullptr ? std::nullopt : place.file->address_of(place.offset_bytes);
   if (!address) return std::nullopt;
-  return FilePlace{section.path, section.build_id, *address, offset};
+  return FilePlace{place.section->path, place.section->build_id, *address, place.offset_bytes};
 }
 
 std::vector<Ip> Symbolizer::addresses_of(std::string_view name) const {

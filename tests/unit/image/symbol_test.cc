@@ -62,6 +62,35 @@ TEST(SymbolDemangle, KnownForms) {
   EXPECT_EQ(demangle("_Z" + std::string(100000, 'N')).size(), 100002U);
 }
 
+// The names are examples of RFC 2603 and of rustc's book, "Symbol Mangling", v0.
+TEST(SymbolDemangle, RustV0) {
+  EXPECT_EQ(demangle("_RNvCskwGfYPst2Cb_3foo16example_function"), "foo::example_function");
+  EXPECT_EQ(demangle("_RINvNtC3std3mem8align_ofdE"), "std::mem::align_of::<f64>");
+  EXPECT_EQ(demangle("_RNvXs5_Cs1234_7mycrateNtB5_3FooNtB5_3Bar3baz"), "<mycrate::Foo as mycrate::Bar>::baz");
+  EXPECT_EQ(demangle("_Reset"), "_Reset");
+  EXPECT_EQ(demangle("_R"), "_R");
+}
+
+// Each level stands for twice the one before: 2^28 pieces of text in 200 bytes.
+TEST(SymbolDemangle, ANameThatGrowsWithoutBoundStaysAsItIs) {
+  std::string name = "_RIC1aTuuE";
+  const auto base62 = [](size_t value) {
+    const std::string digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    std::string text;
+    for (value -= 1;; value /= 62) {
+      text.insert(text.begin(), digits[value % 62]);
+      if (value < 62) return text + "_";
+    }
+  };
+  for (size_t last = 4, level = 0; level < 28; ++level) {
+    const std::string back = "B" + base62(last);
+    last = name.size() - 2;
+    name += "T" + back + back + "E";
+  }
+  name += "E";
+  EXPECT_EQ(demangle(name), name);
+}
+
 TEST(SymbolFiles, ThroughASectionAtAnotherAddress) {
   const TempDir dir;
   SmallElf elf;

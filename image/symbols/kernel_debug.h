@@ -1,0 +1,10 @@
+// Where the kernel's own file is registered: it tells names of files and lines only, never bytes.
+#pragma once
+
+namespace ptd {
+
+/// The section path under which Symbolizer::add_debug_file() gets vmlinux. No section has it: the kernel's text is a copy of memory, at an
+/// address that was drawn at boot. What lies between the two is told by _stext, which both name.
+inline constexpr const char* kKernelDebugPath = "[kernel] debug file";
+
+}  // namespace ptd

@@ -1,0 +1,45 @@
+// Rust's v0 names through libiberty, within a bound: a few hundred bytes of back references can stand for more text than any memory holds,
+// and libiberty writes all of it.
+#include "image/symbols/rust_name.h"
+
+#define HAVE_DECL_BASENAME 1  // libiberty.h declares one that C++ knows otherwise
+#include <libiberty/demangle.h>
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstring>
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMaxPieces = 1U << 14;  ///< an empty tuple is a piece, too
+constexpr size_t kMaxReadableBytes = 8192;
+
+/// What was written so far. No destructor: longjmp passes by.
+struct Written {
+  std::jmp_buf full;
+  size_t bytes = 0, pieces = 0;
+  char text[kMaxReadableBytes];
+};
+
+extern "C" void take_piece(const char* text, size_t bytes, void* opaque) {
+  auto* written = static_cast<Written*>(opaque);
+  if (++written->pieces > kMaxPieces || bytes > kMaxReadableBytes - written->bytes) std::longjmp(written->full, 1);
+  std::memcpy(written->text + written->bytes, text, bytes);
+  written->bytes += bytes;
+}
+
+/// False if it is no such name, or too long.
+bool write_name(const char* name, Written& written) {
+  if (setjmp(written.full) != 0) return false;
+  return rust_demangle_callback(name, 0, take_piece, &written) != 0;
+}
+
+}  // namespace
+
+std::string demangle_rust(const std::string& name) {
+  Written written;
+  return write_name(name.c_str(), written) ? std::string(written.text, written.bytes) : std::string();
+}
+
+}  // namespace ptd

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Lines of source of a kernel whose text is a copy of memory: from vmlinux by build id, whatever address the kernel ran at.
+
+The recording is data/demo; its vmlinux is assembled here, a line for every 16 bytes, at another address. Environment: PTDECODE, PTDECODE_SOURCE, CC.
+"""
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
+BUILD_ID = bytes(range(20))
+LINES = 4096
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=900)
+
+
+def with_build_id(raw):
+    """The file with a feature BUILD_ID of the kernel (tools/perf/Documentation/perf.data-file-format.txt, HEADER_BUILD_ID)."""
+    data, size = struct.unpack("<QQ", raw[40:56])
+    bits = int.from_bytes(raw[72:104], "little")
+    present = [bit for bit in range(256) if bits >> bit & 1]
+    table = data + size
+    features = {bit: struct.unpack("<QQ", raw[table + 16 * i:table + 16 * i + 16]) for i, bit in enumerate(present)}
+    name = b"[kernel.kallsyms]".ljust(64, b"\0")
+    entry = struct.pack("<IHHi", 0, 1, 8 + 4 + 24 + len(name), -1) + BUILD_ID.ljust(24, b"\0") + name
+    rest = raw[table + 16 * len(present):]
+    features = {bit: (offset + 16, length) for bit, (offset, length) in features.items()}
+    features[2] = (table + 16 * len(features) + 16 + len(rest), len(entry))
+    return (raw[:72] + (bits | 1 << 2).to_bytes(32, "little") + raw[104:table] + b"".join(struct.pack("<QQ", *features[bit]) for bit in sorted(features)) +
+            rest + entry)
+
+
+class KernelLines(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.recording = cls.folder / "recording"
+        shutil.copytree(DEMO, cls.recording)
+        (cls.recording / "data").write_bytes(with_build_id((DEMO / "data").read_bytes()))
+        source = cls.folder / "kernel.s"
+        nops = "nop\n" * 16
+        rows = "".join(f".loc 1 {line} 0\n{nops}" for line in range(1, LINES + 1))
+        source.write_text(f'.file 1 "kernel.c"\n.text\n.globl _stext\n_stext:\n{rows}')
+        root = cls.folder / "root"
+        root.mkdir()
+        link = [os.environ.get("CC", "cc"), "-nostdlib", "-static", "-no-pie", "-g", f"-Wl,--build-id=0x{BUILD_ID.hex()},-Ttext=0x60000000,-e,_stext", source, "-o",
+                root / "vmlinux"]
+        subprocess.run(link, check=True)
+        kallsyms = (DEMO / "kcore_dir" / "kallsyms").read_text()
+        cls.stext = int(re.search(r"^(\w+) T _stext$", kallsyms, re.M)[1], 16)
+        cls.root = root
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def listed(self, *words):
+        done = run("script", "-i", self.recording, "--itrace=b", "-F", "ip,srcline", "-q", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [line.split() for line in done.stdout.splitlines()]
+
+    def test_each_address_has_its_line(self):
+        lines = self.listed("--symfs", self.root)
+        seen = set()
+        for ip, *place in lines:
+            at = int(ip, 16) - self.stext
+            if 0 <= at < 16 * LINES:
+                self.assertEqual(place, [f"kernel.c:{at // 16 + 1}"], ip)
+                seen.add(at // 16)
+            else:
+                self.assertEqual(place, [], ip)
+        self.assertGreater(len(seen), 10)
+        # Code comes from the copy of memory all the same.
+        self.assertEqual([ip for ip, *_ in lines], [ip for ip, *_ in self.listed()])
+
+    def test_a_file_of_another_build_is_not_taken(self):
+        other = self.folder / "other"
+        other.mkdir()
+        raw = (self.root / "vmlinux").read_bytes()
+        (other / "vmlinux").write_bytes(raw.replace(BUILD_ID, bytes(20)))
+        self.assertEqual({len(line) for line in self.listed("--symfs", other)}, {1})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
