@@ -5,32 +5,26 @@ import collections
 import re
 import subprocess
 
-
-def numbers(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
+import varints
 
 
 def truth_blocks(path):
     """Yields ('run', [(ip, bytes), ...]) for each block, ('lost',), ('async', ip) in order."""
     packed = path.read_bytes()
     assert packed[:8] == b"PTDTRUTH"
-    end = b"\x01\x00\x00"  # the frame has no end mark: an empty last block (RFC 8878, "Blocks")
-    data = subprocess.run(["zstd", "-dcq"], input=packed[16:] + end, capture_output=True, check=True).stdout
+    end = b"\x01\x00\x00"  # a frame without an end mark: an empty last block (RFC 8878, "Blocks")
+    done = subprocess.run(["zstd", "-dcq"], input=packed[16:], capture_output=True)
+    if done.returncode != 0:  # of a program that was killed
+        done = subprocess.run(["zstd", "-dcq"], input=packed[16:] + end, capture_output=True, check=True)
+    data = done.stdout
     blocks, at = [], 0
     while at < len(data):
         try:
-            what, at = numbers(data, at)
+            what, at = varints.read(data, at)
             if what == 0:
-                _, at = numbers(data, at)
-                ip, at = numbers(data, at)
-                count, at = numbers(data, at)
+                _, at = varints.read(data, at)
+                ip, at = varints.read(data, at)
+                count, at = varints.read(data, at)
                 lengths = data[at:at + count]
                 at += count
                 insns = []
@@ -40,20 +34,20 @@ def truth_blocks(path):
                     at += length
                 blocks.append(insns)
             elif what == 1:
-                number, at = numbers(data, at)
-                first, at = numbers(data, at)
-                count, at = numbers(data, at)
+                number, at = varints.read(data, at)
+                first, at = varints.read(data, at)
+                count, at = varints.read(data, at)
                 yield "run", blocks[number][first:first + count]
             elif what == 2:
                 yield "lost", None
             elif what in (3, 6):
                 pass
             elif what == 4:
-                _, at = numbers(data, at)
-                _, at = numbers(data, at)
+                _, at = varints.read(data, at)
+                _, at = varints.read(data, at)
             elif what == 5:
-                _, at = numbers(data, at)
-                ip, at = numbers(data, at)
+                _, at = varints.read(data, at)
+                ip, at = varints.read(data, at)
                 yield "async", ip
             else:
                 yield "run", blocks[what - 8]

@@ -2,27 +2,18 @@
 numbers of perfetto/protos/perfetto/trace. Raises ValueError on what its importer would drop."""
 import collections
 
-
-def number(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
+import varints
 
 
 def fields(data):
     """Yields (field, value): ints of varints, bytes of the rest."""
     at = 0
     while at < len(data):
-        key, at = number(data, at)
+        key, at = varints.read(data, at)
         if key & 7 == 0:
-            value, at = number(data, at)
+            value, at = varints.read(data, at)
         elif key & 7 == 2:
-            size, at = number(data, at)
+            size, at = varints.read(data, at)
             if at + size > len(data):
                 raise ValueError("a field runs past its message")
             value, at = data[at:at + size], at + size

@@ -1,0 +1,113 @@
+// OtherEvents: one more pass over the records of a perf.data file.
+#include "recording/other_events.h"
+
+#include <algorithm>
+#include <map>
+
+#include "perfio/perf_reader.h"
+#include "perfio/sample_id.h"
+#include "perfio/tracepoint_format.h"
+#include "recording/bundle.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kFeatureTracingData = 1;  // perf.data-file-format.txt, HEADER_TRACING_DATA
+constexpr uint32_t kTypeSoftware = 1, kTypeTracepoint = 2;
+constexpr uint64_t kSoftwareDummy = 9;
+constexpr size_t kMaxRawBytes = 256;
+
+// Trace, or there for the records of the kernel only.
+bool has_no_samples(const perfio::EventAttr& attr) {
+  return attr.name.starts_with("intel_pt") || attr.name.starts_with("cs_etm") ||
+         (attr.type == kTypeSoftware && attr.config == kSoftwareDummy);
+}
+
+std::string name_of(const perfio::EventAttr& attr) {
+  if (!attr.name.empty()) return attr.name;
+  return (attr.type == kTypeTracepoint ? "tracepoint:" : "event:" + std::to_string(attr.type) + ":") + std::to_string(attr.config);
+}
+
+class Collector {
+ public:
+  Collector(const perfio::PerfReader& reader, const std::vector<Interval>& times, size_t most)
+      : reader_(reader), times_(times), most_(most) {
+    for (const perfio::RawFeature& feature : reader.features().raw) {
+      if (feature.bit == kFeatureTracingData) formats_ = feature.bytes;
+    }
+  }
+  void take(const perfio::Record& record) {
+    if (record.type != perfio::kRecordSample || record.attr_index >= reader_.attrs().size()) return;
+    if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload)) return;
+    const TimeNs time{record.sample_id.time};
+    const auto inside = [time](const Interval& range) { return range.contains(time); };
+    if (!times_.empty() && std::none_of(times_.begin(), times_.end(), inside)) return;
+    if (out_.events.size() >= most_) {
+      ++out_.left_out;
+      return;
+    }
+    const perfio::EventAttr& attr = reader_.attrs()[record.attr_index];
+    perfio::SampleFields sample;
+    if (!perfio::parse_sample(attr, record.raw.subspan(perfio::kRecordHeaderBytes), sample)) return;
+    OtherEvent event;
+    event.time = time;
+    event.pid = sample.id.pid;
+    event.tid = sample.id.tid;
+    event.cpu = sample.id.cpu;
+    event.name = name_index(record.attr_index, attr);
+    event.ip = Ip{sample.ip};
+    event.period = sample.period;
+    if (!sample.raw.empty()) take_payload(attr, sample.raw, event);
+    out_.events.push_back(std::move(event));
+  }
+  OtherEvents finish() {
+    std::stable_sort(out_.events.begin(), out_.events.end(), [](const OtherEvent& a, const OtherEvent& b) { return a.time < b.time; });
+    return std::move(out_);
+  }
+
+ private:
+  uint32_t name_index(uint32_t attr_index, const perfio::EventAttr& attr) {
+    const auto [known, is_new] = names_.emplace(attr_index, static_cast<uint32_t>(out_.names.size()));
+    if (is_new) out_.names.push_back(name_of(attr));
+    return known->second;
+  }
+  void take_payload(const perfio::EventAttr& attr, Bytes raw, OtherEvent& event) {
+    if (attr.type == kTypeTracepoint) {
+      const auto [known, is_new] = layouts_.try_emplace(attr.config);
+      if (is_new) known->second = perfio::find_tracepoint(formats_, attr.config);
+      for (const perfio::TracepointSlot& slot : known->second) {
+        perfio::SlotValue value = perfio::read_slot(slot, raw);
+        event.fields.push_back({slot.name, std::move(value.text), value.number});
+      }
+      if (!event.fields.empty()) return;
+    }
+    event.raw.assign(raw.begin(), raw.begin() + static_cast<std::ptrdiff_t>(std::min(raw.size(), kMaxRawBytes)));
+  }
+
+  const perfio::PerfReader& reader_;
+  const std::vector<Interval>& times_;
+  const size_t most_;
+  Bytes formats_;
+  std::map<uint32_t, uint32_t> names_;                               // attr -> index of its name
+  std::map<uint64_t, std::vector<perfio::TracepointSlot>> layouts_;  // by id of the tracepoint
+  OtherEvents out_;
+};
+
+}  // namespace
+
+Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most) {
+  if (path == "-" || looks_like_bundle(path) || path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
+  auto opened = perfio::PerfReader::open(path);
+  if (!opened) return opened.error();
+  perfio::PerfReader& reader = **opened;
+  if (!reader.is_pipe() && std::all_of(reader.attrs().begin(), reader.attrs().end(), has_no_samples)) return OtherEvents{};
+  Collector collector(reader, times, most);
+  const Status status = reader.read([&](const perfio::Record& record) {
+    collector.take(record);
+    return true;
+  });
+  if (!status) return status.error();
+  return collector.finish();
+}
+
+}  // namespace ptd

@@ -1,0 +1,39 @@
+// OtherEvents: the samples of a recording's events that are no trace (cycles, tracepoints, probes), to be listed beside the flow.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+
+namespace ptd {
+
+/// One field of a tracepoint's payload. Text of the recording: control characters are replaced.
+struct TracepointField {
+  std::string name, value;
+  bool number = false;  ///< value is a decimal number
+};
+
+struct OtherEvent {
+  TimeNs time;  ///< 0: not recorded
+  int32_t pid = -1, tid = -1, cpu = -1;
+  uint32_t name = 0;  ///< index into OtherEvents::names
+  Ip ip;              ///< 0: not recorded
+  uint64_t period = 0;
+  std::vector<TracepointField> fields;  ///< as the recording's own formats lay them out
+  std::vector<std::byte> raw;           ///< the payload, where no format is recorded
+};
+
+struct OtherEvents {
+  std::vector<std::string> names;  ///< "cycles", "sched:sched_wakeup"
+  std::vector<OtherEvent> events;  ///< in order of time
+  uint64_t left_out = 0;           ///< more than were asked for
+};
+
+/// Reads the samples of `path` in `times` (empty: all), at most `most`. Switches of threads (sched:sched_switch) are none: the flow has
+/// them. Empty for a pipe, which can be read once only, and for forms without such events. Errors: those of opening a perf.data file.
+[[nodiscard]] Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most);
+
+}  // namespace ptd
