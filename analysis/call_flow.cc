@@ -208,10 +208,13 @@ void CallFlow::take_event(const Event& event) {
     case EventKind::disabled:
     case EventKind::async_disabled: {
       if (pending_ && event.kind == EventKind::async_disabled && has_from) resolve(find(event.from), event.from);
+      const bool far = pending_ && pending_->cls == InsnClass::far_call && !is_kernel_half(pending_->return_to);
+      const bool interrupted = event.kind == EventKind::async_disabled && has_from && !is_kernel_half(event.from);
       if (pending_) resolve_unseen(event.kind == EventKind::disabled && has_to ? event.to : Ip{});
       if (dated) anchor(event.time.first);
       FlowStep step;
       step.kind = FlowKind::pause;
+      if (far || interrupted) step.flags |= kFlowFar;
       step.return_to = event.kind == EventKind::async_disabled && has_from ? event.from : Ip{event.aux};
       if (flowing_) push(step);
       flowing_ = false;

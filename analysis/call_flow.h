@@ -24,9 +24,10 @@ enum class FlowKind : uint8_t {
   switch_out,  ///< this thread has run up to here
 };
 
-inline constexpr uint8_t kFlowEntry = 1;       ///< `to` is the first address of a function
-inline constexpr uint8_t kFlowNamed = 2;       ///< a symbol names `function`
-inline constexpr uint8_t kFlowFar = 4;         ///< system call or software interrupt
+inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
+inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`
+/// System call or software interrupt; pause: it is the kernel, called or interrupting, that is not traced.
+inline constexpr uint8_t kFlowFar = 4;
 inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
 inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it lies outside of what was traced
 

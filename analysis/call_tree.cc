@@ -142,6 +142,7 @@ void CallTree::go_on(Now& now) {
     default:
       step.off_cpu_ns = off_cpu_part(now.thread.tid, step.start, step.time);
       step.untraced_ns = passed - step.off_cpu_ns;
+      if (stack.kernel) step.flags |= kCallKernel;
       break;
   }
   now.thread.off_cpu_ns += step.off_cpu_ns;
@@ -341,6 +342,7 @@ void CallTree::take(const FlowStep& step, std::vector<CallStep>& out) {
   }
   if (step.kind == FlowKind::pause) {
     now.stack.resume = step.return_to;
+    now.stack.kernel = (step.flags & kFlowFar) != 0;
     return stop(now, Off::paused);
   }
   if (step.kind == FlowKind::gap) {

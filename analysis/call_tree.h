@@ -43,6 +43,7 @@ inline constexpr uint8_t kCallInner = 4;        ///< the same function is open f
 inline constexpr uint8_t kCallMiddle = 8;       ///< entered elsewhere than at its start: no call of it
 inline constexpr uint8_t kCallUntraced = 16;    ///< where it ran was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
+inline constexpr uint8_t kCallKernel = 64;      ///< on: it was the kernel that was not traced
 
 /// What happened to a thread's calls. Times in units of the timeline's clock.
 struct CallStep {
@@ -116,6 +117,7 @@ class CallTree {
     std::vector<Frame> frames, given_up;
     Off off = Off::lost;  ///< nothing is known before the first step
     bool met = false;
+    bool kernel = false;  ///< paused by a system call or an interrupt of user code
     TimeNs off_since, off_floor;
     SpaceId space = kNoSpace;
     Ip resume;

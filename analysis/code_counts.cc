@@ -13,6 +13,12 @@ uint64_t key(NodeId first, NodeId second) { return uint64_t{first} << 32 | secon
 
 }  // namespace
 
+uint64_t FileCounts::ran_bytes() const {
+  uint64_t bytes = 0;
+  for (const CodeRun& run : runs) bytes += run.count * (run.end - run.first);
+  return bytes;
+}
+
 CodeCounter::Node& CodeCounter::node(NodeId id, const BlockTable& blocks) {
   if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
   Node& node = nodes_[id];
@@ -201,13 +207,8 @@ Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions
     for (auto& [place, run] : found.runs) file.runs.push_back(run);
     for (const auto& [way, count] : found.branches) file.branches.push_back({way.first, way.second, count});
   }
-  const auto ran_bytes = [](const FileCounts& file) {
-    uint64_t bytes = 0;
-    for (const CodeRun& run : file.runs) bytes += run.count * (run.end - run.first);
-    return bytes;
-  };
   std::stable_sort(counts.files.begin(), counts.files.end(),
-                   [&](const FileCounts& a, const FileCounts& b) { return ran_bytes(a) > ran_bytes(b); });
+                   [](const FileCounts& a, const FileCounts& b) { return a.ran_bytes() > b.ran_bytes(); });
   return counts;
 }
 

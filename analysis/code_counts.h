@@ -34,6 +34,8 @@ struct FileCounts {
   uint64_t offset_to_address = 0;    ///< add to an offset in the file for the address of code there
   std::vector<CodeRun> runs;         ///< by first and last
   std::vector<CodeBranch> branches;  ///< taken ones that stay in the file, by from and to
+  /// Bytes of code that ran, each as often as it did.
+  [[nodiscard]] uint64_t ran_bytes() const;
 };
 
 /// How often each address ran.

@@ -118,15 +118,21 @@ const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
 
 const std::string& CallInput::comm(uint32_t thread, const CallTree& tree) { return know(thread, tree).last_comm; }
 
-int CallInput::walk(const CallWords& words, const CallSink& sink) {
-  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+/// What every decode of this input is told: the streams, the times, what to do with gaps, how to show progress.
+template <typename Options>
+void CallInput::set_up(Options& options, Progress& progress) {
   progress.set_total(total_bytes_);
-  CallWalkOptions options;
   options.streams = streams_;
   if (!filter_.times.empty()) options.time = filter_.times.front();
-  options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
   options.on_gap = [this](const Gap& gap) { gaps_.add(gap); };
   stop_on_interrupt();
+}
+
+int CallInput::walk(const CallWords& words, const CallSink& sink) {
+  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+  CallWalkOptions options;
+  set_up(options, progress);
+  options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
   const Status status = walk_calls(
       *recording_, options, functions_,
       [&](std::span<const CallStep> steps, const CallTree& tree) { return sink(steps, tree) && !interrupted(); }, &timed_);
@@ -137,10 +143,8 @@ int CallInput::walk(const CallWords& words, const CallSink& sink) {
 
 int CallInput::count(const CallWords& words, CodeCounts& counts) {
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
-  progress.set_total(total_bytes_);
   CodeCountOptions options;
-  options.streams = streams_;
-  if (!filter_.times.empty()) options.time = filter_.times.front();
+  set_up(options, progress);
   if (!filter_.pids.empty() || !filter_.tids.empty() || !filter_.comms.empty()) {
     options.wanted = [this](const Mark& mark) {
       return among(filter_.pids, mark.pid) && among(filter_.tids, mark.tid) &&
@@ -151,8 +155,6 @@ int CallInput::count(const CallWords& words, CodeCounts& counts) {
     progress.add(bytes);
     return !interrupted();
   };
-  options.on_gap = [this](const Gap& gap) { gaps_.add(gap); };
-  stop_on_interrupt();
   Result<CodeCounts> counted = count_code(*recording_, options);
   progress.finish();
   if (!counted) return report_error(counted.error());

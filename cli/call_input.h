@@ -13,6 +13,8 @@
 
 namespace ptd::cli {
 
+class Progress;
+
 /// As typed.
 struct CallWords {
   InputOptions input;
@@ -56,6 +58,8 @@ class CallInput {
     std::string comm, last_comm;
   };
   Known& know(uint32_t index, const CallTree& tree);
+  template <typename Options>
+  void set_up(Options& options, Progress& progress);
   [[nodiscard]] std::string name_at(int32_t tid, TimeNs when) const;
   std::unique_ptr<Recording> recording_;
   ScriptOptions filter_;

@@ -1,6 +1,8 @@
 // Calls as JSON: see call_json.h.
 #include "cli/call_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -39,6 +41,21 @@ void CallJson::take(std::span<const CallStep> steps, const CallTree& tree, TextB
   }
 }
 
+void CallJson::sample(const OtherEvent& event, std::string_view name, TextBuffer& out) const {
+  const ScriptOptions& filter = input_.filter();
+  const auto among = [](const auto& list, const auto& value) {
+    return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+  };
+  const std::string comm = input_.recording().comm_at(event.tid, event.time);
+  if (!symbols_.empty() || !among(filter.pids, event.pid) || !among(filter.tids, event.tid) || !among(filter.comms, comm)) return;
+  nlohmann::json json = {{"sample", name}, {"pid", event.pid}, {"tid", event.tid}, {"comm", comm}, {"time_ns", event.time.value}};
+  if (event.cpu >= 0) json["cpu"] = event.cpu;
+  if (event.ip.value != 0) json["ip"] = fmt::format("{:#x}", event.ip.value);
+  for (const TracepointField& field : event.fields)
+    json["fields"][field.name] = field.number ? nlohmann::json::parse(field.value, nullptr, false) : nlohmann::json(field.value);
+  put(json, out);
+}
+
 void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer& out) {
   const CallThread& thread = tree.threads()[step.thread];
   nlohmann::json json = {{"pid", thread.pid}, {"tid", thread.tid}, {"comm", input_.comm(step, tree)}, {"depth", step.depth}};
@@ -56,6 +73,7 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
                {"lost_ns", step.lost_ns}});
   if (step.kind == CallStepKind::on) {
     if (!symbols_.empty()) return;
+    if ((step.flags & kCallKernel) != 0) json["kernel"] = true;
     json["pause"] = step.lost_ns != 0 ? "lost" : step.off_cpu_ns >= step.untraced_ns ? "off_cpu" : "untraced";
     return put(json, out);
   }

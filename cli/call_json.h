@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/call_input.h"
+#include "recording/other_events.h"
 
 namespace ptd::cli {
 
@@ -18,6 +19,8 @@ class CallJson {
 
   void begin(TextBuffer& out) const;
   void take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out);
+  /// A sample of another event of the recording.
+  void sample(const OtherEvent& event, std::string_view name, TextBuffer& out) const;
 
  private:
   void take_step(const CallStep& step, const CallTree& tree, TextBuffer& out);

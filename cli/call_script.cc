@@ -30,6 +30,15 @@ std::string_view kind_note(const CallStep& step) {
   return {};
 }
 
+std::string untraced_text(uint64_t ns, uint8_t flags) {
+  return (flags & kCallKernel) != 0 ? fmt::format("in kernel {}, not traced", duration_text(ns)) : "not traced " + duration_text(ns);
+}
+
+template <typename List, typename Value>
+bool among(const List& list, const Value& value) {
+  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
+
 }  // namespace
 
 void CallScript::take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out) {
@@ -57,6 +66,7 @@ void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffe
     if (step.kind == CallStepKind::off) return;
     thread.off_cpu_ns += step.off_cpu_ns;
     thread.untraced_ns += step.untraced_ns;
+    thread.pause_flags |= step.flags;
     return;
   }
   if (step.kind == CallStepKind::off) return;
@@ -67,6 +77,7 @@ void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffe
       thread.waits = true;
       thread.open = step;
       thread.off_cpu_ns = thread.untraced_ns = 0;
+      thread.pause_flags = 0;
       return;
     case CallStepKind::leave:
       prefix(step, tree, step.time, input_.has_time() ? duration_text(step.total_ns()) : "-", step.depth, out);
@@ -108,7 +119,7 @@ void CallScript::leaf(Thread& thread, const CallStep& leave, const CallTree& tre
   if ((leave.flags & kCallUntraced) != 0) {
     if (thread.off_cpu_ns != 0) add("off cpu " + duration_text(thread.off_cpu_ns));
     if (thread.untraced_ns != 0 || thread.off_cpu_ns == 0)
-      add(thread.untraced_ns == 0 ? "not traced" : "not traced " + duration_text(thread.untraced_ns));
+      add(thread.untraced_ns == 0 ? "not traced" : untraced_text(thread.untraced_ns, thread.pause_flags));
   }
   if ((leave.flags & kCallCut) != 0) add("end not seen");
   if (!note.empty()) out.text("  [" + note + "]");
@@ -117,15 +128,61 @@ void CallScript::leaf(Thread& thread, const CallStep& leave, const CallTree& tre
 
 void CallScript::pause(const CallStep& step, const CallTree& tree, TextBuffer& out) {
   std::string text;
-  const auto add = [&text](std::string_view what, uint64_t ns) {
-    if (ns != 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, duration_text(ns));
+  const auto add = [&text](uint64_t ns, const std::string& what) {
+    if (ns != 0) text += (text.empty() ? "" : ", ") + what;
   };
-  add("off cpu", step.off_cpu_ns);
-  add("not traced", step.untraced_ns);
-  add("lost", step.lost_ns);
+  add(step.off_cpu_ns, "off cpu " + duration_text(step.off_cpu_ns));
+  add(step.untraced_ns, untraced_text(step.untraced_ns, step.flags));
+  add(step.lost_ns, "lost " + duration_text(step.lost_ns));
   if (text.empty()) return;
   prefix(step, tree, step.start, "", step.depth, out);
   out.text("[" + text + "]\n");
+}
+
+void CallScript::sample(const OtherEvent& event, std::string_view name, const CallTree* tree, TextBuffer& out) {
+  const ScriptOptions& filter = input_.filter();
+  const std::string comm = event.tid == 0 ? "idle" : input_.recording().comm_at(event.tid, event.time);
+  if (!among(filter.pids, event.pid) || !among(filter.tids, event.tid) || !among(filter.comms, comm)) return;
+  if (!among(filter.cpus, event.cpu)) return;
+  auto known = by_tid_.find(event.tid);
+  for (uint32_t i = 0; tree != nullptr && known == by_tid_.end() && i < tree->threads().size(); ++i) {
+    if (tree->threads()[i].tid == event.tid) known = by_tid_.emplace(event.tid, i).first;
+  }
+  Thread* thread = known != by_tid_.end() && known->second < threads_.size() ? &threads_[known->second] : nullptr;
+  if (!symbols_.empty() && (thread == nullptr || thread->shown_from == 0)) return;
+  if (tree != nullptr && thread != nullptr) flush(*thread, *tree, out);
+  out.right(comm.empty() ? "?" : comm, 16);
+  out.ch(' ');
+  out.right(std::to_string(event.tid), 7);
+  if (cpus_ && event.cpu >= 0) {
+    out.text(" [");
+    out.dec_padded(static_cast<uint64_t>(event.cpu), 3, '0');
+    out.ch(']');
+  }
+  out.ch(' ');
+  moment(event.time, out);
+  out.text(": ");
+  out.fill(11);
+  out.text("* ");
+  out.text(name);
+  out.ch(':');
+  append_sample_fields(out, event);
+  if (event.ip.value != 0 && event.fields.empty()) {
+    const SpaceId space = input_.recording().contexts().at_thread(event.tid, event.time).space;
+    const auto symbol = input_.recording().symbolizer().find(space, event.ip, event.time);
+    out.text(symbol ? fmt::format(" {}+{:#x}", symbol->name, symbol->offset_bytes) : fmt::format(" {:#x}", event.ip.value));
+  }
+  out.ch('\n');
+}
+
+void CallScript::moment(TimeNs when, TextBuffer& out) {
+  if (input_.has_time() && wall_offset_ns_) {
+    append_time_of_day(out, when, *wall_offset_ns_, nanoseconds_);
+  } else if (input_.has_time()) {
+    append_time(out, when, nanoseconds_);
+  } else {
+    out.right("-", 12);
+  }
 }
 
 void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out) {
@@ -141,13 +198,7 @@ void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when,
     out.ch(']');
   }
   out.ch(' ');
-  if (input_.has_time() && wall_offset_ns_) {
-    append_time_of_day(out, when, *wall_offset_ns_, nanoseconds_);
-  } else if (input_.has_time()) {
-    append_time(out, when, nanoseconds_);
-  } else {
-    out.right("-", 12);
-  }
+  moment(when, out);
   out.text(": ");
   out.right(took, 9);
   out.fill(2 + 2 * std::min(depth, kMaxIndent));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/call_input.h"
+#include "recording/other_events.h"
 
 namespace ptd::cli {
 
@@ -26,12 +27,16 @@ class CallScript {
         wall_offset_ns_(wall_offset_ns) {}
 
   void take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out);
+  /// A sample of another event, behind what take() got before.
+  /// `tree`: null behind the last step.
+  void sample(const OtherEvent& event, std::string_view name, const CallTree* tree, TextBuffer& out);
 
  private:
   struct Thread {
     bool waits = false;  ///< `open` is the last step, a call that began
     CallStep open;
     uint64_t off_cpu_ns = 0, untraced_ns = 0;  ///< since then, if it is a call that is not traced
+    uint8_t pause_flags = 0;                   ///< likewise: kCallKernel
     size_t shown_from = 0;                     ///< with symbols: depth + 1 of the outermost call that is shown; 0: none
   };
   void take_step(const CallStep& step, const CallTree& tree, TextBuffer& out);
@@ -39,6 +44,7 @@ class CallScript {
   void leaf(Thread& thread, const CallStep& leave, const CallTree& tree, TextBuffer& out);
   void pause(const CallStep& step, const CallTree& tree, TextBuffer& out);
   void prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out);
+  void moment(TimeNs when, TextBuffer& out);
   void name(const CallStep& step, TextBuffer& out);
   [[nodiscard]] bool shown(Thread& thread, const CallStep& step);
 
@@ -49,7 +55,8 @@ class CallScript {
   const std::optional<int64_t> wall_offset_ns_;
   size_t line_ = 0;  ///< where the last line began
   std::vector<Thread> threads_;
-  std::vector<std::string> names_;  ///< by FunctionId, with the module
+  std::map<int32_t, uint32_t> by_tid_;  ///< threads that had a sample
+  std::vector<std::string> names_;      ///< by FunctionId, with the module
 };
 
 }  // namespace ptd::cli

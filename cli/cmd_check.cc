@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/finding_text.h"
+#include "cli/format_option.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 struct Words {
   InputOptions input;
-  bool json = false;
+  std::string format = "text";
 };
 
 void print_json(const Recording& recording) {
@@ -51,7 +52,7 @@ int run(const Words& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
-  words.json ? print_json(recording) : print_text(recording);
+  words.format == "json" ? print_json(recording) : print_text(recording);
   return recording.timeline().findings().empty() ? kExitOk : kExitFinding;
 }
 
@@ -62,7 +63,7 @@ Command add_check(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("check", "What disagrees in the recording: lost text pokes, wrong files, lost records (exit status 3 if any)");
   add_input_options(command, words->input);
-  command.add_flag("--json", words->json, "for programs");
+  add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"
       "  ptdecode check && ptdecode script        decode only what can be trusted\n"

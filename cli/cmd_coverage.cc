@@ -97,18 +97,6 @@ bool wanted_dso(const Words& words, const std::string& path) {
                                            [&](const std::string& name) { return name == path || name == short_path(path); });
 }
 
-int write_result(const Words& words, const std::string& text) {
-  if (words.output.empty()) {
-    standard_output().write(text);
-    standard_output().flush();
-    return kExitOk;
-  }
-  WholeFile file(words.output);
-  if (!file.open()) return cannot_write(words.output);
-  file.write(text);
-  return file.finish() ? kExitOk : cannot_write(words.output);
-}
-
 int run(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
@@ -134,7 +122,7 @@ int run(const Words& words) {
     return report_error({ErrorKind::usage, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
   }
   const bool lcov = words.format == "lcov" || !words.output.empty();
-  const int written = write_result(words, lcov ? lcov_text(coverage) : summary_text(coverage));
+  const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage));
   if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + without + "\n");
   input.say_summary(words.calls, true);
   if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;

@@ -9,6 +9,7 @@
 #include "cli/call_input.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/format_option.h"
 #include "cli/short_name.h"
 
 namespace ptd::cli {
@@ -232,7 +233,7 @@ Command add_functions(CLI::App& app) {
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")->needs("--func");
   command.add_option("--sort", words->sort, "self, total, calls or max")->check(CLI::IsMember({"self", "total", "calls", "max"}));
   command.add_option("--limit", words->limit, "how many functions to list (default 40; 0: all)");
-  command.add_option("--format", words->format, "text, or json: an object a line")->check(CLI::IsMember({"text", "json"}));
+  add_format_option(command, words->format, "text, or json: an object a line");
   command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
   command.footer(
       "Self is the time in the function itself; total also what it called and waited for. Waiting is the part of total in which it did "

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <ctime>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/finding_text.h"
+#include "cli/format_option.h"
 #include "cli/info.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -94,13 +94,7 @@ std::string streams_text(const Survey& survey) {
                   survey.streams.size() == 1 ? "" : "s", decode_time_text(survey.trace_bytes)));
   for (size_t i = 0; i < survey.streams.size() && i < kListedStreams; ++i) {
     const SurveyStream& stream = survey.streams[i];
-    text += fmt::format("{:<11}   {} {:<6} {:>10}", "",
-                        stream.cpu >= 0   ? "cpu"
-                        : stream.tid >= 0 ? "thread"
-                                          : "source",
-                        stream.cpu >= 0   ? std::to_string(stream.cpu)
-                        : stream.tid >= 0 ? std::to_string(stream.tid)
-                                          : std::string("-"),
+    text += fmt::format("{:<11}   {} {:<6} {:>10}", "", stream.cpu >= 0 ? "cpu" : "thread", stream.cpu >= 0 ? stream.cpu : stream.tid,
                         bytes_text(stream.size_bytes));
     if (!stream.source.empty()) text += "  " + stream.source;
     text += bounded(stream.time) ? "  " + span_text(stream.time) + "\n" : "\n";
@@ -130,13 +124,7 @@ std::string images_text(const Survey& survey) {
   const auto missing =
       static_cast<size_t>(std::count_if(survey.images.begin(), survey.images.end(), [](const SurveyImage& image) { return !image.found; }));
   std::string text;
-  std::map<std::string, size_t> places;
-  for (const SurveyImage& image : survey.images) {
-    if (image.found && image.from != "path") ++places[image.from];
-  }
-  std::string from;
-  for (const auto& [place, count] : places) from += fmt::format("{}{} by {}", from.empty() ? " (" : ", ", count, place);
-  add(text, "code", fmt::format("{} files found{}{}, {} missing", survey.images.size() - missing, from, from.empty() ? "" : ")", missing));
+  add(text, "code", fmt::format("{} files found, {} missing", survey.images.size() - missing, missing));
   for (size_t i = 0; i < missing && i < kListedImages; ++i) {
     const SurveyImage& image = survey.images[i];
     text +=
@@ -193,12 +181,7 @@ nlohmann::json json_of(const Survey& survey) {
     json["threads"].push_back({{"pid", thread.pid}, {"tid", thread.tid}, {"comm", thread.comm}});
   json["images"] = nlohmann::json::array();
   for (const SurveyImage& image : survey.images)
-    json["images"].push_back({{"path", image.path},
-                              {"build_id", image.build_id},
-                              {"found", image.found},
-                              {"reason", image.reason},
-                              {"from", image.from},
-                              {"file", image.file}});
+    json["images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"found", image.found}, {"reason", image.reason}});
   return json;
 }
 
@@ -233,18 +216,18 @@ int show_info(const InputOptions& input, bool json) {
 Command add_info(CLI::App& app) {
   struct Words {
     InputOptions input;
-    bool json = false;
+    std::string format = "text";
   };
   auto words = std::make_shared<Words>();
   CLI::App& command =
       *app.add_subcommand("info", "What the recording is: made by, host, threads, trace, time, missing files; nothing is decoded");
   add_input_options(command, words->input);
-  command.add_flag("--json", words->json, "for programs");
+  add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"
       "  ptdecode info                      of ./perf.data; 'ptdecode' alone says the same\n"
       "  ptdecode info --json -i rec/ | jq '.threads[].comm'");
-  return [words] { return show_info(words->input, words->json); };
+  return [words] { return show_info(words->input, words->format == "json"); };
 }
 
 }  // namespace ptd::cli

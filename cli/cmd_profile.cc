@@ -41,12 +41,6 @@ std::string autofdo_text(const FileCounts& file) {
   return text;
 }
 
-uint64_t ran_bytes(const FileCounts& file) {
-  uint64_t bytes = 0;
-  for (const CodeRun& run : file.runs) bytes += run.count * (run.end - run.first);
-  return bytes;
-}
-
 /// The file asked for, or the one that ran most; null with an error said.
 const FileCounts* pick(const Words& words, const CodeCounts& counts) {
   std::string known;
@@ -75,22 +69,14 @@ int run(const Words& words) {
   if (status != kExitOk && status != kExitInterrupted) return status;
   const FileCounts* file = pick(words, counts);
   if (file == nullptr) return kExitUsage;
-  const std::string text = words.format == "bolt" ? bolt_text(*file) : autofdo_text(*file);
-  if (words.output.empty()) {
-    standard_output().write(text);
-    standard_output().flush();
-  } else {
-    WholeFile out(words.output);
-    if (!out.open()) return cannot_write(words.output);
-    out.write(text);
-    if (!out.finish()) return cannot_write(words.output);
-  }
+  const int written = write_result(words.output, words.format == "bolt" ? bolt_text(*file) : autofdo_text(*file));
+  if (written != kExitOk) return written;
   if (!words.calls.input.quiet) {
     uint64_t all = 0;
-    for (const FileCounts& each : counts.files) all += ran_bytes(each);
+    for (const FileCounts& each : counts.files) all += each.ran_bytes();
     say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight runs\n", file->path,
-                             all == 0 ? 0.0 : 100 * static_cast<double>(ran_bytes(*file)) / static_cast<double>(all), file->branches.size(),
-                             file->runs.size()));
+                             all == 0 ? 0.0 : 100 * static_cast<double>(file->ran_bytes()) / static_cast<double>(all),
+                             file->branches.size(), file->runs.size()));
     if (!words.output.empty()) say_on_error("ptdecode: next: " + next_step(words, *file) + "\n");
   }
   input.say_summary(words.calls, true);

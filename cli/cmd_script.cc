@@ -9,11 +9,14 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/filter_check.h"
+#include "cli/format_option.h"
 #include "cli/options.h"
+#include "cli/other_lines.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/short_name.h"
 #include "cli/stream_script.h"
+#include "recording/bundle.h"
 #include "recording/survey.h"
 
 namespace ptd::cli {
@@ -98,6 +101,18 @@ Result<ScriptOptions> script_options(const Words& words) {
   options.comms = split(words.comms);
   options.symbols = split(words.symbols);
   options.att_syntax = words.syntax == "att";
+  options.json = words.format == "json";
+  const bool tree = words.call_trace || words.call_ret_trace, stacks = options.fields.has(Field::brstack);
+  if (options.json && (tree || stacks))
+    return Error{
+        ErrorKind::usage,
+        tree ? "--format json lists calls by itself: leave --call-trace out" : "-F brstack is text for perf2bolt: leave --format out", 0};
+  if (stacks) {
+    if (tree || words.has_insn_trace)
+      return Error{ErrorKind::usage, "-F brstack lists branches: leave --call-trace and --insn-trace out", 0};
+    options.itrace = ItraceOptions{};
+    options.itrace.branches = true;
+  }
   return options;
 }
 
@@ -157,8 +172,11 @@ int run_calls(const Words& words) {
   if (Status status = words.tod ? find_time_of_day(words, wall_offset) : Status{}; !status) return report_error(status.error());
   CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
   CallJson json(input, split(words.symbols));
+  const bool as_json = words.format == "json";
+  const OtherEvents samples = read_samples(words.input, input.filter().times);
+  SampleMerge merge(samples, as_json ? nullptr : &script, as_json ? &json : nullptr);
   TextBuffer text;
-  if (words.format == "json") json.begin(text);
+  if (as_json) json.begin(text);
   Output& output = standard_output();
   bool first = true;
   const auto write = [&] {
@@ -167,14 +185,11 @@ int run_calls(const Words& words) {
     return open && !output.closed();
   };
   const int status = input.walk(call_words, [&](std::span<const CallStep> steps, const CallTree& now) {
-    if (words.format == "json") {
-      json.take(steps, now, text);
-    } else {
-      script.take(steps, now, text);
-    }
+    merge.take(steps, now, text);
     return write();
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
+  if (status == kExitOk) merge.finish(text), write();
   output.flush();
   if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
   if (status == kExitInterrupted && !words.input.quiet) say_on_error("ptdecode: interrupted; up to here:\n");
@@ -187,8 +202,6 @@ int run(const Words& words) {
   Result<ScriptOptions> options = script_options(words);
   if (!options) return report_error(options.error());
   if (lists_calls(words)) return run_calls(words);
-  if (words.format == "json")
-    return report_error({ErrorKind::usage, "--format json lists calls: it goes with none of --itrace, -F, --call-trace, --insn-trace", 0});
   for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
@@ -201,6 +214,10 @@ int run(const Words& words) {
   if (words.tod || options->fields.has(Field::tod)) {
     if (Status status = find_time_of_day(words, options->wall_offset_ns); !status) return report_error(status.error());
   }
+  if (options->fields.has(Field::srcline) && words.input.pt_path.empty() && looks_like_bundle(words.input.path))
+    say_on_error(
+        "ptdecode: srcline: a bundle holds code and names, not lines of source; they are in the files of the recording that it was made "
+        "from\n");
   for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
@@ -222,8 +239,12 @@ int run(const Words& words) {
     return report_error(
         {ErrorKind::usage, filtered ? "no trace stream of the cpus or threads asked for" : "the recording holds no trace", 0});
   }
+  const bool stacks = options->fields.has(Field::brstack);
+  const OtherEvents samples = stacks || options->addresses_only() ? OtherEvents{} : read_samples(words.input, options->times);
+  if (!samples.events.empty()) tasks.push_back(sample_task(recording, *options, samples));
   progress.set_total(total_bytes);
   Output& output = standard_output();
+  if (options->json) output.write("{\"schema\":\"ptdecode-flow-1\"}\n");
   stop_on_interrupt();
   const bool complete = merge_streams(std::move(tasks), output) && output.flush();
   progress.finish();
@@ -259,7 +280,8 @@ Command add_script(CLI::App& app) {
           ->expected(0, 1);
   command.add_option(
       "-F,--fields", words->fields,
-      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark,srcline,tod; +name "
+      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark,srcline,tod,brstack; "
+      "+name "
       "and -name change the default");
   CLI::Option* insn_trace =
       command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
@@ -278,8 +300,7 @@ Command add_script(CLI::App& app) {
                    "times as time of day, where the recording tells it (perf record -k monotonic); -F +tod does the same");
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
-  command.add_option("--format", words->format, "of the tree of calls: text, or json: an object a line")
-      ->check(CLI::IsMember({"text", "json"}));
+  add_format_option(command, words->format, "text, or json: an object a line");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration; times off the cpu, of what was not\n"
@@ -287,6 +308,7 @@ Command add_script(CLI::App& app) {
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
+      "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches for programs\n"
       "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  the same for programs\n"
       "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
       "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"

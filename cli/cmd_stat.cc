@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/finding_text.h"
+#include "cli/format_option.h"
 #include "cli/loss_report.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -23,7 +24,8 @@ namespace {
 struct Words {
   InputOptions input;
   std::string cpus;
-  bool json = false, packets_only = false;
+  std::string format = "text";
+  bool packets_only = false;
   unsigned threads = 0;
 };
 
@@ -163,7 +165,7 @@ int run(const Words& words) {
   progress.finish();
   GapTally gaps;
   for (const StreamStat& stat : stats) gaps.merge(stat.gaps);
-  if (words.json) {
+  if (words.format == "json") {
     print_json(recording, stats, gaps, losses, total_bytes);
   } else {
     print_text(recording, stats, gaps, losses);
@@ -182,7 +184,7 @@ Command add_stat(CLI::App& app) {
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
   command.add_flag("--packets-only", words->packets_only, "count packets, do not decode the flow");
   command.add_option("--threads", words->threads, "decode on this many threads (default: one for each core)")->check(CLI::Range(1, 256));
-  command.add_flag("--json", words->json, "for programs");
+  add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"
       "  ptdecode stat                     all of ./perf.data\n"

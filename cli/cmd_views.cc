@@ -54,15 +54,7 @@ int run_flame(const Words& words) {
   if (status != kExitOk && status != kExitInterrupted) return status;
   const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
   const std::string text = words.format == "folded" ? totals.folded() : totals.svg("own time by stack: " + path);
-  if (words.output.empty()) {
-    standard_output().write(text);
-  } else {
-    WholeFile file(words.output);
-    if (!file.open()) return cannot_write(words.output);
-    file.write(text);
-    if (!file.finish()) return cannot_write(words.output);
-  }
-  standard_output().flush();
+  if (const int written = write_result(words.output, text); written != kExitOk) return written;
   input.say_summary(words.calls, totals.nodes().size() > 1);
   return status;
 }

@@ -34,6 +34,7 @@ constexpr std::array kNames = {
     NamedField{"mark", Field::mark},
     NamedField{"srcline", Field::srcline},
     NamedField{"tod", Field::tod},
+    NamedField{"brstack", Field::brstack},
 };
 
 struct Elsewhere {
@@ -44,12 +45,11 @@ constexpr std::array kElsewhere = {
     Elsewhere{"dsoff", "use dso,symoff"},
     Elsewhere{"sym_off", "use sym,symoff"},
     Elsewhere{"ipc", "no cycle counts; use --itrace=i with a period"},
-    Elsewhere{"brstack", "use --itrace=b, which lists every branch"},
     Elsewhere{"brstacksym", "use --itrace=b -F +sym"},
     Elsewhere{"brstackinsn", "use --insn-trace=disasm"},
     Elsewhere{"brstackinsnlen", "use --itrace=i1i -F +insnlen"},
     Elsewhere{"brstackoff", "use --itrace=b -F +symoff"},
-    Elsewhere{"trace", "other events of the recording are not shown"},
+    Elsewhere{"trace", "the payload of other events is part of their lines"},
     Elsewhere{"iregs", "PEBS registers are shown by 'ptdecode packets'"},
     Elsewhere{"uregs", "PEBS registers are shown by 'ptdecode packets'"},
     Elsewhere{"synth", "event payloads are part of event lines"},
@@ -58,7 +58,7 @@ constexpr std::array kElsewhere = {
     Elsewhere{"data_src", "not recorded in a trace"},
     Elsewhere{"weight", "not recorded in a trace"},
     Elsewhere{"metric", "not recorded in a trace"},
-    Elsewhere{"bpf-output", "other events of the recording are not shown"},
+    Elsewhere{"bpf-output", "the payload of other events is part of their lines"},
     Elsewhere{"machine_pid", "guests are not told apart; VMCS bases are in 'ptdecode packets'"},
     Elsewhere{"vcpu", "guests are not told apart; VMCS bases are in 'ptdecode packets'"},
     Elsewhere{"cgroup", "use pid"},

@@ -186,6 +186,7 @@ void LineWriter::mark_column(TextBuffer& out, uint16_t block_flags) {
 }
 
 void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags, uint64_t period) {
+  if (options_.json) return json_instruction(out, ip, insn, cached, block_flags);
   prefix(out);
   const Fields fields = options_.fields;
   if (fields.has(Field::period)) {
@@ -205,6 +206,7 @@ void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedIns
 }
 
 void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
+  if (options_.json) return json_branch(out, line);
   prefix(out);
   const Fields fields = options_.fields;
   if (fields.has(Field::period)) {
@@ -233,6 +235,7 @@ void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
 }
 
 void LineWriter::event(TextBuffer& out, const Event& event) {
+  if (options_.json) return json_event(out, event);
   prefix(out);
   event_name(out, name(event.kind));
   append_event_details(out, event);
@@ -248,6 +251,7 @@ void LineWriter::event(TextBuffer& out, const Event& event) {
 }
 
 void LineWriter::gap(TextBuffer& out, const Gap& gap) {
+  if (options_.json) return json_gap(out, gap);
   prefix(out);
   event_name(out, "gap");
   out.text(name(gap.reason));
@@ -275,6 +279,46 @@ void LineWriter::gap(TextBuffer& out, const Gap& gap) {
     out.dec(gap.lost_bytes);
     out.text(" trace bytes skipped");
   }
+  out.ch('\n');
+}
+
+// perf's text ([perf-script] "brstack"): from/to/predicted/in transaction/aborted/cycles; that it was predicted is not known, but assumed.
+void LineWriter::branch_stack(TextBuffer& out, std::span<const std::pair<Ip, Ip>> branches) {
+  if (branches.empty()) return;
+  prefix(out);
+  if (options_.fields.has(Field::ip)) out.hex_padded(branches.back().second.value, 16);
+  for (size_t i = branches.size(); i > 0; --i) {
+    out.text(" 0x");
+    out.hex(branches[i - 1].first.value);
+    out.text("/0x");
+    out.hex(branches[i - 1].second.value);
+    out.text("/P/-/-/0");
+  }
+  out.ch('\n');
+}
+
+void append_sample_fields(TextBuffer& out, const OtherEvent& event) {
+  for (const TracepointField& field : event.fields) {
+    out.ch(' ');
+    out.text(field.name);
+    out.ch('=');
+    out.text(field.value);
+  }
+  if (!event.fields.empty() || event.raw.empty()) return;
+  out.text(" raw ");
+  for (const std::byte byte : event.raw) out.hex_padded(static_cast<uint64_t>(byte), 2, '0');
+}
+
+void LineWriter::sample(TextBuffer& out, const OtherEvent& event, std::string_view name) {
+  if (options_.json) return json_sample(out, event, name);
+  prefix(out);
+  if (options_.fields.has(Field::period) || (event.period > 1 && event.fields.empty())) {
+    out.dec_padded(event.period, 10);
+    out.ch(' ');
+  }
+  event_name(out, name);
+  if (event.ip.value != 0 && event.fields.empty()) address(out, event.ip, options_.fields.bits() != static_cast<uint32_t>(Field::ip));
+  append_sample_fields(out, event);
   out.ch('\n');
 }
 

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/stash_words.h"
-
 namespace ptd::cli {
 
 /// As typed.
@@ -21,6 +19,6 @@ struct LiveWords {
 /// Adds -e, -p, -a and the rest to a command.
 void add_live_options(CLI::App& command, LiveWords& words);
 /// Records until the end; the exit status is the program's, or what went wrong.
-int record_live(const LiveWords& words, const StashWords& stash);
+int record_live(const LiveWords& words);
 
 }  // namespace ptd::cli

@@ -17,6 +17,7 @@ struct ScriptOptions {
   Fields fields = default_fields();
   bool nanoseconds = false;  ///< nine digits of a second instead of six
   bool att_syntax = true;
+  bool json = false;                      ///< an object a line
   std::optional<int64_t> wall_offset_ns;  ///< times are listed as time of day: time + this since the epoch
   std::vector<int32_t> cpus, pids, tids;  ///< empty: all
   std::vector<std::string> comms, symbols;

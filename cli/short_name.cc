@@ -24,10 +24,36 @@ size_t operator_at(std::string_view name, size_t at) {
   return end - at;
 }
 
+/// Where the bracket that `name` begins with is closed; npos if nowhere. The arrow of a function's type closes none.
+size_t closing(std::string_view name) {
+  size_t depth = 0;
+  for (size_t at = 0; at < name.size(); ++at) {
+    if (name[at] == '<') ++depth;
+    if (name[at] == '>' && name[at - 1] != '-' && --depth == 0) return at;
+  }
+  return std::string_view::npos;
+}
+
+/// Rust's <Type as Trait>::method and <Type>::method.
+std::string short_method(std::string_view name) {
+  const size_t end = closing(name);
+  if (end == std::string_view::npos || !name.substr(end + 1).starts_with("::")) return std::string(name);
+  const std::string_view inside = name.substr(1, end - 1);
+  size_t as = 0, depth = 0;
+  for (size_t at = 0; at < inside.size() && as == 0; ++at) {
+    if (inside[at] == '<') ++depth;
+    if (inside[at] == '>' && at != 0 && inside[at - 1] != '-' && depth != 0) --depth;
+    if (depth == 0 && inside.substr(at).starts_with(" as ")) as = at;
+  }
+  const std::string type = short_function(as == 0 ? inside : inside.substr(0, as));
+  const std::string trait = as == 0 ? "" : " as " + short_function(inside.substr(as + 4));
+  return "<" + type + trait + ">::" + short_function(name.substr(end + 3));
+}
+
 }  // namespace
 
 std::string short_function(std::string_view name) {
-  if (name.starts_with('<')) return std::string(name);  // Rust: <Type as Trait>::method
+  if (name.starts_with('<')) return short_method(name);
   std::string kept;
   size_t depth = 0, word = 0;  // word: where the last one of `kept` begins
   bool named = false;
@@ -45,8 +71,11 @@ std::string short_function(std::string_view name) {
     }
     const char c = name[at++];
     if (c == '<' || c == '(' || c == '[') {
+      if (c == '<' && depth == 0 && kept.ends_with("::")) kept.resize(kept.size() - 2);  // Rust: align_of::<f64>
       // Behind the arguments comes nothing of the name, but for what is defined inside of a function: f(int)::{lambda()#1}.
       ++depth;
+    } else if (c == '>' && depth != 0 && name[at - 2] == '-') {
+      continue;  // the arrow of a function's type
     } else if (c == '>' || c == ')' || c == ']') {
       if (depth == 0) return std::string(name);
       --depth;

@@ -36,6 +36,7 @@ StreamScript::StreamScript(const Recording& recording, const ScriptOptions& opti
       options_(options),
       addresses_only_(options.addresses_only()),
       call_tree_(options.fields.has(Field::callindent)),
+      stacks_(options.fields.has(Field::brstack)),
       follows_branches_(options.itrace.any_branch() || call_tree_),
       writer_(recording, options, cpu),
       period_ns_(period_in_ns(options.itrace, recording.decoder_options().config.time)),
@@ -64,7 +65,10 @@ void StreamScript::take(const Batch& batch, const BlockTable& blocks, Chunk& chu
   }
 }
 
-void StreamScript::end(Chunk& chunk) { resolve(std::nullopt, false, chunk.text); }
+void StreamScript::end(Chunk& chunk) {
+  resolve(std::nullopt, false, chunk.text);
+  end_stack(chunk.text);
+}
 
 void StreamScript::boundary(const Batch& batch, uint32_t at, Cursor& cursor, TextBuffer& out, Chunk& chunk) {
   const auto here = [at](const auto& list, size_t index) { return index < list.size() && list[index].before_block <= at; };
@@ -126,6 +130,7 @@ void StreamScript::resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& ou
 }
 
 void StreamScript::take_mark(const Mark& mark, Chunk& chunk) {
+  if (mark.tid != writer_.mark().tid) end_stack(chunk.text);
   if (mark.time_known) chunk.cut(mark.time.first);
   if (call_tree_ && (mark_number_ == 0 || mark.tid != writer_.mark().tid)) calls_.select(mark.tid);
   writer_.set_mark(mark);
@@ -223,6 +228,7 @@ void StreamScript::take_gap(const Gap& gap, TextBuffer& out) {
   tally_.add(gap);
   flowing_ = false;
   if (call_tree_) calls_.lose();
+  end_stack(out);
   const ItraceOptions& itrace = options_.itrace;
   const bool lost = gap.reason == GapReason::aux_lost, overflow = gap.reason == GapReason::overflow;
   const bool listed = itrace.errors && (!lost || itrace.lost_errors) && (!overflow || itrace.overflow_errors);
@@ -278,8 +284,20 @@ void StreamScript::sample(const Block& block, std::span<const CachedInsn> insns,
   }
 }
 
+void StreamScript::stack_branch(const BranchLine& line, TextBuffer& out) {
+  const bool whole = line.from && line.to && !line.kind.async && !line.kind.begin && !line.kind.end;
+  if (whole) stack_.emplace_back(*line.from, *line.to);
+  if (!whole || stack_.size() >= kMostStacked) end_stack(out);
+}
+
+void StreamScript::end_stack(TextBuffer& out) {
+  writer_.branch_stack(out, stack_);
+  stack_.clear();
+}
+
 void StreamScript::list_branch(const BranchLine& line, Ip after, TextBuffer& out) {
   const bool visible = shown(line.kind) && (options_.symbols.empty() || (line.from && writer_.symbol_wanted(*line.from)));
+  if (stacks_) return stack_branch(line, out);
   if (!call_tree_) {
     if (visible) writer_.branch(out, line);
     return;

@@ -50,18 +50,23 @@ class StreamScript {
   void take_block(const Block& block, TextBuffer& out);
   void sample(const Block& block, std::span<const CachedInsn> insns, TextBuffer& out);
   void list_branch(const BranchLine& line, Ip after, TextBuffer& out);
+  void stack_branch(const BranchLine& line, TextBuffer& out);
+  void end_stack(TextBuffer& out);
   [[nodiscard]] bool shown(const BranchKind& kind) const;
   [[nodiscard]] bool shown(const Event& event) const;
 
   const Recording& recording_;
   const ScriptOptions& options_;
-  const bool addresses_only_, call_tree_, follows_branches_;
+  /// Branches in a line of -F brstack. Each branch is in one line; what ran between the last of one and the first of the next is not told.
+  static constexpr size_t kMostStacked = 256;
+  const bool addresses_only_, call_tree_, stacks_, follows_branches_;
   LineWriter writer_;
   NodeCache nodes_;
   CallStacks calls_;
   GapTally tally_;
   std::optional<Pending> pending_;
-  std::vector<Event> deferred_;  ///< events between a branch and its target
+  std::vector<std::pair<Ip, Ip>> stack_;  ///< with -F brstack
+  std::vector<Event> deferred_;           ///< events between a branch and its target
   uint64_t mark_number_ = 0;
   uint64_t since_sample_ = 0, next_sample_time_ = 0;
   uint64_t period_ns_ = 0;

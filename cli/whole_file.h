@@ -6,7 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/exit_status.h"
 #include "cli/options.h"
+#include "cli/output.h"
 
 namespace ptd::cli {
 
@@ -43,5 +45,20 @@ class WholeFile {
 
 /// Says that `path` cannot be written; the exit status.
 inline int cannot_write(const std::string& path) { return report_error({ErrorKind::file_open, path + ": cannot be written", 0}); }
+
+/// Writes a result to `path`, to standard output if that is empty; the exit status. A reader of standard output that has had enough is
+/// fine.
+inline int write_result(const std::string& path, std::string_view text) {
+  if (path.empty()) {
+    Output& output = standard_output();
+    output.write(text);
+    output.flush();
+    return output.error() != 0 ? report_error({ErrorKind::file_open, "standard output cannot be written", 0}) : kExitOk;
+  }
+  WholeFile file(path);
+  if (!file.open()) return cannot_write(path);
+  file.write(text);
+  return file.finish() ? kExitOk : cannot_write(path);
+}
 
 }  // namespace ptd::cli

@@ -27,7 +27,7 @@ NAMES = ("calls", "sorter", "parser")
 
 
 def run(*words):
-    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300)
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=900)
 
 
 def json_lines(done):
@@ -124,7 +124,6 @@ class Programs(unittest.TestCase):
             self.assertEqual(dict(got), want, name)
             only = json_lines(run("script", "-i", self.data(name), "--format", "json", "-S", "main"))
             self.assertEqual([line.get("call") for line in only], [None, "main"])
-        self.assertEqual(run("script", "-i", self.data("calls"), "--format", "json", "--itrace=b").returncode, 2)
 
     def with_clock(self, name, wall_ns, clock_ns):
         """A copy of a recording whose header tells the time of day (feature CLOCK_DATA, perf.data-file-format.txt)."""
@@ -190,7 +189,7 @@ class Programs(unittest.TestCase):
             for line in done.stdout.splitlines():
                 match = form.match(line)
                 if not match:
-                    self.assertRegex(line, r": +\[(off cpu|not traced) [0-9.]+ [num]?s.*\]$")
+                    self.assertRegex(line, r": +\[(off cpu|not traced|in kernel) [0-9.]+ [num]?s.*\]$")
                     continue
                 self.assertRegex(match.group(1).strip(), r"^([0-9.]+ [num]?s)?$")
                 took, indent, closes, function, opens, note = match.groups()
@@ -214,15 +213,21 @@ class Programs(unittest.TestCase):
         whole = run("script", "-i", self.data("parser"), "--ns").stdout.splitlines()
         inside = run("script", "-i", self.data("parser"), "--ns", "-S", "group").stdout.splitlines()
         self.assertLess(0, len(inside))
-        self.assertEqual([line for line in whole if line in set(inside)], inside)
+        rest = iter(whole)  # in this order among them; a line may well stand in two places
+        self.assertTrue(all(line in rest for line in inside))
         outermost = min(len(line) - len(line.split(": ", 1)[1].lstrip(" 0123456789.nmus")) for line in inside)
         self.assertTrue(all("group" in line for line in inside
                             if len(line) - len(line.split(": ", 1)[1].lstrip(" 0123456789.nmus")) == outermost and "}" not in line))
+        # How much of the program ran in a tenth of the time is up to the machine; that it is of that tenth is not.
+        moment = [int(line.split(":")[0].split()[-1].replace(".", "")) for line in whole]
+        span = moment[-1] - moment[0]
         for words in ("30%-40%", "30%,40%"):
             part = run("script", "-i", self.data("parser"), "--ns", "--time", words)
             self.assertEqual(part.returncode, 0, part.stderr)
-            self.assertLess(0, part.stdout.count("\n"))
-            self.assertLess(part.stdout.count("\n"), len(whole) / 2)
+            times = [int(line.split(":")[0].split()[-1].replace(".", "")) for line in part.stdout.splitlines()]
+            self.assertLess(0, len(times))
+            self.assertLess(moment[0] + 0.25 * span, min(times))
+            self.assertLess(max(times), moment[0] + 0.45 * span)
         for words in ("x", "5", "1:2", "99%-200%", "+5,6"):
             self.assertEqual(run("script", "-i", self.data("parser"), "--time", words).returncode, 2, words)
 

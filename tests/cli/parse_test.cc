@@ -94,7 +94,7 @@ TEST(FieldNames, ReplaceAndChange) {
 
 TEST(FieldNames, Refused) {
   EXPECT_THAT(parse_fields("ipp", {}).error().message, HasSubstr("comm,tid"));
-  EXPECT_THAT(parse_fields("brstack", {}).error().message, HasSubstr("--itrace=b"));
+  EXPECT_THAT(parse_fields("brstackoff", {}).error().message, HasSubstr("--itrace=b"));
   for (const char* text : {"", "ip,+sym", "+ip,sym", "+", "zz:ip", "ip,,sym"})
     EXPECT_FALSE(parse_fields(text, default_fields()).ok()) << text;
 }
