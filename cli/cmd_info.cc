@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -94,7 +95,13 @@ std::string streams_text(const Survey& survey) {
                   survey.streams.size() == 1 ? "" : "s", decode_time_text(survey.trace_bytes)));
   for (size_t i = 0; i < survey.streams.size() && i < kListedStreams; ++i) {
     const SurveyStream& stream = survey.streams[i];
-    text += fmt::format("{:<11}   {} {:<6} {:>10}", "", stream.cpu >= 0 ? "cpu" : "thread", stream.cpu >= 0 ? stream.cpu : stream.tid,
+    text += fmt::format("{:<11}   {} {:<6} {:>10}", "",
+                        stream.cpu >= 0   ? "cpu"
+                        : stream.tid >= 0 ? "thread"
+                                          : "source",
+                        stream.cpu >= 0   ? std::to_string(stream.cpu)
+                        : stream.tid >= 0 ? std::to_string(stream.tid)
+                                          : std::string("-"),
                         bytes_text(stream.size_bytes));
     if (!stream.source.empty()) text += "  " + stream.source;
     text += bounded(stream.time) ? "  " + span_text(stream.time) + "\n" : "\n";
@@ -124,7 +131,13 @@ std::string images_text(const Survey& survey) {
   const auto missing =
       static_cast<size_t>(std::count_if(survey.images.begin(), survey.images.end(), [](const SurveyImage& image) { return !image.found; }));
   std::string text;
-  add(text, "code", fmt::format("{} files found, {} missing", survey.images.size() - missing, missing));
+  std::map<std::string, size_t> places;
+  for (const SurveyImage& image : survey.images) {
+    if (image.found && image.from != "path") ++places[image.from];
+  }
+  std::string from;
+  for (const auto& [place, count] : places) from += fmt::format("{}{} by {}", from.empty() ? " (" : ", ", count, place);
+  add(text, "code", fmt::format("{} files found{}{}, {} missing", survey.images.size() - missing, from, from.empty() ? "" : ")", missing));
   for (size_t i = 0; i < missing && i < kListedImages; ++i) {
     const SurveyImage& image = survey.images[i];
     text +=
@@ -181,7 +194,12 @@ nlohmann::json json_of(const Survey& survey) {
     json["threads"].push_back({{"pid", thread.pid}, {"tid", thread.tid}, {"comm", thread.comm}});
   json["images"] = nlohmann::json::array();
   for (const SurveyImage& image : survey.images)
-    json["images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"found", image.found}, {"reason", image.reason}});
+    json["images"].push_back({{"path", image.path},
+                              {"build_id", image.build_id},
+                              {"found", image.found},
+                              {"reason", image.reason},
+                              {"from", image.from},
+                              {"file", image.file}});
   return json;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/record_live.h"
+#include "cli/stash_words.h"
 #include "recording/emulate/user_runner.h"
 
 namespace ptd::cli {
@@ -21,6 +22,7 @@ struct Words {
   LiveWords live;
   unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
   bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
+  StashWords stash;
 };
 
 // Without --emulate: what there is instead.
@@ -66,7 +68,7 @@ int run(Words& words) {
     words.live.output = options.output;
     words.live.command = options.command;
     words.live.quiet = words.quiet;
-    return record_live(words.live);
+    return record_live(words.live, words.stash);
   }
   if (!words.emulate) return explain();
   if (options.command.empty())
@@ -86,6 +88,7 @@ int run(Words& words) {
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
   if (!words.quiet || !result->summary.warnings.empty() || result->summary.irregular != 0) say_on_error(summary_text(words, *result));
+  keep_recorded(options.output, words.stash, words.quiet);
   return result->exit_status;
 }
 
@@ -117,6 +120,7 @@ Command add_record(CLI::App& app) {
   add_packet_options(command, *words);
   command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 or qemu-aarch64 of PATH, as the program wants)");
   command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not where it was built or installed");
+  add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.add_option("program", words->options.command, "the program and its arguments, behind --");
   command.footer(

@@ -23,6 +23,9 @@ Command add_check(CLI::App& app);
 Command add_demo(CLI::App& app);
 Command add_verify(CLI::App& app);
 Command add_record(CLI::App& app);
+Command add_sessions(CLI::App& app);
+Command add_snapshot(CLI::App& app);
+Command add_stop(CLI::App& app);
 Command add_bundle(CLI::App& app);
 
 }  // namespace ptd::cli

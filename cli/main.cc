@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/info.h"
+#include "cli/machine_commands.h"
 #include "cli/nearest_word.h"
 #include "cli/output.h"
 #include "cli/perf_words.h"
@@ -83,11 +84,13 @@ int main(int argc, char** argv) try {
   app.get_formatter()->column_width(34);
 
   const std::map<std::string, ptd::cli::Command> commands = {
-      {"info", ptd::cli::add_info(app)},         {"script", ptd::cli::add_script(app)},   {"functions", ptd::cli::add_functions(app)},
-      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},     {"coverage", ptd::cli::add_coverage(app)},
-      {"profile", ptd::cli::add_profile(app)},   {"stat", ptd::cli::add_stat(app)},       {"check", ptd::cli::add_check(app)},
-      {"image", ptd::cli::add_image(app)},       {"packets", ptd::cli::add_packets(app)}, {"record", ptd::cli::add_record(app)},
-      {"bundle", ptd::cli::add_bundle(app)},     {"demo", ptd::cli::add_demo(app)},       {"verify", ptd::cli::add_verify(app)},
+      {"info", ptd::cli::add_info(app)},         {"script", ptd::cli::add_script(app)},     {"functions", ptd::cli::add_functions(app)},
+      {"timeline", ptd::cli::add_timeline(app)}, {"flame", ptd::cli::add_flame(app)},       {"coverage", ptd::cli::add_coverage(app)},
+      {"profile", ptd::cli::add_profile(app)},   {"stat", ptd::cli::add_stat(app)},         {"check", ptd::cli::add_check(app)},
+      {"image", ptd::cli::add_image(app)},       {"packets", ptd::cli::add_packets(app)},   {"record", ptd::cli::add_record(app)},
+      {"sessions", ptd::cli::add_sessions(app)}, {"snapshot", ptd::cli::add_snapshot(app)}, {"stop", ptd::cli::add_stop(app)},
+      {"bundle", ptd::cli::add_bundle(app)},     {"demo", ptd::cli::add_demo(app)},         {"verify", ptd::cli::add_verify(app)},
+      {"stash", ptd::cli::add_stash(app)},       {"doctor", ptd::cli::add_doctor(app)},
   };
   if (argc == 1) return without_command(app);
   if (const std::string word = argv[1]; !word.starts_with('-') && !commands.contains(word)) return unknown_command(word, commands);

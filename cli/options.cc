@@ -44,6 +44,13 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command.add_option("--build-id-cache", input.build_id_cache, "perf's cache of files by build id (default ~/.debug)")
       ->group(in)
       ->type_name("DIR");
+  // Where the library looks is the environment's to say.
+  command
+      .add_option_function<std::string>(
+          "--stash", [](const std::string& folder) { (void)::setenv("PTDECODE_STASH", folder.c_str(), 1); },
+          "where code was kept when it was recorded (default: as 'ptdecode stash --help' says; off: nowhere)")
+      ->group(in)
+      ->type_name("DIR");
 
   const std::string raw = "Raw captures";
   command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")

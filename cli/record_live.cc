@@ -12,7 +12,9 @@
 #include "recording/live/address_filter.h"
 #include "recording/live/pmu_terms.h"
 #include "recording/live/recorder.h"
+#include "recording/live/session.h"
 #include "recording/live/start_scan.h"
+#include "recording/live_keeper.h"
 
 namespace ptd::cli {
 
@@ -164,14 +166,54 @@ void add_live_options(CLI::App& command, LiveWords& words) {
   command.add_option("-m,--mmap-pages", words.sizes, "DATA,AUX: buffers of each cpu, in pages or with K, M, G")->type_name("SIZES");
   command.add_option("--filter", words.filter, "trace only some code: 'filter main @ /bin/ls', 'start F1,stop F2'");
   command.add_flag("--snapshot", words.snapshot, "the trace goes round in its buffer; the recording holds the last of it");
+  command.add_option("--detach", words.detach, "return at once; the session goes on until ptdecode stop NAME")->type_name("NAME");
   command.add_flag("--directory", words.directory, "perf's directory form");
   command.add_flag("--kcore", words.kcore, "also copy the kernel's code (directory form)");
   command.add_flag("-z,--compress", words.compress, "compress what the kernel tells (zstd)");
 }
 
-int record_live(const LiveWords& words) {
-  Result<RecordChoice> choice = choose(words);
+namespace {
+
+int start_detached(const LiveWords& words, const RecordChoice& choice) {
+  if (words.directory || words.kcore || words.compress || words.output != "perf.data") {
+    return report_error({ErrorKind::usage, "record: with --detach the file is made by ptdecode snapshot", 0});
+  }
+  live::SessionChoice session;
+  session.name = words.detach;
+  session.target = choice.target;
+  session.trace = choice.trace;
+  session.wishes = choice.wishes;
+  session.make_info = choice.make_info;
+  session.command = choice.command;
+  session.what = choice.trace ? choice.trace->name : "sideband";
+  if (choice.target.everything) session.what += " of all threads";
+  if (!words.pids.empty()) session.what += " of " + words.pids;
+  if (!words.tids.empty()) session.what += " of threads " + words.tids;
+  for (const std::string& word : choice.command) session.what += " " + word;
+  const Result<std::vector<std::string>> notes = live::start_session(session);
+  if (!notes) return report_error(notes.error());
+  for (const std::string& note : *notes) {
+    if (!words.quiet) say_on_error("ptdecode: " + note + "\n");
+  }
+  if (!words.quiet)
+    say_on_error(fmt::format("ptdecode: session '{0}' runs: ptdecode snapshot {0} -o FILE; ptdecode stop {0}\n", words.detach));
+  return kExitOk;
+}
+
+}  // namespace
+
+int record_live(const LiveWords& words, const StashWords& stash) {
+  LiveWords asked = words;
+  asked.snapshot = words.snapshot || (!words.detach.empty() && !words.event.empty());
+  Result<RecordChoice> choice = choose(asked);
   if (!choice) return report_error(choice.error());
+  if (!words.detach.empty()) return start_detached(words, *choice);
+  const std::shared_ptr<LiveKeeper> keeper = begin_keeping(words.output, stash);
+  if (keeper) {
+    choice->on_mapping = [keeper](const perfio::MmapRecord& map, uint64_t time_ns) { keeper->on_mapping(map, time_ns); };
+    choice->on_round = [keeper](const std::function<uint64_t()>& now_ns, uint64_t slack_ns) { keeper->look(now_ns, slack_ns); };
+    choice->on_taken_over = [keeper] { (void)keeper->finish(); };
+  }
   standard_output().flush();
   choice->stop_fd = watch_signals();
   Result<std::unique_ptr<live::Recorder>> recorder = live::Recorder::start(*choice);
@@ -185,6 +227,7 @@ int record_live(const LiveWords& words) {
   if (!finished.ok()) return report_error(finished.error());
   const live::RecordReport& report = (*recorder)->report();
   if (!words.quiet || report.lost_records != 0) say_on_error(summary(words, report));
+  if (keeper) end_keeping(*keeper, words.quiet);
   return report.exit_status >= 0 ? report.exit_status : kExitOk;
 }
 

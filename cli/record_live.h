@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/stash_words.h"
+
 namespace ptd::cli {
 
 /// As typed.
@@ -19,6 +21,6 @@ struct LiveWords {
 /// Adds -e, -p, -a and the rest to a command.
 void add_live_options(CLI::App& command, LiveWords& words);
 /// Records until the end; the exit status is the program's, or what went wrong.
-int record_live(const LiveWords& words);
+int record_live(const LiveWords& words, const StashWords& stash);
 
 }  // namespace ptd::cli

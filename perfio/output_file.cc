@@ -22,10 +22,10 @@ Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path) 
   return std::unique_ptr<OutputFile>(new OutputFile(fd, path));
 }
 
-Result<std::unique_ptr<OutputFile>> OutputFile::on_descriptor(int fd, const std::string& name) {
+Result<std::unique_ptr<OutputFile>> OutputFile::on_descriptor(int fd, const std::string& name, bool stream) {
   const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
   if (own < 0) return Error{ErrorKind::file_open, "cannot write " + name + ": " + std::strerror(errno), 0};
-  return std::unique_ptr<OutputFile>(new OutputFile(own, name, true));
+  return std::unique_ptr<OutputFile>(new OutputFile(own, name, stream));
 }
 
 OutputFile::~OutputFile() {
@@ -64,7 +64,8 @@ Status OutputFile::append(Bytes bytes) {
 
 Status OutputFile::flush() {
   if (Status status = write_at(written_, buffer_); !status) {
-    if (!stream_) if (::ftruncate(fd_, static_cast<off_t>(written_)) != 0) return status;
+    if (!stream_)
+      if (::ftruncate(fd_, static_cast<off_t>(written_)) != 0) return status;
     return status;
   }
   written_ += buffer_.size();

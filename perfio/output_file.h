@@ -13,8 +13,9 @@ namespace ptd::perfio {
 class OutputFile {
  public:
   static Result<std::unique_ptr<OutputFile>> create(const std::string& path);
-  /// Writes to a descriptor that is open already, a pipe for example: front to back only. It is duplicated, and stays the caller's.
-  static Result<std::unique_ptr<OutputFile>> on_descriptor(int fd, const std::string& name);
+  /// Writes to a descriptor that is open already, which is duplicated and stays the caller's: a file, from its start; or a stream (a pipe),
+  /// front to back only.
+  static Result<std::unique_ptr<OutputFile>> on_descriptor(int fd, const std::string& name, bool stream);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;

@@ -44,8 +44,8 @@ Result<std::unique_ptr<PerfWriter>> PerfWriter::create(const std::string& path, 
     fs::create_directories(path, error);
     if (error) return Error{ErrorKind::file_open, "cannot make the directory " + path + ": " + error.message(), 0};
   }
-  auto file =
-      options.pipe ? OutputFile::on_descriptor(options.pipe_fd, path) : OutputFile::create(options.directory ? path + "/data" : path);
+  const std::string file_path = options.directory ? path + "/data" : path;
+  auto file = options.fd >= 0 ? OutputFile::on_descriptor(options.fd, path, options.pipe) : OutputFile::create(file_path);
   if (!file) return file.error();
   std::unique_ptr<PerfWriter> writer(new PerfWriter(std::move(file).value(), path, options));
   if (Status status = options.pipe ? writer->write_pipe_start() : writer->write_start(); !status) return status.error();
@@ -225,8 +225,15 @@ Status PerfWriter::continue_from(uint64_t size_bytes) {
   if (Status status = file_->cut_at(size_bytes); !status) return status;
   if (options_.pipe) return {};
   index_.clear();
+  constexpr size_t kPieceBytes = 1U << 20;
+  std::vector<std::byte> piece;
+  uint64_t piece_at = 0;
   for (uint64_t at = data_offset_; at < size_bytes;) {  // AUXTRACE records stand between the others
-    const std::vector<std::byte> bytes = file_->read_back(at, kAuxtraceRecordBytes);
+    if (at < piece_at || at + kAuxtraceRecordBytes > piece_at + piece.size()) {
+      piece = file_->read_back(at, kPieceBytes);
+      piece_at = at;
+    }
+    const Bytes bytes = Bytes(piece).subspan(static_cast<size_t>(at - piece_at));
     if (bytes.size() < kRecordHeaderBytes) break;
     const RecordHeader head = read_record_header(bytes);
     if (head.size_bytes < kRecordHeaderBytes) break;
@@ -234,7 +241,7 @@ Status PerfWriter::continue_from(uint64_t size_bytes) {
     at += head.size_bytes;
     if (head.type != kRecordAuxtrace) continue;
     index_.push_back({start, head.size_bytes});
-    Cursor body(Bytes(bytes).subspan(kRecordHeaderBytes));
+    Cursor body(bytes.subspan(kRecordHeaderBytes));
     at += body.u64();
   }
   return {};

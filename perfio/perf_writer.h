@@ -19,8 +19,8 @@ struct WriterOptions {
   std::vector<EventAttr> attrs;  ///< with ids. perf 6.1 wants PERF_SAMPLE_IP in the sample_type of an Intel PT event
   bool directory = false;        ///< PATH/data, so that add_kcore_dir() works; else PATH is the file
   int compression_level = 0;     ///< above 0: kernel records go into COMPRESSED records (zstd)
-  bool pipe = false;             ///< the pipe form, to `pipe_fd`: nothing is written twice; PATH is its name in messages
-  int pipe_fd = 1;
+  bool pipe = false;             ///< the pipe form, to `fd`: nothing is written twice
+  int fd = -1;                   ///< open already, instead of PATH, which is its name in messages then
 };
 
 /// What a record says beside its payload.

@@ -1,9 +1,11 @@
 // Mappings and names -> timeline and symbolizer.
 #include "recording/image_build.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "image/source/build_id.h"
+#include "recording/stashed_code.h"
 
 namespace ptd {
 namespace {
@@ -14,6 +16,7 @@ CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at
   result.debug_dirs = options.debug_dirs;
   result.build_id_cache = options.build_id_cache.empty() ? default_build_id_cache() : options.build_id_cache;
   result.recorded_at_s = recorded_at_s;
+  result.kept = StashedCode::open(stash::stash_paths());
   if (options.debuginfod) result.debuginfod = Debuginfod::open();
   return result;
 }
@@ -41,7 +44,9 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   section.build_id = mapping.build_id;
   section.file_offset_bytes = mapping.file_offset_bytes;
   section.assumed = mapping.assumed;
-  FoundCode found = source.find({mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes, roots});
+  const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
+                          roots,        mapping.pid,      mapping.ip.value,          mapping.from.value};
+  FoundCode found = source.find(wanted);
   // One report a file, however often it is mapped.
   if (found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
     for (Finding& finding : found.findings) {
@@ -55,10 +60,46 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     section.code = std::move(found.code);
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_file(section.path, found.file_path, section.build_id);
+    if (found.place == FoundAt::kept) kept_used_.insert(mapping.path);
+    if (found.place == FoundAt::kept && is_anonymous(mapping.path) && mapping.path != "[vdso]" && !mapping.path.starts_with("/memfd:")) {
+      section.assumed = true;  // it may have been written to before it was read
+      add_later_copies(mapping, wanted, section.code.bytes);
+    }
   } else {
     add_missing(mapping.path, mapping.build_id, sentence(found.status));
   }
   builder.add_section(std::move(section));
+}
+
+// What differs between two copies of memory changed at some moment between their readings; the packets may tell when.
+void ImageBuild::add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first) {
+  constexpr size_t kJoinBytes = 16;  // two changes as near as this are one: they may be of one instruction
+  constexpr size_t kMostEdits = 1U << 16;
+  size_t edits = 0;
+  Bytes before = first;
+  for (const KeptFiles::Copy& copy : source.options().kept->later_copies(wanted)) {
+    const Bytes after = copy.file->bytes();
+    const size_t common = std::min(before.size(), after.size());
+    for (size_t at = 0; at < common && edits < kMostEdits; ++at) {
+      if (before[at] == after[at]) continue;
+      size_t last = at;  // that differs
+      for (size_t i = at + 1; i < common && i - last <= kJoinBytes; ++i) {
+        if (before[i] != after[i]) last = i;
+      }
+      const size_t size = last + 1 - at;
+      Edit edit;
+      edit.space = mapping.space;
+      edit.ip = mapping.ip + at;
+      edit.old_bytes.assign(before.begin() + static_cast<std::ptrdiff_t>(at), before.begin() + static_cast<std::ptrdiff_t>(at + size));
+      edit.new_bytes.assign(after.begin() + static_cast<std::ptrdiff_t>(at), after.begin() + static_cast<std::ptrdiff_t>(at + size));
+      edit.time = {TimeNs{copy.since_ns}, TimeNs{copy.until_ns}};
+      edit.origin = EditOrigin::dated_copy;
+      builder.add_edit(std::move(edit));
+      ++edits;
+      at = last;
+    }
+    before = after;
+  }
 }
 
 void ImageBuild::add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
@@ -74,6 +115,22 @@ void ImageBuild::add_missing(const std::string& path, const std::string& build_i
   missing_.emplace(std::pair(path, build_id), reason);
 }
 
+// That a path of today was not what ran is worth a word, and which bytes were taken in its stead.
+void ImageBuild::tell_of_kept(RecordingData& data) const {
+  if (const auto& kept = source.options().kept) {
+    for (std::string& trouble : kept->troubles()) data.warnings.push_back(std::move(trouble));
+  }
+  if (kept_used_.empty()) return;
+  constexpr size_t kNamed = 3;
+  std::string names;
+  size_t count = 0;
+  for (const std::string& path : kept_used_) {
+    if (count++ < kNamed) names += (names.empty() ? "" : ", ") + path;
+  }
+  if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
+  data.warnings.push_back("no longer at hand as recorded: " + names + ": the copies kept in the stash are used (ptdecode stash ls)");
+}
+
 void ImageBuild::finish(RecordingData& data) {
   data.timeline = builder.build();
   data.symbolizer = std::make_unique<Symbolizer>(data.timeline);
@@ -83,6 +140,7 @@ void ImageBuild::finish(RecordingData& data) {
   for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));
   ranges_.clear();
   for (const SymbolFile& file : symbol_files_) data.symbolizer->add_debug_file(file.section_path, file.file_path, file.build_id);
+  tell_of_kept(data);
   for (const auto& [key, reason] : missing_) data.missing.push_back({key.first, key.second, reason, 0});
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,9 @@ class ImageBuild {
   std::vector<NamedRange> ranges_;
   std::vector<SymbolFile> symbol_files_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
+  void tell_of_kept(RecordingData& data) const;
+  void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
+  std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
   std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
 };
 

@@ -13,6 +13,7 @@
 #include "recording/perf_time.h"
 #include "recording/recording_data.h"
 #include "recording/sideband_fold.h"
+#include "recording/stashed_code.h"
 
 namespace ptd {
 namespace {
@@ -147,6 +148,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   copies.after_dirs = options.kcore_after;
   if (from_this_host(reader->features())) copies.running = options.running_kernel;
   image.source.set_same_host(from_this_host(reader->features()));
+  image.source.set_kept(StashedCode::open(stash::stash_paths(), recording_identity(*reader)));
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes);
   fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, data);

@@ -19,6 +19,7 @@
 #include "recording/perf_time.h"
 #include "recording/recording_data.h"
 #include "recording/segments.h"
+#include "recording/stashed_code.h"
 
 namespace ptd {
 namespace {
@@ -122,7 +123,7 @@ class Collector {
     threads_[task.tid] = {task.pid, task.tid, parent == threads_.end() ? std::string() : parent->second.comm};
   }
   void on(const perfio::Record&, const perfio::TextPokeRecord&) { ++survey_.text_pokes; }
-  void on(const perfio::Record&, const perfio::MmapRecord& map) {
+  void on(const perfio::Record& record, const perfio::MmapRecord& map) {
     if (!map.executable || map.kernel || map.guest || map.path.empty()) return;
     const std::string id = map.build_id.empty() ? std::string() : normalize_build_id(perfio::build_id_hex(map.build_id));
     Mapped& mapped = mapped_[{map.path, id}];
@@ -130,6 +131,9 @@ class Collector {
     if (map.size_bytes <= mapped.size_bytes) return;
     mapped.size_bytes = map.size_bytes;
     mapped.file_offset_bytes = map.file_offset_bytes;
+    mapped.pid = map.pid;
+    mapped.address = map.addr;
+    mapped.time_ns = record.sample_id.has_time ? record.sample_id.time : 0;
   }
   void note_sample(const perfio::Record& record) {
     const auto& attrs = reader_.attrs();
@@ -144,6 +148,8 @@ class Collector {
 
   struct Mapped {
     uint64_t mappings = 0, size_bytes = 0, file_offset_bytes = 0;
+    int32_t pid = -1;  // of the largest, with its address and time
+    uint64_t address = 0, time_ns = 0;
   };
   struct AuxTime {
     int32_t cpu = -1, tid = -1;
@@ -205,12 +211,16 @@ void Collector::finish(const OpenOptions& options, int64_t recorded_at_s, bool s
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   ImageBuild image(options, recorded_at_s);
   image.source.set_same_host(same_host);
+  image.source.set_kept(StashedCode::open(stash::stash_paths(), recording_identity(reader_)));
   for (const auto& [key, mapped] : mapped_) {
-    SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}};
+    SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}};
     if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;
-    const FoundCode code = image.source.find({line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes});
+    const FoundCode code = image.source.find(
+        {line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes, nullptr, mapped.pid, mapped.address, mapped.time_ns});
     line.found = code.status == CodeStatus::found;
-    if (!line.found) line.reason = sentence(code.status);
+    line.reason = line.found ? "" : sentence(code.status);
+    line.from = line.found ? name(code.place) : "";
+    line.file = line.found ? code.file_path : "";
     survey_.images.push_back(std::move(line));
   }
   std::stable_sort(survey_.images.begin(), survey_.images.end(), [](const SurveyImage& a, const SurveyImage& b) {
@@ -319,7 +329,7 @@ Survey survey_of(const Recording& recording) {
   }
   take_sources(sources, survey);
   for (const MissingImage& image : recording.missing_images())
-    survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason});
+    survey.images.push_back({image.path, image.build_id, 0, 0, false, image.reason, {}, {}});
   survey.lost = recording.lost();
   survey.warnings = recording.warnings();
   return survey;
@@ -340,7 +350,7 @@ Result<Survey> survey(const OpenOptions& options) {
   Survey result = survey_of(**opened);
   result.form = bundle ? "bundle" : snapshot ? "CoreSight snapshot" : "LLDB trace bundle";
   struct stat info {};
-  if (::stat(options.path.c_str(), &info) == 0) result.file_bytes = static_cast<uint64_t>(info.st_size);
+  if (::stat(options.path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) result.file_bytes = static_cast<uint64_t>(info.st_size);
   result.command = {(*opened)->description()};
   return result;
 }

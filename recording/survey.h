@@ -24,6 +24,8 @@ struct SurveyImage {
   uint64_t mappings = 0, size_bytes = 0;
   bool found = false;
   std::string reason;  ///< why it was not found
+  std::string from;    ///< where it was found: "path", "stash", "build-id cache", ...
+  std::string file;    ///< the file that was found
 };
 
 /// Plain facts; empty or 0 where the recording does not tell.

@@ -93,8 +93,6 @@ class Follower {
   void overflow(uint64_t offset);
   /// The trace unit stopped: speculative elements were dropped.
   void discard(uint64_t offset);
-  /// A later timestamp bounds what is walked from now on.
-  void set_latest(TimeNs latest) { latest_ = latest; }
   /// Trouble is looked for from here on, at packets from `offset` on and behind the first fork.
   void watch_from(uint64_t offset) {
     watch_from_ = offset;

@@ -275,6 +275,18 @@ LegacyPacket from(const ocsd_stm_pkt& in) {
   return packet;
 }
 
+template <typename Peer>
+Peer registers_of(const TraceConfig& config) {
+  Peer peer{};
+  peer.reg_idr = config.idr0;
+  peer.reg_ctrl = config.configr;
+  peer.reg_ccer = config.idr1;
+  peer.reg_trc_id = config.trace_id;
+  peer.arch_ver = ARCH_V7;
+  peer.core_prof = profile_CortexA;
+  return peer;
+}
+
 /// The library keeps its decode trees in a map of its own without a lock: one thread at a time makes, arranges or ends one. Feeding a tree
 /// touches nothing but the tree.
 std::mutex trees_mutex;
@@ -320,23 +332,11 @@ bool LegacyReader::State::create(const TraceConfig& config) {
   ocsd_err_t error = OCSD_ERR_FAIL;
   FnDefPktDataIn sink = nullptr;
   if (config.protocol == Protocol::ptm) {
-    ocsd_ptm_cfg peer{};
-    peer.reg_idr = config.idr0;
-    peer.reg_ctrl = config.configr;
-    peer.reg_ccer = config.idr1;
-    peer.reg_trc_id = config.trace_id;
-    peer.arch_ver = ARCH_V7;
-    peer.core_prof = profile_CortexA;
+    const auto peer = registers_of<ocsd_ptm_cfg>(config);
     error = ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_PTM, OCSD_CREATE_FLG_PACKET_PROC, &peer, &id);
     sink = on_packet<ocsd_ptm_pkt>;
   } else if (config.protocol == Protocol::etmv3) {
-    ocsd_etmv3_cfg peer{};
-    peer.reg_idr = config.idr0;
-    peer.reg_ctrl = config.configr;
-    peer.reg_ccer = config.idr1;
-    peer.reg_trc_id = config.trace_id;
-    peer.arch_ver = ARCH_V7;
-    peer.core_prof = profile_CortexA;
+    const auto peer = registers_of<ocsd_etmv3_cfg>(config);
     error = ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETMV3, OCSD_CREATE_FLG_PACKET_PROC, &peer, &id);
     sink = on_packet<ocsd_etmv3_pkt>;
   } else if (config.protocol == Protocol::stm) {

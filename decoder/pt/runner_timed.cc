@@ -166,7 +166,7 @@ struct Runner::Timed {
     }
     window <<= 1;
     --count;
-  } while (count != 0);
+  } while (count != 0 && t.out < out_end_);
   t.position += bits - count;
   if (count == 0) return true;
   tnt_.count = count;

@@ -50,6 +50,11 @@ const char* sentence(CodeStatus status) {
   return "unknown";
 }
 
+const char* name(FoundAt place) {
+  static constexpr std::array<const char*, 6> kNames = {"root", "build-id cache", "path", "stash", "debuginfod", "vdso"};
+  return kNames.at(static_cast<size_t>(place));
+}
+
 bool is_anonymous(const std::string& path) {
   static constexpr std::array<std::string_view, 10> kPrefixes = {
       "//anon", "[heap", "[stack", "[anon", "anon_inode:", "/memfd:", "/dev/zero", "/SYSV", "[uprobes]", "[vsyscall]"};
@@ -92,23 +97,64 @@ const CodeSource::OpenFile& CodeSource::open_file(const std::string& path) {
   return files_.emplace(path, std::move(opened)).first->second;
 }
 
-std::vector<std::string> CodeSource::places(const MappedPath& wanted) const {
-  std::vector<std::string> places;
+std::vector<CodeSource::Place> CodeSource::roots(const MappedPath& wanted) const {
+  std::vector<Place> places;
   if (wanted.roots != nullptr) {
-    for (const std::string& root : *wanted.roots) places.push_back(root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path);
+    for (const std::string& root : *wanted.roots)
+      places.push_back({root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path, FoundAt::root});
   }
   for (const std::string& root : options_.symfs) {
-    places.push_back(root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path);
-    if (!wanted.path.starts_with('[') && !wanted.build_id.empty()) places.push_back(root + "/" + base_name(wanted.path));
+    places.push_back({root + (wanted.path.starts_with('/') ? "" : "/") + wanted.path, FoundAt::root});
+    if (!wanted.path.starts_with('[') && !wanted.build_id.empty()) places.push_back({root + "/" + base_name(wanted.path), FoundAt::root});
   }
-  for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "elf")) places.push_back(std::move(place));
-  const bool here = options_.same_host && wanted.roots == nullptr;
-  const bool host = options_.use_host_files && (here || !wanted.build_id.empty());
-  if (host && wanted.path.starts_with('/')) places.push_back(wanted.path);
   return places;
 }
 
-bool CodeSource::try_place(const std::string& place, const MappedPath& wanted, FoundCode& found) {
+std::vector<CodeSource::Place> CodeSource::places(const MappedPath& wanted) const {
+  std::vector<Place> places;
+  for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "elf"))
+    places.push_back({std::move(place), FoundAt::build_id_cache});
+  const bool here = options_.same_host && wanted.roots == nullptr;
+  const bool host = options_.use_host_files && (here || !wanted.build_id.empty());
+  if (host && wanted.path.starts_with('/')) places.push_back({wanted.path, FoundAt::path});
+  return places;
+}
+
+/// A file that is open by now is found under its own path from here on.
+const std::string& CodeSource::remember(const std::shared_ptr<const MappedFile>& file) {
+  OpenFile& opened = files_[file->path()];
+  if (!opened.file) {
+    opened.file = file;
+    auto elf = ElfFile::open(file);
+    if (elf.ok()) opened.elf = std::move(elf).value();
+  }
+  return file->path();
+}
+
+bool CodeSource::try_kept_mapping(const MappedPath& wanted, FoundCode& found) {
+  if (!options_.kept || wanted.pid < 0) return false;
+  const KeptFiles::OfMapping kept = options_.kept->of_mapping(wanted);
+  if (!kept.file) return false;
+  const std::string& path = remember(kept.file);
+  if (!kept.whole_is_mapping) return try_place({path, FoundAt::kept}, wanted, found);
+  found.status = CodeStatus::found;
+  found.place = FoundAt::kept;
+  found.code = piece_of(kept.file, 0, wanted.size_bytes);
+  found.file_path = path;
+  if (const OpenFile& opened = open_file(path); opened.elf) found.build_id = opened.elf->build_id();
+  return true;
+}
+
+bool CodeSource::try_kept_build_id(const MappedPath& wanted, FoundCode& found) {
+  if (!options_.kept || wanted.build_id.empty()) return false;
+  for (const std::shared_ptr<const MappedFile>& file : options_.kept->with_build_id(wanted.build_id)) {
+    if (try_place({remember(file), FoundAt::kept}, wanted, found)) return true;
+  }
+  return false;
+}
+
+bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCode& found) {
+  const std::string& place = where.path;
   const OpenFile& opened = open_file(place);
   if (!opened.file) return false;
   const std::string build_id = opened.elf ? opened.elf->build_id() : std::string();
@@ -132,13 +178,14 @@ bool CodeSource::try_place(const std::string& place, const MappedPath& wanted, F
   }
   constexpr uint64_t kPage = 4096;
   const bool short_file = code.bytes.size() + kPage <= wanted.size_bytes;
-  const bool newer = options_.recorded_at_s != 0 && opened.file->modified_s() > options_.recorded_at_s && place == wanted.path;
+  const bool newer = options_.recorded_at_s != 0 && opened.file->modified_s() > options_.recorded_at_s && where.kind == FoundAt::path;
   if (wanted.build_id.empty() && (short_file || newer)) {
     found.findings.push_back(
         make_finding(FindingKind::file_changed, place + (short_file ? " is shorter than its mapping" : " is newer than the recording") +
                                                     ", and no build id was recorded to check it"));
   }
   found.status = CodeStatus::found;
+  found.place = where.kind;
   found.code = std::move(code);
   found.file_path = place;
   found.build_id = build_id;
@@ -148,17 +195,20 @@ bool CodeSource::try_place(const std::string& place, const MappedPath& wanted, F
 FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
   FoundCode found;
   MappedPath exact = wanted;
-  std::vector<std::string> candidates;
+  std::vector<Place> candidates;
   for (const std::string& root : options_.symfs) {
-    for (const char* name : {"/[vdso]", "/vdso.so", "/vdso64.so"}) candidates.push_back(root + name);
+    for (const char* file : {"/[vdso]", "/vdso.so", "/vdso64.so"}) candidates.push_back({root + file, FoundAt::root});
   }
   if (!wanted.build_id.empty()) {
-    for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "vdso")) candidates.push_back(std::move(place));
-    if (!options_.build_id_cache.empty()) candidates.push_back(options_.build_id_cache + "/[vdso]/" + wanted.build_id + "/vdso");
+    const FoundAt cache = FoundAt::build_id_cache;
+    for (std::string& place : cache_paths(options_.build_id_cache, wanted.build_id, "vdso"))
+      candidates.push_back({std::move(place), cache});
+    if (!options_.build_id_cache.empty()) candidates.push_back({options_.build_id_cache + "/[vdso]/" + wanted.build_id + "/vdso", cache});
   }
-  for (const std::string& place : candidates) {
-    if (is_regular_file(place) && try_place(place, exact, found)) return found;
+  for (const Place& place : candidates) {
+    if (is_regular_file(place.path) && try_place(place, exact, found)) return found;
   }
+  if (try_kept_mapping(exact, found) || try_kept_build_id(exact, found)) return found;
   const Bytes own = options_.use_host_files && !wanted.build_id.empty() ? host_vdso() : Bytes{};
   if (!own.empty()) {
     // Notes of the vdso lie within its first pages; scan the few places where a note header can start.
@@ -167,6 +217,7 @@ FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
       if (std::memcmp(own.data() + at + 8, kTypeAndName.data(), kTypeAndName.size()) != 0) continue;
       if (same_build_id(wanted.build_id, build_id_in_notes(own.subspan(at)))) {
         found.status = CodeStatus::found;
+        found.place = FoundAt::vdso;
         found.code = own_bytes(own.subspan(0, std::min<uint64_t>(own.size(), wanted.size_bytes)));
         found.file_path = "[vdso]";
         found.build_id = wanted.build_id;
@@ -177,30 +228,44 @@ FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
   return found;
 }
 
+bool CodeSource::find_file(const MappedPath& wanted, FoundCode& found) {
+  const bool proven = !wanted.build_id.empty();
+  for (const Place& place : roots(wanted)) {
+    if (try_place(place, wanted, found)) return true;
+  }
+  if (!proven && try_kept_mapping(wanted, found)) return true;
+  for (const Place& place : places(wanted)) {
+    if (try_place(place, wanted, found)) return true;
+  }
+  if (!proven) return false;
+  if (try_kept_mapping(wanted, found) || try_kept_build_id(wanted, found)) return true;
+  if (!options_.debuginfod) return false;
+  const std::string fetched = options_.debuginfod->find(wanted.build_id, false);
+  return !fetched.empty() && try_place({fetched, FoundAt::debuginfod}, wanted, found);
+}
+
 FoundCode CodeSource::find(const MappedPath& wanted_raw) {
   MappedPath wanted = wanted_raw;
   FoundCode found;
   if (is_vdso(wanted.path)) {
     found = find_vdso(wanted);
   } else if (is_anonymous(wanted.path)) {
-    found.status = CodeStatus::anonymous;
-    return found;
+    if (!try_kept_mapping(wanted, found)) {
+      found.status = CodeStatus::anonymous;
+      return found;
+    }
   } else {
     const bool deleted = wanted.path.ends_with(kDeleted);
     if (deleted) wanted.path.resize(wanted.path.size() - kDeleted.size());
-    // A deleted file's path may name another file by now: only a build id can prove the bytes.
+    // A deleted file's path may name another file by now: only a build id, or what was kept, can prove the bytes.
     if (deleted && wanted.build_id.empty()) {
-      found.status = CodeStatus::deleted;
-      return found;
+      if (!try_kept_mapping(wanted_raw, found)) {
+        found.status = CodeStatus::deleted;
+        return found;
+      }
+    } else if (!find_file(wanted, found)) {
+      if (deleted && found.status == CodeStatus::not_found) found.status = CodeStatus::deleted;
     }
-    for (const std::string& place : places(wanted)) {
-      if (try_place(place, wanted, found)) break;
-    }
-    if (found.status != CodeStatus::found && options_.debuginfod && !wanted.build_id.empty()) {
-      const std::string fetched = options_.debuginfod->find(wanted.build_id, false);
-      if (!fetched.empty()) (void)try_place(fetched, wanted, found);
-    }
-    if (deleted && found.status == CodeStatus::not_found) found.status = CodeStatus::deleted;
   }
   if (found.status == CodeStatus::found) {
     // Files refused on the way to the right one are of no interest.

@@ -11,12 +11,14 @@
 #include "image/finding.h"
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
+#include "image/source/kept_files.h"
 #include "image/source/mapped_file.h"
 
 namespace ptd {
 
-/// Where files are looked for, in this order: symfs roots (below ROOT the recorded path; with a recorded build id also ROOT/NAME), build-id
-/// cache, the path itself.
+/// Where files are looked for, in this order: symfs roots (below ROOT the recorded path; with a recorded build id also ROOT/NAME); without
+/// a recorded build id what was kept of this recording, which is proof where a path is none; build-id cache; the path itself; with a build
+/// id what was kept of this recording, then of any; debuginfod.
 struct CodeSourceOptions {
   std::vector<std::string> symfs;
   std::vector<std::string> debug_dirs;
@@ -24,6 +26,7 @@ struct CodeSourceOptions {
   bool use_host_files = true;              ///< false: never the path itself nor this machine's vdso
   bool same_host = true;                   ///< false: recorded elsewhere, so this machine's files count only with a recorded build id
   int64_t recorded_at_s = 0;               ///< when the recording was made, seconds since the epoch; 0: unknown
+  std::shared_ptr<KeptFiles> kept;         ///< copies kept since the recording; null: none
   std::shared_ptr<Debuginfod> debuginfod;  ///< asked last, for files with a recorded build id; null: nobody is
 };
 
@@ -35,6 +38,8 @@ struct MappedPath {
   uint64_t size_bytes = 0;
   /// Roots of the process's own file system, looked below before all else; then a path of this machine proves nothing without a build id.
   const std::vector<std::string>* roots = nullptr;
+  int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
+  uint64_t address = 0, time_ns = 0;
 };
 
 /// Why a mapping has bytes, or none.
@@ -49,12 +54,17 @@ enum class CodeStatus : uint8_t {
 /// One sentence fragment for people: "file not found", "wrong build id", ...
 [[nodiscard]] const char* sentence(CodeStatus status);
 
+/// Which of the places a file was found at.
+enum class FoundAt : uint8_t { root, build_id_cache, path, kept, debuginfod, vdso };
+[[nodiscard]] const char* name(FoundAt place);
+
 struct FoundCode {
   CodeStatus status = CodeStatus::not_found;
-  CodeBytes code;                 ///< bytes of the mapping, maybe shorter than asked
-  std::string file_path;          ///< the file used, or the last one refused
-  std::string build_id;           ///< of that file, hex
-  std::vector<Finding> findings;  ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
+  FoundAt place = FoundAt::path;  ///< if found
+  CodeBytes code;                     ///< bytes of the mapping, maybe shorter than asked
+  std::string file_path;              ///< the file used, or the last one refused
+  std::string build_id;               ///< of that file, hex
+  std::vector<Finding> findings;      ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
 };
 
 /// Not thread-safe. Files are opened once and shared.
@@ -64,6 +74,8 @@ class CodeSource {
 
   /// The recording turned out to be another machine's: see CodeSourceOptions::same_host. Before the first find().
   void set_same_host(bool same) { options_.same_host = same; }
+  /// What was kept of this recording. Before the first find().
+  void set_kept(std::shared_ptr<KeptFiles> kept) { options_.kept = std::move(kept); }
 
   /// The bytes that the mapping showed. With a recorded build id only a file with that id is used.
   FoundCode find(const MappedPath& wanted);
@@ -82,9 +94,18 @@ class CodeSource {
     std::shared_ptr<const ElfFile> elf;  ///< null if it is no ELF file
   };
   const OpenFile& open_file(const std::string& path);
-  std::vector<std::string> places(const MappedPath& wanted) const;
+  struct Place {
+    std::string path;
+    FoundAt kind = FoundAt::path;
+  };
+  std::vector<Place> roots(const MappedPath& wanted) const;
+  std::vector<Place> places(const MappedPath& wanted) const;
   FoundCode find_vdso(const MappedPath& wanted);
-  bool try_place(const std::string& place, const MappedPath& wanted, FoundCode& found);
+  bool find_file(const MappedPath& wanted, FoundCode& found);
+  bool try_place(const Place& place, const MappedPath& wanted, FoundCode& found);
+  bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
+  bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);
+  const std::string& remember(const std::shared_ptr<const MappedFile>& file);
   CodeSourceOptions options_;
   std::unordered_map<std::string, OpenFile> files_;
   std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once

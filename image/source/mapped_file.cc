@@ -17,11 +17,14 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   // O_NONBLOCK: a named pipe in a hostile directory must not hang the open.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
+  auto file = open(fd, path);
+  ::close(fd);
+  return file;
+}
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::string& path) {
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return Error{ErrorKind::file_open, path + ": not a regular file", 0};
-  }
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Error{ErrorKind::file_open, path + ": not a regular file", 0};
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = path;
   file->modified_s_ = info.st_mtim.tv_sec;
@@ -29,14 +32,9 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
   const auto size = static_cast<size_t>(info.st_size);
   if (size > 0) {
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (memory == MAP_FAILED) {
-      const Error error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
-      ::close(fd);
-      return error;
-    }
+    if (memory == MAP_FAILED) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
     file->bytes_ = Bytes(static_cast<const std::byte*>(memory), size);
   }
-  ::close(fd);
   return std::shared_ptr<const MappedFile>(std::move(file));
 }
 

@@ -18,6 +18,8 @@ class MappedFile {
  public:
   /// Errors: file_open (absent, not regular, refused). An empty file maps to no bytes.
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
+  /// The same of a file that is open; `path` is what it is called. The descriptor stays the caller's.
+  static Result<std::shared_ptr<const MappedFile>> open(int fd, const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

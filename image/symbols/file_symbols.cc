@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "image/source/build_id.h"
+#include "image/stash/parsed_symbols.h"
 #include "image/symbols/source_lines.h"
 #include "image/symbols/symbolizer.h"
 
@@ -69,7 +70,7 @@ void FileSymbols::load() {
     auto elf = ElfFile::open(elf_paths_[i]);
     if (!elf.ok()) continue;
     if (!mapped_) mapped_ = *elf;
-    if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = (*elf)->read_symbols();
+    if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = stash::symbols_of(**elf);
     has_symtab = has_symtab || (*elf)->has_symtab();
     if (i + 1 == elf_paths_.size() && !has_symtab) fetch_debug_file();
   }

@@ -52,6 +52,7 @@ Result<EventSet> EventSet::open(const EventChoice& choice) {
   set.choice_ = choice;
   set.cpus_ = choice.target.cpus.empty() ? online_cpus() : choice.target.cpus;
   set.specs_[index_of(RingRole::target)] = target_spec(choice.target, choice.sizes);
+  set.specs_[index_of(RingRole::target)].switches = choice.switches;
   set.specs_[index_of(RingRole::kernel)] = kernel_spec();
   if (choice.trace) {
     EventSpec& spec = set.specs_[index_of(RingRole::trace)];

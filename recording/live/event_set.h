@@ -37,6 +37,7 @@ struct TraceChoice {
 struct EventChoice {
   TargetChoice target;
   std::optional<TraceChoice> trace;
+  bool switches = true;  ///< context switches, without which a trace of a cpu is nobody's
   RingSizes sizes;
 };
 

@@ -84,8 +84,11 @@ void KernelCapture::on_ksymbol(Bytes record, const EventAttr& attr) {
   image.when.pid = image.when.tid = 0;
   image.program = name.starts_with("bpf_prog_");
   const bool unregister = (flags & 1) != 0;
-  // The memory of a program that went is cleared a grace period later only.
-  std::erase_if(images_, [&](const Image& known) { return known.address == image.address && !(unregister && known.program); });
+  // The memory of a program that went is cleared a grace period later only; then others may come to lie there.
+  std::erase_if(images_, [&](const Image& known) {
+    if (unregister) return known.address == image.address && !known.program;
+    return known.address < image.address + image.size_bytes && image.address < known.address + known.size_bytes;
+  });
   if (!unregister) images_.push_back(image);
 }
 
@@ -103,14 +106,15 @@ void KernelCapture::on_bpf_load(uint32_t id) {
 
 Status KernelCapture::read_images() {
   constexpr uint32_t kMaxImageBytes = 32768;  // a record holds less than 65,536 bytes
-  constexpr std::byte kCleared{0xcc};         // what the kernel puts where a program was
+  constexpr std::byte kCleared{0xcc};         // what the kernel puts where a program was, and between programs
+  constexpr int kClearedRun = 4;              // no compiled program has that many
   for (const Image& image : images_) {
     if (image.program && std::find(addresses_.begin(), addresses_.end(), image.address) != addresses_.end()) continue;
     TextPokeRecord poke;
     poke.addr = image.address;
     poke.new_bytes = memory_->read_mapped({image.address, std::min(image.size_bytes, kMaxImageBytes)});
-    const bool cleared = std::all_of(poke.new_bytes.begin(), poke.new_bytes.end(), [](std::byte byte) { return byte == kCleared; });
-    if (cleared) continue;
+    // Part of it may be another program's by now.
+    if (std::search_n(poke.new_bytes.begin(), poke.new_bytes.end(), kClearedRun, kCleared) != poke.new_bytes.end()) continue;
     if (Status status = sink_.add_code(poke, image.when); !status) return status;
     ++counts_.images_read;
   }

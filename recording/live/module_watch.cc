@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 
 #include "perfio/wire.h"
 
@@ -16,10 +17,11 @@ namespace {
 constexpr const char* kEvents = "/sys/kernel/tracing/events/module/";
 constexpr uint32_t kRingPages = 8;
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kMaxCodeBytes = 4U << 20;  // of one module
-constexpr size_t kMaxPokeBytes = 32768;       // a record holds less than 65,536 bytes
-constexpr size_t kMaxPokes = 1U << 16;        // of one round
-constexpr size_t kMaxLeft = 256;              // places remembered
+constexpr uint64_t kMaxCodeBytes = 4U << 20;    // of one module
+constexpr size_t kMaxPokeBytes = 32768;         // a record holds less than 65,536 bytes
+constexpr size_t kMaxPokes = 1U << 16;          // of one round
+constexpr uint64_t kLoadingNs = 1'000'000'000;  // between the first patch of a module and the word of its load, at most
+constexpr size_t kMaxLeft = 256;                // places remembered
 
 uint64_t number_of(std::string_view text, int base) {
   uint64_t value = 0;
@@ -221,6 +223,9 @@ void ModuleWatch::go_back(Code& code) const {
     const bool same = old.address < code.address + code.bytes.size() && code.address < old.address + old.bytes.size();
     if (same && old.time_ns < code.time_ns) free_since = std::max(free_since, old.time_ns);
   }
+  for (const Gone& free : frees_) {  // it may have been here before without having been read
+    if (free.module == code.module && free.time_ns < code.time_ns) free_since = std::max(free_since, free.time_ns);
+  }
   const uint64_t told = code.time_ns;
   for (const std::vector<Poke>* pokes : {&pokes_, &past_pokes_}) {
     for (auto poke = pokes->rbegin(); poke != pokes->rend(); ++poke) {
@@ -239,18 +244,18 @@ void ModuleWatch::leave(const Code& code, uint64_t time_ns, int32_t cpu, std::ve
 }
 
 void ModuleWatch::come(Code code, std::vector<CodeChange>& changes) {
-  // What lay at its place went without a word: init code.
   const auto covered = [&](const Code& old) {
     return old.address < code.address + code.bytes.size() && code.address < old.address + old.bytes.size();
   };
-  for (const Code& old : known_) {
-    if (covered(old)) leave(old, code.time_ns - 1, code.cpu, changes);
-  }
-  std::erase_if(known_, covered);
   for (auto poke = pokes_.rbegin(); poke != pokes_.rend() && poke->time_ns > code.time_ns; ++poke) {
     put(code.bytes, code.address, poke->poke.addr, poke->poke.old_bytes);
   }
   go_back(code);
+  // What lay at its place went without a word: init code.
+  for (const Code& old : known_) {
+    if (covered(old)) leave(old, code.time_ns - 1, code.cpu, changes);
+  }
+  std::erase_if(known_, covered);
   add_pieces(code.address, code.bytes, true, {code.time_ns, code.cpu, {}}, changes);
   known_.push_back(std::move(code));
 }
@@ -276,6 +281,8 @@ std::vector<CodeChange> ModuleWatch::take() {
       continue;
     }
     const Gone& went = gone_[gone++];
+    if (frees_.size() >= kMaxLeft) frees_.erase(frees_.begin());
+    frees_.push_back(went);
     poke_until(went.time_ns);
     const auto is_its = [&](const Code& code) { return code.module == went.module; };
     for (const Code& code : known_) {
@@ -286,8 +293,10 @@ std::vector<CodeChange> ModuleWatch::take() {
   poke_until(~uint64_t{0});
   found_.clear();
   gone_.clear();
-  past_pokes_ = std::move(pokes_);
+  past_pokes_.insert(past_pokes_.end(), std::make_move_iterator(pokes_.begin()), std::make_move_iterator(pokes_.end()));
   pokes_.clear();
+  const uint64_t newest = past_pokes_.empty() ? 0 : past_pokes_.back().time_ns;
+  std::erase_if(past_pokes_, [&](const Poke& poke) { return newest - std::min(newest, poke.time_ns) > kLoadingNs; });
   return changes;
 }
 

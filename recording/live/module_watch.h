@@ -80,7 +80,8 @@ class ModuleWatch {
   std::vector<Gone> gone_;                // likewise
   std::vector<Code> known_;               // as it is now
   std::vector<Code> left_;                // places that became free, the last ones; the bytes say only how many
-  std::vector<Poke> pokes_, past_pokes_;  // of this round and of the one before
+  std::vector<Gone> frees_;               // the last ones
+  std::vector<Poke> pokes_, past_pokes_;  // of this round and of those before, a second long
   ModuleCounts counts_;
 };
 

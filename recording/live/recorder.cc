@@ -9,6 +9,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include "image/base/time_conversion.h"
+#include "perfio/oversized_record.h"
+#include "perfio/record_parse.h"
+#include "perfio/sample_id.h"
 #include "perfio/wire.h"
 #include "recording/live/start_scan.h"
 
@@ -17,6 +21,14 @@ namespace {
 
 using namespace perfio;
 namespace fs = std::filesystem;
+
+constexpr uint64_t kLookMs = 250;  // who looks at memory that changes wants rounds without a wake-up
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
 
 /// What perf takes as the moment of an AUX payload: the processor's counter where there is one; never 0.
 uint64_t aux_reference() {
@@ -77,8 +89,9 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
     return Error{ErrorKind::usage, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
   }
   if (Status status = recorder->open_file(); !status) return status.error();
-  if (Status status = recorder->write_start(); !status) return status.error();
   if (Status status = recorder->start_holder(); !status) return status.error();
+  if (Status status = recorder->write_start(); !status) return status.error();
+  if (recorder->commit_ != nullptr) recorder->commit_->publish(recorder->progress());
   return recorder;
 }
 
@@ -123,6 +136,7 @@ Status Recorder::open_file() {
   WriterOptions options;
   options.attrs = events_->attrs();
   options.pipe = choice_.output == "-";
+  options.fd = options.pipe ? 1 : -1;
   options.directory = !options.pipe && (choice_.directory || choice_.kcore);
   options.compression_level = choice_.compression_level;
   if (!options.pipe) {
@@ -162,6 +176,10 @@ Status Recorder::write_start() {
   }
   const auto add = [this](const Payload& payload, RecordContext context) {
     context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
+    if (const auto* map = std::get_if<MmapRecord>(&payload); map != nullptr && choice_.on_mapping) {
+      const SampleId& id = context.sample_id;
+      choice_.on_mapping(*map, id.has_time ? id.time : 0);
+    }
     return writer_->add(payload, context);
   };
   std::vector<int32_t> pids = choice_.target.everything ? list_processes() : choice_.target.pids;
@@ -204,6 +222,7 @@ Status Recorder::start_holder() {
   }
   SecondHolder::Duties duties;
   duties.adopt = [this] {
+    if (workload_) workload_->forget();
     capture_.reset();  // its mappings did not come along; their places are free for the rings
     return events_->map_again();
   };
@@ -226,11 +245,14 @@ void Recorder::take_over() {
   programs_->continue_from(done.store_bytes);
   make_capture(false);
   holder_.reset();
-  if (writer_->continue_from(done.file_bytes).ok()) (void)stop_and_write();
+  if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.on_taken_over) choice_.on_taken_over();
 }
+
+const EventAttr& Recorder::attr_of(RingRole role) const { return events_->attrs()[static_cast<size_t>(events_->attr_of(role))]; }
 
 void Recorder::on_record(const EventRings& rings, Bytes record) {
   const RecordHeader header = read_record_header(record);
+  if (rings.role == RingRole::kernel) record = without_excess(record, attr_of(RingRole::kernel), scratch_);
   ++report_.records;
   Cursor body(record.subspan(kRecordHeaderBytes));
   if (header.type == kRecordLost) {
@@ -240,10 +262,42 @@ void Recorder::on_record(const EventRings& rings, Bytes record) {
     constexpr uint64_t kTruncated = 1;  // PERF_AUX_FLAG_TRUNCATED
     body.skip(16);
     report_.aux_truncated += body.u64() & kTruncated;
+  } else if (header.type == kRecordMmap2 && rings.role == RingRole::target) {
+    tell_mapping(rings, record);
   } else if (rings.role == RingRole::kernel) {
-    capture_->on_record(record, events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::kernel))]);
+    capture_->on_record(record, attr_of(RingRole::kernel));
   }
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
+}
+
+void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
+  const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
+  const uint64_t trailer = trailer_bytes(attr);
+  if (!choice_.on_mapping || record.size() < kRecordHeaderBytes + trailer) return;
+  const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
+  SampleId id;
+  parse_trailer(attr, record.last(trailer), id);
+  if (id.has_time) least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - id.time);
+  Payload payload;
+  if (!parse_body(read_record_header(record), body, payload)) return;
+  if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.on_mapping(*map, id.has_time ? id.time : 0);
+}
+
+/// By the kernel's conversion; where it publishes none, by the record that was read soonest after its time.
+uint64_t Recorder::now_ns() const {
+#if defined(__x86_64__)
+  if (const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion()) {
+    TimeConversion conversion;
+    conversion.time_shift = static_cast<uint16_t>(clock->time_shift);
+    conversion.time_mult = static_cast<uint32_t>(clock->time_mult);
+    conversion.time_zero = clock->time_zero;
+    conversion.time_cycles = clock->time_cycles;
+    conversion.time_mask = clock->time_mask;
+    conversion.cap_user_time_short = clock->cap_user_time_short;
+    return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
+  }
+#endif
+  return least_ahead_ns_ == ~uint64_t{0} ? 0 : monotonic_ns() - least_ahead_ns_;
 }
 
 /// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
@@ -277,6 +331,10 @@ Status Recorder::drain(bool all) {
     if (Status status = take_aux(rings, i, all); !status) return status;
   }
   if (Status status = capture_->end_round(); !status) return status;
+  if (choice_.on_round) {
+    const bool exact = events_->rings().front().ring->time_conversion().has_value();
+    choice_.on_round([this] { return now_ns(); }, exact ? 0 : kLookMs * 1'000'000);
+  }
   report_.kernel = capture_->counts();
   if (records == report_.records && before == writer_->size_bytes()) return {};
   if (Status status = writer_->add_finished_round(); !status) return status;
@@ -303,7 +361,7 @@ Status Recorder::run() {
   for (;;) {
     std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, holder_ ? holder_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
-    (void)events_->wait(more, ready, kFlushMs);
+    (void)events_->wait(more, ready, choice_.on_round ? static_cast<int>(kLookMs) : kFlushMs);
     if (Status status = drain(false); !status) return status;
     if (workload_) report_.exit_status = workload_->ended();
     if (ready[0] || report_.exit_status >= 0 || (!whole_machine && events_->target_ended())) return {};

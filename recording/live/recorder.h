@@ -30,6 +30,13 @@ struct RecordChoice {
   std::vector<std::string> command;  ///< to be started
   std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
   int stop_fd = -1;                  ///< readable: stop
+  /// Told of each mapping that is recorded, with the record's time (0: it was there before), before the ring is read on.
+  std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
+  /// After each round, with a clock that gives now on the recording's clock; it may be late by `slack_ns`, and gives 0 as long as it is
+  /// unknown.
+  std::function<void(const std::function<uint64_t()>& now_ns, uint64_t slack_ns)> on_round;
+  /// In a process that took over from a killed recorder: the file is complete.
+  std::function<void()> on_taken_over;
 };
 
 struct RecordReport {
@@ -60,7 +67,10 @@ class Recorder {
   Status start_holder();
   void take_over();
   void make_capture(bool first);
+  [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
   void on_record(const EventRings& rings, Bytes record);
+  void tell_mapping(const EventRings& rings, Bytes record);
+  [[nodiscard]] uint64_t now_ns() const;
   Status take_aux(EventRings& rings, size_t index, bool all);
   Status drain(bool all);
   [[nodiscard]] Progress progress() const;
@@ -75,7 +85,9 @@ class Recorder {
   std::unique_ptr<CommitPage> commit_;
   std::optional<SecondHolder> holder_;
   RecordReport report_;
+  std::vector<std::byte> scratch_;
   Status first_error_;
+  uint64_t least_ahead_ns_ = ~uint64_t{0};  ///< CLOCK_MONOTONIC when a record was read, less its time: the least of all
 };
 
 }  // namespace ptd::live

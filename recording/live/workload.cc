@@ -90,6 +90,11 @@ Workload::~Workload() {
   if (pid_ > 0 && waits && status_ < 0) (void)waitpid(pid_, nullptr, 0);  // it ends at once
 }
 
+void Workload::forget() {
+  pid_ = -1;
+  for (int* fd : {&go_, &failure_, &pid_fd_}) close_one(*fd);
+}
+
 Status Workload::start() {
   const char byte = 1;
   while (write(go_, &byte, 1) < 0 && errno == EINTR) {

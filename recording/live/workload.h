@@ -20,6 +20,8 @@ class Workload {
 
   /// Lets it exec. Errors: file_open if there is no such program, with the name.
   Status start();
+  /// In another child of this process, which has nothing to do with it: lets go of its descriptors.
+  void forget();
   [[nodiscard]] int32_t pid() const { return pid_; }
   /// Readable once it has ended; -1 where the kernel has no pidfd (before Linux 5.3).
   [[nodiscard]] int fd() const { return pid_fd_; }

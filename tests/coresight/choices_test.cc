@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <tuple>
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/frames.h"
@@ -140,6 +141,45 @@ TEST(ArmChoices, BytesThatAreNoCodeAreNamed) {
   ASSERT_EQ(output.batch.gaps.size(), 1U);
   EXPECT_EQ(output.batch.gaps[0].reason, GapReason::bad_insn);
   EXPECT_EQ(output.batch.gaps[0].ip.value, kBase + 4);
+}
+
+// A32, BLX to T32, BX LR back by the return stack, and on in A32 ([ARM] "BLX (immediate)", "BX").
+TEST(ArmModes, BetweenA32AndT32) {
+  std::vector<std::byte> bytes = code({0xe320f000, 0xfa000001, 0xe320f000, 0xeafffffe, 0x4770bf00});  // nop, blx 8010, nop, b .; nop, bx lr
+  TimelineBuilder builder;
+  arm::DecoderOptions options;
+  options.follow.default_space = builder.add_space();
+  options.config.protocol = arm::Protocol::etmv4;
+  options.config.configr = 0x1000;
+  Section section;
+  section.ip = Ip{0x8000};
+  section.space = options.follow.default_space;
+  section.size_bytes = bytes.size();
+  section.code = own_bytes(bytes);
+  builder.add_section(std::move(section));
+  // A-Sync, Trace Info, Trace On, 32-bit address of A32 with context (EL1, AArch32, non-secure), three E.
+  const std::vector<std::byte> trace =
+      bytes_of({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04, 0x82, 0x00, 0x40, 0x00, 0x00, 0x21, 0xff});
+  const Timeline timeline = builder.build();
+  for (const bool exact : {false, true}) {
+    options.follow.exact_only = exact;
+    const ContextTrack contexts;
+    arm::Decoder decoder(timeline, contexts, options);
+    AuxSegment segment;
+    segment.bytes = trace;
+    Batch batch;
+    decoder.begin(segment);
+    EXPECT_FALSE(decoder.next(batch));
+    EXPECT_TRUE(batch.gaps.empty());
+    std::vector<std::tuple<uint64_t, uint32_t, ExecMode>> found;
+    for (const Block& block : batch.blocks) {
+      const BlockInfo& info = decoder.blocks().info(block.node);
+      found.emplace_back(info.ip.value, info.size_bytes, info.mode);
+    }
+    const std::vector<std::tuple<uint64_t, uint32_t, ExecMode>> expected = {
+        {0x8000, 8, ExecMode::a32}, {0x8010, 4, ExecMode::t32}, {0x8008, 8, ExecMode::a32}};
+    EXPECT_EQ(found, expected);
+  }
 }
 
 struct PacketRow {

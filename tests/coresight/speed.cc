@@ -23,30 +23,28 @@ ocsd_datapath_resp_t on_element(const void*, const ocsd_trc_index_t, const uint8
   return OCSD_RESP_CONT;
 }
 
-bool make_decoder(dcd_tree_handle_t tree, const arm::TraceConfig& config) {
-  unsigned char id = 0;
-  if (config.is_ete()) {
-    ocsd_ete_cfg peer{};
-    peer.reg_idr0 = config.idr0;
-    peer.reg_idr1 = config.idr1;
-    peer.reg_idr2 = config.idr2;
-    peer.reg_idr8 = config.idr8;
-    peer.reg_devarch = config.devarch;
-    peer.reg_configr = config.configr;
-    peer.reg_traceidr = config.traceidr;
-    peer.arch_ver = ARCH_AA64;
-    peer.core_prof = profile_CortexA;
-    return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETE, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
-  }
-  ocsd_etmv4_cfg peer{};
+template <typename Peer>
+Peer registers_of(const arm::TraceConfig& config, ocsd_arch_version_t version) {
+  Peer peer{};
   peer.reg_idr0 = config.idr0;
   peer.reg_idr1 = config.idr1;
   peer.reg_idr2 = config.idr2;
   peer.reg_idr8 = config.idr8;
   peer.reg_configr = config.configr;
   peer.reg_traceidr = config.traceidr;
-  peer.arch_ver = ARCH_V8;
+  peer.arch_ver = version;
   peer.core_prof = profile_CortexA;
+  return peer;
+}
+
+bool make_decoder(dcd_tree_handle_t tree, const arm::TraceConfig& config) {
+  unsigned char id = 0;
+  if (config.is_ete()) {
+    auto peer = registers_of<ocsd_ete_cfg>(config, ARCH_AA64);
+    peer.reg_devarch = config.devarch;
+    return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETE, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
+  }
+  const auto peer = registers_of<ocsd_etmv4_cfg>(config, ARCH_V8);
   return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETMV4I, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "decoder/pt/packet_writer.h"
 #include "tests/differential/trace_generator.h"
 #include "tests/support/batch_compare.h"
 #include "tests/support/corpus.h"
@@ -83,6 +84,39 @@ TEST(GeneratedTraces, RunnerEqualsWalker) {
     if (!difference.empty()) ++failures;
   }
   EXPECT_GT(blocks, 100 * count);
+}
+
+// Many blocks a branch, long TNTs, a moment of its own for each, and small batches: what one TNT gives goes far beyond a batch.
+TEST(RunnerBounds, OneTntFillsManyBatches) {
+  constexpr int kJumps = 22;
+  std::vector<std::byte> code;
+  for (int i = 0; i < kJumps; ++i) code.insert(code.end(), {std::byte{0xeb}, std::byte{0}});  // jmp to the next
+  constexpr int kBack = 256 - 2 * kJumps - 2;                                                 // a byte, to the first
+  code.insert(code.end(), {std::byte{0x74}, std::byte{kBack}, std::byte{0xeb}, std::byte{kBack - 2}});
+  test::SparseMemory memory;
+  memory.add(0x1000, code);
+  std::vector<std::byte> trace;
+  pt::PacketWriter writer(trace);
+  writer.psb();
+  writer.tsc(1000);
+  writer.tma(0, 0);
+  writer.mode_exec(ExecMode::bits64);
+  writer.fup(0x1000);
+  writer.psbend();
+  uint64_t random = 1;
+  for (int i = 1; i < 60; ++i) {
+    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+    writer.mtc(static_cast<uint8_t>(i));
+    writer.tnt(random >> 17, i % 3 == 0 ? 6 : 47);
+  }
+  pt::Config config;
+  config.tsc_ctc_ratio_n = config.tsc_ctc_ratio_d = 1;
+  config.has_mtc = true;
+  for (const size_t capacity : {size_t{7}, size_t{256}}) {
+    uint64_t blocks = 0;
+    EXPECT_EQ(compare(trace, test::make_machine(memory), options_of(config), capacity, 2, blocks), "");
+    EXPECT_GT(blocks, 50'000U);
+  }
 }
 
 }  // namespace

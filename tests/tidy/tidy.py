@@ -20,6 +20,7 @@ DOORS = [
     (r"opencsd/", ("decoder/arm/legacy_packets.cc", "tests/")),
     (r"capstone/", ("decoder/insn/arm_disassembler.cc", "tests/")),
     (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "recording/live/", "tests/")),
+    (r"openssl/", ("image/stash/content_hash.cc", "tests/")),
     (r"libiberty/", ("image/symbols/rust_name.cc", "tests/")),
     (r"zstd\.h", ("perfio/", "tests/")),
     (r"linux/perf_event\.h", ("perfio/", "tests/")),
@@ -36,17 +37,19 @@ ROOMS = {
     "image/base": ["image/base"],
     "image": ["image", "image/base"],
     "image/source": ["image/source", "image", "image/base"],
-    "image/symbols": ["image/symbols", "image/source", "image", "image/base"],
+    "image/stash": ["image/stash", "image/source", "image", "image/base"],
+    "image/symbols": ["image/symbols", "image/stash", "image/source", "image", "image/base"],
     "decoder/insn": ["decoder/insn", "image/base"],
     "decoder": ["decoder", "decoder/insn", "decoder/pt", "image", "image/base"],
     "decoder/arm": ["decoder", "decoder/insn", "decoder/arm", "image", "image/base"],
     "decoder/pt": ["decoder", "decoder/insn", "decoder/pt", "image", "image/base"],
     "perfio": ["perfio", "image", "image/base"],
-    "recording": ["recording", "perfio", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/source", "image/symbols"],
-    "recording/live": ["recording/live", "perfio", "image", "image/base", "image/source"],
+    "recording": ["recording", "perfio", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/source", "image/stash", "image/symbols"],
+    "recording/live": ["recording/live", "perfio", "image", "image/base", "image/source", "image/stash"],
+    "recording/doctor": ["recording/doctor", "perfio", "image", "image/base"],
     # The command line sees recording/ and headers of value types, the packet reader (for `packets`) and the disassembler.
     "analysis": ["analysis", "recording", "decoder", "decoder/insn", "image", "image/base", "image/symbols"],
-    "cli": ["cli", "analysis", "recording", "recording/live", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/symbols"],
+    "cli": ["cli", "analysis", "recording", "recording/live", "recording/doctor", "decoder", "decoder/insn", "decoder/pt", "decoder/arm", "image", "image/base", "image/stash", "image/symbols"],
 }
 
 # Written in two halves so that this file does not find itself.

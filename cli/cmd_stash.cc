@@ -1,0 +1,213 @@
+// `ptdecode stash`: the code that was kept of recordings.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "cli/exit_status.h"
+#include "cli/machine_commands.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/size_words.h"
+#include "cli/stash_words.h"
+#include "image/stash/stash_care.h"
+#include "recording/stashed_code.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr int64_t kDaySeconds = 24 * 60 * 60;
+
+struct Words {
+  std::string action = "ls", path, recording = "perf.data", older_than, max_size;
+  bool system = false, json = false, contents = false, gone = false, dry_run = false, remove = false, quiet = false;
+};
+
+std::string stash_path(const Words& words) {
+  if (!words.path.empty()) return words.path;
+  return words.system ? std::string(stash::kSystemStash) : stash::own_stash_path();
+}
+
+std::string date_text(int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm broken{};
+  std::array<char, 32> text{};
+  if (::localtime_r(&time, &broken) == nullptr) return "?";
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &broken)};
+}
+
+std::string plural(uint64_t count, std::string_view word) { return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s"); }
+
+size_t processes_of(const stash::Entries& entries) {
+  std::vector<int32_t> pids;
+  for (const stash::Entry& entry : entries.entries) pids.push_back(entry.pid);
+  std::sort(pids.begin(), pids.end());
+  return static_cast<size_t>(std::unique(pids.begin(), pids.end()) - pids.begin());
+}
+
+nlohmann::json json_of(const stash::Listing& listing, const std::string& path) {
+  nlohmann::json json = {
+      {"schema", "ptdecode-stash-1"}, {"stash", path}, {"bytes", listing.total_bytes}, {"in_the_making", listing.in_the_making}};
+  json["recordings"] = nlohmann::json::array();
+  for (const stash::RecordingInfo& recording : listing.recordings) {
+    nlohmann::json entries = nlohmann::json::array();
+    for (const stash::Entry& entry : recording.entries.entries)
+      entries.push_back({{"pid", entry.pid},
+                         {"generation", entry.generation},
+                         {"time_ns", entry.time_ns},
+                         {"address", entry.address},
+                         {"size", entry.size_bytes},
+                         {"offset", entry.file_offset_bytes},
+                         {"kind", stash::name(entry.kind)},
+                         {"hash", entry.hash},
+                         {"build_id", entry.build_id},
+                         {"path", entry.path}});
+    json["recordings"].push_back({{"identity", recording.identity},
+                                  {"path", recording.entries.recording},
+                                  {"host", recording.entries.host},
+                                  {"made_s", recording.entries.made_s},
+                                  {"used_s", recording.used_s},
+                                  {"trouble", recording.trouble},
+                                  {"contents", recording.contents},
+                                  {"bytes", recording.size_bytes},
+                                  {"entries", std::move(entries)}});
+  }
+  json["contents"] = nlohmann::json::array();
+  for (const stash::ContentInfo& content : listing.contents)
+    json["contents"].push_back({{"hash", content.hash},
+                                {"bytes", content.size_bytes},
+                                {"recordings", content.recordings},
+                                {"added_s", content.added_s},
+                                {"build_ids", content.build_ids},
+                                {"paths", content.paths}});
+  return json;
+}
+
+void print_contents(const stash::Listing& listing) {
+  for (const stash::ContentInfo& content : listing.contents) {
+    const std::string build_id = content.build_ids.empty() ? "" : " build id " + content.build_ids.front();
+    standard_output().write(fmt::format("{} {:>10}  {:<13} {}{}\n", content.hash.substr(0, 16), size_text(content.size_bytes),
+                                        plural(content.recordings, "recording"),
+                                        content.paths.empty() ? "(no entry names it)" : content.paths.front(), build_id));
+  }
+}
+
+void print_recordings(const stash::Listing& listing) {
+  for (const stash::RecordingInfo& recording : listing.recordings) {
+    const stash::Entries& entries = recording.entries;
+    standard_output().write(fmt::format("{}  {:>10}  {:<12} {:<13} {}{}\n", date_text(entries.made_s), size_text(recording.size_bytes),
+                                        plural(recording.contents, "file"), plural(processes_of(entries), "process"),
+                                        entries.recording.empty() ? recording.identity : entries.recording,
+                                        recording.trouble.empty() ? "" : " (" + recording.trouble + ")"));
+  }
+}
+
+int list(const Words& words, const stash::Stash& stash) {
+  const stash::Listing listing = stash::list(stash);
+  if (words.json) {
+    standard_output().write(json_of(listing, stash.path()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return kExitOk;
+  }
+  words.contents ? print_contents(listing) : print_recordings(listing);
+  standard_output().write(fmt::format("{}: {} of {}, {}{}\n", stash.path(), plural(listing.contents.size(), "file"),
+                                      plural(listing.recordings.size(), "recording"), size_text(listing.total_bytes),
+                                      listing.in_the_making == 0 ? "" : fmt::format("; {} in the making", listing.in_the_making)));
+  return kExitOk;
+}
+
+int collect(const Words& words, stash::Stash& stash) {
+  stash::GcOptions options;
+  options.gone = words.gone;
+  options.dry_run = words.dry_run;
+  options.identify = [](const std::string& path) { return recording_identity(path); };
+  if (!words.older_than.empty()) {
+    const Result<int64_t> age = parse_age_s(words.older_than);
+    if (!age) return report_error(age.error());
+    options.unused_s = *age;
+  }
+  if (!words.max_size.empty()) {
+    const Result<uint64_t> size = parse_size("--max-size", words.max_size);
+    if (!size) return report_error(size.error());
+    options.most_bytes = *size;
+  }
+  const Result<stash::GcReport> report = stash::gc(stash, options);
+  if (!report) return report_error(report.error());
+  const std::string would = words.dry_run ? "would be " : "";
+  for (const std::string& path : report->forgotten) standard_output().write(fmt::format("{}forgotten: {}\n", would, path));
+  for (const std::string& path : report->adopted)
+    standard_output().write(fmt::format("{}made whole: {} (its recorder did not end by itself)\n", would, path));
+  standard_output().write(fmt::format("{}: {}, {} {}freed{}\n", stash.path(), plural(report->contents, "file"),
+                                      size_text(report->freed_bytes), would,
+                                      report->leftovers == 0 ? "" : fmt::format("; {} removed", plural(report->leftovers, "leftover"))));
+  return kExitOk;
+}
+
+int verify(const Words& words, stash::Stash& stash) {
+  const stash::VerifyReport report = stash::verify(stash, words.remove);
+  for (const stash::Problem& problem : report.problems)
+    standard_output().write(fmt::format("{}: {}{}\n", problem.path, problem.what, problem.removed ? " (removed)" : ""));
+  standard_output().write(fmt::format("{}: {}, {}, hashed; {} with {}: {}\n", stash.path(), plural(report.contents, "file"),
+                                      size_text(report.bytes), plural(report.recordings, "recording"),
+                                      fmt::format("{} entr{}", report.entries, report.entries == 1 ? "y" : "ies"),
+                                      report.problems.empty() ? "whole" : plural(report.problems.size(), "problem")));
+  return report.problems.empty() ? kExitOk : kExitFinding;
+}
+
+int add(const Words& words) {
+  KeepOptions options;
+  options.stash = stash_path(words);
+  const Result<KeepReport> report = keep_code(words.recording, options);
+  if (!report) return report_error(report.error());
+  if (!words.quiet || !report->skipped.empty()) say_on_error(kept_text(*report, options.stash, words.quiet));
+  return kExitOk;
+}
+
+int run(const Words& words) {
+  if (words.action == "add") return add(words);
+  using Access = stash::Stash::Access;
+  const Result<std::unique_ptr<stash::Stash>> stash =
+      stash::Stash::open(stash_path(words), words.action == "ls" ? Access::read : Access::write);
+  if (!stash) return report_error(stash.error());
+  if (words.action == "gc") return collect(words, **stash);
+  return words.action == "verify" ? verify(words, **stash) : list(words, **stash);
+}
+
+}  // namespace
+
+Command add_stash(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("stash", "Code that was kept of recordings, for when its files are others: ls, add, gc, verify");
+  command
+      .add_option("action", words->action, "ls: what there is; add: what -i maps; gc: remove what nobody needs; verify: hash everything")
+      ->check(CLI::IsMember({"ls", "add", "gc", "verify"}));
+  command
+      .add_option("--stash", words->path,
+                  "the stash (default PTDECODE_STASH, else ptdecode in XDG_CACHE_HOME or ~/.cache; of root /var/cache/ptdecode)")
+      ->type_name("DIR");
+  command.add_flag("--system", words->system, "the machine's: /var/cache/ptdecode");
+  command.add_option("-i,--input", words->recording, "add: the recording, made on this machine (default ./perf.data)");
+  command.add_flag("--contents", words->contents, "ls: file by file instead of recording by recording");
+  command.add_flag("--json", words->json, "ls: for programs");
+  command.add_option("--older-than", words->older_than, "gc: forget recordings that were not opened for so long: 30d, 12h, 2w")
+      ->type_name("AGE");
+  command.add_option("--max-size", words->max_size, "gc: forget those opened longest ago until so much is left: 2G, 500M")
+      ->type_name("SIZE");
+  command.add_flag("--gone", words->gone, "gc: forget recordings whose file is not where it was made");
+  command.add_flag("-n,--dry-run", words->dry_run, "gc: only say what would happen");
+  command.add_flag("--remove", words->remove, "verify: remove damaged files, so that the next recording puts them in anew");
+  command.add_flag("-q,--quiet", words->quiet, "add: no summary");
+  command.footer(
+      "gc without options removes files that no recording refers to. The exit status of verify is 3 if anything is damaged.\n"
+      "Examples:\n"
+      "  ptdecode stash add -i perf.data           after perf record: keep the programs and libraries that ran\n"
+      "  ptdecode stash gc --gone --older-than 30d --max-size 4G\n"
+      "  ptdecode stash verify && ptdecode stash ls --json | jq '.recordings[].path'");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,18 @@
+// Sizes and ages as people write them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "image/base/result.h"
+
+namespace ptd::cli {
+
+/// "500M", "2G", "64K", plain bytes; powers of 1024.
+[[nodiscard]] Result<uint64_t> parse_size(std::string_view option, std::string_view text);
+/// "90s", "12h", "30d", "2w", in seconds; a bare number is days.
+[[nodiscard]] Result<int64_t> parse_age_s(std::string_view text);
+/// "5 bytes", "1.5 MiB".
+[[nodiscard]] std::string size_text(uint64_t bytes);
+}  // namespace ptd::cli

@@ -1,0 +1,34 @@
+// What commands that record say about the stash: options, and keeping at the end.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+namespace ptd {
+struct KeepReport;
+class LiveKeeper;
+}  // namespace ptd
+
+namespace ptd::cli {
+
+struct StashWords {
+  bool off = false;
+  std::string path, limit;
+};
+
+/// --no-stash, --stash, --stash-limit.
+void add_stash_options(CLI::App& command, StashWords& words);
+
+/// Puts what an emulated recording maps into the stash, unless that is off. What goes wrong is said and harms nobody: the recording is
+/// made.
+void keep_recorded(const std::string& recording, const StashWords& words, bool quiet);
+
+/// The same of a recording of this machine, from its start to its end. Null if that is off, or cannot be, which is said.
+[[nodiscard]] std::shared_ptr<LiveKeeper> begin_keeping(const std::string& recording, const StashWords& words);
+void end_keeping(LiveKeeper& keeper, bool quiet);
+
+/// What keep_code() did, in lines for standard error; `quiet`: only what was not kept.
+[[nodiscard]] std::string kept_text(const KeepReport& report, const std::string& stash, bool quiet);
+
+}  // namespace ptd::cli

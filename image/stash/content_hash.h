@@ -1,0 +1,35 @@
+// SHA-256 of contents: the name of a file in the stash.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "image/base/types.h"
+
+namespace ptd::stash {
+
+constexpr size_t kHashDigits = 64;  ///< of a hash as text
+
+/// Takes bytes piece by piece. One thread. libcrypto is the only one who knows how.
+class Hasher {
+ public:
+  Hasher();
+  ~Hasher();
+  Hasher(const Hasher&) = delete;
+  Hasher& operator=(const Hasher&) = delete;
+  void add(Bytes bytes);
+  /// Lower-case hexadecimal digits, kHashDigits of them. Ends it.
+  [[nodiscard]] std::string finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+[[nodiscard]] inline Bytes bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+[[nodiscard]] std::string hash_of(Bytes bytes);
+/// Whether `text` has the form of a hash: kHashDigits lower-case hexadecimal digits.
+[[nodiscard]] bool is_hash(std::string_view text);
+
+}  // namespace ptd::stash

@@ -1,0 +1,115 @@
+// Parsed symbols of contents.
+#include "image/stash/parsed_symbols.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "image/stash/content_hash.h"
+#include "image/stash/stash.h"
+
+namespace ptd::stash {
+namespace {
+
+constexpr std::string_view kMagic = "ptdsym-1";
+constexpr const char* kFolder = "symbols-1";
+constexpr uint32_t kFunction = 1U << 31, kGlobal = 1U << 30, kLengthMask = kGlobal - 1;
+constexpr size_t kFolderDigits = 2;
+
+struct Header {
+  std::array<char, 8> magic{};
+  uint64_t count = 0, name_bytes = 0;
+  std::array<char, kHashDigits> hash{};
+};
+struct Row {
+  uint64_t address = 0, size_bytes = 0;
+  uint32_t name_at = 0, name_length_and_flags = 0;
+};
+static_assert(sizeof(Row) == 24 && sizeof(Header) == 24 + kHashDigits);
+
+/// The stash and the hash that a path like DIR/objects/xx/yyyy stands for.
+struct Place {
+  std::string stash, hash;
+};
+std::optional<Place> place_of(const std::string& path) {
+  const std::string middle = std::string("/") + kObjects + "/";
+  const size_t rest = kHashDigits + 1, all = middle.size() + rest;
+  if (path.size() <= all || path.compare(path.size() - all, middle.size(), middle) != 0) return std::nullopt;
+  std::string hash = path.substr(path.size() - rest);
+  if (hash[kFolderDigits] != '/') return std::nullopt;
+  hash.erase(kFolderDigits, 1);
+  if (!is_hash(hash)) return std::nullopt;
+  return Place{path.substr(0, path.size() - all), hash};
+}
+
+Result<Dir> folder_of(const Place& place) {
+  const Result<Dir> top = Dir::open_top(place.stash, 0, place.stash == kSystemStash);
+  if (!top) return top.error();
+  const Result<Dir> parsed = top->sub(kParsed, true);
+  if (!parsed) return parsed.error();
+  const Result<Dir> format = parsed->sub(kFolder, true);
+  return format ? format->sub(place.hash.substr(0, kFolderDigits), true) : Result<Dir>(format.error());
+}
+
+std::string to_bytes(const std::vector<ElfSymbol>& symbols) {
+  std::string rows, names;
+  for (const ElfSymbol& symbol : symbols) {
+    const auto length = static_cast<uint32_t>(std::min<size_t>(symbol.name.size(), kLengthMask));
+    const Row row{symbol.address, symbol.size_bytes, static_cast<uint32_t>(names.size()),
+                  length | (symbol.function ? kFunction : 0) | (symbol.global ? kGlobal : 0)};
+    rows.append(reinterpret_cast<const char*>(&row), sizeof row);
+    names.append(symbol.name, 0, length);
+  }
+  const std::string body = rows + names;
+  const std::string hash = hash_of(bytes_of(body));
+  Header header;
+  std::copy(kMagic.begin(), kMagic.end(), header.magic.begin());
+  header.count = symbols.size();
+  header.name_bytes = names.size();
+  std::copy(hash.begin(), hash.end(), header.hash.begin());
+  return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;
+}
+
+std::optional<std::vector<ElfSymbol>> from_bytes(Bytes bytes) {
+  Header header;
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const Bytes body = bytes.subspan(sizeof header);
+  if (std::string_view(header.magic.data(), header.magic.size()) != kMagic || header.name_bytes > body.size()) return std::nullopt;
+  const uint64_t row_bytes = body.size() - header.name_bytes;
+  if (row_bytes % sizeof(Row) != 0 || row_bytes / sizeof(Row) != header.count) return std::nullopt;
+  if (hash_of(body) != std::string_view(header.hash.data(), header.hash.size())) return std::nullopt;
+  const char* names = reinterpret_cast<const char*>(body.data()) + row_bytes;
+  std::vector<ElfSymbol> symbols(header.count);
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    Row row;
+    std::memcpy(&row, body.data() + i * sizeof row, sizeof row);
+    const uint32_t length = row.name_length_and_flags & kLengthMask;
+    if (row.name_at > header.name_bytes || length > header.name_bytes - row.name_at) return std::nullopt;
+    symbols[i] = {row.address, row.size_bytes, std::string(names + row.name_at, length), (row.name_length_and_flags & kFunction) != 0,
+                  (row.name_length_and_flags & kGlobal) != 0};
+  }
+  return symbols;
+}
+
+}  // namespace
+
+std::vector<ElfSymbol> symbols_of(const ElfFile& elf) {
+  const std::optional<Place> place = place_of(elf.path());
+  if (!place) return elf.read_symbols();
+  const Result<Dir> folder = folder_of(*place);
+  if (!folder) return elf.read_symbols();
+  if (const Result<Fd> fd = folder->open_file(place->hash); fd) {
+    const auto file = MappedFile::open(fd->get(), place->hash);
+    if (file.ok()) {
+      if (auto symbols = from_bytes((*file)->bytes())) return std::move(*symbols);
+    }
+  }
+  std::vector<ElfSymbol> symbols = elf.read_symbols();
+  const std::string bytes = to_bytes(symbols);
+  if (bytes.size() <= UINT32_MAX) (void)folder->publish(place->hash, 0600, true, bytes_of(bytes));
+  return symbols;
+}
+
+}  // namespace ptd::stash

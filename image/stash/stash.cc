@@ -1,0 +1,341 @@
+// The stash: contents once each, linked from recordings.
+#include "image/stash/stash.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "image/source/build_id.h"
+#include "image/source/elf_file.h"
+#include "image/stash/content_hash.h"
+
+namespace ptd::stash {
+namespace {
+
+constexpr std::string_view kFormat = "ptdecode-stash 1\n";
+constexpr size_t kFolderDigits = 2;
+constexpr uint32_t kLockWaitMs = 60'000;
+constexpr uint64_t kChunkBytes = 1U << 20;
+constexpr uint64_t kLeastFreeShare = 20;
+
+Error too_large(const std::string& what) { return Error{ErrorKind::unsupported, what, 0}; }
+
+std::string random_name() {
+  uint64_t value = 0;
+  if (::getrandom(&value, sizeof value, 0) != sizeof value) value = static_cast<uint64_t>(::clock());
+  return std::to_string(::getpid()) + "." + std::to_string(value);
+}
+
+/// Reads a file from its first byte to its end; errors also if it is longer than `limit_bytes` by then.
+Status for_each_chunk(int fd, uint64_t limit_bytes, const std::function<Status(Bytes)>& take) {
+  std::vector<std::byte> buffer(kChunkBytes);
+  uint64_t at = 0;
+  while (true) {
+    const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error("reading what is to be kept", errno);
+    if (got == 0) return {};
+    at += static_cast<uint64_t>(got);
+    if (at > limit_bytes) return too_large("larger than what is kept (" + std::to_string(limit_bytes) + " bytes)");
+    if (Status status = take(Bytes(buffer).first(static_cast<size_t>(got))); !status) return status;
+  }
+}
+
+}  // namespace
+
+std::string own_stash_path() {
+  if (const char* given = std::getenv("PTDECODE_STASH"); given != nullptr && *given != '\0')
+    return std::string_view(given) == "off" ? std::string() : std::string(given);
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') return std::string(cache) + "/ptdecode";
+  if (::geteuid() == 0) return kSystemStash;
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/ptdecode" : std::string();
+}
+
+std::string system_stash_path() {
+  const char* given = std::getenv("PTDECODE_STASH");
+  return given != nullptr && *given != '\0' ? std::string() : std::string(kSystemStash);
+}
+
+std::vector<std::string> stash_paths() {
+  std::vector<std::string> paths;
+  for (std::string path : {own_stash_path(), system_stash_path()}) {
+    if (!path.empty() && (paths.empty() || paths.front() != path)) paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
+Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access access) {
+  if (path.empty())
+    return Error{ErrorKind::file_open, "there is no stash: neither HOME nor XDG_CACHE_HOME is set, or PTDECODE_STASH=off", 0};
+  const bool write = access == Access::write;
+  Result<Dir> top = Dir::open_top(path, write ? (path == kSystemStash ? 0755U : 0700U) : 0U, !write && path == kSystemStash);
+  if (!top) return top.error();
+  if (write) {
+    if (Status status = top->publish("format", 0644, false, bytes_of(kFormat)); !status) return status.error();
+    if (Status status = top->publish("lock", 0600, false, Bytes{}); !status) return status.error();
+    for (const char* name : {kObjects, kBuildIds, kRecordings, kIncoming}) {
+      if (Result<Dir> dir = top->sub(name, true); !dir) return dir.error();
+    }
+  }
+  const Result<std::string> format = top->read_file("format", kFormat.size());
+  if (!format)
+    return format.error().kind == ErrorKind::file_format ? too_large(path + ": a stash of another version of ptdecode") : format.error();
+  if (*format != kFormat) return too_large(path + ": a stash of another version of ptdecode");
+  return std::unique_ptr<Stash>(new Stash(std::move(*top)));
+}
+
+Result<Fd> Stash::lock_file() const { return top_.open_file("lock"); }
+
+Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) const {
+  if (!is_hash(hash)) return Error{ErrorKind::file_format, "'" + hash + "' names no content", 0};
+  const std::lock_guard guard(mutex_);
+  if (const auto known = checked_.find(hash); known != checked_.end()) return known->second;
+  const Result<Dir> objects = top_.sub(kObjects, false);
+  if (!objects) return objects.error();
+  const Result<Dir> folder = objects->sub(hash.substr(0, kFolderDigits), false);
+  if (!folder) return folder.error();
+  const std::string name = hash.substr(kFolderDigits), path = folder->path() + "/" + name;
+  const Result<Fd> fd = folder->open_file(name);
+  if (!fd) return fd.error();
+  Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(fd->get(), path);
+  if (!file) return file.error();
+  if (hash_of((*file)->bytes()) != hash)
+    return Error{ErrorKind::file_format, path + " is damaged (its content has another hash): not used; see ptdecode stash verify", 0};
+  checked_[hash] = *file;
+  return file;
+}
+
+std::vector<std::string> Stash::with_build_id(const std::string& build_id) const {
+  std::vector<std::string> hashes;
+  if (build_id.size() < kFolderDigits * 2) return hashes;
+  const Result<Dir> ids = top_.sub(kBuildIds, false);
+  if (!ids) return hashes;
+  const Result<Dir> folder = ids->sub(build_id.substr(0, kFolderDigits), false);
+  if (!folder) return hashes;
+  for (const std::string& name : folder->names()) {
+    const size_t dot = name.find('.');
+    if (dot == std::string::npos || !is_hash(std::string_view(name).substr(dot + 1))) continue;
+    if (same_build_id(name.substr(0, dot), build_id)) hashes.push_back(name.substr(dot + 1));
+  }
+  return hashes;
+}
+
+Result<Entries> Stash::entries_of(const std::string& identity) const {
+  if (!is_hash(identity)) return Error{ErrorKind::file_format, "'" + identity + "' names no recording", 0};
+  const Result<Dir> recordings = top_.sub(kRecordings, false);
+  if (!recordings) return recordings.error();
+  const Result<Dir> dir = recordings->sub(identity, false);
+  if (!dir) return dir.error();
+  const Result<std::string> text = dir->read_file(kEntriesFile, kMaxEntriesBytes);
+  if (!text) return text.error();
+  return parse_entries(*text);
+}
+
+std::vector<std::string> Stash::recordings() const {
+  const Result<Dir> recordings = top_.sub(kRecordings, false);
+  std::vector<std::string> names = recordings ? recordings->names() : std::vector<std::string>();
+  std::erase_if(names, [](const std::string& name) { return !is_hash(name); });
+  return names;
+}
+
+void Stash::note_use(const std::string& identity) const {
+  const Result<Dir> recordings = top_.sub(kRecordings, false);
+  const Result<Dir> dir = recordings && is_hash(identity) ? recordings->sub(identity, false) : Result<Dir>(Error{});
+  if (dir) (void)::utimensat(dir->fd(), kEntriesFile, nullptr, AT_SYMLINK_NOFOLLOW);
+}
+
+uint64_t Stash::total_bytes() const {
+  uint64_t total = 0;
+  const Result<Dir> objects = top_.sub(kObjects, false);
+  if (!objects) return 0;
+  for (const std::string& name : objects->names()) {
+    const Result<Dir> folder = objects->sub(name, false);
+    if (!folder) continue;
+    for (const std::string& rest : folder->names()) {
+      struct stat info {};
+      if (folder->stat(rest, info)) total += static_cast<uint64_t>(info.st_size);
+    }
+  }
+  return total;
+}
+
+Capture::Capture(Stash& stash, Dir dir, std::string name, Limits limits)
+    : stash_(stash), dir_(std::move(dir)), alive_(dir_.fd(), true, 0), name_(std::move(name)), limits_(limits) {}
+
+Result<std::unique_ptr<Capture>> Capture::begin(Stash& stash, const std::string& recording, const Limits& limits) {
+  const Result<Fd> lock_file = stash.lock_file();
+  if (!lock_file) return lock_file.error();
+  const Lock lock(lock_file->get(), false, kLockWaitMs);
+  if (!lock.ok()) return Error{ErrorKind::file_open, stash.path() + ": gc has had it for a minute", 0};
+  const Result<Dir> incoming = stash.top_.sub(kIncoming, false);
+  if (!incoming) return incoming.error();
+  const std::string name = random_name();
+  Result<Dir> dir = incoming->sub(name, true);
+  if (!dir) return dir.error();
+  std::unique_ptr<Capture> capture(new Capture(stash, std::move(*dir), name, limits));
+  std::error_code error;
+  capture->entries_.recording = std::filesystem::absolute(recording, error).string();
+  struct utsname own {};
+  if (::uname(&own) == 0) capture->entries_.host = static_cast<const char*>(own.nodename);
+  capture->entries_.made_s = static_cast<int64_t>(::time(nullptr));
+  capture->total_bytes_ = stash.total_bytes();
+  return capture;
+}
+
+Capture::~Capture() {
+  if (published_) return;
+  const Result<Dir> incoming = stash_.top_.sub(kIncoming, false);
+  if (incoming) incoming->remove(name_);
+}
+
+Status Capture::check_room(uint64_t size_bytes) {
+  if (size_bytes > limits_.recording_bytes - std::min(limits_.recording_bytes, new_bytes_))
+    return too_large("more than one recording may add to the stash");
+  if (size_bytes > limits_.total_bytes - std::min(limits_.total_bytes, total_bytes_))
+    return too_large("the stash is full (" + std::to_string(total_bytes_) + " bytes; ptdecode stash gc makes room)");
+  struct statvfs info {};
+  if (::fstatvfs(stash_.top_.fd(), &info) != 0) return {};
+  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize, all = uint64_t{info.f_blocks} * info.f_frsize;
+  const uint64_t least = std::min(limits_.least_free_bytes, all / kLeastFreeShare);
+  if (free < least || free - least < size_bytes) return too_large("the disk of the stash is nearly full");
+  return {};
+}
+
+// `write` writes the content and says what it hashed while it did.
+Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, const std::function<Status(int, std::string&)>& write) {
+  if (!is_hash(hash)) return Error{ErrorKind::file_open, "out of memory", 0};
+  if (const auto known = known_.find(hash); known != known_.end()) return known->second;
+  const Result<Fd> lock_file = stash_.lock_file();
+  if (!lock_file) return lock_file.error();
+  const Lock lock(lock_file->get(), false, kLockWaitMs);
+  if (!lock.ok()) return Error{ErrorKind::file_open, stash_.path() + ": gc has had it for a minute", 0};
+  const Result<Dir> objects = stash_.top_.sub(kObjects, false);
+  if (!objects) return objects.error();
+  const Result<Dir> folder = objects->sub(hash.substr(0, kFolderDigits), true);
+  if (!folder) return folder.error();
+  const std::string name = hash.substr(kFolderDigits);
+  struct stat info {};
+  const bool was_there = folder->stat(name, info);
+  Content content{hash, {}, size_bytes, !was_there};
+  // One of another size is damaged: it gives way.
+  if (!was_there || static_cast<uint64_t>(info.st_size) != size_bytes) {
+    if (Status status = check_room(size_bytes); !status) return status.error();
+    const auto checked = [&](int fd) -> Status {
+      std::string written;
+      if (Status status = write(fd, written); !status) return status;
+      return written == hash ? Status() : Status(Error{ErrorKind::file_format, "changed while it was read", 0});
+    };
+    const unsigned mode = stash_.path() == kSystemStash ? 0444 : 0400;
+    if (Status status = folder->publish(name, mode, was_there, checked); !status) return status.error();
+    folder->sync();
+    new_bytes_ += size_bytes;
+    total_bytes_ += size_bytes;
+  }
+  if (Status status = folder->link(name, dir_, hash); !status) return status.error();
+  const auto file = MappedFile::open(folder->path() + "/" + name);
+  const auto elf = file.ok() ? ElfFile::open(*file) : Result<std::shared_ptr<const ElfFile>>(file.error());
+  if (elf.ok()) content.build_id = (*elf)->build_id();
+  if (content.build_id.size() > kFolderDigits) {
+    const Result<Dir> ids = stash_.top_.sub(kBuildIds, false);
+    const Result<Dir> place = ids ? ids->sub(content.build_id.substr(0, kFolderDigits), true) : Result<Dir>(ids.error());
+    const std::string target = std::string("../../") + kObjects + "/" + hash.substr(0, kFolderDigits) + "/" + name;
+    if (place) (void)::symlinkat(target.c_str(), place->fd(), (content.build_id + "." + hash).c_str());
+  }
+  known_[hash] = content;
+  return content;
+}
+
+Result<Content> Capture::add(int fd) {
+  constexpr int kTries = 3;  // of a file that changes meanwhile
+  Error last;
+  for (int i = 0; i < kTries; ++i) {
+    Hasher hasher;
+    uint64_t size = 0;
+    const Status status = for_each_chunk(fd, limits_.file_bytes, [&](Bytes bytes) {
+      hasher.add(bytes);
+      size += bytes.size();
+      return Status();
+    });
+    if (!status) return status.error();
+    const auto write = [&](int to, std::string& written) {
+      Hasher again;
+      Status copied = for_each_chunk(fd, limits_.file_bytes, [&](Bytes bytes) {
+        again.add(bytes);
+        return write_all(to, bytes);
+      });
+      written = again.finish();
+      return copied;
+    };
+    Result<Content> content = keep(hasher.finish(), size, write);
+    if (content.ok() || content.error().kind != ErrorKind::file_format) return content;
+    last = content.error();
+  }
+  return last;
+}
+
+Result<Content> Capture::add(Bytes bytes) {
+  if (bytes.size() > limits_.file_bytes) return too_large("larger than what is kept (" + std::to_string(limits_.file_bytes) + " bytes)");
+  const std::string hash = hash_of(bytes);
+  return keep(hash, bytes.size(), [&](int fd, std::string& written) {
+    written = hash;
+    return write_all(fd, bytes);
+  });
+}
+
+Status Capture::flush() {
+  number_generations(entries_);
+  return dir_.publish(kEntriesFile, 0600, true, bytes_of(to_text(entries_)));
+}
+
+Status Capture::publish(const std::string& identity) {
+  if (!is_hash(identity)) return Error{ErrorKind::file_format, "'" + identity + "' names no recording", 0};
+  const Result<Dir> recordings = stash_.top_.sub(kRecordings, false);
+  if (!recordings) return recordings.error();
+  const Result<Dir> incoming = stash_.top_.sub(kIncoming, false);
+  if (!incoming) return incoming.error();
+  const Lock lock(recordings->fd(), true, kLockWaitMs);
+  if (!lock.ok()) return Error{ErrorKind::file_open, recordings->path() + ": someone has had it for a minute", 0};
+  // What was flushed may have been told by a process that this one took over from.
+  number_generations(entries_);
+  if (const Result<std::string> flushed = dir_.read_file(kEntriesFile, kMaxEntriesBytes); flushed) {
+    if (const Result<Entries> told = parse_entries(*flushed); told) merge(*told, entries_);
+  }
+  struct stat info {};
+  const bool was_there = recordings->stat(identity, info);
+  if (was_there) {
+    if (const Result<Dir> old = recordings->sub(identity, false); old) {
+      for (const std::string& name : old->names()) {
+        if (is_hash(name)) (void)old->link(name, dir_, name);
+      }
+      if (const Result<Entries> older = stash_.entries_of(identity); older) merge(*older, entries_);
+    }
+  }
+  if (entries_.entries.empty()) return {};
+  if (Status status = dir_.publish(kEntriesFile, 0600, true, bytes_of(to_text(entries_))); !status) return status;
+  dir_.sync();
+  const unsigned flags = was_there ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(incoming->fd(), name_.c_str(), recordings->fd(), identity.c_str(), flags) != 0) {
+    // Not every file system can.
+    if (was_there && !recordings->remove(identity)) return system_error(recordings->path() + "/" + identity, errno);
+    if (::renameat(incoming->fd(), name_.c_str(), recordings->fd(), identity.c_str()) != 0)
+      return system_error(recordings->path() + "/" + identity, errno);
+  } else if (was_there) {
+    incoming->remove(name_);
+  }
+  published_ = true;
+  recordings->sync();
+  return {};
+}
+
+}  // namespace ptd::stash

@@ -1,0 +1,133 @@
+// Stash: code that was captured when recordings were made, kept once for each content, for the day when the files are others.
+//
+//   DIR/format                   "ptdecode-stash 1": the layout below
+//   DIR/lock                     recorders hold it shared while they add, gc exclusively
+//   DIR/objects/xx/yyyy...       a content in raw form, named by its SHA-256; written once, whole, never changed
+//   DIR/build-ids/xx/ID.HASH     a link for people and other tools; only its name is read
+//   DIR/recordings/IDENTITY/     of one recording: `entries` (process, generation, mapping -> content; stash_entries.h), and under its hash
+//                                a hard link to each content that they name
+//   DIR/incoming/NAME/           the same of a recording in the making, locked by who makes it
+//   DIR/parsed/FORMAT/xx/HASH    a content taken apart (parsed_symbols.h); made again from the raw form whenever its format is another
+//
+// Terms: a *content* is the bytes of one file; an *entry* says that a mapping of a process showed a content; a *recording* is named by its
+// identity, which is taken from its own bytes, so that it may be moved and copied.
+//
+// **Invariant:** a content's link count is one plus the recordings that refer to it, also of those whose entries cannot be read.
+// **Invariant:** a name appears when what it names is whole and on the disk; no kill and no full disk leaves half of anything.
+// **Invariant:** no byte is given to anybody that was not hashed after it was read.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/source/mapped_file.h"
+#include "image/stash/stash_dir.h"
+#include "image/stash/stash_entries.h"
+
+namespace ptd::stash {
+
+struct Limits {
+  uint64_t file_bytes = 1ULL << 30;        ///< a larger file is not taken
+  uint64_t recording_bytes = 4ULL << 30;   ///< new bytes that one recording may add
+  uint64_t total_bytes = 32ULL << 30;      ///< of all contents
+  uint64_t least_free_bytes = 1ULL << 30;  ///< of the file system, or a twentieth of it if that is less
+};
+
+/// A content as it stands in the stash.
+struct Content {
+  std::string hash, build_id;
+  uint64_t size_bytes = 0;
+  bool is_new = false;  ///< it was not there before
+};
+
+/// One stash. Any number of processes may use it at once. One thread, but for read().
+class Stash {
+ public:
+  enum class Access : uint8_t { read, write };
+  /// Errors: file_open (absent, another user's, not writable), unsupported (the layout of a later version).
+  static Result<std::unique_ptr<Stash>> open(const std::string& path, Access access);
+
+  /// The bytes of a content, after they were hashed. Errors: file_open if it is not there; file_format if it is damaged. Thread-safe.
+  [[nodiscard]] Result<std::shared_ptr<const MappedFile>> read(const std::string& hash) const;
+  /// Hashes of contents with a build id (hex), up to zero padding.
+  [[nodiscard]] std::vector<std::string> with_build_id(const std::string& build_id) const;
+  /// What a recording has here. Errors: file_open if nothing.
+  [[nodiscard]] Result<Entries> entries_of(const std::string& identity) const;
+  [[nodiscard]] std::vector<std::string> recordings() const;
+  /// The recording was opened: gc goes by it. Where this user may not write, nothing happens.
+  void note_use(const std::string& identity) const;
+  [[nodiscard]] const std::string& path() const { return top_.path(); }
+  [[nodiscard]] const Dir& top() const { return top_; }
+  /// Bytes of all contents.
+  [[nodiscard]] uint64_t total_bytes() const;
+
+ private:
+  friend class Capture;
+  explicit Stash(Dir top) : top_(std::move(top)) {}
+  [[nodiscard]] Result<Fd> lock_file() const;
+  Dir top_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::shared_ptr<const MappedFile>> checked_;  ///< contents that were read
+};
+
+/// What one recording puts into a stash, from its beginning to its end. What was added stays if this process dies: see adopt().
+class Capture {
+ public:
+  /// `recording`: the path that it will have. Errors: of the file system.
+  static Result<std::unique_ptr<Capture>> begin(Stash& stash, const std::string& recording, const Limits& limits);
+  /// Leaves nothing behind if publish() was not called.
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  /// Copies a file from its first byte; what is in the stash already costs a hash. Errors: unsupported beyond a limit, file_open.
+  Result<Content> add(int fd);
+  Result<Content> add(Bytes bytes);
+  void add_entry(Entry entry) { entries_.entries.push_back(std::move(entry)); }
+  /// Writes what add_entry() was told so far, so that it outlives this process.
+  Status flush();
+  /// The recording is made and has this identity. With entries that it has already they become one.
+  Status publish(const std::string& identity);
+  [[nodiscard]] uint64_t new_bytes() const { return new_bytes_; }
+  [[nodiscard]] const Entries& entries() const { return entries_; }
+
+ private:
+  Capture(Stash& stash, Dir dir, std::string name, Limits limits);
+  Status check_room(uint64_t size_bytes);
+  Result<Content> keep(const std::string& hash, uint64_t size_bytes, const std::function<Status(int, std::string&)>& write);
+  Stash& stash_;
+  Dir dir_;
+  Lock alive_;
+  std::string name_;
+  Limits limits_;
+  Entries entries_;
+  std::map<std::string, Content> known_;
+  uint64_t new_bytes_ = 0, total_bytes_ = 0;
+  bool published_ = false;
+};
+
+/// The user's own stash: $PTDECODE_STASH ("off": none), $XDG_CACHE_HOME/ptdecode, ~/.cache/ptdecode; of root /var/cache/ptdecode unless one
+/// of the first two is set. "" if there is none.
+[[nodiscard]] std::string own_stash_path();
+/// The machine's: /var/cache/ptdecode; "" if PTDECODE_STASH says which one to use.
+[[nodiscard]] std::string system_stash_path();
+
+/// Both, as far as they differ: where code is looked for.
+[[nodiscard]] std::vector<std::string> stash_paths();
+
+inline constexpr const char* kSystemStash = "/var/cache/ptdecode";
+inline constexpr const char* kObjects = "objects";
+inline constexpr const char* kBuildIds = "build-ids";
+inline constexpr const char* kRecordings = "recordings";
+inline constexpr const char* kIncoming = "incoming";
+inline constexpr const char* kParsed = "parsed";
+inline constexpr const char* kEntriesFile = "entries";
+inline constexpr uint64_t kMaxEntriesBytes = 256ULL << 20;
+
+}  // namespace ptd::stash

@@ -1,0 +1,322 @@
+// Listing, collecting and verifying a stash.
+#include "image/stash/stash_care.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <set>
+
+#include "image/stash/content_hash.h"
+
+namespace ptd::stash {
+namespace {
+
+constexpr uint32_t kLockWaitMs = 60'000;
+constexpr size_t kFolderDigits = 2;
+
+void for_each_object(const Stash& stash, const std::function<void(const Dir& folder, const std::string& name, const struct stat&)>& take) {
+  const Result<Dir> objects = stash.top().sub(kObjects, false);
+  if (!objects) return;
+  for (const std::string& prefix : objects->names()) {
+    const Result<Dir> folder = objects->sub(prefix, false);
+    if (!folder) continue;
+    for (const std::string& name : folder->names()) {
+      struct stat info {};
+      if (folder->stat(name, info)) take(*folder, name, info);
+    }
+  }
+}
+
+std::string hash_of_place(const Dir& folder, const std::string& name) {
+  return folder.path().substr(folder.path().size() - kFolderDigits) + name;
+}
+
+std::map<std::string, std::vector<std::string>> build_ids_of(const Stash& stash) {
+  std::map<std::string, std::vector<std::string>> by_hash;
+  const Result<Dir> ids = stash.top().sub(kBuildIds, false);
+  if (!ids) return by_hash;
+  for (const std::string& prefix : ids->names()) {
+    const Result<Dir> folder = ids->sub(prefix, false);
+    if (!folder) continue;
+    for (const std::string& name : folder->names()) {
+      const size_t dot = name.find('.');
+      if (dot != std::string::npos) by_hash[name.substr(dot + 1)].push_back(name.substr(0, dot));
+    }
+  }
+  return by_hash;
+}
+
+RecordingInfo info_of(const Stash& stash, const Dir& recordings, const std::string& identity) {
+  RecordingInfo info;
+  info.identity = identity;
+  Result<Entries> entries = stash.entries_of(identity);
+  if (entries) {
+    info.entries = std::move(*entries);
+  } else {
+    info.trouble = entries.error().message;
+  }
+  const Result<Dir> dir = recordings.sub(identity, false);
+  if (!dir) return info;
+  struct stat file {};
+  if (dir->stat(kEntriesFile, file)) info.used_s = file.st_mtim.tv_sec;
+  for (const std::string& name : dir->names()) {
+    if (!is_hash(name) || !dir->stat(name, file)) continue;
+    ++info.contents;
+    info.size_bytes += static_cast<uint64_t>(file.st_size);
+  }
+  return info;
+}
+
+/// One run of gc, with the stash to itself.
+class Collection {
+ public:
+  Collection(Stash& stash, const GcOptions& options) : stash_(stash), options_(options) {}
+
+  void run() {
+    clear_incoming();
+    forget();
+    sweep();
+    clear_names();
+  }
+  GcReport report;
+
+ private:
+  // Of recorders that died: what they had becomes their recording's if that was written all the same.
+  void clear_incoming() {
+    const Result<Dir> incoming = stash_.top().sub(kIncoming, false);
+    if (!incoming) return;
+    for (const std::string& name : incoming->names()) {
+      const Result<Dir> dir = incoming->sub(name, false);
+      if (dir && !Lock(dir->fd(), true, 0).ok()) {
+        keep_names_of(*dir);
+        continue;
+      }
+      if (dir && adopt(*dir)) continue;
+      ++report.leftovers;
+      if (!options_.dry_run) incoming->remove(name);
+    }
+  }
+
+  bool adopt(const Dir& left) {
+    const Result<std::string> text = left.read_file(kEntriesFile, kMaxEntriesBytes);
+    const Result<Entries> entries = text ? parse_entries(*text) : Result<Entries>(text.error());
+    const std::string identity = entries && options_.identify ? options_.identify(entries->recording) : std::string();
+    if (!is_hash(identity)) return false;
+    report.adopted.push_back(entries->recording);
+    if (options_.dry_run) return true;
+    const Result<Dir> recordings = stash_.top().sub(kRecordings, false);
+    const Result<Dir> incoming = stash_.top().sub(kIncoming, false);
+    const std::string name = left.path().substr(left.path().rfind('/') + 1);
+    if (!recordings || !incoming) return false;
+    if (::renameat(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str()) == 0) return true;
+    return false;  // it has entries by now, made by somebody else
+  }
+
+  // Contents are held by their links; the names in entries are for file systems that ran out of links.
+  void keep_names_of(const Dir& dir) {
+    for (const std::string& name : dir.names()) {
+      if (is_hash(name)) named_.insert(name);
+    }
+    const Result<std::string> text = dir.read_file(kEntriesFile, kMaxEntriesBytes);
+    const Result<Entries> entries = text ? parse_entries(*text) : Result<Entries>(text.error());
+    if (!entries) return;
+    for (const Entry& entry : entries->entries) named_.insert(entry.hash);
+  }
+
+  void forget() {
+    Listing listing = list(stash_);
+    const int64_t now = static_cast<int64_t>(::time(nullptr));
+    uint64_t total = listing.total_bytes;
+    std::map<std::string, uint64_t> users, sizes;  // of contents
+    const Result<Dir> recordings = stash_.top().sub(kRecordings, false);
+    if (!recordings) return;
+    std::map<std::string, std::set<std::string>> contents;  // of recordings
+    for (const ContentInfo& content : listing.contents) sizes[content.hash] = content.size_bytes;
+    for (const RecordingInfo& recording : listing.recordings) {
+      std::set<std::string>& its = contents[recording.identity];
+      if (const Result<Dir> dir = recordings->sub(recording.identity, false); dir) {
+        for (const std::string& name : dir->names()) {
+          if (is_hash(name)) its.insert(name);
+        }
+      }
+      for (const std::string& hash : its) ++users[hash];
+    }
+    for (const auto& [hash, size] : sizes) total -= users.contains(hash) ? 0 : size;
+    for (auto recording = listing.recordings.rbegin(); recording != listing.recordings.rend(); ++recording) {  // used longest ago
+      const std::string& path = recording->entries.recording;
+      const bool old = now - recording->used_s >= options_.unused_s;
+      const bool gone = options_.gone && recording->trouble.empty() && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT;
+      if (!old && !gone && total <= options_.most_bytes) {
+        if (const Result<Dir> dir = recordings->sub(recording->identity, false); dir) keep_names_of(*dir);
+        continue;
+      }
+      report.forgotten.push_back(path.empty() ? recording->identity : path);
+      for (const std::string& hash : contents[recording->identity]) {
+        ++dropped_[hash];
+        if (--users[hash] == 0) total -= sizes[hash];
+      }
+      if (!options_.dry_run) recordings->remove(recording->identity);
+    }
+  }
+
+  void sweep() {
+    for_each_object(stash_, [&](const Dir& folder, const std::string& name, const struct stat& info) {
+      const std::string hash = hash_of_place(folder, name);
+      if (is_hash(hash)) {
+        const uint64_t links = static_cast<uint64_t>(info.st_nlink) - (options_.dry_run ? dropped_[hash] : 0);
+        if (links > 1 || named_.contains(hash)) return;
+        ++report.contents;
+        report.freed_bytes += static_cast<uint64_t>(info.st_size);
+      } else {
+        ++report.leftovers;
+      }
+      if (!options_.dry_run) folder.remove(name);
+    });
+  }
+
+  // Build ids and parsed forms of contents that are gone.
+  void clear_names() {
+    if (options_.dry_run) return;
+    std::set<std::string> there;
+    for_each_object(stash_,
+                    [&](const Dir& folder, const std::string& name, const struct stat&) { there.insert(hash_of_place(folder, name)); });
+    const Result<Dir> ids = stash_.top().sub(kBuildIds, false);
+    if (ids) clear_names(*ids, there);
+    const Result<Dir> parsed = stash_.top().sub(kParsed, false);
+    for (const std::string& format : parsed ? parsed->names() : std::vector<std::string>()) {
+      if (const Result<Dir> dir = parsed->sub(format, false); dir) clear_names(*dir, there);
+    }
+  }
+
+  // Below DIR/xx/, names that end in a hash.
+  static void clear_names(const Dir& dir, const std::set<std::string>& there) {
+    for (const std::string& prefix : dir.names()) {
+      const Result<Dir> folder = dir.sub(prefix, false);
+      if (!folder) continue;
+      for (const std::string& name : folder->names()) {
+        if (name.size() < kHashDigits || !there.contains(name.substr(name.size() - kHashDigits))) folder->remove(name);
+      }
+    }
+  }
+
+  Stash& stash_;
+  const GcOptions& options_;
+  std::set<std::string> named_;
+  std::map<std::string, uint64_t> dropped_;  // links that a dry run leaves
+};
+
+void verify_contents(Stash& stash, bool remove, VerifyReport& report, std::set<std::string>& good) {
+  for_each_object(stash, [&](const Dir& folder, const std::string& name, const struct stat& info) {
+    const std::string hash = hash_of_place(folder, name), path = folder.path() + "/" + name;
+    if (!is_hash(hash)) {
+      if (!name.starts_with("tmp.")) report.problems.push_back({path, "no content of the stash"});
+      return;
+    }
+    ++report.contents;
+    report.bytes += static_cast<uint64_t>(info.st_size);
+    const Result<std::shared_ptr<const MappedFile>> file = stash.read(hash);
+    if (file) {
+      good.insert(hash);
+      return;
+    }
+    Problem problem{path, file.error().kind == ErrorKind::file_format ? "damaged: its content has another hash" : file.error().message};
+    if (remove && file.error().kind == ErrorKind::file_format) problem.removed = folder.remove(name);
+    report.problems.push_back(std::move(problem));
+  });
+}
+
+void verify_recording(Stash& stash, const Dir& dir, const std::string& identity, bool remove, const std::set<std::string>& good,
+                      VerifyReport& report) {
+  ++report.recordings;
+  for (const std::string& name : dir.names()) {
+    if (is_hash(name) && !good.contains(name) && remove) dir.remove(name);
+  }
+  const Result<Entries> entries = stash.entries_of(identity);
+  if (!entries) {
+    report.problems.push_back({dir.path() + "/" + kEntriesFile, entries.error().message});
+    return;
+  }
+  std::set<std::string> told;
+  std::set<std::pair<int32_t, uint64_t>> names;
+  for (const Entry& entry : entries->entries) {
+    ++report.entries;
+    if (!names.emplace(entry.pid, entry.generation).second)
+      report.problems.push_back({dir.path() + "/" + kEntriesFile, "process " + std::to_string(entry.pid) + " has generation " +
+                                                                      std::to_string(entry.generation) + " twice"});
+    if (!good.contains(entry.hash) && told.insert(entry.hash).second)
+      report.problems.push_back({dir.path(), "its content " + entry.hash + " (" + entry.path + ") is missing or damaged"});
+  }
+}
+
+}  // namespace
+
+Listing list(const Stash& stash) {
+  Listing listing;
+  std::map<std::string, ContentInfo> contents;
+  for_each_object(stash, [&](const Dir& folder, const std::string& name, const struct stat& info) {
+    const std::string hash = hash_of_place(folder, name);
+    if (!is_hash(hash)) return;
+    ContentInfo& content = contents[hash];
+    content.hash = hash;
+    content.size_bytes = static_cast<uint64_t>(info.st_size);
+    content.added_s = info.st_mtim.tv_sec;
+    listing.total_bytes += content.size_bytes;
+  });
+  for (auto& [hash, ids] : build_ids_of(stash)) {
+    if (const auto content = contents.find(hash); content != contents.end()) content->second.build_ids = std::move(ids);
+  }
+  const Result<Dir> recordings = stash.top().sub(kRecordings, false);
+  for (const std::string& identity : stash.recordings()) {
+    RecordingInfo info = info_of(stash, *recordings, identity);
+    std::set<std::pair<std::string, std::string>> seen;
+    std::set<std::string> counted;
+    for (const Entry& entry : info.entries.entries) {
+      const auto content = contents.find(entry.hash);
+      if (content == contents.end() || !seen.emplace(entry.hash, entry.path).second) continue;
+      content->second.recordings += counted.insert(entry.hash).second ? 1 : 0;
+      std::vector<std::string>& paths = content->second.paths;
+      if (std::find(paths.begin(), paths.end(), entry.path) == paths.end()) paths.push_back(entry.path);
+    }
+    listing.recordings.push_back(std::move(info));
+  }
+  std::stable_sort(listing.recordings.begin(), listing.recordings.end(),
+                   [](const RecordingInfo& a, const RecordingInfo& b) { return a.used_s > b.used_s; });
+  for (auto& [hash, content] : contents) listing.contents.push_back(std::move(content));
+  if (const Result<Dir> incoming = stash.top().sub(kIncoming, false); incoming) listing.in_the_making = incoming->names().size();
+  return listing;
+}
+
+Result<GcReport> gc(Stash& stash, const GcOptions& options) {
+  const Result<Fd> lock_file = stash.top().open_file("lock");
+  if (!lock_file) return lock_file.error();
+  const Lock lock(lock_file->get(), true, kLockWaitMs);
+  if (!lock.ok()) return Error{ErrorKind::file_open, stash.path() + ": recorders have added to it for a minute", 0};
+  Collection collection(stash, options);
+  collection.run();
+  return std::move(collection.report);
+}
+
+VerifyReport verify(Stash& stash, bool remove) {
+  VerifyReport report;
+  std::set<std::string> good;
+  verify_contents(stash, remove, report, good);
+  const Result<Dir> recordings = stash.top().sub(kRecordings, false);
+  if (!recordings) {
+    report.problems.push_back({stash.path(), recordings.error().message});
+    return report;
+  }
+  for (const std::string& identity : stash.recordings()) {
+    const Result<Dir> dir = recordings->sub(identity, false);
+    if (dir) {
+      verify_recording(stash, *dir, identity, remove, good, report);
+    } else {
+      report.problems.push_back({recordings->path() + "/" + identity, dir.error().message});
+    }
+  }
+  return report;
+}
+
+}  // namespace ptd::stash

@@ -1,0 +1,56 @@
+// What a recording has in the stash: for each process its mappings, each with a generation number and the content that it showed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "image/base/result.h"
+
+namespace ptd::stash {
+
+/// Where captured code came from.
+enum class EntryKind : uint8_t {
+  file,       ///< the file at the path
+  deleted,    ///< a file whose path was gone: read through the process that had it mapped
+  memory,     ///< a memfd, read through the process
+  vdso,       ///< the kernel's own library in every process
+  anonymous,  ///< a copy of memory without a file, as it was at `time_ns`
+  jitdump,    ///< a jitdump that the process wrote
+};
+[[nodiscard]] const char* name(EntryKind kind);
+
+/// One mapping of one process, or one copy of it.
+struct Entry {
+  int32_t pid = -1;
+  uint64_t generation = 0;  ///< counts from 0 in each process; with the pid it names the entry in its recording
+  uint64_t time_ns = 0;     ///< of the record, on the recording's clock, 0 if undated; of a later copy of memory: when its reading ended
+  uint64_t address = 0, size_bytes = 0;
+  uint64_t file_offset_bytes = 0;  ///< of anonymous memory: when its reading began, on the recording's clock
+  EntryKind kind = EntryKind::file;
+  std::string hash;      ///< of the content, which is the whole file, or `size_bytes` of memory
+  std::string build_id;  ///< of the content, hex; "" if it has none
+  std::string path;      ///< as recorded
+};
+
+/// The entries of one recording.
+struct Entries {
+  std::string recording;  ///< path of the recording when they were made, absolute
+  std::string host;
+  int64_t made_s = 0;  ///< seconds since the epoch
+  std::vector<Entry> entries;
+};
+
+/// Text of lines, fields apart by blanks, paths last and with %XX for what is not printable. The first line names the format.
+[[nodiscard]] std::string to_text(const Entries& entries);
+/// Errors: file_format, for any line that is not as to_text() writes it, and for a sum that does not fit (the file is damaged);
+/// unsupported for a format of another version.
+[[nodiscard]] Result<Entries> parse_entries(std::string_view text);
+
+/// Adds what `older` has and `entries` has not; its entries keep their generations, the others are counted on from there.
+void merge(const Entries& older, Entries& entries);
+/// Counts the generations of entries from 0 in each process, in the order in which they stand.
+void number_generations(Entries& entries);
+
+}  // namespace ptd::stash

@@ -1,0 +1,18 @@
+// Records that the kernel made too long: KSYMBOL, BPF_EVENT and TEXT_POKE where several events ask for them.
+#pragma once
+
+#include <vector>
+
+#include "image/base/types.h"
+#include "perfio/perf_reader.h"
+
+namespace ptd::perfio {
+
+/// Each event that gets such a record adds the length of its trailer to the header that all of them share ([Linux] kernel/events/core.c,
+/// perf_event_ksymbol_output(), perf_event_bpf_output(), perf_event_text_poke_output(), which do not put header.size back as
+/// perf_event_mmap_output() does; seen with 6.18). So with a second recorder on the machine one of them has records whose trailer stands
+/// where the content ends, and behind it bytes that nobody wrote; read from the end they have no time. Gives the record as long as its
+/// content says, in `scratch` if that differs; anything else as it is, also where no id of `attr` stands in that place.
+[[nodiscard]] Bytes without_excess(Bytes record, const EventAttr& attr, std::vector<std::byte>& scratch);
+
+}  // namespace ptd::perfio

@@ -1,0 +1,69 @@
+// SessionLog: what a detached session knows of its target, in memory of fixed size that outlives the process that writes it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "image/base/result.h"
+#include "image/base/types.h"
+
+namespace ptd::live {
+
+/// What an entry of the log is.
+enum class EntryKind : uint16_t {
+  record,   ///< of the kernel, or in its form
+  code,     ///< a TEXT_POKE record by which the recorder tells of code that it has read
+  program,  ///< a BPF program, as feature section
+};
+
+struct LogEntry {
+  EntryKind kind = EntryKind::record;
+  uint16_t ring = 0;      ///< index of the ring that it came from
+  uint64_t position = 0;  ///< of the ring behind it; 0 if it came from none
+  Bytes bytes;            ///< valid until the log is written to
+};
+
+/// The last records of a session, and before them the state that older ones left: threads and their names, mappings, kernel code that is
+/// there. When it is full its older half is folded into that state: of who has ended nothing stays, of a mapping its last record does. Two
+/// areas; folding fills the other one and then changes over with one store, so the log is whole at any moment, whoever is killed. One
+/// process writes; another may go on after its death.
+///
+///   area:  [ state: COMM MMAP2 ... KSYMBOL ... ][ records of the rings, oldest first ->        free ]
+class SessionLog {
+ public:
+  /// In memory shared with children of fork(). Errors: file_open.
+  static Result<std::unique_ptr<SessionLog>> create(size_t capacity_bytes, size_t rings);
+  ~SessionLog();
+  SessionLog(const SessionLog&) = delete;
+  SessionLog& operator=(const SessionLog&) = delete;
+
+  /// Appends; folds first where there is no room. What does not fit even then (more than a log's half) is counted as forgotten.
+  void append(const LogEntry& entry);
+  /// Every entry, oldest first.
+  void each(const std::function<void(const LogEntry&)>& on_entry) const;
+  /// How far each ring has been read into the log.
+  [[nodiscard]] std::vector<uint64_t> positions() const;
+
+  [[nodiscard]] uint64_t used_bytes() const;
+  [[nodiscard]] uint64_t folds() const;
+  /// Entries that found no room.
+  [[nodiscard]] uint64_t forgotten() const;
+
+ private:
+  SessionLog(std::byte* memory, size_t capacity, size_t rings) : memory_(memory), capacity_(capacity), rings_(rings) {}
+  void fold();
+  [[nodiscard]] uint64_t* words() const { return reinterpret_cast<uint64_t*>(memory_); }
+  [[nodiscard]] size_t active() const;
+  [[nodiscard]] std::byte* area(size_t which) const;
+  [[nodiscard]] uint64_t* used(size_t which) const { return words() + 2 + which; }
+  [[nodiscard]] uint64_t* reached(size_t which) const { return words() + 4 + which * rings_; }
+  bool put(size_t which, const LogEntry& entry);
+  void each_of(size_t which, const std::function<void(const LogEntry&)>& on_entry) const;
+
+  std::byte* memory_;  // epoch, forgotten, used of both areas, positions of both, areas
+  size_t capacity_, rings_;
+};
+
+}  // namespace ptd::live

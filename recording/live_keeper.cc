@@ -1,0 +1,155 @@
+// LiveKeeper: what is gone when the recording ends.
+#include "recording/live_keeper.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "image/stash/content_hash.h"
+
+namespace ptd {
+namespace {
+
+constexpr std::string_view kDeleted = " (deleted)";
+constexpr std::string_view kMemory = "/memfd:";
+constexpr uint64_t kMostRegionBytes = 16U << 20;  // of one piece of memory
+constexpr uint64_t kMostLookBytes = 64U << 20;    // of all that are looked at again
+constexpr size_t kMostRegions = 4096;
+constexpr uint64_t kLookEveryMs = 250;
+
+uint64_t monotonic_ms() {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
+/// Memory of a process; empty if it is gone, or not ours to read. Holes end it.
+std::vector<std::byte> read_memory(int32_t pid, uint64_t address, uint64_t size_bytes) {
+  const stash::Fd fd(::open(("/proc/" + std::to_string(pid) + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+  std::vector<std::byte> bytes;
+  if (!fd.ok()) return bytes;
+  bytes.resize(size_bytes);
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::pread(fd.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(address + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LiveKeeper>> LiveKeeper::begin(const std::string& recording, const KeepOptions& options) {
+  auto stash = stash::Stash::open(options.stash, stash::Stash::Access::write);
+  if (!stash) return stash.error();
+  std::unique_ptr<LiveKeeper> keeper(new LiveKeeper(std::move(*stash), recording, options));
+  auto capture = stash::Capture::begin(*keeper->stash_, recording, options.limits);
+  if (!capture) return capture.error();
+  keeper->capture_ = std::move(*capture);
+  return keeper;
+}
+
+void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+  if (map.kernel || map.guest || !map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return;
+  end_covered(map);
+  if (map.path.starts_with(kMemory) || map.path.ends_with(kDeleted)) return keep_file(map, time_ns);
+  const bool anonymous = map.path.starts_with("//anon") || map.path.starts_with("[anon") || map.path.empty();
+  if (!anonymous || map.size_bytes == 0 || map.size_bytes > kMostRegionBytes || regions_.size() >= kMostRegions) return;
+  regions_[{map.pid, map.addr}] = {map.size_bytes, map.path, {}};
+  pending_.push_back({{map.pid, map.addr}, time_ns});
+}
+
+/// Memory over which something else was mapped is looked at no more.
+void LiveKeeper::end_covered(const perfio::MmapRecord& map) {
+  auto at = regions_.lower_bound({map.pid, map.addr >= kMostRegionBytes ? map.addr - kMostRegionBytes : 0});
+  while (at != regions_.end() && at->first.first == map.pid && at->first.second < map.addr + map.size_bytes) {
+    at = at->first.second + at->second.size_bytes > map.addr ? regions_.erase(at) : std::next(at);
+  }
+}
+
+void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
+  std::array<char, 96> path{};
+  std::snprintf(path.data(), path.size(), "/proc/%d/map_files/%llx-%llx", map.pid,
+                static_cast<unsigned long long>(map.addr),  // NOLINT: format
+                static_cast<unsigned long long>(map.addr + map.size_bytes));
+  const stash::Fd fd(::open(path.data(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.ok()) {
+    skipped_[map.path] =
+        errno == ENOENT ? "its process was gone before it could be read" : std::string("it cannot be read (") + std::strerror(errno) + ")";
+    return;
+  }
+  const Result<stash::Content> content = capture_->add(fd.get());
+  if (!content) {
+    skipped_[map.path] = content.error().message;
+    return;
+  }
+  const stash::EntryKind kind = map.path.starts_with(kMemory) ? stash::EntryKind::memory : stash::EntryKind::deleted;
+  capture_->add_entry(
+      {map.pid, 0, time_ns, map.addr, map.size_bytes, map.file_offset_bytes, kind, content->hash, content->build_id, map.path});
+  ++entries_;
+  dirty_ = true;
+}
+
+/// The first copy (`record_time_ns` is the mapping's) or, 0, a later one if it looks different. False: the memory is out of reach.
+bool LiveKeeper::copy(const Key& key, Region& region, uint64_t record_time_ns, const std::function<uint64_t()>& now_ns) {
+  const uint64_t before = now_ns();
+  const std::vector<std::byte> bytes = read_memory(key.first, key.second, region.size_bytes);
+  const uint64_t after = now_ns() + slack_ns_;
+  if (bytes.empty()) return false;
+  const bool first = region.hash.empty();
+  std::string hash = stash::hash_of(bytes);
+  if (hash == region.hash) return true;
+  const Result<stash::Content> content = capture_->add(Bytes(bytes));
+  if (!content) {
+    skipped_[region.path] = content.error().message;
+    return false;
+  }
+  region.hash = std::move(hash);
+  capture_->add_entry({key.first, 0, first ? record_time_ns : after, key.second, region.size_bytes, before, stash::EntryKind::anonymous,
+                       content->hash, content->build_id, region.path});
+  ++entries_;
+  dirty_ = true;
+  return true;
+}
+
+void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns) {
+  slack_ns_ = slack_ns;
+  for (const Pending& pending : pending_) {
+    const auto region = regions_.find(pending.key);
+    if (region != regions_.end() && region->second.hash.empty() && !copy(pending.key, region->second, pending.time_ns, now_ns))
+      skipped_[region->second.path] = "its process was gone before its memory could be read";
+  }
+  pending_.clear();
+  const uint64_t now = monotonic_ms();
+  if (now >= last_look_ms_ + kLookEveryMs && now_ns() != 0) {
+    uint64_t looked = 0;
+    for (auto at = regions_.begin(); at != regions_.end() && looked < kMostLookBytes;) {
+      looked += at->second.size_bytes;
+      at = copy(at->first, at->second, 0, now_ns) ? std::next(at) : regions_.erase(at);
+    }
+    last_look_ms_ = monotonic_ms();
+  }
+  if (dirty_ && capture_->flush().ok()) dirty_ = false;
+}
+
+Result<KeepReport> LiveKeeper::finish() {
+  Result<KeepReport> report = keep_code(recording_, options_, *capture_);
+  if (!report) return report;
+  report->entries += entries_;
+  for (const auto& [path, why] : skipped_) {
+    const auto same = [&path = path](const KeepReport::Skipped& skipped) { return skipped.path == path; };
+    if (std::none_of(report->skipped.begin(), report->skipped.end(), same)) report->skipped.push_back({path, why});
+  }
+  return report;
+}
+
+}  // namespace ptd

@@ -1,0 +1,64 @@
+// LiveKeeper: keeps, while a recording is made, what will be gone when it ends: deleted and memory-only files, memory without a file,
+// dated.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "perfio/records.h"
+#include "recording/stashed_code.h"
+
+namespace ptd {
+
+/// A file without a name is in reach as long as a process has it mapped (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or
+/// CAP_SYS_ADMIN); memory as long as the process lives (/proc/PID/mem, needs the right to trace it). Executable memory without a file is
+/// copied when its mapping is read, and again whenever it looks different: what changed in between is dated by the two readings, what came
+/// and went between them is not seen. What it has by then outlives a kill: see stash::gc. One thread.
+class LiveKeeper {
+ public:
+  /// `recording`: the path that it will have. Errors: of the stash.
+  static Result<std::unique_ptr<LiveKeeper>> begin(const std::string& recording, const KeepOptions& options);
+
+  /// A mapping that a record tells; `time_ns` is the record's.
+  void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
+  /// Looks at memory that was copied before, if some time has passed. `now_ns`: a clock that gives the time on the recording's own clock;
+  /// 0: unknown, then nothing can be dated and only first copies are kept. It may be late by `slack_ns`.
+  void look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns = 0);
+  /// The recording is complete: keeps the rest, and the whole under the recording's name. Also in a process that took over from a killed
+  /// one.
+  Result<KeepReport> finish();
+  [[nodiscard]] const std::string& stash_path() const { return options_.stash; }
+
+ private:
+  struct Region {
+    uint64_t size_bytes = 0;
+    std::string path, hash;
+  };
+  using Key = std::pair<int32_t, uint64_t>;  // process, address
+  LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
+      : stash_(std::move(stash)), recording_(std::move(recording)), options_(std::move(options)) {}
+  void keep_file(const perfio::MmapRecord& map, uint64_t time_ns);
+  bool copy(const Key& key, Region& region, uint64_t record_time_ns, const std::function<uint64_t()>& now_ns);
+  void end_covered(const perfio::MmapRecord& map);
+
+  std::unique_ptr<stash::Stash> stash_;
+  std::string recording_;
+  KeepOptions options_;
+  std::unique_ptr<stash::Capture> capture_;
+  std::map<Key, Region> regions_;
+  struct Pending {
+    Key key;
+    uint64_t time_ns = 0;
+  };
+  std::vector<Pending> pending_;  // regions of this round, not yet copied
+  std::map<std::string, std::string> skipped_;
+  uint64_t last_look_ms_ = 0, entries_ = 0;
+  uint64_t slack_ns_ = 0;
+  bool dirty_ = false;
+};
+
+}  // namespace ptd

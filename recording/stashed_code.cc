@@ -1,0 +1,123 @@
+// Recordings and stashes: looking up.
+#include "recording/stashed_code.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "image/stash/content_hash.h"
+
+namespace ptd {
+namespace {
+
+constexpr std::string_view kWhat = "ptdecode-recording 1";
+constexpr uint64_t kNamedBytes = 64U << 10;  // of the first records
+constexpr std::string_view kDeleted = " (deleted)";
+
+uint64_t read_u64(Bytes bytes, size_t at) {
+  uint64_t value = 0;
+  if (at + sizeof value <= bytes.size()) std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+std::string_view plain(std::string_view path) { return path.ends_with(kDeleted) ? path.substr(0, path.size() - kDeleted.size()) : path; }
+
+}  // namespace
+
+std::string recording_identity(const perfio::PerfReader& reader) {
+  // perf_file_header: magic, size, attr_size, {attrs, data} as {offset, size}; perf_pipe_file_header: magic, size.
+  constexpr size_t kDataOffsetAt = 40, kPipeHeaderBytes = 16;
+  const Bytes file = reader.file_bytes();
+  const uint64_t begin = std::min<uint64_t>(file.size(), reader.is_pipe() ? kPipeHeaderBytes : read_u64(file, kDataOffsetAt));
+  stash::Hasher hasher;
+  hasher.add(stash::bytes_of(kWhat));
+  for (const perfio::EventAttr& attr :
+       reader.is_pipe() ? std::vector<perfio::EventAttr>() : reader.attrs()) {  // a pipe has them as records
+    hasher.add(attr.raw);
+    hasher.add(std::as_bytes(std::span(attr.ids)));
+  }
+  hasher.add(file.subspan(begin, std::min(kNamedBytes, file.size() - begin)));
+  return hasher.finish();
+}
+
+std::string recording_identity(const std::string& path) {
+  const auto reader = perfio::PerfReader::open(path);
+  return reader.ok() ? recording_identity(**reader) : std::string();
+}
+
+std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& stashes, const std::string& identity) {
+  auto kept = std::make_shared<StashedCode>();
+  for (const std::string& path : stashes) {
+    Result<std::unique_ptr<stash::Stash>> stash = stash::Stash::open(path, stash::Stash::Access::read);
+    if (!stash) continue;
+    Result<stash::Entries> entries = identity.empty() ? Result<stash::Entries>(stash::Entries()) : (*stash)->entries_of(identity);
+    if (entries) {
+      for (stash::Entry& entry : entries->entries)
+        kept->mappings_.emplace(Key{entry.pid, entry.address}, Mapping{kept->stashes_.size(), std::move(entry)});
+      if (!identity.empty()) (*stash)->note_use(identity);
+    }
+    kept->stashes_.push_back(std::move(*stash));
+  }
+  return kept->stashes_.empty() ? nullptr : kept;
+}
+
+StashedCode::OfMapping StashedCode::of_mapping(const MappedPath& wanted) {
+  const auto [first, last] = mappings_.equal_range({wanted.pid, wanted.address});
+  for (auto at = first; at != last; ++at) {
+    const stash::Entry& entry = at->second.entry;
+    if (entry.time_ns != wanted.time_ns || plain(entry.path) != plain(wanted.path)) continue;
+    const bool memory = entry.kind == stash::EntryKind::anonymous, jitdump = entry.kind == stash::EntryKind::jitdump;
+    if (!jitdump && entry.size_bytes != wanted.size_bytes) continue;
+    if (!jitdump && !memory && entry.file_offset_bytes != wanted.file_offset_bytes) continue;
+    const auto file = stashes_[at->second.stash]->read(entry.hash);
+    if (!file) {
+      note(file.error());
+      continue;
+    }
+    return {*file, entry.kind == stash::EntryKind::vdso || entry.kind == stash::EntryKind::anonymous};
+  }
+  return {};
+}
+
+// The reading of a later copy ended at its time and began before it; a first copy has its mapping's time and was read behind it.
+std::vector<StashedCode::Copy> StashedCode::later_copies(const MappedPath& wanted) {
+  std::vector<const Mapping*> copies;
+  const auto [first, last] = mappings_.equal_range({wanted.pid, wanted.address});
+  for (auto at = first; at != last; ++at) {
+    const stash::Entry& entry = at->second.entry;
+    if (entry.kind == stash::EntryKind::anonymous && entry.size_bytes == wanted.size_bytes && entry.time_ns >= wanted.time_ns)
+      copies.push_back(&at->second);
+  }
+  std::stable_sort(copies.begin(), copies.end(),
+                   [](const Mapping* a, const Mapping* b) { return a->entry.generation < b->entry.generation; });
+  std::vector<Copy> later;
+  const auto mine = std::find_if(copies.begin(), copies.end(), [&](const Mapping* each) { return each->entry.time_ns == wanted.time_ns; });
+  for (auto at = mine; at != copies.end() && std::next(at) != copies.end(); ++at) {
+    const Mapping& next = **std::next(at);
+    if (next.entry.time_ns <= next.entry.file_offset_bytes) break;  // the first of another mapping
+    const auto file = stashes_[next.stash]->read(next.entry.hash);
+    if (!file) {
+      note(file.error());
+      break;
+    }
+    later.push_back({*file, (*at)->entry.file_offset_bytes, next.entry.time_ns});
+  }
+  return later;
+}
+
+void StashedCode::note(const Error& error) {
+  if (std::find(troubles_.begin(), troubles_.end(), error.message) == troubles_.end()) troubles_.push_back(error.message);
+}
+
+std::vector<std::shared_ptr<const MappedFile>> StashedCode::with_build_id(const std::string& build_id) {
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  for (const auto& stash : stashes_) {
+    for (const std::string& hash : stash->with_build_id(build_id)) {
+      const auto file = stash->read(hash);
+      if (file) files.push_back(*file);
+      if (!file) note(file.error());
+    }
+  }
+  return files;
+}
+
+}  // namespace ptd

@@ -1,0 +1,55 @@
+"""What the tests record: loads and unloads BPF programs, maps a library, forks, runs a program, starts threads. Prints what it did as JSON."""
+import ctypes
+import json
+import mmap
+import os
+import sys
+import threading
+import time
+
+import live_support
+
+
+def one_round(number):
+    """BPF in and out, a child that maps code and runs another program, a thread."""
+    did = {}
+    try:
+        fd = live_support.load_bpf(b"live%d" % (number % 10), number + 3)
+        did["bpf"], code = live_support.bpf_info(fd)
+        did["code"] = code.hex()
+        time.sleep(0.15)  # both recorders ask for its code while it is there
+        os.close(fd)
+    except OSError as error:
+        did["bpf_error"] = str(error)
+    area = mmap.mmap(-1, 8192, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    area.close()
+    child = os.fork()
+    if child == 0:
+        ctypes.CDLL("libm.so.6")
+        os.execv("/bin/true", ["true"])
+    os.waitpid(child, 0)
+    did["child"] = child
+    thread = threading.Thread(target=lambda: did.update(thread=threading.get_native_id()))
+    thread.start()
+    thread.join()
+    return did
+
+
+def main():
+    print(os.getpid(), flush=True)
+    if sys.argv[1] == "rounds":
+        sys.stdin.readline()
+        print(json.dumps([one_round(i) for i in range(int(sys.argv[2]))]), flush=True)
+    else:  # "forever": forks and counts until it is killed
+        count = 0
+        while True:
+            child = os.fork()
+            if child == 0:
+                os.execv("/bin/true", ["true"])
+            os.waitpid(child, 0)
+            count += 1
+            sys.stdout.write(f"{count} {child}\n")
+            sys.stdout.flush()
+
+
+main()

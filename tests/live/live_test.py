@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Recordings of this machine against what perf records of the same run, and the life of what is recorded. Needs root and perf events."""
+import json
+import os
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import live_support
+from live_support import PTDECODE, PerfData, alive, perf, ptdecode, wait_until
+
+HERE = pathlib.Path(__file__).parent
+COMM, EXIT, FORK, MMAP2 = 3, 4, 7, 10
+
+
+def start_target(*words):
+    target = subprocess.Popen([sys.executable, HERE / "live_target.py", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return target, int(target.stdout.readline())
+
+
+class Recorded(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = pathlib.Path(self.folder.name)
+        self.addCleanup(self.folder.cleanup)
+        self.started = []
+
+    def tearDown(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                if os.getpgid(process.pid) == process.pid:
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe:
+                    pipe.close()
+
+    def target(self, *words):
+        target, pid = start_target(*words)
+        self.started.append(target)
+        return target, pid
+
+    def record(self, *words, **options):
+        process = subprocess.Popen([PTDECODE, "record", "--sideband", *map(str, words)], stderr=subprocess.PIPE, **options)
+        self.started.append(process)
+        return process
+
+    def wait_for_file(self, path, size=500):
+        self.assertTrue(wait_until(lambda: path.exists() and path.stat().st_size > size), f"{path} does not come")
+
+    def script(self, path):
+        return subprocess.run(["perf", "script", "-i", path, "--show-task-events", "--show-mmap-events", "--show-bpf-events", "--show-namespace-events"],
+                              capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+class AgainstPerf(Recorded):
+    """The same run, seen by both."""
+
+    # In perf's words: what happened to the target's processes, and BPF code that came and went. Times differ by the time between two events.
+    def lines(self, path, pids, names):
+        found = []
+        for line in self.script(path).split("\n"):
+            match = re.match(r"\s*(\S.*?)\s+(-?\d+)\s+\[(-?\d+)\]\s+([\d.]+): (PERF_RECORD_\w+.*)", line)
+            if not match or float(match[4]) == 0:
+                continue
+            what = match[5].strip()
+            if what.startswith(("PERF_RECORD_KSYMBOL", "PERF_RECORD_BPF_EVENT")):
+                if any(name in what for name in names):
+                    found.append((float(match[4]), "kernel", re.sub(r" flags 0x\w+", "", what)))
+            elif int(match[2]) in pids and what.startswith(("PERF_RECORD_MMAP2", "PERF_RECORD_COMM", "PERF_RECORD_FORK", "PERF_RECORD_EXIT")):
+                found.append((float(match[4]), int(match[2]), what))
+        return found
+
+    @unittest.skipUnless(perf(), "perf is not installed")
+    def test_everything_that_perf_sees(self):
+        ours, theirs = self.dir / "ours.data", self.dir / "perf.data"
+        target, pid = self.target("rounds", "5")
+        other = subprocess.Popen(["perf", "record", "-q", "-a", "-e", "dummy:u", "-o", theirs], stderr=subprocess.DEVNULL)
+        self.started.append(other)
+        own = self.record("-a", "-o", ours)
+        self.wait_for_file(ours)
+        self.wait_for_file(theirs)
+        time.sleep(1)
+        target.stdin.write("\n")
+        target.stdin.flush()
+        did = json.loads(target.stdout.readline())
+        target.wait()
+        time.sleep(0.3)
+        for process in (own, other):
+            process.send_signal(signal.SIGINT)
+        self.assertEqual(own.wait(60), 0)
+        other.wait(60)
+        pids = {pid} | {d["child"] for d in did} | {d["thread"] for d in did}
+        loaded = {d["bpf"]: bytes.fromhex(d["code"]) for d in did if "bpf" in d}
+        names = [f"_live{i}" for i in range(5)] + [f"id {number}" for number in loaded]
+        mine, perfs = self.lines(ours, pids, names), self.lines(theirs, pids, names)
+        for who in pids | {"kernel"}:
+            self.assertEqual([what for _, of, what in sorted(mine) if of == who], [what for _, of, what in sorted(perfs) if of == who], who)
+        for kind in ("MMAP2", "COMM", "FORK", "EXIT"):
+            self.assertTrue(any(f"RECORD_{kind}" in what for _, _, what in mine), kind)
+        self.assertLess(max(abs(a[0] - b[0]) for a, b in zip(sorted(mine), sorted(perfs))), 0.01)
+        if not loaded:
+            self.skipTest("no BPF here: " + did[0].get("bpf_error", ""))
+        self.assertEqual(sum("KSYMBOL" in what for _, _, what in mine), 2 * len(loaded))
+        self.assertEqual(sum("BPF_EVENT" in what for _, _, what in mine), 2 * len(loaded))
+        programs, perfs_programs = PerfData(ours).bpf_programs(), PerfData(theirs).bpf_programs()
+        for number, code in loaded.items():
+            self.assertEqual(programs.get(number), code, f"program {number} against the kernel's own answer")
+            self.assertEqual(perfs_programs.get(number), code)
+
+    @unittest.skipUnless(perf(), "perf is not installed")
+    def test_forms(self):
+        for form in (["-o", "a"], ["-z", "-o", "b"], ["--directory", "-o", "c"], ["-z", "--directory", "-o", "d"]):
+            path = self.dir / form[-1]
+            got = ptdecode("record", "--sideband", *form[:-1], path, "--", "/bin/true")
+            self.assertEqual(got.returncode, 0, got.stderr)
+            text = self.script(path)
+            self.assertIn("PERF_RECORD_COMM exec: true", text)
+            self.assertIn("PERF_RECORD_EXIT", text)
+            self.assertEqual(ptdecode("info", "-i", path).returncode, 0)
+        for zip_words in ([], ["-z"]):
+            pipe = ptdecode("record", "--sideband", *zip_words, "-o", "-", "--", "/bin/true")
+            self.assertEqual(pipe.returncode, 0, pipe.stderr)
+            (self.dir / "pipe").write_bytes(pipe.stdout)
+            text = subprocess.run(["perf", "script", "-i", "-", "--show-task-events"], input=pipe.stdout, capture_output=True, timeout=60, check=True).stdout
+            self.assertIn(b"PERF_RECORD_COMM exec: true", text)
+            self.assertEqual(ptdecode("info", "-i", self.dir / "pipe").returncode, 0)
+
+
+class Life(Recorded):
+    """docs/RECORDING.md, line by line."""
+
+    def test_the_last_event_of_every_thread_is_its_exit(self):
+        path = self.dir / "p"
+        got = ptdecode("record", "--sideband", "-o", path, "--", sys.executable, "-c",
+                       "import os,threading\nfor i in range(60):\n"
+                       "  t=[threading.Thread(target=lambda: sum(range(999))) for _ in range(5)]\n  [x.start() for x in t]; [x.join() for x in t]\n"
+                       "  os.spawnl(os.P_WAIT,'/bin/true','true')")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        forks, exits, last = set(), {}, {}
+        for kind, misc, body in PerfData(path).records:
+            if kind in (FORK, EXIT):
+                pid, ppid, tid, ptid, when = struct.unpack_from("<IIIIQ", body)
+                if kind == FORK:
+                    forks.add(tid)
+                else:
+                    self.assertNotIn(tid, exits, "one exit each")
+                    exits[tid] = when
+            if kind in (COMM, MMAP2, EXIT, 14):
+                tid, when = struct.unpack_from("<IQ", body, len(body) - 28)
+                last[tid] = max(last.get(tid, 0), when)
+        self.assertGreaterEqual(len(forks), 360)
+        self.assertEqual(forks - set(exits), set(), "a thread whose end was not seen")
+        late = [tid for tid in forks if last.get(tid, 0) > exits[tid] + 1000000]
+        self.assertEqual(late, [], "something came behind the exit")
+
+    def test_attach_to_threads_that_start_meanwhile(self):
+        code = ("import threading,time,os\nprint(os.getpid(),flush=True)\ndef burn():\n  e=time.time()+0.02\n  while time.time()<e: pass\n"
+                "while True:\n  t=[threading.Thread(target=burn) for _ in range(8)]\n  [x.start() for x in t]\n  [x.join() for x in t]")
+        target = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        self.started.append(target)
+        pid = int(target.stdout.readline())
+        for number in range(5):
+            path = self.dir / f"p{number}"
+            own = self.record("-p", pid, "-o", path)
+            self.wait_for_file(path)
+            time.sleep(0.3)
+            own.send_signal(signal.SIGINT)
+            self.assertEqual(own.wait(60), 0, own.stderr.read())
+            seen = [struct.unpack_from("<IIII", body)[2] for kind, _, body in PerfData(path).records if kind == FORK]
+            self.assertEqual(len(seen), len(set(seen)), "a thread that has two sets of events")
+            self.assertGreater(len(seen), 8)
+            self.assertTrue(alive(pid))
+
+    def test_a_tree_and_its_end(self):
+        path = self.dir / "p"
+        shell = subprocess.Popen(["sh", "-c", "(while :; do /bin/true; done) & echo $!; wait"], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.started.append(shell)
+        inner = int(shell.stdout.readline())
+        own = self.record("-p", shell.pid, "--tree", "-o", path)
+        self.wait_for_file(path)
+        time.sleep(0.3)
+        os.killpg(shell.pid, signal.SIGKILL)
+        self.assertEqual(own.wait(60), 0, "all of the target has ended")
+        exits = {struct.unpack_from("<IIII", body)[2] for kind, _, body in PerfData(path).records if kind == EXIT}
+        self.assertLessEqual({inner, shell.pid}, exits)
+
+    def test_a_recorder_that_is_killed_leaves_a_whole_file_and_the_target(self):
+        target, pid = self.target("forever")
+        path = self.dir / "p"
+        own = self.record("-p", pid, "-o", path)
+        self.wait_for_file(path)
+        time.sleep(0.4)
+        own.kill()
+        own.wait()
+        self.assertTrue(wait_until(lambda: PerfData(path).finished), "the second holder completes it")
+        self.assertTrue(wait_until(lambda: not live_support.processes_named("ptdecode-hold")))
+        self.assertTrue(alive(pid))
+        self.script(path)
+
+    def test_a_command_that_cannot_run_and_its_status(self):
+        path = self.dir / "p"
+        got = ptdecode("record", "--sideband", "-o", path, "--", "/no/such/program")
+        self.assertEqual(got.returncode, 1)
+        self.assertIn(b"No such file", got.stderr)
+        self.assertEqual(ptdecode("record", "--sideband", "-q", "-o", path, "--", "sh", "-c", "exit 7").returncode, 7)
+        self.assertEqual(ptdecode("record", "--sideband", "-p", "4000000", "-o", path).returncode, 2)
+        self.assertEqual(ptdecode("record", "--sideband", "-o", path).returncode, 2)
+
+    def test_a_full_disk_ends_the_recording_and_keeps_what_was_whole(self):
+        disk = self.dir / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", disk], capture_output=True).returncode:
+            self.skipTest("no file system to fill")
+        try:
+            target, pid = self.target("forever")
+            own = self.record("-p", pid, "-o", disk / "p")
+            self.assertEqual(own.wait(60), 1)
+            self.assertIn(b"No space left", own.stderr.read())
+            data = PerfData(disk / "p")
+            self.assertTrue(data.finished and not data.cut)
+            self.assertGreater(len(data.records), 100)
+            self.assertTrue(alive(pid))
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+    def test_a_pipe_whose_reader_goes(self):
+        target, pid = self.target("forever")
+        own = self.record("-p", pid, "-o", "-", stdout=subprocess.PIPE)
+        own.stdout.read(1000)
+        own.stdout.close()
+        self.assertEqual(own.wait(60), 1)
+        self.assertTrue(alive(pid))
+
+
+if __name__ == "__main__":
+    live_support.need_events()
+    unittest.main(verbosity=1)

@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Detached sessions: they outlive their caller, their target and each of their own two processes; nobody else gets at them; they leave nothing."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import live_support
+from live_support import PTDECODE, PerfData, alive, perf, ptdecode, wait_until
+
+COMM, EXIT, FORK, MMAP2 = 3, 4, 7, 10
+
+
+class Sessions(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.dir = pathlib.Path(self.folder.name)
+        os.chmod(self.dir, 0o700)
+        self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.dir)}
+        self.sockets = self.dir / "ptdecode"
+        self.started = []
+
+    def tearDown(self):
+        for name in self.files():
+            (self.sockets / name).unlink()  # ends it
+        for process in self.started:
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+        self.assertTrue(wait_until(lambda: not self.processes()), self.processes())
+        self.folder.cleanup()
+
+    def run_it(self, *words, **options):
+        return ptdecode(*words, env=self.environment, **options)
+
+    def detach(self, name, *words, **options):
+        got = self.run_it("record", "--sideband", "--detach", name, *words, **options)
+        self.assertEqual(got.returncode, 0, got.stderr)
+
+    def files(self):
+        return sorted(entry.name for entry in self.sockets.iterdir()) if self.sockets.exists() else []
+
+    def processes(self):
+        """Of sessions in this folder: those that hold its sockets' folder in their environment."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and f"XDG_RUNTIME_DIR={self.dir}".encode() in (entry / "environ").read_bytes().split(b"\0") \
+                        and b"--detach" in (entry / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                pass
+        return found
+
+    def snapshot(self, name):
+        path = self.dir / f"{name}-{time.monotonic_ns()}.data"
+        got = self.run_it("snapshot", name, "-o", path)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        data = PerfData(path)
+        self.assertTrue(data.finished and not data.cut)
+        path.unlink()
+        return data
+
+    def keeper(self, name):
+        text = self.run_it("sessions").stdout.decode()
+        match = re.search(rf"^{name}:.*\n.*keeper (\d+)", text, re.M)
+        self.assertTrue(match, text)
+        return int(match[1])
+
+    def forever(self):
+        target = subprocess.Popen(["sh", "-c", "while :; do /bin/true; done"], start_new_session=True)
+        self.started.append(target)
+        return target
+
+    def tids(self, data, kind):
+        return [struct.unpack_from("<IIII", body)[2] for of, _, body in data.records if of == kind]
+
+    def test_two_at_once_each_with_its_own(self):
+        one, two = self.forever(), self.forever()
+        self.detach("one", "-p", one.pid)
+        self.detach("two", "-p", two.pid)
+        self.assertEqual(self.files(), ["one", "two"])
+        time.sleep(0.3)
+        for name, target, other in (("one", one, two), ("two", two, one)):
+            parents = {struct.unpack_from("<IIII", body)[1] for kind, _, body in self.snapshot(name).records if kind == FORK}
+            self.assertIn(target.pid, parents)
+            self.assertNotIn(other.pid, parents)
+        text = self.run_it("sessions").stdout.decode()
+        self.assertIn(f"one: sideband of {one.pid}", text)
+        self.assertEqual(self.run_it("stop", "one").returncode, 0)
+        self.assertEqual(self.files(), ["two"])
+        self.assertTrue(alive(one.pid))
+        self.assertEqual(len(self.processes()), 2, "the keeper of two and its second holder")
+
+    def test_the_name_is_taken_or_bad(self):
+        target = self.forever()
+        self.detach("one", "-p", target.pid)
+        for name, says in (("one", b"already"), ("", b"no name"), ("../x", b"no name"), (".x", b"no name"), ("a" * 65, b"no name"), ("a b", b"no name")):
+            got = self.run_it("record", "--sideband", f"--detach={name}", "-p", target.pid)
+            if name:
+                self.assertEqual(got.returncode, 2, name)
+                self.assertIn(says, got.stderr)
+        self.assertEqual(self.run_it("snapshot", "nobody", "-o", self.dir / "x").returncode, 2)
+        self.assertFalse((self.dir / "x").exists())
+        self.assertEqual(self.run_it("stop", "nobody").returncode, 2)
+        self.assertEqual(self.files(), ["one"])
+
+    def test_it_outlives_the_caller_the_terminal_and_the_target(self):
+        script = f"exec 9<'{self.dir}'; '{PTDECODE}' record -q --sideband --detach one -- sh -c 'while :; do /bin/true; done' & wait; kill -HUP 0"
+        subprocess.run(["setsid", "sh", "-c", script], env=self.environment, capture_output=True, timeout=60)
+        self.assertTrue(wait_until(lambda: self.files() == ["one"]))
+        keeper = self.keeper("one")
+        held = [os.readlink(f"/proc/{keeper}/fd/{fd}") for fd in os.listdir(f"/proc/{keeper}/fd")]
+        self.assertNotIn(str(self.dir), held, "a descriptor of the caller")
+        self.assertEqual(os.readlink(f"/proc/{keeper}/cwd"), "/")
+        before = self.snapshot("one")
+        comms = [struct.unpack_from("<II", body)[0] for kind, _, body in before.records if kind == COMM]
+        for pid in set(comms):  # the hang-up may have ended it already
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        self.assertTrue(wait_until(lambda: b"has ended" in self.run_it("sessions").stdout))
+        after = self.snapshot("one")
+        self.assertGreater(len(self.tids(after, EXIT)), 0)
+        self.assertGreater(len(after.records), 5)
+
+    def test_removing_the_file_destroys_it(self):
+        target = self.forever()
+        for how in ("unlink", "rename", "folder"):
+            self.detach("one", "-p", target.pid)
+            self.assertEqual(len(self.processes()), 2)
+            if how == "unlink":
+                (self.sockets / "one").unlink()
+            elif how == "rename":
+                (self.sockets / "one").rename(self.dir / "elsewhere")
+            else:
+                subprocess.run(["rm", "-r", self.sockets], check=True)
+            self.assertTrue(wait_until(lambda: not self.processes()), how)
+            self.assertTrue(alive(target.pid))
+
+    def test_each_of_its_processes_may_be_killed(self):
+        target = self.forever()
+        self.detach("one", "-p", target.pid)
+        time.sleep(0.2)
+        seen = self.tids(self.snapshot("one"), FORK)
+        for number in range(6):
+            keeper = self.keeper("one")
+            pids = self.processes()
+            self.assertEqual(len(pids), 2)
+            victim = keeper if number % 2 == 0 else next(pid for pid in pids if pid != keeper)
+            os.kill(victim, signal.SIGKILL)
+            self.assertTrue(wait_until(lambda: len([pid for pid in self.processes() if alive(pid)]) == 2), "nobody took its place")
+            again = self.tids(self.snapshot("one"), FORK)
+            self.assertEqual(again[:len(seen)], seen, "what was there is there")
+            self.assertEqual(len(set(again)), len(again), "nothing is there twice")
+            seen = again
+        ends = [tid for tid in self.tids(self.snapshot("one"), EXIT)]
+        self.assertEqual(ends, sorted(set(ends), key=ends.index))
+        self.assertIn(b"killed 3 times", self.run_it("sessions").stdout)
+
+    def test_both_killed_leaves_a_file_that_is_cleared_away(self):
+        target = self.forever()
+        self.detach("one", "-p", target.pid)
+        pids = self.processes()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)  # or the one takes over before the other is hit
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.assertTrue(wait_until(lambda: not self.processes()))
+        self.assertEqual(self.files(), ["one"])
+        self.assertNotIn(b"one", self.run_it("sessions").stdout)
+        self.assertEqual(self.files(), [])
+        self.detach("one", "-p", target.pid)
+        self.assertEqual(self.run_it("stop", "one").returncode, 0)
+
+    def test_private_to_its_user(self):
+        target = self.forever()
+        self.detach("one", "-p", target.pid)
+        self.assertEqual((self.sockets / "one").stat().st_mode & 0o777, 0o600)
+        self.assertEqual(self.sockets.stat().st_mode & 0o777, 0o700)
+        code = ("import os,socket,sys,struct\nos.setgid(65534); os.setuid(65534)\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\n"
+                "try:\n  s.connect(sys.argv[1])\nexcept PermissionError: print('kept out'); sys.exit()\n"
+                "s.send(struct.pack('<II',0x53445450,2)); s.settimeout(5)\n"
+                "try: print('answered' if s.recv(4096) else 'refused')\nexcept OSError: print('refused')")
+
+        def other():
+            return subprocess.run([sys.executable, "-c", code, self.sockets / "one"], capture_output=True, text=True, timeout=30).stdout.strip()
+        self.assertEqual(other(), "kept out")
+        os.chmod(self.dir, 0o755)
+        os.chmod(self.sockets, 0o755)
+        self.assertEqual(other(), "kept out", "the socket's own mode")
+        os.chmod(self.sockets / "one", 0o666)
+        self.assertEqual(other(), "refused", "by its number")
+        self.assertEqual(self.run_it("sessions").returncode, 2, "a folder that others can enter")
+        os.chmod(self.sockets, 0o700)
+        self.assertEqual(self.run_it("sessions").returncode, 0)
+
+    def test_a_folder_that_is_a_link_or_somebody_elses(self):
+        self.sockets.symlink_to("/tmp")
+        self.assertNotEqual(self.run_it("sessions").returncode, 0)
+        self.sockets.unlink()
+        self.sockets.mkdir(0o700)
+        os.chown(self.sockets, 65534, 65534)
+        self.assertEqual(self.run_it("sessions").returncode, 2)
+        os.chown(self.sockets, 0, 0)
+
+    def test_nonsense_on_the_socket(self):
+        target = self.forever()
+        self.detach("one", "-p", target.pid)
+        keeper = self.keeper("one")
+        for packet in (b"", b"x", b"\0" * 8, struct.pack("<II", 0x53445450, 99), struct.pack("<II", 0x53445450, 1) + b"more", b"z" * 60000):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.connect(str(self.sockets / "one"))
+                client.send(packet)
+        silent = []
+        for _ in range(40):  # who says nothing does not shut others out for good
+            client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            client.connect(str(self.sockets / "one"))
+            silent.append(client)
+        for client in silent:
+            client.close()
+        self.snapshot("one")
+        self.assertEqual(self.keeper("one"), keeper)
+
+    def test_at_rest_it_does_nothing(self):
+        target = subprocess.Popen(["sleep", "1000"])
+        self.started.append(target)
+        self.detach("one", "-p", target.pid)
+
+        def ticks():
+            return [sum(map(int, pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13])) for pid in sorted(self.processes())]
+
+        def wakes():
+            return [int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
+                    for pid in sorted(self.processes())]
+        before, woken = ticks(), wakes()
+        time.sleep(2)
+        self.assertEqual(ticks(), before)
+        self.assertLessEqual(max(b - a for a, b in zip(woken, wakes())), 1)
+
+    def test_a_full_log_is_folded_and_knows_who_is_there(self):
+        keep = subprocess.Popen(["sleep", "1000"])
+        self.started.append(keep)
+        code = "import subprocess,sys\nfor i in range(int(sys.argv[1])): subprocess.run(['/bin/true'])"
+        self.detach("one", "-a")
+        for _ in range(4):
+            subprocess.run([sys.executable, "-c", code, "200"], check=True)
+        data = self.snapshot("one")
+        maps = {body[72:].split(b"\0")[0] for kind, _, body in data.records if kind == MMAP2 and struct.unpack_from("<I", body)[0] == keep.pid}
+        self.assertTrue(any(b"sleep" in path for path in maps), maps)
+
+    @unittest.skipUnless(perf(), "perf is not installed")
+    def test_perf_reads_a_snapshot(self):
+        target = self.forever()
+        self.detach("one", "-p", target.pid)
+        time.sleep(0.3)
+        path = self.dir / "s.data"
+        self.assertEqual(self.run_it("snapshot", "one", "-o", path).returncode, 0)
+        text = subprocess.run(["perf", "script", "-i", path, "--show-task-events", "--show-mmap-events"], capture_output=True, text=True, check=True).stdout
+        self.assertIn("PERF_RECORD_FORK", text)
+        self.assertIn("/bin/true", text)
+        pipe = self.run_it("snapshot", "-q", "one", "-o", "-")
+        self.assertTrue(pipe.stdout.startswith(b"PERFILE2"))
+        full = self.run_it("snapshot", "one", "-o", "/dev/full")
+        self.assertEqual(full.returncode, 1)
+        self.assertIn(b"No space left", full.stderr)
+        self.assertEqual(self.run_it("snapshot", "one", "-o", self.dir / "no/such/folder").returncode, 1)
+
+
+if __name__ == "__main__":
+    live_support.need_events()
+    unittest.main(verbosity=1)

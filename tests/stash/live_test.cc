@@ -1,0 +1,192 @@
+// What will be gone when a recording ends: kept while its process lives, dated, and given back as the recording wants it.
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "recording/live_keeper.h"
+#include "recording/stashed_code.h"
+#include "tests/stash/scratch.h"
+
+namespace ptd::stash {
+namespace {
+
+using testing::SizeIs;
+
+constexpr uint64_t kPage = 4096;
+
+/// A process with memory of its own to run: it shows `text` of it, and changes it whenever it is asked to.
+class Child {
+ public:
+  Child() {
+    if (::pipe(ask_) != 0 || ::pipe(answer_) != 0) std::abort();
+    const int file = ::memfd_create("code", 0);
+    memory_text_ = std::string(kPage, 'm');
+    if (::write(file, memory_text_.data(), kPage) != static_cast<ssize_t>(kPage)) std::abort();
+    anonymous_ = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    file_ = ::mmap(nullptr, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+    std::memset(anonymous_, 'a', kPage);
+    ::close(file);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    char letter = 0;
+    while (::read(ask_[0], &letter, 1) == 1) {
+      std::memset(static_cast<char*>(anonymous_) + 100, letter, 10);
+      if (::write(answer_[1], &letter, 1) != 1) break;
+    }
+    ::_exit(0);
+  }
+  ~Child() {
+    end();
+    ::munmap(anonymous_, kPage);
+    ::munmap(file_, kPage);
+    for (const int fd : {ask_[0], ask_[1], answer_[0], answer_[1]}) ::close(fd);
+  }
+  void change(char letter) const {
+    if (::write(ask_[1], &letter, 1) != 1 || ::read(answer_[0], &letter, 1) != 1) std::abort();
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  perfio::MmapRecord anonymous() const { return record(anonymous_, "//anon"); }
+  perfio::MmapRecord memory() const { return record(file_, "/memfd:code (deleted)"); }
+  const std::string& memory_text() const { return memory_text_; }
+  int32_t pid() const { return pid_; }
+
+ private:
+  perfio::MmapRecord record(const void* at, const char* path) const {
+    perfio::MmapRecord map;
+    map.pid = map.tid = pid_;
+    map.addr = reinterpret_cast<uint64_t>(at);
+    map.size_bytes = kPage;
+    map.path = path;
+    return map;
+  }
+  int ask_[2] = {-1, -1}, answer_[2] = {-1, -1};
+  void *anonymous_ = nullptr, *file_ = nullptr;
+  std::string memory_text_;
+  pid_t pid_ = -1;
+};
+
+std::string text_of(const std::shared_ptr<const MappedFile>& file) {
+  return file ? std::string(reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()) : std::string();
+}
+
+class Live : public Scratch {
+ protected:
+  Live() {
+    options_.stash = place_;
+    options_.just_recorded = true;
+    auto keeper = LiveKeeper::begin(folder_ + "/perf.data", options_);
+    EXPECT_TRUE(keeper.ok());
+    keeper_ = std::move(*keeper);
+  }
+  /// Looks now, as long after the last look as it takes to be one.
+  void look() {
+    ::usleep(300'000);
+    keeper_->look([this] { return now_ += 10; });
+  }
+  /// What is told before the end, by a look into the capture's own folder.
+  Entries flushed() const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ + "/incoming")) {
+      if (entry.path().filename() != "entries") continue;
+      std::ifstream file(entry.path());
+      const auto entries = parse_entries(std::string(std::istreambuf_iterator<char>(file), {}));
+      return entries.ok() ? *entries : Entries();
+    }
+    return {};
+  }
+  KeepOptions options_;
+  std::unique_ptr<LiveKeeper> keeper_;
+  uint64_t now_ = 1000;
+};
+
+TEST_F(Live, AFileInMemoryIsKeptAsLongAsItsProcessLives) {
+  Child child;
+  keeper_->on_mapping(child.memory(), 7);
+  look();
+  const Entries entries = flushed();
+  if (entries.entries.empty() && ::geteuid() != 0) GTEST_SKIP() << "/proc/PID/map_files needs root";
+  ASSERT_THAT(entries.entries, SizeIs(1));
+  EXPECT_EQ(entries.entries[0].kind, EntryKind::memory);
+  EXPECT_EQ(entries.entries[0].time_ns, 7U);
+  EXPECT_EQ(entries.entries[0].hash, hash_of(bytes_of(child.memory_text())));
+}
+
+TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
+  Child child;
+  keeper_->on_mapping(child.anonymous(), 7);
+  look();
+  look();  // the same: nothing new
+  child.change('b');
+  look();
+  child.change('c');
+  look();
+  child.end();
+  look();  // gone: no harm
+  Entries entries = flushed();
+  ASSERT_THAT(entries.entries, SizeIs(3));
+  EXPECT_EQ(entries.entries[0].time_ns, 7U);
+  for (const Entry& entry : entries.entries) EXPECT_EQ(entry.kind, EntryKind::anonymous);
+  // Each change lies between the readings on its two sides.
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_GT(entries.entries[i].time_ns, entries.entries[i].file_offset_bytes);
+    EXPECT_GT(entries.entries[i].file_offset_bytes, entries.entries[i - 1].file_offset_bytes);
+  }
+  // As the recording's reader sees it.
+  const auto stash = open();
+  auto capture = Capture::begin(*stash, "x", Limits());
+  for (const Entry& entry : entries.entries) {
+    const auto content = (*capture)->add(bytes_of(text_of(*stash->read(entry.hash))));
+    ASSERT_TRUE(content.ok());
+    (*capture)->add_entry(entry);
+  }
+  ASSERT_TRUE((*capture)->publish(identity(1)).ok());
+  const auto kept = StashedCode::open({place_}, identity(1));
+  ASSERT_NE(kept, nullptr);
+  const perfio::MmapRecord map = child.anonymous();
+  MappedPath wanted{"//anon", {}, 0, kPage, nullptr, entries.entries[0].pid, map.addr, 7};
+  const auto first = kept->of_mapping(wanted);
+  EXPECT_TRUE(first.whole_is_mapping);
+  EXPECT_EQ(text_of(first.file), std::string(kPage, 'a'));
+  const auto later = kept->later_copies(wanted);
+  ASSERT_THAT(later, SizeIs(2));
+  EXPECT_EQ(text_of(later[0].file).substr(98, 14), "aabbbbbbbbbbaa");
+  EXPECT_EQ(text_of(later[1].file).substr(98, 14), "aaccccccccccaa");
+  EXPECT_EQ(later[0].since_ns, entries.entries[0].file_offset_bytes);
+  EXPECT_EQ(later[0].until_ns, entries.entries[1].time_ns);
+  wanted.time_ns = 8;  // another mapping
+  EXPECT_EQ(kept->of_mapping(wanted).file, nullptr);
+  EXPECT_THAT(kept->later_copies(wanted), SizeIs(0));
+}
+
+TEST_F(Live, MemoryThatIsMappedOverIsLookedAtNoMore) {
+  Child child;
+  keeper_->on_mapping(child.anonymous(), 7);
+  look();
+  perfio::MmapRecord over = child.anonymous();
+  over.path = "/bin/true";
+  keeper_->on_mapping(over, 9);
+  child.change('b');
+  look();
+  EXPECT_THAT(flushed().entries, SizeIs(1));
+}
+
+TEST_F(Live, WithoutAClockNothingIsDated) {
+  Child child;
+  keeper_->on_mapping(child.anonymous(), 7);
+  ::usleep(300'000);
+  keeper_->look([] { return uint64_t{0}; });
+  child.change('b');
+  ::usleep(300'000);
+  keeper_->look([] { return uint64_t{0}; });
+  EXPECT_THAT(flushed().entries, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace ptd::stash

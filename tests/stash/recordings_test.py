@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Programs that are upgraded, deleted or replaced after they were recorded, and decode as they ran all the same: from the stash.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_CROWD: recorders at once (default 6). Exit status 77 without qemu-x86_64.
+"""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+CROWD = int(os.environ.get("PTDECODE_CROWD", "6"))
+
+
+class Recordings(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.stash = self.folder / "cache" / "ptdecode"
+        self.program = self.folder / "sorter"
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), "PTDECODE_STASH": "", "DEBUGINFOD_URLS": ""}
+
+    def run_it(self, *words, status=0):
+        done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=120, env=self.environment)
+        self.assertEqual(done.returncode, status, (words, done.stdout[-2000:], done.stderr[-2000:]))
+        return done
+
+    def compile(self, level, build_id):
+        subprocess.run([os.environ.get("CC", "cc"), level, "-g", "-fno-inline", "-w", "-static", f"-Wl,--build-id={build_id}",
+                        SOURCE / "tests/cli/programs/sorter.c", "-o", self.program], check=True)
+
+    def record(self, *words):
+        return self.run_it("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.folder / "rec", *words, "--", self.program)
+
+    def flow(self, *words, status=0):
+        return self.run_it("functions", "-i", self.folder / "rec", "-q", "--limit", "0", *words, status=status).stdout
+
+    def images(self):
+        return {image["path"]: image for image in json.loads(self.run_it("info", "--json", "-i", self.folder / "rec").stdout)["images"]}
+
+    def upgrade(self, build_id):
+        """Another build in its place, by another inode, as a package manager does it."""
+        self.program.rename(self.folder / "away")
+        self.compile("-O0", build_id)
+
+    def test_an_upgraded_program_decodes_as_it_ran(self):
+        self.compile("-O2", "sha1")
+        said = self.record().stderr
+        self.assertIn(f"kept in {self.stash}: ", said)
+        whole = self.flow()
+        self.assertEqual(self.images()[str(self.program)]["from"], "path")
+        self.upgrade("sha1")
+        self.assertEqual(self.flow(), whole)
+        image = self.images()[str(self.program)]
+        self.assertEqual(image["from"], "stash")
+        kept = pathlib.Path(image["file"])
+        self.assertEqual(kept.read_bytes(), (self.folder / "away").read_bytes())
+        self.assertEqual(kept.parent.name + kept.name, hashlib.sha256(kept.read_bytes()).hexdigest())
+        told = self.run_it("stat", "-i", self.folder / "rec").stderr
+        self.assertIn(f"no longer at hand as recorded: {self.program}: the copies kept in the stash are used", told)
+        # Without the stash the other build is refused, and named.
+        self.assertNotEqual(self.flow("--stash", "off"), whole)
+        self.assertIn("build_id_mismatch", self.run_it("check", "-i", self.folder / "rec", "--stash", "off", status=3).stdout)
+
+    def test_without_a_build_id_the_recordings_own_entry_is_proof(self):
+        self.compile("-O2", "none")
+        self.record()
+        whole = self.flow()
+        self.upgrade("none")
+        self.assertEqual(self.flow(), whole)
+        self.assertEqual(self.images()[str(self.program)]["from"], "stash")
+        # The recording may be moved: it is named by what is in it.
+        shutil.copy(self.folder / "rec", self.folder / "moved")
+        os.rename(self.folder / "moved", self.folder / "rec")
+        self.assertEqual(self.flow(), whole)
+        # Of another recording nothing is taken.
+        self.record()
+        self.assertEqual(self.images()[str(self.program)]["file"] == str(self.folder / "away"), False)
+        self.assertNotEqual(self.flow(), whole)
+
+    def test_a_deleted_program_decodes(self):
+        self.compile("-O2", "sha1")
+        self.record()
+        whole = self.flow()
+        self.program.unlink()
+        self.assertEqual(self.flow(), whole)
+
+    def test_a_damaged_copy_is_refused_and_named(self):
+        self.compile("-O2", "sha1")
+        self.record()
+        whole = self.flow()
+        self.program.unlink()
+        kept = pathlib.Path(self.images()[str(self.program)]["file"])
+        content = bytearray(kept.read_bytes())
+        content[len(content) // 2] ^= 1
+        kept.chmod(0o600)
+        kept.write_bytes(content)
+        kept.chmod(0o400)
+        self.assertNotEqual(self.flow(), whole)
+        self.assertIn(f"{kept} is damaged", self.run_it("stat", "-i", self.folder / "rec").stderr)
+        found = self.run_it("stash", "verify", status=3).stdout
+        self.assertIn(f"{kept}: damaged", found)
+        self.assertIn("(removed)", self.run_it("stash", "verify", "--remove", status=3).stdout)
+
+    def test_who_does_not_want_it_has_none(self):
+        self.compile("-O2", "sha1")
+        self.record("--no-stash")
+        self.assertFalse(self.stash.exists())
+        self.assertIn("not kept", self.record("--stash-limit", "1K").stderr)
+        self.assertEqual(json.loads(self.run_it("stash", "ls", "--json").stdout)["contents"], [])
+
+    def test_a_recording_of_perfs_own_is_added_by_hand(self):
+        self.compile("-O2", "sha1")
+        self.record("--no-stash")
+        whole = self.flow()
+        self.run_it("stash", "add", "-i", self.folder / "rec")
+        self.upgrade("sha1")
+        self.assertEqual(self.flow(), whole)
+
+    def test_ls_and_gc(self):
+        self.compile("-O2", "sha1")
+        self.record()
+        listed = self.run_it("stash", "ls").stdout
+        self.assertIn(str(self.folder / "rec"), listed)
+        listing = json.loads(self.run_it("stash", "ls", "--json").stdout)
+        entry = next(entry for entry in listing["recordings"][0]["entries"] if entry["path"] == str(self.program))
+        self.assertEqual(entry["hash"], hashlib.sha256(self.program.read_bytes()).hexdigest())
+        self.assertIn(str(self.program), self.run_it("stash", "ls", "--contents").stdout)
+        self.run_it("stash", "gc", "--gone", "--older-than", "1d", "--max-size", "1G")
+        self.assertEqual(json.loads(self.run_it("stash", "ls", "--json").stdout), listing)
+        (self.folder / "rec").unlink()
+        self.assertIn(f"would be forgotten: {self.folder / 'rec'}", self.run_it("stash", "gc", "--gone", "-n").stdout)
+        self.run_it("stash", "gc", "--gone")
+        after = json.loads(self.run_it("stash", "ls", "--json").stdout)
+        self.assertEqual((after["contents"], after["recordings"], after["bytes"]), ([], [], 0))
+        for wrong in (("--older-than", "soon"), ("--max-size", "much")):
+            self.run_it("stash", "gc", *wrong, status=2)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, for perf events and /proc/PID/map_files")
+    def test_what_only_its_process_had_is_kept_while_it_lives(self):
+        program = self.folder / "gone"
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-w", SOURCE / "tests/stash/programs/gone.c", "-o", program], check=True)
+        words = [PTDECODE, "record", "--sideband", "-o", self.folder / "rec", "--", program, self.folder / "scratch"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=self.environment)
+        if "perf event" in done.stderr:
+            self.skipTest("perf events are not to be had: " + done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        pid, total, *places = done.stdout.split()
+        self.assertEqual(total, "5")  # 1 + 1 + 1, and 2
+        deleted, memory, anonymous = (int(place, 16) for place in places)
+        listing = json.loads(self.run_it("stash", "ls", "--json").stdout)
+        entries = [entry for entry in listing["recordings"][0]["entries"] if entry["pid"] == int(pid)]
+        page = bytes([0xB8, 1, 0, 0, 0, 0xC3]).ljust(4096, b"\0")
+        changed = bytes([0xB8, 2, 0, 0, 0, 0xC3]).ljust(4096, b"\0")
+        kinds = {place: [(entry["kind"], entry["hash"]) for entry in entries if entry["address"] == place] for place in (deleted, memory, anonymous)}
+        self.assertEqual(kinds[deleted], [("deleted", hashlib.sha256(page).hexdigest())])
+        self.assertEqual(kinds[memory], [("memory", hashlib.sha256(page).hexdigest())])
+        copies = [one for kind, one in kinds[anonymous] if kind == "anonymous"]
+        self.assertEqual(copies[-2:], [hashlib.sha256(page).hexdigest(), hashlib.sha256(changed).hexdigest()])
+        self.assertIn("vdso", [entry["kind"] for entry in entries])
+        self.assertIn(str(program), [entry["path"] for entry in entries])
+        # The reader has the bytes, and knows between which readings they changed.
+        tables = self.run_it("image", "-q", "-i", self.folder / "rec", "--pid", pid).stdout
+        for place in (deleted, memory, anonymous):
+            self.assertRegex(tables, rf"{place:016x}-{place + 4096:016x} bytes", place)
+        self.assertRegex(tables, rf"{anonymous:016x}-.*assumed")
+        versions = self.run_it("image", f"{anonymous:x}", "--versions", "--size", "6", "-q", "-i", self.folder / "rec", "--pid", pid).stdout
+        self.assertRegex(versions, r"(?s)\b01\b.*\b02\b", versions)
+
+    def test_recorders_at_once(self):
+        self.compile("-O2", "sha1")
+        recorders = [subprocess.Popen([PTDECODE, "record", "--emulate", "-q", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", self.folder / f"rec{i}", "--", self.program],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=self.environment) for i in range(CROWD)]
+        for recorder in recorders:
+            self.assertEqual(recorder.wait(300), 0, recorder.stderr.read())
+            recorder.stderr.close()
+        listing = json.loads(self.run_it("stash", "ls", "--json").stdout)
+        self.assertEqual(len(listing["recordings"]), CROWD)
+        by_path = [content for content in listing["contents"] if str(self.program) in content["paths"]]
+        self.assertEqual([content["recordings"] for content in by_path], [CROWD])
+        self.assertEqual(listing["in_the_making"], 0)
+        self.run_it("stash", "verify")
+
+
+if __name__ == "__main__":
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        sys.exit(77)
+    unittest.main(verbosity=2)

@@ -1,0 +1,68 @@
+// A stash of a test's own, and things to put into it.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "image/stash/content_hash.h"
+#include "image/stash/stash.h"
+#include "image/stash/stash_care.h"
+
+namespace ptd::stash {
+
+/// A folder that goes away with the test.
+class Scratch : public testing::Test {
+ protected:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "ptdecode-stash-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    place_ = folder_ + "/stash";
+  }
+  ~Scratch() override {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+  std::unique_ptr<Stash> open(Stash::Access access = Stash::Access::write) const {
+    auto stash = Stash::open(place_, access);
+    EXPECT_TRUE(stash.ok()) << (stash.ok() ? "" : stash.error().message);
+    return stash.ok() ? std::move(*stash) : nullptr;
+  }
+  /// What the opening of the stash is refused with; "" if it is not.
+  std::string refusal(Stash::Access access = Stash::Access::read) const {
+    auto stash = Stash::open(place_, access);
+    return stash.ok() ? "" : stash.error().message;
+  }
+  static std::string identity(int number) { return hash_of(bytes_of("recording " + std::to_string(number))); }
+  /// One recording with one mapping for each content.
+  static void keep(Stash& stash, int recording, const std::vector<std::string>& contents, const std::string& path = "/no/such/perf.data") {
+    auto capture = Capture::begin(stash, path, Limits());
+    ASSERT_TRUE(capture.ok()) << capture.error().message;
+    uint64_t address = 0x1000;
+    for (const std::string& content : contents) {
+      const auto added = (*capture)->add(bytes_of(content));
+      ASSERT_TRUE(added.ok()) << added.error().message;
+      (*capture)->add_entry(
+          {recording, 0, 7, address += 0x1000, content.size(), 0, EntryKind::file, added->hash, added->build_id, "/bin/x"});
+    }
+    const Status status = (*capture)->publish(identity(recording));
+    ASSERT_TRUE(status.ok()) << status.error().message;
+  }
+  [[nodiscard]] std::string object(const std::string& content) const {
+    const std::string hash = hash_of(bytes_of(content));
+    return place_ + "/objects/" + hash.substr(0, 2) + "/" + hash.substr(2);
+  }
+  /// As a disk or a foolish program would.
+  static void overwrite(const std::string& path, const std::string& text) {
+    std::filesystem::permissions(path, std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
+  std::string folder_, place_;
+};
+
+}  // namespace ptd::stash

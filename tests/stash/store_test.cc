@@ -1,0 +1,327 @@
+// The stash as a library: contents, entries, gc, verify; damage, strangers and a full disk.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <set>
+
+#include "image/source/elf_file.h"
+#include "image/stash/parsed_symbols.h"
+#include "tests/stash/scratch.h"
+
+namespace ptd::stash {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// FIPS 180-4, examples of SHA-256: "abc", the empty message, and two blocks.
+TEST(Hash, IsSha256) {
+  EXPECT_EQ(hash_of(bytes_of("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hash_of({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(hash_of(bytes_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_FALSE(is_hash("BA7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+  EXPECT_FALSE(is_hash("../../../../../../../../../../../../../../../../../../etc/passwd"));
+}
+
+Entries some_entries() {
+  const std::string hash = hash_of(bytes_of("x"));
+  Entries entries{"/home/a b/perf.data\n%", "host", 1700000000, {}};
+  entries.entries.push_back({12, 0, 5, 0x400000, 0x1000, 0, EntryKind::file, hash, "abcdef01", "/bin/with blank"});
+  entries.entries.push_back({12, 1, ~uint64_t{0}, 0x7fff00000000, 0x2000, 0x3000, EntryKind::memory, hash, "", "/memfd:\x01\t (deleted)"});
+  entries.entries.push_back({7, 0, 0, 0, 0, 0, EntryKind::vdso, hash, "", ""});
+  return entries;
+}
+
+TEST(EntriesText, ComesBackAsItWas) {
+  const Entries wrote = some_entries();
+  const auto read = parse_entries(to_text(wrote));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->recording, wrote.recording);
+  EXPECT_EQ(read->made_s, wrote.made_s);
+  ASSERT_THAT(read->entries, SizeIs(3));
+  const Entry &vdso = read->entries[0], &memory = read->entries[2];  // by process
+  EXPECT_EQ(vdso.pid, 7);
+  EXPECT_EQ(vdso.path, "");
+  EXPECT_EQ(memory.path, wrote.entries[1].path);
+  EXPECT_EQ(memory.time_ns, ~uint64_t{0});
+  EXPECT_EQ(memory.kind, EntryKind::memory);
+  EXPECT_EQ(memory.generation, 1U);
+}
+
+TEST(EntriesText, NoByteOfItCanBeAnotherUnseen) {
+  const std::string text = to_text(some_entries());
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string damaged = text;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    EXPECT_FALSE(parse_entries(damaged).ok()) << i;
+    EXPECT_FALSE(parse_entries(text.substr(0, i)).ok()) << i;
+  }
+  EXPECT_EQ(parse_entries("ptdecode-stash-entries 2\nanything").error().kind, ErrorKind::unsupported);
+}
+
+TEST(EntriesText, GenerationsGoOnWhereOlderOnesEnded) {
+  Entries older = some_entries(), newer = some_entries();
+  newer.entries[0].time_ns = 6;  // another mapping at the same address
+  number_generations(newer);
+  merge(older, newer);
+  ASSERT_THAT(newer.entries, SizeIs(4));  // what is the same is there once
+  std::set<std::pair<int32_t, uint64_t>> names;
+  for (const Entry& entry : newer.entries) EXPECT_TRUE(names.emplace(entry.pid, entry.generation).second);
+  EXPECT_TRUE(names.contains({12, 2}));
+}
+
+TEST_F(Scratch, AContentIsThereOnceAndLinkedFromEachRecording) {
+  const auto stash = open();
+  keep(*stash, 1, {"one", "two"});
+  keep(*stash, 2, {"one"});
+  struct stat one {
+  }, two{};
+  ASSERT_EQ(::stat(object("one").c_str(), &one), 0);
+  ASSERT_EQ(::stat(object("two").c_str(), &two), 0);
+  EXPECT_EQ(one.st_nlink, 3U);
+  EXPECT_EQ(two.st_nlink, 2U);
+  EXPECT_EQ(one.st_mode & 0777, 0400U);
+  const Listing listing = list(*stash);
+  EXPECT_EQ(listing.total_bytes, 6U);
+  EXPECT_THAT(listing.contents, SizeIs(2));
+  EXPECT_THAT(listing.recordings, SizeIs(2));
+  EXPECT_EQ(listing.in_the_making, 0U);
+  EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
+  const auto read = stash->read(hash_of(bytes_of("one")));
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>((*read)->bytes().data()), (*read)->bytes().size()), "one");
+}
+
+TEST_F(Scratch, ARecordingThatIsKeptTwiceBecomesOne) {
+  const auto stash = open();
+  keep(*stash, 1, {"one"});
+  keep(*stash, 1, {"one", "two"});
+  const auto entries = stash->entries_of(identity(1));
+  ASSERT_TRUE(entries.ok());
+  ASSERT_THAT(entries->entries, SizeIs(2));
+  EXPECT_EQ(entries->entries[1].generation, 1U);
+  EXPECT_EQ(list(*stash).in_the_making, 0U);
+  EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
+  GcOptions nothing;
+  EXPECT_EQ(gc(*stash, nothing)->contents, 0U);
+}
+
+TEST_F(Scratch, DamageIsNamedAndNeverGiven) {
+  keep(*open(), 1, {"one", "two"});
+  overwrite(object("one"), "onf");
+  const auto stash = open();
+  const auto read = stash->read(hash_of(bytes_of("one")));
+  ASSERT_FALSE(read.ok());
+  EXPECT_THAT(read.error().message, HasSubstr(object("one") + " is damaged"));
+  VerifyReport report = verify(*stash, false);
+  ASSERT_THAT(report.problems, SizeIs(2));  // the content, and the recording that has it
+  EXPECT_EQ(report.problems[0].path, object("one"));
+  EXPECT_THAT(report.problems[1].what, HasSubstr("/bin/x"));
+  EXPECT_TRUE(verify(*stash, true).problems[0].removed);
+  keep(*stash, 2, {"one"});  // puts it in anew
+  EXPECT_TRUE(stash->read(hash_of(bytes_of("one"))).ok());
+}
+
+TEST_F(Scratch, ADamagedContentOfAnotherSizeGivesWayAtOnce) {
+  keep(*open(), 1, {"one"});
+  overwrite(object("one"), "");
+  const auto stash = open();
+  keep(*stash, 2, {"one"});
+  EXPECT_TRUE(stash->read(hash_of(bytes_of("one"))).ok());
+}
+
+TEST_F(Scratch, DamagedEntriesAreNamedAndTheirContentsStay) {
+  const auto stash = open();
+  keep(*stash, 1, {"one"});
+  overwrite(place_ + "/recordings/" + identity(1) + "/entries", "nonsense");
+  EXPECT_FALSE(stash->entries_of(identity(1)).ok());
+  EXPECT_THAT(verify(*stash, false).problems, SizeIs(1));
+  EXPECT_EQ(gc(*stash, {})->contents, 0U);
+  EXPECT_TRUE(fs::exists(object("one")));
+}
+
+TEST_F(Scratch, StrangersAreRefused) {
+  keep(*open(), 1, {"one"});
+  EXPECT_EQ(refusal(), "");
+  fs::permissions(place_, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_THAT(refusal(), HasSubstr("others may write"));
+  fs::permissions(place_, fs::perms::others_write, fs::perm_options::remove);
+  if (::geteuid() != 0) return;  // only root can give files away
+  ASSERT_EQ(::chown(place_.c_str(), 12345, 0), 0);
+  EXPECT_THAT(refusal(), HasSubstr("belongs to another user"));
+  EXPECT_THAT(refusal(Stash::Access::write), HasSubstr("belongs to another user"));
+  ASSERT_EQ(::chown(place_.c_str(), 0, 0), 0);
+  // A link that another user laid to a directory of ours.
+  fs::rename(place_, folder_ + "/mine");
+  fs::create_symlink(folder_ + "/mine", place_);
+  EXPECT_EQ(refusal(), "");
+  ASSERT_EQ(::lchown(place_.c_str(), 12345, 0), 0);
+  EXPECT_THAT(refusal(), HasSubstr("a link that another user made"));
+  fs::remove(place_);
+  fs::rename(folder_ + "/mine", place_);
+  ASSERT_EQ(::chown(object("one").c_str(), 12345, 0), 0);
+  EXPECT_THAT(open()->read(hash_of(bytes_of("one"))).error().message, HasSubstr("another user may have written it"));
+}
+
+TEST_F(Scratch, LinksInsideAreNeverFollowed) {
+  const auto stash = open();
+  keep(*stash, 1, {"one"});
+  std::ofstream(folder_ + "/secret") << "one";  // even with the right content
+  fs::remove(object("one"));
+  fs::create_symlink(folder_ + "/secret", object("one"));
+  EXPECT_FALSE(stash->read(hash_of(bytes_of("one"))).ok());
+  fs::create_directory(folder_ + "/elsewhere");
+  fs::remove_all(place_ + "/recordings");
+  fs::create_symlink(folder_ + "/elsewhere", place_ + "/recordings");
+  auto capture = Capture::begin(*stash, "x", Limits());
+  ASSERT_TRUE(capture.ok());
+  const auto added = (*capture)->add(bytes_of("three"));
+  ASSERT_TRUE(added.ok());
+  (*capture)->add_entry({1, 0, 0, 0, 5, 0, EntryKind::file, added->hash, "", "/x"});
+  EXPECT_FALSE((*capture)->publish(identity(3)).ok());
+  EXPECT_TRUE(fs::is_empty(folder_ + "/elsewhere"));
+  EXPECT_FALSE((*capture)->publish("../../../elsewhere/x").ok());
+}
+
+TEST_F(Scratch, LimitsHold) {
+  const auto stash = open();
+  Limits limits;
+  limits.file_bytes = 10;
+  limits.recording_bytes = 15;
+  auto capture = Capture::begin(*stash, "x", limits);
+  ASSERT_TRUE(capture.ok());
+  EXPECT_FALSE((*capture)->add(bytes_of(std::string(11, 'a'))).ok());
+  EXPECT_TRUE((*capture)->add(bytes_of(std::string(10, 'a'))).ok());
+  EXPECT_THAT((*capture)->add(bytes_of(std::string(10, 'b'))).error().message, HasSubstr("one recording"));
+  EXPECT_TRUE((*capture)->add(bytes_of(std::string(10, 'a'))).ok()) << "it is there already";
+  limits.total_bytes = 12;
+  auto other = Capture::begin(*stash, "x", limits);
+  EXPECT_THAT((*other)->add(bytes_of("abc")).error().message, HasSubstr("the stash is full"));
+}
+
+TEST_F(Scratch, AFullDiskLeavesNothingTorn) {
+  // In a child, for a mount of its own.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    fs::create_directory(place_);
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", place_.c_str(), "tmpfs", 0, "size=256k,mode=700") != 0)
+      ::_exit(77);
+    const auto stash = open();
+    Limits limits;
+    limits.least_free_bytes = 0;  // the file system itself has to say no
+    auto capture = Capture::begin(*stash, "x", limits);
+    int refused = 0;
+    for (int i = 0; i < 20; ++i) {
+      const std::string text(30000, static_cast<char>('a' + i));
+      const int fd = ::open((folder_ + "/source").c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+      if (::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) ::_exit(1);
+      refused += (*capture)->add(fd).ok() ? 0 : 1;
+      ::close(fd);
+    }
+    (*capture).reset();
+    const VerifyReport report = verify(*stash, false);
+    size_t files = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(place_ + "/objects")) files += entry.is_regular_file() ? 1 : 0;
+    ::_exit(refused > 5 && report.problems.empty() && report.contents == files && files == static_cast<size_t>(20 - refused) ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs root, for a small file system of its own";
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(Scratch, GcKeepsWhatIsReferredToAndForgetsWhatItIsTold) {
+  const auto stash = open();
+  std::ofstream(folder_ + "/perf.data") << "here";
+  keep(*stash, 1, {"shared", "of one"}, folder_ + "/perf.data");
+  keep(*stash, 2, {"shared", "of two"}, folder_ + "/gone.data");
+  keep(*stash, 3, {std::string(1000, 'c')}, folder_ + "/perf.data");
+  EXPECT_EQ(gc(*stash, {})->contents, 0U);
+  GcOptions gone;
+  gone.gone = gone.dry_run = true;
+  const auto would = gc(*stash, gone);
+  EXPECT_THAT(would->forgotten, testing::ElementsAre(folder_ + "/gone.data"));
+  EXPECT_EQ(would->contents, 1U);
+  EXPECT_TRUE(fs::exists(object("of two")));
+  gone.dry_run = false;
+  EXPECT_EQ(gc(*stash, gone)->freed_bytes, 6U);
+  EXPECT_FALSE(fs::exists(object("of two")));
+  EXPECT_TRUE(fs::exists(object("shared")));
+  // By age: one was opened a month ago, the other just now.
+  timespec month[2] = {{::time(nullptr) - 30 * 86400, 0}, {::time(nullptr) - 30 * 86400, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, (place_ + "/recordings/" + identity(1) + "/entries").c_str(), month, 0), 0);
+  GcOptions old;
+  old.unused_s = 29 * 86400;
+  EXPECT_EQ(gc(*stash, old)->contents, 2U);
+  EXPECT_FALSE(fs::exists(object("shared")));
+  GcOptions small;
+  small.most_bytes = 1000;
+  EXPECT_THAT(gc(*stash, small)->forgotten, IsEmpty());
+  small.most_bytes = 999;
+  EXPECT_THAT(gc(*stash, small)->forgotten, SizeIs(1));
+  EXPECT_EQ(stash->total_bytes(), 0U);
+  EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
+}
+
+TEST_F(Scratch, TheParsedFormIsWhatTheRawFormSaysAndIsMadeAnew) {
+  const auto stash = open();
+  // This program, which has symbols.
+  const int fd = ::open("/proc/self/exe", O_RDONLY);
+  auto capture = Capture::begin(*stash, "x", Limits());
+  const auto added = (*capture)->add(fd);
+  ::close(fd);
+  ASSERT_TRUE(added.ok());
+  (*capture)->add_entry({1, 0, 0, 0, 1, 0, EntryKind::file, added->hash, "", "/x"});
+  ASSERT_TRUE((*capture)->publish(identity(1)).ok());
+  const auto same = [](const std::vector<ElfSymbol>& a, const std::vector<ElfSymbol>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const ElfSymbol& x, const ElfSymbol& y) {
+      return x.address == y.address && x.size_bytes == y.size_bytes && x.name == y.name && x.function == y.function && x.global == y.global;
+    });
+  };
+  const auto elf = ElfFile::open(*stash->read(added->hash));
+  ASSERT_TRUE(elf.ok());
+  const std::vector<ElfSymbol> raw = (*elf)->read_symbols();
+  ASSERT_GT(raw.size(), 100U);
+  const std::string parsed = place_ + "/parsed/symbols-1/" + added->hash.substr(0, 2) + "/" + added->hash;
+  EXPECT_TRUE(same(symbols_of(**elf), raw));
+  ASSERT_TRUE(fs::exists(parsed));
+  EXPECT_TRUE(same(symbols_of(**elf), raw));
+  // It is where they come from, as long as it is whole.
+  std::ifstream file(parsed, std::ios::binary);
+  const std::string whole(std::istreambuf_iterator<char>(file), {});
+  for (const size_t at : {size_t{3}, size_t{10}, size_t{40}, whole.size() / 2, whole.size() - 1}) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    overwrite(parsed, damaged);
+    EXPECT_TRUE(same(symbols_of(**elf), raw)) << at;
+    std::ifstream again(parsed, std::ios::binary);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(again), {}), whole) << "made anew";
+    overwrite(parsed, whole.substr(0, at));
+    EXPECT_TRUE(same(symbols_of(**elf), raw)) << at;
+  }
+  EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
+  GcOptions all;
+  all.most_bytes = 0;
+  ASSERT_TRUE(gc(*stash, all).ok());
+  EXPECT_FALSE(fs::exists(parsed));
+}
+
+TEST_F(Scratch, ALaterVersionsStashIsLeftAlone) {
+  keep(*open(), 1, {"one"});
+  fs::remove(place_ + "/format");
+  std::ofstream(place_ + "/format") << "ptdecode-stash 2\n";
+  EXPECT_THAT(refusal(), HasSubstr("another version"));
+  EXPECT_THAT(refusal(Stash::Access::write), HasSubstr("another version"));
+  EXPECT_TRUE(fs::exists(object("one")));
+}
+
+}  // namespace
+}  // namespace ptd::stash
