@@ -76,10 +76,11 @@ void SessionLog::append(const LogEntry& entry) {
   std::atomic_ref<uint64_t>(words()[1]).fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Folds the older half into the state, in the other area; its own area stays as it is until the change-over.
+/// Folds the older three quarters into the state, in the other area; its own area stays as it is until the change-over. The state takes
+/// half an area at most, the rest a quarter: so there is room afterwards.
 void SessionLog::fold() {
   const size_t from = active(), to = 1 - from;
-  const uint64_t half = *used(from) / 2;
+  const uint64_t older = *used(from) / 4 * 3;
   *used(to) = 0;
   std::copy_n(reached(from), rings_, reached(to));
   StateFold state;
@@ -88,14 +89,13 @@ void SessionLog::fold() {
   const auto tell = [&] {
     told = true;
     state.each([&](const LogEntry& entry) {
-      // At most half of the area is state: or there would be no room for what happens.
       if (*used(to) > capacity_ / 2 || !put(to, entry)) ++left_out;
     });
   };
   each_of(from, [&](const LogEntry& entry) {
     if (entry.ring < rings_) reached(to)[entry.ring] = std::max(reached(to)[entry.ring], entry.position);
     at += sizeof(EntryHead) + (entry.bytes.size() + 7) / 8 * 8;
-    if (at <= half) {
+    if (at <= older) {
       state.take(entry);
       return;
     }

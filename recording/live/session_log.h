@@ -26,7 +26,7 @@ struct LogEntry {
 };
 
 /// The last records of a session, and before them the state that older ones left: threads and their names, mappings, kernel code that is
-/// there. When it is full its older half is folded into that state: of who has ended nothing stays, of a mapping its last record does. Two
+/// there. When it is full its older part is folded into that state: of who has ended nothing stays, of a mapping its last record does. Two
 /// areas; folding fills the other one and then changes over with one store, so the log is whole at any moment, whoever is killed. One
 /// process writes; another may go on after its death.
 ///

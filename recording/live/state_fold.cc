@@ -160,11 +160,6 @@ void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) const
   const auto give = [&](EntryKind kind, uint16_t ring, const Stored& bytes) {
     if (!bytes.empty()) on_entry({kind, ring, 0, bytes});
   };
-  for (const auto& [pid, process] : processes_) {
-    give(EntryKind::record, process.ring, process.namespaces);
-    for (const auto& [tid, name] : process.names) give(EntryKind::record, process.ring, name);
-    for (const Map& map : process.maps) give(EntryKind::record, process.ring, map.record);
-  }
   for (const auto& [address, code] : code_) {
     give(EntryKind::record, code.ring, code.symbol);
     give(EntryKind::code, code.ring, code.bytes);
@@ -175,6 +170,11 @@ void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) const
   }
   for (const auto& [ring, record] : hardware_ids_) give(EntryKind::record, ring, record);
   for (const auto& [ring, record] : switches_) give(EntryKind::record, ring, record);
+  for (const auto& [pid, process] : processes_) {
+    give(EntryKind::record, process.ring, process.namespaces);
+    for (const auto& [tid, name] : process.names) give(EntryKind::record, process.ring, name);
+    for (const Map& map : process.maps) give(EntryKind::record, process.ring, map.record);
+  }
 }
 
 }  // namespace ptd::live
