@@ -4,6 +4,7 @@
 #include "recording/bundle.h"
 #include "recording/bundle_arm.h"
 #include "recording/bundle_container.h"
+#include "recording/bundle_events.h"
 #include "recording/bundle_image.h"
 #include "recording/bundle_scan.h"
 #include "recording/recording_data.h"
@@ -351,6 +352,16 @@ Status Writer::write(BundleFileWriter& file) {
   return status;
 }
 
+// Samples of other events stand beside the flow in listings.
+Status write_events(const std::string& path, Interval time, BundleFileWriter& file) {
+  constexpr size_t kMostEvents = 500'000;
+  const Result<OtherEvents> events = read_other_events(path, time == Interval{} ? std::vector<Interval>{} : std::vector{time}, kMostEvents);
+  if (!events || events->events.empty()) return {};  // a form without such events
+  ByteWriter out;
+  write_other_events(*events, out);
+  return file.add(chunk::kEvents, out.bytes());
+}
+
 }  // namespace
 
 Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle) {
@@ -375,6 +386,9 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
   auto file = BundleFileWriter::create(bundle.output_path);
   if (!file.ok()) return file.error();
   if (Status status = writer.write(**file); !status.ok()) return status.error();
+  if (bundle.raw == nullptr) {
+    if (Status status = write_events(options.path, bundle.time, **file); !status.ok()) return status.error();
+  }
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();
   return report;

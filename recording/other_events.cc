@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <map>
 
+#include "image/source/mapped_file.h"
 #include "perfio/perf_reader.h"
 #include "perfio/sample_id.h"
 #include "perfio/tracepoint_format.h"
 #include "recording/bundle.h"
+#include "recording/bundle_container.h"
+#include "recording/bundle_events.h"
 
 namespace ptd {
 namespace {
@@ -93,10 +96,24 @@ class Collector {
   OtherEvents out_;
 };
 
+Result<OtherEvents> read_from_bundle(const std::string& path, const std::vector<Interval>& times, size_t most) {
+  const auto file = MappedFile::open(path);
+  if (!file) return file.error();
+  const Result<BundleChunks> chunks = read_bundle_chunks((*file)->bytes(), path);
+  if (!chunks) return chunks.error();
+  OtherEvents events;
+  const auto found = chunks->find(chunk::kEvents);
+  if (found != chunks->end() && !read_bundled_events(ByteReader(found->second), times, most, events)) {
+    return Error{ErrorKind::file_format, path + ": its samples of other events are damaged", 0};
+  }
+  return events;
+}
+
 }  // namespace
 
 Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most) {
-  if (path == "-" || looks_like_bundle(path) || path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
+  if (looks_like_bundle(path)) return read_from_bundle(path, times, most);
+  if (path == "-" || path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
   auto opened = perfio::PerfReader::open(path);
   if (!opened) return opened.error();
   perfio::PerfReader& reader = **opened;
