@@ -218,7 +218,7 @@ class Life(Recorded):
     def test_a_full_disk_ends_the_recording_and_keeps_what_was_whole(self):
         disk = self.dir / "disk"
         disk.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", disk], capture_output=True).returncode:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode:
             self.skipTest("no file system to fill")
         try:
             target, pid = self.target("forever")
