@@ -2,6 +2,7 @@
 #include "cli/flow_align.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace ptd::cli {
@@ -10,6 +11,8 @@ namespace {
 constexpr size_t kStretch = 8;      // keys that are looked up as one
 constexpr uint32_t kMaxDepth = 16;  // of alignments inside alignments
 constexpr uint32_t kMaxRepeats = 64;
+constexpr uint32_t kNearRun = 4;  // equal keys that are enough close by
+constexpr uint32_t kNear = 64;    // keys, where stretches repeat too often to be found
 
 struct Stretch {
   uint64_t hash = 0;
@@ -103,7 +106,7 @@ class Aligner {
     const std::vector<Stretch> in_other = stretches_of(other_.subspan(t.first, t.size()));
     std::vector<Anchor> chain = longest_chain(common_stretches(in_flow, in_other, 1));
     if (chain.empty()) chain = longest_chain(common_stretches(in_flow, in_other, kMaxRepeats));
-    if (chain.empty()) return;
+    if (chain.empty()) return step_by_step(d, t);
     Range left_d{d.first, d.first}, left_t{t.first, t.first};
     for (const Anchor& anchor : chain) {
       const uint32_t at_d = d.first + anchor.flow, at_t = t.first + anchor.other;
@@ -120,6 +123,31 @@ class Aligner {
   }
 
  private:
+  // In loops, where every stretch comes often: on from the nearest place at which both are equal again.
+  void step_by_step(Range d, Range t) {
+    while (d.first < d.end && t.first < t.end) {
+      if (flow_[d.first] == other_[t.first]) {
+        join(d.first++, t.first++);
+        continue;
+      }
+      const std::optional<Anchor> next = nearest(d, t);
+      if (!next) return;
+      d.first = next->flow;
+      t.first = next->other;
+    }
+  }
+  [[nodiscard]] std::optional<Anchor> nearest(Range d, Range t) const {
+    for (uint32_t cost = 1; cost <= 2 * kNear; ++cost) {
+      for (uint32_t i = 0; i <= cost; ++i) {  // what differs is as long in both, first
+        const uint32_t in_flow = (i & 1) != 0 ? cost / 2 - std::min(cost / 2, (i + 1) / 2) : cost / 2 + i / 2;
+        if (in_flow > cost || d.size() < in_flow + kNearRun || t.size() < cost - in_flow + kNearRun) continue;
+        const auto at = flow_.begin() + d.first + in_flow;
+        if (std::equal(at, at + kNearRun, other_.begin() + t.first + (cost - in_flow)))
+          return Anchor{d.first + in_flow, t.first + cost - in_flow};
+      }
+    }
+    return std::nullopt;
+  }
   void join(uint32_t d, uint32_t t) { match_[d] = other_first_ + t; }
 
   std::span<const uint64_t> flow_, other_;
