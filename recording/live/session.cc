@@ -56,6 +56,14 @@ void close_inherited() {
   _exit(0);
 }
 
+/// Whether the name's file is there and nobody listens on it.
+bool is_deserted(const SessionDir& dir, const std::string& name) {
+  const int fd = dir.connect_to(name);
+  if (fd < 0) return errno == ECONNREFUSED;
+  close(fd);
+  return false;
+}
+
 /// A file under the name that nobody answers for is what two killed processes left.
 Status clear_stale(const SessionDir& dir, const std::string& name) {
   const uint64_t inode = dir.inode(name);
@@ -197,18 +205,17 @@ Result<std::vector<SessionStatus>> list_sessions() {
   if (!dir) return dir.error();
   std::vector<SessionStatus> sessions;
   for (const std::string& name : dir->names()) {
-    int fd = dir->connect_to(name);
-    if (fd < 0 && errno == ECONNREFUSED) {
-      if (Status status = dir->lock(); !status) return status.error();
-      (void)clear_stale(*dir, name);
-      dir->unlock();
-      continue;
-    }
-    if (fd >= 0) close(fd);
     int passed = -1, connection = -1;
     Result<SessionReply> reply = ask(name, SessionRequest::status, passed, connection);
     if (passed >= 0) close(passed);
     if (connection >= 0) close(connection);
+    // Looked at after the question: a process that was killed may still have its socket open when it is asked.
+    if (!reply.ok() && is_deserted(*dir, name)) {
+      if (Status status = dir->lock(); !status) return status.error();
+      (void)clear_stale(*dir, name);
+      dir->unlock();
+    }
+    if (!reply.ok() && dir->inode(name) == 0) continue;
     SessionStatus status;
     status.name = name;
     if (reply.ok()) status = reply->status;
