@@ -54,6 +54,10 @@ std::string summary_text(const Words& words, const emulate::EmulateResult& resul
       fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {} {}, {} {}, {} {} run in {:.2f} s\n", words.options.output,
                   s.instructions, s.packet_bytes, s.processes, s.processes == 1 ? "process" : "processes", s.threads,
                   s.threads == 1 ? "thread" : "threads", s.programs, s.programs == 1 ? "program" : "programs", result.run_s);
+  if (s.uncounted_threads != 0) {
+    text += fmt::format("ptdecode: {} {} killed: what {} ran is not in that count of instructions\n", s.uncounted_threads,
+                        s.uncounted_threads == 1 ? "thread was" : "threads were", s.uncounted_threads == 1 ? "it" : "they");
+  }
   if (s.code_loads != 0)
     text += fmt::format("ptdecode: {} pieces of code that is in no file: {}.jit\n", s.code_loads, words.options.output);
   if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {} times, as asked\n", s.overflows);

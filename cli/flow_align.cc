@@ -157,8 +157,8 @@ class Aligner {
 
 }  // namespace
 
-uint64_t flow_key(Ip ip, Bytes bytes) {
-  uint64_t hash = ip.value * 0x9E3779B97F4A7C15ULL;
+uint64_t content_key(Bytes bytes) {
+  uint64_t hash = bytes.size();
   for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3ULL;
   return hash ^ (hash >> 29);
 }

@@ -76,6 +76,7 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
 int main(int argc, char** argv) try {
   ptd::cli::occupy_standard_descriptors();
   std::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader that goes away shows as a failed write
+  std::signal(SIGXFSZ, SIG_IGN);  // NOLINT: so does a limit on the size of files
   CLI::App app{kIntro, "ptdecode"};
   app.footer(kExits);
   app.set_version_flag("--version", "ptdecode " PTD_VERSION);

@@ -15,7 +15,7 @@ constexpr uint64_t kSegmentsAtOnce = 32;
 
 /// What one decode made of one segment.
 struct SegmentFlow {
-  std::vector<uint64_t> keys;  ///< one for each instruction
+  std::vector<uint64_t> keys, contents;  ///< address and bytes of each instruction
   std::vector<bool> flagged;
   std::vector<size_t> gaps;  ///< each before this instruction
   uint64_t int3 = 0;
@@ -38,7 +38,8 @@ Result<std::map<uint64_t, SegmentFlow>> flows_of(const Recording& recording, uin
           const Bytes bytes = nodes.bytes(block.node);
           const Ip ip = nodes.info(block.node).ip;
           for (const CachedInsn& insn : nodes.insns(block.node)) {
-            flow.keys.push_back(flow_key(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes)));
+            flow.keys.push_back((ip + insn.offset_bytes).value);
+            flow.contents.push_back(content_key(bytes.subspan(insn.offset_bytes, insn.length_bytes)));
             flow.flagged.push_back(flagged);
           }
         }
@@ -81,8 +82,12 @@ void compare_segment(const SegmentFlow& reference, const SegmentFlow& other, uin
     const size_t at = end ? reference.keys.size() : match[k];
     if (i != at || j != k) count_difference(other, i, at, j, k, offset, counts);
     if (end) break;
-    ++counts.right;
-    counts.right_flagged += other.flagged[k] ? 1 : 0;
+    if (other.contents[k] == reference.contents[at]) {
+      ++counts.right;
+      counts.right_flagged += other.flagged[k] ? 1 : 0;
+    } else {
+      count_difference(other, at, at + 1, k, k + 1, offset, counts);
+    }
     i = at + 1;
     j = k + 1;
   }

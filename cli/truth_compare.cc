@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstring>
 #include <span>
+#include <unordered_map>
 
 #include "cli/flow_align.h"
 #include "cli/node_cache.h"
+#include "decoder/insn/insn.h"
 
 namespace ptd::cli {
 namespace {
@@ -19,21 +21,20 @@ constexpr size_t kUntold = 64;  // instructions between the last packet and the 
 
 /// What ran or was decoded, one element for each instruction.
 struct Flow {
-  std::vector<uint64_t> keys;
-  std::vector<Ip> ips;
+  std::vector<uint64_t> ips, contents;
   std::vector<bool> flagged;  ///< decoded: in a block that is marked uncertain
 
   void add(Ip ip, Bytes bytes, bool uncertain) {
-    keys.push_back(flow_key(ip, bytes));
-    ips.push_back(ip);
+    ips.push_back(ip.value);
+    contents.push_back(content_key(bytes));
     flagged.push_back(uncertain);
   }
   void clear() {
-    keys.clear();
     ips.clear();
+    contents.clear();
     flagged.clear();
   }
-  [[nodiscard]] size_t size() const { return keys.size(); }
+  [[nodiscard]] size_t size() const { return ips.size(); }
 };
 
 /// What ran between one PSB and the next.
@@ -42,6 +43,7 @@ struct TruthSegment {
   bool valid = false;
   Flow insns;
   std::vector<std::pair<size_t, size_t>> lost;  ///< [first, end) indices that the recording itself lost
+  size_t told_end = 0;                          ///< of what follows no packet could tell
 };
 
 class TruthWalk {
@@ -51,6 +53,7 @@ class TruthWalk {
   bool next(TruthSegment& segment) {
     segment.insns.clear();
     segment.lost.clear();
+    segment.told_end = 0;
     segment.valid = have_mark_;
     segment.offset_bytes = mark_;
     size_t losing_from = 0;
@@ -60,6 +63,7 @@ class TruthWalk {
         case emulate::TruthTag::block:
         case emulate::TruthTag::part:
           add(segment, *record.block, record.first, record.count);
+          if (gives_packet(*record.block, record.first + record.count)) segment.told_end = segment.insns.size();
           break;
         case emulate::TruthTag::lose:
           losing_from = segment.insns.size();
@@ -95,7 +99,19 @@ class TruthWalk {
       at += length;
     }
   }
+  // Whether something of the block's first `end` instructions is told by a packet. (Of other code than x86-64 every block is.)
+  bool gives_packet(const emulate::TruthBlock& block, uint32_t end) {
+    if (end < block.lengths.size()) return false;
+    const auto [known, fresh] = packet_.try_emplace(&block, true);
+    if (fresh && !block.lengths.empty()) {
+      const InsnClass cls = classify(Bytes(block.bytes).last(block.lengths.back()), ExecMode::bits64).cls;
+      known->second = cls != InsnClass::other && cls != InsnClass::jump_direct && cls != InsnClass::call_direct;
+    }
+    return known->second;
+  }
+
   emulate::TruthFileReader& reader_;
+  std::unordered_map<const emulate::TruthBlock*, bool> packet_;
   uint64_t mark_ = 0;
   bool have_mark_ = false, ended_ = false;
 };
@@ -114,12 +130,16 @@ class SegmentCompare {
     for (size_t i = 0; i < decoded_.size(); ++i) {
       if (match_[i] == kUnmatched) continue;
       if (d != i || t != match_[i]) differ(d, i, t, match_[i]);
-      ++counts_.right;
-      counts_.right_flagged += decoded_.flagged[i] ? 1 : 0;
+      if (decoded_.contents[i] == truth_.insns.contents[match_[i]]) {
+        ++counts_.right;
+        counts_.right_flagged += decoded_.flagged[i] ? 1 : 0;
+      } else {
+        differ(i, i + 1, match_[i], match_[i] + size_t{1});
+      }
       d = i + 1;
       t = match_[i] + size_t{1};
     }
-    const bool cut = last_segment && !truth_ended && d == decoded_.size() && !gap_in(d, d);
+    const bool cut = last_segment && (!truth_ended || t >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
     if (cut) {
       counts_.behind_end += truth_.insns.size() - t;
     } else if (d != decoded_.size() || t != truth_.insns.size()) {
@@ -145,8 +165,8 @@ class SegmentCompare {
     align_part(d, decoded_.size(), t, truth_.insns.size());
   }
   void align_part(size_t d, size_t d_end, size_t t, size_t t_end) {
-    align_flows(std::span(decoded_.keys).subspan(d, d_end - d), std::span(truth_.insns.keys).subspan(t, t_end - t),
-                static_cast<uint32_t>(t), std::span(match_).subspan(d, d_end - d));
+    align_flows(std::span(decoded_.ips).subspan(d, d_end - d), std::span(truth_.insns.ips).subspan(t, t_end - t), static_cast<uint32_t>(t),
+                std::span(match_).subspan(d, d_end - d));
   }
   [[nodiscard]] bool goes_on(size_t d, size_t t) const {
     const auto next = std::upper_bound(gaps_.begin(), gaps_.end(), d);
@@ -154,7 +174,7 @@ class SegmentCompare {
     const size_t want = std::min(kGoesOn, end - d);
     if (want == 0 || truth_.insns.size() - t < want) return false;
     for (size_t i = 0; i < want; ++i) {
-      if (truth_.insns.keys[t + i] != decoded_.keys[d + i]) return false;
+      if (truth_.insns.ips[t + i] != decoded_.ips[d + i]) return false;
     }
     return true;
   }
@@ -165,7 +185,12 @@ class SegmentCompare {
   }
   // Decoded [d, d_end) stands where [t, t_end) ran.
   void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
-    for (size_t i = d; i < d_end; ++i) (decoded_.flagged[i] ? counts_.wrong_flagged : counts_.wrong) += 1;
+    for (size_t i = d; i < d_end; ++i) {
+      if (i - d >= t_end - t)
+        (decoded_.flagged[i] ? counts_.extra_flagged : counts_.extra) += 1;
+      else
+        (decoded_.flagged[i] ? counts_.wrong_flagged : counts_.wrong) += 1;
+    }
     const uint64_t missing = t_end - t - std::min(t_end - t, d_end - d);
     const bool flagged = (d != 0 && decoded_.flagged[d - 1]) || (d < decoded_.size() && decoded_.flagged[d]) ||
                          (d_end < decoded_.size() && decoded_.flagged[d_end]);
@@ -183,8 +208,8 @@ class SegmentCompare {
     if (counts_.has_first_wrong || (gap_in(d, d_end) && d == d_end)) return;
     counts_.has_first_wrong = true;
     counts_.first_wrong_offset_bytes = truth_.offset_bytes;
-    counts_.first_want = t < truth_.insns.size() ? truth_.insns.ips[t] : Ip{};
-    counts_.first_got = d < decoded_.size() ? decoded_.ips[d] : Ip{};
+    counts_.first_want = Ip{t < truth_.insns.size() ? truth_.insns.ips[t] : 0};
+    counts_.first_got = Ip{d < decoded_.size() ? decoded_.ips[d] : 0};
   }
 
   const TruthSegment& truth_;
@@ -224,6 +249,7 @@ class StreamCompare {
     while (more_ && truth_.valid && truth_.offset_bytes < offset_bytes) skip();
     TruthSegment here;
     if (more_ && truth_.valid && truth_.offset_bytes == offset_bytes) {
+      found_ = true;
       std::swap(here, truth_);
       more_ = walk_.next(truth_);
     }
@@ -232,6 +258,8 @@ class StreamCompare {
   void finish() {
     while (more_) skip();
   }
+  /// Whether a segment stood where the truth has one.
+  [[nodiscard]] bool found() const { return found_; }
 
  private:
   // A PSB that the decoder did not find.
@@ -244,7 +272,7 @@ class StreamCompare {
   TruthWalk walk_;
   TruthCounts& counts_;
   TruthSegment truth_;
-  bool more_ = false;
+  bool more_ = false, found_ = false;
 };
 
 }  // namespace
@@ -278,6 +306,10 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   if (any) compare.segment(offset, decoded, true);
   compare.finish();
   if (!(*reader)->error().empty()) return Error{ErrorKind::file_format, truth_path + ": " + (*reader)->error(), 0};
+  if (counts.truth != 0 && counts.decoded != 0 && !compare.found()) {
+    return Error{ErrorKind::usage, truth_path + ": no PSB of it stands where the trace has one: it belongs to another recording or thread",
+                 0};
+  }
   return counts;
 }
 
@@ -290,9 +322,11 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
       "them where packets were lost {}; gaps {}",
       who, c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged, c.wrong, c.lost, c.lost_as_asked,
       c.gaps);
+  if (c.extra + c.extra_flagged != 0)
+    text += fmt::format("; {} that did not run, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
   if (c.behind_end != 0) text += fmt::format("; {} behind the end of the trace", c.behind_end);
   text += '\n';
-  if (c.wrong + c.wrong_flagged != 0) {
+  if (c.has_first_wrong) {
     text += fmt::format("  first difference: in the segment at offset {:#x}: truth {:x}, here {:x}\n", c.first_wrong_offset_bytes,
                         c.first_want.value, c.first_got.value);
   }

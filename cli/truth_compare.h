@@ -15,18 +15,22 @@ struct TruthCounts {
   uint64_t right_flagged = 0;  ///< of them in blocks marked ambiguous, chosen, healed or suspect
   uint64_t wrong_flagged = 0;  ///< other than the truth, in such blocks, or left out beside one
   uint64_t wrong = 0;          ///< other than the truth, without a mark
+  uint64_t extra = 0;          ///< that did not run at all, without a mark; the others above are together all that ran
+  uint64_t extra_flagged = 0;  ///< the same, in such blocks
   uint64_t lost = 0;           ///< of the truth, in the decoder's gaps
   uint64_t lost_as_asked = 0;  ///< of them where the recording itself lost packets (OVF)
-  uint64_t behind_end = 0;     ///< of the truth, behind the trace's end: the thread was killed with packets unwritten
+  uint64_t behind_end =
+      0;  ///< of the truth, behind the trace's end: of it no packet tells, or the thread was killed with packets unwritten
   uint64_t gaps = 0;
   bool has_first_wrong = false;
   uint64_t first_wrong_offset_bytes = 0;  ///< of the segment with the first difference
   Ip first_want, first_got;
-  [[nodiscard]] bool equal() const { return wrong == 0 && wrong_flagged == 0 && lost == lost_as_asked; }
+  [[nodiscard]] bool equal() const { return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && lost == lost_as_asked; }
 };
 
 /// Decodes a stream and compares. A PSB of the trace is found in the truth by its offset, so that a difference ends with its segment at
-/// the latest; inside one the two are aligned (truth_align.h). Errors: file_format for a damaged truth.
+/// the latest; inside one the two are aligned by address (flow_align.h). Errors: file_format for a damaged truth; usage for one of another
+/// recording or thread.
 [[nodiscard]] Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
                                                      const std::function<void(uint64_t bytes)>& on_progress);
 /// One line, and one more for the first difference.

@@ -31,7 +31,7 @@ struct BundleReport {
 };
 
 /// Opens the recording that `options` names, decodes it, and writes what that needed. The output is replaced only if all went well.
-/// Errors: those of Recording::open; file_open for the output.
+/// Errors: those of Recording::open; file_open for the output; usage if the output is the input, or nothing was traced at that time.
 Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
 
 /// True if the file begins as a bundle does.

@@ -1,5 +1,6 @@
 // Writes a bundle: opens the recording with a log, decodes it, keeps what was looked at.
 #include <algorithm>
+#include <filesystem>
 
 #include "recording/bundle.h"
 #include "recording/bundle_arm.h"
@@ -23,6 +24,8 @@ class Writer {
       : data_(data_of(recording)), recording_(recording), log_(log), report_(report) {}
 
   void cut(Interval time);
+  /// Whether something was traced at the time that is kept. (Of each stream a segment before and behind it is kept too.)
+  [[nodiscard]] bool has_trace() const;
   Status scan(const Recording& recording) { return scan_flow(recording, spans_, scan_); }
   Status write(BundleFileWriter& file);
 
@@ -70,6 +73,18 @@ void Writer::cut(Interval time) {
     report_.segments_total += span.segments_total;
     report_.aux_total_bytes += data_.streams[s].size_bytes();
   }
+}
+
+bool Writer::has_trace() const {
+  std::vector<std::byte> scratch;
+  AuxSegment segment;
+  for (uint32_t stream = 0; stream < cuts_.size(); ++stream) {
+    uint64_t at = cuts_[stream].first;
+    while (at < cuts_[stream].end && recording_.next_segment(stream, at, segment, scratch)) {
+      if (segment.time.overlaps(time_)) return true;
+    }
+  }
+  return false;
 }
 
 // Everything that was fetched, and everything that edits touch: the builder reads it.
@@ -362,9 +377,18 @@ Status write_events(const std::string& path, Interval time, BundleFileWriter& fi
   return file.add(chunk::kEvents, out.bytes());
 }
 
+// The recording is still needed when its bundle is written. (A folder cannot be replaced by a file.)
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
+}
+
 }  // namespace
 
 Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle) {
+  const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
+  if (is_same_file(input, bundle.output_path))
+    return Error{ErrorKind::usage, bundle.output_path + " is the recording itself: a bundle cannot take its place", 0};
   const auto log = std::make_shared<ImageLog>();
   const auto open = [&bundle](OpenOptions wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);
@@ -375,6 +399,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
   BundleReport report;
   Writer writer(**recording, *log, report);
   writer.cut(bundle.time);
+  if (bundle.time != Interval{} && !writer.has_trace()) return Error{ErrorKind::usage, "the recording has no trace at that time", 0};
   if (Status status = writer.scan(**recording); !status.ok()) return status.error();
   for (const OpenOptions& variant : bundle.also) {
     const auto other_log = std::make_shared<ImageLog>();

@@ -50,19 +50,6 @@ std::vector<bool> changing_spaces(const Timeline& timeline) {
   return changing;
 }
 
-// The candidate that was live in the middle of the flow's interval, each edit taken at the middle of its own.
-size_t midpoint_candidate(const std::vector<Candidate>& candidates, Interval now) {
-  const auto middle = [](TimeNs a, TimeNs b) { return a.value / 2 + b.value / 2 + (a.value & b.value & 1); };
-  const uint64_t moment = middle(now.first, now.last);
-  size_t best = 0;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const Candidate& c = candidates[i];
-    const uint64_t opens = c.certain == now ? c.possible.first.value : middle(c.possible.first, c.certain.first);
-    if (opens <= moment) best = i;
-  }
-  return best;
-}
-
 }  // namespace
 
 /// Where a flow can go back to: itself as it was, and what the segment had put out by then.
@@ -228,14 +215,14 @@ void Decoder::State::fork(size_t index) {
   const std::vector<Candidate> candidates = walker.candidates();
   std::unique_ptr<Flow> parent = std::move(flows[index]);
   flows.erase(flows.begin() + static_cast<std::ptrdiff_t>(index));
-  const size_t likely = midpoint_candidate(candidates, parent->state.now);
+  const size_t likely = likely_candidate(candidates, parent->state.now);
   ++stats.forks;
   for (size_t i = 0; i < candidates.size(); ++i) {
     auto flow = new_flow();
     *flow = *parent;
     flow->out = &flow->pending;
     if (i != likely) ++flow->penalty;
-    if (walker.choose(*flow, candidates[i], static_cast<uint16_t>(BlockFlag::chosen))) {
+    if (walker.choose(*flow, candidates[i], static_cast<uint16_t>(candidates[i].ambiguous ? BlockFlag::ambiguous : BlockFlag::chosen))) {
       flows.push_back(std::move(flow));
     } else {
       note_dead(std::move(flow), walker.loss(), false);

@@ -9,7 +9,8 @@ namespace {
 
 constexpr size_t kCacheEntries = 1U << 15;
 constexpr uint16_t kMaxBlockInstructions = 4096;
-constexpr uint32_t kMaxContents = 16;            // distinct contents asked of the timeline for one fetch
+constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
+constexpr size_t kMostContents = 256;            // the same where that is not enough
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint64_t kQuietInstructions = 256;     // without a packet; then a loop is looked for
@@ -142,7 +143,8 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
     }
     const SpaceId space = space_of(state, state.ip);
     CacheEntry& entry = cache_[cache_slot(state.ip, space)];
-    const bool known = entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now);
+    const bool known = entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now) &&
+                       (!entry.ambiguous || entry.certain == state.now);
     const bool survey_due = surveying_ && !(known && entry.sole);
     const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
     if (survey_due) {
@@ -160,11 +162,11 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       if (!survey_due && !read_candidates(flow, space)) return WalkStop::lost;
       if (candidates_.size() > 1) return WalkStop::fork;
       const Candidate& single = candidates_[0];
-      entry = {state.ip, space, state.mode, single.flags, single.insn, single.bytes, single.certain, survey_due};
+      entry = {state.ip, space, state.mode, single.flags, single.insn, single.bytes, single.certain, survey_due, single.ambiguous};
       // Suspect windows cut `certain` only in the timeline's own terms: such an answer holds for this fetch alone.
       if (any(single.flags, CodeFlag::suspect)) entry.certain = state.now;
     }
-    append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
+    append(flow, entry.insn, entry.bytes.data(), entry.flags, entry.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
     ++state.silent;
     if (state.silent > max_silent() || (state.silent > kQuietInstructions && loop.comes_back(state))) {
       lose(flow, GapReason::limit);
@@ -209,11 +211,55 @@ void Walker::lose(const Flow& flow, GapReason reason) {
   if (head.kind == ItemKind::bad) loss_.reason = GapReason::bad_packet;
 }
 
+size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now) {
+  const auto middle = [](TimeNs a, TimeNs b) { return a.value / 2 + b.value / 2 + (a.value & b.value & 1); };
+  const uint64_t moment = middle(now.first, now.last);
+  size_t best = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& c = candidates[i];
+    const uint64_t opens = c.certain == now ? c.possible.first.value : middle(c.possible.first, c.certain.first);
+    if (opens <= moment) best = i;
+  }
+  return best;
+}
+
+// The contents at an ip, in contents_. A place that is patched again and again between two timing packets may have had many.
+FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors) {
+  if (contents_.empty()) contents_.resize(kContents);
+  const std::span<CodeCandidate> some(contents_.data(), kContents);
+  const FetchResult result = view_.fetch(space, flow.state.ip, when, floors, some);
+  if (result.status != FetchStatus::too_many) return result;
+  contents_.resize(kMostContents);
+  return view_.fetch(space, flow.state.ip, when, floors, contents_);
+}
+
+// Of more candidates than flows may live, those that every flow goes through in the same way become one: only the bytes are open.
+void Walker::join_alike(Interval now) {
+  const size_t likely = likely_candidate(candidates_, now);
+  std::vector<Candidate> joined;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    const auto alike = std::find_if(joined.begin(), joined.end(), [&](const Candidate& other) { return other.insn == candidate.insn; });
+    if (alike == joined.end()) {
+      joined.push_back(candidate);
+      continue;
+    }
+    const Interval possible = hull(alike->possible, candidate.possible);
+    const CodeFlag flags = alike->flags | candidate.flags;
+    if (i == likely) *alike = candidate;
+    alike->possible = possible;
+    alike->certain = now;
+    alike->flags = flags;
+    alike->site = kNoSite;
+    alike->ambiguous = true;
+  }
+  candidates_ = std::move(joined);
+}
+
 // Fills candidates_ with the distinct instructions that may stand at the flow's ip now. False: lost (no bytes, no instruction).
 bool Walker::read_candidates(Flow& flow, SpaceId space) {
   FlowState& state = flow.state;
-  std::array<CodeCandidate, kMaxContents> contents;
-  const FetchResult result = view_.fetch(space, state.ip, state.now, state.floors.span(), contents);
+  const FetchResult result = fetch_contents(flow, space, state.now, state.floors.span());
   candidates_.clear();
   if (result.status != FetchStatus::ok || result.count == 0) {
     lose(flow, result.status == FetchStatus::too_many ? GapReason::limit : GapReason::no_image);
@@ -222,7 +268,7 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   }
   bool any_bytes_short = false;
   for (uint32_t i = 0; i < result.count; ++i) {
-    const CodeCandidate& content = contents[i];
+    const CodeCandidate& content = contents_[i];
     Candidate candidate;
     candidate.insn = classify(content.bytes, state.mode);
     if (candidate.insn.cls == InsnClass::bad) {
@@ -254,10 +300,11 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   }
   if (candidates_.size() == 1 && result.count > 1) {  // ask again about this instruction's own bytes
     Candidate& only = candidates_[0];
-    const FetchResult own = view_.fetch(space, state.ip, state.now, state.floors.span(), contents, only.insn.length_bytes);
-    only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents[0].certain : state.now;
-    if (own.count == 1) only.flags = contents[0].flags;
+    const FetchResult own = view_.fetch(space, state.ip, state.now, state.floors.span(), contents_, only.insn.length_bytes);
+    only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents_[0].certain : state.now;
+    if (own.count == 1) only.flags = contents_[0].flags;
   }
+  if (candidates_.size() > options_.max_candidates) join_alike(state.now);
   return true;
 }
 
@@ -267,16 +314,16 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   if (item.kind != ItemKind::tip || (item.flags & kItemNoIp) != 0 || options_.config.tip_order != TipOrder::prompt) return false;
   if (flow.state.non_root && options_.image_is_of_root) return false;
   update_context(flow, item.before, item.hi);
-  std::array<CodeCandidate, kMaxContents> contents;
+  std::array<CodeCandidate, kContents> contents;
   const Ip ip{item.ip};
   const FetchResult code = view_.fetch(space_of(flow.state, ip), ip, time_of(item), {}, contents);
-  if (code.status == FetchStatus::ok && code.count != 0) return true;
+  if (code.status == FetchStatus::too_many || (code.status == FetchStatus::ok && code.count != 0)) return true;
   missing = code.section;
   return missing != kNoSection && missing_.size() < kMostMissing && std::find(missing_.begin(), missing_.end(), missing) == missing_.end();
 }
 
 bool Walker::ever_has_code(SpaceId space, Ip ip) {
-  std::array<CodeCandidate, kMaxContents> contents;
+  std::array<CodeCandidate, kContents> contents;
   const FetchResult ever = view_.fetch(space, ip, {kTimeMin, kTimeMax}, {}, contents);
   return ever.status == FetchStatus::too_many || (ever.status == FetchStatus::ok && ever.count != 0);
 }
@@ -288,7 +335,7 @@ const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
   return nullptr;
 }
 
-// Fills candidates_ with every instruction that ever stood at the flow's ip, the most likely first.
+// Fills candidates_ with the instructions that ever stood at the flow's ip and lead on differently, the most likely first.
 bool Walker::read_survey(Flow& flow, SpaceId space) {
   const FlowState& state = flow.state;
   const Candidate* pin = pinned(flow, space);
@@ -300,19 +347,17 @@ bool Walker::read_survey(Flow& flow, SpaceId space) {
     candidates_.insert(candidates_.begin(), first);
   }
   if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
-  std::array<CodeCandidate, kMaxContents> contents;
-  const FetchResult ever = view_.fetch(space, state.ip, {kTimeMin, kTimeMax}, {}, contents);
+  const FetchResult ever = fetch_contents(flow, space, {kTimeMin, kTimeMax}, {});
   for (uint32_t i = 0; ever.status == FetchStatus::ok && i < ever.count; ++i) {
     Candidate candidate;
-    candidate.insn = classify(contents[i].bytes, state.mode);
+    candidate.insn = classify(contents_[i].bytes, state.mode);
     if (candidate.insn.cls == InsnClass::bad) continue;
-    std::memcpy(candidate.bytes.data(), contents[i].bytes.data(), candidate.insn.length_bytes);
-    const bool known = std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
-      return other.insn == candidate.insn && std::memcmp(other.bytes.data(), candidate.bytes.data(), candidate.insn.length_bytes) == 0;
-    });
-    if (known) continue;
+    std::memcpy(candidate.bytes.data(), contents_[i].bytes.data(), candidate.insn.length_bytes);
+    const bool alike =  // the flow would go the same way
+        std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) { return other.insn == candidate.insn; });
+    if (alike) continue;
     candidate.possible = candidate.certain = state.now;
-    candidate.flags = contents[i].flags | CodeFlag::healed;
+    candidate.flags = contents_[i].flags | CodeFlag::healed;
     candidate.in_time = false;
     candidates_.push_back(candidate);
   }

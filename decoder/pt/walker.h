@@ -20,8 +20,12 @@ struct Candidate {
   SiteId site = kNoSite;
   uint32_t version = 0;
   CodeFlag flags = CodeFlag::none;
-  bool in_time = true;  ///< the timeline allows it at the flow's moment; false: it stood there at some other time (see Walker::survey)
+  bool ambiguous = false;  ///< other contents are possible that the flow goes through in the same way; these are the likeliest bytes
+  bool in_time = true;     ///< the timeline allows it at the flow's moment; false: it stood there at some other time (see Walker::survey)
 };
+
+/// The candidate that was live in the middle of `now`, each edit taken at the middle of its own interval. There is at least one.
+[[nodiscard]] size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now);
 
 /// Packets have shown that `candidate` stood at `ip`, against the timeline: a record was lost. It holds for moments of `during`.
 struct Pin {
@@ -107,13 +111,16 @@ class Walker {
     Insn insn;
     std::array<std::byte, 15> bytes{};
     Interval certain;
-    bool sole = false;  ///< no other content was ever known here
+    bool sole = false;       ///< no content that leads elsewhere was ever known here
+    bool ambiguous = false;  ///< see Candidate; holds for `certain` as a whole only
   };
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path goes on from the walker's state and back
 
   // fetching
   bool read_candidates(Flow& flow, SpaceId space);
+  FetchResult fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors);
+  void join_alike(Interval now);
   bool read_survey(Flow& flow, SpaceId space);
   [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;
   void lose(const Flow& flow, GapReason reason);
@@ -167,6 +174,7 @@ class Walker {
   int32_t follower_cpu_ = -1;
   BlockTable table_;
   std::vector<CacheEntry> cache_;
+  std::vector<CodeCandidate> contents_;  ///< of the present fetch
   std::vector<Candidate> candidates_;
   std::vector<SectionId> missing_;  ///< sections without code at which a lost flow went on in this segment
   bool surveying_ = false;

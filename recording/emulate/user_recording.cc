@@ -230,12 +230,15 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   for (const UserImage& image : images) {
     pids.push_back(image.pid);
     for (const UserThreadOutput& thread : image.threads) {
+      bool counted = false;
       for (const UserEvent& event : thread.events) {
         if (event.kind != "counts") continue;
+        counted = true;
         summary.instructions += event.number(0);
         summary.irregular += event.number(2);
         summary.overflows += event.number(3);
       }
+      summary.uncounted_threads += counted ? 0 : 1;
     }
   }
   std::sort(pids.begin(), pids.end());

@@ -222,7 +222,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     const pid_t pid = fork();
     if (pid < 0) return Error{ErrorKind::file_open, "fork: " + std::string(std::strerror(errno)), 0};
     if (pid == 0) {
-      for (const int number : {SIGINT, SIGPIPE, SIGTERM, SIGHUP}) (void)std::signal(number, SIG_DFL);
+      for (const int number : {SIGINT, SIGPIPE, SIGTERM, SIGHUP, SIGXFSZ}) (void)std::signal(number, SIG_DFL);
       become_emulator(options, command, program);
       _exit(127);
     }

@@ -238,6 +238,16 @@ class Bundles(unittest.TestCase):
             self.assertIn("bundle", message(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1:]), at)
         status, _, err = run(["bundle", demo, "-o", self.tmp / "absent" / "x.ptb"])
         self.assertEqual((status, list(self.tmp.glob("*.part*"))), (1, []), err)
+        status, _, err = run(["bundle", bundle, "-o", bundle])
+        self.assertEqual((status, bundle.read_bytes() == whole), (2, True), err)
+        self.assertIn(b"the recording itself", err)
+        status, _, err = run(["bundle", demo, "-o", self.tmp / "none.ptb", "--time", "1,2"])
+        self.assertEqual((status, (self.tmp / "none.ptb").exists()), (2, False), err)
+        self.assertIn(b"no trace at that time", err)
+        few = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", PTDECODE, "bundle", demo, "-o", self.tmp / "limited.ptb"]
+        limited = subprocess.run(few, capture_output=True)
+        self.assertEqual((limited.returncode, list(self.tmp.glob("limited*"))), (1, []), limited.stderr)
+        self.assertIn(b"File too large", limited.stderr)
 
 
 def main():

@@ -152,8 +152,24 @@ def unknown_emulators(folder):
         check(f"{target}, version {version}, system {system}: refused", done.stdout == "1\n" and said in done.stderr, done.stdout + done.stderr)
 
 
+def code_that_other_threads_rewrite(folder):
+    """A thread on another core sees new bytes when it sees them: the order is open within the clock, and the decode may say so of single
+    instructions. The flow is the same in all versions, so that no instruction is lost and none is wrong without a mark."""
+    out, truth = os.path.join(folder, "rewrite.data"), os.path.join(folder, "rewrite.truth")
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--", build("rewrite", folder)],
+                          capture_output=True, text=True)
+    check("the program's own status", done.returncode == 7, done.stderr)
+    files = sorted(glob.glob(truth + "/*.ptt"))
+    lines = subprocess.run([PTDECODE, "verify", "-q", "-i", out, *files], capture_output=True, text=True).stdout.splitlines()
+    lines = [line for line in lines if line.startswith("tid")]
+    check("three threads", len(lines) == 3, lines)
+    for line in lines:
+        check("nothing lost, nothing wrong without a mark", "silently wrong 0; lost in gaps 0" in line and "gaps 0" in line and "did not run" not in line, line)
+
+
 def small(folder):
     witnesses(folder)
+    code_that_other_threads_rewrite(folder)
     missing_library(folder)
     unknown_emulators(folder)
     long_streams(folder)
