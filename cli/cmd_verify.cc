@@ -20,7 +20,7 @@ namespace {
 
 struct Words {
   InputOptions input;
-  std::vector<std::string> truths;
+  std::vector<std::string> truths, names;
   std::string cpus;
   bool reference = false;
 };
@@ -81,7 +81,8 @@ int run_complete(const Words& words) {
     uint32_t index = 0;
     while (index < streams.size() && (tid >= 0 ? streams[index].tid != tid : streams[index].cpu != cpu)) ++index;
     if (index == streams.size()) return report_error({ErrorKind::usage, path + ": the recording has no stream of that name", 0});
-    const Result<TruthCounts> counts = compare_with_truth(recording, index, path, [&](uint64_t bytes) { progress.add(bytes); });
+    const Result<TruthCounts> counts =
+        compare_with_truth(recording, index, path, words.names, [&](uint64_t bytes) { progress.add(bytes); });
     if (!counts) return report_error(counts.error());
     progress.finish();
     standard_output().write(truth_report(streams[index], *counts));
@@ -151,6 +152,10 @@ Command add_verify(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_option("truth", words->truths, "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in a name says whose");
   command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time, --slack and dropped records");
+  command
+      .add_option("--count", words->names, "with complete truths: count apart what ran in kernel functions with such names (repeatable)")
+      ->type_name("GLOB")
+      ->allow_extra_args(false);
   command.add_option("-C,--cpu", words->cpus, "with --reference: these cpus only");
   command.footer(
       "Examples:\n"

@@ -34,6 +34,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command
       .add_option("--kcore-after", input.kcore_after,
                   "a later copy of the kernel's text: directory with kcore, kallsyms, modules (repeatable)")
+      ->check(CLI::ExistingDirectory)
       ->allow_extra_args(false)
       ->group(in)
       ->type_name("DIR");

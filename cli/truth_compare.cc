@@ -2,6 +2,7 @@
 #include "cli/truth_compare.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -116,11 +117,55 @@ class TruthWalk {
   bool have_mark_ = false, ended_ = false;
 };
 
+/// What became of an instruction that ran.
+enum class Fate : uint8_t { behind_end, right, right_flagged, wrong, wrong_flagged, lost };
+
+/// Sorts the instructions of a segment by the names of their functions.
+class NameCounter {
+ public:
+  NameCounter(const Recording& recording, std::vector<NamedCounts>& counts) : recording_(recording), counts_(counts) {}
+
+  [[nodiscard]] bool wanted() const { return !counts_.empty(); }
+  void count(const Flow& ran, const std::vector<Fate>& fates, TimeNs when) {
+    known_.clear();  // addresses are used again
+    for (size_t i = 0; i < fates.size(); ++i) {
+      const size_t pattern = pattern_of(Ip{ran.ips[i]}, when);
+      if (pattern == counts_.size()) continue;
+      NamedCounts& c = counts_[pattern];
+      ++c.truth;
+      c.right += fates[i] == Fate::right || fates[i] == Fate::right_flagged ? 1 : 0;
+      c.right_flagged += fates[i] == Fate::right_flagged ? 1 : 0;
+      c.wrong += fates[i] == Fate::wrong ? 1 : 0;
+      c.wrong_flagged += fates[i] == Fate::wrong_flagged ? 1 : 0;
+      c.lost += fates[i] == Fate::lost ? 1 : 0;
+    }
+  }
+
+ private:
+  size_t pattern_of(Ip ip, TimeNs when) {
+    const auto [known, fresh] = known_.try_emplace(ip.value, counts_.size());
+    if (!fresh || !is_kernel_half(ip)) return known->second;
+    const std::optional<Symbol> symbol = recording_.symbolizer().find(kKernelSpace, ip, when);
+    if (!symbol) return known->second;
+    const std::string name(symbol->name);
+    for (known->second = 0; known->second < counts_.size(); ++known->second) {
+      if (fnmatch(counts_[known->second].pattern.c_str(), name.c_str(), 0) == 0) break;
+    }
+    return known->second;
+  }
+  const Recording& recording_;
+  std::vector<NamedCounts>& counts_;
+  std::unordered_map<uint64_t, size_t> known_;
+};
+
 /// Compares the decode of one segment with its truth.
 class SegmentCompare {
  public:
   SegmentCompare(const TruthSegment& truth, const Flow& decoded, const std::vector<size_t>& gaps, TruthCounts& counts)
-      : truth_(truth), decoded_(decoded), gaps_(gaps), counts_(counts), match_(decoded.size(), kUnmatched) {}
+      : truth_(truth), decoded_(decoded), gaps_(gaps), counts_(counts), match_(decoded.size(), kUnmatched), fates_(truth.insns.size()) {}
+
+  /// Of each instruction of the truth; after run().
+  [[nodiscard]] const std::vector<Fate>& fates() const { return fates_; }
 
   void run(bool last_segment, bool truth_ended) {
     counts_.truth += truth_.insns.size();
@@ -133,6 +178,7 @@ class SegmentCompare {
       if (decoded_.contents[i] == truth_.insns.contents[match_[i]]) {
         ++counts_.right;
         counts_.right_flagged += decoded_.flagged[i] ? 1 : 0;
+        fates_[match_[i]] = decoded_.flagged[i] ? Fate::right_flagged : Fate::right;
       } else {
         differ(i, i + 1, match_[i], match_[i] + size_t{1});
       }
@@ -186,16 +232,20 @@ class SegmentCompare {
   // Decoded [d, d_end) stands where [t, t_end) ran.
   void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
     for (size_t i = d; i < d_end; ++i) {
-      if (i - d >= t_end - t)
+      if (i - d >= t_end - t) {
         (decoded_.flagged[i] ? counts_.extra_flagged : counts_.extra) += 1;
-      else
+      } else {
         (decoded_.flagged[i] ? counts_.wrong_flagged : counts_.wrong) += 1;
+        fates_[t + (i - d)] = decoded_.flagged[i] ? Fate::wrong_flagged : Fate::wrong;
+      }
     }
     const uint64_t missing = t_end - t - std::min(t_end - t, d_end - d);
+    const auto left_out = fates_.begin() + static_cast<std::ptrdiff_t>(t_end - missing);
     const bool flagged = (d != 0 && decoded_.flagged[d - 1]) || (d < decoded_.size() && decoded_.flagged[d]) ||
                          (d_end < decoded_.size() && decoded_.flagged[d_end]);
     if (gap_in(d, d_end)) {
       counts_.lost += missing;
+      std::fill_n(left_out, missing, Fate::lost);
       uint64_t asked = 0;
       for (const auto& [first, end] : truth_.lost) {
         const size_t since = first > t && first - t < kUntold ? t : first;
@@ -204,6 +254,7 @@ class SegmentCompare {
       counts_.lost_as_asked += std::min(missing, asked);
     } else {
       (flagged ? counts_.wrong_flagged : counts_.wrong) += missing;
+      std::fill_n(left_out, missing, flagged ? Fate::wrong_flagged : Fate::wrong);
     }
     if (counts_.has_first_wrong || (gap_in(d, d_end) && d == d_end)) return;
     counts_.has_first_wrong = true;
@@ -217,6 +268,7 @@ class SegmentCompare {
   const std::vector<size_t>& gaps_;
   TruthCounts& counts_;
   std::vector<uint32_t> match_;
+  std::vector<Fate> fates_;
 };
 
 /// What the decoder gave of one segment.
@@ -243,9 +295,11 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
 /// Takes the segments of the decode one after the other and finds their truth.
 class StreamCompare {
  public:
-  StreamCompare(emulate::TruthFileReader& reader, TruthCounts& counts) : walk_(reader), counts_(counts) { more_ = walk_.next(truth_); }
+  StreamCompare(emulate::TruthFileReader& reader, NameCounter& names, TruthCounts& counts) : walk_(reader), names_(names), counts_(counts) {
+    more_ = walk_.next(truth_);
+  }
 
-  void segment(uint64_t offset_bytes, const DecodedSegment& decoded, bool last) {
+  void segment(uint64_t offset_bytes, TimeNs when, const DecodedSegment& decoded, bool last) {
     while (more_ && truth_.valid && truth_.offset_bytes < offset_bytes) skip();
     TruthSegment here;
     if (more_ && truth_.valid && truth_.offset_bytes == offset_bytes) {
@@ -253,7 +307,7 @@ class StreamCompare {
       std::swap(here, truth_);
       more_ = walk_.next(truth_);
     }
-    SegmentCompare(here, decoded.insns, decoded.gaps, counts_).run(last && !more_, walk_.ended());
+    compare(here, when, decoded.insns, decoded.gaps, last && !more_, walk_.ended());
   }
   void finish() {
     while (more_) skip();
@@ -266,10 +320,18 @@ class StreamCompare {
   void skip() {
     const Flow none;
     const std::vector<size_t> lost = {0};
-    SegmentCompare(truth_, none, lost, counts_).run(false, true);
+    compare(truth_, last_time_, none, lost, false, true);
     more_ = walk_.next(truth_);
   }
+  void compare(const TruthSegment& truth, TimeNs when, const Flow& decoded, const std::vector<size_t>& gaps, bool last, bool ended) {
+    last_time_ = when;
+    SegmentCompare segment(truth, decoded, gaps, counts_);
+    segment.run(last, ended);
+    if (names_.wanted()) names_.count(truth.insns, segment.fates(), when);
+  }
   TruthWalk walk_;
+  NameCounter& names_;
+  TimeNs last_time_;
   TruthCounts& counts_;
   TruthSegment truth_;
   bool more_ = false, found_ = false;
@@ -278,11 +340,14 @@ class StreamCompare {
 }  // namespace
 
 Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
-                                       const std::function<void(uint64_t bytes)>& on_progress) {
+                                       const std::vector<std::string>& patterns, const std::function<void(uint64_t bytes)>& on_progress) {
   auto reader = emulate::TruthFileReader::open(truth_path);
   if (!reader) return reader.error();
   TruthCounts counts;
-  StreamCompare compare(**reader, counts);
+  for (const std::string& pattern : patterns) counts.named.push_back({pattern, 0, 0, 0, 0, 0, 0});
+  NameCounter names(recording, counts.named);
+  StreamCompare compare(**reader, names, counts);
+  TimeNs when;
   DecodedSegment decoded;
   NodeCache nodes;
   uint64_t offset = 0;
@@ -290,20 +355,21 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   const Status status =
       recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         if (any && segment.stream_offset_bytes != offset) {
-          compare.segment(offset, decoded, false);
+          compare.segment(offset, when, decoded, false);
           on_progress(segment.stream_offset_bytes - offset);
           decoded.insns.clear();
           decoded.gaps.clear();
         }
         any = true;
         offset = segment.stream_offset_bytes;
+        when = segment.time.first;
         nodes.bind(decoder.blocks());
         counts.gaps += batch.gaps.size();
         add_batch(batch, nodes, decoded);
         return true;
       });
   if (!status) return status.error();
-  if (any) compare.segment(offset, decoded, true);
+  if (any) compare.segment(offset, when, decoded, true);
   compare.finish();
   if (!(*reader)->error().empty()) return Error{ErrorKind::file_format, truth_path + ": " + (*reader)->error(), 0};
   if (counts.truth != 0 && counts.decoded != 0 && !compare.found()) {
@@ -329,6 +395,10 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   if (c.has_first_wrong) {
     text += fmt::format("  first difference: in the segment at offset {:#x}: truth {:x}, here {:x}\n", c.first_wrong_offset_bytes,
                         c.first_want.value, c.first_got.value);
+  }
+  for (const NamedCounts& n : c.named) {
+    text += fmt::format("  {}: {} instructions: right {}, of them flagged {}; wrong but flagged {}; silently wrong {}; lost in gaps {}\n",
+                        n.pattern, n.truth, n.right, n.right_flagged, n.wrong_flagged, n.wrong, n.lost);
   }
   return text;
 }

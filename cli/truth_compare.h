@@ -1,12 +1,20 @@
 // A decode against a complete ground truth (recording/emulate/truth_file.h): every instruction, segment by segment.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "recording/emulate/truth_file.h"
 #include "recording/recording.h"
 
 namespace ptd::cli {
+
+/// Counts of instructions that ran in functions whose name fits a pattern.
+struct NamedCounts {
+  std::string pattern;  ///< fnmatch(3); names as the recording has them
+  uint64_t truth = 0, right = 0, right_flagged = 0, wrong_flagged = 0, wrong = 0, lost = 0;
+};
 
 /// Counts of instructions.
 struct TruthCounts {
@@ -25,6 +33,7 @@ struct TruthCounts {
   bool has_first_wrong = false;
   uint64_t first_wrong_offset_bytes = 0;  ///< of the segment with the first difference
   Ip first_want, first_got;
+  std::vector<NamedCounts> named;  ///< an instruction counts for the first pattern that fits
   [[nodiscard]] bool equal() const { return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && lost == lost_as_asked; }
 };
 
@@ -32,8 +41,9 @@ struct TruthCounts {
 /// the latest; inside one the two are aligned by address (flow_align.h). Errors: file_format for a damaged truth; usage for one of another
 /// recording or thread.
 [[nodiscard]] Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
+                                                     const std::vector<std::string>& patterns,
                                                      const std::function<void(uint64_t bytes)>& on_progress);
-/// One line, and one more for the first difference.
+/// One line, one more for the first difference, and one for each pattern.
 [[nodiscard]] std::string truth_report(const StreamInfo& stream, const TruthCounts& counts);
 
 /// "...tidN..." -> N, or -1.
