@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace ptd::perfio {
 namespace {
@@ -24,7 +25,8 @@ AuxRing::AuxRing(std::span<std::byte> control, std::span<std::byte> area, AuxMod
       area_(area),
       mode_(mode),
       mapped_(mapped),
-      position_(mode == AuxMode::full ? load(page_of(control).aux_tail) : 0) {}
+      position_(mode == AuxMode::full ? load(page_of(control).aux_tail) : 0),
+      released_(position_) {}
 
 Result<std::unique_ptr<AuxRing>> AuxRing::map(int fd, const EventRing& ring, uint64_t size_bytes, AuxMode mode) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -37,7 +39,10 @@ Result<std::unique_ptr<AuxRing>> AuxRing::map(int fd, const EventRing& ring, uin
   control.aux_size = size_bytes;
   const int protection = mode == AuxMode::full ? PROT_READ | PROT_WRITE : PROT_READ;
   void* memory = mmap(nullptr, static_cast<size_t>(size_bytes), protection, MAP_SHARED, fd, static_cast<off_t>(offset));
-  if (memory == MAP_FAILED) return Error{ErrorKind::file_open, std::string("AUX area: ") + std::strerror(errno), 0};
+  if (memory == MAP_FAILED) {
+    const ErrorKind kind = errno == EOPNOTSUPP ? ErrorKind::unsupported : ErrorKind::file_open;
+    return Error{kind, std::string("AUX area: ") + std::strerror(errno), 0};
+  }
   const std::span area(static_cast<std::byte*>(memory), static_cast<size_t>(size_bytes));
   return std::unique_ptr<AuxRing>(new AuxRing(ring.control_page(), area, mode, true));
 }
@@ -55,7 +60,15 @@ AuxRing::~AuxRing() {
 
 RingPart AuxRing::pending() const { return pending_part(area_, position_, load(page_of(control_).aux_head)); }
 
-void AuxRing::release() { std::atomic_ref(page_of(control_).aux_tail).store(position_, std::memory_order_release); }
+bool AuxRing::release() {
+  constexpr uint64_t kPage = 4096;  // trace units want up to a page of room
+  std::atomic_ref(page_of(control_).aux_tail).store(position_, std::memory_order_seq_cst);
+  // Behind the store: whoever was refused was so with a head that is seen here.
+  const uint64_t waited = head() - std::exchange(released_, position_);
+  return waited + kPage + 1 >= area_.size();
+}
+
+uint64_t AuxRing::head() const { return load(page_of(control_).aux_head); }
 
 RingPart AuxRing::snapshot() const { return overwritten_part(area_, load(page_of(control_).aux_head)); }
 

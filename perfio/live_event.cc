@@ -171,6 +171,11 @@ void LiveEvent::disable() const { (void)ioctl(fd_, PERF_EVENT_IOC_DISABLE, 0); }
 
 void LiveEvent::enable() const { (void)ioctl(fd_, PERF_EVENT_IOC_ENABLE, 0); }
 
+void LiveEvent::restart() const {
+  disable();
+  enable();
+}
+
 Status LiveEvent::send_to(const LiveEvent& other) const {
   if (ioctl(fd_, PERF_EVENT_IOC_SET_OUTPUT, other.fd_) == 0) return {};
   return Error{ErrorKind::file_open, std::string("perf event: its records cannot go to another's ring: ") + std::strerror(errno), 0};

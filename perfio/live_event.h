@@ -60,6 +60,10 @@ class LiveEvent {
   [[nodiscard]] uint64_t id() const { return id_; }  ///< of the event, as its records carry it
   void disable() const;
   void enable() const;
+  /// Off and on again. What makes a trace go on whose AUX area was full: the kernel turns such an event off (kernel/events/ring_buffer.c,
+  /// perf_aux_output_begin() and _end(), pending_disable), but for Linux 5.19 to 6.15, which may leave it on without its hardware
+  /// ("perf/aux: Fix pending disable flow when the AUX ring buffer overruns"); then enable() alone does nothing.
+  void restart() const;
   /// Its records go to the ring of another event, which is of the same cpu, or of the same thread.
   [[nodiscard]] Status send_to(const LiveEvent& other) const;
   /// Address filters in the kernel's words ([perf_event.h] "PERF_EVENT_IOC_SET_FILTER").

@@ -46,6 +46,14 @@ EventSpec kernel_spec() {
 
 }  // namespace
 
+bool says_trace_was_cut(Bytes record) {
+  constexpr uint64_t kTruncated = 1;  // PERF_AUX_FLAG_TRUNCATED
+  if (record.size() < kRecordHeaderBytes || read_record_header(record).type != kRecordAux) return false;
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  body.skip(16);  // offset, size
+  return (body.u64() & kTruncated) != 0 && body.ok();
+}
+
 Result<EventSet> EventSet::open(const EventChoice& choice) {
   allow_many_files();
   EventSet set;
@@ -77,7 +85,10 @@ Status EventSet::map_ring(EventRings& rings) const {
   rings.ring = std::move(*ring);
   if (rings.role != RingRole::trace) return {};
   Result<std::unique_ptr<AuxRing>> aux = AuxRing::map(rings.events.front().fd(), *rings.ring, sizes.aux_bytes, choice_.trace->mode);
-  if (!aux) return aux.error();
+  if (!aux) {
+    if (aux.error().kind != ErrorKind::unsupported) return aux.error();
+    return Error{ErrorKind::unsupported, choice_.trace->name + " counts and does not trace: it has no AUX area", 0};
+  }
   rings.aux = std::move(*aux);
   return {};
 }
@@ -228,6 +239,10 @@ void EventSet::enable_trace() const {
     if (rings.role != RingRole::trace) continue;
     for (const LiveEvent& event : rings.events) event.enable();
   }
+}
+
+void EventSet::restart_ring(size_t index) const {
+  for (const LiveEvent& event : rings_[index].events) event.restart();
 }
 
 void EventSet::disable_trace() const {

@@ -54,6 +54,9 @@ struct EventRings {
   std::unique_ptr<perfio::AuxRing> aux;  ///< of a trace
 };
 
+/// Whether a record is an AUX record by which the kernel says that trace was lost, and turns the event off.
+[[nodiscard]] bool says_trace_was_cut(Bytes record);
+
 /// Opens everything, once. Sideband is on from the moment that its event exists; the trace waits for enable_trace(), or for the exec of
 /// the waiting command. One thread.
 class EventSet {
@@ -62,6 +65,8 @@ class EventSet {
   static Result<EventSet> open(const EventChoice& choice);
 
   void enable_trace() const;
+  /// The events of one of rings() only, off and on again.
+  void restart_ring(size_t index) const;
   void disable_trace() const;
   void disable_all() const;
   /// In a child of fork(): the kernel does not give it the mappings, so it maps the same rings again. To be called before anything else

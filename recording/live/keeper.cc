@@ -1,6 +1,7 @@
 // Keeper: see keeper.h. Its answers are in keeper_answers.cc.
 #include "recording/live/keeper.h"
 
+#include <malloc.h>
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -36,6 +37,16 @@ Result<EventChoice> choose_events(const SessionChoice& choice) {
   if (!sizes) return sizes.error();
   events.sizes = *sizes;
   return events;
+}
+
+/// What is large for a moment (the kernel's symbols, a log that is folded) goes back to the system at once.
+void keep_little_memory() {
+#if defined(__GLIBC__)
+  constexpr int kLargeBytes = 128 << 10;
+  (void)mallopt(M_MMAP_THRESHOLD, kLargeBytes);  // set, it does not grow by itself
+  (void)mallopt(M_TRIM_THRESHOLD, kLargeBytes);
+  (void)malloc_trim(0);  // what the program that asked for the session has left
+#endif
 }
 
 }  // namespace
@@ -163,6 +174,7 @@ void Keeper::watch_signals() {
 }
 
 Status Keeper::settle() {
+  keep_little_memory();
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTSTP}) (void)signal(number, SIG_IGN);
   watch_signals();
   if (Status status = events_->map_again(); !status) return status;
@@ -219,6 +231,8 @@ void Keeper::set(Counter counter, uint64_t value) {
 void Keeper::on_record(size_t ring, Bytes record) {
   const EventRings& rings = events_->rings()[ring];
   const uint64_t behind = rings.ring->position() + record.size();
+  // The kernel turns a trace off that has lost something (LiveEvent::restart()).
+  if (rings.role == RingRole::trace && says_trace_was_cut(record)) resume_.push_back(ring);
   if (rings.role != RingRole::kernel) return log_->append({EntryKind::record, static_cast<uint16_t>(ring), behind, record});
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(RingRole::kernel))];
   record = without_excess(record, attr, scratch_);
@@ -241,6 +255,8 @@ void Keeper::drain() {
     });
     ring.release();  // it is in the log
   }
+  for (const size_t ring : resume_) events_->restart_ring(ring);
+  resume_.clear();
   (void)capture_->end_round();
   counters_->publish(now);
 }

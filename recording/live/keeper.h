@@ -75,7 +75,8 @@ class Keeper {
   std::vector<Client> clients_;
   std::vector<perfio::MmapRecord> kernel_maps_;
   std::vector<std::byte> scratch_;
-  std::string modules_;  // /proc/modules when kernel_maps_ was made
+  std::vector<size_t> resume_;  // rings whose trace the kernel has turned off
+  std::string modules_;         // /proc/modules when kernel_maps_ was made
   int listen_fd_ = -1, folder_fd_ = -1, signal_fd_ = -1;
   uint64_t inode_ = 0;
   bool stop_ = false;

@@ -258,10 +258,9 @@ void Recorder::on_record(const EventRings& rings, Bytes record) {
   if (header.type == kRecordLost) {
     body.skip(8);
     report_.lost_records += body.u64();
-  } else if (header.type == kRecordAux) {
-    constexpr uint64_t kTruncated = 1;  // PERF_AUX_FLAG_TRUNCATED
-    body.skip(16);
-    report_.aux_truncated += body.u64() & kTruncated;
+  } else if (says_trace_was_cut(record)) {
+    ++report_.aux_truncated;
+    revival_.was_cut(static_cast<size_t>(&rings - events_->rings().data()));
   } else if (header.type == kRecordMmap2 && rings.role == RingRole::target) {
     tell_mapping(rings, record);
   } else if (rings.role == RingRole::kernel) {
@@ -341,9 +340,10 @@ Status Recorder::drain(bool all) {
   if (Status status = writer_->flush(); !status) return status;
   report_.file_bytes = writer_->size_bytes();
   if (commit_ != nullptr) commit_->publish(progress());
-  for (EventRings& rings : events_->rings()) {
+  for (size_t i = 0; i < events_->rings().size(); ++i) {
+    EventRings& rings = events_->rings()[i];
     rings.ring->release();
-    if (rings.aux != nullptr && rings.aux->mode() == AuxMode::full) rings.aux->release();
+    if (rings.aux != nullptr && rings.aux->mode() == AuxMode::full && rings.aux->release()) revival_.was_full(i);
   }
   return {};
 }
@@ -358,11 +358,13 @@ Status Recorder::run() {
   }
   const bool whole_machine = choice_.target.everything;
   std::vector<bool> ready;
+  int resume_ms = kFlushMs;
   for (;;) {
     std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, holder_ ? holder_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
-    (void)events_->wait(more, ready, choice_.on_round ? static_cast<int>(kLookMs) : kFlushMs);
+    (void)events_->wait(more, ready, std::min(choice_.on_round ? static_cast<int>(kLookMs) : kFlushMs, resume_ms));
     if (Status status = drain(false); !status) return status;
+    if (choice_.trace) resume_ms = revival_.look(*events_, monotonic_ns());
     if (workload_) report_.exit_status = workload_->ended();
     if (ready[0] || report_.exit_status >= 0 || (!whole_machine && events_->target_ended())) return {};
     if (!ready[2]) continue;

@@ -13,6 +13,7 @@
 #include "recording/live/kernel_capture.h"
 #include "recording/live/program_store.h"
 #include "recording/live/second_holder.h"
+#include "recording/live/trace_revival.h"
 #include "recording/live/workload.h"
 
 namespace ptd::live {
@@ -86,6 +87,7 @@ class Recorder {
   std::optional<SecondHolder> holder_;
   RecordReport report_;
   std::vector<std::byte> scratch_;
+  TraceRevival revival_;
   Status first_error_;
   uint64_t least_ahead_ns_ = ~uint64_t{0};  ///< CLOCK_MONOTONIC when a record was read, less its time: the least of all
 };

@@ -131,39 +131,75 @@ def kills(run, count):
 
 
 def held(pid):
-    """KiB of memory of its own and shared, descriptors."""
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return (int(re.search(r"VmRSS:\s*(\d+)", text)[1]), len(os.listdir(f"/proc/{pid}/fd")), len(pathlib.Path(f"/proc/{pid}/maps").read_text().split("\n")))
+    """What a process holds: KiB of its own memory, of shared memory (log, counters), of rings, of files; descriptors; mappings."""
+    held = {"own": 0, "shared": 0, "rings": 0, "files": 0, "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "mappings": 0}
+    kind = "own"
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().split("\n"):
+        head = re.match(r"[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ (\d+) *(.*)", line)
+        if head:
+            held["mappings"] += 1
+            kind = "shared" if head[2].startswith("/dev/zero") else "rings" if "perf_event" in head[2] else "files" if head[1] != "0" else "own"
+        elif line.startswith("Rss:"):
+            held[kind] += int(line.split()[1])
+        elif line.startswith("Anonymous:") and kind == "files":  # the program's data that it has written to
+            held["own"] += int(line.split()[1])
+            held["files"] -= int(line.split()[1])
+    return held
+
+
+def ask(run, name, request):
+    """Numbers of a session's status, and the snapshot's descriptor or None (recording/live/session_wire.cc)."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(str(run.sockets / name))
+        client.send(struct.pack("<II", 0x53445450, request))
+        reply, fds, _, _ = socket.recv_fds(client, 65536, 1)
+    at = 4
+    for _ in range(3):
+        at += 4 + struct.unpack_from("<I", reply, at)[0]
+    keeper, _, _, _, count, records, _, used, folds = struct.unpack_from("<iiIQQQQQQ", reply, at)
+    return {"keeper": keeper, "snapshots": count, "records": records, "used": used, "folds": folds}, fds[0] if fds else None
+
+
+LOG_KIB, OWN_KIB = 2 * 8192 + 64, 24 * 1024  # docs/RECORDING.md: the bounds of a keeper
 
 
 def snapshots(run, count):
-    targets = [run.target("sleep 0.05;"), run.target("sleep 0.05;")]
-    for name, target in zip(("one", "two"), targets):
+    """The logs are filled first, until each has been folded three times: what grows behind that grows without end."""
+    names, fast = ("one", "two"), run.dir / "fast"
+    fast.touch()
+    targets = [run.target(f"test -e {fast} || sleep 0.05;") for _ in names]
+    for name, target in zip(names, targets):
         subprocess.run([PTDECODE, "record", "-q", "--sideband", "--detach", name, "-p", str(target.pid)], env=run.environment, check=True)
-    text = subprocess.run([PTDECODE, "sessions"], env=run.environment, capture_output=True, text=True, check=True).stdout
-    keepers = [int(pid) for pid in re.findall(r"keeper (\d+)", text)]
-    started, sizes, before = time.monotonic(), [], []
+    started = time.monotonic()
+    while min(ask(run, name, 1)[0]["folds"] for name in names) < 3:
+        time.sleep(0.2)
+    fast.unlink()
+    keepers, sizes, rows = [ask(run, name, 1)[0]["keeper"] for name in names], [], []
+    print(f"logs full after {time.monotonic() - started:.0f} s", flush=True)
     for number in range(count):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.connect(str(run.sockets / ("one", "two")[number % 2]))
-            client.send(struct.pack("<II", 0x53445450, 2))
-            _, fds, _, _ = socket.recv_fds(client, 4096, 1)
-            if len(fds) != 1:
-                run.say(f"snapshot {number}: none came")
-                continue
-            sizes.append(os.fstat(fds[0]).st_size)
-            if os.pread(fds[0], 8, 0) != b"PERFILE2":
-                run.say(f"snapshot {number}: no recording")
-            os.close(fds[0])
-        if number == count // 5:  # everything has been used once
-            before = [held(pid) for pid in keepers]
-    after = [held(pid) for pid in keepers]
-    for was, now in zip(before, after):
-        if now[1] > was[1] + 1 or now[2] > was[2] + 2 or now[0] > was[0] + 24 * 1024:
-            run.say(f"grew from {was} to {now} (KiB, descriptors, mappings)")
-    print(f"{count} snapshots of two sessions, {len(run.findings)} findings, KiB, descriptors and mappings of the keepers after a fifth {before} and at the end "
-          f"{after}, {min(sizes)} to {max(sizes)} bytes each, {time.monotonic() - started:.0f} s")
-    for name in ("one", "two"):
+        _, fd = ask(run, names[number % 2], 2)
+        if fd is None:
+            run.say(f"snapshot {number}: none came")
+            continue
+        sizes.append(os.fstat(fd).st_size)
+        if os.pread(fd, 8, 0) != b"PERFILE2":
+            run.say(f"snapshot {number}: no recording")
+        os.close(fd)
+        if number % max(1, count // 20) == count // 20 - 1:
+            rows.append([held(pid) for pid in keepers])
+            print(f"after {number + 1}:", *rows[-1], *(ask(run, name, 1)[0] for name in names), flush=True)
+    # The second half against the end of the first: fixed things are equal, memory of its own stays below what the first half needed.
+    half = rows[len(rows) // 4:len(rows) // 2] or rows
+    for which in range(len(names)):
+        for what in ("descriptors", "mappings", "rings", "own"):
+            most, last = max(row[which][what] for row in half), max(row[which][what] for row in rows[len(rows) // 2:])
+            if last > most + {"descriptors": 4, "mappings": 2, "own": 256}.get(what, 0):
+                run.say(f"{names[which]}: {what} grew from {most} to {last}")
+        if rows[-1][which]["shared"] > LOG_KIB or rows[-1][which]["own"] > OWN_KIB:
+            run.say(f"{names[which]}: more than its bound: {rows[-1][which]}")
+    print(f"{count} snapshots of two sessions, {len(run.findings)} findings, KiB of the keepers at first {rows[0]} and at the end {rows[-1]}, "
+          f"{min(sizes)} to {max(sizes)} bytes each, {time.monotonic() - started:.0f} s")
+    for name in names:
         subprocess.run([PTDECODE, "stop", name], env=run.environment, check=True)
     for target in targets:
         if not alive(target.pid):

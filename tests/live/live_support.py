@@ -2,7 +2,6 @@
 import ctypes
 import os
 import pathlib
-import re
 import shutil
 import struct
 import subprocess
@@ -41,7 +40,7 @@ class PerfData:
         assert magic == b"PERFILE2" and size == 104, magic
         self.finished = self.data_size != 0
         end = self.data_at + self.data_size if self.finished else len(data)
-        self.records, at, self.cut = [], self.data_at, False
+        self.records, self.aux, at, self.cut = [], [], self.data_at, False  # aux: (offset, index of the ring, bytes)
         while at < end:
             if end - at < 8:
                 self.cut = True
@@ -53,7 +52,12 @@ class PerfData:
             body = data[at + 8:at + length]
             at += length
             if kind == 71:
-                at += struct.unpack_from("<Q", body)[0]
+                size, offset, _, index = struct.unpack_from("<QQQI", body)
+                if at + size > end:
+                    self.cut = True
+                    break
+                self.aux.append((offset, index, data[at:at + size]))
+                at += size
             self.records.append((kind, misc, body))
         self.sections = {}
         if self.finished:
@@ -114,12 +118,13 @@ def bpf_info(fd):
     return number, code.raw[:length]
 
 
-def processes_named(pattern):
+def processes_with(word):
+    """Processes that have a word in their command line, as those have that a process with it has forked."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if re.search(pattern, (entry / "comm").read_text()):
+                if str(word).encode() in (entry / "cmdline").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
             except OSError:
                 pass

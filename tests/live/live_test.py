@@ -202,7 +202,7 @@ class Life(Recorded):
         own.kill()
         own.wait()
         self.assertTrue(wait_until(lambda: PerfData(path).finished), "the second holder completes it")
-        self.assertTrue(wait_until(lambda: not live_support.processes_named("ptdecode-hold")))
+        self.assertTrue(wait_until(lambda: not live_support.processes_with(path)))
         self.assertTrue(alive(pid))
         self.script(path)
 

@@ -13,7 +13,11 @@
  *
  * The pattern: byte k of an event's stream is byte k % 8, little endian, of (k / 8) * PTD_AUX_FACTOR ^ (cpu << 56). Lost bytes count too: behind
  * them k has grown by as many, and the output that they belong to carries PERF_AUX_FLAG_TRUNCATED.
+ *
+ * When an area is freed the kernel's log gets what was written to it: "ptd_aux_test: area cpu 0 written 1000 lost 24 outputs 3".
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/hrtimer.h>
 #include <linux/module.h>
 #include <linux/perf_event.h>
@@ -29,8 +33,9 @@ struct aux_buffer {
 	void **pages;
 	int nr_pages;
 	bool overwrite;
+	int cpu; /* of the event; -1: of a thread */
 	u64 next; /* byte of the pattern that is written next */
-	u64 outputs;
+	u64 outputs, written, lost;
 };
 
 struct aux_unit {
@@ -72,6 +77,7 @@ static void write_bytes(struct aux_buffer *buffer, u64 head, u64 bytes)
 			*to = (u8)(word >> (8 * (buffer->next % 8)));
 		}
 		buffer->next += step;
+		buffer->written += step;
 		head += step;
 		bytes -= step;
 	}
@@ -120,6 +126,12 @@ static bool look_is_due(const struct aux_unit *unit)
 	return handle->size > PAGE_SIZE && unit->written >= handle->size - PAGE_SIZE;
 }
 
+static void lose(struct aux_buffer *buffer, u64 bytes)
+{
+	buffer->next += bytes;
+	buffer->lost += bytes;
+}
+
 /* What the hardware does between two looks of the software. */
 static void produce(struct aux_unit *unit, struct aux_buffer *buffer)
 {
@@ -133,10 +145,10 @@ static void produce(struct aux_unit *unit, struct aux_buffer *buffer)
 	if (bytes < wanted) {
 		perf_aux_output_flag(&unit->handle, PERF_AUX_FLAG_TRUNCATED);
 		if (!(config1 & 2))
-			buffer->next += wanted - bytes;
+			lose(buffer, wanted - bytes);
 	} else if (every && buffer->outputs % every == every - 1) {
 		perf_aux_output_flag(&unit->handle, PERF_AUX_FLAG_TRUNCATED);
-		buffer->next += lost;
+		lose(buffer, lost);
 		end_output(unit, buffer);
 		(void)begin_output(unit);
 	}
@@ -229,12 +241,16 @@ static void *aux_setup(struct perf_event *event, void **pages, int nr_pages, boo
 	buffer->pages = pages;
 	buffer->nr_pages = nr_pages;
 	buffer->overwrite = overwrite;
+	buffer->cpu = event->cpu;
 	return buffer;
 }
 
 static void aux_free(void *aux)
 {
-	kfree(aux);
+	struct aux_buffer *buffer = aux;
+
+	pr_info("area cpu %d written %llu lost %llu outputs %llu\n", buffer->cpu, buffer->written, buffer->lost, buffer->outputs);
+	kfree(buffer);
 }
 
 static int aux_event_init(struct perf_event *event)
