@@ -30,7 +30,7 @@ void allow_many_files() {
 EventSpec target_spec(const TargetChoice& target, const RingSizes& sizes) {
   EventSpec spec;
   spec.exclude_kernel = spec.exclude_hv = true;  // of the event's own samples, of which there are none
-  spec.tasks = spec.switches = spec.namespaces = true;
+  spec.tasks = spec.build_ids = spec.switches = spec.namespaces = true;
   spec.inherit = target.inherit && !target.everything && !target.per_thread;
   spec.wake_bytes = sizes.target_pages * 4096U / 4;
   return spec;

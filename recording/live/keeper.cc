@@ -17,6 +17,7 @@
 #include "perfio/oversized_record.h"
 #include "perfio/record_encode.h"
 #include "perfio/wire.h"
+#include "recording/live/map_build_ids.h"
 #include "recording/live/start_scan.h"
 
 namespace ptd::live {
@@ -93,8 +94,10 @@ Status Keeper::note_start() {
   const auto target = std::find_if(rings.begin(), rings.end(), [](const EventRings& ring) { return ring.role == RingRole::target; });
   const auto ring = static_cast<uint16_t>(target - rings.begin());
   std::vector<std::byte> bytes;
-  const auto add = [&](const Payload& payload, const RecordContext& context) {
+  MapBuildIds build_ids;
+  const auto add = [&](Payload payload, const RecordContext& context) {
     bytes.clear();
+    if (auto* map = std::get_if<MmapRecord>(&payload)) map->build_id = build_ids.of(*map);
     if (encode_record(payload, {context.sample_id, context.misc, true}, attr, bytes)) log_->append({EntryKind::record, ring, 0, bytes});
     return Status();
   };

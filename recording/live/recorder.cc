@@ -14,6 +14,7 @@
 #include "perfio/record_parse.h"
 #include "perfio/sample_id.h"
 #include "perfio/wire.h"
+#include "recording/live/map_build_ids.h"
 #include "recording/live/start_scan.h"
 
 namespace ptd::live {
@@ -174,13 +175,15 @@ Status Recorder::write_start() {
     const Status maps = scan_kernel_maps(*kallsyms, [&](const MmapRecord& map) { return writer_->add_mmap(map, context); });
     if (!maps.ok()) report_.notes.push_back(maps.error().message);
   }
-  const auto add = [this](const Payload& payload, RecordContext context) {
+  MapBuildIds build_ids;
+  const auto add = [&](const Payload& payload, RecordContext context) {
     context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
-    if (const auto* map = std::get_if<MmapRecord>(&payload); map != nullptr && choice_.on_mapping) {
-      const SampleId& id = context.sample_id;
-      choice_.on_mapping(*map, id.has_time ? id.time : 0);
-    }
-    return writer_->add(payload, context);
+    const auto* map = std::get_if<MmapRecord>(&payload);
+    if (map == nullptr) return writer_->add(payload, context);
+    if (choice_.on_mapping) choice_.on_mapping(*map, context.sample_id.has_time ? context.sample_id.time : 0);
+    MmapRecord named = *map;
+    named.build_id = build_ids.of(*map);
+    return writer_->add(named, context);
   };
   std::vector<int32_t> pids = choice_.target.everything ? list_processes() : choice_.target.pids;
   for (const int32_t tid : choice_.target.tids) pids.push_back(process_of(tid));

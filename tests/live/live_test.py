@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -83,7 +84,7 @@ class AgainstPerf(Recorded):
     def test_everything_that_perf_sees(self):
         ours, theirs = self.dir / "ours.data", self.dir / "perf.data"
         target, pid = self.target("rounds", "5")
-        other = subprocess.Popen(["perf", "record", "-q", "-a", "-e", "dummy:u", "-o", theirs], stderr=subprocess.DEVNULL)
+        other = subprocess.Popen(["perf", "record", "-q", "--buildid-mmap", "-a", "-e", "dummy:u", "-o", theirs], stderr=subprocess.DEVNULL)
         self.started.append(other)
         own = self.record("-a", "-o", ours)
         self.wait_for_file(ours)
@@ -133,6 +134,66 @@ class AgainstPerf(Recorded):
             text = subprocess.run(["perf", "script", "-i", "-", "--show-task-events"], input=pipe.stdout, capture_output=True, timeout=60, check=True).stdout
             self.assertIn(b"PERF_RECORD_COMM exec: true", text)
             self.assertEqual(ptdecode("info", "-i", self.dir / "pipe").returncode, 0)
+
+
+class BuildIds(Recorded):
+    """Mappings carry the build id of their file, those that were there before too; by it another file is told from the one that ran."""
+
+    def setUp(self):
+        super().setUp()
+        if not shutil.which("readelf"):
+            self.skipTest("readelf is not installed")
+        kernel = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
+        if kernel < (5, 12):
+            self.skipTest("Linux 5.12 brought build ids of mappings")
+
+    def id_of(self, path):
+        return re.search(r"Build ID: (\w+)", subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True).stdout)[1]
+
+    def ids_in(self, path, name):
+        """Build ids of mappings of a file, as hex; "" of one that has its inode instead."""
+        found = []
+        for kind, misc, body in PerfData(path).records:
+            if kind == MMAP2 and body[64:].split(b"\0")[0] == str(name).encode():
+                found.append(body[36:36 + body[32]].hex() if misc & 1 << 14 else "")
+        return found
+
+    def test_of_what_starts_and_of_what_runs_and_in_snapshots(self):
+        program, started, running = self.dir / "prog", self.dir / "a", self.dir / "b"
+        shutil.copy(shutil.which("sleep"), program)
+        want = self.id_of(program)
+        got = ptdecode("record", "--no-stash", "--sideband", "-o", started, "--", program, "0.01")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertEqual(self.ids_in(started, program), [want])
+        target = subprocess.Popen([program, "1000"])
+        self.started.append(target)
+        own = self.record("--no-stash", "-p", target.pid, "-o", running)
+        self.wait_for_file(running)
+        target.kill()
+        self.assertEqual(own.wait(60), 0)
+        self.assertEqual(self.ids_in(running, program), [want])
+        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self.dir)}
+        target = subprocess.Popen([program, "1000"])
+        self.started.append(target)
+        got = ptdecode("record", "--sideband", "--detach", "ids", "-p", target.pid, env=environment)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        try:
+            self.assertEqual(ptdecode("snapshot", "ids", "-o", self.dir / "c", env=environment).returncode, 0)
+            self.assertEqual(self.ids_in(self.dir / "c", program), [want])
+        finally:
+            ptdecode("stop", "ids", env=environment)
+
+    def test_another_build_in_its_place_is_named_and_not_used(self):
+        program, path = self.dir / "prog", self.dir / "a"
+        shutil.copy(shutil.which("true"), program)
+        want = self.id_of(program)
+        self.assertEqual(ptdecode("record", "--no-stash", "--sideband", "-o", path, "--", program).returncode, 0)
+        self.assertNotIn(str(program).encode(), ptdecode("check", "-i", path).stdout)
+        program.unlink()
+        shutil.copy(shutil.which("false"), program)
+        got = ptdecode("check", "-i", path)
+        self.assertEqual(got.returncode, 3)
+        self.assertRegex(got.stdout.decode(), f"build_id_mismatch: {program} has build id {self.id_of(program)}.*{want}")
 
 
 class Life(Recorded):

@@ -1,0 +1,109 @@
+// Build ids of mapped files: against libelf's reading, and files that are cut, or lie about themselves.
+#include "recording/live/map_build_ids.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "image/source/build_id.h"
+#include "image/source/elf_file.h"
+#include "recording/live/start_scan.h"
+
+namespace ptd::live {
+namespace {
+
+/// A file in memory.
+class Held {
+ public:
+  explicit Held(const std::string& bytes) : fd_(memfd_create("elf", MFD_CLOEXEC)) { (void)!write(fd_, bytes.data(), bytes.size()); }
+  ~Held() { close(fd_); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  [[nodiscard]] std::string id() const { return hex_of(read_build_id(fd_)); }
+
+ private:
+  int fd_;
+};
+
+template <class T>
+void put(std::string& to, size_t at, const T& value) {
+  if (to.size() < at + sizeof(value)) to.resize(at + sizeof(value));
+  std::memcpy(to.data() + at, &value, sizeof(value));
+}
+
+/// An ELF file of one PT_NOTE segment, behind a note of another kind.
+template <class Header, class Segment>
+std::string made(unsigned char elf_class, uint32_t id_bytes, uint64_t claimed_bytes = 0) {
+  Header header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = elf_class;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_phoff = sizeof(header);
+  header.e_phnum = 1;
+  header.e_phentsize = sizeof(Segment);
+  std::string notes;
+  put(notes, 0, Elf64_Nhdr{3, 5, 1});
+  notes += std::string("XY\0\0", 4) + std::string("12345\0\0\0", 8);
+  put(notes, notes.size(), Elf64_Nhdr{4, id_bytes, NT_GNU_BUILD_ID});
+  notes += std::string("GNU\0", 4);
+  for (uint32_t i = 0; i < id_bytes; ++i) notes += static_cast<char>(i + 1);
+  Segment segment{};
+  segment.p_type = PT_NOTE;
+  segment.p_offset = sizeof(header) + sizeof(segment);
+  segment.p_filesz = static_cast<decltype(segment.p_filesz)>(claimed_bytes != 0 ? claimed_bytes : notes.size());
+  std::string file;
+  put(file, 0, header);
+  put(file, sizeof(header), segment);
+  return file + notes;
+}
+
+TEST(MapBuildIds, OfOwnMappingsAreLibelfs) {
+  MapBuildIds ids;
+  std::set<std::string> paths;
+  (void)scan_process(getpid(), [&](const perfio::Payload& payload, const perfio::RecordContext&) {
+    const auto* map = std::get_if<perfio::MmapRecord>(&payload);
+    if (map == nullptr || !map->path.starts_with('/')) return Status();
+    const auto elf = ElfFile::open(map->path);
+    if (elf.ok()) {
+      EXPECT_EQ(hex_of(ids.of(*map)), (*elf)->build_id()) << map->path;
+    }
+    if (elf.ok() && !(*elf)->build_id().empty()) paths.insert(map->path);
+    perfio::MmapRecord other = *map;
+    other.inode += 1;
+    other.addr += 4096;  // no such mapping: by its path, which is another file's
+    EXPECT_EQ(MapBuildIds().of(other), "");
+    return Status();
+  });
+  EXPECT_GE(paths.size(), 3U) << "program, libc, libstdc++";
+}
+
+TEST(MapBuildIds, OfBothClasses) {
+  const std::string want = "0102030405060708090a0b0c0d0e0f1011121314";
+  EXPECT_EQ((Held(made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 20)).id()), want);
+  EXPECT_EQ((Held(made<Elf32_Ehdr, Elf32_Phdr>(ELFCLASS32, 20)).id()), want);
+  EXPECT_EQ((Held(made<Elf32_Ehdr, Elf32_Phdr>(ELFCLASS32, 8)).id()), want.substr(0, 16));
+  EXPECT_EQ((Held(made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 21)).id()), "") << "longer than a record takes";
+}
+
+TEST(MapBuildIds, OfFilesThatAreCutOrLie) {
+  const std::string whole = made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 20);
+  for (size_t size = 0; size < whole.size(); ++size) EXPECT_EQ(Held(whole.substr(0, size)).id(), "") << size;
+  for (size_t at = 0; at < whole.size(); ++at) {  // every byte wrong in turn: some id, or none, and no more
+    std::string spoiled = whole;
+    spoiled[at] = static_cast<char>(~spoiled[at]);
+    EXPECT_LE(Held(spoiled).id().size(), 40U);
+  }
+  EXPECT_EQ((Held(made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 20, ~0ULL)).id()), "");
+  EXPECT_EQ((Held(made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 20, 60000)).id()), "");
+  EXPECT_EQ(Held("#!/bin/sh\n").id(), "");
+}
+
+}  // namespace
+}  // namespace ptd::live
