@@ -24,6 +24,7 @@ enum class BlockFlag : uint16_t {
   suspect = 32,        ///< records were lost around this time, or the packets soon contradict the code (Arm: have just contradicted it)
   assumed = 64,        ///< code from a guessed image
   sequence = 128,      ///< several blocks: `node` is a number of Decoder::sequences(). Only with DecoderOptions::sequences
+  passing = 256,       ///< no block: the flow came to the first instruction of `node`. Only with DecoderOptions::counts
 };
 constexpr uint16_t operator|(BlockFlag a, BlockFlag b) {
   return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));

@@ -22,8 +22,10 @@ bool same(const Block& a, const Block& b) { return a.node == b.node && a.instruc
 }  // namespace
 
 void BlockSequences::grow() {
-  slots_.assign(std::max<size_t>(1U << 10, slots_.size() * 2), kNone);
-  for (SequenceId id = 0; id < size(); ++id) {
+  std::vector<SequenceId> old(std::max<size_t>(1U << 10, slots_.size() * 2), kNone);
+  old.swap(slots_);
+  for (const SequenceId id : old) {
+    if (id == kNone) continue;
     size_t at = hash_of(blocks(id));
     while (slots_[at & (slots_.size() - 1)] != kNone) ++at;
     slots_[at & (slots_.size() - 1)] = id;
@@ -31,13 +33,12 @@ void BlockSequences::grow() {
 }
 
 SequenceId BlockSequences::intern(std::span<const Block> wanted) {
-  if (2 * (size() + 1) > slots_.size()) grow();
+  if (2 * (interned_ + 1) > slots_.size()) grow();
   for (size_t at = hash_of(wanted);; ++at) {
     SequenceId& slot = slots_[at & (slots_.size() - 1)];
     if (slot == kNone) {
-      slot = static_cast<SequenceId>(size());
-      blocks_.insert(blocks_.end(), wanted.begin(), wanted.end());
-      starts_.push_back(blocks_.size());
+      ++interned_;
+      slot = append(wanted);
       return slot;
     }
     const std::span<const Block> known = blocks(slot);

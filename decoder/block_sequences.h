@@ -16,6 +16,12 @@ class BlockSequences {
  public:
   /// Finds or adds the sequence; it is not empty.
   SequenceId intern(std::span<const Block> blocks);
+  /// Adds the sequence, known or not; intern() does not find it.
+  SequenceId append(std::span<const Block> blocks) {
+    blocks_.insert(blocks_.end(), blocks.begin(), blocks.end());
+    starts_.push_back(blocks_.size());
+    return static_cast<SequenceId>(size() - 1);
+  }
   [[nodiscard]] std::span<const Block> blocks(SequenceId id) const {
     return std::span(blocks_).subspan(starts_[id], starts_[id + 1] - starts_[id]);
   }
@@ -25,6 +31,7 @@ class BlockSequences {
   void grow();
   std::vector<Block> blocks_;
   std::vector<size_t> starts_{0};  ///< and the end of the last
+  size_t interned_ = 0;
   std::vector<SequenceId> slots_;  ///< open addressing, a power of two; kNone: empty
 };
 

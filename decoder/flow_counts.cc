@@ -106,16 +106,21 @@ void FlowCounts::make_room(const FlowTables& tables) {
   sequences_.resize(tables.sequences.size());
 }
 
-void FlowCounts::meet(SequenceId id, const FlowTables& tables) {
-  const std::span<const Block> blocks = tables.sequences.blocks(id);
+// Gets to know how blocks end. True if the last one's way out is dynamic.
+bool FlowCounts::meet(std::span<const Block> blocks, const FlowTables& tables) {
   for (const Block& block : blocks) {
     if (nodes_[block.node].end == End::unknown && has(block.flags, BlockFlag::ends_in_branch)) meet(block.node, tables.blocks);
   }
+  return has(blocks.back().flags, BlockFlag::ends_in_branch) && nodes_[blocks.back().node].end == End::dynamic;
+}
+
+void FlowCounts::meet(SequenceId id, const FlowTables& tables) {
+  const std::span<const Block> blocks = tables.sequences.blocks(id);
   Sequence& sequence = sequences_[id];
   sequence.met = true;
   sequence.first_ip = tables.blocks.info(blocks.front().node).ip.value;
   sequence.last = blocks.back().node;
-  sequence.goes_dynamic = has(blocks.back().flags, BlockFlag::ends_in_branch) && nodes_[sequence.last].end == End::dynamic;
+  sequence.goes_dynamic = meet(blocks, tables);
 }
 
 void FlowCounts::add_sequence(SequenceId id, const FlowTables& tables) {
@@ -129,6 +134,7 @@ void FlowCounts::add_sequence(SequenceId id, const FlowTables& tables) {
 
 void FlowCounts::add(const Block& block, const FlowTables& tables) {
   if (waits_) go_dynamic(tables.blocks.info(block.node).ip.value);
+  if (has(block.flags, BlockFlag::passing)) return;
   ++blocks_[block.node];
   if (!has(block.flags, BlockFlag::ends_in_branch)) return;
   Node& node = nodes_[block.node];
@@ -171,21 +177,28 @@ void FlowCounts::add(const Batch& batch, const FlowTables& tables) {
   }
 }
 
-void FlowCounts::finish(const FlowTables& tables) {
+void FlowCounts::take_apart(std::span<const Block> blocks, uint64_t count, const FlowTables& tables) {
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const Block& block = blocks[i];
+    blocks_[block.node] += count;
+    if (!has(block.flags, BlockFlag::ends_in_branch)) continue;
+    Node& node = nodes_[block.node];
+    if (node.end == End::known) node.ways[has(block.flags, BlockFlag::taken) ? 1 : 0] += count;
+    if (node.end == End::dynamic && i + 1 < blocks.size()) dynamic_.add(block.node, tables.blocks.info(blocks[i + 1].node).ip.value, count);
+  }
+}
+
+void FlowCounts::finish(const FlowTables& tables, const PathCounts& paths) {
   make_room(tables);
+  for (const PathCounts::Path& path : paths.paths()) {
+    const std::span<const Block> blocks = paths.blocks(path);
+    if (meet(blocks, tables)) dynamic_.add(blocks.back().node, path.to.value, path.count);
+    take_apart(blocks, path.count, tables);
+    for (const Block& block : blocks) instructions_ += path.count * block.instructions;
+  }
   for (SequenceId id = 0; id < sequences_.size(); ++id) {
     const uint64_t count = std::exchange(sequences_[id].count, 0);
-    if (count == 0) continue;
-    const std::span<const Block> blocks = tables.sequences.blocks(id);
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const Block& block = blocks[i];
-      blocks_[block.node] += count;
-      if (!has(block.flags, BlockFlag::ends_in_branch)) continue;
-      Node& node = nodes_[block.node];
-      if (node.end == End::known) node.ways[has(block.flags, BlockFlag::taken) ? 1 : 0] += count;
-      if (node.end == End::dynamic && i + 1 < blocks.size())
-        dynamic_.add(block.node, tables.blocks.info(blocks[i + 1].node).ip.value, count);
-    }
+    if (count != 0) take_apart(tables.sequences.blocks(id), count, tables);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "decoder/batch.h"
 #include "decoder/block_sequences.h"
+#include "decoder/path_counts.h"
 
 namespace ptd {
 
@@ -34,8 +35,9 @@ struct FlowTables {
   const BlockSequences& sequences;
 };
 
-/// Fed with a decoder's batches in order; keeps no block of them. Quickest with DecoderOptions::sequences: what comes again is counted as a
-/// whole and taken apart at the end. Belongs to one BlockTable, as node ids do. Grows with the code that ran,
+/// Fed with a decoder's batches in order; keeps no block of them. Quickest with DecoderOptions::counts: the decoder counts on the way, and
+/// gives only what joins what it counted; the same with times, DecoderOptions::sequences: what comes again is counted as a whole and taken
+/// apart at the end. Belongs to one BlockTable, as node ids do. Grows with the code that ran,
 /// not with the trace. Ways out that the block's own bytes tell are counted by block and outcome; only returns and indirect branches are
 /// looked up.
 class FlowCounts {
@@ -43,8 +45,9 @@ class FlowCounts {
   void add(const Batch& batch, const FlowTables& tables);
   /// The flow does not go on from the last batch to the next (another segment).
   void end_segment();
-  /// To be called before what was counted is asked for: takes the sequences apart. More batches may follow.
-  void finish(const FlowTables& tables);
+  /// To be called before what was counted is asked for: takes the sequences apart. `paths` is what the decoder counted itself
+  /// (Decoder::take_paths()). More batches may follow.
+  void finish(const FlowTables& tables, const PathCounts& paths = {});
 
   /// Runs of each block, by node; shorter than the table if its last nodes never ran.
   [[nodiscard]] const std::vector<uint64_t>& blocks() const { return blocks_; }
@@ -76,6 +79,8 @@ class FlowCounts {
   void add(const Block& block, const FlowTables& tables);
   void add_sequence(SequenceId id, const FlowTables& tables);
   void go_dynamic(uint64_t to);
+  void take_apart(std::span<const Block> blocks, uint64_t count, const FlowTables& tables);
+  bool meet(std::span<const Block> blocks, const FlowTables& tables);
   void tell(const Event& event);
   void count_time(const Mark& mark, NodeId node);
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "decoder/pt/batch_edit.h"
 #include "decoder/pt/heal_search.h"
@@ -21,6 +22,8 @@ constexpr uint64_t kNoLimit = ~uint64_t{0};
 constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
 constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
 constexpr uint64_t kFastStretch = 1U << 16;   // of them, that the fast path is asked for at once
+constexpr uint64_t kTallyStretch = 1U << 21;  // the same where blocks are only counted
+constexpr uint64_t kMostKept = 1U << 20;      // entries of a segment kept back while it may have to be walked again (counts, sequences)
 constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
 constexpr uint64_t kDoubtfulIfLost = 4096;    // the same where records are known to be lost
 constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
@@ -68,7 +71,10 @@ struct Decoder::State {
         records_lost(shows_loss(timeline)),
         doubtful_blocks(records_lost ? kDoubtfulIfLost : kDoubtfulBlocks),
         has_doubt(!timeline.suspect_windows().empty()),
-        healer(walker) {}
+        keeps_segment(may_heal && (options.counts || options.sequences)),
+        healer(walker) {
+    runner.set_journals(may_heal && options.counts);
+  }
 
   Walker walker;
   Runner runner;
@@ -77,6 +83,7 @@ struct Decoder::State {
   bool records_lost;           ///< records of kernel code are missing
   uint64_t doubtful_blocks;    ///< at most, before a contradiction that nothing explains
   bool has_doubt;              ///< and LOST records say when
+  bool keeps_segment;          ///< entries are not blocks, so a segment that is walked again must not have been given out in part
   uint32_t doubt = 0;          ///< blocks to come that are suspect for what stands before them
   bool exact = false;          ///< this segment is walked without the runner
   bool replay_due = false;     ///< on the fast path: the segment must be walked again, to look for what was lost
@@ -111,6 +118,7 @@ struct Decoder::State {
   bool run_single(Batch& batch);
   void start(const AuxSegment& segment);
   bool fill(Batch& batch);
+  bool fill_whole(Batch& batch);
   BatchPlace settled_end(const Batch& batch) const;
   bool start_over(Batch& batch, BatchPlace already);
   void set_checkpoint(Batch& batch);
@@ -129,6 +137,7 @@ Decoder::Decoder(Decoder&&) noexcept = default;
 Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 const BlockTable& Decoder::blocks() const { return state_->walker.blocks(); }
 const BlockSequences& Decoder::sequences() const { return state_->runner.code().sequences(); }
+PathCounts Decoder::take_paths() { return state_->runner.take_paths(); }
 const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 std::unique_ptr<Flow> Decoder::State::new_flow() {
@@ -440,12 +449,14 @@ bool Decoder::State::run_single(Batch& batch) {
     flow.out = &batch;
     const bool checkpoint_due = !newer.valid || (exact && flow.state.position >= newer.flow.state.position + kCheckpointEvery);
     if (checkpoint_due) set_checkpoint(batch);
+    const uint64_t fast_stretch = walker.options().counts ? kTallyStretch : kFastStretch;
     const WalkStop stop =
-        exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + kFastStretch);
+        exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + fast_stretch);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
     switch (stop) {
       case WalkStop::position:
+        if (runner.journal_is_long()) return true;
         break;
       case WalkStop::full:
         return true;
@@ -489,8 +500,34 @@ BatchPlace Decoder::State::settled_end(const Batch& batch) const {
   return place_of(batch, std::max(since, end));
 }
 
+// As fill(), but nothing is given out of a segment that may have to be walked again before it is done, or a great deal of it is.
+bool Decoder::State::fill_whole(Batch& batch) {
+  const size_t capacity = std::exchange(batch.capacity_blocks, kMostKept);
+  if (flows[0]->out == &flows[0]->pending) append_batch(batch, flows[0]->pending);
+  bool more = true;
+  while (more && !replay_due && batch.blocks.size() < batch.capacity_blocks && !runner.journal_is_long()) more = run_single(batch);
+  batch.capacity_blocks = capacity;
+  if (replay_due) {
+    runner.undo_counts();
+    return more;
+  }
+  if (!more) {
+    runner.forget_journal();
+    return more;
+  }
+  BatchPlace end = end_of(batch);
+  end.blocks = runner.keep_counts();
+  for (const Block& block : batch.blocks) {
+    if (has(block.flags, BlockFlag::passing)) continue;
+    end.blocks += has(block.flags, BlockFlag::sequence) ? runner.code().sequences().blocks(block.node).size() : 1;
+  }
+  given = given + end;
+  return more;
+}
+
 // Fills the batch from where the segment stands. False: the segment is done.
 bool Decoder::State::fill(Batch& batch) {
+  if (keeps_segment && !exact) return fill_whole(batch);
   const size_t capacity = batch.capacity_blocks;
   append_batch(batch, held);
   batch.capacity_blocks = batch.blocks.size() + capacity;
@@ -538,6 +575,7 @@ bool Decoder::next(Batch& batch) {
   bool more = state.fill(batch);
   if (state.replay_due) more = state.start_over(batch, already);
   if (state.has_doubt) state.spread_doubt(batch);
+  if (state.walker.options().counts) batch.marks.clear();
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;
   return more;

@@ -6,6 +6,7 @@
 
 #include "decoder/block_sequences.h"
 #include "decoder/flow_decoder.h"
+#include "decoder/path_counts.h"
 #include "decoder/pt/config.h"
 #include "image/base/aux_segment.h"
 #include "image/context_track.h"
@@ -37,6 +38,7 @@ struct DecoderOptions {
   uint32_t max_held_blocks = 1U << 16;          ///< undecided blocks held back
   uint64_t max_silent_instructions = 1U << 24;  ///< without any packet consumed; beyond: Gap limit
   bool sequences = false;   ///< for FlowCounts: what comes again is given as one entry (BlockFlag::sequence), not block by block
+  bool counts = false;      ///< for FlowCounts without times: nothing is given of what can be counted on the way, see Decoder::take_paths()
   bool exact_only = false;  ///< never takes the fast path (Runner): the same output, slower
   const std::vector<SyncPoint>* sync_points = nullptr;  ///< of this stream, in order; may be null; must outlive the decoder
 };
@@ -61,6 +63,8 @@ class Decoder final : public FlowDecoder {
   [[nodiscard]] const BlockTable& blocks() const override;
   /// What entries with BlockFlag::sequence stand for.
   [[nodiscard]] const BlockSequences& sequences() const;
+  /// What was counted since the last call and not given, of segments that were decoded to their end. Only with DecoderOptions::counts.
+  [[nodiscard]] PathCounts take_paths();
   [[nodiscard]] const DecoderStats& stats() const;
 
  private:

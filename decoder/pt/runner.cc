@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "decoder/pt/plain_packets.h"
+#include "decoder/pt/runner_tally.h"
 
 namespace ptd::pt {
 namespace {
@@ -15,14 +16,35 @@ constexpr uint64_t kMaxSilent = 4096;    // instructions without a packet; then 
 constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // one round may go past the limit
 constexpr uint32_t kMaxExactSteps = 32;
 constexpr uint64_t kBulkBytes = 48;
+constexpr uint64_t kLeastTally = 1U << 17;  // branches and targets that must be allowed for, to count in place
 
 }  // namespace
 
 Runner::Runner(Walker& walker)
     : walker_(walker),
       code_(walker.timeline_, walker.table_, walker.options_.switch_entry,
-            {walker.options_.config.return_compression != ReturnCompression::off, walker.options_.sequences}),
-      returns_compressed_(walker.options_.config.return_compression != ReturnCompression::off) {}
+            {walker.options_.config.return_compression != ReturnCompression::off, walker.options_.sequences || walker.options_.counts,
+             walker.options_.counts}),
+      returns_compressed_(walker.options_.config.return_compression != ReturnCompression::off),
+      tally_(walker.options_.counts ? std::make_unique<Tally>() : nullptr) {}
+
+Runner::~Runner() = default;
+
+uint64_t Runner::keep_counts() {
+  uint64_t count = 0;
+  for (const uint64_t key : journal_.keys()) {
+    blocks_at_end_.clear();
+    code_.append_blocks(key, blocks_at_end_);
+    count += blocks_at_end_.size();
+  }
+  journal_.clear();
+  return count;
+}
+
+void Runner::undo_counts() {
+  for (const uint64_t key : journal_.keys()) --code_.counts().count(key);
+  journal_.clear();
+}
 
 WalkStop Runner::run(Flow& flow, uint64_t until_position) {
   uint64_t exact_steps = 1;
@@ -56,7 +78,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   ItemReader& items = walker_.items_;
   const Item* head = items.peek(state.next);
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
-  if (code_.overgrown()) {
+  if (code_.overgrown() && journal_.empty()) {
     code_.clear();
     calls_.forget();
   }
@@ -140,7 +162,13 @@ void Runner::take_direct() {
   direct_ = true;
   stop_ = 0;
   settled_ = false;
+  tally_from_ = tally_ ? cursor_.offset_bytes : ~uint64_t{0};
   while (room() && state_->position < until_) {
+    if (cursor_.offset_bytes >= tally_from_ && until_ - state_->position > kLeastTally) {
+      tally();
+      if (tnt_.count != 0 && !take_bits()) return;
+      continue;
+    }
     const uint64_t offset = cursor_.offset_bytes;
     if (offset >= stop_ && !pass_point()) {
       if (cursor_.offset_bytes >= own_bytes_) return;
@@ -259,6 +287,7 @@ void Runner::set_now(TimeNs lo, TimeNs hi, uint64_t cycles) {
 // Before the first block at a new moment or in a new context.
 void Runner::give_mark() {
   mark_due_ = false;
+  if (tally_) return;  // nobody asks for times
   const FlowState& state = *state_;
   Mark& last = flow_->mark;
   if (flow_->mark_valid && last.time == state.now && last.tid == state.context.tid && last.pid == state.context.pid &&
@@ -301,7 +330,9 @@ void Runner::borrow_calls() {
 
 void Runner::return_calls() {
   ReturnStack& stack = state_->returns;
-  for (uint64_t h = std::max(calls_.low, calls_.height() - calls_.open); h++ != calls_.height();) stack.set(h, code_.run(calls_.at(h)).ip);
+  for (uint64_t h = std::max(calls_.low, calls_.height() - calls_.open); h++ != calls_.height();) {
+    if (calls_.at(h) != kNoRun) stack.set(h, code_.run(calls_.at(h)).ip);
+  }
   stack.sign(++signature_, calls_.height(), calls_.open);
 }
 
@@ -355,8 +386,7 @@ bool Runner::take_memo() {
   if (memo.bits == memos.width(at_)) memos.visit(at_);
   if (memo.rise < 0 && calls_.open == 0) return false;
   if (mark_due_) give_mark();
-  copy_blocks(out_, memos.view().blocks(memo), memo.blocks);
-  out_ += memo.blocks;
+  out_ += copy_memo(out_, memo);
   tnt_.count -= memo.bits;
   state_->position += memo.bits;
   tnt_.begun = moved_ = true;
@@ -368,7 +398,7 @@ bool Runner::take_memo() {
   }
   at_ = memos.view().run_of(memo.next);
   std::array<RunId, MemoTable::kMaxCalls> calls;
-  std::memcpy(calls.data(), memos.view().calls(memo), sizeof calls);
+  copy_calls(calls.data(), memo);
   for (int i = 0; i < memo.rise; ++i) calls_.push(calls[static_cast<size_t>(i)]);
   calls_.center();
   return true;

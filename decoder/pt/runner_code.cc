@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "decoder/pt/flow_state.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr size_t kMaxRuns = 1U << 19;  // with all that hangs on them some 100 MB, then everything is read anew
 constexpr size_t kMaxBlocks = 1U << 22;
+constexpr size_t kFirstSequences = 1U << 20;
 constexpr size_t kMaxIntervals = 1U << 18;
 constexpr size_t kMaxCallSites = 1U << 20;
 constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
@@ -78,13 +80,19 @@ struct RunnerCode::Reading {
 };
 
 RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, const RunnerCodeOptions& options)
-    : view_(timeline), table_(&table), switch_entry_(switch_entry), options_(options), reading_(std::make_unique<Reading>()) {
+    : view_(timeline),
+      table_(&table),
+      switch_entry_(switch_entry),
+      options_(options),
+      memos_(options.sequences),
+      reading_(std::make_unique<Reading>()) {
   clear();
 }
 
 RunnerCode::~RunnerCode() = default;
 
 void RunnerCode::clear() {
+  drain();
   runs_.assign(1, Run{});
   slots_.assign(1U << 12, Slot{});
   used_slots_ = 0;
@@ -273,8 +281,8 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
   return false;
 }
 
-// Reads the run's code as it is throughout `now`. False: it is not certain.
-bool RunnerCode::read(RunId id, Interval now) {
+// Reads the run's code as it is throughout `now`. False: it is not certain, and that is kept if asked for.
+bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
   Reading& reading = *reading_;
   reading.begin(runs_[id].place);
   uint64_t ip = runs_[id].ip;
@@ -296,7 +304,7 @@ bool RunnerCode::read(RunId id, Interval now) {
     if (!step(reading, id, ip)) break;
   }
   const bool certain = reading.end != RunEnd::stuck;
-  if (certain && read_known(id, reading)) return true;
+  if (certain ? read_known(id, reading) : !keeps_stuck) return certain;
   RunId target = id;
   if (runs_[id].end != RunEnd::unread && runs_[id].end != RunEnd::stuck) {
     Run copy;
@@ -347,7 +355,12 @@ bool RunnerCode::read_known(RunId id, const Reading& reading) {
   return false;
 }
 
-RunId RunnerCode::version_at(RunId id, Interval now) {
+RunId RunnerCode::certain_version_at(RunId id, Interval wide) {
+  const RunId version = version_at(id, wide, false);
+  return version == kNoRun || runs_[version].end == RunEnd::stuck || runs_[version].end == RunEnd::unread ? kNoRun : version;
+}
+
+RunId RunnerCode::version_at(RunId id, Interval now, bool keeps_stuck) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
   if (fits(id)) return id;
   const RunId first = first_version(id);
@@ -356,24 +369,59 @@ RunId RunnerCode::version_at(RunId id, Interval now) {
     if (fits(one)) return one;
     if (runs_[one].end == RunEnd::unread || runs_[one].end == RunEnd::stuck) free = one;
   }
-  read(free != kNoRun ? free : first, now);
+  if (!read(free != kNoRun ? free : first, now, keeps_stuck) && !keeps_stuck) return kNoRun;
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
     if (fits(one)) return one;
   }
   return free;
 }
 
-// One entry in place of `blocks`, if it can say how many instructions they are. The number of entries.
-uint32_t RunnerCode::pack(std::span<Block> blocks) {
-  uint32_t instructions = 0;
-  for (const Block& block : blocks) instructions += block.instructions;
-  if (instructions > std::numeric_limits<uint16_t>::max()) return static_cast<uint32_t>(blocks.size());
-  const SequenceId id = sequences_.intern(blocks);
-  blocks[0] = {id, static_cast<uint16_t>(instructions), static_cast<uint16_t>(BlockFlag::sequence)};
-  return 1;
+void RunnerCode::append_blocks(uint64_t key, std::vector<Block>& blocks) const {
+  const uint64_t what = key >> 32;
+  if ((what & kRunKey) == 0) {
+    const std::span<const Block> known = sequences_.blocks(static_cast<SequenceId>(what));
+    blocks.insert(blocks.end(), known.begin(), known.end());
+    return;
+  }
+  const Run& run = runs_[what & (kTakenKey - 1)];
+  blocks.insert(blocks.end(), blocks_.begin() + run.blocks_first, blocks_.begin() + run.blocks_first + run.blocks);
+  if ((what & kTakenKey) != 0) blocks.back().flags |= static_cast<uint16_t>(BlockFlag::taken);
 }
 
-bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interval now) {
+// Names what was counted by sequences and places, which stay when runs go.
+void RunnerCode::drain() {
+  memos_.take_counters(counts_);
+  for (const KeyCounts::Slot& slot : counts_.slots()) {
+    if (slot.count == 0) continue;
+    append_blocks(slot.key, paths_.blocks());
+    paths_.add(Ip{runs_[memos_.view().run_of(static_cast<TableRef>(slot.key))].ip}, slot.count);
+  }
+  counts_.clear();
+}
+
+void RunnerCode::make_counter(const Memo& memo, TableRef to) {
+  Block entry;
+  std::memcpy(static_cast<void*>(&entry), memos_.view().entry(memo), sizeof entry);
+  memos_.make_counter(memo, to, key_of(entry.node, to), counts_);
+}
+
+PathCounts RunnerCode::take_paths() {
+  drain();
+  return std::exchange(paths_, {});
+}
+
+// One entry in place of `blocks`. False: it could not say how many instructions they are.
+bool RunnerCode::pack(std::span<Block> blocks) {
+  uint32_t instructions = 0;
+  for (const Block& block : blocks) instructions += block.instructions;
+  if (instructions > std::numeric_limits<uint16_t>::max()) return false;
+  // What is made for the first time needs no look-up. Later it may be known, and the table must not grow for ever.
+  const SequenceId id = options_.counts && sequences_.size() < kFirstSequences ? sequences_.append(blocks) : sequences_.intern(blocks);
+  blocks[0] = {id, static_cast<uint16_t>(instructions), static_cast<uint16_t>(BlockFlag::sequence)};
+  return true;
+}
+
+bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interval now, bool keeps_stuck) {
   std::array<Block, MemoTable::kMaxBlocks + kMaxRunBlocks> made;
   std::array<RunId, kMaxOpenCalls> open;
   Memo memo;
@@ -385,7 +433,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   RunId at = start;
   bool pops = false;
   while (memo.bits < width && !pops) {
-    at = version_at(at, now);
+    at = version_at(at, now, keeps_stuck);
     if (at == kNoRun) break;
     const Run& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
@@ -422,7 +470,10 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   }
   if (memo.bits == 0) return false;
   memo.valid = valid_id(valid);
-  if (options_.sequences) blocks = pack({made.data(), blocks});
+  if (options_.sequences) {
+    if (!pack({made.data(), blocks})) return false;
+    blocks = 1;
+  }
   memos_.put(start, start_window, looked_at, memo, {made.data(), blocks}, {open.data(), static_cast<size_t>(std::max<int>(memo.rise, 0))});
   return true;
 }

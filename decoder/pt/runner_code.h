@@ -11,6 +11,7 @@
 #include "decoder/batch.h"
 #include "decoder/block_sequences.h"
 #include "decoder/insn/insn.h"
+#include "decoder/path_counts.h"
 #include "decoder/pt/runner_memo.h"
 #include "image/timeline.h"
 
@@ -50,7 +51,8 @@ static_assert(sizeof(Run) == 64);
 
 struct RunnerCodeOptions {
   bool returns_compressed = true;
-  bool sequences = false;  ///< DecoderOptions::sequences
+  bool sequences = false;  ///< DecoderOptions::sequences or counts
+  bool counts = false;     ///< DecoderOptions::counts
 };
 
 /// Owner of runs and memos of one decoder. Not thread-safe. Grows by what is new in the trace; clear() when overgrown().
@@ -71,7 +73,9 @@ class RunnerCode {
     return target.run;
   }
   /// A version of `id`'s place that is valid throughout `now`; read if need be. Its end may be `stuck`.
-  RunId version_at(RunId id, Interval now);
+  RunId version_at(RunId id, Interval now) { return version_at(id, now, true); }
+  /// The same for an interval that is wider than need be: kNoRun if the code is not certain throughout it.
+  RunId certain_version_at(RunId id, Interval wide);
   [[nodiscard]] const Run& run(RunId id) const { return runs_[id]; }
   [[nodiscard]] Run& run(RunId id) { return runs_[id]; }
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
@@ -87,7 +91,23 @@ class RunnerCode {
   [[nodiscard]] MemoTable& memos() { return memos_; }
   /// Makes the memo of `run` and the `count` bits on top of `window` as they are at `now`. False if not even one bit can be taken, or if
   /// more than are known would be.
-  bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now);
+  bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now) { return make_memo(run, window, count, now, true); }
+  /// The same for an interval that is wider than need be: made of what is certain throughout it.
+  bool make_certain_memo(RunId run, uint64_t window, uint32_t count, Interval wide) { return make_memo(run, window, count, wide, false); }
+
+  // Counting in place: what ran, and the table of the run that the flow went to, in one key.
+  static constexpr uint64_t key_of(SequenceId sequence, TableRef to) { return uint64_t{sequence} << 32 | to; }
+  /// Of a run whose last branch was taken or not.
+  static constexpr uint64_t key_of_run(RunId run, bool taken, TableRef to) {
+    return (kRunKey | (taken ? kTakenKey : 0) | uint64_t{run}) << 32 | to;
+  }
+  [[nodiscard]] KeyCounts& counts() { return counts_; }
+  /// See MemoTable::make_counter().
+  void make_counter(const Memo& memo, TableRef to);
+  /// Appends the blocks that a key stands for.
+  void append_blocks(uint64_t key, std::vector<Block>& blocks) const;
+  /// What was counted since the last call.
+  PathCounts take_paths();
 
   [[nodiscard]] bool overgrown() const;
   void clear();
@@ -107,7 +127,11 @@ class RunnerCode {
     uint32_t tag = 0;
     RunId run = kNoRun;  ///< kNoRun: empty
   };
-  bool read(RunId id, Interval now);
+  static constexpr uint64_t kRunKey = 1U << 31, kTakenKey = 1U << 30;
+  void drain();
+  RunId version_at(RunId id, Interval now, bool keeps_stuck);
+  bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now, bool keeps_stuck);
+  bool read(RunId id, Interval now, bool keeps_stuck);
   bool read_known(RunId id, const Reading& reading);
   bool fetch(Reading& reading, uint64_t ip, Interval now);
   bool fetch_plain(Reading& reading, uint64_t ip, Interval now);
@@ -115,7 +139,7 @@ class RunnerCode {
   void finish_block(Reading& reading, uint16_t flags);
   bool step(Reading& reading, RunId id, uint64_t& ip);
   ValidId valid_id(Interval valid);
-  uint32_t pack(std::span<Block> blocks);
+  bool pack(std::span<Block> blocks);
   RunId append(const Run& run);
   void grow();
 
@@ -132,6 +156,8 @@ class RunnerCode {
   std::vector<ValidId> valid_slots_;
   MemoTable memos_;
   BlockSequences sequences_;
+  KeyCounts counts_;
+  PathCounts paths_;
   std::vector<Target> targets_;
   std::unique_ptr<Reading> reading_;
 };

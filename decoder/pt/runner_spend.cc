@@ -60,8 +60,7 @@ inline void Runner::read_bits(Spending& s, uint64_t stop) {
   }
 }
 
-// The rounds: takes bits while memos serve, there is room, and enough were read. With sequences a memo's blocks are one entry, nearly
-// always.
+// The rounds: takes bits while memos serve, there is room, and enough were read. With sequences a memo's blocks are one entry.
 template <bool kSequences>
 inline void Runner::spend_memos(Spending& s) {
   const MemoTable::View memos = code_.memos().view();
@@ -95,17 +94,16 @@ inline void Runner::spend_memos(Spending& s) {
     window <<= bits;
     count -= bits;
     open = std::min(open, uint32_t{memo->room}) + static_cast<uint32_t>(rise);
-    std::memcpy(top + 1, memos.calls(*memo), MemoTable::kMaxCalls * sizeof(RunId));
+    std::memcpy(top + 1, memos.calls<kSequences>(*memo), MemoTable::kMaxCalls * sizeof(RunId));
     top += rise;
     lowest = std::min(lowest, top);
     if constexpr (kSequences) {
-      std::memcpy(static_cast<void*>(out), memos.blocks(*memo), sizeof(Block));
-      if (memo->blocks != 1) [[unlikely]]
-        copy_blocks(out, memos.blocks(*memo), memo->blocks);
+      std::memcpy(static_cast<void*>(out), memos.entry(*memo), sizeof(Block));
+      ++out;
     } else {
       copy_blocks(out, memos.blocks(*memo), memo->blocks);
+      out += memo->blocks;
     }
-    out += memo->blocks;
   } while (count >= s.least && out < out_end_);
   s.window = window;
   s.count = count;

@@ -108,15 +108,14 @@ struct Runner::Timed {
   if (bits - 1U >= count || static_cast<int>(calls_.open) + rise < 0 || !is_valid(t, memo->valid)) return 0;
   mark(t);
   MemoTable& memos = code_.memos();
-  copy_blocks(t.out, memos.view().blocks(*memo), memo->blocks);
-  t.out += memo->blocks;
+  t.out += copy_memo(t.out, *memo);
   calls_.open = std::min(calls_.open, uint32_t{memo->room});
   const RunId from = t.at;
   if (rise < 0) {
     t.at = pop_call();
   } else {
     RunId calls[MemoTable::kMaxCalls];
-    std::memcpy(calls, memos.view().calls(*memo), sizeof calls);
+    copy_calls(calls, *memo);
     t.at = memos.view().run_of(memo->next);
     for (int i = 0; i < rise; ++i) calls_.push(calls[i]);
     calls_.center();
@@ -246,7 +245,7 @@ bool Runner::take_timed() {
       if (!pass_point(t)) break;
       continue;
     }
-    if (offset >= sync_limit_) break;
+    if (offset >= sync_limit_ || offset >= tally_from_) break;
     if (!t.mark_due && t.settled && t.cursor.steady() && is_bulk(offset, t.stop)) break;
     const auto byte = static_cast<unsigned>(data_[offset]);
     bool taken = false;

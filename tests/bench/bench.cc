@@ -169,12 +169,13 @@ void flow(benchmark::State& state, const Capture& capture, bool exact) {
   report(state, capture, capture.instructions, blocks);
 }
 
-void counts(benchmark::State& state, const Capture& capture) {
+void counts(benchmark::State& state, const Capture& capture, bool with_times) {
   uint64_t instructions = 0;
   Batch batch;
   for (auto _ : state) {
     pt::DecoderOptions options = capture.options;
-    options.sequences = true;
+    options.sequences = with_times;
+    options.counts = !with_times;
     pt::Decoder decoder(capture.machine.timeline, capture.machine.contexts, options);
     const FlowTables tables{decoder.blocks(), decoder.sequences()};
     FlowCounts all;
@@ -186,7 +187,7 @@ void counts(benchmark::State& state, const Capture& capture) {
       }
       all.end_segment();
     }
-    all.finish(tables);
+    all.finish(tables, decoder.take_paths());
     instructions = all.instructions();
   }
   report(state, capture, instructions, 0);
@@ -211,7 +212,8 @@ void register_all() {
     };
     add("packets", [&](benchmark::State& state) { packets(state, c); });
     add("flow", [&](benchmark::State& state) { flow(state, c, false); });
-    add("counts", [&](benchmark::State& state) { counts(state, c); });
+    add("counts", [&](benchmark::State& state) { counts(state, c, false); });
+    add("times", [&](benchmark::State& state) { counts(state, c, true); });
     if (!c.peer) continue;
     add("libipt_block", [&](benchmark::State& state) { libipt(state, c, true); });
     add("walker", [&](benchmark::State& state) { flow(state, c, true); });

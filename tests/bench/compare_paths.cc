@@ -5,8 +5,8 @@
 // Prints seconds of processor time of each way. Exit status 1 at the first difference.
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <string>
 #include <vector>
