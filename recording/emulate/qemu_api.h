@@ -1,50 +1,18 @@
-// The functions of QEMU's plugin interface that are used here, declared from its documentation ("QEMU TCG Plugins"): Debian ships no
-// header.
+// The functions of QEMU's plugin interface that the user-mode plugin uses beside those of qemu_types.h.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include "recording/emulate/qemu_types.h"
 
 extern "C" {
 
-using qemu_plugin_id_t = uint64_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-
-/// What QEMU tells a plugin at load.
-struct qemu_info_t {
-  const char* target_name;
-  struct {
-    int min, cur;
-  } version;  ///< of the plugin interface
-  bool system_emulation;
-  union {
-    struct {
-      int smp_vcpus, max_vcpus;
-    } system;
-  };
-};
-
-enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS };
-
-using qemu_plugin_udata_cb_t = void (*)(qemu_plugin_id_t, void*);
 using qemu_plugin_vcpu_simple_cb_t = void (*)(qemu_plugin_id_t, unsigned int);
-using qemu_plugin_vcpu_udata_cb_t = void (*)(unsigned int, void*);
-using qemu_plugin_vcpu_tb_trans_cb_t = void (*)(qemu_plugin_id_t, qemu_plugin_tb*);
 using qemu_plugin_vcpu_syscall_cb_t = void (*)(qemu_plugin_id_t, unsigned int, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                                                uint64_t, uint64_t, uint64_t);
 using qemu_plugin_vcpu_syscall_ret_cb_t = void (*)(qemu_plugin_id_t, unsigned int, int64_t, int64_t);
 
 void qemu_plugin_register_vcpu_exit_cb(qemu_plugin_id_t, qemu_plugin_vcpu_simple_cb_t);
-void qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, qemu_plugin_vcpu_tb_trans_cb_t);
-void qemu_plugin_register_vcpu_tb_exec_cb(qemu_plugin_tb*, qemu_plugin_vcpu_udata_cb_t, qemu_plugin_cb_flags, void*);
 void qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t, qemu_plugin_vcpu_syscall_cb_t);
 void qemu_plugin_register_vcpu_syscall_ret_cb(qemu_plugin_id_t, qemu_plugin_vcpu_syscall_ret_cb_t);
-void qemu_plugin_register_atexit_cb(qemu_plugin_id_t, qemu_plugin_udata_cb_t, void*);
-size_t qemu_plugin_tb_n_insns(const qemu_plugin_tb*);
-uint64_t qemu_plugin_tb_vaddr(const qemu_plugin_tb*);
-qemu_plugin_insn* qemu_plugin_tb_get_insn(const qemu_plugin_tb*, size_t);
 const void* qemu_plugin_insn_data(const qemu_plugin_insn*);
-size_t qemu_plugin_insn_size(const qemu_plugin_insn*);
 const char* qemu_plugin_path_to_binary(void);  ///< to be freed
 }

@@ -18,19 +18,6 @@ constexpr int kCompressionLevel = 3;
 constexpr uint64_t kMaxInsns = 4096, kMaxInsnBytes = 15, kMaxBlocks = uint64_t{1} << 28;
 constexpr auto kFirstBlock = static_cast<uint64_t>(TruthTag::block);
 
-bool get(Bytes& bytes, uint64_t& value) {
-  value = 0;
-  for (size_t i = 0; i < bytes.size() && i < 10; ++i) {
-    const auto byte = static_cast<uint8_t>(bytes[i]);
-    value |= uint64_t{byte & 0x7fU} << (7 * i);
-    if (byte < 0x80) {
-      bytes = bytes.subspan(i + 1);
-      return true;
-    }
-  }
-  return false;
-}
-
 // How many numbers follow a tag, blocks not counted.
 int fields_of(uint64_t tag) {
   if (tag >= kFirstBlock) return 0;
@@ -48,9 +35,9 @@ int fields_of(uint64_t tag) {
 
 // One record; false at the end or where it is not whole.
 bool get_record(Bytes& log, uint64_t& tag, std::array<uint64_t, 3>& field) {
-  if (!get(log, tag)) return false;
+  if (!take_number(log, tag)) return false;
   for (int i = 0; i < fields_of(tag); ++i) {
-    if (!get(log, field[static_cast<size_t>(i)])) return false;
+    if (!take_number(log, field[static_cast<size_t>(i)])) return false;
   }
   return true;
 }
@@ -230,8 +217,8 @@ bool TruthFileReader::next(TruthRecord& record) {
     if (s.here.empty()) return s.unpacker.failed() ? s.damaged() : false;
     uint64_t tag = 0;
     std::array<uint64_t, 3> field{};
-    bool whole = get(s.here, tag);
-    for (int i = 0; whole && i < fields_of(tag); ++i) whole = get(s.here, field[static_cast<size_t>(i)]);
+    bool whole = take_number(s.here, tag);
+    for (int i = 0; whole && i < fields_of(tag); ++i) whole = take_number(s.here, field[static_cast<size_t>(i)]);
     if (!whole) return s.damaged();
     record = {};
     if (tag >= kFirstBlock || static_cast<TruthTag>(tag) == TruthTag::part) {

@@ -49,4 +49,18 @@ class TruthLog {
   std::vector<std::byte>& out_;
 };
 
+/// Takes one number off the front, as TruthLog::put() writes it. False: the bytes end inside of it.
+inline bool take_number(Bytes& bytes, uint64_t& value) {
+  value = 0;
+  for (size_t i = 0; i < bytes.size() && i < 10; ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    value |= uint64_t{byte & 0x7fU} << (7 * i);
+    if (byte < 0x80) {
+      bytes = bytes.subspan(i + 1);
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace ptd::emulate

@@ -23,28 +23,15 @@ uint64_t to_number(const std::string& word) {
   return value;
 }
 
-bool get(Bytes& bytes, uint64_t& value) {
-  value = 0;
-  for (size_t i = 0; i < bytes.size() && i < 10; ++i) {
-    const auto byte = static_cast<uint8_t>(bytes[i]);
-    value |= uint64_t{byte & 0x7fU} << (7 * i);
-    if (byte < 0x80) {
-      bytes = bytes.subspan(i + 1);
-      return true;
-    }
-  }
-  return false;
-}
-
 void read_blocks(const std::string& path, UserImage& image) {
   const LogData data = read_log(path);
   Bytes bytes = data.bytes;
   uint64_t again = 0, number = 0, tsc = 0;
-  while (get(bytes, again) && get(bytes, number) && get(bytes, tsc)) {
+  while (take_number(bytes, again) && take_number(bytes, number) && take_number(bytes, tsc)) {
     if (again == 0) {
       TruthBlock block;
       uint64_t count = 0, size = 0;
-      if (!get(bytes, block.ip) || !get(bytes, count) || count > kMaxInsns || bytes.size() < count) return;
+      if (!take_number(bytes, block.ip) || !take_number(bytes, count) || count > kMaxInsns || bytes.size() < count) return;
       for (uint64_t i = 0; i < count; ++i) {
         block.lengths.push_back(static_cast<uint8_t>(bytes[i]));
         size += block.lengths.back();
