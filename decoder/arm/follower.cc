@@ -116,6 +116,10 @@ void Follower::flush_exception(bool has_to, Ip to) {
     exception_.flags |= kEventHasTo;
   }
   out_->events.push_back(exception_);
+  if (!has_held_context_) return;
+  has_held_context_ = false;
+  held_context_.before_block = exception_.before_block;
+  out_->events.push_back(held_context_);
 }
 
 /// The packets do not fit the code at `ip`.
@@ -218,6 +222,11 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
   if (before == context_) return;
   const uint64_t state = context_.level | (context_.non_secure ? 4U : 0U) | (context_.root_or_realm ? 8U : 0U) | (is64_ ? 16U : 0U);
   give_event(EventKind::context, 0, {}, {}, context_.context_id, context_.vmid | (state << 32), offset);
+  if (has_exception_) {
+    held_context_ = out_->events.back();
+    has_held_context_ = true;
+    out_->events.pop_back();
+  }
   if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present) update_context();
   run_ = left_ = call_ = 0;
 }

@@ -171,6 +171,8 @@ class Follower {
   // An exception whose handler's address is to come
   bool has_exception_ = false;
   Event exception_;
+  bool has_held_context_ = false;  ///< the handler's, which came first: it is told behind the exception
+  Event held_context_;
   uint64_t trouble_offset_ = ~uint64_t{0}, watch_from_ = 0;
   size_t trouble_forks_ = 0;
   uint64_t offset_ = 0;  ///< of the packet whose instructions are walked

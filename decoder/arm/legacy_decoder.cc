@@ -41,6 +41,8 @@ struct LegacyDecoder::State {
   void take(const LegacyPacket& packet);
   void isync(const LegacyPacket& packet);
   void branch(const LegacyPacket& packet);
+  void atoms(const LegacyPacket& packet);
+  void count(const LegacyPacket& packet, uint32_t cycles);
   void context(const LegacyPacket& packet);
   void lose(const LegacyPacket& packet);
 
@@ -79,7 +81,18 @@ void LegacyDecoder::State::isync(const LegacyPacket& packet) {
   if (restarts) follower.trace_on(packet.offset_bytes);
   context(packet);
   follower.trace_info();
+  count(packet, packet.cycles);
   if (packet.has_ip) follower.address(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes);
+}
+
+/// Cycles that passed until what the packet told had happened.
+void LegacyDecoder::State::count(const LegacyPacket& packet, uint32_t cycles) {
+  if (!packet.has_cycles) return;
+  Element element;
+  element.offset_bytes = packet.offset_bytes;
+  element.cycles = cycles;
+  element.flags = kFlagCycles;
+  follower.cycles(element);
 }
 
 void LegacyDecoder::State::branch(const LegacyPacket& packet) {
@@ -91,7 +104,21 @@ void LegacyDecoder::State::branch(const LegacyPacket& packet) {
   } else if (config.protocol == Protocol::ptm && follower.placed()) {
     follower.atoms(1, 1, packet.offset_bytes);  // the branch that this packet gives the target of
   }
+  count(packet, packet.cycles);
   follower.redirect(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes);
+}
+
+// [ETMv3] "P-header packets, cycle-accurate": a cycle before each atom, one before two of them, or several before the only one. A branch
+// that an atom tells went where the return stack says.
+void LegacyDecoder::State::atoms(const LegacyPacket& packet) {
+  if (packet.atoms == 0 || !packet.has_cycles) {
+    if (follower.placed()) follower.atoms(packet.bits, packet.atoms, packet.offset_bytes);
+    return count(packet, packet.cycles);
+  }
+  for (uint32_t atom = 0; atom < packet.atoms; ++atom) {
+    if (follower.placed()) follower.atoms(packet.bits >> atom, 1, packet.offset_bytes);
+    count(packet, packet.cycles / packet.atoms + (atom == 0 ? packet.cycles % packet.atoms : 0));
+  }
 }
 
 void LegacyDecoder::State::lose(const LegacyPacket& packet) {
@@ -111,15 +138,14 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   if (!synced) return;
   if (packet.kind == LegacyKind::timestamp) return follower.timestamp(element);
   if (packet.kind == LegacyKind::isync) return isync(packet);
+  // Cycles pass before the first instruction, too.
+  if (!started && packet.kind == LegacyKind::atoms && packet.atoms == 0) count(packet, packet.cycles);
   if (!started) return;
   switch (packet.kind) {
     case LegacyKind::branch:
       return branch(packet);
     case LegacyKind::atoms:
-      if (packet.has_cycles) follower.cycles(element);
-      // A branch that an atom tells went where the return stack says.
-      if (follower.placed()) follower.atoms(packet.bits, packet.atoms, packet.offset_bytes);
-      return;
+      return atoms(packet);
     case LegacyKind::waypoint:
       if (follower.placed()) follower.waypoint(packet.ip, packet.offset_bytes);
       return;
