@@ -62,6 +62,7 @@ Result<std::unique_ptr<Keeper>> Keeper::prepare(const SessionChoice& choice, Ses
   Result<std::unique_ptr<SessionLog>> log = SessionLog::create(choice.log_bytes, keeper->events_->rings().size());
   if (!log) return log.error();
   keeper->log_ = std::move(*log);
+  keeper->log_->ask_who_lives([](int32_t pid) { return pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH; });
   Result<std::unique_ptr<CommitPage>> counters = CommitPage::create(kCounters);
   if (!counters) return counters.error();
   keeper->counters_ = std::move(*counters);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "recording/live/state_fold.h"
 
@@ -22,7 +23,17 @@ struct EntryHead {
 };
 static_assert(sizeof(EntryHead) == 24);
 
-size_t head_words(size_t rings) { return 4 + 2 * rings; }
+size_t head_words(size_t rings) { return 6 + 2 * rings; }
+
+/// When a record was written, from its trailer, which is the same for all of a recorder's events (LiveEvent): tid, time, cpu, identifier.
+/// What has none is as old as what stands before it.
+uint64_t time_of(const LogEntry& entry, uint64_t before) {
+  constexpr size_t kTrailerBytes = 32;
+  if (entry.kind == EntryKind::program || entry.bytes.size() < sizeof(uint64_t) + kTrailerBytes) return before;
+  uint64_t time = 0;
+  std::memcpy(&time, entry.bytes.data() + entry.bytes.size() - kTrailerBytes + sizeof(uint64_t), sizeof(time));
+  return time == 0 ? before : time;
+}
 
 }  // namespace
 
@@ -76,6 +87,21 @@ void SessionLog::append(const LogEntry& entry) {
   std::atomic_ref<uint64_t>(words()[1]).fetch_add(1, std::memory_order_relaxed);
 }
 
+/// The entries behind the state, in order of time: rings are read one after the other, and what happened to a process stands in those of
+/// several cpus.
+std::vector<SessionLog::Dated> SessionLog::by_time(size_t which) const {
+  std::vector<Dated> entries;
+  uint64_t at = 0, time = 0;
+  each_of(which, [&](const LogEntry& entry) {
+    at += sizeof(EntryHead) + (entry.bytes.size() + 7) / 8 * 8;
+    if (at <= *state(which)) return;
+    time = time_of(entry, time);
+    entries.push_back({time, entry});
+  });
+  std::stable_sort(entries.begin(), entries.end(), [](const Dated& a, const Dated& b) { return a.time < b.time; });
+  return entries;
+}
+
 /// Folds the older three quarters into the state, in the other area; its own area stays as it is until the change-over. The state takes
 /// half an area at most, the rest a quarter: so there is room afterwards.
 void SessionLog::fold() {
@@ -83,26 +109,32 @@ void SessionLog::fold() {
   const uint64_t older = *used(from) / 4 * 3;
   *used(to) = 0;
   std::copy_n(reached(from), rings_, reached(to));
-  StateFold state;
+  StateFold folded;
   uint64_t at = 0, left_out = 0;
-  bool told = false;
-  const auto tell = [&] {
-    told = true;
-    state.each([&](const LogEntry& entry) {
-      if (*used(to) > capacity_ / 2 || !put(to, entry)) ++left_out;
-    });
-  };
   each_of(from, [&](const LogEntry& entry) {
     if (entry.ring < rings_) reached(to)[entry.ring] = std::max(reached(to)[entry.ring], entry.position);
     at += sizeof(EntryHead) + (entry.bytes.size() + 7) / 8 * 8;
-    if (at <= older) {
-      state.take(entry);
-      return;
-    }
-    if (!told) tell();
-    if (!put(to, entry)) ++left_out;
+    if (at <= *state(from)) folded.take(entry);
   });
-  if (!told) tell();
+  const std::vector<Dated> entries = by_time(from);
+  at = *state(from);
+  size_t next = 0;
+  for (; next < entries.size() && at < older; ++next) {
+    at += sizeof(EntryHead) + (entries[next].entry.bytes.size() + 7) / 8 * 8;
+    folded.take(entries[next].entry);
+  }
+  if (lives_) {
+    std::set<int32_t> named;
+    for (size_t i = next; i < entries.size(); ++i) named.insert(StateFold::process_of(entries[i].entry));
+    folded.forget([&](int32_t pid) { return !named.contains(pid) && !lives_(pid); });
+  }
+  folded.each([&](const LogEntry& entry) {
+    if (*used(to) > capacity_ / 2 || !put(to, entry)) ++left_out;
+  });
+  *state(to) = *used(to);
+  for (; next < entries.size(); ++next) {
+    if (!put(to, entries[next].entry)) ++left_out;
+  }
   std::atomic_ref<uint64_t>(words()[1]).fetch_add(left_out, std::memory_order_relaxed);
   std::atomic_ref<uint64_t>(words()[0]).fetch_add(1, std::memory_order_release);
 }

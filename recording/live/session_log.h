@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "image/base/result.h"
@@ -39,6 +40,9 @@ class SessionLog {
   SessionLog(const SessionLog&) = delete;
   SessionLog& operator=(const SessionLog&) = delete;
 
+  /// Who is still there: a process of the state that nobody names any more, and of which this says no, is forgotten at the next fold.
+  /// Its EXIT was lost, or was read before its FORK.
+  void ask_who_lives(std::function<bool(int32_t pid)> lives) { lives_ = std::move(lives); }
   /// Appends; folds first where there is no room. What does not fit even then (more than a log's half) is counted as forgotten.
   void append(const LogEntry& entry);
   /// Every entry, oldest first.
@@ -53,17 +57,24 @@ class SessionLog {
 
  private:
   SessionLog(std::byte* memory, size_t capacity, size_t rings) : memory_(memory), capacity_(capacity), rings_(rings) {}
+  struct Dated {
+    uint64_t time = 0;
+    LogEntry entry;
+  };
+  [[nodiscard]] std::vector<Dated> by_time(size_t which) const;
   void fold();
   [[nodiscard]] uint64_t* words() const { return reinterpret_cast<uint64_t*>(memory_); }
   [[nodiscard]] size_t active() const;
   [[nodiscard]] std::byte* area(size_t which) const;
   [[nodiscard]] uint64_t* used(size_t which) const { return words() + 2 + which; }
-  [[nodiscard]] uint64_t* reached(size_t which) const { return words() + 4 + which * rings_; }
+  [[nodiscard]] uint64_t* state(size_t which) const { return words() + 4 + which; }
+  [[nodiscard]] uint64_t* reached(size_t which) const { return words() + 6 + which * rings_; }
   bool put(size_t which, const LogEntry& entry);
   void each_of(size_t which, const std::function<void(const LogEntry&)>& on_entry) const;
 
-  std::byte* memory_;  // epoch, forgotten, used of both areas, positions of both, areas
+  std::byte* memory_;  // epoch, forgotten, used of both areas, how much of it is state, positions of both, areas
   size_t capacity_, rings_;
+  std::function<bool(int32_t)> lives_;
 };
 
 }  // namespace ptd::live

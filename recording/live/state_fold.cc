@@ -14,9 +14,12 @@ using namespace perfio;
 
 std::vector<std::byte> copy_of(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// The same COMM or MMAP2 of another thread: both begin with pid and tid.
+/// The same COMM or MMAP2 of another thread: both begin with pid and tid. It has not called exec itself.
 std::vector<std::byte> renamed(std::vector<std::byte> record, int32_t pid, int32_t tid) {
   if (record.size() < kRecordHeaderBytes + 8) return record;
+  RecordHeader header = read_record_header(record);
+  if (header.type == kRecordComm) header.misc &= static_cast<uint16_t>(~kMiscCommExec);
+  std::memcpy(record.data() + sizeof(header.type), &header.misc, sizeof(header.misc));
   std::memcpy(record.data() + kRecordHeaderBytes, &pid, sizeof(pid));
   std::memcpy(record.data() + kRecordHeaderBytes + 4, &tid, sizeof(tid));
   return record;
@@ -154,6 +157,24 @@ void StateFold::take_code(const LogEntry& entry) {
   }
   code_[address].bytes = copy_of(entry.bytes);
   code_[address].ring = entry.ring;
+}
+
+int32_t StateFold::process_of(const LogEntry& entry) {
+  if (entry.kind != EntryKind::record || entry.bytes.size() < kRecordHeaderBytes + 8) return -1;
+  switch (read_record_header(entry.bytes).type) {
+    case kRecordFork:
+    case kRecordExit:
+    case kRecordMmap2:
+    case kRecordComm:
+    case kRecordNamespaces:
+      return Cursor(entry.bytes.subspan(kRecordHeaderBytes)).i32();
+    default:
+      return -1;
+  }
+}
+
+void StateFold::forget(const std::function<bool(int32_t pid)>& gone) {
+  std::erase_if(processes_, [&](const auto& process) { return gone(process.first); });
 }
 
 void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) const {

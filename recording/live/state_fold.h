@@ -17,6 +17,10 @@ class StateFold {
  public:
   static constexpr size_t kMaxMaps = 65536;
   void take(const LogEntry& entry);
+  /// The process that a record of threads and mappings is of; -1 for others.
+  [[nodiscard]] static int32_t process_of(const LogEntry& entry);
+  /// Takes out the processes for which `gone` says so.
+  void forget(const std::function<bool(int32_t pid)>& gone);
   /// Entries that give the state again, with position 0.
   void each(const std::function<void(const LogEntry&)>& on_entry) const;
 

@@ -115,6 +115,65 @@ TEST(SessionLog, WhoIsThereSurvivesManyFolds) {
   EXPECT_EQ((*log)->positions(), (std::vector<uint64_t>{0, feed.position, 0}));
 }
 
+// What one cpu's ring tells is read before what another's does: an EXIT before its FORK, a mapping before the exec that it belongs to.
+TEST(SessionLog, WhatHappenedOnSeveralCpusIsFoldedInOrderOfTime) {
+  const auto log = SessionLog::create(64U << 10, 3);
+  ASSERT_TRUE(log.ok());
+  uint64_t positions[3] = {}, time = 100;
+  const auto put = [&](uint16_t ring, uint64_t when, const Payload& payload, uint16_t misc = 0) {
+    const std::vector<std::byte> bytes = bytes_of(payload, when, misc);
+    positions[ring] += bytes.size();
+    (*log)->append({EntryKind::record, ring, positions[ring], bytes});
+  };
+  put(0, 1, comm(10, 10, "long"));
+  put(1, 3, map(10, 0x2000, "/bin/after"));
+  put(2, 2, comm(10, 10, "after", true), kMiscCommExec);
+  for (int32_t pid = 1000; pid < 3000; ++pid, time += 10) {
+    put(1, time + 2, comm(pid, pid, "short", true), kMiscCommExec);
+    put(1, time + 3, map(pid, 0x4000, "/bin/short"));
+    put(1, time + 4, task(pid, 10, pid, 10, true));
+    put(2, time + 1, task(pid, 10, pid, 10, false));
+  }
+  EXPECT_GT((*log)->folds(), 5U);
+  EXPECT_EQ((*log)->forgotten(), 0U);
+  const Told told = told_by(**log);
+  EXPECT_EQ(told.names.at(10), "after");
+  EXPECT_EQ(told.paths.at(10), (std::multiset<std::string>{"/bin/after"}));
+  EXPECT_FALSE(told.names.contains(1000)) << "it went long ago";
+}
+
+// Where the kernel lost the EXIT, whoever is not there any more is forgotten; who is there stays.
+TEST(SessionLog, WhoseEndWasLostIsForgotten) {
+  const auto log = SessionLog::create(64U << 10, 3);
+  ASSERT_TRUE(log.ok());
+  (*log)->ask_who_lives([](int32_t pid) { return pid == 10; });
+  Feed feed{**log};
+  feed(comm(10, 10, "long"));
+  for (int32_t pid = 1000; pid < 6000; ++pid) {
+    feed(comm(pid, pid, "short"));
+    feed(map(pid, 0x4000, "/bin/short"));
+  }
+  EXPECT_GT((*log)->folds(), 5U);
+  EXPECT_EQ((*log)->forgotten(), 0U);
+  const Told told = told_by(**log);
+  EXPECT_EQ(told.names.at(10), "long");
+  EXPECT_EQ(told.names.at(5999), "short") << "the log names it";
+  EXPECT_FALSE(told.names.contains(1000));
+}
+
+TEST(SessionLog, AThreadHasNotCalledExecItself) {
+  const auto log = SessionLog::create(16U << 10, 2);
+  ASSERT_TRUE(log.ok());
+  Feed feed{**log};
+  feed(comm(10, 10, "prog", true), kMiscCommExec);
+  feed(task(10, 10, 11, 10, false));
+  feed(task(10, 10, 12, 10, false));
+  for (int i = 0; i < 2000; ++i) feed(SwitchRecord{});
+  EXPECT_GT((*log)->folds(), 2U);
+  const Told told = told_by(**log);
+  for (const int32_t tid : {10, 11, 12}) EXPECT_EQ(told.names.at(tid), "prog") << tid;
+}
+
 TEST(SessionLog, ExecLeavesNothingOfTheOldImage) {
   const auto log = SessionLog::create(16U << 10, 2);
   ASSERT_TRUE(log.ok());
