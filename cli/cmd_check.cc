@@ -1,4 +1,4 @@
-// `ptdecode check`: what disagrees with what in a recording, without decoding its flow.
+// `ptdecode check`: what disagrees with what in a recording. The flow is decoded for CoreSight alone, and for a bounded time.
 #include <fmt/format.h>
 
 #include <map>
@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/finding_text.h"
+#include "cli/flow_check.h"
 #include "cli/format_option.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -20,10 +21,21 @@ struct Words {
   std::string format = "text";
 };
 
-void print_json(const Recording& recording) {
+constexpr double kFlowSeconds = 20;
+
+/// How much of the trace was looked at, where the time was over before its end; else empty.
+std::string part_text(const FlowCheck& flow) {
+  if (flow.decoded_bytes >= flow.all_bytes) return {};
+  return fmt::format("the flow was looked at for {} seconds: {} of {} bytes of trace; 'ptdecode stat' decodes all", kFlowSeconds,
+                     flow.decoded_bytes, flow.all_bytes);
+}
+
+void print_json(const Recording& recording, const FlowCheck& flow) {
   nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
   json["findings"] = nlohmann::json::array();
   for (const Finding& finding : recording.timeline().findings()) json["findings"].push_back(finding_json(finding));
+  for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
+  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}};
   json["missing_images"] = nlohmann::json::array();
   for (const MissingImage& image : recording.missing_images()) {
     json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});
@@ -32,13 +44,18 @@ void print_json(const Recording& recording) {
   standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void print_text(const Recording& recording) {
+void print_text(const Recording& recording, const FlowCheck& flow) {
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
   for (const Finding& finding : recording.timeline().findings()) {
     ++by_kind[name(finding.kind)];
     output.write(finding_text(finding) + "\n");
   }
+  for (const FlowContradiction& contradiction : flow.contradictions) {
+    ++by_kind["flow_contradicts"];
+    output.write(contradiction_text(contradiction) + "\n");
+  }
+  if (const std::string part = part_text(flow); !part.empty()) output.write(part + "\n");
   if (by_kind.empty()) {
     output.write(recording.warnings().empty() ? "no findings: the records, the code bytes and the files agree\n"
                                               : "no findings in what could be read (see the warnings on standard error)\n");
@@ -52,8 +69,9 @@ int run(const Words& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
-  words.format == "json" ? print_json(recording) : print_text(recording);
-  return recording.timeline().findings().empty() ? kExitOk : kExitFinding;
+  const FlowCheck flow = check_flow(recording, kFlowSeconds);
+  words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
+  return recording.timeline().findings().empty() && flow.contradictions.empty() ? kExitOk : kExitFinding;
 }
 
 }  // namespace

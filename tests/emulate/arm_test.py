@@ -126,6 +126,7 @@ def run(folder):
         ours = addresses(out)
         check(f"OpenCSD finds the same {len(flow)} instructions", flow == ours and len(flow) > 100000, f"{len(flow)} {len(ours)}")
         check("the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
+    check_names_the_wrong_file(folder, out, plain)
     # Threads: a trace unit and a truth each.
     out, text, streams = record(folder, build("programs/arm_threads.c", folder, "-mno-outline-atomics"), 50000)
     check("threads add up", (streams, text) == (5, f"{sum(fibonacci(10 + (i + t) % 8) for i in range(20) for t in range(4))}\n"), f"{streams} {text}")
@@ -134,6 +135,28 @@ def run(folder):
     check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")
     check("a bundle of it says the same", bundle_says_the_same(folder, out))
     return 1 if failures else 0
+
+
+def check_names_the_wrong_file(folder, recording, program):
+    done = subprocess.run([PTDECODE, "check", "-i", recording], capture_output=True, text=True)
+    check("check finds nothing", (done.returncode, done.stdout) == (0, "no findings: the records, the code bytes and the files agree\n"), done.stdout)
+    with open(program, "rb") as file:
+        code = bytearray(file.read())
+    changed = 0
+    for at in range(0, len(code) - 3, 4):
+        word, = struct.unpack_from("<I", code, at)
+        if word >> 24 == 0x54:  # B.cond: always taken now
+            offset = (word >> 5 & 0x7ffff) - (word >> 4 & 0x80000)
+            struct.pack_into("<I", code, at, 0x14000000 | offset & 0x3ffffff)
+            changed += 1
+    wrong = os.path.join(folder, "wrong") + program
+    os.makedirs(os.path.dirname(wrong))
+    with open(wrong, "wb") as file:
+        file.write(code)
+    done = subprocess.run([PTDECODE, "check", "-i", recording, "--symfs", os.path.join(folder, "wrong")], capture_output=True, text=True)
+    found = re.search(r"flow_contradicts: (\S+) .*is not what ran: (\d+) packets? .* at (\d+) place", done.stdout)
+    check("check names the wrong file", done.returncode == 3 and found and found[1].endswith(program) and 0 < int(found[3]) <= changed,
+          f"{changed} {done.returncode} {done.stdout}")
 
 
 def bundle_says_the_same(folder, recording):
