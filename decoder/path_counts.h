@@ -13,7 +13,7 @@ namespace ptd {
 /// What was counted, and the blocks that it is about.
 class PathCounts {
  public:
-  /// Neighbouring blocks ran `count` times one after the other, and then the flow went on at `to`.
+  /// Neighbouring blocks ran `count` times one after the other, and then the flow went on at `to`: 0 if the last one's bytes tell.
   struct Path {
     size_t first = 0, blocks = 0;
     Ip to;

@@ -1,4 +1,7 @@
 // Segments side by side: one mutex, touched once a batch.
+//
+// The thread that gives out decodes too: what it decodes when it has its turn goes from the decoder to the sink and is held nowhere, and no
+// thread is woken while all have something to decode.
 #include "recording/parallel.h"
 
 #include <algorithm>
@@ -22,9 +25,9 @@ size_t bytes_of(const Batch& batch) {
          batch.gaps.size() * sizeof(Gap);
 }
 
-constexpr uint64_t kMostLaneBytes = 1U << 17;      // trace of one lane: a millisecond's work, so that nobody wakes anybody often
+constexpr uint64_t kMostLaneBytes = 1U << 14;      // trace of one lane: what is held of it should stay in the second cache
 constexpr uint64_t kLanesGrowBy = 8;               // a lane is no larger than what was taken before it, divided by this
-constexpr size_t kMostDeliveredBytes = 1U << 20;   // output that is worth waking for
+constexpr size_t kMostDeliveredBytes = 1U << 18;   // output that is worth waking for
 constexpr size_t kFirstDeliveredBytes = 1U << 12;  // at first, so that the first line comes soon
 
 struct Piece {
@@ -38,23 +41,36 @@ struct Held {
   const Piece* piece = nullptr;
 };
 
-/// Neighbouring segments that a worker has taken.
+struct Hand;
+
+/// Neighbouring segments that a thread has taken.
 struct Lane {
-  uint64_t first = 0, last = 0;  ///< segments that begin in [first, last)
-  unsigned worker = 0;
+  Hand* hand = nullptr;
   std::deque<Piece> pieces;
   std::vector<Held> held;
   size_t held_bytes = 0;
   bool done = false;
 };
 
+/// A thread and what it is at.
+struct Hand {
+  std::unique_ptr<FlowDecoder> decoder;
+  Lane* lane = nullptr;      ///< null: none
+  uint64_t next = 0;         ///< where the lane's next segment begins
+  uint64_t end = 0;          ///< of the lane
+  Piece* piece = nullptr;    ///< being decoded; null: the next one is to be begun
+  Piece* given = nullptr;    ///< that `batch` is of
+  Batch batch;               ///< decoded last
+  std::vector<Batch> spare;  ///< with the memory of those given out
+};
+
 class Crew {
  public:
-  Crew(const ParallelJob& job, unsigned threads) : job_(job), next_(job.find(job.first_offset)), spare_(threads) {
+  Crew(const ParallelJob& job, unsigned threads) : job_(job), next_(job.find(job.first_offset)), hands_(threads) {
     share_bytes_ = std::max<uint64_t>(job.held_bytes / threads, 1U << 20);
     most_ahead_ = 4 * uint64_t{threads};
-    for (unsigned i = 0; i < threads; ++i) decoders_.push_back(job.make_decoder());
-    for (unsigned i = 0; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    for (Hand& hand : hands_) hand.decoder = job.make_decoder();
+    for (unsigned i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(hands_[i]); });
   }
   ~Crew() {
     {
@@ -62,44 +78,71 @@ class Crew {
       stopped_ = true;
     }
     room_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
+    for (std::thread& thread : threads_) thread.join();
   }
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
+  /// What this thread does: gives out what has its turn, and while there is none of that, decodes as the others do.
   void deliver(const Sink& sink) {
+    Hand& own = hands_[0];
     EventJoin join;
-    std::vector<Held> taken;
     std::unique_lock lock(mutex_);
     for (;;) {
-      ready_.wait(lock, [&] { return lanes_.empty() ? all_taken() : is_ready(*lanes_.front()); });
-      if (lanes_.empty()) return;
-      Lane& lane = *lanes_.front();
-      const bool last = lane.done;
-      taken.clear();
-      taken.swap(lane.held);
-      lane.held_bytes = 0;
-      enough_bytes_ = std::min(2 * enough_bytes_, std::min<size_t>(kMostDeliveredBytes, share_bytes_ / 2));
-      const bool wake = waiting_ != 0;
-      lock.unlock();
-      if (wake) room_.notify_all();
-      for (Held& held : taken) {
-        join.apply(held.batch);
-        if (!sink(held.batch, *decoders_[lane.worker], held.piece->segment)) return;
-        held.batch.clear();
+      Lane* front = lanes_.empty() ? nullptr : lanes_.front().get();
+      if (front == nullptr && all_taken()) return;
+      if (front != nullptr && (is_ready(*front) || (front->hand == &own && !front->held.empty()))) {
+        if (!give_out(lock, *front, join, sink)) return;
+      } else if (front != nullptr && front->hand == &own) {  // nothing need be held
+        lock.unlock();
+        const bool more = decode(own);
+        join.apply(own.batch);
+        if (!sink(own.batch, *own.decoder, own.given->segment)) return;
+        lock.lock();
+        if (more) continue;
+        own.lane = nullptr;
+        pop_front();
+      } else if (own.lane != nullptr ? own.lane->held_bytes < share_bytes_ : take(own)) {
+        lock.unlock();
+        const bool more = decode(own);
+        lock.lock();
+        hold(own, !more);
+      } else {
+        ready_.wait(lock);
       }
-      lock.lock();
-      // Back to who filled them, whose caches they are in.
-      for (Held& held : taken) spare_[lane.worker].push_back(std::move(held.batch));
-      if (!last) continue;
-      lanes_.pop_front();
-      if (waiting_ != 0) room_.notify_all();
     }
   }
 
  private:
   [[nodiscard]] bool all_taken() const { return next_ >= job_.last_offset || next_ == kNone; }
   [[nodiscard]] bool is_ready(const Lane& lane) const { return lane.done || lane.held_bytes >= enough_bytes_; }
+
+  // Gives out what the front lane holds. False: the sink wants no more.
+  bool give_out(std::unique_lock<std::mutex>& lock, Lane& lane, EventJoin& join, const Sink& sink) {
+    const bool last = lane.done;
+    taken_.clear();
+    taken_.swap(lane.held);
+    lane.held_bytes = 0;
+    enough_bytes_ = std::min(2 * enough_bytes_, std::min<size_t>(kMostDeliveredBytes, share_bytes_ / 2));
+    const bool wake = waiting_ != 0;
+    lock.unlock();
+    if (wake) room_.notify_all();
+    for (Held& held : taken_) {
+      join.apply(held.batch);
+      if (!sink(held.batch, *lane.hand->decoder, held.piece->segment)) return false;
+      held.batch.clear();
+    }
+    lock.lock();
+    // Back to who filled them, whose caches they are in.
+    for (Held& held : taken_) lane.hand->spare.push_back(std::move(held.batch));
+    if (last) pop_front();
+    return true;
+  }
+
+  void pop_front() {
+    lanes_.pop_front();
+    if (waiting_ != 0) room_.notify_all();
+  }
 
   template <typename Condition>
   void wait_for_room(std::unique_lock<std::mutex>& lock, Condition&& condition) {
@@ -109,79 +152,86 @@ class Crew {
     --waiting_;
   }
 
-  // The lane taken next; null: there is none. The lanes stand in the order of segments.
-  Lane* take(unsigned worker) {
-    std::unique_lock lock(mutex_);
-    wait_for_room(lock, [&] { return stopped_ || all_taken() || lanes_.size() < most_ahead_; });
-    if (stopped_ || all_taken()) return nullptr;
+  // The lane taken next. False: there is none now. The lanes stand in the order of segments.
+  bool take(Hand& hand) {
+    if (stopped_ || all_taken() || lanes_.size() >= most_ahead_) return false;
     lanes_.push_back(std::make_unique<Lane>());
-    Lane* lane = lanes_.back().get();
-    lane->worker = worker;
-    lane->first = next_;
-    const uint64_t enough = lane->first + std::min(taken_bytes_ / kLanesGrowBy, kMostLaneBytes);
+    hand.lane = lanes_.back().get();
+    hand.lane->hand = &hand;
+    hand.next = next_;
+    hand.piece = nullptr;
+    const uint64_t enough = next_ + std::min(taken_bytes_ / kLanesGrowBy, kMostLaneBytes);
     do {
       next_ = job_.find(next_ + 1);
     } while (next_ < enough && !all_taken());
-    lane->last = std::min(next_, job_.last_offset);
-    taken_bytes_ += std::min(next_ - lane->first, kMostLaneBytes);
+    hand.end = std::min(next_, job_.last_offset);
+    taken_bytes_ += std::min(next_ - hand.next, kMostLaneBytes);
     if (all_taken()) ready_.notify_all();
-    return lane;
+    return true;
   }
 
-  void work(unsigned worker) {
-    FlowDecoder& decoder = *decoders_[worker];
-    std::vector<Batch> batches;
-    while (Lane* lane = take(worker)) {
-      const uint64_t end = lane->last;  // when it is done, the lane may be gone
-      for (uint64_t at = lane->first; at < end && at != kNone;) {
-        Piece& piece = lane->pieces.emplace_back();
-        piece.segment = job_.segment(at, piece.scratch);
-        at = job_.find(at + 1);
-        const bool last = at >= end || at == kNone;
-        decoder.begin(piece.segment);
-        for (bool more = true; more;) {
-          Batch batch;
-          if (!batches.empty()) {
-            batch = std::move(batches.back());
-            batches.pop_back();
-          }
-          batch.capacity_blocks = kBatchBlocks;
-          more = decoder.next(batch);
-          if (!hand_over(*lane, {std::move(batch), &piece}, last && !more, batches)) return;
-        }
+  // The lane's next batch. False: it was the last, and the hand has no lane.
+  bool decode(Hand& hand) {
+    if (hand.piece == nullptr) {
+      hand.piece = &hand.lane->pieces.emplace_back();
+      hand.piece->segment = job_.segment(hand.next, hand.piece->scratch);
+      hand.decoder->begin(hand.piece->segment);
+      hand.next = job_.find(hand.next + 1);
+    }
+    hand.batch.clear();
+    hand.batch.capacity_blocks = kBatchBlocks;
+    hand.given = hand.piece;
+    if (hand.decoder->next(hand.batch)) return true;
+    hand.piece = nullptr;
+    return hand.next < hand.end && hand.next != kNone;
+  }
+
+  // The batch decoded last waits for its turn.
+  void hold(Hand& hand, bool done) {
+    Lane& lane = *hand.lane;
+    lane.held_bytes += bytes_of(hand.batch);
+    lane.held.push_back({std::move(hand.batch), hand.given});
+    lane.done = done;
+    hand.batch = {};
+    if (!hand.spare.empty()) {
+      hand.batch = std::move(hand.spare.back());
+      hand.spare.pop_back();
+    }
+    if (done) hand.lane = nullptr;
+  }
+
+  void work(Hand& hand) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wait_for_room(lock, [&] { return stopped_ || all_taken() || lanes_.size() < most_ahead_; });
+      if (!take(hand)) return;
+      for (bool more = true; more;) {
+        lock.unlock();
+        more = decode(hand);
+        lock.lock();
+        wait_for_room(lock, [&] { return stopped_ || hand.lane->held_bytes < share_bytes_; });
+        if (stopped_) return;
+        const Lane* lane = hand.lane;
+        hold(hand, !more);
+        if (lanes_.front().get() == lane && is_ready(*lane)) ready_.notify_all();
       }
     }
-  }
-
-  // False: all is to end.
-  bool hand_over(Lane& lane, Held held, bool done, std::vector<Batch>& batches) {
-    std::unique_lock lock(mutex_);
-    wait_for_room(lock, [&] { return stopped_ || lane.held_bytes < share_bytes_; });
-    if (stopped_) return false;
-    lane.held_bytes += bytes_of(held.batch);
-    lane.held.push_back(std::move(held));
-    lane.done = done;
-    if (batches.empty()) batches.swap(spare_[lane.worker]);
-    const bool awaited = lanes_.front().get() == &lane && is_ready(lane);
-    lock.unlock();
-    if (awaited) ready_.notify_all();
-    return true;
   }
 
   const ParallelJob& job_;
   uint64_t share_bytes_ = 0, most_ahead_ = 0;
   std::mutex mutex_;
   std::condition_variable ready_;  // for who delivers
-  std::condition_variable room_;   // for the workers
+  std::condition_variable room_;   // for the others
   uint64_t next_;                  // where the segment begins that is taken next
   uint64_t taken_bytes_ = 0;       // about
   size_t enough_bytes_ = kFirstDeliveredBytes;
-  unsigned waiting_ = 0;  // workers
+  unsigned waiting_ = 0;  // threads, for room
   bool stopped_ = false;
   std::deque<std::unique_ptr<Lane>> lanes_;
-  std::vector<std::vector<Batch>> spare_;  // by worker
-  std::vector<std::unique_ptr<FlowDecoder>> decoders_;
-  std::vector<std::thread> workers_;
+  std::vector<Held> taken_;  // scratch of give_out()
+  std::vector<Hand> hands_;  // the first is of the thread that delivers
+  std::vector<std::thread> threads_;
 };
 
 void run_alone(const ParallelJob& job, const Sink& sink) {

@@ -23,9 +23,9 @@ struct ParallelJob {
 
 /// Calls `sink` on this thread with every batch of every segment in order; false from it stops. With one thread nothing is held.
 ///
-/// A worker takes the next segment that nobody has and decodes it into batches. Only the oldest segment's batches are taken by the sink; a
-/// worker ahead of it waits when its share of held_bytes is full. So the oldest never waits for another, and memory is bounded however
-/// long a segment is.
+/// Each thread, this one too, takes the next segments that nobody has and decodes them into batches. Only the oldest batches are taken by
+/// the sink; a thread ahead of them waits when its share of held_bytes is full. So the oldest never wait for others, and memory is bounded
+/// however long a segment is. This thread decodes while nothing has its turn.
 void run_job(const ParallelJob& job, const std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>& sink);
 
 }  // namespace ptd

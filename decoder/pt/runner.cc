@@ -42,7 +42,7 @@ uint64_t Runner::keep_counts() {
 }
 
 void Runner::undo_counts() {
-  for (const uint64_t key : journal_.keys()) --code_.counts().count(key);
+  for (const uint64_t key : journal_.keys()) --code_.counter(key);
   journal_.clear();
 }
 

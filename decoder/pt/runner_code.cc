@@ -94,6 +94,7 @@ RunnerCode::~RunnerCode() = default;
 void RunnerCode::clear() {
   drain();
   runs_.assign(1, Run{});
+  if (options_.counts) run_counts_.assign(1, {});
   slots_.assign(1U << 12, Slot{});
   used_slots_ = 0;
   blocks_.assign(kCopySlack, Block{});
@@ -135,6 +136,7 @@ RunId RunnerCode::at(uint32_t place, uint64_t ip) {
 RunId RunnerCode::append(const Run& run) {
   runs_.push_back(run);
   memos_.grow_to(runs_.size());
+  if (options_.counts) run_counts_.emplace_back();
   return static_cast<RunId>(runs_.size() - 1);
 }
 
@@ -391,6 +393,14 @@ void RunnerCode::append_blocks(uint64_t key, std::vector<Block>& blocks) const {
 // Names what was counted by sequences and places, which stay when runs go.
 void RunnerCode::drain() {
   memos_.take_counters(counts_);
+  for (RunId run = 0; run < run_counts_.size(); ++run) {
+    for (const bool taken : {false, true}) {
+      const uint64_t count = std::exchange(run_counts_[run][taken ? 1 : 0], 0);
+      if (count == 0) continue;
+      append_blocks(key_of_run(run, taken, 0), paths_.blocks());
+      paths_.add(Ip{}, count);  // its bytes tell where it went
+    }
+  }
   for (const KeyCounts::Slot& slot : counts_.slots()) {
     if (slot.count == 0) continue;
     append_blocks(slot.key, paths_.blocks());

@@ -101,7 +101,13 @@ class RunnerCode {
   static constexpr uint64_t key_of_run(RunId run, bool taken, TableRef to) {
     return (kRunKey | (taken ? kTakenKey : 0) | uint64_t{run}) << 32 | to;
   }
-  [[nodiscard]] KeyCounts& counts() { return counts_; }
+  /// The key's counter; valid until something is counted or a run is added.
+  [[nodiscard]] uint64_t& counter(uint64_t key) {
+    const uint64_t what = key >> 32;
+    const auto run = static_cast<RunId>(what & (kTakenKey - 1));
+    if ((what & kRunKey) == 0 || (runs_[run].end != RunEnd::jcc && runs_[run].end != RunEnd::link)) return counts_.count(key);
+    return run_counts_[run][(what & kTakenKey) != 0 ? 1 : 0];
+  }
   /// See MemoTable::make_counter().
   void make_counter(const Memo& memo, TableRef to);
   /// Appends the blocks that a key stands for.
@@ -157,6 +163,7 @@ class RunnerCode {
   MemoTable memos_;
   BlockSequences sequences_;
   KeyCounts counts_;
+  std::vector<std::array<uint64_t, 2>> run_counts_;  ///< if they are counted: of runs that go one of two ways, not taken and taken
   PathCounts paths_;
   std::vector<Target> targets_;
   std::unique_ptr<Reading> reading_;

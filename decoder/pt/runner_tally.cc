@@ -28,13 +28,13 @@ static_assert(kMostPositions > Tape::kMostPackets * kLongTntBits);
 }  // namespace
 
 void Runner::count(Tally& t, uint64_t key) {
-  ++code_.counts().count(key);
+  ++code_.counter(key);
   t.last = key;
   if (journals_) *t.journal++ = key;
 }
 
 uint64_t Runner::undo(Tally& t) {
-  --code_.counts().count(t.last);
+  --code_.counter(t.last);
   if (journals_) --t.journal;
   return t.last;
 }
@@ -240,7 +240,7 @@ void Runner::bring_clock_to(const Tally& t, uint64_t offset) {
 // The flow stands where the tally ended: the last that was counted is given out, so that it joins what follows; what is left of a TNT that
 // was begun becomes tnt_.
 void Runner::end_tally(Tally& t) {
-  --code_.counts().count(t.last);
+  --code_.counter(t.last);
   if (journals_) journal_.set_end(t.journal - 1);
   blocks_at_end_.clear();
   code_.append_blocks(t.last, blocks_at_end_);
