@@ -75,6 +75,14 @@ int run(Words& words) {
     return record_live(words.live, words.stash);
   }
   if (!words.emulate) return explain();
+  const LiveWords& live = words.live;
+  if (live.sideband || live.everything || live.tree || live.snapshot || live.directory || live.kcore || !live.event.empty() ||
+      !live.pids.empty() || !live.tids.empty() || !live.cpus.empty() || !live.filter.empty() || !live.detach.empty()) {
+    return report_error({ErrorKind::usage,
+                         "record: --emulate runs a program of its own: -e, -p, -t, -a, -C, --filter, --tree, --snapshot, --detach, --dir, "
+                         "--kcore and --sideband do not go with it",
+                         0});
+  }
   if (options.command.empty())
     return report_error({ErrorKind::usage, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
   emulate::PtEncoderOptions& pt = options.config.pt;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "perfio/zstd_stream.h"
 
@@ -91,8 +92,14 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
 
 Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::string& path) {
   std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
-  writer->path_ = path;
-  writer->temporary_path_ = path + ".part" + std::to_string(::getpid());
+  if (path == "-") return Error{ErrorKind::usage, "a bundle is written to a file, not to standard output", 0};
+  // What a link leads to is replaced, not the link; and nothing but a file.
+  std::error_code error;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  writer->path_ = error ? path : target.string();
+  if (!error && !std::filesystem::is_regular_file(target, error))
+    return Error{ErrorKind::file_open, "cannot write " + path + ": it is there and is no file", 0};
+  writer->temporary_path_ = writer->path_ + ".part" + std::to_string(::getpid());
   auto file = perfio::OutputFile::create(writer->temporary_path_);
   if (!file.ok()) {
     writer->temporary_path_.clear();

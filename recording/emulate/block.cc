@@ -73,6 +73,7 @@ BlockStore::Added BlockStore::add(uint64_t ip, ExecMode mode, std::span<const Se
   bool mismatch = false;
   Insn last;
   for (size_t i = 0; i < insns.size(); ++i) {
+    if (insns[i].size_bytes == 0) break;  // no code: a call that the emulator does itself
     const auto* data = static_cast<const std::byte*>(insns[i].data);
     const Insn insn = classify({data, insns[i].size_bytes}, mode);
     if (insn.length_bytes != insns[i].size_bytes) {

@@ -41,7 +41,8 @@ struct Block {
   bool kernel = false;        ///< upper half
   bool single_plain = false;  ///< one instruction, no branch
   bool mismatch = false;      ///< the emulator's lengths are not the classifier's
-  bool watched = false;       ///< the emulator's glue wants to look before it is entered (handlers, IDT entries)
+  bool stale = false;  ///< others of its bytes were seen since: where it runs all the same, its memory was written through another address
+  bool watched = false;  ///< the emulator's glue wants to look before it is entered (handlers, IDT entries)
 
   /// Index of the instruction that starts at `at`, or -1.
   [[nodiscard]] int index_of(uint64_t at) const;

@@ -60,6 +60,8 @@ class BlockTracer {
 
   /// A PSB+ before the block that was just entered, which ran nothing yet.
   void sync(const Block& block) { psb(block.ip); }
+  /// A PSB+ where nothing is traced.
+  void sync_outside() { psb(0); }
   /// An interrupt, exception, software interrupt or signal came at event.ip; its handler `block` begins. If the kernel is not traced, the
   /// event itself is FUP, TIP.PGD and the handler TIP.PGE.
   void enter_handler(const Block& block, const AsyncEvent& event, uint64_t tsc);

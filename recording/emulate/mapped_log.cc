@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,15 +12,23 @@
 namespace ptd::emulate {
 namespace {
 
-constexpr uint64_t kWindowBytes = 256 * 1024;
+constexpr uint64_t kWindowBytes = uint64_t{1} << 30, kSmallWindowBytes = 256 * 1024;
+constexpr uint64_t kRoomBytes = 64 * 1024;  // given a place on the disk at once
+
+// A file that grows beyond the program's limit would kill it by SIGXFSZ.
+bool may_grow_to(uint64_t bytes) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
 
 }  // namespace
 
 bool MappedLog::open(const std::string& path) {
   close();
   path_ = path;
-  size_ = window_at_ = 0;
+  size_ = window_at_ = window_bytes_ = room_ = 0;
   failed_ = true;
+  if (!may_grow_to(kMappedLogHeaderBytes)) return false;
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   void* header = MAP_FAILED;
@@ -28,47 +37,109 @@ bool MappedLog::open(const std::string& path) {
   }
   ::close(fd);
   if (header == MAP_FAILED) return false;
-  length_ = static_cast<uint64_t*>(header);
-  failed_ = !map_window();
+  header_ = static_cast<uint64_t*>(header);
+  failed_ = false;
+  if (!map_window() || !make_room()) cut();
   return !failed_;
 }
 
+// The file has holes behind what has room, so that a large window costs nothing.
 bool MappedLog::map_window() {
-  if (window_ != nullptr) munmap(window_, kWindowBytes);
-  window_ = nullptr;
-  window_at_ = size_ / kWindowBytes * kWindowBytes;
+  unmap_window();
   const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return false;
-  const auto offset = static_cast<off_t>(kMappedLogHeaderBytes + window_at_);
-  void* window = MAP_FAILED;
-  if (posix_fallocate(fd, offset, kWindowBytes) == 0) window = mmap(nullptr, kWindowBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+  const uint64_t offset = kMappedLogHeaderBytes + size_;
+  for (const uint64_t bytes : {kWindowBytes, kSmallWindowBytes}) {
+    if (!may_grow_to(offset + bytes) || ftruncate(fd, static_cast<off_t>(offset + bytes)) != 0) continue;
+    void* window = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+    if (window == MAP_FAILED) continue;
+    window_ = static_cast<std::byte*>(window);
+    window_at_ = room_ = size_;
+    window_bytes_ = bytes;
+    break;
+  }
   ::close(fd);
-  if (window == MAP_FAILED) return false;
-  window_ = static_cast<std::byte*>(window);
-  return true;
+  return window_ != nullptr;
+}
+
+// Where the disk is full a plain write to the window would be a SIGBUS.
+bool MappedLog::make_room() {
+  std::byte* at = window_ + (room_ - window_at_);
+  const uint64_t bytes = std::min(kRoomBytes, window_at_ + window_bytes_ - room_);
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(at, bytes, MADV_POPULATE_WRITE) == 0) {
+    room_ += bytes;
+    return true;
+  }
+#endif
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);  // an older kernel (before Linux 5.14), or no room
+  if (fd < 0) return false;
+  const bool done = posix_fallocate(fd, static_cast<off_t>(kMappedLogHeaderBytes + room_), static_cast<off_t>(bytes)) == 0;
+  ::close(fd);
+  if (done) room_ += bytes;
+  return done;
+}
+
+void MappedLog::cut() {
+  failed_ = true;
+  if (header_ != nullptr) __atomic_store_n(header_ + 1, 1, __ATOMIC_RELEASE);
 }
 
 bool MappedLog::append(Bytes bytes) {
   while (!bytes.empty() && !failed_) {
-    if (size_ - window_at_ == kWindowBytes && !map_window()) {
-      failed_ = true;
+    if ((size_ == window_at_ + window_bytes_ && !map_window()) || (size_ == room_ && !make_room())) {
+      cut();
       break;
     }
-    const size_t piece = std::min<size_t>(bytes.size(), kWindowBytes - (size_ - window_at_));
+    const size_t piece = std::min<size_t>(bytes.size(), room_ - size_);
     std::memcpy(window_ + (size_ - window_at_), bytes.data(), piece);
     size_ += piece;
-    __atomic_store_n(length_, size_, __ATOMIC_RELEASE);
+    __atomic_store_n(header_, size_, __ATOMIC_RELEASE);
     bytes = bytes.subspan(piece);
   }
   return !failed_;
 }
 
-void MappedLog::close() {
-  if (window_ != nullptr) munmap(window_, kWindowBytes);
-  if (length_ != nullptr) munmap(length_, kMappedLogHeaderBytes);
+void MappedLog::unmap_window() {
+  if (window_ != nullptr) munmap(window_, window_bytes_);
   window_ = nullptr;
-  length_ = nullptr;
+}
+
+void MappedLog::close() {
+  unmap_window();
+  if (header_ != nullptr) munmap(header_, kMappedLogHeaderBytes);
+  header_ = nullptr;
   failed_ = true;
+}
+
+bool SharedCount::create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  constexpr uint64_t kZero = 0;
+  const bool done = write(fd, &kZero, sizeof kZero) == static_cast<ssize_t>(sizeof kZero);
+  ::close(fd);
+  return done;
+}
+
+uint64_t SharedCount::read(const std::string& path) {
+  uint64_t count = 0;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  if (::read(fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) count = 0;
+  ::close(fd);
+  return count;
+}
+
+void SharedCount::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  void* page = mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (page != MAP_FAILED) count_ = static_cast<uint64_t*>(page);
+}
+
+void SharedCount::add() {
+  if (count_ != nullptr) __atomic_fetch_add(count_, 1, __ATOMIC_RELAXED);
 }
 
 }  // namespace ptd::emulate

@@ -18,6 +18,8 @@ struct UserConfig {
 };
 
 inline constexpr const char* kConfigFile = "config";
+/// A SharedCount: threads and programs that could not be recorded at all.
+inline constexpr const char* kMissingFile = "missing";
 
 /// The lines of `config`.
 [[nodiscard]] std::string to_text(const UserConfig& config);

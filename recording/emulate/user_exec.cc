@@ -2,6 +2,7 @@
 #include "recording/emulate/user_exec.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -76,26 +77,39 @@ ExecKind exec_kind(const std::string& path, uint16_t machine) {
 
 const char* emulator_of(uint16_t machine) { return machine == kMachineAarch64 ? "qemu-aarch64" : "qemu-x86_64"; }
 
-void exec_emulated(const EmulatorCommand& command, const std::string& path, char* const* argv, char* const* envp) {
+std::string exec_path_of(int fd, const std::string& path) {
+  if (!path.empty() && (path.front() == '/' || fd == AT_FDCWD)) return path;
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  std::array<char, 4096> name{};
+  const ssize_t length = readlink(link.c_str(), name.data(), name.size());
+  if (length <= 0) return path.empty() ? link : link + "/" + path;  // which fails as it should
+  const std::string base(name.data(), static_cast<size_t>(length));
+  struct stat by_name {};
+  struct stat by_fd {};
+  const bool same =
+      stat(base.c_str(), &by_name) == 0 && fstat(fd, &by_fd) == 0 && by_name.st_dev == by_fd.st_dev && by_name.st_ino == by_fd.st_ino;
+  if (same) return path.empty() ? base : base + "/" + path;
+  const int kept = dup(fd);
+  return "/proc/self/fd/" + std::to_string(kept) + (path.empty() ? "" : "/" + path);
+}
+
+void exec_emulated(const EmulatorCommand& command, const std::string& path, std::vector<std::string> argv, char* const* envp) {
   const Program program = resolve(path);
   if (program.machine != command.machine) return;
   std::string folder;
   for (const char c : command.folder) folder += c == ',' ? std::string(",,") : std::string(1, c);  // as QEMU's options want it
   std::vector<std::string> words = {emulator_of(command.machine), "-plugin", command.plugin + ",folder=" + folder};
-  size_t from = 0;
+  const std::string file = (program.path.starts_with("-") ? "./" : "") + program.path;  // no option
   if (!program.before.empty()) {
-    words.insert(words.end(), {"-0", program.before.front(), program.path});
+    words.insert(words.end(), {"-0", program.before.front(), file});
     words.insert(words.end(), program.before.begin() + 1, program.before.end());
-    from = argv != nullptr && argv[0] != nullptr ? 1 : 0;
   } else {
-    if (argv != nullptr && argv[0] != nullptr) words.insert(words.end(), {"-0", argv[0]}), from = 1;
-    words.push_back(program.path);
+    if (!argv.empty()) words.insert(words.end(), {"-0", argv.front()});
+    words.push_back(file);
   }
+  if (!argv.empty()) words.insert(words.end(), argv.begin() + 1, argv.end());
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
-  if (argv != nullptr) {
-    for (size_t i = from; argv[i] != nullptr; ++i) pointers.push_back(argv[i]);
-  }
   pointers.push_back(nullptr);
   execve(command.qemu.c_str(), pointers.data(), envp);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ptd::emulate {
 
@@ -29,7 +30,11 @@ enum class ExecKind : unsigned char {
 [[nodiscard]] ExecKind exec_kind(const std::string& path, uint16_t machine);
 /// Name of the emulator of a machine.
 [[nodiscard]] const char* emulator_of(uint16_t machine);
-/// Starts the emulator on it, in this process; returns only if that fails. argv and envp are the program's own.
-void exec_emulated(const EmulatorCommand& command, const std::string& path, char* const* argv, char* const* envp);
+/// Starts the emulator on it, in this process; returns only if that fails. `argv` is the program's own, and so is envp, which the system
+/// reads.
+void exec_emulated(const EmulatorCommand& command, const std::string& path, std::vector<std::string> argv, char* const* envp);
+/// A path under which the emulator, which has no descriptor that is closed at an exec, finds what execveat(fd, path) means. Leaves a
+/// duplicate of the descriptor open where what it shows has no name.
+[[nodiscard]] std::string exec_path_of(int fd, const std::string& path);
 
 }  // namespace ptd::emulate

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "recording/emulate/mapped_log.h"
 
@@ -62,6 +64,61 @@ std::vector<UserEvent> read_events(const std::string& path) {
   return events;
 }
 
+/// Numbers of processes and threads that are nobody else's. Those that the plugin sees are of the process' own PID namespace, and in two
+/// namespaces two processes may both be 1.
+class Numbers {
+ public:
+  explicit Numbers(std::vector<UserImage>& images) : images_(images), process_(images.size()) {}
+  void run() {
+    for (size_t i = 0; i < images_.size(); ++i) {
+      UserImage& image = images_[i];
+      const int before = image.parent >= 0 ? -1 : image_before(i);
+      process_[i] = before >= 0 ? process_[static_cast<size_t>(before)] : next_process_++;
+      const int32_t given = image.pid;
+      image.pid = number_of(process_[i], given);
+      for (UserThreadOutput& thread : image.threads) {
+        thread.tid = number_of(process_[i], thread.tid);
+        thread.pid = image.pid;
+      }
+    }
+  }
+
+ private:
+  // The image that began this one by exec: the last one that ended so and has the same number.
+  int image_before(size_t index) {
+    for (size_t i = index; i-- > 0;) {
+      if (given_[i] != images_[index].pid || continued_.count(i) != 0 || !ends_in_exec(images_[i])) continue;
+      continued_.insert(i);
+      return static_cast<int>(i);
+    }
+    return -1;
+  }
+  static bool ends_in_exec(const UserImage& image) {
+    return std::any_of(image.threads.begin(), image.threads.end(),
+                       [](const UserThreadOutput& thread) { return !thread.events.empty() && thread.events.back().kind == "exec"; });
+  }
+  int32_t number_of(uint32_t process, int32_t given) {
+    const auto known = numbers_.find({process, given});
+    if (known != numbers_.end()) return known->second;
+    const auto [owner, fresh] = owners_.try_emplace(given, process);
+    return numbers_[{process, given}] = fresh || owner->second == process ? given : next_number_++;
+  }
+  std::vector<UserImage>& images_;
+  std::vector<uint32_t> process_;
+  std::vector<int32_t> given_ = given_numbers(images_);
+  std::set<size_t> continued_;
+  std::map<std::pair<uint32_t, int32_t>, int32_t> numbers_;  // by process and given number
+  std::map<int32_t, uint32_t> owners_;                       // process whose given number stays
+  uint32_t next_process_ = 0;
+  int32_t next_number_ = (1 << 22) + 1;  // no process of Linux has a higher one ("PID_MAX_LIMIT")
+
+  static std::vector<int32_t> given_numbers(const std::vector<UserImage>& images) {
+    std::vector<int32_t> numbers;
+    for (const UserImage& image : images) numbers.push_back(image.pid);
+    return numbers;
+  }
+};
+
 }  // namespace
 
 uint64_t UserEvent::number(size_t index) const { return index < words.size() ? to_number(words[index]) : 0; }
@@ -81,10 +138,10 @@ std::string UserEvent::text(size_t index) const {
 LogData read_log(const std::string& path) {
   auto file = MappedFile::open(path);
   if (!file || (*file)->bytes().size() < kMappedLogHeaderBytes) return {};
-  uint64_t size = 0;
+  uint64_t header[2] = {};  // size, cut
   const Bytes bytes = (*file)->bytes();
-  std::memcpy(&size, bytes.data(), sizeof size);
-  return {*file, bytes.subspan(kMappedLogHeaderBytes, std::min<uint64_t>(size, bytes.size() - kMappedLogHeaderBytes))};
+  std::memcpy(header, bytes.data(), sizeof header);
+  return {*file, bytes.subspan(kMappedLogHeaderBytes, std::min<uint64_t>(header[0], bytes.size() - kMappedLogHeaderBytes)), header[1] != 0};
 }
 
 std::vector<UserImage> read_user_output(const std::string& folder) {
@@ -139,6 +196,7 @@ std::vector<UserImage> read_user_output(const std::string& folder) {
       if (images[k].name == parent->second) images[i].parent = static_cast<int>(k);
     }
   }
+  Numbers(images).run();
   return images;
 }
 

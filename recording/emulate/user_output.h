@@ -50,6 +50,7 @@ struct UserImage {
 struct LogData {
   std::shared_ptr<const MappedFile> file;
   Bytes bytes;
+  bool cut = false;  ///< more should have followed
 };
 [[nodiscard]] LogData read_log(const std::string& path);
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <span>
 #include <sstream>
 
@@ -151,13 +152,23 @@ void enter_dated(UserThread& thread, const Block& block) {
   thread.tracer.sync(block);
 }
 
+// The same where a handler begins: the signal comes before the change.
+void enter_dated_handler(UserThread& thread, const Block& block, const AsyncEvent& event) {
+  const uint64_t first = thread.sync_first, last = thread.sync_last;
+  thread.sync_first = thread.sync_last = 0;
+  thread.tracer.leave_async(event, first);
+  thread.tracer.sync_outside();
+  thread.encoder.request_psb();
+  thread.tracer.enter(block, [last] { return last; });
+}
+
 void enter_watched(UserThread& thread, const Block& block, const uint64_t* registers) {
   AsyncEvent event;
-  if (signal_entry(registers, thread.tracer.current(), event)) {
-    thread.tracer.enter_handler(block, event, read_clock());
-  } else {
-    thread.tracer.enter(block, read_clock);
-  }
+  const bool dated = thread.sync_first != 0;
+  if (!signal_entry(registers, thread.tracer.current(), event))
+    return dated ? enter_dated(thread, block) : thread.tracer.enter(block, read_clock);
+  if (dated) return enter_dated_handler(thread, block, event);
+  thread.tracer.enter_handler(block, event, read_clock());
 }
 
 void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
@@ -214,18 +225,54 @@ void on_sigaction(uint64_t action) {
   if (action != 0 && peek(action, wanted) && wanted.handler > 1) g_process.watch_handler(wanted.handler, wanted.restorer);
 }
 
+// Pointers to text, up to the one that is null. False where the program's memory ends: the system refuses such a list.
+bool peek_list(uint64_t address, std::vector<std::string>& list) {
+  constexpr size_t kMost = size_t{1} << 20, kMostText = size_t{128} << 10;  // linux "MAX_ARG_STRLEN"
+  for (; address != 0 && list.size() < kMost; address += sizeof(uint64_t)) {
+    uint64_t pointer = 0;
+    if (!peek(address, pointer)) return false;
+    if (pointer == 0) return true;
+    char first = 0;
+    if (!peek(pointer, first)) return false;
+    list.push_back(peek_text(pointer, kMostText));
+  }
+  return address == 0;
+}
+
+// Of /proc/N/exe, what stands there without the emulator: the program that process N runs. "" if that is not another emulator of ours.
+std::string traced_program(const std::string& given) {
+  int pid = 0, used = 0;
+  if (given == "/proc/self/exe" || given == "/proc/thread-self/exe") return program_path();
+  if (std::sscanf(given.c_str(), "/proc/%d/exe%n", &pid, &used) != 1 || used != static_cast<int>(given.size())) return {};
+  if (pid == getpid()) return program_path();
+  std::error_code error;
+  if (std::filesystem::read_symlink(given, error).string() != g_command.qemu) return {};
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; words.size() < 6 && std::getline(file, word, '\0');) words.push_back(word);
+  if (words.size() < 4) return {};
+  return words[3] == "-0" ? (words.size() > 5 ? words[5] : "") : words[3];
+}
+
 void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64_t envp) {
-  const std::string path = given == "/proc/self/exe" ? program_path() : given;
+  int fd = -1, used = 0;
+  std::string path = traced_program(given);
+  if (path.empty() && std::sscanf(given.c_str(), "/proc/self/fd/%d%n", &fd, &used) == 1 && used == static_cast<int>(given.size()))
+    path = exec_path_of(fd, "");
+  if (path.empty()) path = given;
   const ExecKind kind = exec_kind(path, g_command.machine);
   const uint64_t now = read_clock();
   if (kind == ExecKind::foreign) thread.event(now, "escaped", hex_of(path));
-  if (kind != ExecKind::emulated) return;
+  std::vector<std::string> arguments, environment;
+  if (kind != ExecKind::emulated || !peek_list(argv, arguments) || !peek_list(envp, environment)) return;
+  (void)g_process.can_record_exec();
+  thread.tell_counts(now);
   thread.event(now, "exec", hex_of(file_name(path).substr(0, kCommBytes - 1)));
   // What ran before belongs to this program: a PSB+ says when, as where tracing is switched off and on.
   thread.encoder.set_time(now);
-  thread.encoder.psb(0);
+  thread.tracer.sync_outside();
   thread.commit();
-  exec_emulated(g_command, path, reinterpret_cast<char* const*>(argv), reinterpret_cast<char* const*>(envp));
+  exec_emulated(g_command, path, std::move(arguments), reinterpret_cast<char* const*>(envp));
   thread.event(read_clock(), "exec_failed", "");
 }
 
@@ -241,9 +288,7 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
     case kExecve:
       return on_exec(thread, peek_text(a[0], 4096), a[1], a[2]);
     case kExecveat: {
-      std::string path = peek_text(a[1], 4096);
-      if (path.empty() || path.front() != '/')
-        path = "/proc/self/fd/" + std::to_string(static_cast<int>(a[0])) + (path.empty() ? "" : "/") + path;
+      const std::string path = exec_path_of(static_cast<int>(a[0]), peek_text(a[1], 4096));
       return on_exec(thread, path, a[2], a[3]);
     }
     case kPrctl:
@@ -283,15 +328,15 @@ void on_exit(qemu_plugin_id_t, void*) { g_process.finish_all(); }
 extern "C" {
 
 /// A block begins. `registers`: QEMU's CPU state, which generated code holds in a register (TCG_AREG0) while it calls.
-__attribute__((used)) void ptd_block(unsigned vcpu, const ptd::emulate::Block* block, const uint64_t* registers) {
+__attribute__((used)) void ptd_block(unsigned vcpu, ptd::emulate::Block* block, const uint64_t* registers) {
   using namespace ptd::emulate;
   UserThread* thread = g_process.thread(vcpu);
   if (thread == nullptr) return;
-  if (thread->sync_first != 0 && !block->watched) {
-    enter_dated(*thread, *block);
-  } else if (block->watched) {
-    thread->sync_first = thread->sync_last = 0;
+  if (block->watched) {
+    if (block->stale) g_process.entered_stale(*thread, *block);
     enter_watched(*thread, *block, registers);
+  } else if (thread->sync_first != 0) {
+    enter_dated(*thread, *block);
   } else {
     thread->tracer.enter(*block, read_clock);
   }
@@ -303,7 +348,7 @@ void ptd_block_entry(unsigned vcpu, void* block);
 asm(".text\n.globl ptd_block_entry\n.hidden ptd_block_entry\n.type ptd_block_entry,@function\n"
     "ptd_block_entry:\n  mov %rbp, %rdx\n  jmp ptd_block@PLT\n");
 #else
-void ptd_block_entry(unsigned vcpu, void* block) { ptd_block(vcpu, static_cast<const ptd::emulate::Block*>(block), nullptr); }
+void ptd_block_entry(unsigned vcpu, void* block) { ptd_block(vcpu, static_cast<ptd::emulate::Block*>(block), nullptr); }
 #endif
 
 PTD_EXPORT extern int qemu_plugin_version;
@@ -345,6 +390,13 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
 namespace ptd::emulate {
 namespace {
 
+// The emulator does a vsyscall itself. On a processor the page of vsyscalls cannot be executed: a fault, and the kernel returns to the
+// caller.
+void on_no_code(unsigned vcpu, void* address) {
+  UserThread* thread = g_process.thread(vcpu);
+  if (thread != nullptr) thread->tracer.leave_async({reinterpret_cast<uint64_t>(address), false}, read_clock());
+}
+
 void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   thread_local std::vector<SeenInsn> insns;
   insns.clear();
@@ -352,6 +404,9 @@ void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
   for (size_t i = 0; i < count; ++i) {
     const qemu_plugin_insn* insn = qemu_plugin_tb_get_insn(tb, i);
     insns.push_back({qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn)});
+  }
+  if (count == 1 && insns[0].size_bytes == 0) {
+    return qemu_plugin_register_vcpu_tb_exec_cb(tb, on_no_code, QEMU_PLUGIN_CB_NO_REGS, reinterpret_cast<void*>(qemu_plugin_tb_vaddr(tb)));
   }
   Block* block = g_process.translated(qemu_plugin_tb_vaddr(tb), insns);
   if (block != nullptr) qemu_plugin_register_vcpu_tb_exec_cb(tb, ptd_block_entry, QEMU_PLUGIN_CB_NO_REGS, block);

@@ -87,33 +87,31 @@ std::vector<std::string> file_maps() {
   return maps;
 }
 
-UserThread::UserThread(const UserConfig& config, const std::string& name, pid_t id)
+UserThread::UserThread(const UserConfig& config, std::atomic<bool>& cut, const std::string& name, pid_t id)
     : tid(id),
       encoder(config.pt, packets_),
       tracer(encoder, config.truth ? &truth_ : nullptr, false),
       config_(config),
+      cut_(cut),
       truth_(truth_bytes_),
       overflow_at_(config.overflow_bytes) {
   packets_.reserve(2 * kCommitBytes);
   truth_bytes_.reserve(2 * kCommitBytes);
-  packet_log_.open(name + ".pt");
-  if (config.truth) truth_log_.open(name + ".truth");
-  event_log_.open(name + ".events");
+  has_files_ = packet_log_.open(name + ".pt") && (!config.truth || truth_log_.open(name + ".truth")) && event_log_.open(name + ".events");
 }
 
 void UserThread::event(uint64_t tsc, const char* kind, const std::string& rest) {
   const std::string line = std::to_string(tsc) + ' ' + kind + (rest.empty() ? "" : " ") + rest + '\n';
-  event_log_.append(std::as_bytes(std::span(line)));
+  if (!event_log_.append(std::as_bytes(std::span(line))) && has_files_) cut_ = true;
 }
 
 void UserThread::commit() {
   encoder.taken(packets_.size());
-  packet_log_.append(packets_);
+  // The truth first: who is killed between the two has packets that are missing, not a truth that is.
+  if (!cut_ && has_files_ && ((!truth_bytes_.empty() && !truth_log_.append(truth_bytes_)) || !packet_log_.append(packets_))) cut_ = true;
+  if (cut_) packet_log_.cut();
   packets_.clear();
-  if (!truth_bytes_.empty()) {
-    truth_log_.append(truth_bytes_);
-    truth_bytes_.clear();
-  }
+  truth_bytes_.clear();
   if (config_.overflow_bytes != 0 && encoder.written() >= overflow_at_) {
     overflow_at_ = encoder.written() + config_.overflow_bytes;
     tracer.overflow(config_.overflow_blocks);
@@ -123,16 +121,22 @@ void UserThread::commit() {
 void UserThread::finish(uint64_t tsc) {
   if (finished_) return;
   finished_ = true;
+  // Another thread ends the process: as on a processor, an interrupt comes before the block that was entered last.
+  if (tracer.current() != nullptr) encoder.disable_async(tracer.current()->ip);
   tracer.stop();
   commit();
-  const BlockTracer::Counts& counts = tracer.counts();
-  event(tsc, "counts",
-        std::to_string(counts.insns) + ' ' + std::to_string(counts.blocks) + ' ' + std::to_string(counts.irregular) + ' ' +
-            std::to_string(encoder.counts().overflow) + ' ' + std::to_string(counts.stops_inside));
+  tell_counts(tsc);
   event(tsc, "exit", "");
   packet_log_.close();
   truth_log_.close();
   event_log_.close();
+}
+
+void UserThread::tell_counts(uint64_t tsc) {
+  const BlockTracer::Counts& counts = tracer.counts();
+  event(tsc, "counts",
+        std::to_string(counts.insns) + ' ' + std::to_string(counts.blocks) + ' ' + std::to_string(counts.irregular) + ' ' +
+            std::to_string(encoder.counts().overflow) + ' ' + std::to_string(counts.stops_inside));
 }
 
 void UserProcess::start(const std::string& folder, ExecMode mode) {
@@ -143,6 +147,7 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
   text << file.rdbuf();
   config_ = config_from_text(text.str());
   threads_ = std::make_unique<UserThread*[]>(kMaxVcpus);
+  missing_.open(folder + "/" + kMissingFile);
   pid_ = getpid();
   for (const std::string& map : file_maps()) first_maps_.insert(map.substr(0, map.find(' ')));
   open_block_log();
@@ -150,7 +155,13 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
 
 void UserProcess::open_block_log() {
   name_ = std::to_string(pid_) + "." + std::to_string(read_clock());
-  block_log_.open(folder_ + "/" + name_ + ".blocks");
+  cut_ = !block_log_.open(folder_ + "/" + name_ + ".blocks");
+}
+
+bool UserProcess::can_record_exec() {
+  const bool in_reach = access((folder_ + "/" + kConfigFile).c_str(), R_OK) == 0 && access(folder_.c_str(), W_OK | X_OK) == 0;
+  if (!in_reach) missing_.add();
+  return in_reach;
 }
 
 UserThread* UserProcess::add_thread(unsigned vcpu) {
@@ -158,7 +169,8 @@ UserThread* UserProcess::add_thread(unsigned vcpu) {
   const Spin hold(lock_);
   const pid_t tid = this_thread();
   const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial_++);
-  owned_.push_back(std::make_unique<UserThread>(config_, name, tid));
+  owned_.push_back(std::make_unique<UserThread>(config_, cut_, name, tid));
+  if (!owned_.back()->has_files()) missing_.add();
   threads_[vcpu] = owned_.back().get();
   tl_thread = threads_[vcpu];
   log_start(*threads_[vcpu]);
@@ -236,34 +248,74 @@ bool UserProcess::remember(uint64_t ip, Bytes code, bool& changed) {
   return fresh;
 }
 
+void UserProcess::add_to_pages(Block& block) {
+  for (uint64_t page = block.ip / kPageBytes; page <= (block.end - 1) / kPageBytes; ++page) pages_[page]->blocks.push_back(&block);
+}
+
+// Bytes of `fresh` are other than what was known. The emulator forgets blocks over memory that is written, but not those whose memory is
+// written through another address: such blocks go on, and are to tell when.
+void UserProcess::find_stale(const Block& fresh) {
+  for (uint64_t page = fresh.ip / kPageBytes; page <= (fresh.end - 1) / kPageBytes; ++page) {
+    for (Block* other : pages_[page]->blocks) {
+      const uint64_t first = std::max(other->ip, fresh.ip), end = std::min(other->end, fresh.end);
+      if (first >= end || other == &fresh) continue;
+      if (std::memcmp(other->bytes + (first - other->ip), fresh.bytes + (first - fresh.ip), end - first) == 0) continue;
+      other->stale = other->watched = true;
+    }
+  }
+}
+
+void UserProcess::log_block(const Block& block, bool is_new, uint64_t now) {
+  TruthLog log(block_bytes_);
+  log.put(is_new ? 0 : 1);
+  log.put(block.number);
+  log.put(now);
+  if (is_new) {
+    log.put(block.ip);
+    log.put(block.insns);
+    const auto* lengths = reinterpret_cast<const std::byte*>(block.lengths);
+    block_bytes_.insert(block_bytes_.end(), lengths, lengths + block.insns);
+    block_bytes_.insert(block_bytes_.end(), block.bytes, block.bytes + block.size_bytes);
+  }
+  if (!block_log_.append(block_bytes_)) cut_ = true;
+  block_bytes_.clear();
+}
+
 Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
+  const Spin hold(lock_);
   const uint64_t now = read_clock();
   const BlockStore::Added added = store_.add(ip, mode_, insns);
   if (added.block == nullptr) return nullptr;
   Block& block = *added.block;
   bool changed = false;
   const bool fresh = remember(ip, block.code(), changed);
+  if (added.is_new) add_to_pages(block);
+  block.stale = false;
+  if (changed) find_stale(block);
   if (added.is_new && handlers_.count(ip) != 0) block.watched = true;
   if (!added.is_new && !fresh && !changed) return &block;
-  TruthLog log(block_bytes_);
-  log.put(added.is_new ? 0 : 1);
-  log.put(block.number);
-  log.put(now);
-  if (added.is_new) {
-    log.put(ip);
-    log.put(block.insns);
-    const auto* lengths = reinterpret_cast<const std::byte*>(block.lengths);
-    block_bytes_.insert(block_bytes_.end(), lengths, lengths + block.insns);
-    block_bytes_.insert(block_bytes_.end(), block.bytes, block.bytes + block.size_bytes);
-  }
-  block_log_.append(block_bytes_);
-  block_bytes_.clear();
+  log_block(block, added.is_new, now);
   changed = changed || (fresh && mode_ == ExecMode::a64 && writable_code_);
   if (changed && tl_thread != nullptr && config_.date_changes) {
     if (tl_thread->sync_first == 0) tl_thread->sync_first = now - kSyncTicks;
     tl_thread->sync_last = now + kSyncTicks;
   }
   return &block;
+}
+
+void UserProcess::entered_stale(UserThread& thread, Block& block) {
+  const Spin hold(lock_);
+  if (!block.stale) return;
+  const uint64_t now = read_clock();
+  bool changed = false;
+  (void)remember(block.ip, block.code(), changed);
+  block.stale = false;
+  if (!changed) return;
+  find_stale(block);
+  log_block(block, false, now);
+  if (!config_.date_changes) return;
+  if (thread.sync_first == 0) thread.sync_first = now - kSyncTicks;
+  thread.sync_last = now + kSyncTicks;
 }
 
 void UserProcess::watch_handler(uint64_t handler, uint64_t restorer) {

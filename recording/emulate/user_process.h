@@ -26,8 +26,9 @@ namespace ptd::emulate {
 /// One thread of the program: its packets, truth and events, each in a file of its own. Used by that thread only, but for finish().
 class UserThread {
  public:
-  /// `name`: path of its files without their ending.
-  UserThread(const UserConfig& config, const std::string& name, pid_t tid);
+  /// `name`: path of its files without their ending. `cut`: the process has lost something and is not recorded further; set by whoever
+  /// finds that a file cannot grow.
+  UserThread(const UserConfig& config, std::atomic<bool>& cut, const std::string& name, pid_t tid);
   UserThread(const UserThread&) = delete;
   UserThread& operator=(const UserThread&) = delete;
 
@@ -38,6 +39,10 @@ class UserThread {
   [[nodiscard]] bool commit_due() const { return packets_.size() >= kCommitBytes || truth_bytes_.size() >= kCommitBytes; }
   /// The thread ends, or the process does: no more comes.
   void finish(uint64_t tsc);
+  /// How much it ran, for the summary.
+  void tell_counts(uint64_t tsc);
+  /// Whether its files could be made.
+  [[nodiscard]] bool has_files() const { return has_files_; }
 
   const pid_t tid;
   PtEncoder encoder;
@@ -49,11 +54,12 @@ class UserThread {
  private:
   static constexpr size_t kCommitBytes = 4096;
   const UserConfig& config_;
+  std::atomic<bool>& cut_;
   std::vector<std::byte> packets_, truth_bytes_;
   TruthLog truth_;
   MappedLog packet_log_, truth_log_, event_log_;
   uint64_t overflow_at_ = 0;
-  bool finished_ = false;
+  bool finished_ = false, has_files_ = true;
 };
 
 /// One process image, from exec or fork to exec or exit. Translation calls come under QEMU's lock, system call ones from any thread.
@@ -75,6 +81,8 @@ class UserProcess {
 
   /// A block was translated now: known or new, and whether its bytes replace others that were seen at their place.
   Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
+  /// `thread` enters a block that is stale: its bytes are what stands there, now.
+  void entered_stale(UserThread& thread, Block& block);
   /// The program takes signals at `handler`, and returns from it through `restorer`.
   void watch_handler(uint64_t handler, uint64_t restorer);
   /// The program may write where it executes: there, code that was not seen yet may be other than its file's.
@@ -82,15 +90,21 @@ class UserProcess {
   [[nodiscard]] bool is_handler(uint64_t address) const;
   [[nodiscard]] bool is_restorer(uint64_t address) const;
   [[nodiscard]] pid_t pid() const { return pid_; }
+  /// A program that starts now can be recorded: the working folder is in reach. If not, it is counted as missing.
+  [[nodiscard]] bool can_record_exec();
 
  private:
   struct Page {
     std::array<std::byte, 4096> bytes{};
     std::array<bool, 4096> known{};
+    std::vector<Block*> blocks;  ///< that have bytes in it
   };
   UserThread* add_thread(unsigned vcpu);
   void open_block_log();
   bool remember(uint64_t ip, Bytes code, bool& changed);
+  void find_stale(const Block& fresh);
+  void add_to_pages(Block& block);
+  void log_block(const Block& block, bool is_new, uint64_t now);
   void log_start(UserThread& thread);
 
   std::string folder_, name_, parent_name_;
@@ -100,6 +114,8 @@ class UserProcess {
   uint64_t parent_blocks_ = 0;
   bool started_ = false;
   std::atomic<bool> writable_code_{false};
+  std::atomic<bool> cut_{false};  ///< see UserThread
+  SharedCount missing_;
   unsigned serial_ = 0;
   std::unique_ptr<UserThread*[]> threads_;
   std::vector<std::unique_ptr<UserThread>> owned_;

@@ -14,6 +14,7 @@
 #include "perfio/wire.h"
 #include "recording/emulate/etm_records.h"
 #include "recording/emulate/etm_stream.h"
+#include "recording/emulate/mapped_log.h"
 #include "recording/emulate/user_sideband.h"
 
 namespace ptd::emulate {
@@ -29,6 +30,7 @@ constexpr unsigned kMtcFreqShift = 14, kCycThreshShift = 19, kPsbFreqShift = 24;
 // Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
 constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
 constexpr uint64_t kPtId = 1, kDummyId = 2;
+constexpr uint64_t kAuxTruncated = 1;                   // PERF_AUX_FLAG_TRUNCATED
 constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;  // at least; a piece ends before a PSB
 
 /// All packets of one thread id: of one program after the other.
@@ -40,6 +42,7 @@ struct Stream {
     LogData packets;
     uint64_t base_bytes = 0;
     EtmStream etm;  ///< of aarch64: what `packets` shows
+    bool cut = false;
   };
   std::vector<Piece> pieces;
   uint64_t size_bytes = 0;
@@ -105,14 +108,16 @@ std::vector<Stream> streams_of(const std::vector<UserImage>& images, bool aarch6
         streams.push_back({thread.pid, thread.tid, {}, 0});
         known = streams.end() - 1;
       }
-      Stream::Piece piece{i, &thread, {}, known->size_bytes, {}};
+      Stream::Piece piece{i, &thread, {}, known->size_bytes, {}, false};
       if (aarch64) {
         const LogData log = read_log(thread.truth_path);
         piece.etm = encode_etm(
             log.bytes, [&](uint64_t number) { return find_block(images, i, number); }, thread.tid);
         piece.packets.bytes = piece.etm.packets;
+        piece.cut = log.cut;
       } else {
         piece.packets = read_log(thread.packet_path);
+        piece.cut = piece.packets.cut;
       }
       known->size_bytes += piece.packets.bytes.size();
       known->pieces.push_back(std::move(piece));
@@ -220,7 +225,9 @@ perfio::Features features_of(const RecordingOptions& options, const UserSideband
   return features;
 }
 
-RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vector<Stream>& streams, const UserSideband& sideband) {
+RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vector<Stream>& streams, const UserSideband& sideband,
+                            uint64_t missing) {
+  uint64_t cut = 0;
   RecordingSummary summary;
   summary.threads = streams.size();
   summary.programs = sideband.programs();
@@ -243,7 +250,20 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   }
   std::sort(pids.begin(), pids.end());
   summary.processes = static_cast<uint64_t>(std::unique(pids.begin(), pids.end()) - pids.begin());
-  for (const Stream& stream : streams) summary.packet_bytes += stream.size_bytes;
+  for (const Stream& stream : streams) {
+    summary.packet_bytes += stream.size_bytes;
+    for (const Stream::Piece& piece : stream.pieces) cut += piece.cut ? 1 : 0;
+  }
+  if (cut != 0) {
+    summary.warnings.push_back("the working folder (TMPDIR) was full: " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
+                               " not recorded to the end");
+  }
+  if (missing != 0) {
+    summary.warnings.push_back(
+        std::to_string(missing) + (missing == 1 ? " thread or program is" : " threads or programs are") +
+        " not in the recording: the working folder (TMPDIR) was full, or out of reach after a change of root, user or "
+        "limits");
+  }
   return summary;
 }
 
@@ -251,6 +271,10 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
 
 Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const std::vector<UserImage> images = read_user_output(options.work_folder);
+  const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
+  if (images.empty() && missing != 0)
+    return Error{ErrorKind::file_open,
+                 "nothing was recorded: the working folder " + options.work_folder + " (TMPDIR) is full or out of reach", 0};
   if (images.empty()) return Error{ErrorKind::file_format, "the emulator left no trace: the program did not start", 0};
   const std::vector<Stream> streams = streams_of(images, options.aarch64);
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
@@ -263,7 +287,8 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
       aux.aux_offset_bytes = piece.base_bytes;
       aux.aux_size_bytes = piece.packets.bytes.size();
       if (options.aarch64) aux.flags = perfio::kAuxFormatRaw;
-      if (aux.aux_size_bytes == 0) continue;
+      if (piece.cut) aux.flags |= kAuxTruncated;
+      if (aux.aux_size_bytes == 0 && !piece.cut) continue;
       sideband.records().push_back(
           {piece.thread->last_tsc, stream.pid, stream.tid, aux, options.aarch64 ? static_cast<uint32_t>(index) : 0});
     }
@@ -289,7 +314,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
       if (Status status = write_truth(options, images, streams[i], i); !status) return status.error();
     }
   }
-  return summary_of(images, streams, sideband);
+  return summary_of(images, streams, sideband, missing);
 }
 
 }  // namespace ptd::emulate

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "recording/emulate/mapped_log.h"
 #include "recording/emulate/user_exec.h"
 
 #if defined(__x86_64__)
@@ -103,10 +104,7 @@ std::string find_plugin(const std::string& given) {
 
 // In the child: becomes the emulator. Only returns if that fails.
 void become_emulator(const EmulateOptions& options, const EmulatorCommand& command, const std::string& program) {
-  std::vector<char*> arguments;
-  for (const std::string& word : options.command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  exec_emulated(command, program, arguments.data(), environ);
+  exec_emulated(command, program, options.command, environ);
 }
 
 volatile sig_atomic_t g_program = 0;  // who gets the signals that ask this process to end
@@ -137,6 +135,8 @@ class Signals {
 Status try_output(const std::string& path) {
   std::error_code error;
   const bool was_there = fs::exists(path, error);
+  if (path == "-" || (was_there && !fs::is_regular_file(path, error)))
+    return Error{ErrorKind::usage, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return Error{ErrorKind::file_open, "cannot write " + path + ": " + std::strerror(errno), 0};
   close(fd);
@@ -213,7 +213,10 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   const ClockPair start = read_clocks();
   const uint64_t ns = start.ns - before.ns, ratio = ((start.tsc - before.tsc) * 10 + ns / 2) / ns;  // of a bus clock of 100 MHz
   recording.config.pt.bus_ratio = static_cast<uint8_t>(std::clamp<uint64_t>(ratio, 1, 255));
-  std::ofstream(folder.path() + "/" + kConfigFile) << to_text(recording.config);
+  std::ofstream config(folder.path() + "/" + kConfigFile);
+  config << to_text(recording.config) << std::flush;
+  if (!config || !SharedCount::create(folder.path() + "/" + kMissingFile))
+    return Error{ErrorKind::file_open, "cannot write to the working folder " + folder.path() + " (TMPDIR): " + std::strerror(errno), 0};
 
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   EmulateResult result;

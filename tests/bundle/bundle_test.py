@@ -244,6 +244,15 @@ class Bundles(unittest.TestCase):
         status, _, err = run(["bundle", demo, "-o", self.tmp / "none.ptb", "--time", "1,2"])
         self.assertEqual((status, (self.tmp / "none.ptb").exists()), (2, False), err)
         self.assertIn(b"no trace at that time", err)
+        for target in ("-", "/dev/full", self.tmp):
+            status, _, err = run(["bundle", demo, "-o", target])
+            self.assertIn(status, (1, 2), target)
+        self.assertTrue(pathlib.Path("/dev/full").is_char_device())
+        link = self.tmp / "link.ptb"
+        link.symlink_to(self.tmp / "behind.ptb")
+        (self.tmp / "behind.ptb").write_bytes(b"old")
+        self.assertEqual(run(["bundle", demo, "-o", link])[0], 0)
+        self.assertTrue(link.is_symlink() and (self.tmp / "behind.ptb").read_bytes() == whole)
         few = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", PTDECODE, "bundle", demo, "-o", self.tmp / "limited.ptb"]
         limited = subprocess.run(few, capture_output=True)
         self.assertEqual((limited.returncode, list(self.tmp.glob("limited*"))), (1, []), limited.stderr)

@@ -167,7 +167,29 @@ def code_that_other_threads_rewrite(folder):
         check("nothing lost, nothing wrong without a mark", "silently wrong 0; lost in gaps 0" in line and "gaps 0" in line and "did not run" not in line, line)
 
 
+def odd_programs(folder):
+    """Programs that change code behind the emulator's back, exec in unusual ways, take what the recorder needs: the flow is the truth, and what
+    could not be recorded is named."""
+    odd = build("odd", folder)
+    for what in ("alias", "vsyscall", "refused", "execs", "patch"):
+        _, text, _ = record(folder, [odd, what])
+        check(f"odd {what}: the program goes on as without the emulator", text == "done\n", text)
+    out = os.path.join(folder, "limited.data")
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--", odd, "limited"], capture_output=True, text=True)
+    check("a limit on files is not the program's death", done.returncode == 0 and done.stdout == "done\n", done.stderr)
+    check("a thread that could not be recorded is named", "1 thread or program is not in the recording" in done.stderr, done.stderr)
+    for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "do not go with it")):
+        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, *words, "--", odd, "work"], capture_output=True, text=True)
+        check(f"record --emulate {words}: refused", done.returncode == 2 and said in done.stderr and done.stdout == "", done.stdout + done.stderr)
+    spaces = ["unshare", "-pf", odd, "work"]
+    if shutil.which("unshare") and subprocess.run(["unshare", "-pf", "true"], capture_output=True).returncode == 0:
+        script = " ".join(spaces) + " & " + " ".join(spaces) + " & wait"
+        _, text, streams = record(folder, ["/bin/sh", "-c", script])
+        check("two processes with the number 1 are two", text == "done\ndone\n" and streams == 5, f"{streams} {text}")
+
+
 def small(folder):
+    odd_programs(folder)
     witnesses(folder)
     code_that_other_threads_rewrite(folder)
     missing_library(folder)
