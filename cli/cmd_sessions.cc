@@ -7,6 +7,7 @@
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/stash_words.h"
 #include "recording/live/session.h"
 
 namespace ptd::cli {
@@ -16,6 +17,7 @@ namespace {
 struct Words {
   std::string name, output = "perf.data";
   bool quiet = false;
+  StashWords stash;
 };
 
 std::string time_text(uint64_t seconds) {
@@ -54,6 +56,7 @@ int run_snapshot(const Words& words) {
   }
   const Result<live::SessionStatus> session = live::take_snapshot(words.name, words.output);
   if (!session) return report_error(session.error());
+  if (words.output != "-") keep_snapshot(words.output, words.stash, words.quiet);
   if (words.quiet) return kExitOk;
   if (session->trace_stop_ns != 0) {
     say_on_error(fmt::format("ptdecode: the trace has a gap of {:.3f} ms, in which it was read\n",
@@ -86,6 +89,7 @@ Command add_snapshot(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("snapshot", "What a detached recording holds now, as a file");
   command.add_option("session", words->name, "its name")->required();
   command.add_option("-o,--output", words->output, "the recording (default perf.data; - is standard output)");
+  add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.footer(
       "The session goes on. The trace stands still while its buffer is read; what else the kernel tells goes on.\n"

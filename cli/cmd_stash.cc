@@ -41,7 +41,9 @@ std::string date_text(int64_t seconds) {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &broken)};
 }
 
-std::string plural(uint64_t count, std::string_view word) { return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s"); }
+std::string plural(uint64_t count, std::string_view word, std::string_view ending = "s") {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : ending);
+}
 
 size_t processes_of(const stash::Entries& entries) {
   std::vector<int32_t> pids;
@@ -101,7 +103,7 @@ void print_recordings(const stash::Listing& listing) {
   for (const stash::RecordingInfo& recording : listing.recordings) {
     const stash::Entries& entries = recording.entries;
     standard_output().write(fmt::format("{}  {:>10}  {:<12} {:<13} {}{}\n", date_text(entries.made_s), size_text(recording.size_bytes),
-                                        plural(recording.contents, "file"), plural(processes_of(entries), "process"),
+                                        plural(recording.contents, "file"), plural(processes_of(entries), "process", "es"),
                                         entries.recording.empty() ? recording.identity : entries.recording,
                                         recording.trouble.empty() ? "" : " (" + recording.trouble + ")"));
   }

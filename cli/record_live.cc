@@ -168,7 +168,7 @@ void add_live_options(CLI::App& command, LiveWords& words) {
   command.add_flag("--snapshot", words.snapshot, "the trace goes round in its buffer; the recording holds the last of it");
   command.add_option("--detach", words.detach, "return at once; the session goes on until ptdecode stop NAME")->type_name("NAME");
   command.add_flag("--directory", words.directory, "perf's directory form");
-  command.add_flag("--kcore", words.kcore, "also copy the kernel's code (directory form)");
+  command.add_flag("--kcore", words.kcore, "also copy the kernel's code, before and after (directory form)");
   command.add_flag("-z,--compress", words.compress, "compress what the kernel tells (zstd)");
 }
 
@@ -218,11 +218,15 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   choice->stop_fd = watch_signals();
   Result<std::unique_ptr<live::Recorder>> recorder = live::Recorder::start(*choice);
   if (!recorder) return report_error(recorder.error());
-  if (!words.quiet) {
-    for (const std::string& note : (*recorder)->report().notes) say_on_error("ptdecode: " + note + "\n");
-  }
+  size_t told = 0;
+  const auto tell_notes = [&] {
+    const std::vector<std::string>& notes = (*recorder)->report().notes;
+    for (; told < notes.size() && !words.quiet; ++told) say_on_error("ptdecode: " + notes[told] + "\n");
+  };
+  tell_notes();
   const Status ran = (*recorder)->run();
   const Status finished = (*recorder)->finish();
+  tell_notes();
   if (!ran.ok()) return report_error(ran.error());
   if (!finished.ok()) return report_error(finished.error());
   const live::RecordReport& report = (*recorder)->report();

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "cli/output.h"
 #include "cli/size_words.h"
 #include "recording/live_keeper.h"
@@ -54,6 +56,16 @@ std::shared_ptr<LiveKeeper> begin_keeping(const std::string& recording, const St
 }
 
 void end_keeping(LiveKeeper& keeper, bool quiet) { tell(keeper.finish(), keeper.stash_path(), quiet); }
+
+void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(recording, error)) return;
+  const std::shared_ptr<LiveKeeper> keeper = begin_keeping(recording, words);
+  if (!keeper) return;
+  const Status looked = keeper->on_recording();
+  if (!looked) return say_on_error("ptdecode: what was recorded is not kept: " + looked.error().message + "\n");
+  end_keeping(*keeper, quiet);
+}
 
 std::string kept_text(const KeepReport& report, const std::string& stash, bool quiet) {
   constexpr size_t kNamed = 5;

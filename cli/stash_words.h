@@ -23,6 +23,8 @@ void add_stash_options(CLI::App& command, StashWords& words);
 /// Puts what an emulated recording maps into the stash, unless that is off. What goes wrong is said and harms nobody: the recording is
 /// made.
 void keep_recorded(const std::string& recording, const StashWords& words, bool quiet);
+/// The same of a snapshot of a session, whose processes may still run.
+void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet);
 
 /// The same of a recording of this machine, from its start to its end. Null if that is off, or cannot be, which is said.
 [[nodiscard]] std::shared_ptr<LiveKeeper> begin_keeping(const std::string& recording, const StashWords& words);

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::string_view kDeleted = " (deleted)";
 constexpr std::string_view kMemory = "/memfd:";
+constexpr uint64_t k4Gib = 1ULL << 32;
 
 struct Mapping {
   perfio::MmapRecord map;
@@ -45,10 +46,10 @@ class Keeper {
 
   void keep(const Mapping& mapping) {
     const std::string& path = mapping.map.path;
+    if (known_live_.contains({mapping.map.pid, mapping.map.addr, mapping.time_ns})) return;
     if (path == "[vdso]") return keep_vdso(mapping);
     const bool memory = path.starts_with(kMemory);
     if (is_anonymous(path) && !memory) return;
-    if (known_live_.contains({mapping.map.pid, mapping.map.addr, mapping.time_ns})) return;
     const Kept& kept = known_file(mapping);
     if (!kept.content.hash.empty()) add_entry(mapping, kept.kind, kept.content);
   }
@@ -79,6 +80,8 @@ class Keeper {
 
   void keep_vdso(const Mapping& mapping) {
     if (!options_.just_recorded) return;  // whose it was is not known
+    // A program of 32 bits has another one, which is read from its memory while it runs (live_keeper.h).
+    if (mapping.map.addr < k4Gib) return skip("[vdso] of 32 bits", "its process was gone before it could be read");
     const Bytes own = host_vdso();
     const Result<stash::Content> content = own.empty() ? Result<stash::Content>(Error{}) : capture_.add(own);
     if (!content) return;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kDeleted = " (deleted)";
 constexpr std::string_view kMemory = "/memfd:";
+constexpr uint64_t k4Gib = 1ULL << 32;
 constexpr uint64_t kMostRegionBytes = 16U << 20;  // of one piece of memory
 constexpr uint64_t kMostLookBytes = 64U << 20;    // of all that are looked at again
 constexpr size_t kMostRegions = 4096;
@@ -62,6 +63,7 @@ void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   if (map.kernel || map.guest || !map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return;
   end_covered(map);
   if (map.path.starts_with(kMemory) || map.path.ends_with(kDeleted)) return keep_file(map, time_ns);
+  if (map.path == "[vdso]" && map.addr < k4Gib) return keep_narrow_vdso(map, time_ns);
   const bool anonymous = map.path.starts_with("//anon") || map.path.starts_with("[anon") || map.path.empty();
   if (!anonymous || map.size_bytes == 0 || map.size_bytes > kMostRegionBytes || regions_.size() >= kMostRegions) return;
   regions_[{map.pid, map.addr}] = {map.size_bytes, map.path, {}};
@@ -97,6 +99,38 @@ void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
       {map.pid, 0, time_ns, map.addr, map.size_bytes, map.file_offset_bytes, kind, content->hash, content->build_id, map.path});
   ++entries_;
   dirty_ = true;
+}
+
+/// The vdso of a program of 32 bits is not that of this program, and in no file.
+void LiveKeeper::keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns) {
+  constexpr uint64_t kMostBytes = 64 << 10;
+  constexpr std::array<unsigned char, 5> kElf32 = {0x7f, 'E', 'L', 'F', 1};
+  narrow_vdsos_.push_back({map.pid, 0, time_ns, map.addr, map.size_bytes, map.file_offset_bytes, stash::EntryKind::vdso, {}, {}, map.path});
+  if (narrow_vdso_.hash.empty() && map.size_bytes <= kMostBytes) {
+    const std::vector<std::byte> bytes = read_memory(map.pid, map.addr, map.size_bytes);
+    if (bytes.size() != map.size_bytes || std::memcmp(bytes.data(), kElf32.data(), kElf32.size()) != 0) return;
+    if (const Result<stash::Content> content = capture_->add(Bytes(bytes)); content) narrow_vdso_ = *content;
+  }
+  if (narrow_vdso_.hash.empty()) return;
+  for (stash::Entry& entry : narrow_vdsos_) {
+    entry.hash = narrow_vdso_.hash;
+    entry.build_id = narrow_vdso_.build_id;
+    capture_->add_entry(std::move(entry));
+    ++entries_;
+  }
+  narrow_vdsos_.clear();
+  dirty_ = true;
+}
+
+Status LiveKeeper::on_recording() {
+  auto reader = perfio::PerfReader::open(recording_);
+  if (!reader.ok()) return reader.error();
+  return (*reader)->read([this](const perfio::Record& record) {
+    const auto* map = std::get_if<perfio::MmapRecord>(&record.payload);
+    const bool named = map != nullptr && (map->path.starts_with('/') || map->path == "[vdso]");
+    if (named && !map->path.starts_with("//anon")) on_mapping(*map, record.sample_id.has_time ? record.sample_id.time : 0);
+    return true;
+  });
 }
 
 /// The first copy (`record_time_ns` is the mapping's) or, 0, a later one if it looks different. False: the memory is out of reach.

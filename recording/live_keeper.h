@@ -25,6 +25,9 @@ class LiveKeeper {
 
   /// A mapping that a record tells; `time_ns` is the record's.
   void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
+  /// The mappings that a finished recording tells, of processes that may still run; memory without a file is left out, as nobody knows
+  /// since when it looks as it does. Errors: of reading it.
+  Status on_recording();
   /// Looks at memory that was copied before, if some time has passed. `now_ns`: a clock that gives the time on the recording's own clock;
   /// 0: unknown, then nothing can be dated and only first copies are kept. It may be late by `slack_ns`.
   void look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns = 0);
@@ -42,6 +45,7 @@ class LiveKeeper {
   LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
       : stash_(std::move(stash)), recording_(std::move(recording)), options_(std::move(options)) {}
   void keep_file(const perfio::MmapRecord& map, uint64_t time_ns);
+  void keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns);
   bool copy(const Key& key, Region& region, uint64_t record_time_ns, const std::function<uint64_t()>& now_ns);
   void end_covered(const perfio::MmapRecord& map);
 
@@ -54,7 +58,9 @@ class LiveKeeper {
     Key key;
     uint64_t time_ns = 0;
   };
-  std::vector<Pending> pending_;  // regions of this round, not yet copied
+  std::vector<Pending> pending_;            // regions of this round, not yet copied
+  std::vector<stash::Entry> narrow_vdsos_;  // of processes that were gone before theirs was read: it is the same for all
+  stash::Content narrow_vdso_;
   std::map<std::string, std::string> skipped_;
   uint64_t last_look_ms_ = 0, entries_ = 0;
   uint64_t slack_ns_ = 0;

@@ -144,8 +144,9 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   KernelImage::Copies copies;
   for (const std::string& dir : reader->kcore_dirs()) {
     if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
+    if (base_name(dir) == "kcore_dir_after") copies.after_dirs.push_back(dir);  // of ptdecode record --kcore
   }
-  copies.after_dirs = options.kcore_after;
+  copies.after_dirs.insert(copies.after_dirs.end(), options.kcore_after.begin(), options.kcore_after.end());
   if (from_this_host(reader->features())) copies.running = options.running_kernel;
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_kept(StashedCode::open(stash::stash_paths(), recording_identity(*reader)));

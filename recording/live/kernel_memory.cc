@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <sstream>
 
 #include "perfio/output_file.h"
@@ -191,10 +192,49 @@ std::vector<ModuleLine> list_modules() {
   return modules;
 }
 
+namespace {
+
+/// Where a module's code ends, by its symbols: its data lies behind, in pages of its own ([Linux] kernel/module/strict_rwx.c), and changes
+/// without a record.
+class ModuleCode {
+ public:
+  void take(std::string_view name, char type, uint64_t address) {
+    const size_t bracket = name.find("\t[");
+    if (bracket == std::string_view::npos || !name.ends_with(']')) return;
+    Bounds& bounds = bounds_[std::string(name.substr(bracket + 2, name.size() - bracket - 3))];
+    if (std::strchr("tTwW", type) != nullptr) {
+      bounds.last_code = std::max(bounds.last_code, address);
+    } else if (std::strchr("dDbBrR", type) != nullptr) {
+      bounds.data.push_back(address);
+    }
+  }
+  [[nodiscard]] MemoryExtent of(const ModuleLine& module) const {
+    MemoryExtent extent = module.extent;
+    const auto known = bounds_.find(module.name);
+    if (known == bounds_.end()) return extent;
+    for (const uint64_t address : known->second.data) {
+      const uint64_t page = address / kPage * kPage;
+      if (page > known->second.last_code && page > extent.address && page < extent.address + extent.size_bytes)
+        extent.size_bytes = page - extent.address;
+    }
+    return extent;
+  }
+
+ private:
+  struct Bounds {
+    uint64_t last_code = 0;
+    std::vector<uint64_t> data;
+  };
+  std::map<std::string, Bounds> bounds_;
+};
+
+}  // namespace
+
 Result<KernelText> find_kernel_text(std::string_view kallsyms) {
   constexpr uint64_t kMaxMadeBytes = kPage;  // of a name that no module has: its size is not told
   uint64_t first = 0, last = 0;
   std::vector<MemoryExtent> others;
+  ModuleCode module_code;
   // "ADDRESS TYPE NAME[\t[MODULE]]", a hundred thousand of them.
   while (!kallsyms.empty()) {
     const size_t end = std::min(kallsyms.find('\n'), kallsyms.size());
@@ -203,8 +243,13 @@ Result<KernelText> find_kernel_text(std::string_view kallsyms) {
     const size_t type_at = line.find(' ') + 1, name_at = type_at + 2;
     if (type_at == 0 || name_at >= line.size()) continue;
     const char type = line[type_at];
-    if (type != 't' && type != 'T') continue;
     const std::string_view name = line.substr(name_at);
+    if (name.ends_with(']')) {
+      uint64_t place = 0;
+      (void)std::from_chars(line.data(), line.data() + type_at - 1, place, 16);
+      module_code.take(name, type, place);
+    }
+    if (type != 't' && type != 'T') continue;
     const bool made = name.ends_with("\t[bpf]") || name.find("\t[__builtin__") != std::string_view::npos;
     const bool bound = name == "_stext" || name == "_etext";
     if (!made && !bound) continue;
@@ -214,7 +259,7 @@ Result<KernelText> find_kernel_text(std::string_view kallsyms) {
     if (made && address >= kKernelHalf) others.push_back({address, kMaxMadeBytes});
   }
   if (first == 0 || last <= first) return Error{ErrorKind::usage, "/proc/kallsyms hides the addresses of the kernel (kptr_restrict)", 0};
-  for (const ModuleLine& module : list_modules()) others.push_back(module.extent);
+  for (const ModuleLine& module : list_modules()) others.push_back(module_code.of(module));
   KernelText text;
   text.text = whole_pages({{first, last - first}}).front();
   text.others = whole_pages(std::move(others));

@@ -267,6 +267,7 @@ void Recorder::on_record(const EventRings& rings, Bytes record) {
   } else if (header.type == kRecordMmap2 && rings.role == RingRole::target) {
     tell_mapping(rings, record);
   } else if (rings.role == RingRole::kernel) {
+    ++kernel_records_;
     capture_->on_record(record, attr_of(RingRole::kernel));
   }
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
@@ -376,7 +377,24 @@ Status Recorder::run() {
   }
 }
 
+/// The kernel's code as it is at the end, too: whatever records of changes were lost shows. Copied while changes are still recorded, and
+/// once more where one was, so that the copy is of after the last record.
+void Recorder::copy_kernel_after() {
+  constexpr int kTries = 3;
+  const PrivateFiles private_files;
+  Status status = Error{ErrorKind::file_open, "/proc/kallsyms cannot be read", 0};
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t seen = kernel_records_;
+    const Result<std::string> kallsyms = read_text_file("/proc/kallsyms");
+    if (kallsyms.ok()) status = copy_kernel(*capture_->memory(), *kallsyms, choice_.output + "/kcore_dir_after");
+    if (!status.ok() || !drain(false).ok() || kernel_records_ == seen) break;
+  }
+  if (!status.ok()) report_.notes.push_back("no copy of the kernel's code as it is at the end: " + status.error().message);
+}
+
 Status Recorder::stop_and_write() {
+  events_->disable_trace();
+  if (choice_.kcore && capture_->memory() != nullptr) copy_kernel_after();
   events_->disable_all();
   if (Status status = drain(true); !status) return status;
   Features features = machine_features();

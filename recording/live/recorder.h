@@ -21,7 +21,7 @@ namespace ptd::live {
 struct RecordChoice {
   std::string output = "perf.data";  ///< "-": the pipe form on standard output
   bool directory = false;            ///< perf's directory form
-  bool kcore = false;                ///< also the kernel's text (directory form)
+  bool kcore = false;                ///< also the kernel's text, at the start and at the end (directory form)
   int compression_level = 0;
   TargetChoice target;
   std::optional<TraceChoice> trace;
@@ -75,6 +75,7 @@ class Recorder {
   Status take_aux(EventRings& rings, size_t index, bool all);
   Status drain(bool all);
   [[nodiscard]] Progress progress() const;
+  void copy_kernel_after();
   Status stop_and_write();
 
   RecordChoice choice_;
@@ -89,6 +90,7 @@ class Recorder {
   std::vector<std::byte> scratch_;
   TraceRevival revival_;
   Status first_error_;
+  uint64_t kernel_records_ = 0;             ///< of the rings with that role
   uint64_t least_ahead_ns_ = ~uint64_t{0};  ///< CLOCK_MONOTONIC when a record was read, less its time: the least of all
 };
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What record_aux.sh's guest recorded, against the test PMU's pattern and against what the PMU says that it wrote: check_recorded.py OUT."""
+import bisect
 import collections
 import pathlib
 import re
@@ -173,7 +174,50 @@ def check_session(out, name, areas, jump=0):
     return f"{len(paths)} snapshots, {pieces} pieces, each of one piece and newer than the one before; gaps of {min(gaps):.3f} to {max(gaps):.3f} ms; {forks} FORKs"
 
 
+def core_segments(path):
+    """address -> bytes of the PT_LOAD segments of an ELF core."""
+    data = path.read_bytes()
+    at, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
+    found = {}
+    for i in range(count):
+        kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", data, at + i * size)
+        if kind == 1:
+            found[address] = data[offset:offset + length]
+    return found
+
+
+def check_kcore(out):
+    """Both copies; they differ where a record says so, and nowhere else. A module that came is in the later one."""
+    log_of(out, "kcore")
+    folder = out / "kcore.data"
+    before, after = (core_segments(folder / name / "kcore") for name in ("kcore_dir", "kcore_dir_after"))
+    modules = [(folder / name / "modules").read_text() for name in ("kcore_dir", "kcore_dir_after")]
+    need("dummy" not in modules[0] and "dummy" in modules[1], "the module")
+    # What a module has is copied as a whole: code is what lies behind a symbol of code.
+    names = re.findall(r"^(\w+) (\w) ", (folder / "kcore_dir_after" / "kallsyms").read_text(), re.M)
+    symbols = sorted((int(address, 16), kind) for address, kind in names)
+    places = [address for address, _ in symbols]
+    poked, records = set(), 0
+    for kind, _, body in PerfData(folder / "data").records:
+        if kind == 20:  # TEXT_POKE: address, old_len, new_len
+            address, old, new = struct.unpack_from("<QHH", body)
+            records += 1
+            poked.update(range(address, address + max(old, new)))
+    changed = 0
+    for address, now in after.items():
+        was = before.get(address)
+        if was is None or len(was) != len(now) or was == now:
+            continue
+        differ = [address + i for i in range(len(now)) if was[i] != now[i] and symbols[max(bisect.bisect(places, address + i) - 1, 0)][1] in "tT"]
+        changed += len(differ)
+        need(set(differ) <= poked, "code changed that no record tells of:", [hex(a) for a in differ if a not in poked][:5])
+    need(changed > 0, "nothing changed")
+    return f"{len(before)} and {len(after)} pieces of code; {changed} bytes differ, each told by one of {records} TEXT_POKE records"
+
+
 def check(out, name, areas):
+    if name == "kcore":
+        return check_kcore(out)
     need(areas, "the PMU says nothing")
     if name.startswith(("detached", "taken_over", "outlived", "resumed")):
         return check_session(out, name, areas, 300 if name == "resumed" else 0)

@@ -132,6 +132,13 @@ if begin resumed; then
   ptdecode stop s
   pause 300
 fi
+# The kernel's code before and after; in between a module comes, and a tracepoint is switched on.
+if begin kcore; then
+  mount -t tracefs tracefs /sys/kernel/tracing
+  ptdecode record --no-stash --sideband --kcore -a -o /out/kcore.data -- sh -c 'insmod /modules/dummy.ko; echo 1 > /sys/kernel/tracing/events/sched/sched_switch/enable' 2> /out/kcore.log
+  echo "status $?" >> /out/kcore.log
+  echo 0 > /sys/kernel/tracing/events/sched/sched_switch/enable
+fi
 rmmod ptd_aux_test && echo "run unloaded" > /dev/kmsg
 for process in /proc/[0-9]*; do
   grep -q ptdecode "$process/comm" 2> /dev/null && echo "record: left over: $(cat "$process/comm")" | tee -a /out/left_over

@@ -196,6 +196,31 @@ class BuildIds(Recorded):
         self.assertRegex(got.stdout.decode(), f"build_id_mismatch: {program} has build id {self.id_of(program)}.*{want}")
 
 
+class NarrowVdso(Recorded):
+    """A program of 32 bits calls into a vdso that is in no file, and not this program's."""
+
+    def test_it_is_kept(self):
+        source = (".globl _start\n_start: mov $162,%eax\n mov $wait,%ebx\n xor %ecx,%ecx\n int $0x80\n mov $1,%eax\n xor %ebx,%ebx\n int $0x80\n"
+                  ".data\nwait: .long 1,0\n.section .note.GNU-stack,\"\"\n")  # nanosleep for a second, exit
+        (self.dir / "a.s").write_text(source)
+        made = os.uname().machine == "x86_64" and shutil.which("as") and shutil.which("ld") and \
+            subprocess.run("as --32 a.s -o a.o && ld -m elf_i386 a.o -o a && ./a", shell=True, cwd=self.dir, capture_output=True).returncode == 0
+        if not made:
+            self.skipTest("programs of 32 bits cannot be made or do not run here")
+        environment = {**os.environ, "PTDECODE_STASH": str(self.dir / "stash")}
+        got = ptdecode("record", "--sideband", "-o", self.dir / "p", "--", self.dir / "a", env=environment)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        vdsos = [body[8:16] for kind, _, body in PerfData(self.dir / "p").records if kind == MMAP2 and b"[vdso]" in body]
+        if not vdsos:
+            self.skipTest("no vdso for programs of 32 bits here")
+        self.assertLess(struct.unpack("<Q", vdsos[0])[0], 1 << 32)
+        self.assertNotIn(b"[vdso]", ptdecode("check", "-i", self.dir / "p", env=environment).stdout)
+        kinds = [(self.dir / "stash").rglob("*")]
+        elves = [path.read_bytes()[:5] for files in kinds for path in files if path.is_file() and path.read_bytes()[:4] == b"\x7fELF"]
+        self.assertEqual(elves, [b"\x7fELF\x01"] * len(elves), "this machine's own vdso is another one")
+        self.assertIn(b"[vdso]", ptdecode("check", "-i", self.dir / "p", env={**os.environ, "PTDECODE_STASH": "off"}).stdout)
+
+
 class Life(Recorded):
     """docs/RECORDING.md, line by line."""
 

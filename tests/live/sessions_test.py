@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -231,6 +232,31 @@ class Sessions(unittest.TestCase):
             client.close()
         self.snapshot("one")
         self.assertEqual(self.keeper("one"), keeper)
+
+    def test_a_snapshot_keeps_the_code_that_is_only_there_while_its_processes_run(self):
+        deleted, memory = self.dir / "gone", "import os\nfd=os.memfd_create('code',0)\nos.write(fd,open('%s','rb').read())\nos.execve(fd,['sleep','1000'],os.environ)"
+        shutil.copy(shutil.which("sleep"), deleted)
+        for words in ([deleted, "1000"], [sys.executable, "-c", memory % shutil.which("sleep")]):
+            self.started.append(subprocess.Popen(words))
+        self.assertTrue(wait_until(lambda: os.readlink(f"/proc/{self.started[1].pid}/exe").startswith("/memfd:code")))
+        deleted.unlink()
+        self.environment["PTDECODE_STASH"] = str(self.dir / "stash")
+        self.detach("one", "-p", ",".join(str(process.pid) for process in self.started))
+        kept, bare = self.dir / "kept.data", self.dir / "bare.data"
+        got = self.run_it("snapshot", "one", "-o", kept)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        for process in self.started:
+            process.kill()
+            process.wait()
+        info = self.run_it("info", "-i", kept).stdout.decode()
+        self.assertIn(", 0 missing", info)
+        self.assertEqual(self.run_it("stash", "verify").returncode, 0)
+        # Without it neither can be found any more: that is what the test is about.
+        self.environment["PTDECODE_STASH"] = "off"
+        self.assertEqual(self.run_it("snapshot", "one", "-o", bare).returncode, 0)
+        info = self.run_it("info", "-i", bare).stdout.decode()
+        for name in ("gone", "memfd:code"):
+            self.assertRegex(info, f"{name} \\(deleted\\) \\((anonymous memory|file was deleted)")
 
     def test_at_rest_it_does_nothing(self):
         target = subprocess.Popen(["sleep", "1000"])
