@@ -6,6 +6,8 @@
 namespace ptd {
 namespace {
 
+constexpr uint64_t kWithWorlds = 4;  ///< added to the number of ContextNames: a space for each world follows
+
 /// The registers in the order in which they stand in the file.
 std::array<uint32_t*, 12> registers_of(arm::TraceConfig& c) {
   return {&c.configr, &c.traceidr, &c.idr0, &c.idr1, &c.idr2, &c.idr8, &c.idr9, &c.idr10, &c.idr11, &c.idr12, &c.idr13, &c.devarch};
@@ -51,8 +53,12 @@ bool read_source(ByteReader& in, ArmSource& source) {
 
 void write_arm_sources(const RecordingData& data, ByteWriter& out) {
   const arm::FollowOptions& follow = data.arm_follow;
-  out.number(static_cast<uint64_t>(follow.names));
+  const bool worlds = follow.worlds[0] != kNoSpace;
+  out.number(static_cast<uint64_t>(follow.names) + (worlds ? kWithWorlds : 0));
   out.number(uint64_t{follow.default_space.value} + 1);
+  for (const SpaceId world : follow.worlds) {
+    if (worlds) out.number(world.value);
+  }
   out.flag(follow.use_time);
   out.number(data.arm.size());
   for (const ArmSource& source : data.arm) write_source(source, out);
@@ -60,8 +66,13 @@ void write_arm_sources(const RecordingData& data, ByteWriter& out) {
 
 bool read_arm_sources(ByteReader in, const OpenOptions& options, RecordingData& data) {
   arm::FollowOptions& follow = data.arm_follow;
-  follow.names = static_cast<arm::ContextNames>(in.number_to(static_cast<uint64_t>(arm::ContextNames::vmid)));
+  const uint64_t names = in.number_to(static_cast<uint64_t>(arm::ContextNames::vmid) + kWithWorlds);
+  if (names % kWithWorlds > static_cast<uint64_t>(arm::ContextNames::vmid)) return false;
+  follow.names = static_cast<arm::ContextNames>(names % kWithWorlds);
   follow.default_space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};
+  for (SpaceId& world : follow.worlds) {
+    if (names >= kWithWorlds) world = SpaceId{static_cast<uint32_t>(in.number_to(UINT32_MAX - 1))};
+  }
   follow.time = data.decoder.config.time;
   const bool one_clock = in.flag();
   follow.use_time = options.use_time && one_clock;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 namespace ptd {
 namespace {
@@ -12,6 +13,8 @@ constexpr size_t kMaxValues = 1U << 20;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+}  // namespace
+
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n\f\v";
   const size_t first = text.find_first_not_of(kBlanks);
@@ -19,7 +22,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-}  // namespace
+bool is_dump(const IniSection& section) { return equal_words(std::string_view(section.name).substr(0, 4), "dump"); }
 
 bool equal_words(std::string_view a, std::string_view b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
@@ -41,8 +44,11 @@ const IniSection& IniFile::section(std::string_view name) const {
 }
 
 IniFile parse_ini(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   IniFile file;
-  size_t values = 0;
+  std::map<std::string, size_t> by_name;  // lower case
+  size_t values = 0, at = 0;
   while (!text.empty() && file.sections.size() < kMaxSections && values < kMaxValues) {
     const size_t end = text.find('\n');
     const std::string_view line = trimmed(text.substr(0, end));
@@ -50,7 +56,15 @@ IniFile parse_ini(std::string_view text) {
     if (line.empty() || line[0] == ';' || line[0] == '#') continue;
     if (line[0] == '[') {
       const size_t close = line.find(']');
-      if (close != std::string_view::npos) file.sections.push_back({std::string(trimmed(line.substr(1, close - 1))), {}});
+      if (close == std::string_view::npos) continue;
+      IniSection section{std::string(trimmed(line.substr(1, close - 1))), {}};
+      std::string key = section.name;
+      std::transform(key.begin(), key.end(), key.begin(), lower);
+      const auto [entry, added] = by_name.try_emplace(std::move(key), file.sections.size());
+      at = entry->second;
+      if (!added && !is_dump(section)) continue;
+      at = file.sections.size();
+      file.sections.push_back(std::move(section));
       continue;
     }
     const size_t equals = line.find('=');
@@ -60,7 +74,7 @@ IniFile parse_ini(std::string_view text) {
     if (key.empty()) continue;
     std::string_view value = line.substr(equals + 1);
     if (const size_t comment = value.find(';'); comment != std::string_view::npos) value = value.substr(0, comment);
-    file.sections.back().values.emplace_back(key, trimmed(value));
+    file.sections[at].values.emplace_back(key, trimmed(value));
     ++values;
   }
   return file;

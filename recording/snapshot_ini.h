@@ -19,7 +19,7 @@ struct IniSection {
   [[nodiscard]] std::string_view value(std::string_view key) const;
 };
 
-/// Never fails: what is no section and no `key=value` is left out. Comments begin with ; or #.
+/// Never fails: what is no section and no `key=value` is left out. Comments begin with ; or #. Sections of one name are one, but for dumps.
 struct IniFile {
   std::vector<IniSection> sections;
 
@@ -27,9 +27,11 @@ struct IniFile {
   [[nodiscard]] const IniSection& section(std::string_view name) const;
 };
 [[nodiscard]] IniFile parse_ini(std::string_view text);
+[[nodiscard]] bool is_dump(const IniSection& section);  ///< [dump], [dump1], ...: one piece of memory each
 
 /// Decimal, or hexadecimal after 0x; false if it is no number or does not fit.
 [[nodiscard]] bool parse_ini_number(std::string_view text, uint64_t& value);
+[[nodiscard]] std::string_view trimmed(std::string_view text);           ///< without blanks around
 [[nodiscard]] bool equal_words(std::string_view a, std::string_view b);  ///< whatever their case
 
 }  // namespace ptd

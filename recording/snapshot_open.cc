@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "image/source/mapped_file.h"
 #include "recording/arm_sources.h"
 #include "recording/image_build.h"
 #include "recording/recording_data.h"
+#include "recording/snapshot_dumps.h"
 #include "recording/snapshot_ini.h"
 
 namespace ptd {
@@ -102,7 +102,6 @@ class SnapshotLoader {
   Status read_devices(const IniFile& snapshot);
   void read_buffers(const IniFile& trace);
   void add_dumps(const Device& core);
-  void add_dump(const IniSection& dump);
   void add_buffer(const Buffer& buffer, const IniFile& trace);
   void take_streams();
   Status finish(const std::string& path);
@@ -118,7 +117,7 @@ class SnapshotLoader {
   ArmSources sources_;
   std::vector<size_t> order_;                   // sources in the order of buffers
   std::map<std::string, std::string> core_of_;  // source -> core
-  std::map<uint64_t, uint64_t> covered_;        // dumps: first address -> end
+  SnapshotDumps dumps_;
 };
 
 std::string SnapshotLoader::path_of(std::string_view file) const {
@@ -147,65 +146,25 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
   return {};
 }
 
-/// The earlier of two dumps of one address counts.
-void SnapshotLoader::add_dump(const IniSection& dump) {
-  uint64_t address = 0, length = 0, offset = 0;
-  const std::string path = path_of(dump.value("file"));
-  if (!parse_ini_number(dump.value("address"), address)) {
-    data_.warnings.push_back(dir_ + ": the dump " + path + " has no address");
-    return;
-  }
-  (void)parse_ini_number(dump.value("offset"), offset);
-  auto file = MappedFile::open(path);
-  const bool has_length = parse_ini_number(dump.value("length"), length);
-  if (!has_length && file.ok()) length = (*file)->bytes().size() - std::min<uint64_t>(offset, (*file)->bytes().size());
-  if (length == 0 || length > ~address) return;
-  if (!file.ok()) image_.add_missing(path, {}, "not found");
-  const uint64_t end = address + length;
-  for (uint64_t at = address; at < end;) {
-    // [at, piece_end) lies in no earlier dump.
-    auto next = covered_.upper_bound(at);
-    if (next != covered_.begin() && std::prev(next)->second > at) {
-      at = std::prev(next)->second;
-      continue;
-    }
-    const uint64_t piece_end = next == covered_.end() ? end : std::min(end, next->first);
-    Section section;
-    section.ip = Ip{at};
-    section.space = is_kernel_half(section.ip) ? kKernelSpace : user_;
-    section.size_bytes = piece_end - at;
-    section.path = path;
-    section.file_offset_bytes = offset + (at - address);
-    if (file.ok()) {
-      section.code = piece_of(*file, section.file_offset_bytes, section.size_bytes);
-      image_.add_symbol_file(path, path, {});
-    }
-    image_.add_section(std::move(section));
-    covered_[at] = piece_end;
-    at = piece_end;
-  }
-}
-
 void SnapshotLoader::add_dumps(const Device& core) {
   for (const IniSection& section : core.ini.sections) {
-    if (equal_words(std::string_view(section.name).substr(0, 4), "dump")) add_dump(section);
+    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), data_.warnings);
   }
 }
 
 // Buffers come in the order of their sections; "buffers=" says which of them count.
 void SnapshotLoader::read_buffers(const IniFile& trace) {
-  std::set<std::string, std::less<>> listed;
+  std::vector<std::string> listed;
   std::string_view names = trace.section("trace_buffers").value("buffers");
   while (!names.empty()) {
     const size_t comma = names.find(',');
     std::string_view name = names.substr(0, comma);
     names = comma == std::string_view::npos ? std::string_view{} : names.substr(comma + 1);
-    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
-    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-    listed.emplace(name);
+    listed.emplace_back(trimmed(name));
   }
   for (const IniSection& section : trace.sections) {
-    if (!listed.contains(section.name)) continue;
+    const auto is_it = [&](const std::string& name) { return equal_words(name, section.name); };
+    if (std::none_of(listed.begin(), listed.end(), is_it)) continue;
     buffers_.push_back({std::string(section.value("name")), std::string(section.value("file")), std::string(section.value("format"))});
   }
   for (const auto& [core, source] : trace.section("core_trace_sources").values) core_of_[source] = core;
@@ -224,8 +183,9 @@ void SnapshotLoader::add_buffer(const Buffer& buffer, const IniFile& trace) {
     ArmSource entry;
     entry.name = source;
     entry.config = config_of(*device, protocol);
-    const auto core = core_of_.find(source);
-    if (core != core_of_.end()) entry.core = core->second;
+    for (const auto& [of, core] : core_of_) {
+      if (equal_words(of, source)) entry.core = core;
+    }
     for (const Device& candidate : devices_) {
       if (!equal_words(candidate.name, entry.core)) continue;
       entry.config.m_profile =
@@ -239,7 +199,7 @@ void SnapshotLoader::add_buffer(const Buffer& buffer, const IniFile& trace) {
   std::string_view files = buffer.file;
   while (!files.empty()) {
     const size_t comma = files.find_first_of(",;");
-    const std::string path = path_of(files.substr(0, comma));
+    const std::string path = path_of(trimmed(files.substr(0, comma)));
     files = comma == std::string_view::npos ? std::string_view{} : files.substr(comma + 1);
     auto file = MappedFile::open(path);
     if (!file.ok()) {
@@ -301,7 +261,7 @@ Status SnapshotLoader::load_capture() {
   links.sections = {{"source_buffers", {}}};
   for (const IniSection& section : capture.sections) {
     const std::string_view title = section.name;
-    if (equal_words(title.substr(0, 4), "dump")) add_dump(section);
+    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), data_.warnings);
     const bool core = title.starts_with("core ");
     if ((!core && !title.starts_with("source ")) || devices_.size() >= kMaxDevices) continue;
     Device device;
@@ -326,6 +286,7 @@ Status SnapshotLoader::finish(const std::string& path) {
   data_.contexts.add_switch(-1, kTimeMin, context);
   data_.contexts.sort();
   data_.arm_follow.default_space = user_;
+  data_.arm_follow.worlds = dumps_.place(image_, user_, data_.warnings);
   data_.description = "CoreSight snapshot " + dir_;
   image_.finish(data_);
   index_streams(options_, data_);

@@ -12,6 +12,18 @@ bool is_loss(AuxBreak why) {
   return why == AuxBreak::truncated || why == AuxBreak::partial || why == AuxBreak::collision || why == AuxBreak::missing;
 }
 
+/// [ETMv4] "Context packet": EL, SF, NS; [ETE] adds NSE: with NS it tells realm and root.
+World world_of(const PacketContext& context, Protocol protocol) {
+  if ((protocol == Protocol::etmv3 || protocol == Protocol::ptm) && context.level != 2) {
+    return context.non_secure ? World::any_non_secure : World::any_secure;
+  }
+  if (context.level == 3) return context.root_or_realm ? World::root : World::el3;
+  const bool el2 = context.level == 2;
+  if (context.root_or_realm) return el2 ? World::el2_realm : World::el1_realm;
+  if (context.non_secure) return el2 ? World::el2_non_secure : World::el1_non_secure;
+  return el2 ? World::el2_secure : World::el1_secure;
+}
+
 }  // namespace
 
 Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options)
@@ -196,6 +208,8 @@ void Follower::update_context() {
     if (software_.tid < 0) software_.tid = tid;
   }
   space_ = software_.space == kNoSpace ? options_.default_space : software_.space;
+  const SpaceId world = context_.present ? options_.worlds[static_cast<size_t>(world_of(context_, config_.protocol))] : kNoSpace;
+  if (world != kNoSpace) space_ = world;
   mark_due_ = true;
   run_ = left_ = call_ = 0;
 }
@@ -227,7 +241,11 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
     has_held_context_ = true;
     out_->events.pop_back();
   }
-  if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present) update_context();
+  if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present) {
+    update_context();
+  } else if (world_of(before, config_.protocol) != world_of(context_, config_.protocol) && options_.worlds[0] != kNoSpace) {
+    update_context();
+  }
   run_ = left_ = call_ = 0;
 }
 

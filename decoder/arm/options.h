@@ -1,6 +1,8 @@
 // How a CoreSight flow is followed, beside the configuration of its trace source.
 #pragma once
 
+#include <array>
+
 #include "image/base/time_conversion.h"
 
 namespace ptd::arm {
@@ -12,14 +14,30 @@ enum class ContextNames : uint8_t {
   vmid,        ///< CONTEXTIDR_EL2, in the VMID field: Linux running at EL2
 };
 
+/// Address spaces that a snapshot's dumps tell apart ("space=" of a dump): by exception level and security state. EL0 counts as EL1. ETMv3
+/// and PTM do not tell the level but of the hypervisor: any of that state.
+// clang-format off
+enum class World : uint8_t {
+  el1_secure, el1_non_secure, el2_non_secure, el3, el2_secure, el1_realm, el2_realm, root, any_secure, any_non_secure,
+};
+// clang-format on
+inline constexpr size_t kWorlds = 10;
+
 struct FollowOptions {
   ContextNames names = ContextNames::none;
-  SpaceId default_space = kNoSpace;             ///< of lower-half addresses while nothing tells which thread runs
-  TimeConversion time;                          ///< of timestamps; invalid: raw ticks
+  SpaceId default_space = kNoSpace;                        ///< of lower-half addresses while nothing tells which thread runs
+  std::array<SpaceId, kWorlds> worlds = none_of_worlds();  ///< lower-half addresses by what context packets say; kNoSpace: as above
+  TimeConversion time;                                     ///< of timestamps; invalid: raw ticks
   bool use_time = true;                         ///< false: timestamps are of another clock than the timeline's, and tell nothing of it
   uint64_t slack_ns = 0;                        ///< widens every time interval on both sides
   bool exact_only = false;                      ///< atoms one by one: the same output, slower
   uint64_t max_silent_instructions = 1U << 20;  ///< walked without a packet; beyond: Gap limit
+
+  static constexpr std::array<SpaceId, kWorlds> none_of_worlds() {
+    std::array<SpaceId, kWorlds> none{};
+    none.fill(kNoSpace);
+    return none;
+  }
 };
 
 }  // namespace ptd::arm

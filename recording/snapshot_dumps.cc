@@ -1,0 +1,138 @@
+// SnapshotDumps: names of memory spaces, and dumps cut where they overlap.
+#include "recording/snapshot_dumps.h"
+
+#include <algorithm>
+#include <map>
+
+#include "image/source/mapped_file.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t bit(arm::World world) { return 1U << static_cast<unsigned>(world); }
+
+constexpr uint32_t kSecure = bit(arm::World::el1_secure) | bit(arm::World::el2_secure) | bit(arm::World::el3) | bit(arm::World::any_secure);
+constexpr uint32_t kNonSecure = bit(arm::World::el1_non_secure) | bit(arm::World::el2_non_secure) | bit(arm::World::any_non_secure);
+constexpr uint32_t kAll = (1U << arm::kWorlds) - 1;
+
+// [OpenCSD] "Memory spaces" and its snapshot reader: single spaces, several, and older names. What is none of these is any space.
+uint32_t worlds_of(std::string_view space) {
+  using enum arm::World;
+  struct Row {
+    std::string_view name;
+    uint32_t worlds;
+  };
+  static constexpr uint32_t kNonSecureEl1 = bit(el1_non_secure) | bit(any_non_secure);
+  static constexpr uint32_t kNonSecureEl2 = bit(el2_non_secure) | bit(any_non_secure);
+  static constexpr uint32_t kSecureEl1 = bit(el1_secure) | bit(any_secure);
+  static constexpr Row kRows[] = {
+      {"EL1S", kSecureEl1},   {"EL1N", kNonSecureEl1}, {"EL1R", bit(el1_realm)}, {"EL2S", bit(el2_secure) | bit(any_secure)},
+      {"EL2", kNonSecureEl2}, {"EL2N", kNonSecureEl2}, {"EL2R", bit(el2_realm)}, {"EL3", bit(el3) | bit(any_secure)},
+      {"ROOT", bit(root)},    {"S", kSecure},          {"N", kNonSecure},        {"R", bit(el1_realm) | bit(el2_realm)},
+      {"H", kNonSecureEl2},   {"P", kNonSecureEl1},    {"NP", kNonSecureEl1},    {"SP", kSecureEl1},
+  };
+  for (const Row& row : kRows) {
+    if (equal_words(space, row.name)) return row.worlds;
+  }
+  return kAll;
+}
+
+}  // namespace
+
+/// What is covered already, of one space.
+class SnapshotDumps::Layer {
+ public:
+  /// Calls `use(from, to)` for the pieces of [address, end) that nothing covers, and covers them with `dump`; `other(earlier)` for each
+  /// dump that is in the way.
+  template <typename Use, typename Other>
+  void cover(uint64_t address, uint64_t end, size_t dump, Use use, Other other) {
+    for (uint64_t at = address; at < end;) {
+      auto next = covered_.upper_bound(at);
+      if (next != covered_.begin() && std::prev(next)->second.first > at) {
+        at = std::prev(next)->second.first;
+        other(std::prev(next)->second.second);
+        continue;
+      }
+      const uint64_t to = next == covered_.end() ? end : std::min(end, next->first);
+      use(at, to);
+      covered_[at] = {to, dump};
+      at = to;
+    }
+  }
+
+ private:
+  std::map<uint64_t, std::pair<uint64_t, size_t>> covered_;  // first address -> (end, dump)
+};
+
+void SnapshotDumps::add(const IniSection& section, const std::string& path, std::vector<std::string>& warnings) {
+  Dump dump;
+  dump.path = path;
+  if (!parse_ini_number(section.value("address"), dump.address)) {
+    warnings.push_back("the dump " + path + " has no address");
+    return;
+  }
+  (void)parse_ini_number(section.value("offset"), dump.offset);
+  auto file = MappedFile::open(path);
+  if (file.ok()) dump.file = *file;
+  if (!parse_ini_number(section.value("length"), dump.length)) {
+    if (!file.ok()) warnings.push_back("the dump " + path + " cannot be read");
+    if (file.ok()) dump.length = (*file)->bytes().size() - std::min<uint64_t>(dump.offset, (*file)->bytes().size());
+  }
+  if (dump.length == 0 || dump.length > ~dump.address) return;
+  dump.worlds = worlds_of(section.value("space"));
+  dumps_.push_back(std::move(dump));
+}
+
+std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, std::vector<std::string>& warnings) const {
+  // Worlds that see the same dumps share a space.
+  std::map<std::vector<bool>, SpaceId> spaces;
+  const auto seen_by = [&](size_t world) {
+    std::vector<bool> seen;
+    for (const Dump& dump : dumps_) seen.push_back((dump.worlds >> world & 1) != 0);
+    return seen;
+  };
+  spaces[seen_by(static_cast<size_t>(arm::World::el1_non_secure))] = user;
+  std::array<SpaceId, arm::kWorlds> worlds{};
+  for (size_t world = 0; world < arm::kWorlds; ++world) {
+    const auto [entry, added] = spaces.try_emplace(seen_by(world));
+    if (added) entry->second = image.builder.add_space();
+    worlds[world] = entry->second;
+  }
+  for (const Dump& dump : dumps_) {
+    if (dump.file == nullptr) image.add_missing(dump.path, {}, "not found");
+    if (dump.file != nullptr) image.add_symbol_file(dump.path, dump.path, {});
+  }
+  const auto lay = [&](Layer& layer, size_t index, SpaceId space, const auto& in_the_way) {
+    const Dump& dump = dumps_[index];
+    const auto use = [&](uint64_t from, uint64_t to) {
+      Section section;
+      section.ip = Ip{from};
+      section.space = space;
+      section.size_bytes = to - from;
+      section.path = dump.path;
+      section.file_offset_bytes = dump.offset + (from - dump.address);
+      if (dump.file != nullptr) section.code = piece_of(dump.file, section.file_offset_bytes, section.size_bytes);
+      image.add_section(std::move(section));
+    };
+    layer.cover(dump.address, dump.address + dump.length, index, use, in_the_way);
+  };
+  for (const auto& [seen, space] : spaces) {
+    Layer layer;
+    for (size_t i = 0; i < dumps_.size(); ++i) {
+      if (seen[i] && !is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, space, [](size_t) {});
+    }
+  }
+  // The upper half is one for all.
+  Layer layer;
+  for (size_t i = 0; i < dumps_.size(); ++i) {
+    if (!is_kernel_half(Ip{dumps_[i].address})) continue;
+    lay(layer, i, kKernelSpace, [&](size_t earlier) {
+      if ((dumps_[earlier].worlds & dumps_[i].worlds) != 0) return;
+      warnings.push_back("the dumps " + dumps_[earlier].path + " and " + dumps_[i].path +
+                         " of different memory spaces overlap in the upper half of addresses: the first counts there for all of them");
+    });
+  }
+  return spaces.size() == 1 ? arm::FollowOptions::none_of_worlds() : worlds;
+}
+
+}  // namespace ptd

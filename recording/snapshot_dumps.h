@@ -1,0 +1,40 @@
+// SnapshotDumps: the memory dumps of a snapshot, each in the memory spaces that it names. Private to recording.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "decoder/arm/options.h"
+#include "recording/image_build.h"
+#include "recording/snapshot_ini.h"
+
+namespace ptd {
+
+class MappedFile;
+
+/// Collects dumps, then lays them out as sections:
+///
+///     address  ----------------------------------->
+///     EL1N     [ kernel (space=N)  ][ any         ]     a space of the timeline for each set of dumps that some world sees;
+///     EL3      [ monitor (EL3) ]    [ any         ]     of two dumps of one world and address the earlier counts
+class SnapshotDumps {
+ public:
+  /// Takes a dump section. `path`: of its file, found. Says in `warnings` what cannot be used.
+  void add(const IniSection& dump, const std::string& path, std::vector<std::string>& warnings);
+  /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
+  [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, std::vector<std::string>& warnings) const;
+
+ private:
+  struct Dump {
+    uint64_t address = 0, length = 0, offset = 0;
+    uint32_t worlds = 0;  ///< a bit each
+    std::string path;
+    std::shared_ptr<const MappedFile> file;  ///< null: not there
+  };
+  class Layer;
+  std::vector<Dump> dumps_;
+};
+
+}  // namespace ptd

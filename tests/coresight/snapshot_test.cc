@@ -1,0 +1,166 @@
+// Snapshots made by hand: dumps in memory spaces, and ini files as people write them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "recording/bundle.h"
+#include "tests/coresight/expected.h"
+
+namespace ptd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint32_t kNop = 0xd503201f, kBranchToSelf = 0x14000000;
+
+/// A folder that goes with the test.
+class Snapshot {
+ public:
+  Snapshot() {
+    std::string name = (fs::temp_directory_path() / "ptd-snapshot-XXXXXX").string();
+    if (mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~Snapshot() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  [[nodiscard]] std::string path() const { return path_.string(); }
+  void text(const std::string& name, const std::string& content) const { std::ofstream(path_ / name, std::ios::binary) << content; }
+  void words(const std::string& name, const std::vector<uint32_t>& code) const {
+    text(name, {reinterpret_cast<const char*>(code.data()), code.size() * 4});
+  }
+  void bytes(const std::string& name, std::initializer_list<unsigned> list) const {
+    std::string content;
+    for (const unsigned byte : list) content += static_cast<char>(byte);
+    text(name, content);
+  }
+  /// snapshot.ini, trace.ini and the trace unit; the core with these dumps.
+  void frame(const std::string& dumps) const {
+    text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n[trace]\nmetadata=trace.ini\n");
+    text("trace.ini",
+         "[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=source_data\n[core_trace_sources]\ncpu_0=ETM_0\n"
+         "[source_buffers]\nETM_0=ETB\n");
+    text("etm.ini",
+         "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x1\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\n"
+         "TRCIDR1=0x4100f403\nTRCIDR2=0x488\nTRCIDR8=0\n");
+    text("cpu.ini", "[device]\nname=cpu_0\nclass=core\ntype=Cortex-A53\n" + dumps);
+  }
+  std::unique_ptr<Recording> open() const {
+    OpenOptions options;
+    options.path = path();
+    auto opened = Recording::open(options);
+    EXPECT_TRUE(opened.ok()) << (opened.ok() ? "" : opened.error().message);
+    return opened.ok() ? std::move(*opened) : nullptr;
+  }
+
+ private:
+  fs::path path_;
+};
+
+std::vector<Range> flow(const Recording& recording) { return decode_ranges(recording, 0, 1)[0x10]; }
+
+// [ETMv4] "Context packet": 0x31 is AArch64, EL1, non-secure; 0x13 is AArch64, EL3, secure; 0x32 is EL2, 0x11 secure EL1.
+TEST(SnapshotSpaces, TheContextPicksTheDump) {
+  const Snapshot snapshot;
+  snapshot.words("normal.bin", {kNop, kBranchToSelf});
+  snapshot.words("monitor.bin", {kNop, kNop, kNop, kBranchToSelf});
+  snapshot.words("hypervisor.bin", {kBranchToSelf});
+  snapshot.frame(
+      "[dump1]\nfile=normal.bin\naddress=0x1000\nlength=8\nspace=N\n[dump2]\nfile=monitor.bin\naddress=0x1000\nlength=16\nspace=EL3\n"
+      "[dump3]\nfile=hypervisor.bin\naddress=0x2000\nlength=4\nspace=EL2\n");
+  snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04,  // A-Sync, info, on
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7,    // EL1 non-secure at 1000
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x13, 0xf7,    // EL3 there
+                               0x82, 0x00, 0x10, 0x00, 0x00, 0x32, 0xf7,    // EL2 at 2000
+                               0x82, 0x00, 0x10, 0x00, 0x00, 0x31, 0xf7,    // EL1: no code there
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x11, 0xf7});  // secure EL1: none either
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording);
+  const std::vector<Range> expected = {{0x1000, 0x1008, 2, true}, {0x1000, 0x1010, 4, true}, {0x2000, 0x2004, 1, true}};
+  EXPECT_EQ(difference(expected, flow(*recording)), "");
+  std::vector<uint64_t> missing;
+  (void)recording->decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+    for (const Gap& gap : batch.gaps) {
+      if (gap.reason == GapReason::no_image) missing.push_back(gap.ip.value);
+    }
+    return true;
+  });
+  EXPECT_EQ(missing, (std::vector<uint64_t>{0x2000, 0x1000}));
+}
+
+TEST(SnapshotSpaces, ABundleKnowsThem) {
+  const Snapshot snapshot;
+  snapshot.words("normal.bin", {kNop, kBranchToSelf});
+  snapshot.words("monitor.bin", {kNop, kNop, kNop, kBranchToSelf});
+  snapshot.frame("[dump1]\nfile=normal.bin\naddress=0x1000\nspace=EL1N\n[dump2]\nfile=monitor.bin\naddress=0x1000\nspace=EL3\n");
+  snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01, 0x01, 0x00,
+                               0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7, 0x82, 0x00, 0x08, 0x00, 0x00, 0x13, 0xf7});
+  OpenOptions options;
+  options.path = snapshot.path();
+  BundleOptions bundle;
+  bundle.output_path = snapshot.path() + "/own.ptb";
+  const auto report = write_bundle(options, bundle);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  options.path = bundle.output_path;
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}, {0x1000, 0x1010, 4, true}}, flow(**opened)), "");
+}
+
+TEST(SnapshotSpaces, TheEarlierOfTwoDumpsOfOneSpaceCounts) {
+  const Snapshot snapshot;
+  snapshot.words("a.bin", {kNop, kBranchToSelf});
+  snapshot.words("b.bin", {kBranchToSelf, kNop, kNop, kBranchToSelf});
+  snapshot.frame("[dump1]\nfile=a.bin\naddress=0x1000\nspace=any\n[dump2]\nfile=b.bin\naddress=0x1000\nspace=EL1N\n");
+  snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01, 0x01, 0x00, 0x04,
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7, 0x82, 0x02, 0x08, 0x00, 0x00, 0x31, 0xf7});  // 1008: b.bin's alone
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording);
+  EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}, {0x1008, 0x1010, 2, true}}, flow(*recording)), "");
+}
+
+TEST(SnapshotIni, IsReadAsPeopleWriteIt) {
+  const Snapshot snapshot;
+  snapshot.words("my code.bin", {0, 0, kNop, kBranchToSelf, 0});
+  snapshot.text("snapshot.ini",
+                "\xef\xbb\xbf[Snapshot]\r\nVersion=1.0\r\n; a comment\r\n[Device_List]\r\nDevice0 = my cpu.ini \r\n[trace]\r\nMetadata=the "
+                "trace.ini\r\n"
+                "[device_LIST]\r\ndevice1=etm.ini ; the trace unit\r\ndevice2=not there.ini\r\n");
+  snapshot.text(
+      "the trace.ini",
+      "\xef\xbb\xbf[Trace_Buffers]\r\nBuffers = Buffer0 , buffer1\r\n[BUFFER0]\r\nNAME=etb\r\nFile= first part.bin , second part.bin\r\n"
+      "Format=Source_Data\r\n[Core_Trace_Sources]\r\nCPU_0=etm_0\r\n[Source_Buffers]\r\netm_0=ETB\r\n");
+  snapshot.text(
+      "etm.ini",
+      "[DEVICE]\r\nName=ETM_0\r\nClass=Trace_Source\r\nType=etm4.0\r\n[Regs]\r\nTRCCONFIGR(0x004)=0X00000001\r\n# more\r\n[regs]\r\n"
+      "trctraceidr(0x010)(size:32)=0x00000010\r\nTRCIDR0=0x28000EA1\r\nTRCIDR1=0x4100F403\r\nTRCIDR2=0x488\r\n");
+  snapshot.text("my cpu.ini",
+                "[device]\r\nname=cpu_0\r\nclass=CORE\r\ntype=Cortex-A53\r\n[Dump]\r\nFILE=my "
+                "code.bin\r\nAddress=0X1000\r\nOffset=0x8\r\nLength=8\r\n"
+                "[Dump]\r\nfile=gone.bin\r\naddress=0x3000\r\n[dump]\r\nfile=away.bin\r\naddress=0x4000\r\nlength=0x100\r\n");
+  snapshot.bytes("first part.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04, 0x82, 0x00});
+  snapshot.bytes("second part.bin", {0x08, 0x00, 0x00, 0x31, 0xf7});
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording);
+  ASSERT_EQ(recording->streams().size(), 1U);
+  EXPECT_EQ(recording->streams()[0].trace_id, 0x10);
+  EXPECT_EQ(recording->streams()[0].core, "CPU_0");
+  EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}}, flow(*recording)), "");
+  // What is not there is named.
+  const auto told = [&](const std::string& name) {
+    for (const std::string& warning : recording->warnings()) {
+      if (warning.find(name) != std::string::npos) return true;
+    }
+    for (const MissingImage& image : recording->missing_images()) {
+      if (image.path.find(name) != std::string::npos) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(told("not there.ini"));
+  EXPECT_TRUE(told("gone.bin"));
+  EXPECT_TRUE(told("away.bin"));
+}
+
+}  // namespace
+}  // namespace ptd::test
