@@ -202,11 +202,14 @@ Status EventSet::attach_all() {
   size_t attached = 0;
   Status last;
   for (int round = 0; round < kMaxRounds; ++round) {
+    // Who is there is asked first, and then whom the rings tell of: else whoever starts in between has its events twice, and where threads
+    // come all the time no round would be without one.
+    const std::vector<int32_t> wanted = wanted_threads();
     if (specs_[index_of(RingRole::target)].inherit) {
       for (const int32_t tid : told_threads()) known.insert(tid);
     }
     bool fresh = false;
-    for (const int32_t tid : wanted_threads()) {
+    for (const int32_t tid : wanted) {
       if (!known.insert(tid).second) continue;
       fresh = true;
       const Status status = open_thread(tid);

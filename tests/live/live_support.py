@@ -20,6 +20,13 @@ def need_events():
     if os.geteuid() != 0 or not os.path.exists("/proc/sys/kernel/perf_event_paranoid"):
         print("skipped: needs root and perf events")
         sys.exit(SKIP)
+    number = {"x86_64": 298, "aarch64": 241}.get(os.uname().machine)
+    attr = ctypes.create_string_buffer(struct.pack("<IIQ", 1, 112, 9), 112)  # PERF_COUNT_SW_DUMMY, of all threads on the first cpu
+    fd = LIBC.syscall(number, attr, -1, 0, -1, 8) if number else -1
+    if fd < 0:
+        print(f"skipped: perf_event_open: {os.strerror(ctypes.get_errno())}" if number else "skipped: not tried on this machine")
+        sys.exit(SKIP)
+    os.close(fd)
 
 
 def ptdecode(*words, **options):

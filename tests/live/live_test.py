@@ -70,18 +70,21 @@ class AgainstPerf(Recorded):
         found = []
         for line in self.script(path).split("\n"):
             match = re.match(r"\s*(\S.*?)\s+(-?\d+)\s+\[(-?\d+)\]\s+([\d.]+): (PERF_RECORD_\w+.*)", line)
-            if not match or float(match[4]) == 0:
+            if not match:
                 continue
             what = match[5].strip()
+            # Where others record at the same time, the kernel makes these too long, and perf finds no time in them.
             if what.startswith(("PERF_RECORD_KSYMBOL", "PERF_RECORD_BPF_EVENT")):
                 if any(name in what for name in names):
                     found.append((float(match[4]), "kernel", re.sub(r" flags 0x\w+", "", what)))
-            elif int(match[2]) in pids and what.startswith(("PERF_RECORD_MMAP2", "PERF_RECORD_COMM", "PERF_RECORD_FORK", "PERF_RECORD_EXIT")):
+            elif float(match[4]) != 0 and int(match[2]) in pids and what.startswith(("PERF_RECORD_MMAP2", "PERF_RECORD_COMM", "PERF_RECORD_FORK", "PERF_RECORD_EXIT")):
                 found.append((float(match[4]), int(match[2]), what))
-        return found
+        return found  # (time, thread or "kernel", what)
 
     @unittest.skipUnless(perf(), "perf is not installed")
     def test_everything_that_perf_sees(self):
+        if b"--buildid-mmap" not in subprocess.run(["perf", "record", "-h"], capture_output=True).stderr:
+            self.skipTest("this perf knows no --buildid-mmap")
         ours, theirs = self.dir / "ours.data", self.dir / "perf.data"
         target, pid = self.target("rounds", "5")
         other = subprocess.Popen(["perf", "record", "-q", "--buildid-mmap", "-a", "-e", "dummy:u", "-o", theirs], stderr=subprocess.DEVNULL)
@@ -103,11 +106,14 @@ class AgainstPerf(Recorded):
         loaded = {d["bpf"]: bytes.fromhex(d["code"]) for d in did if "bpf" in d}
         names = [f"_live{i}" for i in range(5)] + [f"id {number}" for number in loaded]
         mine, perfs = self.lines(ours, pids, names), self.lines(theirs, pids, names)
-        for who in pids | {"kernel"}:
+        self.assertEqual(sorted(what for _, of, what in mine if of == "kernel"), sorted(what for _, of, what in perfs if of == "kernel"))
+        for who in pids:
             self.assertEqual([what for _, of, what in sorted(mine) if of == who], [what for _, of, what in sorted(perfs) if of == who], who)
         for kind in ("MMAP2", "COMM", "FORK", "EXIT"):
             self.assertTrue(any(f"RECORD_{kind}" in what for _, _, what in mine), kind)
-        self.assertLess(max(abs(a[0] - b[0]) for a, b in zip(sorted(mine), sorted(perfs))), 0.01)
+        ours_dated, theirs_dated = ([line for line in sorted(lines) if line[1] != "kernel"] for lines in (mine, perfs))
+        apart = sorted(abs(a[0] - b[0]) for a, b in zip(ours_dated, theirs_dated))
+        self.assertLess(apart[len(apart) * 3 // 4], 0.01, "the kernel tells both in one call, in which it may be interrupted")
         if not loaded:
             self.skipTest("no BPF here: " + did[0].get("bpf_error", ""))
         self.assertEqual(sum("KSYMBOL" in what for _, _, what in mine), 2 * len(loaded))
@@ -258,7 +264,7 @@ class Life(Recorded):
             path = self.dir / f"p{number}"
             own = self.record("-p", pid, "-o", path)
             self.wait_for_file(path)
-            time.sleep(0.3)
+            self.assertTrue(wait_until(lambda: sum(kind == FORK for kind, _, _ in PerfData(path).records) > 8), "threads start")  # noqa: B023
             own.send_signal(signal.SIGINT)
             self.assertEqual(own.wait(60), 0, own.stderr.read())
             seen = [struct.unpack_from("<IIII", body)[2] for kind, _, body in PerfData(path).records if kind == FORK]

@@ -89,11 +89,12 @@ class Sessions(unittest.TestCase):
         self.detach("one", "-p", one.pid)
         self.detach("two", "-p", two.pid)
         self.assertEqual(self.files(), ["one", "two"])
-        time.sleep(0.3)
+
+        def parents(name):
+            return {struct.unpack_from("<IIII", body)[1] for kind, _, body in self.snapshot(name).records if kind == FORK}
         for name, target, other in (("one", one, two), ("two", two, one)):
-            parents = {struct.unpack_from("<IIII", body)[1] for kind, _, body in self.snapshot(name).records if kind == FORK}
-            self.assertIn(target.pid, parents)
-            self.assertNotIn(other.pid, parents)
+            self.assertTrue(wait_until(lambda: target.pid in parents(name)), "its children")  # noqa: B023
+            self.assertNotIn(other.pid, parents(name))
         text = self.run_it("sessions").stdout.decode()
         self.assertIn(f"one: sideband of {one.pid}", text)
         self.assertEqual(self.run_it("stop", "one").returncode, 0)
@@ -269,10 +270,14 @@ class Sessions(unittest.TestCase):
         def wakes():
             return [int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
                     for pid in sorted(self.processes())]
-        before, woken = ticks(), wakes()
-        time.sleep(2)
-        self.assertEqual(ticks(), before)
-        self.assertLessEqual(max(b - a for a, b in zip(woken, wakes())), 1)
+        rounds = []
+        for _ in range(5):  # somebody else may load a BPF program meanwhile, which is told to all
+            before, woken = ticks(), wakes()
+            time.sleep(2)
+            rounds.append((sum(ticks()) - sum(before), max(b - a for a, b in zip(woken, wakes()))))
+            if rounds[-1][0] == 0 and rounds[-1][1] <= 1:
+                return
+        self.fail(f"clock ticks and wake-ups in two seconds each: {rounds}")
 
     def test_a_full_log_is_folded_and_knows_who_is_there(self):
         keep = subprocess.Popen(["sleep", "1000"])
@@ -289,7 +294,7 @@ class Sessions(unittest.TestCase):
     def test_perf_reads_a_snapshot(self):
         target = self.forever()
         self.detach("one", "-p", target.pid)
-        time.sleep(0.3)
+        self.assertTrue(wait_until(lambda: self.tids(self.snapshot("one"), EXIT)), "a child that has run")
         path = self.dir / "s.data"
         self.assertEqual(self.run_it("snapshot", "one", "-o", path).returncode, 0)
         text = subprocess.run(["perf", "script", "-i", path, "--show-task-events", "--show-mmap-events"], capture_output=True, text=True, check=True).stdout
