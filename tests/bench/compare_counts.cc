@@ -1,9 +1,10 @@
 // Counts of recordings made in two ways: of the flow given block by block, and by a decoder that counts on the way.
 //
-// usage: compare_counts RECORDING[,SYMFS]...
+// usage: compare_counts [--drop-nth-poke N] RECORDING[,SYMFS]...
 // Prints what was compared. Exit status 1 if anything differs: blocks by their bytes, so that versions of one place are told apart, and
 // the ways out of each.
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <tuple>
@@ -66,11 +67,17 @@ size_t versions_of(const Counted& all) {
 
 int main(int argc, char** argv) {
   int status = argc > 1 ? 0 : 2;
+  uint32_t drop_nth_poke = 0;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
+    if (word == "--drop-nth-poke" && i + 1 < argc) {
+      drop_nth_poke = static_cast<uint32_t>(std::strtoul(argv[++i], nullptr, 10));
+      continue;
+    }
     const size_t comma = word.find(',');
     std::string why;
-    const auto streams = ptd::bench::load_recording(word.substr(0, comma), comma == std::string::npos ? "" : word.substr(comma + 1), why);
+    const auto streams =
+        ptd::bench::load_recording(word.substr(0, comma), comma == std::string::npos ? "" : word.substr(comma + 1), why, drop_nth_poke);
     if (streams.empty()) {
       std::fprintf(stderr, "compare_counts: %s: %s\n", word.c_str(), why.c_str());
       return 2;

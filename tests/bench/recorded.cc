@@ -83,8 +83,9 @@ void write_section(const RecordedStream& stream, SpaceId space, SectionId id, co
 
 }  // namespace
 
-std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why) {
+std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why, uint32_t drop_nth_poke) {
   OpenOptions options;
+  options.drop_nth_poke = drop_nth_poke;
   options.path = path;
   if (!symfs.empty()) options.symfs = {symfs};
   auto opened = Recording::open(options);
