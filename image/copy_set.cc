@@ -215,6 +215,9 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
   const Bytes a = copies_[earlier].code.bytes.subspan(common.first - range(earlier).first, size);
   const Bytes b = copies_[later].code.bytes.subspan(common.first - range(later).first, size);
   for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxDifferences; at = next_difference(a, b, at)) {
+    // A word that lies in the range as a whole is replaced as a whole.
+    const size_t into_word = word_bytes_ == 0 ? 0 : (common.first + at) % word_bytes_;
+    if (into_word <= at) at -= into_word;
     const uint64_t ip = common.first + at;
     const auto site = std::partition_point(known.begin(), known.end(), [&](const SiteRange& s) {
       return s.space != space ? s.space < space : s.ip + (s.size_bytes - 1) < ip;
@@ -227,7 +230,7 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
       }
       room = std::min(room, site->ip - ip);
     }
-    const size_t length = patched_size(a.subspan(at, room), b.subspan(at, room));
+    const size_t length = word_bytes_ != 0 ? std::min<size_t>(word_bytes_, room) : patched_size(a.subspan(at, room), b.subspan(at, room));
     Edit edit;
     edit.space = space;
     edit.ip = Ip{ip};

@@ -18,6 +18,7 @@ struct AddressRange {
 class CopySet {
  public:
   void add(DatedCopy copy);
+  void set_word_bytes(unsigned word_bytes) { word_bytes_ = word_bytes; }
   [[nodiscard]] bool empty() const { return copies_.empty(); }
   [[nodiscard]] size_t size() const { return copies_.size(); }
   [[nodiscard]] const DatedCopy& copy(size_t index) const { return copies_[index]; }
@@ -39,8 +40,8 @@ class CopySet {
     int sites = 0;
     TimeNs since = kTimeMin;
   };
-  /// Dates copies [first, end), taken together, by the majority: `times` are the moments at which some site held a copy's bytes. Where losses
-  /// explain as well what speaks for another moment, no site is dated apart from the others.
+  /// Dates copies [first, end), taken together, by the majority: `times` are the moments at which some site held a copy's bytes. Where
+  /// losses explain as well what speaks for another moment, no site is dated apart from the others.
   void date(size_t first, size_t end, const std::vector<Interval>& times, Allowance allowance);
   /// Bytes outside `known` (sorted, disjoint) at which two copies of one space differ: the edits that no record told.
   [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
@@ -50,6 +51,7 @@ class CopySet {
   void compare(size_t earlier, size_t later, AddressRange range, std::span<const SiteRange> known, std::vector<Edit>& out) const;
 
   std::vector<DatedCopy> copies_;
+  unsigned word_bytes_ = 0;       // of instructions that all have one size; 0: x86
   std::vector<Interval> limits_;  // as given: dating by bytes stays within
 };
 

@@ -40,6 +40,8 @@ class TimelineBuilder {
   void remove(SpaceId space, Ip ip, uint64_t size_bytes, TimeNs when);
   void add_edit(Edit edit);
   void add_copy(DatedCopy copy);
+  /// Kernel code consists of words of so many bytes, each patched as a whole (A64: 4). 0, the default: instructions of x86.
+  void set_word_bytes(unsigned word_bytes);
   /// Records of the kernel image were lost during `window`.
   void add_lost_window(Interval window);
   void add_finding(Finding finding);

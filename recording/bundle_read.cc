@@ -209,6 +209,7 @@ Status Loader::load_image() {
   auto symbols = read_symbols(chunk_of(chunk::kSymbols));
   if (!symbols.ok()) return damaged(chunk::kSymbols, symbols.error());
   ImageBuild image(options_);
+  if (chunks_.find(chunk::kArm) != chunks_.end()) image.builder.set_word_bytes(4);
   if (Status status = read_image(chunk_of(chunk::kImage), code, options_, image, data_.pokes); !status.ok())
     return damaged(chunk::kImage, status.error());
   for (NamedRange& range : symbols->ranges) image.add_range(std::move(range));

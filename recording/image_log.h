@@ -72,6 +72,7 @@ class LoggedBuilder {
     note(finding);
     builder_.add_finding(std::move(finding));
   }
+  void set_word_bytes(unsigned word_bytes) { builder_.set_word_bytes(word_bytes); }
   void freeze_at_first_version() { builder_.freeze_at_first_version(); }
 
   /// The timeline; fetches through it are noted too.

@@ -1,0 +1,206 @@
+// A cs_etm recording of an arm64 kernel, made by hand, with a copy of the kernel's text from before and one from after: nothing tells when
+// the text changed, so the packets choose.
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <tuple>
+
+#include "recording/recording.h"
+
+namespace ptd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kBase = 0xffffffc000080000;
+constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0;
+constexpr uint32_t kForward2 = 0x14000002;    // b .+8
+constexpr uint32_t kIfZeroBack = 0xb4ffffe0;  // cbz x0, .-4
+
+/// Bytes in the making, little-endian.
+struct Bin {
+  std::string bytes;
+  template <typename... Numbers>
+  Bin& u16(Numbers... numbers) {
+    (put(static_cast<uint16_t>(numbers)), ...);
+    return *this;
+  }
+  template <typename... Numbers>
+  Bin& u32(Numbers... numbers) {
+    (put(static_cast<uint32_t>(numbers)), ...);
+    return *this;
+  }
+  template <typename... Numbers>
+  Bin& u64(Numbers... numbers) {
+    (put(static_cast<uint64_t>(numbers)), ...);
+    return *this;
+  }
+  template <typename Number>
+  void put(Number number) {
+    bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+};
+
+/// A record of perf.data: header and payload.
+std::string record(uint32_t type, uint16_t misc, const Bin& payload) {
+  return Bin().u32(type).u16(misc, 8 + payload.bytes.size()).bytes + payload.bytes;
+}
+
+// [perf-format]: header, one attribute of the PMU 8, the records, no features.
+std::string perf_data(const std::string& trace) {
+  constexpr uint64_t kEtmv4 = 0x4040404040404040, kRawFormat = 0x100;
+  std::string data =
+      record(70, 0, Bin().u32(3, 0).u64(1, uint64_t{8} << 32 | 1, 0, kEtmv4, 0, 8, 0x1, 0x10, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1));
+  Bin map;
+  map.u32(-1, 0).u64(kBase, 0x1000, kBase);
+  map.bytes += std::string("[kernel.kallsyms]_text").append(2, '\0');
+  data += record(1, 1, map);
+  data += record(11, 0, Bin().u64(0, trace.size(), kRawFormat));
+  data += record(71, 0, Bin().u64(trace.size(), 0, 0).u32(0, -1, 0, 0)) + trace;
+  Bin file;
+  file.bytes = "PERFILE2";
+  constexpr uint64_t kAttr = 112 + 16, kHeader = 104;
+  file.u64(kHeader, kAttr, kHeader, kAttr, kHeader + kAttr, data.size(), 0, 0, 0, 0, 0, 0);
+  file.u32(8, 112);  // type, size
+  file.bytes.resize(kHeader + kAttr);
+  return file.bytes + data;
+}
+
+/// /proc/kcore of these words at kBase.
+std::string kcore(std::initializer_list<uint32_t> words) {
+  constexpr uint64_t kCode = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr);
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_ident[EI_CLASS] = ELFCLASS64;
+  header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_ident[EI_VERSION] = EV_CURRENT;
+  header.e_type = ET_CORE;
+  header.e_machine = EM_AARCH64;
+  header.e_version = EV_CURRENT;
+  header.e_phoff = header.e_ehsize = sizeof header;
+  header.e_phentsize = sizeof(Elf64_Phdr);
+  header.e_phnum = 1;
+  Elf64_Phdr load{};
+  load.p_type = PT_LOAD;
+  load.p_flags = PF_R | PF_W | PF_X;
+  load.p_offset = kCode;
+  load.p_vaddr = kBase;
+  load.p_filesz = load.p_memsz = 4 * words.size();
+  Bin file;
+  file.put(header);
+  file.put(load);
+  for (const uint32_t word : words) file.u32(word);
+  return file.bytes;
+}
+
+class KernelCopies : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "ptd-copies-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+  void write(const std::string& name, const std::string& content) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << content;
+  }
+  void copy(const std::string& name, std::initializer_list<uint32_t> words) const {
+    write(name + "/kcore", kcore(words));
+    write(name + "/kallsyms", "ffffffc000080000 T _text\nffffffc000080000 T fn\nffffffc000080100 T _etext\n");
+    write(name + "/modules", "");
+  }
+  struct Found {
+    uint64_t ip, end;
+    unsigned flags;
+    friend bool operator==(const Found&, const Found&) = default;
+    friend void PrintTo(const Found& found, std::ostream* out) { *out << found.ip << ".." << found.end << " flags " << found.flags; }
+  };
+  std::vector<Found> blocks(bool with_after) {
+    OpenOptions options;
+    options.path = (folder_ / "recording").string();
+    if (with_after) options.kcore_after = {(folder_ / "after").string()};
+    auto opened = Recording::open(options);
+    std::vector<Found> found;
+    EXPECT_TRUE(opened.ok()) << (opened.ok() ? "" : opened.error().message);
+    if (!opened.ok()) return found;
+    EXPECT_EQ((*opened)->streams().size(), 1U);
+    gaps_.clear();
+    (void)(*opened)->decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+      for (const Block& block : batch.blocks) {
+        const BlockInfo& info = decoder.blocks().info(block.node);
+        const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed | BlockFlag::ends_in_branch);
+        found.push_back({info.ip.value - kBase, info.ip.value - kBase + info.size_bytes, flags});
+      }
+      for (const Gap& gap : batch.gaps) gaps_.push_back(gap);
+      return true;
+    });
+    return found;
+  }
+  fs::path folder_;
+  std::vector<Gap> gaps_;
+};
+
+// A-Sync, info, on, kBase at EL1; N: only the CBZ of before is not taken, E: the RET behind it. Then kBase again: E, and the address of the
+// RET; in the text of before the flow would stand at kBase. E there, then kBase once more, and E: both texts can do that.
+constexpr unsigned char kTrace[] = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01,
+                                    0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31,  // address and context
+                                    0xda,                                                                          // N, E
+                                    0x9a, 0x00, 0x00, 0x08, 0x00,                                                  // kBase
+                                    0xf7,                                                                          // E
+                                    0x9a, 0x03, 0x00, 0x08, 0x00, 0xf7,                                            // the RET, E
+                                    0x9a, 0x00, 0x00, 0x08, 0x00, 0xf7};                                           // kBase, E
+
+TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
+  write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
+  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
+  copy("after", {kNop, kForward2, kNop, kRet});
+  constexpr auto kTaken = static_cast<unsigned>(BlockFlag::taken), kChosen = static_cast<unsigned>(BlockFlag::chosen);
+  constexpr auto kAmbiguous = static_cast<unsigned>(BlockFlag::ambiguous);
+  const std::vector<Found> expected = {
+      {0, 8, kChosen}, {8, 16, kTaken}, {0, 8, kTaken | kChosen}, {12, 16, kTaken}, {0, 8, kTaken | kAmbiguous}};
+  EXPECT_EQ(blocks(true), expected);
+  EXPECT_TRUE(gaps_.empty());
+  // With the copy of before alone, what it does not fit is named.
+  (void)blocks(false);
+  ASSERT_FALSE(gaps_.empty());
+  EXPECT_EQ(gaps_[0].reason, GapReason::image_mismatch);
+}
+
+// Neighbours that changed: each word is the one or the other, never parts of both. The first two differ in their second byte only, and
+// where the next two differ first stands 0xcc, which on x86 would be a breakpoint of one byte.
+TEST_F(KernelCopies, AWordChangesAsAWhole) {
+  constexpr uint32_t kCallFar = 0x94010103, kCallNear = 0x94000103, kAdd = 0x910010cc, kMove = 0xaa0103e1;
+  write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
+  copy("recording/kcore_dir", {kCallFar, kAdd, kNop, kRet});
+  copy("after", {kCallNear, kMove, kNop, kRet});
+  OpenOptions options;
+  options.path = (folder_ / "recording").string();
+  options.kcore_after = {(folder_ / "after").string()};
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  CodeView view((*opened)->timeline());
+  for (const auto& [at, before, after] : {std::tuple(0U, kCallFar, kCallNear), std::tuple(4U, kAdd, kMove)}) {
+    std::array<CodeCandidate, 16> found;
+    const FetchResult result = view.fetch(kKernelSpace, Ip{kBase + at}, Interval{}, {}, found, 4);
+    ASSERT_EQ(result.count, 2U) << at;
+    std::set<uint32_t> words;
+    for (size_t i = 0; i < 2; ++i) {
+      uint32_t word = 0;
+      std::memcpy(&word, found[i].bytes.data(), 4);
+      words.insert(word);
+    }
+    EXPECT_EQ(words, (std::set<uint32_t>{before, after})) << at;
+  }
+}
+
+}  // namespace
+}  // namespace ptd::test
