@@ -242,6 +242,68 @@ TEST(ArmPackets, ByTheirPatterns) {
   }
 }
 
+// [ETMv4] "Context packet": V and C say what follows, VMID first; NS, SF and EL. [ETE]: NSE.
+TEST(ArmPackets, ContextsWithVmidsOf32Bits) {
+  arm::TraceConfig config;
+  config.protocol = arm::Protocol::ete;
+  config.devarch = 0x47705a13;
+  config.idr2 = 4U << 10 | 4U << 5;
+  const std::vector<std::byte> bytes = bytes_of({0x81, 0xf1, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x88, 0x81, 0x3a, 0x81, 0x1b, 0x80});
+  arm::PacketReader reader(bytes, config);
+  arm::Packet packet;
+  ASSERT_EQ(reader.next(packet), arm::PacketReader::Status::ok);
+  EXPECT_EQ(packet.size_bytes, 10U);
+  EXPECT_TRUE(packet.context.is64 && packet.context.non_secure && !packet.context.root_or_realm);
+  EXPECT_EQ(packet.context.level, 1);
+  EXPECT_EQ(packet.context.vmid, 0x04030201U);
+  EXPECT_EQ(packet.context.context_id, 0x88070605U);
+  ASSERT_EQ(reader.next(packet), arm::PacketReader::Status::ok);  // realm
+  EXPECT_TRUE(packet.context.non_secure && packet.context.root_or_realm);
+  EXPECT_EQ(packet.context.level, 2);
+  ASSERT_EQ(reader.next(packet), arm::PacketReader::Status::ok);  // root
+  EXPECT_TRUE(!packet.context.non_secure && packet.context.root_or_realm);
+  EXPECT_EQ(packet.context.level, 3);
+  ASSERT_EQ(reader.next(packet), arm::PacketReader::Status::ok);  // P is 0: nothing changed
+  EXPECT_FALSE(packet.context.present);
+  EXPECT_EQ(packet.size_bytes, 1U);
+}
+
+// [ETMv4] "Cycle Count packets" where TRCIDR0.COMMOPT is 0: each commits; format 2 in steps of one or up to the greatest depth.
+TEST(ArmPackets, CycleCountsThatCommit) {
+  arm::TraceConfig config;
+  config.protocol = arm::Protocol::etmv4;
+  config.idr0 = 0x08000ea1;
+  config.idr8 = 32;
+  struct Row {
+    Raw raw;
+    arm::PacketKind kind;
+    uint64_t commits;
+    uint32_t cycles;
+    bool counted;
+  };
+  using enum arm::PacketKind;
+  const Row rows[] = {
+      {{0x0e, 0x03, 0x85, 0x01}, ccnt_f1, 3, 133, true},
+      {{0x0f, 0x81, 0x01}, ccnt_f1, 129, 0, false},
+      {{0x0c, 0x35}, ccnt_f2, 4, 5, true},
+      {{0x0d, 0x2a}, ccnt_f2, 19, 10, true},
+      {{0x1b}, ccnt_f3, 3, 3, true},
+      {{0x10}, ccnt_f3, 1, 0, true},
+  };
+  for (const Row& row : rows) {
+    const std::vector<std::byte> bytes = bytes_of(row.raw);
+    arm::PacketReader reader(bytes, config);
+    arm::Packet packet;
+    ASSERT_EQ(reader.next(packet), arm::PacketReader::Status::ok);
+    EXPECT_EQ(packet.kind, row.kind);
+    EXPECT_EQ(packet.size_bytes, row.raw.size());
+    EXPECT_NE(packet.flags & arm::kFlagCommit, 0);
+    EXPECT_EQ(packet.value, row.commits) << unsigned{row.raw[0]};
+    EXPECT_EQ((packet.flags & arm::kFlagCycles) != 0, row.counted) << unsigned{row.raw[0]};
+    EXPECT_EQ(packet.cycles, row.cycles) << unsigned{row.raw[0]};
+  }
+}
+
 // [CoreSight] "Formatter": id, data, an id whose byte behind belongs to the old one.
 TEST(ArmFrames, TakenApart) {
   const Raw raw = {0x21, 0xaa, 0x10, 0xbb, 0x23, 0xcc, 0x12, 0xdd, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x06};
