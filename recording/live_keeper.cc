@@ -105,6 +105,7 @@ void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
 void LiveKeeper::keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns) {
   constexpr uint64_t kMostBytes = 64 << 10;
   constexpr std::array<unsigned char, 5> kElf32 = {0x7f, 'E', 'L', 'F', 1};
+  if (narrow_vdsos_.size() >= kMostRegions) return;
   narrow_vdsos_.push_back({map.pid, 0, time_ns, map.addr, map.size_bytes, map.file_offset_bytes, stash::EntryKind::vdso, {}, {}, map.path});
   if (narrow_vdso_.hash.empty() && map.size_bytes <= kMostBytes) {
     const std::vector<std::byte> bytes = read_memory(map.pid, map.addr, map.size_bytes);

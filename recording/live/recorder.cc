@@ -382,13 +382,18 @@ Status Recorder::run() {
 void Recorder::copy_kernel_after() {
   constexpr int kTries = 3;
   const PrivateFiles private_files;
+  const std::string part = choice_.output + "/copy.part";  // whoever is killed leaves no half of a copy under its name
+  std::error_code error;
   Status status = Error{ErrorKind::file_open, "/proc/kallsyms cannot be read", 0};
   for (int i = 0; i < kTries; ++i) {
     const uint64_t seen = kernel_records_;
     const Result<std::string> kallsyms = read_text_file("/proc/kallsyms");
-    if (kallsyms.ok()) status = copy_kernel(*capture_->memory(), *kallsyms, choice_.output + "/kcore_dir_after");
+    if (kallsyms.ok()) status = copy_kernel(*capture_->memory(), *kallsyms, part);
     if (!status.ok() || !drain(false).ok() || kernel_records_ == seen) break;
   }
+  if (status.ok()) fs::rename(part, choice_.output + "/kcore_dir_after", error);
+  if (status.ok() && error) status = Error{ErrorKind::file_open, error.message(), 0};
+  fs::remove_all(part, error);
   if (!status.ok()) report_.notes.push_back("no copy of the kernel's code as it is at the end: " + status.error().message);
 }
 
@@ -411,7 +416,10 @@ Status Recorder::finish() {
     if (writer_->continue_from(done.file_bytes).ok()) (void)writer_->finish();
   }
   holder_.reset();
-  if (workload_) report_.exit_status = workload_->ended();
+  // The events of a program end a moment before its status is there.
+  constexpr int kPatienceMs = 2000;
+  const bool over = !choice_.target.everything && events_->target_ended();
+  if (workload_) report_.exit_status = workload_->ended(over ? kPatienceMs : 0);
   return status;
 }
 

@@ -2,6 +2,7 @@
 #include "recording/live/workload.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -112,9 +113,11 @@ Status Workload::start() {
   return Error{ErrorKind::file_open, std::string("cannot run the program: ") + std::strerror(number), 0};
 }
 
-int Workload::ended() {
+int Workload::ended(int patience_ms) {
   constexpr int kSignalled = 128;
   int status = 0;
+  pollfd end{pid_fd_, POLLIN, 0};
+  if (status_ < 0 && pid_ > 0 && pid_fd_ >= 0 && patience_ms > 0) (void)poll(&end, 1, patience_ms);
   if (status_ < 0 && pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_) {
     status_ = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
   }

@@ -25,8 +25,8 @@ class Workload {
   [[nodiscard]] int32_t pid() const { return pid_; }
   /// Readable once it has ended; -1 where the kernel has no pidfd (before Linux 5.3).
   [[nodiscard]] int fd() const { return pid_fd_; }
-  /// Its exit status as a shell gives it (128 + signal), if it has ended; -1 else. Does not wait.
-  [[nodiscard]] int ended();
+  /// Its exit status as a shell gives it (128 + signal), if it has ended; -1 else. Waits at most so long (without a pidfd not at all).
+  [[nodiscard]] int ended(int patience_ms = 0);
 
  private:
   Workload() = default;
