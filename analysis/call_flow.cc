@@ -15,6 +15,17 @@ bool is_jump(const InsnClass cls, const InsnDetail detail) {
          cls == InsnClass::jmpabs;
 }
 
+/// The likeliest moment of a mark or event.
+template <typename Told>
+TimeNs likeliest(const Told& told) {
+  return std::clamp(told.about, told.time.first, told.time.last);
+}
+/// Nothing need bound it from above: behind the last timing packet nothing does.
+template <typename Told>
+bool dated(const Told& told) {
+  return told.time.first != kTimeMin;
+}
+
 }  // namespace
 
 CallFlow::CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid)
@@ -79,8 +90,17 @@ void CallFlow::take_boundary(const Batch& batch, uint32_t at) {
       resolve(to.at, to.ip);
     }
   }
-  while (here(batch.marks, next_mark_)) take_mark(batch.marks[next_mark_++]);
-  while (event_here() || here(batch.gaps, next_gap_)) {
+  // A mark that tells a later moment than an event is of what comes behind the event.
+  const auto mark_first = [&] {
+    if (!here(batch.marks, next_mark_)) return false;
+    const Mark& mark = batch.marks[next_mark_];
+    return !event_here() || !dated(mark) || !dated(batch.events[next_event_]) || likeliest(mark) <= likeliest(batch.events[next_event_]);
+  };
+  while (here(batch.marks, next_mark_) || event_here() || here(batch.gaps, next_gap_)) {
+    if (mark_first()) {
+      take_mark(batch.marks[next_mark_++]);
+      continue;
+    }
     const bool gap_first = here(batch.gaps, next_gap_) &&
                            (!event_here() || batch.gaps[next_gap_].stream_offset_bytes <= batch.events[next_event_].stream_offset_bytes);
     if (gap_first) {
@@ -104,7 +124,7 @@ void CallFlow::take_block(const Block& block) {
   pending_ = Pending{here.cls, here.detail, here.at.id, here.next};
 }
 
-void CallFlow::begin(Ip to) {
+void CallFlow::begin(Ip to, bool exact) {
   flowing_ = true;
   const FoundFunction at = find(to);
   FlowStep step;
@@ -112,7 +132,7 @@ void CallFlow::begin(Ip to) {
   step.function = at.id;
   step.to = to;
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
-  push(step);
+  push(step, !exact);
 }
 
 void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
@@ -164,7 +184,7 @@ void CallFlow::resolve_unseen(Ip to) {
 }
 
 void CallFlow::take_mark(const Mark& mark) {
-  if (mark.time_known) anchor(mark.time.first);
+  if (dated(mark)) told(likeliest(mark), mark.cycles);
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
     space_ = mark.space;
@@ -187,12 +207,12 @@ void CallFlow::take_mark(const Mark& mark) {
 void CallFlow::take_event(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
   const bool status = (event.flags & kEventStatus) != 0;
-  const bool dated = event.time.first != kTimeMin && event.time.last != kTimeMax;
+  const bool known = dated(event);
   switch (event.kind) {
     case EventKind::async_branch: {
       if (pending_ && has_from) resolve(find(event.from), event.from);
       pending_.reset();
-      if (dated) anchor(event.time.first);
+      if (known) told(likeliest(event), event.cycles);
       if (!flowing_ && has_from) begin(event.from);
       const FoundFunction at = has_to ? find(event.to) : FoundFunction{};
       FlowStep step;
@@ -211,7 +231,7 @@ void CallFlow::take_event(const Event& event) {
       const bool far = pending_ && pending_->cls == InsnClass::far_call && !is_kernel_half(pending_->return_to);
       const bool interrupted = event.kind == EventKind::async_disabled && has_from && !is_kernel_half(event.from);
       if (pending_) resolve_unseen(event.kind == EventKind::disabled && has_to ? event.to : Ip{});
-      if (dated) anchor(event.time.first);
+      if (known) told(likeliest(event), event.cycles);
       FlowStep step;
       step.kind = FlowKind::pause;
       if (far || interrupted) step.flags |= kFlowFar;
@@ -220,12 +240,15 @@ void CallFlow::take_event(const Event& event) {
       flowing_ = false;
       return;
     }
-    case EventKind::enabled:
+    case EventKind::enabled: {
       if (status && (flowing_ || pending_)) return;
       pending_.reset();
-      if (dated) anchor(event.time.first);
-      if (has_to) begin(event.to);
+      // With a count of its own the packet tells when tracing went on; else that was at some time after its last timing packet.
+      const bool exact = known && last_count_ != kNoCount && event.cycles > last_count_;
+      if (known) told(likeliest(event), event.cycles);
+      if (has_to) begin(event.to, exact);
       return;
+    }
     default:
       return;
   }
@@ -248,42 +271,55 @@ void CallFlow::push(FlowStep step, bool waited) {
   step.space = space_;
   step.instructions = static_cast<uint32_t>(std::min<uint64_t>(position_ - last_position_, 0xffffffffU));
   last_position_ = position_;
-  waited = waited || step.kind == FlowKind::begin;
   pauses_held_ += waited ? 1 : 0;
   held_.push_back({step, position_, waited});
   if (held_.size() >= kMaxHeld)
     anchor(TimeNs{now_.value + (rate_instructions_ == 0 ? 0 : (position_ - anchor_position_) * rate_ns_ / rate_instructions_)});
 }
 
+// A packet told a moment and a count of cycles. If it is the last one over again what waits goes on to wait: it ran behind that one.
+void CallFlow::told(TimeNs time, uint64_t cycles) {
+  const bool counts = cycles != last_count_;
+  if (timed_ && time <= now_ && !counts) return;
+  anchor(time, counts ? std::optional(cycles) : std::nullopt);
+}
+
 // Dates what waits: see the class.
-void CallFlow::anchor(TimeNs time) {
+void CallFlow::anchor(TimeNs time, std::optional<uint64_t> counted_cycles) {
   if (!timed_) now_ = time;
   timed_ = true;
   time = std::max(time, now_);
   const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
-  if (held_.empty() && passed == 0) return;
-  uint64_t running = passed;
-  if (pauses_held_ != 0 && rate_instructions_ != 0) {
+  if (held_.empty() && passed == 0 && !counted_cycles) return;
+  const auto share = [&](uint64_t of, uint64_t position) {  // by instructions
+    return instructions == 0 ? 0 : static_cast<uint64_t>(static_cast<unsigned __int128>(of) * (position - anchor_position_) / instructions);
+  };
+  const bool stopped = pauses_held_ != 0 || !flowing_;  // tracing was off in between
+  uint64_t running = flowing_ || instructions != 0 ? passed : 0;
+  if (stopped && rate_instructions_ != 0) {
     const auto usual = static_cast<unsigned __int128>(instructions) * rate_ns_ / rate_instructions_;
     running = static_cast<uint64_t>(std::min<unsigned __int128>(passed, usual));
-  } else if (pauses_held_ == 0 && instructions != 0 && passed != 0) {
+  } else if (!stopped && instructions != 0 && passed != 0) {
     rate_instructions_ += instructions;
     rate_ns_ += passed;
     if (rate_instructions_ > (1U << 24)) rate_instructions_ /= 2, rate_ns_ /= 2;
   }
   const uint64_t paused = passed - running;
+  const uint64_t cycles = cycles_.take(instructions, stopped, counted_cycles);
+  last_count_ = counted_cycles.value_or(last_count_);
+  uint64_t cycles_before = 0;
   size_t begun = 0;
   for (Held& held : held_) {
     begun += held.waited ? 1 : 0;
-    const uint64_t ran =
-        instructions == 0
-            ? 0
-            : static_cast<uint64_t>(static_cast<unsigned __int128>(running) * (held.position - anchor_position_) / instructions);
+    const uint64_t ran = share(running, held.position);
     const uint64_t waited = pauses_held_ == 0 ? 0 : paused / pauses_held_ * begun;
     held.step.time = TimeNs{now_.value + ran + waited};
     held.step.floor = now_;
+    const uint64_t cycles_here = share(cycles, held.position);
+    held.step.cycles = cycles_here - std::exchange(cycles_before, cycles_here) + std::exchange(cycles_left_, 0);
     out_.push_back(held.step);
   }
+  cycles_left_ += cycles - cycles_before;
   held_.clear();
   pauses_held_ = 0;
   now_ = time;

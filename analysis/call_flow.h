@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/cycle_share.h"
 #include "analysis/function_table.h"
 #include "decoder/batch.h"
 #include "decoder/insn/insn.h"
@@ -42,6 +43,7 @@ struct FlowStep {
   FunctionId function = kNoFunction;  ///< of `to`
   FunctionId from = kNoFunction;      ///< jump: the function that is left
   uint32_t instructions = 0;          ///< that this stream retired since its previous step
+  uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
   Ip return_to{};
   TimeNs time{};   ///< packets' times, and between them by instructions
@@ -58,6 +60,11 @@ class CallFlow {
   /// `cpu` or `tid` of the stream; -1 for the other.
   CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid);
 
+  /// What take() gets from here on is of another segment of the trace.
+  void begin_segment() {
+    cycles_.begin_segment();
+    last_count_ = kNoCount;
+  }
   void take(const Batch& batch, const BlockTable& blocks);
   /// The stream is over.
   void finish();
@@ -67,6 +74,7 @@ class CallFlow {
   [[nodiscard]] bool timed() const { return timed_; }
 
  private:
+  static constexpr uint64_t kNoCount = ~uint64_t{0};
   struct Node {
     FoundFunction at, end;  ///< at its first instruction; the function that its last one belongs to is the same
     Ip ip, next;
@@ -88,11 +96,12 @@ class CallFlow {
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
-  void begin(Ip to);
+  void begin(Ip to, bool exact = false);
   void resolve(const FoundFunction& at, Ip to, bool bare_return = false);
   void resolve_unseen(Ip to);
   void push(FlowStep step, bool waited = false);
-  void anchor(TimeNs time);
+  void told(TimeNs time, uint64_t cycles);
+  void anchor(TimeNs time, std::optional<uint64_t> counted_cycles = {});
   [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, now_); }
   [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) { return at.named ? at.id : finder_.unnamed_entry(space_, to, now_); }
 
@@ -116,6 +125,9 @@ class CallFlow {
   std::vector<Held> held_;
   size_t pauses_held_ = 0;
   uint64_t rate_instructions_ = 0, rate_ns_ = 0;  ///< over stretches without a pause
+  CycleShare cycles_;
+  uint64_t last_count_ = kNoCount;
+  uint64_t cycles_left_ = 0;  ///< of what ran behind the last step
   std::vector<FlowStep> out_;
 };
 

@@ -89,7 +89,11 @@ uint32_t CallTree::thread_of(const FlowStep& step) {
 void CallTree::spend(Now& now) {
   CallThread& thread = now.thread;
   thread.instructions += now.step.instructions;
-  if (!now.stack.frames.empty()) now.stack.frames.back().self_instructions += now.step.instructions;
+  thread.cycles += now.step.cycles;
+  if (!now.stack.frames.empty()) {
+    now.stack.frames.back().self_instructions += now.step.instructions;
+    now.stack.frames.back().self_cycles += now.step.cycles;
+  }
   if (now.step.time <= thread.last) return;
   const uint64_t passed = now.step.time.value - thread.last.value;
   thread.last = now.step.time;
@@ -165,6 +169,7 @@ void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to
   frame.untraced_ns = now.thread.untraced_ns;
   frame.lost_ns = now.thread.lost_ns;
   frame.instructions = now.thread.instructions;
+  frame.cycles = now.thread.cycles;
   CallStep step;
   step.kind = CallStepKind::enter;
   step.frame = kind;
@@ -199,6 +204,8 @@ void CallTree::leave(Now& now, uint8_t flags) {
   step.instructions = now.thread.instructions - frame.instructions;
   step.self_ns = frame.self_ns;
   step.self_instructions = frame.self_instructions;
+  step.cycles = now.thread.cycles - frame.cycles;
+  step.self_cycles = frame.self_cycles;
   if (const auto open = now.stack.open.find(frame.function); --open->second == 0) now.stack.open.erase(open);
   now.stack.frames.pop_back();
   now.out.push_back(step);

@@ -60,9 +60,10 @@ struct CallStep {
   TimeNs start, start_floor;  ///< leave: of the call; on: when it stopped
   /// leave: of the call, with all that it called. on: of the stretch that ends. They are parts of time - start that are nobody's own.
   uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;
-  uint64_t self_ns = 0;            ///< leave: in the function itself
-  uint64_t instructions = 0;       ///< leave: with all that it called
-  uint64_t self_instructions = 0;  ///< leave: of the function itself
+  uint64_t self_ns = 0;                  ///< leave: in the function itself
+  uint64_t instructions = 0;             ///< leave: with all that it called
+  uint64_t self_instructions = 0;        ///< leave: of the function itself
+  uint64_t cycles = 0, self_cycles = 0;  ///< leave: core cycles likewise; 0 if the trace counts none
   [[nodiscard]] uint64_t total_ns() const { return time.value - start.value; }
 };
 
@@ -71,7 +72,7 @@ struct CallThread {
   int32_t pid = -1, tid = -1, cpu = -1;  ///< cpu: of the idle task and of unknown threads, which are one a cpu
   TimeNs first, last;
   uint64_t running_ns = 0, off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;
-  uint64_t instructions = 0;
+  uint64_t instructions = 0, cycles = 0;
   uint64_t gaps = 0, forgotten = 0;  ///< stacks given up: by gaps, for other reasons
 };
 
@@ -109,8 +110,8 @@ class CallTree {
     uint8_t flags = 0;
     Ip return_to;
     TimeNs start, floor;
-    uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0;  ///< the thread's totals when it began
-    uint64_t self_ns = 0, self_instructions = 0;
+    uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
+    uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
   };
   enum class Off : uint8_t { running, switched, paused, lost };
   struct Stack {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <queue>
 #include <thread>
+#include <utility>
 
 namespace ptd {
 namespace {
@@ -64,6 +65,7 @@ class StreamWalk {
     const uint64_t first = options_.time.first == kTimeMin ? 0 : recording_.segment_at(stream_, options_.time.first);
     status_ =
         recording_.decode(stream_, first, Recording::kStreamEnd, [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
+          if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes) flow_.begin_segment();
           flow_.take(batch, decoder.blocks());
           note(batch, segment, offset);
           if (options_.time.last < segment.time.first) return false;
@@ -113,6 +115,7 @@ class StreamWalk {
   const uint32_t stream_;
   std::mutex& gap_mutex_;
   CallFlow flow_;
+  uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
   Status status_;
   std::thread thread_;
   std::mutex mutex_;

@@ -65,6 +65,7 @@ void FunctionProfile::add(std::span<const CallStep> steps) {
     totals.partial += started && ended ? 0 : 1;
     totals.self_ns += step.self_ns;
     totals.self_instructions += step.self_instructions;
+    totals.self_cycles += step.self_cycles;
     if (started && ended) totals.durations.add(step.total_ns());
     if ((step.flags & kCallInner) != 0) continue;
     totals.total_ns += step.total_ns();
@@ -72,6 +73,7 @@ void FunctionProfile::add(std::span<const CallStep> steps) {
     totals.untraced_ns += step.untraced_ns;
     totals.lost_ns += step.lost_ns;
     totals.instructions += step.instructions;
+    totals.cycles += step.cycles;
   }
 }
 

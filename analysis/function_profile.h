@@ -33,7 +33,8 @@ struct FunctionTotals {
   uint64_t self_ns = 0, total_ns = 0;                     ///< total: with what it called, off-cpu and untraced time; recursion counted once
   uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;  ///< parts of total_ns in which it did not run
   uint64_t self_instructions = 0, instructions = 0;
-  DurationCounts durations;  ///< of the calls that were seen from start to end
+  uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
+  DurationCounts durations;              ///< of the calls that were seen from start to end
 };
 
 /// Fed with steps of calls; plain counters by FunctionId.

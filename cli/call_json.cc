@@ -85,6 +85,8 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
                {"self_ns", step.self_ns},
                {"instructions", step.instructions},
                {"self_instructions", step.self_instructions},
+               {"cycles", step.cycles},
+               {"self_cycles", step.self_cycles},
                {"start_seen", (step.flags & (kCallNoStart | kCallMiddle)) == 0},
                {"end_seen", (step.flags & kCallCut) == 0}});
   put(json, out);

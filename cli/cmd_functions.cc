@@ -94,6 +94,8 @@ void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed,
                    {"off_cpu_ns", t.off_cpu_ns},
                    {"untraced_ns", t.untraced_ns},
                    {"lost_ns", t.lost_ns},
+                   {"self_cycles", t.self_cycles},
+                   {"total_cycles", t.cycles},
                    {"p50_ns", t.durations.quantile(0.5)},
                    {"p99_ns", t.durations.quantile(0.99)},
                    {"max_ns", t.durations.max()}});
@@ -115,18 +117,31 @@ void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed,
   }
 }
 
-std::string line_of(const Row& row, uint64_t all_self, bool timed, const FunctionTable& functions, size_t width) {
+/// Instructions per cycle of the function itself; cycles without an instruction at hand, or none, are no ratio.
+std::string ipc_text(const FunctionTotals& totals) {
+  if (totals.self_cycles == 0 || totals.self_instructions == 0) return "-";
+  return fmt::format("{:.2f}", static_cast<double>(totals.self_instructions) / static_cast<double>(totals.self_cycles));
+}
+
+/// What the columns are made for.
+struct Columns {
+  uint64_t all_self = 0;
+  bool timed = false, cycles = false;
+};
+
+std::string line_of(const Row& row, const Columns& columns, const FunctionTable& functions, size_t width) {
   const FunctionTotals& t = *row.totals;
   const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
   std::string line = fmt::format("{:>10} ", t.calls);
-  if (timed) {
+  if (columns.timed) {
     const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? std::string("-") : duration_text(ns); };
     const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
-    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", duration_text(t.self_ns), part(t.self_ns, all_self),
+    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", duration_text(t.self_ns), part(t.self_ns, columns.all_self),
                         duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
                         of_calls(t.durations.quantile(0.99)), of_calls(t.durations.max()));
+    if (columns.cycles) line += fmt::format("{:>5} ", ipc_text(t));
   } else {
-    line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, all_self), t.instructions);
+    line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, columns.all_self), t.instructions);
   }
   const std::string module =
       row.id == kNoFunction || functions.info(row.id).module.empty() ? "" : " (" + functions.info(row.id).module + ")";
@@ -135,14 +150,18 @@ std::string line_of(const Row& row, uint64_t all_self, bool timed, const Functio
 }
 
 void print_table(const Words& words, const std::vector<Row>& rows, bool timed, const FunctionTable& functions) {
-  uint64_t all_self = 0;
-  for (const Row& row : rows) all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
+  Columns columns{0, timed, false};
+  for (const Row& row : rows) {
+    columns.all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
+    columns.cycles = columns.cycles || row.totals->self_cycles != 0;
+  }
   Output& output = standard_output();
-  output.write(timed ? "     calls      self     %     total   waiting       p50       p99       max function\n"
-                     : "     calls      self insn     %     total insn function     (the trace holds no time)\n");
+  output.write(columns.cycles ? "     calls      self     %     total   waiting       p50       p99       max   ipc function\n"
+               : timed        ? "     calls      self     %     total   waiting       p50       p99       max function\n"
+                              : "     calls      self insn     %     total insn function     (the trace holds no time)\n");
   const size_t width = words.full_names ? 0 : terminal_columns();
   for (size_t i = 0; i < rows.size() && (words.limit == 0 || i < words.limit); ++i)
-    output.write(line_of(rows[i], all_self, timed, functions, width));
+    output.write(line_of(rows[i], columns, functions, width));
   if (words.limit != 0 && rows.size() > words.limit)
     output.write(fmt::format("and {} more functions; --limit 0 lists all\n", rows.size() - words.limit));
 }
@@ -239,6 +258,7 @@ Command add_functions(CLI::App& app) {
       "Self is the time in the function itself; total also what it called and waited for. Waiting is the part of total in which it did "
       "not\n"
       "run: off the cpu, not traced (kernel, filter), lost. Partial calls were not seen from start to end and are in no percentile.\n"
+      "Ipc: the function's own instructions per core cycle, where the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "Examples:\n"
       "  ptdecode functions --comm postgres                       where the time went\n"
       "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when");

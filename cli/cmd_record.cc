@@ -115,6 +115,8 @@ void add_packet_options(CLI::App& command, Words& words) {
   command.add_flag("--short-tnt", words.short_tnt, "branches in packets of 6, as older processors write them; else up to 47");
   command.add_flag("--no-mtc", words.no_mtc, "no MTC packets: time at PSB only");
   command.add_flag("--no-tsc", words.no_tsc, "no time at all");
+  command.add_flag("--work-clock", words.options.config.work_clock,
+                   "time goes by the instructions that ran, at 2 GHz, not by this machine's clock: the same run gives the same trace");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to see what becomes of it");
   command.add_flag("--no-date-code", words.no_dates,
                    "no PSB around a change of code: as hardware, which does not know of it; its date is then within a timing packet");

@@ -101,7 +101,10 @@ struct Mark {
   SpaceId space = kNoSpace;
   ExecMode mode = ExecMode::unknown;
   bool time_known = false;
-  uint64_t cycles = 0;  ///< core cycles counted so far in the stream (CYC), 0 without
+  /// The likeliest moment, for who adds up times: when the packet before those of the blocks behind the mark was told to leave. 0: not
+  /// told.
+  TimeNs about{};
+  uint64_t cycles = 0;  ///< core cycles counted up to `about` since the segment's start (CYC, cycle counts of Arm), 0 without
 };
 
 enum class EventKind : uint8_t {
@@ -152,6 +155,8 @@ struct Event {
   uint64_t aux = 0;
   uint64_t stream_offset_bytes = 0;
   Interval time;
+  TimeNs about{};       ///< likeliest moment: when the event's own packet was told to leave. 0: not told
+  uint64_t cycles = 0;  ///< as Mark::cycles
 };
 inline constexpr uint8_t kEventHasFrom = 1;
 inline constexpr uint8_t kEventHasTo = 2;

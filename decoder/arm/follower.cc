@@ -63,6 +63,7 @@ void Follower::put_mark(size_t before_block) {
   mark.tid = software_.tid;
   mark.space = space_;
   mark.mode = mode_;
+  if (time_known_) mark.about = time_.first;
   mark.cycles = cycles_;
   out_->marks.push_back(mark);
   mark_due_ = false;
@@ -116,6 +117,8 @@ void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_
   event.aux = aux;
   event.stream_offset_bytes = segment_.stream_offset_bytes + offset;
   event.time = time_;
+  if (time_known_) event.about = time_.first;
+  event.cycles = cycles_;
   out_->events.push_back(event);
 }
 

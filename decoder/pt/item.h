@@ -42,7 +42,8 @@ struct Item {
   uint64_t value = 0;                 ///< async_branch: target. events: payload
   uint64_t aux = 0;
   uint64_t offset_bytes = 0;  ///< in the segment
-  uint64_t cycles = 0;        ///< core cycles counted so far (CYC)
+  Moment left;                ///< of the packet before: about when the flow came to what is walked for this item
+  Moment own;                 ///< of this one
   TimeNs before;              ///< lower bound of the last timing packet before this item
   TimeNs lo;                  ///< no instruction walked for this item ran before: see ItemReader
   TimeNs hi;                  ///< nor after
@@ -60,14 +61,16 @@ struct SyncState {
 
 /// Where an ItemReader stands between two packets: how time is told to the items that follow.
 struct ItemCursor {
-  uint64_t offset_bytes = 0;  ///< of the next packet
-  uint64_t last_ip = 0;       ///< for ip compression
-  uint64_t cycles = 0;        ///< counted by CYC so far
-  TimeNs now_first;           ///< lower bound of the last timing packet
-  TimeNs group_lo;            ///< lower bound for what is walked inside the current group
-  TimeNs emitted;             ///< `before` of the group before the current one
-  TimeNs group_before;        ///< `before` of the current group's first packet
-  bool late = false;          ///< the current group began with a TNT that was not full
+  static constexpr uint32_t kFullShort = 6, kFullLong = 47;  ///< branches in a TNT that is full
+  uint64_t offset_bytes = 0;                                 ///< of the next packet
+  uint64_t last_ip = 0;                                      ///< for ip compression
+  Moment now;                                                ///< of the last timing packet
+  Moment left;                                               ///< the same when the last packet of the flow left
+  TimeNs now_first;                                          ///< lower bound of the last timing packet
+  TimeNs group_lo;                                           ///< lower bound for what is walked inside the current group
+  TimeNs emitted;                                            ///< `before` of the group before the current one
+  TimeNs group_before;                                       ///< `before` of the current group's first packet
+  bool late = false;                                         ///< the current group began with a TNT that was not full
 
   /// What comes next ran after the last timing packet.
   void prompt() {
@@ -88,8 +91,22 @@ struct ItemCursor {
     if (!late) prompt();
     return lo;
   }
-  /// All that follows up to the next timing packet has the same bounds.
-  [[nodiscard]] bool steady() const { return emitted == now_first && group_before == now_first && (!late || group_lo == now_first); }
+  /// A packet of the flow stands here: what is known of its moment.
+  void date(Item& item) const {
+    item.before = now_first;
+    item.left = left;
+    item.own = now;
+  }
+  /// That packet left by itself. A TNT that is not full did not: what comes next forced it out, and left with it.
+  void leave() { left = now; }
+  [[nodiscard]] static bool is_full(uint32_t bits) { return bits == kFullShort || bits == kFullLong; }
+  void leave_tnt(uint32_t bits) {
+    if (is_full(bits)) leave();
+  }
+  /// All that follows up to the next timing packet has the same bounds, and `left` is `now`.
+  [[nodiscard]] bool steady() const {
+    return emitted == now_first && group_before == now_first && (!late || group_lo == now_first) && left == now;
+  }
 };
 
 /// Reads a segment's packets into items, on demand, keeping those that were not released.

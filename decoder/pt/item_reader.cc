@@ -53,6 +53,7 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   done_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
   read_start();
   cursor_.prompt();
+  cursor_.left = cursor_.now;
   enabled_ = start_.has_ip;
 }
 
@@ -67,8 +68,7 @@ Item& ItemReader::push(ItemKind kind, uint64_t offset) {
   Item item;
   item.kind = kind;
   item.offset_bytes = offset;
-  item.before = cursor_.now_first;
-  item.cycles = cursor_.cycles;
+  cursor_.date(item);
   switch (kind) {
     case ItemKind::now:
     case ItemKind::at_insn:
@@ -76,13 +76,15 @@ Item& ItemReader::push(ItemKind kind, uint64_t offset) {
       break;
     case ItemKind::tnt:
       item.lo = cursor_.begin_group();
-      break;  // the caller says with prompt() if it was full
+      break;  // the caller says with prompt() and leave_tnt() if it was full
     case ItemKind::tip:
       item.lo = cursor_.take_tip();
+      cursor_.leave();
       break;
     default:
       item.lo = cursor_.emitted;
       cursor_.prompt();
+      cursor_.leave();
       break;
   }
   item.hi = std::max(ahead_.next_last(), item.lo);
@@ -124,7 +126,7 @@ ExecMode ItemReader::take_mode() {
 // Takes over what the timing packets up to the one at `offset` told.
 void ItemReader::pass_time(uint64_t offset) {
   const TimePoint* point = ahead_.next();
-  if (point != nullptr && point->offset_bytes <= offset) ahead_.pass(offset, cursor_.now_first, cursor_.cycles);
+  if (point != nullptr && point->offset_bytes <= offset) ahead_.pass(offset, cursor_.now_first, cursor_.now);
 }
 
 // Reads one packet; false at the end of the segment.
@@ -293,6 +295,7 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       item.ip = packet.value;
       // A full TNT leaves with its last branch. (Six branches may as well be the rest of a long TNT.)
       if (packet.bits == kLongTntBits) cursor_.prompt();
+      cursor_.leave_tnt(packet.bits);
       return;
     }
     case PacketKind::fup:

@@ -113,7 +113,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   tnt_.direct = false;
   tnt_.begun = true;
   tnt_.index = state.tnt_item;
-  cycles_ = state.tnt_count != 0 ? items.at(state.tnt_item).cycles : (head != nullptr ? head->cycles : 0);
+  left_ = state.tnt_count != 0 ? items.at(state.tnt_item).left : (head != nullptr ? head->left : Moment{});
   if ((tnt_.count == 0 || take_bits()) && take_queue()) take_direct();
   leave();
   return moved_;
@@ -132,7 +132,7 @@ bool Runner::take_queue() {
     if (behind_sync_point(item->offset_bytes)) return false;
     if (item->kind == ItemKind::tip && item->flags == 0 && item->mode == ExecMode::unknown) {
       const Item tip = *item;
-      set_now(tip.lo, tip.hi, tip.cycles);
+      set_now(tip);
       if (!take_target(tip, false)) return false;
       ++state_->next;
     } else if (item->kind == ItemKind::tnt) {
@@ -140,7 +140,7 @@ bool Runner::take_queue() {
       tnt_.count = item->bits;
       tnt_.direct = tnt_.begun = false;
       tnt_.index = state_->next;
-      set_now(item->lo, item->hi, item->cycles);
+      set_now(*item);
       ++state_->next;
       if (!take_bits()) return false;
     } else {
@@ -207,7 +207,7 @@ bool Runner::pass_point() {
   const TimePoint* point = ahead.next();
   if (point != nullptr && point->offset_bytes <= cursor_.offset_bytes) {
     const uint64_t end = point->end_bytes;
-    ahead.pass(cursor_.offset_bytes, cursor_.now_first, cursor_.cycles);
+    ahead.pass(cursor_.offset_bytes, cursor_.now_first, cursor_.now);
     cursor_.offset_bytes = std::max(cursor_.offset_bytes, end);
     stop_ = 0;
     settled_ = false;
@@ -230,13 +230,13 @@ bool Runner::read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full)
   item.bits = static_cast<uint8_t>(bits);
   item.ip = payload;
   item.offset_bytes = cursor_.offset_bytes;
-  item.cycles = cursor_.cycles;
-  item.before = cursor_.now_first;
+  cursor_.date(item);
   item.lo = cursor_.begin_group();
   item.hi = std::max(hi_, item.lo);
   if (full) cursor_.prompt();
+  cursor_.leave_tnt(bits);
   cursor_.offset_bytes += size;
-  set_now(item.lo, item.hi, item.cycles);
+  set_now(item);
   settled_ = item.lo == cursor_.now_first;
   return take_bits();
 }
@@ -257,13 +257,14 @@ bool Runner::read_tip() {
   Item item;
   item.kind = ItemKind::tip;
   item.ip = cursor_.last_ip;
-  item.before = cursor_.now_first;
+  cursor_.date(item);
   item.lo = cursor_.take_tip();
+  cursor_.leave();
   item.hi = std::max(hi_, item.lo);
   cursor_.offset_bytes += size + 1;
   const bool bits_pending = tnt_.count != 0;
   if (!bits_pending) {
-    set_now(item.lo, item.hi, cursor_.cycles);
+    set_now(item);
     settled_ = item.lo == cursor_.now_first;
   }
   if (take_target(item, bits_pending)) return true;
@@ -271,15 +272,15 @@ bool Runner::read_tip() {
   return false;
 }
 
-void Runner::set_now(TimeNs lo, TimeNs hi, uint64_t cycles) {
+void Runner::set_now(const Item& item) {
   FlowState& state = *state_;
-  cycles_ = cycles;
+  left_ = item.left;
   Interval now;
-  now.first = std::max(lo, state.not_before);
-  now.last = std::max(hi, now.first);
+  now.first = std::max(item.lo, state.not_before);
+  now.last = std::max(item.hi, now.first);
   const Interval both = intersect(now, span_);
   if (!both.empty()) now = both;
-  if (now == state.now) return;
+  if (now == state.now && left_.cycles == flow_->mark.cycles) return;
   state.now = now;
   mark_due_ = true;
 }
@@ -291,7 +292,7 @@ void Runner::give_mark() {
   const FlowState& state = *state_;
   Mark& last = flow_->mark;
   if (flow_->mark_valid && last.time == state.now && last.tid == state.context.tid && last.pid == state.context.pid &&
-      last.space == state.context.space && last.mode == state.mode) {
+      last.space == state.context.space && last.mode == state.mode && last.cycles == left_.cycles) {
     return;
   }
   Mark mark;
@@ -301,10 +302,11 @@ void Runner::give_mark() {
   mark.space = state.context.space;
   mark.mode = state.mode;
   mark.time_known = state.now.first > kTimeMin && state.now.last < kTimeMax;
+  mark.about = left_.about;
+  mark.cycles = left_.cycles;
   last = mark;
   flow_->mark_valid = true;
   mark.before_block = static_cast<uint32_t>(out_ - flow_->out->blocks.data());
-  mark.cycles = cycles_;
   flow_->out->marks.push_back(mark);
 }
 

@@ -149,7 +149,7 @@ class Runner {
   bool step();
   bool take_target(const Item& item, bool bits_pending);
   RunId follow_links();
-  void set_now(TimeNs lo, TimeNs hi, uint64_t cycles);
+  void set_now(const Item& item);
   void give_mark();
   void emit(const Run& run);
   void borrow_calls();
@@ -189,7 +189,7 @@ class Runner {
   uint64_t tally_from_ = ~uint64_t{0};  ///< offset at which tally() is tried next
   bool settled_ = false;                ///< the last item and the next have the same bounds of time, if cursor_ is steady
   bool mark_due_ = false;
-  uint64_t cycles_ = 0;                         ///< at the head item
+  Moment left_;                                 ///< of the head item
   uint32_t kernel_place_ = 0, user_place_ = 0;  ///< calls_ holds runs of these
   RunId at_ = kNoRun;
   Pending tnt_;

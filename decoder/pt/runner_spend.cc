@@ -219,7 +219,7 @@ void Runner::spend() {
     state.silent = 0;
   }
   state.position = s.position();
-  cycles_ = cursor_.cycles;
+  left_ = cursor_.now;
   hand_back(s);
 }
 
@@ -250,7 +250,7 @@ void Runner::hand_back(const Spending& s) {
       item.bits = static_cast<uint8_t>(bits);
       item.ip = low_bits(payload, bits);
       item.offset_bytes = offset;
-      item.cycles = cursor_.cycles;
+      item.left = item.own = cursor_.now;
       item.before = item.lo = cursor_.now_first;
       item.hi = std::max(hi_, item.lo);
       taken = bits;

@@ -192,8 +192,13 @@ bool Runner::is_tip(const Tally& t, uint32_t place) const {
 
 // Where to read again from, to have the cursor's state before `place`.
 void Runner::set_clock_start(Tally& t, uint32_t place) const {
+  bool left = false;  // a packet that left by itself: see ItemCursor
   for (uint32_t groups = 0; place != 0;) {
-    if (!is_tip(t, --place) && ++groups == kGroupsOfClock) {
+    const bool tip = is_tip(t, --place);
+    const uint32_t bits = t.tape.end_bit(place) - t.tape.place(place).bit;
+    left = left || tip || ItemCursor::is_full(bits);
+    if (!tip) ++groups;
+    if (!tip && left && groups >= kGroupsOfClock) {
       t.clock_start = t.tape.start() + t.tape.place(place).offset;
       return;
     }
@@ -207,13 +212,13 @@ void Runner::bring_clock_to(const Tally& t, uint64_t offset) {
   ItemCursor c = cursor_;
   if (c.offset_bytes < t.clock_start) {
     c.offset_bytes = t.clock_start;
-    ahead.pass(c.offset_bytes, c.now_first, c.cycles);
+    ahead.pass(c.offset_bytes, c.now_first, c.now);
   }
   while (c.offset_bytes < offset) {
     const TimePoint* point = ahead.next();
     if (point != nullptr && point->offset_bytes <= c.offset_bytes) {
       c.offset_bytes = std::max(c.offset_bytes, point->end_bytes);
-      c.cycles = point->cycles;
+      c.now = point->moment;
       if (point->bounds) c.now_first = point->first;
       ahead.pass_one();
       continue;
@@ -221,13 +226,17 @@ void Runner::bring_clock_to(const Tally& t, uint64_t offset) {
     const auto byte = static_cast<unsigned>(data_[c.offset_bytes]);
     if (is_short_tnt(byte)) {
       c.begin_group();
+      c.leave_tnt(static_cast<uint32_t>(std::bit_width(byte >> 1)) - 1);
       ++c.offset_bytes;
     } else if (byte == 0x02) {
       c.begin_group();
-      if (std::bit_width(long_tnt(data_ + c.offset_bytes)) - 1U == kLongTntBits) c.prompt();
+      const uint32_t bits = static_cast<uint32_t>(std::bit_width(long_tnt(data_ + c.offset_bytes))) - 1;
+      if (bits == kLongTntBits) c.prompt();
+      c.leave_tnt(bits);
       c.offset_bytes += kLongTntBytes;
     } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
       c.take_tip();
+      c.leave();
       c.offset_bytes += 1U + kIpSize[byte >> 5];
     } else {
       ++c.offset_bytes;
@@ -255,7 +264,7 @@ void Runner::end_tally(Tally& t) {
   set_clock_start(t, place);
   bring_clock_to(t, place < tape.places() ? tape.start() + tape.place(place).offset : tape.end());
   cursor_.last_ip = t.target != 0 ? t.tape.target(t.target - 1).ip : t.last_ip;
-  cycles_ = cursor_.cycles;
+  left_ = cursor_.left;
   stop_ = 0;
   settled_ = false;
   mark_due_ = true;
@@ -275,13 +284,13 @@ void Runner::end_tally(Tally& t) {
   item.bits = static_cast<uint8_t>(bits);
   item.ip = low_bits(payload, bits);
   item.offset_bytes = offset;
-  item.cycles = cursor_.cycles;
-  item.before = cursor_.now_first;
+  cursor_.date(item);
   item.lo = cursor_.begin_group();
   item.hi = std::max(hi_, item.lo);
   if (bits == kLongTntBits) cursor_.prompt();
+  cursor_.leave_tnt(bits);
   cursor_.offset_bytes += is_short_tnt(byte) ? 1 : kLongTntBytes;
-  set_now(item.lo, item.hi, item.cycles);
+  set_now(item);
 }
 
 // All that the tape holds, as far as it goes. True: it went to its end, or so near to it that more should be read.

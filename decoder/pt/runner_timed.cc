@@ -42,7 +42,7 @@ struct Runner::Timed {
   const bool other = now != t.now;
   t.now = now;
   t.valid = other ? 0 : t.valid;
-  t.mark_due |= other;
+  t.mark_due |= other || t.cursor.left.cycles != flow_->mark.cycles;
 }
 
 [[gnu::always_inline]] inline bool Runner::is_valid(Timed& t, ValidId valid) const {
@@ -56,7 +56,7 @@ struct Runner::Timed {
   if (!t.mark_due) return;
   t.mark_due = false;
   state_->now = t.now;
-  cycles_ = t.cursor.cycles;
+  left_ = t.cursor.left;
   out_ = t.out;
   give_mark();
 }
@@ -79,7 +79,7 @@ struct Runner::Timed {
   const bool here = point != nullptr && point->offset_bytes <= t.cursor.offset_bytes;
   if (here) {
     t.cursor.offset_bytes = std::max(t.cursor.offset_bytes, point->end_bytes);
-    t.cursor.cycles = point->cycles;
+    t.cursor.now = point->moment;
     if (point->bounds) t.cursor.now_first = point->first;
     ahead.pass_one();
     t.settled = false;
@@ -167,6 +167,8 @@ struct Runner::Timed {
     --count;
   } while (count != 0 && t.out < out_end_);
   t.position += bits - count;
+  const Moment left = t.cursor.left;
+  t.cursor.leave_tnt(bits);
   if (count == 0) return true;
   tnt_.count = count;
   tnt_.bits = low_bits(payload, count);
@@ -176,7 +178,8 @@ struct Runner::Timed {
   item.bits = static_cast<uint8_t>(bits);
   item.ip = payload;
   item.offset_bytes = offset;
-  item.cycles = t.cursor.cycles;
+  item.left = left;
+  item.own = t.cursor.now;
   item.before = before;
   item.lo = lo;
   item.hi = std::max(t.hi, lo);
@@ -197,6 +200,7 @@ struct Runner::Timed {
   if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();
   t.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
   t.cursor.take_tip();
+  t.cursor.leave();
   t.cursor.last_ip = ip;
   t.cursor.offset_bytes += size + 1;
   ++t.position;
@@ -231,7 +235,7 @@ struct Runner::Timed {
   hi_ = t.hi;
   mark_due_ = t.mark_due;
   settled_ = t.settled;
-  cycles_ = t.cursor.cycles;
+  left_ = t.cursor.left;
 }
 
 // Packets from the cursor on, up to one that spend() or others do. False: some of a TNT is left, in tnt_, and cannot be taken.

@@ -83,7 +83,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   clock_ = PtClock(config);
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
   window_ = 0;
-  first_ = segment.time.first;
+  first_ = about_ = segment.time.first;
   last_ = end_ = segment.time.last;
   points_.clear();
   head_ = bound_ = 0;
@@ -129,9 +129,12 @@ void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
     const Interval told = ns_of(clock_.earliest(), clock_.latest());
     first_ = std::max({first_, minus(told.first, slack_ns_), segment_.time.first});
     last_ = std::max(std::min(plus(told.last, slack_ns_), segment_.time.last), first_);
+    // Without CYC the bounds are a tick or two apart.
+    const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
+    about_ = std::clamp(std::max(about, about_), first_, last_);
     window_ = end;
   }
-  points_.push_back({offset, end, first_, last_, clock_.cycles(), bounds});
+  points_.push_back({offset, end, first_, last_, {about_, clock_.cycles()}, bounds});
 }
 
 // TimeConversion::to_interval(). Two moments that are close together, as nearly all are, need one multiplication of the large part.
@@ -158,7 +161,7 @@ bool TimeAhead::scan() {
     if (!scan_packet()) done_ = true;
     if (reader_.offset() - window_ >= kMaxAheadBytes) {
       window_ = reader_.offset();
-      points_.push_back({window_, window_, first_, std::max(end_, first_), clock_.cycles(), true});
+      points_.push_back({window_, window_, first_, std::max(end_, first_), {about_, clock_.cycles()}, true});
     }
   }
   return points_.size() != before;

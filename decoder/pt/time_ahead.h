@@ -12,12 +12,19 @@
 
 namespace ptd::pt {
 
+/// The likeliest moment of a timing packet, and the core cycles that CYC packets counted up to it.
+struct Moment {
+  TimeNs about{};
+  uint64_t cycles = 0;
+  bool operator==(const Moment&) const = default;
+};
+
 /// What a timing packet told.
 struct TimePoint {
   uint64_t offset_bytes = 0;  ///< of the packet, in the segment
   uint64_t end_bytes = 0;     ///< behind it
   TimeNs first, last;         ///< bounds of its moment, joined with those before: `first` never goes back
-  uint64_t cycles = 0;        ///< core cycles counted up to it (CYC)
+  Moment moment;              ///< `about` lies within the bounds
   bool bounds = false;        ///< false: it told no time (no TSC yet)
 };
 
@@ -41,17 +48,13 @@ class TimeAhead {
       if (points_[bound_].bounds) return points_[bound_].last;
     }
   }
-  /// Passes the points up to `offset`, inclusive. True if one of them told bounds; `first` is then the lower one.
-  bool pass(uint64_t offset, TimeNs& first, uint64_t& cycles) {
-    bool told = false;
+  /// Passes the points up to `offset`, inclusive. `first` becomes the lower bound of the last that told bounds.
+  void pass(uint64_t offset, TimeNs& first, Moment& moment) {
     while (next() != nullptr && points_[head_].offset_bytes <= offset) {
       const TimePoint& point = points_[head_++];
-      cycles = point.cycles;
-      if (!point.bounds) continue;
-      told = true;
-      first = point.first;
+      moment = point.moment;
+      if (point.bounds) first = point.first;
     }
-    return told;
   }
   /// Passes the point that next() gave.
   void pass_one() { ++head_; }
@@ -83,7 +86,7 @@ class TimeAhead {
   uint64_t slack_ns_ = 0;
   uint64_t own_bytes_ = 0;
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
-  TimeNs first_, last_, end_;
+  TimeNs first_, last_, end_, about_;
   std::vector<TimePoint> points_;
   size_t head_ = 0, bound_ = 0;
   uint64_t dropped_ = 0, kept_ = ~uint64_t{0};

@@ -272,6 +272,8 @@ void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t fl
   event.aux = item.aux;
   event.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
   event.time = time_of(item);
+  event.about = item.own.about;
+  event.cycles = item.own.cycles;
   if (kind == EventKind::paging) flow.state.non_root = (flags & kEventNonRoot) != 0;
   if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) {
     put_mark(flow, event.time);
@@ -303,15 +305,17 @@ void Walker::put_mark(Flow& flow, Interval time) {
   mark.space = state.context.space;
   mark.mode = state.mode;
   mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
+  const Moment left = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next).left;
+  mark.about = left.about;
+  mark.cycles = left.cycles;
   const Mark& last = flow.mark;
   if (flow.mark_valid && last.time == mark.time && last.tid == mark.tid && last.pid == mark.pid && last.space == mark.space &&
-      last.mode == mark.mode) {
+      last.mode == mark.mode && last.cycles == mark.cycles) {
     return;
   }
   flow.mark = mark;
   flow.mark_valid = true;
   mark.before_block = static_cast<uint32_t>(flow.out->blocks.size());
-  mark.cycles = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next).cycles;
   flow.out->marks.push_back(mark);
 }
 

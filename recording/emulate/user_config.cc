@@ -24,6 +24,7 @@ void each_field(Config& config, F&& f) {
   f("psb_period_bytes", config.pt.psb_period_bytes);
   f("truth", config.truth);
   f("date_changes", config.date_changes);
+  f("work_clock", config.work_clock);
   f("overflow_bytes", config.overflow_bytes);
   f("overflow_blocks", config.overflow_blocks);
 }

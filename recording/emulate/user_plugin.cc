@@ -142,6 +142,11 @@ bool signal_entry(const uint64_t* registers, const Block* current, AsyncEvent& e
 #endif
 }
 
+// With a clock of work: the block that was entered last ran.
+void pass_work(UserThread& thread) {
+  if (work_clock().is_open() && thread.tracer.current() != nullptr) work_clock().pass(*thread.tracer.current());
+}
+
 // Known code was changed: a PSB+ just before that moment and one just after it.
 void enter_dated(UserThread& thread, const Block& block) {
   const uint64_t first = thread.sync_first, last = thread.sync_last;
@@ -198,6 +203,7 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
 
 void after_call(UserThread& thread, Call call, int64_t result) {
   const auto& a = thread.call_args;
+  if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);
   if (result < 0 && result > -4096) return;
   const uint64_t now = read_clock();
   constexpr uint64_t kWriteAndExec = 6;
@@ -277,6 +283,7 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
 }
 
 void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
+  pass_work(thread);
   const uint64_t now = read_clock();
   thread.tracer.leave(now);
   thread.commit();
@@ -332,6 +339,7 @@ __attribute__((used)) void ptd_block(unsigned vcpu, ptd::emulate::Block* block, 
   using namespace ptd::emulate;
   UserThread* thread = g_process.thread(vcpu);
   if (thread == nullptr) return;
+  pass_work(*thread);
   if (block->watched) {
     if (block->stale) g_process.entered_stale(*thread, *block);
     enter_watched(*thread, *block, registers);

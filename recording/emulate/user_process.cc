@@ -44,7 +44,13 @@ class Spin {
 
 }  // namespace
 
+WorkClock& work_clock() {
+  static WorkClock clock;
+  return clock;
+}
+
 uint64_t read_clock() {
+  if (const WorkClock& clock = work_clock(); clock.is_open()) return clock.now();
 #if defined(__x86_64__)
   return __rdtsc();
 #else
@@ -146,6 +152,7 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
   std::ostringstream text;
   text << file.rdbuf();
   config_ = config_from_text(text.str());
+  if (config_.work_clock) work_clock().open(folder);
   threads_ = std::make_unique<UserThread*[]>(kMaxVcpus);
   missing_.open(folder + "/" + kMissingFile);
   pid_ = getpid();

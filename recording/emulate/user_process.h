@@ -14,11 +14,13 @@
 #include "recording/emulate/block_tracer.h"
 #include "recording/emulate/mapped_log.h"
 #include "recording/emulate/user_config.h"
+#include "recording/emulate/work_clock.h"
 
 namespace ptd::emulate {
 
-/// The clock of a recording: the host's time stamp counter, or nanoseconds where the host has none.
+/// The clock of a recording: the host's time stamp counter, or nanoseconds where the host has none; work_clock() if that is open.
 [[nodiscard]] uint64_t read_clock();
+[[nodiscard]] WorkClock& work_clock();
 
 /// Lower-case hex of text, "-" for none: how strings stand in an event line.
 [[nodiscard]] std::string hex_of(const std::string& text);

@@ -17,6 +17,7 @@
 
 #include "recording/emulate/mapped_log.h"
 #include "recording/emulate/user_exec.h"
+#include "recording/emulate/work_clock.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -28,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPluginName = "ptdecode-emulate.so";
-constexpr uint64_t kNsPerSecond = 1'000'000'000;
+constexpr uint64_t kNsPerSecond = 1'000'000'000, kBusHz = 100'000'000;
 
 uint64_t monotonic_ns() {
   timespec now{};
@@ -213,6 +214,10 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   const ClockPair start = read_clocks();
   const uint64_t ns = start.ns - before.ns, ratio = ((start.tsc - before.tsc) * 10 + ns / 2) / ns;  // of a bus clock of 100 MHz
   recording.config.pt.bus_ratio = static_cast<uint8_t>(std::clamp<uint64_t>(ratio, 1, 255));
+  if (options.config.work_clock) {
+    recording.config.pt.bus_ratio = kWorkTicksPerSecond / kBusHz;
+    if (!WorkClock::create(folder.path())) return Error{ErrorKind::file_open, "the clock cannot be made in " + folder.path(), 0};
+  }
   std::ofstream config(folder.path() + "/" + kConfigFile);
   config << to_text(recording.config) << std::flush;
   if (!config || !SharedCount::create(folder.path() + "/" + kMissingFile))
@@ -234,7 +239,8 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   }
   const ClockPair end = read_clocks();
   result.run_s = static_cast<double>(end.ns - start.ns) / static_cast<double>(kNsPerSecond);
-  recording.time = conversion_of(before, end);
+  recording.time =
+      options.config.work_clock ? conversion_of({0, kNsPerSecond}, {kWorkTicksPerSecond, 2 * kNsPerSecond}) : conversion_of(before, end);
   recording.work_folder = folder.path();
   recording.output = options.output;
   recording.truth_folder = options.truth_folder;

@@ -41,15 +41,15 @@ class OutputHash {
     }
     for (const Mark& mark : batch.marks) {
       for (const uint64_t v : {blocks_ + mark.before_block, mark.time.first.value, mark.time.last.value,
-                               uint64_t{mark.space.value} << 32 | static_cast<uint32_t>(mark.tid),
+                               uint64_t{mark.space.value} << 32 | static_cast<uint32_t>(mark.tid), mark.about.value,
                                mark.cycles << 8 | static_cast<uint64_t>(mark.mode) << 1 | (mark.time_known ? 1 : 0)}) {
         lists_[1].put(v);
       }
     }
     for (const Event& event : batch.events) {
-      for (const uint64_t v :
-           {blocks_ + event.before_block, static_cast<uint64_t>(event.kind) << 8 | event.flags, event.from.value, event.to.value,
-            event.payload, event.aux, event.stream_offset_bytes, event.time.first.value, event.time.last.value}) {
+      for (const uint64_t v : {blocks_ + event.before_block, static_cast<uint64_t>(event.kind) << 8 | event.flags, event.from.value,
+                               event.to.value, event.payload, event.aux, event.stream_offset_bytes, event.time.first.value,
+                               event.time.last.value, event.about.value, event.cycles}) {
         lists_[2].put(v);
       }
     }

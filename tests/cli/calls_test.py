@@ -103,6 +103,75 @@ class Programs(unittest.TestCase):
                 self.assertLessEqual(line["p99_ns"], line["max_ns"])
                 self.assertLessEqual(line["max_ns"], outer["total_ns"])
 
+    def cycles(self, path):
+        lines = [line for line in json_lines(run("functions", "-i", path, "--limit", "0", "--format", "json")) if "function" in line]
+        return lines, {line["function"]: line["self_cycles"] for line in lines}
+
+    def repeatable(self, name, *words):
+        """A recording whose clock goes by instructions, other ones in other functions: its truth is known to the tick."""
+        path = self.folder / (name + "".join(words) + ".cycles.data")
+        done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--cyc", "--work-clock", "--truth", path.with_suffix(".truth"), *words,
+                   "-o", path, "--", self.folder / name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return path
+
+    def test_times_and_cycles_are_those_of_the_truth(self):
+        """Own and total cycles and time of each function. A packet tells one moment for all that ran since the one before, so the truth's own ticks are
+        shared out as its packets allow: a model of when they leave, which reads none (call_replay.Packets). A short TNT with six branches is taken for
+        a full one; where long ones are written it is the rest of one, and leaves with what comes behind it."""
+        ticks_per_ns = 2
+        for name in NAMES:
+            for words, packets in (((), call_replay.Packets(47, True)), (("--short-tnt", "--no-retcomp"), call_replay.Packets(6, False))):
+                path = self.repeatable(name, *words)
+                totals, _ = call_replay.replay(next(path.with_suffix(".truth").glob("*.ptt")), self.symbols[name], packets)
+                lines, _ = self.cycles(path)
+                ours = {line["function"]: line for line in lines}
+                every = sum(each[3] for each in totals.values())
+                off = {"self_cycles": 0, "self_ns": 0}
+                for start, (_, _, _, _, with_callees) in totals.items():
+                    line = ours[next(each for each in self.symbols[name].names(start) if each in ours)]
+                    own = packets.own[start]
+                    for what, value in (("self_cycles", line["self_cycles"]), ("self_ns", line["self_ns"] * ticks_per_ns)):
+                        off[what] += abs(value - own)
+                        self.assertLess(abs(value - own), max(0.03 * own, 0.012 * every), (name, words, line, own))
+                    # A call begins and ends inside of what a packet tells: on average half of one at either end.
+                    for value in (line["total_cycles"], (line["total_ns"] - line["untraced_ns"]) * ticks_per_ns):
+                        self.assertLess(abs(value - with_callees), max(0.1 * with_callees, 0.02 * every), (name, words, line, with_callees))
+                self.assertAlmostEqual(sum(line["self_cycles"] for line in lines), every, delta=0.005 * every)
+                outer = max(lines, key=lambda line: line["total_ns"])
+                self.assertAlmostEqual(outer["untraced_ns"] % 2500, 0, delta=150)  # system calls, 2.5 us each
+                for what, value in off.items():
+                    self.assertLess(value, 0.025 * every, (name, words, what))
+                print(name, *words, f"{every} ticks, in other functions:", ", ".join(f"{100 * value / every:.2f} % of {what}" for what, value in off.items()),
+                      flush=True)
+                self.assertRegex(run("functions", "-i", path).stdout, r"^ +calls .* ipc function\n")
+
+    def test_cycles_are_where_perf_finds_them(self):
+        """perf tells the cycles of a packet at its first instruction: they are those of the instructions from there to the next packet's. It adds
+        those of system calls, which are nobody's here: stretches with such are left out."""
+        form = re.compile(r"^ *(.*?) +([0-9a-f]+)(?: .*IPC: [\d.]+ \(\d+/(\d+)\))?\s*$")
+        for name in ("calls", "parser"):
+            path = self.repeatable(name)
+            listing = subprocess.run(["perf", "script", "-i", path, "--itrace=i1i", "-F", "flags,ip,ipc"], capture_output=True, text=True).stdout
+            want, stretch, cycles, paused, after = collections.Counter(), [], 0, True, False
+            for line in listing.splitlines():
+                flags, ip, told = form.match(line).groups()
+                if told:
+                    for start in stretch if not (paused or after) else ():
+                        want[start] += cycles / len(stretch)
+                    stretch, cycles, paused, after = [], int(told), False, paused  # the time of a system call may be told behind it
+                stretch.append(self.symbols[name].start(int(ip, 16)))
+                paused = paused or "tr end" in flags or "syscall" in flags
+            _, own = self.cycles(path)
+            named = collections.Counter()
+            for start, value in want.items():
+                named[next((each for each in self.symbols[name].names(start) if each in own), start) if start is not None else None] += value
+            total = sum(named.values())
+            self.assertGreater(total, 0.2 * sum(own.values()))
+            off = sum(max(0, named[each] - own.get(each, 0)) for each in named)
+            self.assertLess(off, 0.1 * total, name)
+            print(f"{name}: {100 * off / total:.1f} % of the cycles are in another function than perf's", flush=True)
+
     def test_calls_as_json_are_those_of_functions(self):
         for name in NAMES:
             done = run("script", "-i", self.data(name), "--format", "json")

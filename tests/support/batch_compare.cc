@@ -39,15 +39,16 @@ std::string text(const Block& block, const BlockTable& table) {
                static_cast<int>(info.mode), block.instructions, info.size_bytes, block.flags);
 }
 std::string text(const Mark& m) {
-  return print("mark before %u time [%llu, %llu] pid %d tid %d space %u mode %d known %d cycles %llu", m.before_block,
+  return print("mark before %u time [%llu, %llu] pid %d tid %d space %u mode %d known %d about %llu cycles %llu", m.before_block,
                static_cast<Wide>(m.time.first.value), static_cast<Wide>(m.time.last.value), m.pid, m.tid, m.space.value,
-               static_cast<int>(m.mode), m.time_known ? 1 : 0, static_cast<Wide>(m.cycles));
+               static_cast<int>(m.mode), m.time_known ? 1 : 0, static_cast<Wide>(m.about.value), static_cast<Wide>(m.cycles));
 }
 std::string text(const Event& e) {
-  return print("event %s before %u flags %d from %llx to %llx payload %llx aux %llx offset %llx time [%llu, %llu]", name(e.kind),
-               e.before_block, e.flags, static_cast<Wide>(e.from.value), static_cast<Wide>(e.to.value), static_cast<Wide>(e.payload),
-               static_cast<Wide>(e.aux), static_cast<Wide>(e.stream_offset_bytes), static_cast<Wide>(e.time.first.value),
-               static_cast<Wide>(e.time.last.value));
+  return print("event %s before %u flags %d from %llx to %llx payload %llx aux %llx offset %llx time [%llu, %llu] about %llu cycles %llu",
+               name(e.kind), e.before_block, e.flags, static_cast<Wide>(e.from.value), static_cast<Wide>(e.to.value),
+               static_cast<Wide>(e.payload), static_cast<Wide>(e.aux), static_cast<Wide>(e.stream_offset_bytes),
+               static_cast<Wide>(e.time.first.value), static_cast<Wide>(e.time.last.value), static_cast<Wide>(e.about.value),
+               static_cast<Wide>(e.cycles));
 }
 std::string text(const Gap& g) {
   return print("gap %s before %u offset %llx ip %llx space %u section %u time [%llu, %llu] lost %llu", name(g.reason), g.before_block,

@@ -1,0 +1,52 @@
+// CycleShare: see cycle_share.h.
+#include "analysis/cycle_share.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ptd {
+
+uint64_t CycleShare::usual(uint64_t instructions) const {
+  if (measured_instructions_ == 0) return 0;
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(instructions) * measured_cycles_ / measured_instructions_);
+}
+
+void CycleShare::begin_segment() {
+  base_ = given_ = 0;
+  fresh_ = true;
+}
+
+uint64_t CycleShare::take(uint64_t instructions, bool paused, std::optional<uint64_t> counted) {
+  const uint64_t expected = usual(instructions);
+  instructions_ += instructions;
+  paused_ = paused_ || paused;
+  if (!counted) {
+    given_ += expected;
+    return expected;
+  }
+  if (std::exchange(fresh_, false) && *counted == 0) {
+    instructions_ = 0;
+    paused_ = false;
+    given_ = 0;
+    return expected;
+  }
+  const uint64_t passed = *counted - std::min(*counted, base_);
+  uint64_t due = passed - std::min(passed, given_);
+  given_ -= std::min(passed, given_);
+  if (!std::exchange(started_, true)) due = 0;  // what was counted before anything ran
+  if (!paused_ && instructions_ != 0) {
+    measured_cycles_ += passed;
+    measured_instructions_ += instructions_;
+    if (measured_instructions_ > kRemembered) measured_cycles_ /= 2, measured_instructions_ /= 2;
+  }
+  if (paused_) {
+    if (measured_instructions_ != 0) due = std::min(due, expected);
+    given_ = 0;
+  }
+  base_ = *counted;
+  instructions_ = 0;
+  paused_ = false;
+  return due;
+}
+
+}  // namespace ptd

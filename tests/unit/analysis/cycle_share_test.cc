@@ -1,0 +1,63 @@
+// CycleShare: cycles are given out once, whatever the order in which counts and moments come.
+#include "analysis/cycle_share.h"
+
+#include <gtest/gtest.h>
+
+namespace ptd {
+namespace {
+
+constexpr bool kRuns = false, kPaused = true;
+
+TEST(CycleShare, WhatPassedBetweenTwoCountsIsGivenWhateverRan) {
+  CycleShare cycles;
+  EXPECT_EQ(cycles.take(0, kRuns, 0), 0U);
+  EXPECT_EQ(cycles.take(100, kRuns, 300), 300U);
+  EXPECT_EQ(cycles.take(100, kRuns, 350), 50U);
+  EXPECT_EQ(cycles.take(0, kRuns, 360), 10U);
+}
+
+TEST(CycleShare, AStretchWithoutACountGetsItsShareAndTheNextCountPutsItRight) {
+  CycleShare cycles;
+  cycles.take(0, kRuns, 0);
+  cycles.take(100, kRuns, 200);
+  EXPECT_EQ(cycles.take(50, kRuns, {}), 100U);
+  EXPECT_EQ(cycles.take(50, kRuns, 500), 200U);  // 300 since the last count
+  EXPECT_EQ(cycles.take(10, kRuns, {}), 25U);
+  EXPECT_EQ(cycles.take(10, kRuns, 510), 0U);  // more was given than passed: the debt is carried
+  EXPECT_EQ(cycles.take(10, kRuns, 540), 15U);
+}
+
+TEST(CycleShare, APauseIsNobodys) {
+  CycleShare cycles;
+  cycles.take(0, kRuns, 0);
+  cycles.take(100, kRuns, 200);
+  EXPECT_EQ(cycles.take(0, kPaused, 5000), 0U);
+  EXPECT_EQ(cycles.take(10, kRuns, 5020), 20U);
+  EXPECT_EQ(cycles.take(30, kPaused, 9000), 60U);  // what 30 instructions take
+}
+
+TEST(CycleShare, ASegmentCountsAnew) {
+  CycleShare cycles;
+  cycles.take(0, kRuns, 0);
+  cycles.take(100, kRuns, 200);
+  cycles.begin_segment();
+  EXPECT_EQ(cycles.take(10, kRuns, 0), 20U);  // behind the last count: its share
+  EXPECT_EQ(cycles.take(10, kRuns, 40), 40U);
+  cycles.begin_segment();
+  EXPECT_EQ(cycles.take(10, kRuns, 33), 33U);  // since the last CYC of the segment before
+  EXPECT_EQ(cycles.take(10, kRuns, 50), 17U);
+}
+
+TEST(CycleShare, WhatWasCountedBeforeAnythingRanIsNobodys) {
+  CycleShare cycles;
+  EXPECT_EQ(cycles.take(0, kRuns, 1000), 0U);
+  EXPECT_EQ(cycles.take(10, kRuns, 1030), 30U);
+}
+
+TEST(CycleShare, WithoutCountsThereAreNone) {
+  CycleShare cycles;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(cycles.take(100, i % 2 == 0, 0), 0U);
+}
+
+}  // namespace
+}  // namespace ptd
