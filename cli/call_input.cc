@@ -72,7 +72,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
   for (uint32_t i = 0; i < recording.streams().size(); ++i) {
     const StreamInfo& stream = recording.streams()[i];
-    if (stream.cpu >= 0 ? !among(filter.cpus, stream.cpu) : !among(filter.tids, stream.tid)) continue;
+    if (!among(filter.cpus, stream.cpu) || (stream.cpu < 0 && !among(filter.tids, stream.tid))) continue;
     made->streams_.push_back(i);
     made->total_bytes_ += stream.size_bytes;
   }

@@ -30,6 +30,8 @@ class CallInput {
   [[nodiscard]] static Result<std::unique_ptr<CallInput>> open(const CallWords& words);
 
   [[nodiscard]] const Recording& recording() const { return *recording_; }
+  /// Only calls of these are listed: for the message if there are none.
+  void set_symbols(std::vector<std::string> symbols) { filter_.symbols = std::move(symbols); }
   [[nodiscard]] const ScriptOptions& filter() const { return filter_; }
   [[nodiscard]] FunctionTable& functions() { return functions_; }
   /// Whether what happens in `step` passes --pid, --tid and --comm. A call has the name that its thread had when it began.

@@ -16,6 +16,8 @@ namespace ptd::cli {
 
 namespace {
 
+constexpr int64_t kMostListed = 1'000'000'000;
+
 struct Words {
   CallWords calls;
   std::string function, sort = "self", format = "text";
@@ -249,9 +251,12 @@ Command add_functions(CLI::App& app) {
       *app.add_subcommand("functions", "Where the time went: calls, own and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
   command.add_option("--func", words->function, "this function only");
-  command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")->needs("--func");
+  command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")
+      ->needs("--func")
+      ->check(CLI::Range(int64_t{0}, kMostListed));
   command.add_option("--sort", words->sort, "self, total, calls or max")->check(CLI::IsMember({"self", "total", "calls", "max"}));
-  command.add_option("--limit", words->limit, "how many functions to list (default 40; 0: all)");
+  command.add_option("--limit", words->limit, "how many functions to list (default 40; 0: all)")
+      ->check(CLI::Range(int64_t{0}, kMostListed));
   add_format_option(command, words->format, "text, or json: an object a line");
   command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
   command.footer(

@@ -170,6 +170,7 @@ int run_calls(const Words& words) {
   const bool cpus = input.recording().streams().front().cpu >= 0;
   std::optional<int64_t> wall_offset;
   if (Status status = words.tod ? find_time_of_day(words, wall_offset) : Status{}; !status) return report_error(status.error());
+  input.set_symbols(split(words.symbols));
   CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
   CallJson json(input, split(words.symbols));
   const bool as_json = words.format == "json";

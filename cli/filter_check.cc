@@ -71,7 +71,11 @@ Interval span_of(const Recording& recording) {
 std::vector<std::string> impossible_filters(const ScriptOptions& options, const Recording& recording) {
   std::vector<std::string> said;
   const KnownTasks known = known_tasks(recording);
-  check("-C", "trace of cpu", options.cpus, known.cpus, said);
+  if (known.cpus.empty() && !options.cpus.empty()) {
+    said.push_back("-C: the trace is of threads, not of cpus: choose with --tid");
+  } else {
+    check("-C", "trace of cpu", options.cpus, known.cpus, said);
+  }
   check("--pid", "process", options.pids, known.pids, said);
   check("--tid", "thread", options.tids, known.tids, said);
   const Interval span = span_of(recording);

@@ -80,6 +80,18 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command.add_flag("--no-anchors", input.no_anchors, "do not use sync interrupts to order text pokes")->group("");
 }
 
+namespace {
+
+void warn_of_missing_roots(const std::vector<std::string>& roots) {
+  std::error_code ignored;
+  for (const std::string& root : roots) {
+    if (!std::filesystem::is_directory(root, ignored))
+      say_on_error("ptdecode: --symfs: there is no folder " + root + "; files are looked for at their recorded paths\n");
+  }
+}
+
+}  // namespace
+
 Result<OpenOptions> open_options(const InputOptions& input) {
   OpenOptions options;
   options.path = input.path;
@@ -93,6 +105,8 @@ Result<OpenOptions> open_options(const InputOptions& input) {
       options.process_symfs[pid].push_back(word.substr(sign + 1));
     }
   }
+  warn_of_missing_roots(options.symfs);
+  for (const auto& [pid, roots] : options.process_symfs) warn_of_missing_roots(roots);
   for (const std::string& word : input.maps) {
     const Result<AssumedMapping> map = parse_map(word);
     if (!map) return map.error();

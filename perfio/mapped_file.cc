@@ -93,6 +93,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     auto spooled = spool(fd.get(), path);
     if (!spooled) return spooled.error();
     fd = std::move(spooled.value());
+    if (standard_input && ::dup2(fd.get(), STDIN_FILENO) < 0) return system_error("cannot keep what came from standard input");
     if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat the spooled copy of " + path);
   }
   std::unique_ptr<MappedFile> file(new MappedFile());

@@ -71,7 +71,7 @@ struct Features {
   uint32_t compressed_mmap_len = 0;  ///< COMPRESSED: bytes of the ring that was compressed at a time
   uint64_t dir_version = 0;          ///< DIR_FORMAT: 1 if data.* files hold records beside `data`
   std::vector<AuxtraceIndexEntry> auxtrace_index;
-  std::vector<RawFeature> raw;  ///< every section, by bit; empty in pipe form
+  std::vector<RawFeature> raw;  ///< every section, by bit; in pipe form TRACING_DATA only
 };
 
 /// Lower-case hex of a build id's raw bytes.

@@ -37,6 +37,7 @@ bool RecordBuilder::apply_header_record(const RawRecord& raw) {
       return true;
     }
     case kRecordHeaderTracingData:
+      features_.raw.push_back({kFeatureTracingData, raw.payload});
       find_sched_switch(raw.payload, sched_switch_);
       return true;
     default:

@@ -34,11 +34,7 @@ std::string name_of(const perfio::EventAttr& attr) {
 class Collector {
  public:
   Collector(const perfio::PerfReader& reader, const std::vector<Interval>& times, size_t most)
-      : reader_(reader), times_(times), most_(most) {
-    for (const perfio::RawFeature& feature : reader.features().raw) {
-      if (feature.bit == kFeatureTracingData) formats_ = feature.bytes;
-    }
-  }
+      : reader_(reader), times_(times), most_(most) {}
   void take(const perfio::Record& record) {
     if (record.type != perfio::kRecordSample || record.attr_index >= reader_.attrs().size()) return;
     if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload)) return;
@@ -74,10 +70,17 @@ class Collector {
     if (is_new) out_.names.push_back(name_of(attr));
     return known->second;
   }
+  // Of a pipe they are known when their record was read.
+  [[nodiscard]] Bytes formats() const {
+    for (const perfio::RawFeature& feature : reader_.features().raw) {
+      if (feature.bit == kFeatureTracingData) return feature.bytes;
+    }
+    return {};
+  }
   void take_payload(const perfio::EventAttr& attr, Bytes raw, OtherEvent& event) {
     if (attr.type == kTypeTracepoint) {
       const auto [known, is_new] = layouts_.try_emplace(attr.config);
-      if (is_new) known->second = perfio::find_tracepoint(formats_, attr.config);
+      if (is_new) known->second = perfio::find_tracepoint(formats(), attr.config);
       for (const perfio::TracepointSlot& slot : known->second) {
         perfio::SlotValue value = perfio::read_slot(slot, raw);
         event.fields.push_back({slot.name, std::move(value.text), value.number});
@@ -90,7 +93,6 @@ class Collector {
   const perfio::PerfReader& reader_;
   const std::vector<Interval>& times_;
   const size_t most_;
-  Bytes formats_;
   std::map<uint32_t, uint32_t> names_;                               // attr -> index of its name
   std::map<uint64_t, std::vector<perfio::TracepointSlot>> layouts_;  // by id of the tracepoint
   OtherEvents out_;
@@ -113,7 +115,7 @@ Result<OtherEvents> read_from_bundle(const std::string& path, const std::vector<
 
 Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most) {
   if (looks_like_bundle(path)) return read_from_bundle(path, times, most);
-  if (path == "-" || path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
+  if (path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
   auto opened = perfio::PerfReader::open(path);
   if (!opened) return opened.error();
   perfio::PerfReader& reader = **opened;

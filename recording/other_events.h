@@ -33,7 +33,7 @@ struct OtherEvents {
 };
 
 /// Reads the samples of `path` in `times` (empty: all), at most `most`. Switches of threads (sched:sched_switch) are none: the flow has
-/// them. Empty for a pipe, which can be read once only, and for forms without such events. Errors: those of opening a perf.data file or
+/// them. Empty for forms without such events. Errors: those of opening a perf.data file or
 /// a bundle, which holds its recording's samples.
 [[nodiscard]] Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most);
 

@@ -336,7 +336,6 @@ Survey survey_of(const Recording& recording) {
 }
 
 Result<Survey> survey(const OpenOptions& options) {
-  if (options.path == "-") return Error{ErrorKind::usage, "a pipe can be read once only: save it to a file first", 0};
   bool json = false;
   if (auto file = MappedFile::open(options.path); file.ok()) {
     const Bytes bytes = (*file)->bytes();
@@ -356,7 +355,7 @@ Result<Survey> survey(const OpenOptions& options) {
 }
 
 bool wall_clock_offset(const std::string& path, int64_t& offset_ns) {
-  if (path == "-" || looks_like_bundle(path)) return false;
+  if (looks_like_bundle(path)) return false;
   auto opened = perfio::PerfReader::open(path);
   if (!opened.ok()) return false;
   const perfio::Features& features = (*opened)->features();

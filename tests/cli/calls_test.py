@@ -172,6 +172,12 @@ class Programs(unittest.TestCase):
             self.assertLess(off, 0.1 * total, name)
             print(f"{name}: {100 * off / total:.1f} % of the cycles are in another function than perf's", flush=True)
 
+    def test_a_trace_of_threads_has_no_cpus_to_choose(self):
+        for words in (("script",), ("script", "--itrace=b"), ("functions",)):
+            done = run(*words, "-i", self.data("calls"), "-C", "0")
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
+            self.assertIn("choose with --tid", done.stderr)
+
     def test_calls_as_json_are_those_of_functions(self):
         for name in NAMES:
             done = run("script", "-i", self.data(name), "--format", "json")

@@ -150,6 +150,19 @@ class Events(unittest.TestCase):
         fields = next(line["fields"] for line in lines if line.get("sample") == "tracepoint:777")
         self.assertEqual(fields, {"who": "bob", "change": -5, "at": "0xffff800012345678", "item": "p?ar"})
 
+    def test_a_recording_from_standard_input_is_the_same(self):
+        """Of a pipe, too: it is read more than once."""
+        for words in (("script", "--ns"), ("script", "--itrace=b", "--ns"), ("info",), ("functions", "--json")):
+            want = run(*words, "-q", "-i", self.data).stdout if words[0] != "info" else None
+            command = " ".join([PTDECODE, *words, *(["-q"] if want else []), "-i", "-"])
+            for shell in (f"cat {self.data} | {command}", f"{command} < {self.data}"):
+                done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=900)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), shell)
+                if want:
+                    self.assertEqual(done.stdout, want, shell)
+                else:
+                    self.assertIn("samples of tracepoint", done.stdout.replace("event type 2", "tracepoint"))
+
     def test_a_filter_holds_for_samples(self):
         self.assertEqual(json_lines(run("script", "-i", self.data, "--itrace=b", "--json", "-q", "--tid", "1"))[1:], [])
         some = self.places[2]["time_ns"]

@@ -226,8 +226,16 @@ class NewUser(unittest.TestCase):
         bundle = SOURCE / "data" / "kernel" / "kernel.bundle"
         self.assertIn(b": bundle", run("info", "-i", bundle).stdout)
         done = run("info", "-i", "-")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn(b"pipe", done.stderr)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"too short", done.stderr)
+
+    def test_words_that_are_not_meant_so(self):
+        done = run("script", "-i", DEMO, "-S", "no_such_function")
+        self.assertEqual((done.returncode, done.stdout), (0, b""))
+        self.assertIn(b"no function is named 'no_such_function'", done.stderr)
+        self.assertEqual(run("functions", "-i", DEMO, "--limit", "-3").returncode, 2)
+        done = run("info", "-i", DEMO, "--symfs", "/no/such/folder")
+        self.assertIn(b"--symfs: there is no folder /no/such/folder", done.stderr)
 
     def test_filters_that_match_nothing_say_so(self):
         for words, said in ((["--tid", "77777"], b"--tid: no thread 77777 in the recording; there are "),
