@@ -13,8 +13,8 @@ namespace ptd::perfio {
 /// A file that another program shortens while it is mapped raises SIGBUS on touch; recordings must not be cut while open.
 class MappedFile {
  public:
-  /// "-" is standard input; if that is a pipe its copy stands in its place, and may be opened again. What cannot be mapped (pipe, socket, FIFO) is spooled to $TMPDIR (default /tmp); of what does not
-  /// begin as a recording does, only the first bytes.
+  /// "-" is standard input; if that is a pipe its copy stands in its place, and may be opened again. What cannot be mapped (pipe, socket,
+  /// FIFO) is spooled to $TMPDIR (default /tmp); of what does not begin as a recording does, only the first bytes.
   static Result<std::unique_ptr<MappedFile>> open(const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
