@@ -114,6 +114,15 @@ bool FlowCounts::meet(std::span<const Block> blocks, const FlowTables& tables) {
   return has(blocks.back().flags, BlockFlag::ends_in_branch) && nodes_[blocks.back().node].end == End::dynamic;
 }
 
+// The same of a run, of which it is known without a look at its instructions. Returns `dynamic`.
+bool FlowCounts::meet_run(std::span<const Block> blocks, bool dynamic) {
+  for (const Block& block : blocks) {
+    if (has(block.flags, BlockFlag::ends_in_branch) && nodes_[block.node].end == End::unknown) nodes_[block.node].end = End::known;
+  }
+  if (dynamic) nodes_[blocks.back().node].end = End::dynamic;
+  return dynamic;
+}
+
 void FlowCounts::meet(SequenceId id, const FlowTables& tables) {
   const std::span<const Block> blocks = tables.sequences.blocks(id);
   Sequence& sequence = sequences_[id];
@@ -192,7 +201,8 @@ void FlowCounts::finish(const FlowTables& tables, const PathCounts& paths) {
   make_room(tables);
   for (const PathCounts::Path& path : paths.paths()) {
     const std::span<const Block> blocks = paths.blocks(path);
-    if (meet(blocks, tables)) dynamic_.add(blocks.back().node, path.to.value, path.count);
+    const bool dynamic = path.end == PathEnd::unknown ? meet(blocks, tables) : meet_run(blocks, path.end == PathEnd::dynamic);
+    if (dynamic) dynamic_.add(blocks.back().node, path.to.value, path.count);
     take_apart(blocks, path.count, tables);
     for (const Block& block : blocks) instructions_ += path.count * block.instructions;
   }

@@ -81,6 +81,7 @@ class FlowCounts {
   void go_dynamic(uint64_t to);
   void take_apart(std::span<const Block> blocks, uint64_t count, const FlowTables& tables);
   bool meet(std::span<const Block> blocks, const FlowTables& tables);
+  bool meet_run(std::span<const Block> blocks, bool dynamic);
   void tell(const Event& event);
   void count_time(const Mark& mark, NodeId node);
 

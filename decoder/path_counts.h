@@ -10,6 +10,13 @@
 
 namespace ptd {
 
+/// What is known of a path without a look at its blocks' instructions.
+enum class PathEnd : uint8_t {
+  unknown,
+  told,     ///< each block's bytes tell where it may go
+  dynamic,  ///< so do all but the last one's, which ends in a return or an indirect branch
+};
+
 /// What was counted, and the blocks that it is about.
 class PathCounts {
  public:
@@ -18,12 +25,13 @@ class PathCounts {
     size_t first = 0, blocks = 0;
     Ip to;
     uint64_t count = 0;
+    PathEnd end = PathEnd::unknown;
   };
   /// Blocks that are appended to blocks() before the next add() make up its path.
   [[nodiscard]] std::vector<Block>& blocks() { return blocks_; }
-  void add(Ip to, uint64_t count) {
+  void add(Ip to, uint64_t count, PathEnd end) {
     const size_t first = paths_.empty() ? 0 : paths_.back().first + paths_.back().blocks;
-    paths_.push_back({first, blocks_.size() - first, to, count});
+    paths_.push_back({first, blocks_.size() - first, to, count, end});
   }
   [[nodiscard]] const std::vector<Path>& paths() const { return paths_; }
   [[nodiscard]] std::span<const Block> blocks(const Path& path) const { return std::span(blocks_).subspan(path.first, path.blocks); }

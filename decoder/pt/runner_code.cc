@@ -398,13 +398,14 @@ void RunnerCode::drain() {
       const uint64_t count = std::exchange(run_counts_[run][taken ? 1 : 0], 0);
       if (count == 0) continue;
       append_blocks(key_of_run(run, taken, 0), paths_.blocks());
-      paths_.add(Ip{}, count);  // its bytes tell where it went
+      paths_.add(Ip{}, count, PathEnd::told);
     }
   }
   for (const KeyCounts::Slot& slot : counts_.slots()) {
     if (slot.count == 0) continue;
     append_blocks(slot.key, paths_.blocks());
-    paths_.add(Ip{runs_[memos_.view().run_of(static_cast<TableRef>(slot.key))].ip}, slot.count);
+    paths_.add(Ip{runs_[memos_.view().run_of(static_cast<TableRef>(slot.key))].ip}, slot.count,
+               (slot.key >> 32 & kRunKey) != 0 ? PathEnd::dynamic : PathEnd::unknown);
   }
   counts_.clear();
 }
