@@ -8,7 +8,7 @@ install(TARGETS ${ptd_libraries} EXPORT ptdecode ARCHIVE DESTINATION ${CMAKE_INS
 set(PTD_PUBLIC_HEADERS
   analysis/call_flow.h analysis/call_tree.h analysis/call_walk.h analysis/code_counts.h analysis/loss_times.h analysis/function_profile.h analysis/function_table.h
   recording/recording.h recording/survey.h
-  decoder/batch.h decoder/flow_counts.h decoder/block_sequences.h decoder/flow_decoder.h decoder/insn/insn.h decoder/insn/disassembler.h decoder/insn/arm_insn.h
+  decoder/batch.h decoder/flow_counts.h decoder/block_sequences.h decoder/path_counts.h decoder/flow_decoder.h decoder/insn/insn.h decoder/insn/disassembler.h decoder/insn/arm_insn.h
   decoder/arm/config.h decoder/arm/packet.h decoder/arm/packet_reader.h decoder/arm/packet_table.h decoder/arm/frames.h
   decoder/pt/config.h decoder/pt/decoder.h decoder/pt/packet.h decoder/pt/packet_reader.h decoder/pt/packet_writer.h decoder/pt/pt_clock.h
   image/timeline.h image/timeline_builder.h image/context_track.h image/edit.h image/finding.h image/symbols/symbolizer.h
