@@ -14,6 +14,8 @@ struct JitdumpMapping {
   SpaceId space;
   std::string path;
   TimeNs mapped_at;
+  int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
+  Ip address;
 };
 
 /// True for ".../jit-123.dump".

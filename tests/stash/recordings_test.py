@@ -144,6 +144,16 @@ class Recordings(unittest.TestCase):
             self.run_it("stash", "gc", *wrong, status=2)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, for perf events and /proc/PID/map_files")
+    def test_a_jitdump_is_found_on_another_day(self):
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-w", "-pthread", SOURCE / "tests/emulate/programs/jit.c", "-o", self.program], check=True)
+        self.record()
+        whole = self.run_it("script", "-i", self.folder / "rec", "-q", "--itrace=b", "-F", "ip,sym").stdout
+        (self.folder / "rec.jit").rename(self.folder / "away")
+        self.assertEqual(self.run_it("script", "-i", self.folder / "rec", "-q", "--itrace=b", "-F", "ip,sym").stdout, whole)
+        shown = subprocess.run([PTDECODE, "script", "-i", self.folder / "rec", "-q", "--itrace=b", "-F", "ip,sym", "--stash", "off"],
+                               capture_output=True, text=True, timeout=120, env=self.environment).stdout
+        self.assertNotEqual(shown, whole, "the code is in the jitdump alone")
+
     def test_what_only_its_process_had_is_kept_while_it_lives(self):
         program = self.folder / "gone"
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-w", SOURCE / "tests/stash/programs/gone.c", "-o", program], check=True)
