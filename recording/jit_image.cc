@@ -18,8 +18,8 @@ bool is_jitdump_path(const std::string& path) {
 
 void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const TimeConversion& conversion, bool monotonic,
                  std::vector<std::string>& warnings) {
-  const FoundCode found = image.source.find(
-      {mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value, mapping.mapped_at.value});
+  const FoundCode found =
+      image.source.find({mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value, mapping.mapped_at.value});
   if (found.status != CodeStatus::found) {
     image.add_missing(mapping.path, {}, sentence(found.status));
     return;
