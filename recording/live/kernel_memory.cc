@@ -10,10 +10,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <sstream>
 
+#include "image/source/elf_header.h"
 #include "perfio/output_file.h"
 
 namespace ptd::live {
@@ -53,26 +53,11 @@ Bytes bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-Elf64_Ehdr core_header(size_t segments) {
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_type = ET_CORE;
-  header.e_machine = EM_X86_64;
-  header.e_version = EV_CURRENT;
-  header.e_phoff = header.e_ehsize = sizeof(Elf64_Ehdr);
-  header.e_phentsize = sizeof(Elf64_Phdr);
-  header.e_phnum = static_cast<Elf64_Half>(segments);
-  return header;
-}
-
 Status save_core(const KernelMemory& memory, const std::vector<MemoryExtent>& extents, const std::string& path) {
   Result<std::unique_ptr<perfio::OutputFile>> file = perfio::OutputFile::create(path);
   if (!file) return file.error();
   perfio::OutputFile& out = **file;
-  if (Status status = out.append(bytes_of(core_header(extents.size()))); !status) return status;
+  if (Status status = out.append(bytes_of(elf_header(ET_CORE, EM_X86_64, extents.size()))); !status) return status;
   const uint64_t headers = sizeof(Elf64_Ehdr) + extents.size() * sizeof(Elf64_Phdr);
   uint64_t offset = (headers + kPage - 1) & ~(kPage - 1);
   std::vector<std::byte> padding(offset - headers);

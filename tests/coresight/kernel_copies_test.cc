@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "image/source/elf_header.h"
 #include "recording/recording.h"
 
 namespace ptd::test {
@@ -74,17 +75,7 @@ std::string perf_data(const std::string& trace) {
 /// /proc/kcore of these words at kBase.
 std::string kcore(std::initializer_list<uint32_t> words) {
   constexpr uint64_t kCode = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr);
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_type = ET_CORE;
-  header.e_machine = EM_AARCH64;
-  header.e_version = EV_CURRENT;
-  header.e_phoff = header.e_ehsize = sizeof header;
-  header.e_phentsize = sizeof(Elf64_Phdr);
-  header.e_phnum = 1;
+  const Elf64_Ehdr header = elf_header(ET_CORE, EM_AARCH64, 1);
   Elf64_Phdr load{};
   load.p_type = PT_LOAD;
   load.p_flags = PF_R | PF_W | PF_X;

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "image/source/elf_header.h"
 #include "perfio/auxtrace_pt.h"
 #include "perfio/perf_writer.h"
 #include "perfio/wire.h"
@@ -37,17 +37,7 @@ bool save(const fs::path& path, const std::string& text) {
 std::string kcore_of(const Kernel& kernel) {
   constexpr uint64_t kPage = 4096;
   const KernelSection* sections[] = {&kernel.text, &kernel.module};
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_ident[EI_VERSION] = EV_CURRENT;
-  header.e_type = ET_CORE;
-  header.e_machine = EM_X86_64;
-  header.e_version = EV_CURRENT;
-  header.e_phoff = header.e_ehsize = sizeof(Elf64_Ehdr);
-  header.e_phentsize = sizeof(Elf64_Phdr);
-  header.e_phnum = 2;
+  const Elf64_Ehdr header = elf_header(ET_CORE, EM_X86_64, 2);
   std::string file(reinterpret_cast<const char*>(&header), sizeof(header));
   uint64_t offset = kPage;
   for (const KernelSection* section : sections) {

@@ -4,13 +4,13 @@
 #include <elf.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "image/base/types.h"
+#include "image/source/elf_header.h"
 
 namespace ptd::testing {
 
@@ -87,19 +87,8 @@ struct SmallElf {
     const uint64_t symbols_at = kCodeOffset + code.size(), symbols_size = tables.size();
     const uint64_t strings_at = symbols_at + symbols_size, sections_at = strings_at + strings.size();
 
-    Elf64_Ehdr header{};
-    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-    header.e_ident[EI_CLASS] = ELFCLASS64;
-    header.e_ident[EI_DATA] = ELFDATA2LSB;
-    header.e_ident[EI_VERSION] = EV_CURRENT;
-    header.e_type = type;
-    header.e_machine = EM_X86_64;
-    header.e_version = EV_CURRENT;
-    header.e_phoff = sizeof header;
+    Elf64_Ehdr header = elf_header(type, EM_X86_64, 2);
     header.e_shoff = sections_at;
-    header.e_ehsize = sizeof header;
-    header.e_phentsize = sizeof(Elf64_Phdr);
-    header.e_phnum = 2;
     header.e_shentsize = sizeof(Elf64_Shdr);
     header.e_shnum = 4;
     header.e_shstrndx = 3;
