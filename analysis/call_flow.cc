@@ -8,6 +8,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxHeld = 1U << 16;
+constexpr uint64_t kMostSkipped = 16;  // bytes behind a CALL that is not meant to return, up to where it goes
 
 bool is_jump(const InsnClass cls, const InsnDetail detail) {
   if (detail == InsnDetail::vmlaunch || detail == InsnDetail::vmresume) return true;
@@ -150,7 +151,10 @@ void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
   }
   switch (pending.cls) {
     case InsnClass::call_direct:
-      if (to == pending.return_to) return;  // "call 1f; 1: pop": reads its own address, pushes no function
+      // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
+      if (to == pending.return_to) return;
+      if (at.named && at.id == pending.from && !at.entry && pending.return_to < to && to.value - pending.return_to.value <= kMostSkipped)
+        return;
       [[fallthrough]];
     case InsnClass::call_indirect:
     case InsnClass::far_call:

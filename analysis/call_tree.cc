@@ -155,11 +155,12 @@ void CallTree::go_on(Now& now) {
   now.out.push_back(step);
 }
 
-void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags) {
+void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
   if (now.stack.frames.size() >= kMaxFrames) give_up(now, CallLoss::too_deep);
   Frame frame;
   frame.function = function;
   frame.kind = kind;
+  frame.by_jump = by_jump;
   frame.flags = flags;
   if (now.stack.open[function]++ != 0) frame.flags |= kCallInner;
   frame.return_to = return_to;
@@ -172,7 +173,7 @@ void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to
   frame.cycles = now.thread.cycles;
   CallStep step;
   step.kind = CallStepKind::enter;
-  step.frame = kind;
+  step.frame = by_jump ? FrameKind::tail : kind;
   step.flags = frame.flags;
   step.thread = now.index;
   step.cpu = now.step.cpu;
@@ -188,7 +189,7 @@ void CallTree::leave(Now& now, uint8_t flags) {
   const Frame& frame = now.stack.frames.back();
   CallStep step;
   step.kind = CallStepKind::leave;
-  step.frame = frame.kind;
+  step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
   step.flags = frame.flags | flags;
   step.thread = now.index;
   step.cpu = now.step.cpu;
@@ -253,12 +254,13 @@ void CallTree::root(Now& now) {
   enter(now, entry ? FrameKind::call : FrameKind::root, now.step.function, {}, entry ? 0 : kCallNoStart);
 }
 
-// The function is over, another goes on in its place.
+// The function is over, another goes on in its place. A handler's successor ends as the handler would have, and still is that of an INT3.
 void CallTree::replace(Now& now, uint8_t flags) {
   const Frame frame = now.stack.frames.back();
   leave(now, 0);
   const bool boundary = is_boundary(frame.kind);
-  enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags);
+  const auto kept = static_cast<uint8_t>(frame.flags & kCallBreakpoint);
+  enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, boundary);
 }
 
 void CallTree::take_return(Now& now) {

@@ -13,7 +13,7 @@ namespace ptd {
 /// How a function came to run.
 enum class FrameKind : uint8_t {
   call,       ///< a call was seen
-  tail,       ///< a jump to its first instruction; its caller is the caller of the function that jumped, which is over
+  tail,       ///< a jump to its first instruction; its caller is the caller of the function that jumped, which is over. Also of handlers
   interrupt,  ///< an interrupt, fault, trap or signal; it ends where flow goes back to the place that it struck
   syscall,    ///< a system call or software interrupt
   root,       ///< flow began or resumed inside of it: its start is not known
@@ -107,6 +107,7 @@ class CallTree {
   struct Frame {
     FunctionId function = kNoFunction;
     FrameKind kind = FrameKind::call;
+    bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
     uint8_t flags = 0;
     Ip return_to;
     TimeNs start, floor;
@@ -139,7 +140,7 @@ class CallTree {
   void spend(Now& now);
   void stop(Now& now, Off why);
   void go_on(Now& now);
-  void enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags);
+  void enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
   void leave(Now& now, uint8_t flags);
   void leave_to(Now& now, size_t depth);
   void give_up(Now& now, CallLoss why);

@@ -20,6 +20,12 @@ uint32_t ContextFollower::passed_at(TimeNs t) const {
   return static_cast<uint32_t>(std::upper_bound(changes_.begin(), changes_.end(), t) - changes_.begin());
 }
 
+std::optional<uint32_t> ContextFollower::open_at(TimeNs t) const {
+  const uint32_t passed = passed_at(t);
+  if (passed >= leaves_.size() || t < leaves_[passed]) return {};
+  return passed;
+}
+
 Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const {
   const uint32_t least = passed_at(first), most = passed_at(last);
   passed = std::max(passed, least);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "image/context_track.h"
@@ -19,6 +20,9 @@ class ContextFollower {
 
   /// Switches recorded up to `t`.
   [[nodiscard]] uint32_t passed_at(TimeNs t) const;
+  /// The number of the switch between whose two records `t` lies, where the clock cannot tell whether the flow has passed the switch
+  /// function: switches before it. None if `t` lies in no such stretch.
+  [[nodiscard]] std::optional<uint32_t> open_at(TimeNs t) const;
   /// Context at a place of [first, last] after `passed` switches. Updates `passed` with what time proves. A place in user code cannot be
   /// that of a thread without code at `ip`: the nearest switch of the interval to one that has some is taken, if there is one.
   [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const;

@@ -13,6 +13,7 @@ constexpr size_t kContents = 16;                 // distinct contents asked of t
 constexpr size_t kMostContents = 256;            // the same where that is not enough
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
+constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
 constexpr uint64_t kQuietInstructions = 256;     // without a packet; then a loop is looked for
 
 /// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
@@ -62,6 +63,35 @@ bool Walker::in_filter(Ip ip) const {
 }
 
 void Walker::begin(const AuxSegment& segment, Flow& flow) {
+  if (segment.cpu != follower_cpu_) {
+    follower_ = ContextFollower(*contexts_, segment.cpu);
+    follower_cpu_ = segment.cpu;
+  }
+  begin_behind(segment, flow, switches_before(segment));
+}
+
+// Switches passed before the segment, where the clock does not tell: between a switch's two records. The way ahead does: it enters the
+// switch function before the time of the second record, or it does not. 0: the clock is right, or nothing is known better.
+uint32_t Walker::switches_before(const AuxSegment& segment) {
+  if (segment.cpu < 0 || options_.switch_entry.value == 0) return 0;
+  const std::optional<uint32_t> open = follower_.open_at(segment.time.first);
+  if (!open) return 0;
+  Flow ahead;
+  Batch blocks;
+  blocks.capacity_blocks = 1;  // a look after each block
+  ahead.out = &blocks;
+  begin_behind(segment, ahead, 0);
+  switch_met_ = false;
+  for (uint32_t i = 0; i < kMostAhead; ++i) {
+    blocks.clear();
+    const WalkStop stop = run(ahead, ~uint64_t{0});
+    if (follower_.passed_at(ahead.state.now.first) > *open) return *open + 1;
+    if (switch_met_ || stop != WalkStop::full) return 0;
+  }
+  return 0;
+}
+
+void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches) {
   segment_ = segment;
   items_.begin(segment, options_.config, options_.slack_ns);
   flow.state = {};
@@ -74,10 +104,7 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   missing_.clear();
   flow.mode_told = items_.start().mode != ExecMode::unknown;
   FlowState& state = flow.state;
-  if (segment.cpu != follower_cpu_) {
-    follower_ = ContextFollower(*contexts_, segment.cpu);
-    follower_cpu_ = segment.cpu;
-  }
+  state.switches = switches;
   const SyncState& start = items_.start();
   state.mode = start.mode;
   state.not_before = segment.time.first;

@@ -117,6 +117,9 @@ class Walker {
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path goes on from the walker's state and back
 
+  uint32_t switches_before(const AuxSegment& segment);
+  void begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches);
+
   // fetching
   bool read_candidates(Flow& flow, SpaceId space);
   FetchResult fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors);
@@ -172,6 +175,7 @@ class Walker {
   AuxSegment segment_;
   ContextFollower follower_;
   int32_t follower_cpu_ = -1;
+  bool switch_met_ = false;  ///< by the look ahead of switches_before
   BlockTable table_;
   std::vector<CacheEntry> cache_;
   std::vector<CodeCandidate> contents_;  ///< of the present fetch

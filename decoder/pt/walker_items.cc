@@ -253,6 +253,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
 // The flow enters the function that every context switch passes.
 void Walker::pass_switch(Flow& flow) {
   FlowState& state = flow.state;
+  switch_met_ = true;
   state.switches = std::max(state.switches, follower_.passed_at(state.now.first)) + 1;
   update_context(flow, state.now.first, state.now.last);
 }

@@ -153,6 +153,15 @@ TEST(CallTree, AnInt3ThatStandsForACallIsACall) {
   EXPECT_EQ(story.end(), "main(!handler() f() g()x )x ");
 }
 
+TEST(CallTree, AnInt3StandsForACallAlsoIfItsHandlerEndsElsewhere) {
+  Story story;
+  story.interrupt(0x1004, kFlowBreakpoint);
+  story.jump(kThunk, kHandler);
+  story.far_return(0x2000, kF, kFlowEntry | kFlowNamed);
+  story.ret(0x1009);
+  EXPECT_EQ(story.end(), "main(!handler() =thunk() f() )x ") << "the successor is no interrupt of its own";
+}
+
 TEST(CallTree, AnIretToTheNextInstructionIsNoReturn) {
   Story story;
   story.interrupt(0x1004);

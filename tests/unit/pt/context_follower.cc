@@ -54,5 +54,14 @@ TEST_F(Follower, CountingMoreThanWasRecordedIsPutRight) {
   EXPECT_EQ(passed, 2U);
 }
 
+TEST_F(Follower, BetweenTheTwoRecordsOfASwitchTimeAloneDoesNotTell) {
+  EXPECT_FALSE(follower_.open_at(TimeNs{99}));
+  EXPECT_EQ(follower_.open_at(TimeNs{100}), 1U);
+  EXPECT_EQ(follower_.open_at(TimeNs{102}), 1U);
+  EXPECT_FALSE(follower_.open_at(TimeNs{103}));
+  EXPECT_EQ(follower_.open_at(TimeNs{200}), 2U);
+  EXPECT_FALSE(follower_.open_at(TimeNs{203}));
+}
+
 }  // namespace
 }  // namespace ptd::pt
