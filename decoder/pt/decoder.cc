@@ -3,11 +3,13 @@
 // Invariant: while one flow is alive it writes into the caller's batch. While several are, each holds its output back in
 // Flow::pending, and they are stepped to the same number of taken branches, targets and events before they are compared.
 // Invariant: what stands behind the oldest checkpoint is not given out: after a contradiction the flow can go back there. The fast path
-// never goes back: it has one checkpoint, the last gap. Held back are also the blocks that a contradiction makes doubtful.
+// never goes back: it has one checkpoint, the last gap. Held back are also the blocks that a contradiction makes doubtful, and no other way
+// is taken from before them: so what the fast path gave out stands when the exact walker begins anew.
 #include "decoder/pt/decoder.h"
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "decoder/pt/batch_edit.h"
@@ -91,6 +93,7 @@ struct Decoder::State {
   Checkpoint older, newer;
   BatchPlace given;                          ///< out of the segment so far, without `held`
   BatchPlace since_gap;                      ///< of the segment's output: where the present stretch of flow begins
+  uint64_t fixed_blocks = 0;                 ///< of the segment's output: given out by the fast path before the segment was begun anew
   Batch held;                                ///< put out, not given out
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
   uint64_t vain_work = 0;                    ///< instructions walked in them
@@ -120,6 +123,7 @@ struct Decoder::State {
   bool fill(Batch& batch);
   bool fill_whole(Batch& batch);
   BatchPlace settled_end(const Batch& batch) const;
+  [[nodiscard]] bool keeps_settled(const Flow& found, BatchPlace from, const Batch& batch) const;
   bool start_over(Batch& batch, BatchPlace already);
   void set_checkpoint(Batch& batch);
   void drop_checkpoints();
@@ -156,6 +160,7 @@ void Decoder::State::retire(std::unique_ptr<Flow> flow) {
 void Decoder::begin(const AuxSegment& segment) {
   state_->exact = state_->walker.options().exact_only;
   state_->doubt = 0;
+  state_->fixed_blocks = 0;
   state_->start(segment);
 }
 
@@ -400,6 +405,19 @@ bool Decoder::State::may_have_strayed(const Loss& loss) {
   return (loss.space.value < changing.size() && changing[loss.space.value]) || walker.ever_has_code(loss.space, loss.ip);
 }
 
+// Whether `found`, another way from `from` on, goes as `batch` does up to where no contradiction reaches.
+bool Decoder::State::keeps_settled(const Flow& found, BatchPlace from, const Batch& batch) const {
+  const uint64_t fixed = fixed_blocks - std::min(fixed_blocks, given.blocks);
+  const uint64_t settled = std::max(settled_end(batch).blocks, fixed);
+  if (settled <= from.blocks) return true;
+  const std::span kept(batch.blocks.data() + from.blocks, settled - from.blocks);
+  const auto same = [](const Block& a, const Block& b) {
+    return a.node == b.node && a.instructions == b.instructions && a.flags == b.flags;
+  };
+  const Blocks& other = found.pending.blocks;
+  return kept.size() <= other.size() && std::equal(kept.begin(), kept.end(), other.begin(), same);
+}
+
 // The only flow met a contradiction at `contradicted`. True: another way was found from a checkpoint on; `batch` holds what it gave.
 bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch) {
   const Checkpoint& from = older.valid ? older : newer;
@@ -412,6 +430,7 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
   if (vain_here >= kMaxVainSearches || vain_work >= kMaxVainWork) return false;
   const uint64_t walked_before = walker.walked();
   std::unique_ptr<Flow> found = healer.find(from.flow, contradicted);
+  if (found && !keeps_settled(*found, from.output - given, batch)) retire(std::move(found));
   if (!found) {
     ++vain_here;
     vain_work += walker.walked() - walked_before;
@@ -550,6 +569,7 @@ bool Decoder::State::fill(Batch& batch) {
 // The fast path met a contradiction: the exact walker, which can go back, does the whole segment. What was given out stays as it is.
 bool Decoder::State::start_over(Batch& batch, BatchPlace already) {
   exact = true;
+  fixed_blocks = already.blocks;
   start(walker.segment());
   bool more = true;
   Batch rest;

@@ -82,6 +82,25 @@ class Floors {
   uint32_t next_ = 0;
 };
 
+struct FlowState;
+
+/// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
+/// is remembered, for twice as long each time. It is part of the flow's state, so that what is found does not depend on where a walk was
+/// interrupted because a batch was full.
+class SilentLoop {
+ public:
+  static constexpr uint64_t kQuiet = 256;  ///< instructions without a packet; then a loop is looked for
+
+  /// To be asked before each instruction behind kQuiet silent ones.
+  [[nodiscard]] inline bool comes_back(const FlowState& state);
+  void forget() { until_ = 0; }
+
+ private:
+  Ip ip_;
+  ExecMode mode_ = ExecMode::unknown;
+  uint64_t last_ = 0, until_ = 0;  ///< silent instructions: at the last question, and for how long ip_ is remembered (0: it is none)
+};
+
 struct FlowState {
   // Where
   Ip ip;
@@ -102,6 +121,7 @@ struct FlowState {
   bool has_stop = false;
   uint64_t position = 0;  ///< branches, targets and events taken so far
   uint64_t silent = 0;    ///< instructions since something was taken
+  SilentLoop loop;
 
   // When
   Interval now;       ///< bounds for the next fetch
@@ -112,5 +132,16 @@ struct FlowState {
   ReturnStack returns;
   bool calls_unseen = false;  ///< below `returns` the processor's stack may hold calls made before the flow was found
 };
+
+inline bool SilentLoop::comes_back(const FlowState& state) {
+  if (state.silent <= last_) forget();  // something was taken since
+  last_ = state.silent;
+  if (until_ != 0 && state.ip == ip_ && state.mode == mode_) return true;
+  if (state.silent < until_) return false;
+  ip_ = state.ip;
+  mode_ = state.mode;
+  until_ = state.silent * 2;
+  return false;
+}
 
 }  // namespace ptd::pt

@@ -11,8 +11,7 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kOutAtOnce = 1U << 16;  // blocks of one call
-constexpr uint64_t kMaxSilent = 4096;    // instructions without a packet; then the walker looks for a loop
+constexpr size_t kOutAtOnce = 1U << 16;                                                                 // blocks of one call
 constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // one round may go past the limit
 constexpr uint32_t kMaxExactSteps = 32;
 constexpr uint64_t kBulkBytes = 48;
@@ -406,6 +405,13 @@ bool Runner::take_memo() {
   return true;
 }
 
+// Instructions without a packet up to which a run is followed. Only runs that take nothing can be a loop: those are the walker's from where
+// it looks for one.
+uint64_t Runner::most_silent(const Run& run) const {
+  const uint64_t most = run.end == RunEnd::link ? SilentLoop::kQuiet : kMostSilent;
+  return std::min(most, walker_.options_.max_silent_instructions);
+}
+
 // The version of the run at hand, behind runs that take nothing. kNoRun: the walker must go on.
 RunId Runner::follow_links() {
   for (;;) {
@@ -413,7 +419,7 @@ RunId Runner::follow_links() {
     if (id == kNoRun) return kNoRun;
     const Run& run = code_.run(id);
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread) return kNoRun;
-    if (state_->silent + run.instructions > std::min(kMaxSilent, walker_.options_.max_silent_instructions)) return kNoRun;
+    if (state_->silent + run.instructions > most_silent(run)) return kNoRun;
     if (run.end != RunEnd::link) return id;
     if (!room()) return kNoRun;
     emit(run);

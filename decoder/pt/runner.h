@@ -41,10 +41,11 @@ class Runner {
 
  private:
   static constexpr size_t kLongJournal = 1U << 22;
-  struct Pending {      ///< the TNT that is being taken
-    Item item;          ///< as the walker would have it
-    ItemCursor before;  ///< where it stands
-    uint64_t bits = 0;  ///< not taken yet, the oldest in bit (count - 1)
+  static constexpr uint64_t kMostSilent = 4096;  ///< instructions without a packet
+  struct Pending {                               ///< the TNT that is being taken
+    Item item;                                   ///< as the walker would have it
+    ItemCursor before;                           ///< where it stands
+    uint64_t bits = 0;                           ///< not taken yet, the oldest in bit (count - 1)
     uint32_t count = 0;
     uint64_t index = 0;   ///< of the item, if not `direct`
     bool direct = false;  ///< read here, not by the ItemReader
@@ -148,6 +149,7 @@ class Runner {
   bool take_memo();
   bool step();
   bool take_target(const Item& item, bool bits_pending);
+  [[nodiscard]] uint64_t most_silent(const Run& run) const;
   RunId follow_links();
   void set_now(const Item& item);
   void give_mark();

@@ -202,7 +202,7 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   if (result.status != FetchStatus::ok || result.count == 0) return false;
   reading.insn = classify(contents[0].bytes, reading.mode);
   if (reading.insn.cls == InsnClass::bad) return false;
-  if (result.count > 1 || contents[0].certain != Interval{}) {  // ask again about this instruction's own bytes
+  if (result.count > 1 || contents[0].certain != Interval{} || contents[0].flags != CodeFlag::none) {  // ask about its own bytes
     result = view_.fetch(reading.space, Ip{ip}, now, {}, contents, reading.insn.length_bytes);
     if (result.status != FetchStatus::ok || result.count != 1) return false;
   }

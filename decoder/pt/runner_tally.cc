@@ -22,7 +22,6 @@ constexpr ptrdiff_t kMostMoves = 384;    // of the call stack between two calls 
 constexpr uint32_t kWindowsOfVisit = 4;  // one memo in so many windows counts as a visit
 constexpr uint32_t kGroupsOfClock = 3;   // TNTs that decide the cursor's state
 constexpr uint32_t kMostLinks = 4096;    // runs that take nothing, on one tape
-constexpr uint64_t kMaxSilent = 4096;    // as Runner::follow_links()
 static_assert(kMostPositions > Tape::kMostPackets * kLongTntBits);
 
 }  // namespace
@@ -116,7 +115,7 @@ RunId Runner::tally_links(Tally& t) {
     const RunId id = code_.certain_version_at(t.at, t.wide);
     if (id == kNoRun) return kNoRun;
     const Run& run = code_.run(id);
-    if (t.silent + run.instructions > std::min(kMaxSilent, walker_.options_.max_silent_instructions)) return kNoRun;
+    if (t.silent + run.instructions > most_silent(run)) return kNoRun;
     if (run.end != RunEnd::link) return id;
     if (t.links-- == 0) return kNoRun;
     t.silent += run.instructions;

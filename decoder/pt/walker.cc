@@ -14,30 +14,6 @@ constexpr size_t kMostContents = 256;            // the same where that is not e
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
-constexpr uint64_t kQuietInstructions = 256;     // without a packet; then a loop is looked for
-
-/// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
-/// is remembered, for twice as long each time. What stands between two fetches in one walk is all that it has to remember.
-class SilentLoop {
- public:
-  bool comes_back(const FlowState& state) {
-    if (state.silent < last_ || state.next != next_item_) *this = {};
-    last_ = state.silent;
-    if (until_ != 0 && state.ip == ip_ && state.mode == mode_) return true;
-    if (state.silent < until_) return false;
-    ip_ = state.ip;
-    mode_ = state.mode;
-    next_item_ = state.next;
-    until_ = state.silent * 2;
-    return false;
-  }
-
- private:
-  Ip ip_;
-  ExecMode mode_ = ExecMode::unknown;
-  uint64_t last_ = 0, until_ = 0;
-  decltype(FlowState::next) next_item_{};
-};
 
 size_t cache_slot(Ip ip, SpaceId space) { return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49; }
 static_assert(kCacheEntries == (1U << (64 - 49)));
@@ -147,7 +123,6 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
 // The loop: before an instruction is looked at, an event bound to its ip is taken ([DESIGN] poke rule: no bytes are needed for it).
 WalkStop Walker::run(Flow& flow, uint64_t until_position) {
   FlowState& state = flow.state;
-  SilentLoop loop;
   for (;;) {
     if (done_flow(state)) {
       finish_block(flow, 0);
@@ -182,7 +157,6 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
     if (only != nullptr) {
       const Candidate taken = *only;
       if (!choose(flow, taken, 0)) return WalkStop::lost;
-      loop = {};
       continue;
     }
     if (survey_due || !known) {
@@ -195,7 +169,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
     }
     append(flow, entry.insn, entry.bytes.data(), entry.flags, entry.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
     ++state.silent;
-    if (state.silent > max_silent() || (state.silent > kQuietInstructions && loop.comes_back(state))) {
+    if (state.silent > max_silent() || (state.silent > SilentLoop::kQuiet && state.loop.comes_back(state))) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
@@ -209,6 +183,7 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
   refresh_now(state);
   append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, block_flags);
+  state.loop.forget();  // the choice may lead elsewhere the next time
   if (++state.silent > max_silent()) {
     lose(flow, GapReason::limit);
     return false;
@@ -325,7 +300,8 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
     loss_.section = result.section;
     return false;
   }
-  if (candidates_.size() == 1 && result.count > 1) {  // ask again about this instruction's own bytes
+  // Contents and flags may be those of bytes behind this instruction: ask again about its own.
+  if (candidates_.size() == 1 && (result.count > 1 || candidates_[0].flags != CodeFlag::none)) {
     Candidate& only = candidates_[0];
     const FetchResult own = view_.fetch(space, state.ip, state.now, state.floors.span(), contents_, only.insn.length_bytes);
     only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents_[0].certain : state.now;

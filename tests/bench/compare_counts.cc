@@ -1,6 +1,7 @@
-// Counts of recordings made in two ways: of the flow given block by block, and by a decoder that counts on the way.
+// Counts of recordings made in several ways: of the flow given block by block by the exact walker, and by the fast path in large and in
+// small batches; and by a decoder that counts on the way.
 //
-// usage: compare_counts [--drop-nth-poke N] RECORDING[,SYMFS]...
+// usage: compare_counts [--drop-nth-poke N[,SEED]] RECORDING[,SYMFS]...
 // Prints what was compared. Exit status 1 if anything differs: blocks by their bytes, so that versions of one place are told apart, and
 // the ways out of each.
 #include <cstdio>
@@ -23,15 +24,28 @@ struct Counted {
   std::map<BlockName, uint64_t> blocks;
   std::map<std::pair<BlockName, uint64_t>, uint64_t> ways;
   uint64_t instructions = 0;
+
+  friend bool operator==(const Counted&, const Counted&) = default;
 };
 
-Counted count(const RecordedStream& stream, bool in_place) {
+struct Way {
+  const char* name;
+  bool exact_only, in_place;
+  size_t batch_blocks;
+};
+constexpr Way kExact{"exact walker", true, false, 4096};
+constexpr Way kOthers[] = {
+    {"fast path", false, false, 1U << 14}, {"small batches", false, false, 300}, {"counted on the way", false, true, 4096}};
+
+Counted count(const RecordedStream& stream, const Way& way) {
   pt::DecoderOptions options = stream.recording->decoder_options();
-  options.counts = in_place;
+  options.exact_only = way.exact_only;
+  options.counts = way.in_place;
   pt::Decoder decoder(stream.recording->timeline(), stream.recording->contexts(), options);
   const FlowTables tables{decoder.blocks(), decoder.sequences()};
   FlowCounts counts;
   Batch batch;
+  batch.capacity_blocks = way.batch_blocks;
   for (const AuxSegment& segment : stream.segments) {
     decoder.begin(segment);
     for (bool more = true; more;) {
@@ -67,27 +81,36 @@ size_t versions_of(const Counted& all) {
 
 int main(int argc, char** argv) {
   int status = argc > 1 ? 0 : 2;
-  uint32_t drop_nth_poke = 0;
+  ptd::bench::DroppedPokes dropped;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--drop-nth-poke" && i + 1 < argc) {
-      drop_nth_poke = static_cast<uint32_t>(std::strtoul(argv[++i], nullptr, 10));
+      char* rest = nullptr;
+      dropped.nth = static_cast<uint32_t>(std::strtoul(argv[++i], &rest, 10));
+      if (*rest == ',') dropped.seed = static_cast<uint32_t>(std::strtoul(rest + 1, nullptr, 10));
       continue;
     }
     const size_t comma = word.find(',');
     std::string why;
     const auto streams =
-        ptd::bench::load_recording(word.substr(0, comma), comma == std::string::npos ? "" : word.substr(comma + 1), why, drop_nth_poke);
+        ptd::bench::load_recording(word.substr(0, comma), comma == std::string::npos ? "" : word.substr(comma + 1), why, dropped);
     if (streams.empty()) {
       std::fprintf(stderr, "compare_counts: %s: %s\n", word.c_str(), why.c_str());
       return 2;
     }
     for (const auto& stream : streams) {
-      const auto flow = ptd::bench::count(stream, false), in_place = ptd::bench::count(stream, true);
-      const bool same = flow.instructions == in_place.instructions && flow.blocks == in_place.blocks && flow.ways == in_place.ways;
-      std::printf("%s: %llu instructions, %zu blocks, %zu of them other versions, %zu ways: %s\n", word.c_str(),
-                  static_cast<unsigned long long>(flow.instructions), flow.blocks.size(), ptd::bench::versions_of(flow), flow.ways.size(),
-                  same ? "equal" : "DIFFERENT");
+      const auto exact = ptd::bench::count(stream, ptd::bench::kExact);
+      std::printf("%s: %llu instructions, %zu blocks, %zu of them other versions, %zu ways:", word.c_str(),
+                  static_cast<unsigned long long>(exact.instructions), exact.blocks.size(), ptd::bench::versions_of(exact),
+                  exact.ways.size());
+      bool same = true;
+      for (const auto& way : ptd::bench::kOthers) {
+        const auto counted = ptd::bench::count(stream, way);
+        if (counted == exact) continue;
+        same = false;
+        std::printf(" %s DIFFERENT (%llu instructions)", way.name, static_cast<unsigned long long>(counted.instructions));
+      }
+      std::printf("%s\n", same ? " equal" : "");
       if (!same) status = 1;
     }
   }

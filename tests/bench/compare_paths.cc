@@ -1,7 +1,7 @@
 // Decodes a recording by the exact walker, by the fast path and on several threads, and compares all that they give out, segment by
 // segment.
 //
-// usage: compare_paths RECORDING [SYMFS] [--fast-only]
+// usage: compare_paths RECORDING [SYMFS] [--drop-nth-poke N[,SEED]] [--fast-only | --time THREADS]
 // Prints seconds of processor time of each way. Exit status 1 at the first difference.
 #include <chrono>
 #include <cstdio>
@@ -111,8 +111,8 @@ Decoded decode(const Way& way, uint32_t stream, bool hash) {
   return out;
 }
 
-int run(const std::string& path, const std::string& symfs, bool fast_only) {
-  OpenOptions options;
+int run(const std::string& path, const std::string& symfs, const OpenOptions& dropping, bool fast_only) {
+  OpenOptions options = dropping;
   options.path = path;
   if (!symfs.empty()) options.symfs = {symfs};
   const auto fast = Recording::open(options);
@@ -185,19 +185,24 @@ int main(int argc, char** argv) {
   std::vector<std::string> words;
   bool fast_only = false;
   unsigned timed = 0;  // threads
+  ptd::OpenOptions dropping;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--fast-only") == 0) {
       fast_only = true;
     } else if (std::strcmp(argv[i], "--time") == 0 && i + 1 < argc) {
       timed = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
+    } else if (std::strcmp(argv[i], "--drop-nth-poke") == 0 && i + 1 < argc) {
+      char* rest = nullptr;
+      dropping.drop_nth_poke = static_cast<uint32_t>(std::strtoul(argv[++i], &rest, 10));
+      if (*rest == ',') dropping.drop_poke_seed = static_cast<uint32_t>(std::strtoul(rest + 1, nullptr, 10));
     } else {
       words.emplace_back(argv[i]);
     }
   }
   if (words.empty()) {
-    std::fprintf(stderr, "usage: compare_paths RECORDING [SYMFS] [--fast-only | --time THREADS]\n");
+    std::fprintf(stderr, "usage: compare_paths RECORDING [SYMFS] [--drop-nth-poke N[,SEED]] [--fast-only | --time THREADS]\n");
     return 2;
   }
   if (timed != 0) return ptd::time_rounds(words[0], words.size() > 1 ? words[1] : std::string(), timed, 5);
-  return ptd::run(words[0], words.size() > 1 ? words[1] : std::string(), fast_only);
+  return ptd::run(words[0], words.size() > 1 ? words[1] : std::string(), dropping, fast_only);
 }

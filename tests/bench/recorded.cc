@@ -83,9 +83,10 @@ void write_section(const RecordedStream& stream, SpaceId space, SectionId id, co
 
 }  // namespace
 
-std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why, uint32_t drop_nth_poke) {
+std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why, DroppedPokes dropped) {
   OpenOptions options;
-  options.drop_nth_poke = drop_nth_poke;
+  options.drop_nth_poke = dropped.nth;
+  options.drop_poke_seed = dropped.seed;
   options.path = path;
   if (!symfs.empty()) options.symfs = {symfs};
   auto opened = Recording::open(options);

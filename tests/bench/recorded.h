@@ -17,10 +17,15 @@ struct RecordedStream {
   std::vector<AuxSegment> segments;
 };
 
-/// Every stream of the recording that holds trace. Empty, with `why`, if it cannot be opened. With `drop_nth_poke` not 0 as if every n-th
-/// TEXT_POKE record were lost.
+/// See OpenOptions::drop_nth_poke and drop_poke_seed.
+struct DroppedPokes {
+  uint32_t nth = 0, seed = 0;
+};
+
+/// Every stream of the recording that holds trace, decoded as if some TEXT_POKE records were lost. Empty, with `why`, if it cannot be
+/// opened.
 [[nodiscard]] std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why,
-                                                         uint32_t drop_nth_poke = 0);
+                                                         DroppedPokes dropped = {});
 
 /// For libipt, which keeps one image: the sections of the timeline in which the stream ran, as they were when they were first met; of user
 /// code those of the space in which most blocks ran. Their bytes are written to `path`.

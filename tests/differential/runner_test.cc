@@ -119,5 +119,42 @@ TEST(RunnerBounds, OneTntFillsManyBatches) {
   }
 }
 
+// A flow that the packets contradict by a loop that takes none of them: where that is found must depend neither on who follows it nor on
+// where batches end.
+TEST(RunnerBounds, SilentLoopEndsAtOnePlace) {
+  for (const int jumps : {1, 3, 30, 70, 200, 900}) {
+    std::vector<std::byte> code{std::byte{0x74}, std::byte{0x02}, std::byte{0xeb}, std::byte{0xfc}};  // jz ring; jmp .-2
+    for (int i = 0; i < jumps - 1; ++i) code.insert(code.end(), {std::byte{0x90}, std::byte{0xeb}, std::byte{0}});
+    const auto back = static_cast<uint32_t>(-3 * jumps - 3);
+    code.insert(code.end(), {std::byte{0x90}, std::byte{0xe9}});
+    for (int i = 0; i < 4; ++i) code.push_back(static_cast<std::byte>(back >> (8 * i)));
+    test::SparseMemory memory;
+    memory.add(0x1000, code);
+    const auto machine = test::make_machine(memory);
+    std::vector<std::byte> trace;
+    pt::PacketWriter writer(trace);
+    writer.psb();
+    writer.mode_exec(ExecMode::bits64);
+    writer.fup(0x1000);
+    writer.psbend();
+    for (int i = 0; i < 50; ++i) writer.tnt(0, 6);
+    writer.tnt(0b000100, 6);
+    writer.tnt(0, 6);
+    pt::DecoderOptions options = options_of({});
+    pt::Decoder fast(machine.timeline, machine.contexts, options);
+    options.exact_only = true;
+    pt::Decoder exact(machine.timeline, machine.contexts, options);
+    for (const auto [one, other] : {std::pair<size_t, size_t>{4096, 4096}, {4096, 7}, {7, 4096}, {64, 129}}) {
+      for (int round = 0; round < 2; ++round) {
+        for (const AuxSegment& segment : test::cut_segments(trace)) {
+          EXPECT_EQ(test::compare_decoders(fast, exact, segment, one, other), "")
+              << jumps << " jumps, batches of " << one << " and " << other;
+        }
+      }
+    }
+    EXPECT_GT(exact.stats().blocks, 8 * (300 + static_cast<uint64_t>(jumps)));
+  }
+}
+
 }  // namespace
 }  // namespace ptd
