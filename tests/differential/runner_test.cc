@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "decoder/pt/packet_writer.h"
+#include "image/timeline_builder.h"
 #include "tests/differential/trace_generator.h"
 #include "tests/support/batch_compare.h"
 #include "tests/support/corpus.h"
@@ -153,6 +154,69 @@ TEST(RunnerBounds, SilentLoopEndsAtOnePlace) {
       }
     }
     EXPECT_GT(exact.stats().blocks, 8 * (300 + static_cast<uint64_t>(jumps)));
+  }
+}
+
+// A record was lost, and nothing tells: the way that the packets contradict in the end began `turns` branches before. The walker may find
+// the other way only where the fast path has not given out the wrong one.
+std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
+  constexpr uint64_t kAt = 0x1000;
+  const std::vector<std::byte> code = {std::byte{0x74}, std::byte{0x06},  // jz 1008, or 1006
+                                       std::byte{0x90}, std::byte{0x90}, std::byte{0x90},
+                                       std::byte{0x90}, std::byte{0x74}, std::byte{0xfe},  // 1006: jz 1006
+                                       std::byte{0x74}, std::byte{0xfe},                   // 1008: jz 1008
+                                       std::byte{0xff}, std::byte{0xe0}};                  // jmp *rax
+  test::Machine machine;
+  TimelineBuilder builder;
+  Section section;
+  section.space = builder.add_space();
+  section.ip = Ip{kAt};
+  section.size_bytes = code.size();
+  auto owner = std::make_shared<std::vector<std::byte>>(code);
+  section.code = {owner, Bytes(*owner)};
+  machine.contexts.add_switch(0, kTimeMin, {1, 1, section.space});
+  machine.contexts.sort();
+  Edit edit;
+  edit.space = section.space;
+  edit.ip = Ip{kAt + 1};
+  edit.old_bytes = {std::byte{0x06}};
+  edit.new_bytes = {std::byte{0x04}};
+  edit.time = {TimeNs{1'000'000}, TimeNs{1'000'000}};  // what ran before it
+  builder.add_section(std::move(section));
+  builder.add_edit(std::move(edit));
+  machine.timeline = builder.build();
+
+  std::vector<std::byte> trace;
+  pt::PacketWriter writer(trace);
+  writer.psb();
+  writer.tsc(1000);
+  writer.tma(0, 0);
+  writer.mode_exec(ExecMode::bits64);
+  writer.fup(kAt);
+  writer.psbend();
+  for (int i = 0; i < turns; ++i) writer.tnt(1, 1);
+  writer.tnt(0b01110, 5);  // out of the first loop and into the second, which ends there
+  writer.mtc(1);
+  pt::Config config;
+  config.tsc_ctc_ratio_n = config.tsc_ctc_ratio_d = 1;
+  config.has_mtc = true;
+  pt::DecoderOptions options = options_of(config);
+  pt::Decoder fast(machine.timeline, machine.contexts, options);
+  options.exact_only = true;
+  pt::Decoder exact(machine.timeline, machine.contexts, options);
+  std::string difference;
+  for (const AuxSegment& segment : test::cut_segments(trace)) difference += test::compare_decoders(fast, exact, segment, capacity);
+  healed = exact.stats().healed_by_packets;
+  return difference;
+}
+
+TEST(RunnerBounds, NoOtherWayFromBeforeWhatWasGiven) {
+  for (const size_t capacity : {size_t{16}, size_t{4096}}) {
+    uint64_t healed = 0;
+    EXPECT_EQ(compare_stray(100, capacity, healed), "");
+    EXPECT_EQ(healed, 1U);
+    EXPECT_EQ(compare_stray(900, capacity, healed), "");
+    EXPECT_EQ(healed, 0U);
   }
 }
 
