@@ -11,6 +11,7 @@ namespace ptd {
 namespace {
 
 constexpr NodeId kEmptySlot = 0xffffffffU;
+constexpr size_t kFirstSlots = 128;
 
 uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v;
@@ -55,8 +56,15 @@ void BlockTable::FreeChunks::operator()(BlockInfo** chunks) const {
 }
 
 NodeId BlockTable::add(const BlockInfo& info, Bytes bytes) {
-  if (!chunks_) chunks_.reset(new BlockInfo*[kChunks + 1]());
-  if (size_ % kChunk == 0) chunks_[size_ / kChunk] = std::allocator<BlockInfo>().allocate(kChunk);
+  // Only what stands before the first null is ever looked at.
+  if (!chunks_) {
+    chunks_.reset(new BlockInfo*[kChunks + 1]);
+    chunks_[0] = nullptr;
+  }
+  if (size_ % kChunk == 0) {
+    chunks_[size_ / kChunk + 1] = nullptr;
+    chunks_[size_ / kChunk] = std::allocator<BlockInfo>().allocate(kChunk);
+  }
   if (bytes.size() > arena_left_) {
     arena_left_ = std::max(kArena, bytes.size());
     arenas_.push_back(std::make_unique_for_overwrite<std::byte[]>(arena_left_));
@@ -71,7 +79,7 @@ NodeId BlockTable::add(const BlockInfo& info, Bytes bytes) {
 }
 
 void BlockTable::grow() {
-  const size_t size = std::max<size_t>(1024, slots_.size());
+  const size_t size = std::max(kFirstSlots, slots_.size());
   slots_.assign(2 * size, kEmptySlot);
   for (NodeId node = 0; node < size_; ++node) {
     const BlockInfo& known = info(node);

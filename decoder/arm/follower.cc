@@ -302,7 +302,7 @@ void Follower::atoms(uint64_t atoms, uint32_t count, uint64_t offset) {
   while (count != 0) {
     const uint32_t plain = options_.exact_only ? 0 : spend(atoms, std::min(count, 64U));
     count -= plain;
-    if (count == 0) return;
+    if (count == 0 || is_lost()) return;
     atoms >>= plain;
     atom(atoms, offset);
     atoms >>= 1;

@@ -2,6 +2,8 @@
 #include "decoder/arm/packet_reader.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 namespace ptd::arm {
 namespace {
@@ -385,8 +387,9 @@ bool PacketReader::next_address(uint64_t& value, uint8_t& isa) {
   if (bytes_.size() - offset_ < kLongest) return false;
   const auto header = static_cast<uint8_t>(bytes_[offset_]);
   const PacketForm& form = packet_forms()[dispatch_[header]];
+  static_assert(std::endian::native == std::endian::little);
   uint64_t raw = 0;
-  for (unsigned i = 0; i < 8; ++i) raw |= static_cast<uint64_t>(bytes_[offset_ + 1 + i]) << (8 * i);
+  std::memcpy(&raw, bytes_.data() + offset_ + 1, 8);
   isa = form.isa;
   uint64_t size = 1;
   if (form.layout == Layout::match) {

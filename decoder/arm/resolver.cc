@@ -115,7 +115,7 @@ void Resolver::spend(uint64_t atoms, unsigned count, uint64_t offset) {
     atoms >>= plain;
     pass(plain);
     follower_->atom(atoms, at);
-    if (count == 1) return;
+    if (count == 1 || follower_->is_lost()) return;
     atoms >>= 1;
     pass(1);
   }

@@ -2,13 +2,12 @@
 #include "decoder/arm/runs.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace ptd::arm {
 namespace {
 
-constexpr unsigned kWindowBytes = 64;
 constexpr unsigned kMostBadInRow = 4096;
+constexpr size_t kFirstSlots = 512;
 
 uint64_t hash(SpaceId space, Ip ip, ExecMode mode) {
   uint64_t h = ip.value ^ (uint64_t{space.value} << 48) ^ (uint64_t{static_cast<uint8_t>(mode)} << 61);
@@ -49,7 +48,12 @@ Step step_of(const Run& run) {
 }  // namespace
 
 RunCache::RunCache(const Timeline& timeline, WaypointRules rules)
-    : timeline_(timeline), view_(timeline), rules_(rules), changes_(timeline.has_versions()), runs_(1), steps_(1), slots_(1U << 10) {}
+    : timeline_(timeline), view_(timeline), rules_(rules), changes_(timeline.has_versions()), slots_(kFirstSlots) {
+  runs_.reserve(kFirstSlots / 2);
+  steps_.reserve(kFirstSlots / 2);
+  runs_.resize(1);
+  steps_.resize(1);
+}
 
 bool RunCache::is_waypoint(const ArmInsn& insn) const {
   if (rules_.every) return true;
@@ -74,54 +78,159 @@ SectionId RunCache::section_at(SpaceId space, Ip ip, Interval when) const {
   return timeline_.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, middle);
 }
 
-// Makes window_ hold the bytes at run.end. False: run.stop says why not.
+/// True if the window holds the largest instruction at `ip`.
+bool RunCache::at_hand(Ip ip) const {
+  const uint64_t skip = ip - window_ip_;
+  return skip <= window_.size() && window_.size() - skip >= kArmFetchBytes;
+}
+
+/// The window is about to be another.
+void RunCache::keep_piece() {
+  bytes_.insert(bytes_.end(), piece_.begin(), piece_.end());
+  piece_ = {};
+}
+
+/// Makes the window of the plain code met last, if `ip` is in it.
+bool RunCache::fetch_plain(const Request& request, Ip ip) {
+  const SpaceId space = is_kernel_half(ip) ? kKernelSpace : request.space;
+  const uint64_t skip = ip - stretch_.ip, size = stretch_.code.bytes.size();
+  if (stretch_.space != space || skip > size || size - skip < kArmFetchBytes || !stretch_.code.certain.contains(request.when)) return false;
+  window_ = stretch_.code.bytes.subspan(skip);
+  window_ip_ = ip;
+  window_certain_ = stretch_.code.certain;
+  window_flags_ = flags_of(stretch_.code.flags);
+  window_chosen_ = false;
+  return true;
+}
+
+// Makes window_ hold the bytes at run.end. False: run.stop says why not. What comes of it does not depend on what was fetched before.
 bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser) {
-  const uint64_t skip = run.end - window_ip_;
-  if (window_valid_ && skip + kArmFetchBytes <= window_.size()) return true;
-  unsigned span = kWindowBytes;
-  FetchResult result = view_.fetch(request.space, run.end, request.when, {}, candidates_, span);
-  if (result.status == FetchStatus::too_many || (result.status == FetchStatus::ok && result.count > 1)) {
-    span = kArmFetchBytes;  // what changes further on is no matter of this instruction
-    result = view_.fetch(request.space, run.end, request.when, {}, candidates_, span);
-  }
+  if (at_hand(run.end)) return true;
+  keep_piece();
+  if (fetch_plain(request, run.end)) return true;
+  const auto ask = [&](unsigned span) { return view_.fetch(request.space, run.end, request.when, {}, candidates_, span); };
+  const FetchResult result = ask(kArmFetchBytes);
   if (result.status != FetchStatus::ok || result.count == 0) {
     run.stop = RunEnd::no_image;
     run.section = result.section;
     return false;
   }
   const std::span<const CodeCandidate> found(candidates_.data(), std::min<size_t>(result.count, candidates_.size()));
-  size_t index = 0;
+  window_ip_ = run.end;
   window_flags_ = 0;
   window_chosen_ = found.size() > 1;
-  if (window_chosen_) index = std::min(chooser.choose(run.end, request.space, found, window_flags_), found.size() - 1);
-  const CodeCandidate& chosen = found[index];
-  window_.assign(chosen.bytes.begin(), chosen.bytes.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(chosen.bytes.size(), span)));
-  window_ip_ = run.end;
-  window_certain_ = chosen.certain;
-  window_flags_ |= flags_of(chosen.flags);
-  window_valid_ = true;
+  if (window_chosen_) {
+    copy(found[std::min(chooser.choose(run.end, request.space, found, window_flags_), found.size() - 1)], kArmFetchBytes);
+    return true;
+  }
+  copy(found[0], kArmFetchBytes);
+  if (found[0].site == kNoSite) {  // likely a long stretch with one content, of which nothing more need be asked
+    const PlainCode plain = view_.plain(request.space, run.end, request.when);
+    if (plain.bytes.size() >= kArmFetchBytes) {
+      stretch_ = {is_kernel_half(run.end) ? kKernelSpace : request.space, run.end, plain};
+      return fetch_plain(request, run.end);
+    }
+  }
+  const FetchResult more = ask(kWindowBytes);  // unless what changes further on gives it several contents
+  if (more.status == FetchStatus::ok && more.count == 1) {
+    window_flags_ = 0;
+    copy(candidates_[0], kWindowBytes);
+  }
   return true;
 }
 
-/// Of A64 code, takes the instructions at hand whose class does not matter; the window holds the first.
-void RunCache::pass_plain(const Request& request, Run& run) {
-  const uint64_t start = run.end - window_ip_;
-  uint64_t at = start, left = std::min<uint64_t>((window_.size() - start) / 4, request.most - run.instructions);
-  if (request.has_stop) left = std::min<uint64_t>(left, request.stop < run.end ? ~uint64_t{0} : (request.stop - run.end) / 4);
-  for (; left != 0; --left, at += 4) {
-    uint32_t word = 0;
-    std::memcpy(&word, window_.data() + at, 4);
-    if (request.through_branches ? may_be_bad_a64(word) : !is_plain_a64(word)) break;
+/// Makes the window of the first bytes of what a look-up gave.
+void RunCache::copy(const CodeCandidate& from, unsigned most_bytes) {
+  const size_t size = std::min<size_t>(from.bytes.size(), most_bytes);
+  std::copy_n(from.bytes.begin(), size, copied_.begin());
+  window_ = Bytes(copied_).first(size);
+  window_certain_ = from.certain;
+  window_flags_ |= flags_of(from.flags);
+}
+
+/// Takes instructions that stand in the window.
+void RunCache::take(Run& run, uint64_t instructions, uint64_t size_bytes, uint64_t last_bytes) {
+  const uint64_t skip = run.end - window_ip_;
+  if (piece_.empty()) {
+    piece_ = window_.subspan(skip, size_bytes);
+    run.certain = intersect(run.certain, window_certain_);
+    run.block_flags |= window_flags_;
+    run.chosen |= window_chosen_;
+  } else {
+    piece_ = {piece_.data(), piece_.size() + size_bytes};
   }
-  if (at == start) return;
-  run.certain = intersect(run.certain, window_certain_);
-  run.block_flags |= window_flags_;
-  run.chosen |= window_chosen_;
-  run.instructions = static_cast<uint16_t>(run.instructions + (at - start) / 4);
-  run.last = {ArmClass::other, ArmDetail::none, 4};
-  bytes_.insert(bytes_.end(), window_.begin() + static_cast<std::ptrdiff_t>(start), window_.begin() + static_cast<std::ptrdiff_t>(at));
-  run.end = run.end + (at - start);
-  run.last_ip = run.end + (~uint64_t{0} - 3);
+  run.instructions = static_cast<uint16_t>(run.instructions + instructions);
+  run.end = run.end + size_bytes;
+  run.last_ip = Ip{run.end.value - last_bytes};
+}
+
+/// Takes the instructions at hand whose class does not matter. False: there is none.
+bool RunCache::pass_plain(const Request& request, Run& run, Reading& reading) {
+  Bytes bytes = window_.subspan(run.end - window_ip_);
+  if (request.has_stop && request.stop >= run.end) bytes = bytes.first(std::min<uint64_t>(bytes.size(), request.stop - run.end));
+  if (request.mode != ExecMode::a64) bytes = bytes.first(std::min<uint64_t>(bytes.size(), (uint64_t{1} << 32) - run.end.value));
+  const uint64_t most = request.most - run.instructions;
+  const ArmStretch stretch = request.through_branches ? sound_stretch(bytes, request.mode, most) : plain_stretch(bytes, request.mode, most);
+  if (stretch.instructions == 0) return false;
+  take(run, stretch.instructions, stretch.size_bytes, stretch.last_bytes);
+  run.last = {ArmClass::other, ArmDetail::none, static_cast<uint8_t>(stretch.last_bytes)};
+  reading.bad_in_row = 0;
+  reading.it_left -= static_cast<unsigned>(std::min<uint64_t>(reading.it_left, stretch.instructions));
+  return true;
+}
+
+/// Takes the instruction at hand. False: the run ends.
+bool RunCache::take_one(const Request& request, Run& run, Reading& reading) {
+  const ArmInsn insn = classify_arm(window_.subspan(run.end - window_ip_), request.mode);
+  // What is no instruction may still be an own encoding of the core; much of it in a row is no code.
+  const bool bad = insn.cls == ArmClass::bad && reading.it_left == 0;
+  reading.bad_in_row = bad ? reading.bad_in_row + 1 : 0;
+  if (insn.length_bytes == 0 || reading.bad_in_row > kMostBadInRow) {
+    run.stop = insn.length_bytes == 0 ? RunEnd::no_image : RunEnd::bad_insn;
+    run.section = section_at(request.space, run.end, request.when);
+    return false;
+  }
+  if (bad && !run.has_bad) {
+    run.has_bad = true;
+    run.bad_ip = run.end;
+  }
+  take(run, 1, insn.length_bytes, insn.length_bytes);
+  run.last = insn;
+  if (request.mode != ExecMode::a64) run.end.value &= 0xffffffffU;
+  const bool in_it = reading.it_left != 0;
+  if (in_it) --reading.it_left;
+  if (insn.it_instructions != 0) {
+    reading.it_left = insn.it_instructions;
+    reading.saw_it = true;
+  }
+  if (!is_waypoint(insn) || request.through_branches) return true;
+  // Before the first IT that is seen, up to four instructions may belong to one that stands before the run.
+  const bool it_unknown = request.mode == ExecMode::t32 && !reading.saw_it && run.instructions <= 4;
+  run.conditional = insn.conditional || in_it || it_unknown;
+  run.stop = RunEnd::waypoint;
+  if (insn.cls == ArmClass::direct) {
+    run.target = arm_target(insn, run.last_ip, request.mode);
+    run.target_mode = arm_target_mode(insn, request.mode);
+  }
+  return false;
+}
+
+bool RunCache::ends_here(const Request& request, Run& run) {
+  const bool stops = request.stop_is_last ? run.instructions != 0 && run.last_ip == request.stop : run.end == request.stop;
+  if (request.has_stop && stops) {
+    run.stop = RunEnd::stop;
+    return true;
+  }
+  if (run.instructions < request.most) return false;
+  run.stop = RunEnd::cut;
+  return true;
+}
+
+void RunCache::intern(Run& run) {
+  if (run.instructions == 0) return;
+  if (!bytes_.empty()) keep_piece();
+  const SpaceId owner = is_kernel_half(run.ip) ? kKernelSpace : run.space;
+  run.node = table_.intern(owner, run.ip, run.mode, run.instructions, bytes_.empty() ? piece_ : Bytes(bytes_));
 }
 
 Run RunCache::read(const Request& request, CandidateChooser& chooser) {
@@ -130,72 +239,13 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
   run.space = request.space;
   run.mode = run.target_mode = request.mode;
   bytes_.clear();
-  window_valid_ = false;
-  unsigned it_left = 0, bad_in_row = 0;
-  bool saw_it = false;
-  while (true) {
-    const bool stops = request.stop_is_last ? run.instructions != 0 && run.last_ip == request.stop : run.end == request.stop;
-    if (request.has_stop && stops) {
-      run.stop = RunEnd::stop;
-      break;
-    }
-    if (run.instructions >= request.most) {
-      run.stop = RunEnd::cut;
-      break;
-    }
-    if (!fetch(request, run, chooser)) break;
-    if (request.mode == ExecMode::a64 && !rules_.every) {
-      const Ip before = run.end;
-      pass_plain(request, run);
-      if (run.end != before) {
-        bad_in_row = 0;
-        continue;
-      }
-    }
-    const Bytes here = Bytes(window_).subspan(run.end - window_ip_);
-    const ArmInsn insn = classify_arm(here, request.mode);
-    // What is no instruction may still be an own encoding of the core; much of it in a row is no code.
-    const bool bad = insn.cls == ArmClass::bad && it_left == 0;
-    bad_in_row = bad ? bad_in_row + 1 : 0;
-    if (insn.length_bytes == 0 || bad_in_row > kMostBadInRow) {
-      run.stop = insn.length_bytes == 0 ? RunEnd::no_image : RunEnd::bad_insn;
-      run.section = section_at(request.space, run.end, request.when);
-      break;
-    }
-    if (bad && !run.has_bad) {
-      run.has_bad = true;
-      run.bad_ip = run.end;
-    }
-    bytes_.insert(bytes_.end(), here.begin(), here.begin() + insn.length_bytes);
-    run.certain = intersect(run.certain, window_certain_);
-    run.block_flags |= window_flags_;
-    run.chosen |= window_chosen_;
-    ++run.instructions;
-    run.last = insn;
-    run.last_ip = run.end;
-    run.end = run.end + insn.length_bytes;
-    if (request.mode != ExecMode::a64) run.end.value &= 0xffffffffU;
-    const bool in_it = it_left != 0;
-    if (in_it) --it_left;
-    if (insn.it_instructions != 0) {
-      it_left = insn.it_instructions;
-      saw_it = true;
-    }
-    if (!is_waypoint(insn) || request.through_branches) continue;
-    // Before the first IT that is seen, up to four instructions may belong to one that stands before the run.
-    const bool it_unknown = request.mode == ExecMode::t32 && !saw_it && run.instructions <= 4;
-    run.conditional = insn.conditional || in_it || it_unknown;
-    run.stop = RunEnd::waypoint;
-    if (insn.cls == ArmClass::direct) {
-      run.target = arm_target(insn, run.last_ip, request.mode);
-      run.target_mode = arm_target_mode(insn, request.mode);
-    }
-    break;
+  piece_ = window_ = {};
+  Reading reading;
+  while (!ends_here(request, run) && fetch(request, run, chooser)) {
+    if (!rules_.every && pass_plain(request, run, reading) && (!at_hand(run.end) || ends_here(request, run))) continue;
+    if (!take_one(request, run, reading)) break;
   }
-  if (run.instructions != 0) {
-    const SpaceId owner = is_kernel_half(run.ip) ? kKernelSpace : run.space;
-    run.node = table_.intern(owner, run.ip, run.mode, run.instructions, bytes_);
-  }
+  intern(run);
   return run;
 }
 

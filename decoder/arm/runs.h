@@ -105,9 +105,23 @@ class RunCache {
     bool stop_is_last = false;  ///< the instruction at `stop` is still read
     uint64_t most = 0xfff0;
   };
+  /// What is known besides of the run that is read.
+  struct Reading {
+    unsigned it_left = 0;     ///< instructions that still belong to an IT
+    unsigned bad_in_row = 0;  ///< instructions that are none
+    bool saw_it = false;
+  };
   Run read(const Request& request, CandidateChooser& chooser);
-  void pass_plain(const Request& request, Run& run);
+  [[nodiscard]] static bool ends_here(const Request& request, Run& run);
+  bool pass_plain(const Request& request, Run& run, Reading& reading);
+  bool take_one(const Request& request, Run& run, Reading& reading);
+  void take(Run& run, uint64_t instructions, uint64_t size_bytes, uint64_t last_bytes);
+  void intern(Run& run);
   bool fetch(const Request& request, Run& run, CandidateChooser& chooser);
+  void copy(const CodeCandidate& from, unsigned most_bytes);
+  bool fetch_plain(const Request& request, Ip ip);
+  [[nodiscard]] bool at_hand(Ip ip) const;
+  void keep_piece();
   [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;
   void grow();
   [[nodiscard]] size_t slot_of(SpaceId space, Ip ip, ExecMode mode) const;
@@ -121,15 +135,26 @@ class RunCache {
   std::vector<Step> steps_;
   std::vector<uint32_t> chosen_;  // runs made of chosen bytes since begin_walk()
   std::vector<uint32_t> slots_;   // open addressing, power of two; 0: empty
-  std::vector<std::byte> bytes_;  // of the run that is read
   static constexpr size_t kMaxCandidates = 16;
+  static constexpr size_t kWindowBytes = 64;
   std::array<CodeCandidate, kMaxCandidates> candidates_;
-  std::vector<std::byte> window_;  // bytes at hand from the last fetch on
+  // Of the run that is read: its bytes are bytes_, then piece_.
+  std::vector<std::byte> bytes_;
+  Bytes piece_;  // in the window
+  // What the last look-up gave.
+  Bytes window_;
   Ip window_ip_;
-  bool window_valid_ = false;
   Interval window_certain_;
   bool window_chosen_ = false;
   uint16_t window_flags_ = 0;
+  std::array<std::byte, kWindowBytes> copied_;  // the window's bytes, where they would not stay
+  /// Bytes of the timeline with a single content; they stay as long as it.
+  struct Stretch {
+    SpaceId space = kNoSpace;
+    Ip ip;
+    PlainCode code;
+  };
+  Stretch stretch_;  // the last one met
 };
 
 }  // namespace ptd::arm

@@ -34,7 +34,11 @@ bool Follower::spend_return(Spending& state) {
 
 uint32_t Follower::spend(uint64_t atoms, uint32_t count) {
   if (need_context_ || has_exception_ || starting_ || (need_address_ && !pop_pending_)) return 0;
-  if (run_ == 0 && !need_address_) find_run();
+  if (!need_address_) {
+    if (run_ == 0) find_run();
+    const Step& first = runs_->step(run_);
+    if (!first.plain[0] && !first.plain[1]) return 0;
+  }
   Spending state;
   state.run = need_address_ ? 0 : run_;
   state.left = left_;

@@ -1,7 +1,10 @@
 // The branch classifier of the three Arm instruction sets. Each row's comment is the encoding.
 #include "decoder/insn/arm_insn.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <span>
 
 namespace ptd {
@@ -370,6 +373,93 @@ ArmInsn classify_t16(uint32_t word) {
   return insn;
 }
 
+/// What all rows have in common that words with the same byte at bit kShift can fit: a word without it fits none.
+struct RowHint {
+  uint32_t mask = 0, bits = 1;  // no word fits
+  [[nodiscard]] constexpr bool may_fit(uint32_t word) const { return (word & mask) == bits; }
+};
+using RowHints = std::array<RowHint, 256>;  // by byte
+
+/// Of the rows that `matters` is true of.
+template <unsigned kShift, size_t kRows, typename Matters>
+constexpr RowHints hints_by_byte(const Row (&rows)[kRows], Matters matters) {
+  RowHints hints{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    bool first = true;
+    for (const Row& row : rows) {
+      const uint32_t looked_at = row.mask & (0xffU << kShift);
+      if (((byte << kShift) & looked_at) != (row.bits & (0xffU << kShift)) || !matters(row)) continue;
+      RowHint& hint = hints[byte];
+      hint.mask = first ? row.mask : hint.mask & row.mask & ~(hint.bits ^ row.bits);
+      hint.bits = (first ? row.bits : hint.bits) & hint.mask;
+      first = false;
+    }
+  }
+  return hints;
+}
+
+/// Which words may be such that they matter: a row in each table says so.
+struct StopWords {
+  RowHints a64, a32, a32_unconditional, t16, t32;
+};
+template <typename Matters>
+constexpr StopWords stop_words(Matters matters) {
+  return {hints_by_byte<24>(kA64, matters), hints_by_byte<20>(kA32, matters), hints_by_byte<20>(kA32Unconditional, matters),
+          hints_by_byte<8>(kT16, matters), hints_by_byte<24>(kT32, matters)};
+}
+// A word of no row is `other` without detail, and so is one of a row that says just that.
+constexpr StopWords kNotPlain = stop_words([](const Row& row) { return row.cls != other || row.detail != ArmDetail::none; });
+constexpr StopWords kNotSound = stop_words([](const Row& row) { return row.cls == bad; });
+
+ArmStretch t32_stretch(Bytes bytes, uint64_t most, const StopWords& stops) {
+  ArmStretch stretch;
+  for (; stretch.instructions < most && bytes.size() - stretch.size_bytes >= 2; ++stretch.instructions) {
+    uint16_t first = 0, second = 0;
+    std::memcpy(&first, bytes.data() + stretch.size_bytes, 2);
+    if (first >> 11 < 0x1d) {
+      if (first >> 8 == 0xbf || stops.t16[first >> 8].may_fit(first)) break;  // 1011 1111: IT, hints
+      stretch.size_bytes += 2;
+      stretch.last_bytes = 2;
+      continue;
+    }
+    if (bytes.size() - stretch.size_bytes < 4) break;
+    std::memcpy(&second, bytes.data() + stretch.size_bytes + 2, 2);
+    if (stops.t32[first >> 8].may_fit(uint32_t{first} << 16 | second)) break;
+    stretch.size_bytes += 4;
+    stretch.last_bytes = 4;
+  }
+  return stretch;
+}
+
+/// As many words as `goes_on` is true of.
+template <typename GoesOn>
+ArmStretch words_while(Bytes bytes, uint64_t most, GoesOn goes_on) {
+  static_assert(std::endian::native == std::endian::little);
+  const std::byte* const begin = bytes.data();
+  const std::byte* const end = begin + 4 * std::min<uint64_t>(bytes.size() / 4, most);
+  const std::byte* at = begin;
+  for (; at != end; at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, at, 4);
+    if (!goes_on(word)) break;
+  }
+  const auto size = static_cast<uint64_t>(at - begin);
+  return {size / 4, size, 4};
+}
+
+template <const StopWords& kStops>
+ArmStretch a64_stretch(Bytes bytes, uint64_t most) {
+  return words_while(bytes, most, [](uint32_t word) { return is_plain_a64(word) || !kStops.a64[word >> 24].may_fit(word); });
+}
+
+template <const StopWords& kStops>
+ArmStretch a32_stretch(Bytes bytes, uint64_t most) {
+  return words_while(bytes, most, [](uint32_t word) {
+    const uint32_t byte = (word >> 20) & 0xff;
+    return word >> 28 == 0xf ? !kStops.a32_unconditional[byte].may_fit(word) : !kStops.a32[byte].may_fit(word);
+  });
+}
+
 uint32_t byte_at(Bytes bytes, size_t index) { return static_cast<uint32_t>(bytes[index]); }
 uint32_t half_at(Bytes bytes, size_t index) { return byte_at(bytes, index) | (byte_at(bytes, index + 1) << 8); }
 
@@ -389,6 +479,20 @@ ArmInsn classify_arm(Bytes bytes, ExecMode mode) {
   if (mode == ExecMode::a64) return classify_a64(word);
   if (mode == ExecMode::a32) return classify_a32(word);
   return {};
+}
+
+ArmStretch plain_stretch(Bytes bytes, ExecMode mode, uint64_t most) {
+  return mode == ExecMode::t32   ? t32_stretch(bytes, most, kNotPlain)
+         : mode == ExecMode::a64 ? a64_stretch<kNotPlain>(bytes, most)
+         : mode == ExecMode::a32 ? a32_stretch<kNotPlain>(bytes, most)
+                                 : ArmStretch{};
+}
+
+ArmStretch sound_stretch(Bytes bytes, ExecMode mode, uint64_t most) {
+  return mode == ExecMode::t32   ? t32_stretch(bytes, most, kNotSound)
+         : mode == ExecMode::a64 ? a64_stretch<kNotSound>(bytes, most)
+         : mode == ExecMode::a32 ? a32_stretch<kNotSound>(bytes, most)
+                                 : ArmStretch{};
 }
 
 Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode) {

@@ -48,11 +48,16 @@ constexpr bool is_arm(ExecMode mode) { return mode == ExecMode::a64 || mode == E
   return group > 3 && (group & 0xe) != 0xa;
 }
 
-/// False of A64 words that are surely instructions: bits 28:25 tell that they are of no group with unallocated parts that are known here.
-[[nodiscard]] constexpr bool may_be_bad_a64(uint32_t word) {
-  const uint32_t group = (word >> 25) & 0xf;
-  return group <= 3 && group != 2;
-}
+/// Instructions that stand side by side.
+struct ArmStretch {
+  uint64_t instructions = 0, size_bytes = 0;
+  uint64_t last_bytes = 0;  ///< size of the last one
+};
+/// The instructions at the start of `bytes` that classify_arm() surely calls `other` with neither detail nor IT: as many as can be told at
+/// a glance, at most `most`. Each lies in `bytes` as a whole.
+[[nodiscard]] ArmStretch plain_stretch(Bytes bytes, ExecMode mode, uint64_t most);
+/// Likewise those of any class but `bad`, without IT.
+[[nodiscard]] ArmStretch sound_stretch(Bytes bytes, ExecMode mode, uint64_t most);
 
 /// Target of a direct branch that stands at `ip`; A32 and T32 addresses wrap at 32 bits.
 [[nodiscard]] Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode);
