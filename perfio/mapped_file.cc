@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -80,7 +81,26 @@ Result<Fd> spool(int from, const std::string& path) {
   return to;
 }
 
+// Advice that does not fit (memory of a test, no mapping) is refused by the system and changes nothing.
+void advise(Bytes bytes, int advice) { (void)::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), advice); }
+
 }  // namespace
+
+ScatteredRead::ScatteredRead(Bytes mapping) : mapping_(mapping) {
+  if (mapping_.size() >= kScatteredBytes) advise(mapping_, MADV_RANDOM);
+}
+
+ScatteredRead::~ScatteredRead() {
+  if (mapping_.size() >= kScatteredBytes) advise(mapping_, MADV_NORMAL);
+}
+
+uint64_t read_window(Bytes mapping, uint64_t offset_bytes) {
+  constexpr uint64_t kWindow = 256U << 10, kPage = 4096;
+  if (mapping.size() < kScatteredBytes || offset_bytes >= mapping.size()) return ~uint64_t{0};
+  const uint64_t first = offset_bytes / kPage * kPage, end = std::min<uint64_t>(first + kWindow, mapping.size());
+  advise(mapping.subspan(first, end - first), MADV_WILLNEED);
+  return end;
+}
 
 Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   const bool standard_input = path == "-";

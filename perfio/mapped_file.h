@@ -9,6 +9,24 @@
 
 namespace ptd::perfio {
 
+/// Of a large file read record by record, each touch of a page would have the system read megabytes around it (as much as the device's
+/// read-ahead), though the trace between the records is passed over. While one of these lives only what at() comes to is read, a window
+/// ahead.
+class ScatteredRead {
+ public:
+  /// `mapping` must outlive it; a small one, or other memory, is left alone.
+  explicit ScatteredRead(Bytes mapping);
+  ~ScatteredRead();
+  ScatteredRead(const ScatteredRead&) = delete;
+  ScatteredRead& operator=(const ScatteredRead&) = delete;
+
+ private:
+  Bytes mapping_;
+};
+/// Has the system read the window at `offset_bytes` of a large mapping; returns where it ends.
+uint64_t read_window(Bytes mapping, uint64_t offset_bytes);
+inline constexpr uint64_t kScatteredBytes = 64ULL << 20;  ///< smaller mappings are read as they come
+
 /// Maps without reading: pages come in on touch, so a recording of any size costs address space only.
 /// A file that another program shortens while it is mapped raises SIGBUS on touch; recordings must not be cut while open.
 class MappedFile {

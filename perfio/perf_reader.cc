@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <list>
 
 #include "perfio/damage_log.h"
 #include "perfio/file_header.h"
@@ -206,6 +207,8 @@ bool ReaderImpl::read_merged(RecordQueue& queue) {
 Status ReaderImpl::read(const std::function<bool(const Record&)>& on_record) {
   damage_ = open_damage_;
   on_record_ = &on_record;
+  std::list<ScatteredRead> scattered;
+  for (const Bytes mapping : mappings()) scattered.emplace_back(mapping);
   RecordQueue queue(limits_, damage_, [this](const RawRecord& raw) { return deliver(raw); });
   const bool go_on = more_files_.empty() ? read_one(queue) : read_merged(queue);
   if (go_on) (void)queue.flush_all();

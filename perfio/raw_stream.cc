@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "perfio/damage_log.h"
+#include "perfio/mapped_file.h"
 
 namespace ptd::perfio {
 namespace {
@@ -33,6 +34,7 @@ bool RawStream::next(RawRecord& out) {
 
 bool RawStream::next_plain(RawRecord& out) {
   if (position_ >= end_) return false;
+  if (position_ >= window_end_) window_end_ = read_window(file_, position_);
   const uint64_t left = end_ - position_;
   const Bytes rest = file_.subspan(static_cast<size_t>(position_), static_cast<size_t>(left));
   if (left < kRecordHeaderBytes) {

@@ -39,6 +39,7 @@ class RawStream {
   Bytes file_;
   uint64_t position_;
   uint64_t end_;
+  uint64_t window_end_ = 0;  ///< up to here the system was told to read
   ReadDamage* damage_;
   ZstdDecompressor zstd_;
   Bytes input_;                      ///< of the COMPRESSED record in hand, not yet decompressed

@@ -37,7 +37,10 @@ def main():
     data = raw[data_at:data_at + data_size]
     records = auxtrace_records(data)
     header = data[records[0][0]:records[0][0] + 48]
-    trace = bytearray(b"".join(data[a + 48:b] for a, b in records))
+    trace = bytearray()
+    for a, b in records:  # payloads are padded to eight bytes: each begins at its own offset of the stream
+        del trace[struct.unpack_from("<Q", data, a + 16)[0]:]
+        trace += data[a + 48:b]
     listing = subprocess.run([ptdecode, "packets", "-i", source], check=True, stdout=subprocess.PIPE, text=True).stdout
     clocks = [int(offset, 16) for offset in re.findall(r"^([0-9a-f]+)  tsc ", listing, re.M)]
     first, last = (int.from_bytes(trace[clocks[i] + 1:clocks[i] + 8], "little") for i in (0, -1))
