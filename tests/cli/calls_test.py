@@ -255,6 +255,19 @@ class Programs(unittest.TestCase):
         found = [line for line in json_lines(again) if "function" in line][0]
         self.assertEqual(found["max_ns"], spans[0])
 
+    def test_every_listing_has_one_time_for_a_call(self):
+        """The words that --slowest gives fit the listing of branches too: the call is in it; no time goes back."""
+        for name, function in (("sorter", "snprintf"), ("calls", "recurse"), ("parser", "expression")):
+            done = json_lines(run("functions", "-i", self.data(name), "--func", function, "--slowest", "5", "--format", "json"))
+            found = [each for each in done if "call" in each]
+            self.assertTrue(found, (name, done))
+            lines = run("script", "-i", self.data(name), "--itrace=b", "-F", "time", "--ns", "-q").stdout.split()
+            times = [float(each.rstrip(":")) for each in lines]
+            self.assertEqual(times, sorted(times))
+            for each in found:
+                inside = run("script", "-i", self.data(name), "--itrace=b", "-F", "time,sym,symoff,addr", "--ns", "--time", f"{each['start']},{each['end']}")
+                self.assertTrue(re.search(rf"=> +{function}\+0x0\n", inside.stdout), (name, each))
+
     def test_the_tree_nests_and_holds_every_call(self):
         form = re.compile(r"^ *\S+ +\d+ +\d+\.\d{9}: (.{9})( +)(\} )?(\S+)( \{)?(  \[.*\])?$")
         for name in NAMES:
