@@ -214,10 +214,11 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
   const uint64_t size = common.last - common.first + 1;
   const Bytes a = copies_[earlier].code.bytes.subspan(common.first - range(earlier).first, size);
   const Bytes b = copies_[later].code.bytes.subspan(common.first - range(later).first, size);
+  size_t done = 0;  // what lies before is a site's, or told
   for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxDifferences; at = next_difference(a, b, at)) {
-    // A word that lies in the range as a whole is replaced as a whole.
+    // A word of which nothing is done yet is replaced as a whole.
     const size_t into_word = word_bytes_ == 0 ? 0 : (common.first + at) % word_bytes_;
-    if (into_word <= at) at -= into_word;
+    if (into_word <= at - done) at -= into_word;
     const uint64_t ip = common.first + at;
     const auto site = std::partition_point(known.begin(), known.end(), [&](const SiteRange& s) {
       return s.space != space ? s.space < space : s.ip + (s.size_bytes - 1) < ip;
@@ -225,7 +226,7 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
     uint64_t room = size - at;
     if (site != known.end() && site->space == space) {
       if (site->ip <= ip) {
-        at += std::min(room, site->ip + site->size_bytes - ip);
+        done = at += std::min(room, site->ip + site->size_bytes - ip);
         continue;
       }
       room = std::min(room, site->ip - ip);
@@ -239,7 +240,7 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
     edit.time = {std::min(copies_[earlier].taken.first, copies_[later].taken.last), copies_[later].taken.last};
     edit.origin = EditOrigin::dated_copy;
     out.push_back(std::move(edit));
-    at += length;
+    done = at += length;
   }
 }
 

@@ -117,7 +117,8 @@ RunId Runner::tally_links(Tally& t) {
     const Run& run = code_.run(id);
     if (t.silent + run.instructions > most_silent(run)) return kNoRun;
     if (run.end != RunEnd::link) return id;
-    if (t.links-- == 0) return kNoRun;
+    if (t.links == 0) return kNoRun;
+    --t.links;
     t.silent += run.instructions;
     t.at = run.next[0];
     push_calls(run);

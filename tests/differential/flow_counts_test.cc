@@ -8,6 +8,8 @@
 #include <tuple>
 
 #include "decoder/insn/insn.h"
+#include "decoder/pt/packet_writer.h"
+#include "image/timeline_builder.h"
 #include "tests/differential/trace_generator.h"
 #include "tests/support/corpus.h"
 #include "tests/support/flow.h"
@@ -175,6 +177,62 @@ TEST(FlowCounts, SequencesChangeNothingOnCorpus) {
     options.config.errata = pt::errata_of(c->cpu);
     size_t sequences = 0;
     compare_ways_of_counting(c->trace, test::make_machine(c->memory), options, sequences);
+  }
+}
+
+// More runs that take no packet than one tape has room for, in an image with versions: what is counted is the arithmetic's.
+TEST(FlowCounts, ManyLinksBetweenTwoBranches) {
+  constexpr uint64_t kAt = 0x401000, kJumps = 100, kTnts = 6000, kBits = 6;
+  std::vector<std::byte> code;
+  for (uint64_t i = 0; i < kJumps; ++i) code.insert(code.end(), {std::byte{0xeb}, std::byte{0}});  // jmp to the next
+  const auto back = static_cast<uint32_t>(-static_cast<int64_t>(code.size() + 6));
+  code.insert(code.end(), {std::byte{0x0f}, std::byte{0x85}});  // jnz to the first
+  for (unsigned i = 0; i < 4; ++i) code.push_back(static_cast<std::byte>(back >> (8 * i)));
+  TimelineBuilder builder;
+  Section section;
+  section.space = builder.add_space();
+  section.path = "program";
+  const auto add = [&](uint64_t ip, std::vector<std::byte> bytes, TimeNs from) {
+    const auto owner = std::make_shared<std::vector<std::byte>>(std::move(bytes));
+    section.ip = Ip{ip};
+    section.size_bytes = owner->size();
+    section.code = {owner, Bytes(*owner)};
+    section.live = {from, kTimeMax};
+    builder.add_section(section);
+  };
+  add(kAt, code, kTimeMin);
+  add(0x900000, {std::byte{0x90}, std::byte{0x90}}, kTimeMin);
+  add(0x900000, {std::byte{0xc3}, std::byte{0x90}}, TimeNs{1'000'000});
+  test::Machine machine;
+  machine.timeline = builder.build();
+  machine.contexts.add_switch(0, kTimeMin, {1, 1, section.space});
+  machine.contexts.sort();
+  std::vector<std::byte> trace;
+  pt::PacketWriter writer(trace);
+  writer.psb();
+  writer.mode_exec(ExecMode::bits64);
+  writer.psbend();
+  writer.tip_pge(kAt);
+  for (uint64_t i = 0; i < kTnts; ++i) writer.tnt(63, kBits);
+  for (const bool in_place : {false, true}) {
+    pt::DecoderOptions options;
+    options.counts = in_place;
+    pt::Decoder decoder(machine.timeline, machine.contexts, options);
+    const FlowTables tables{decoder.blocks(), decoder.sequences()};
+    FlowCounts counts;
+    Batch batch;
+    for (const AuxSegment& segment : test::cut_segments(trace)) {
+      decoder.begin(segment);
+      for (bool more = true; more;) {
+        more = decoder.next(batch);
+        EXPECT_TRUE(batch.gaps.empty());
+        counts.add(batch, tables);
+      }
+      counts.end_segment();
+    }
+    counts.finish(tables, decoder.take_paths());
+    EXPECT_GE(counts.instructions(), kTnts * kBits * (kJumps + 1));
+    EXPECT_LE(counts.instructions(), kTnts * kBits * (kJumps + 1) + kJumps);
   }
 }
 

@@ -145,7 +145,7 @@ TEST(RunnerBounds, SilentLoopEndsAtOnePlace) {
     pt::Decoder fast(machine.timeline, machine.contexts, options);
     options.exact_only = true;
     pt::Decoder exact(machine.timeline, machine.contexts, options);
-    for (const auto [one, other] : {std::pair<size_t, size_t>{4096, 4096}, {4096, 7}, {7, 4096}, {64, 129}}) {
+    for (const auto& [one, other] : {std::pair<size_t, size_t>{4096, 4096}, {4096, 7}, {7, 4096}, {64, 129}}) {
       for (int round = 0; round < 2; ++round) {
         for (const AuxSegment& segment : test::cut_segments(trace)) {
           EXPECT_EQ(test::compare_decoders(fast, exact, segment, one, other), "")

@@ -351,5 +351,17 @@ TEST(TimelineModel, DroppedRecordsStayAmongTheCandidates) {
   }
 }
 
+// Two copies whose words differ behind a recorded patch that covers a part of one: the rest is told, and the search ends.
+TEST(TimelineHeal, PatchCoversAPartOfAWordThatDiffers) {
+  TimelineBuilder builder;
+  builder.set_word_bytes(4);
+  builder.add_copy(copy_of(kKernelIp, owned(bytes({1, 2, 3, 4, 5, 6, 7, 8})), at(10)));
+  builder.add_copy(copy_of(kKernelIp, owned(bytes({1, 2, 3, 9, 5, 0, 7, 8})), at(90)));
+  builder.add_edit(poke(kKernelIp, {1, 2}, {1, 2}, 50));
+  CodeView view(builder.build());
+  EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(5), 8).hex(), "0102030405060708");
+  EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(95), 8).hex(), "0102030905000708");
+}
+
 }  // namespace
 }  // namespace ptd
