@@ -485,11 +485,6 @@ void Follower::exception_here(uint32_t number, bool cancels, uint64_t offset) {
   walked_ = false;
 }
 
-void Follower::redirect(Ip ip, uint8_t isa, uint64_t offset) {
-  walked_ = false;
-  address(ip, isa, offset);
-}
-
 void Follower::waypoint(Ip last, uint64_t offset) {
   offset_ = offset;
   take_return();

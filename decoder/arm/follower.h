@@ -79,8 +79,6 @@ class Follower {
   void exception_here(uint32_t number, bool cancels, uint64_t offset);
   /// Takes the last block back; it must still be in the batch.
   void cancel_last();
-  /// The flow goes on at `ip`, whatever the code says.
-  void redirect(Ip ip, uint8_t isa, uint64_t offset);
   /// The instruction at `last` was reached without a branch, and ran.
   void waypoint(Ip last, uint64_t offset);
   void q(const Element& element, Ip next, uint8_t isa);

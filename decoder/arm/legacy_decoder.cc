@@ -1,6 +1,10 @@
 // LegacyDecoder: packets to the follower.
 #include "decoder/arm/legacy_decoder.h"
 
+#include <algorithm>
+#include <array>
+
+#include "decoder/arm/choices.h"
 #include "decoder/arm/legacy_packets.h"
 
 namespace ptd::arm {
@@ -9,6 +13,11 @@ namespace {
 constexpr uint32_t kReturnStackOfPtm = 1U << 29;      // ETMCR
 constexpr uint32_t kBarriersAreWaypoints = 1U << 24;  // ETMCCER
 constexpr size_t kHeldBlocks = 1U << 16;
+constexpr uint32_t kMaxTries = 64;
+// Which contents ran is decided for a window of packets: up to the next I-Sync behind kLeastInWindow of them, but no more than
+// kMostInWindow, or until kForksOfWindow forks are passed. What comes of the next forks, up to kForksSeen, is looked at.
+constexpr uint64_t kLeastInWindow = 256, kMostInWindow = 1U << 14;
+constexpr size_t kForksOfWindow = 20, kForksSeen = 40;
 
 WaypointRules rules_of(const TraceConfig& config) {
   WaypointRules rules;
@@ -24,19 +33,35 @@ TraceConfig follower_config(TraceConfig config) {
   return config;
 }
 
-class FirstChooser final : public CandidateChooser {
- public:
-  size_t choose(Ip, SpaceId, std::span<const CodeCandidate> candidates, uint16_t& block_flags) override {
-    block_flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
-    return candidates.size() - 1;
-  }
-};
-
 }  // namespace
 
 struct LegacyDecoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& given, const FollowOptions& options)
       : config(given), runs(timeline, rules_of(given)), follower(runs, contexts, follower_config(given), options), reader({}, given) {}
+
+  /// How far the flow has come.
+  struct Place {
+    Follower follower;
+    size_t at;
+    uint64_t in_window;
+    bool synced, started, may_cancel;
+  };
+  [[nodiscard]] Place place() const { return {follower, at, in_window, synced, started, may_cancel}; }
+  void go_to(const Place& place);
+
+  enum class Stop : uint8_t { full, window, end };
+  Stop run(Batch& batch);
+  [[nodiscard]] bool is_full(const Batch& batch) const;
+  [[nodiscard]] Try walk(const Place& from, uint64_t watch_from);
+  bool next(Batch& batch);
+  void begin_window();
+  [[nodiscard]] bool ends_window(const LegacyPacket& packet, size_t most_forks) const {
+    if (may_cancel && packet.kind == LegacyKind::branch) return false;  // it may take back what was given
+    return in_window >= kMostInWindow || choices.passed() >= most_forks ||
+           (in_window >= kLeastInWindow && packet.kind == LegacyKind::isync);
+  }
+  const LegacyPacket* peek();
+  void take_next();
 
   void take(const LegacyPacket& packet);
   void isync(const LegacyPacket& packet);
@@ -50,12 +75,14 @@ struct LegacyDecoder::State {
   RunCache runs;
   Follower follower;
   LegacyReader reader;
-  FirstChooser chooser;
-  const std::vector<LegacyPacket>* packets = nullptr;
-  size_t at = 0;
-  bool synced = false;      ///< an A-Sync was seen
-  bool started = false;     ///< an I-Sync was seen since
-  bool may_cancel = false;  ///< the last packet gave instructions that an exception can undo
+  Choices choices;
+  bool decided = false;            ///< which contents ran in this window
+  std::vector<LegacyPacket> tape;  ///< packets read; where code has several contents, those of the batch and what was read ahead
+  size_t at = 0;                   ///< in the tape
+  uint64_t in_window = 0;          ///< packets taken
+  bool synced = false;             ///< an A-Sync was seen
+  bool started = false;            ///< an I-Sync was seen since
+  bool may_cancel = false;         ///< the last packet gave instructions that an exception can undo
 };
 
 void LegacyDecoder::State::context(const LegacyPacket& packet) {
@@ -105,7 +132,7 @@ void LegacyDecoder::State::branch(const LegacyPacket& packet) {
     follower.atoms(1, 1, packet.offset_bytes);  // the branch that this packet gives the target of
   }
   count(packet, packet.cycles);
-  follower.redirect(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes);
+  follower.address(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes);
 }
 
 // [ETMv3] "P-header packets, cycle-accurate": a cycle before each atom, one before two of them, or several before the only one. A branch
@@ -171,36 +198,106 @@ LegacyDecoder::~LegacyDecoder() = default;
 void LegacyDecoder::begin(const AuxSegment& segment) {
   State& state = *state_;
   const bool has_flow = state.config.protocol == Protocol::etmv3 || state.config.protocol == Protocol::ptm;
-  state.runs.begin_walk();
-  state.follower.begin(segment, state.chooser);
+  state.begin_window();
+  state.follower.begin(segment, state.choices);
   state.reader = LegacyReader(has_flow ? segment.bytes : Bytes{}, state.config);
-  state.packets = nullptr;
+  state.tape.clear();
   state.at = 0;
   state.synced = state.started = state.may_cancel = false;
 }
 
-bool LegacyDecoder::next(Batch& batch) {
-  State& state = *state_;
-  state.follower.into(batch);
-  // An exception may undo the last instruction: it stays in the batch until the next packet is seen.
-  const auto full = [&] {
-    const size_t blocks = batch.blocks.size();
-    return (blocks >= batch.capacity_blocks && !state.may_cancel) || blocks >= batch.capacity_blocks + kHeldBlocks ||
-           batch.gaps.size() >= batch.capacity_blocks || batch.events.size() >= batch.capacity_blocks;
-  };
-  while (!full()) {
-    if (state.packets == nullptr || state.at >= state.packets->size()) {
-      state.packets = &state.reader.next();
-      state.at = 0;
-      if (state.packets->empty()) {
-        state.follower.end();
-        return false;
-      }
-    }
-    state.take((*state.packets)[state.at++]);
-  }
-  return true;
+void LegacyDecoder::State::begin_window() {
+  runs.begin_walk();
+  choices.forget_behind(0);
+  choices.restart();
+  decided = !runs.changes();
+  in_window = 0;
 }
+
+void LegacyDecoder::State::go_to(const Place& place) {
+  runs.begin_walk();
+  follower = place.follower;
+  at = place.at;
+  in_window = place.in_window;
+  synced = place.synced;
+  started = place.started;
+  may_cancel = place.may_cancel;
+}
+
+/// The next packet; null: there is none.
+const LegacyPacket* LegacyDecoder::State::peek() {
+  if (at < tape.size()) return &tape[at];
+  if (!runs.changes()) {
+    tape.clear();
+    at = 0;
+  }
+  const std::vector<LegacyPacket>& more = reader.next();
+  tape.insert(tape.end(), more.begin(), more.end());
+  return more.empty() ? nullptr : &tape[at];
+}
+
+void LegacyDecoder::State::take_next() {
+  take(tape[at]);
+  ++at;
+  ++in_window;
+}
+
+/// An exception may undo the last instruction: it stays in the batch until the next packet is seen.
+bool LegacyDecoder::State::is_full(const Batch& batch) const {
+  const size_t most = std::max({batch.blocks.size(), batch.gaps.size(), batch.events.size()});
+  return most >= batch.capacity_blocks + (may_cancel ? kHeldBlocks : 0);
+}
+
+LegacyDecoder::State::Stop LegacyDecoder::State::run(Batch& batch) {
+  follower.into(batch);
+  while (!is_full(batch)) {
+    const LegacyPacket* packet = peek();
+    if (packet == nullptr) return Stop::end;
+    if (runs.changes() && ends_window(*packet, kForksOfWindow)) return Stop::window;
+    take_next();
+  }
+  return Stop::full;
+}
+
+/// Walks to the window's end, the packet that ends it included, for nothing but the place where the packets first do not fit.
+Try LegacyDecoder::State::walk(const Place& from, uint64_t watch_from) {
+  go_to(from);
+  follower.watch_from(watch_from);
+  Batch unseen;
+  follower.into(unseen);
+  for (bool last = false; !last && follower.trouble_offset() == ~uint64_t{0};) {
+    const LegacyPacket* packet = peek();
+    if (packet == nullptr) break;
+    last = ends_window(*packet, kForksSeen);
+    take_next();
+    if (is_full(unseen)) unseen.clear();
+  }
+  return {follower.trouble_offset(), follower.trouble_forks()};
+}
+
+bool LegacyDecoder::State::next(Batch& batch) {
+  tape.erase(tape.begin(), tape.begin() + static_cast<std::ptrdiff_t>(at));
+  at = 0;
+  const Place before = place();
+  const std::array<size_t, 4> sizes = {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()};
+  Stop stop = run(batch);
+  if (!decided && choices.passed() != 0) {
+    // Up to the first fork there is but one way.
+    batch.blocks.resize(sizes[0]);
+    batch.marks.resize(sizes[1]);
+    batch.events.resize(sizes[2]);
+    batch.gaps.resize(sizes[3]);
+    decide(choices, kMaxTries, [&](uint64_t watch_from) { return walk(before, watch_from); });
+    decided = true;
+    go_to(before);
+    stop = run(batch);
+  }
+  if (stop == Stop::end) follower.end();
+  if (stop == Stop::window) begin_window();
+  return stop != Stop::end;
+}
+
+bool LegacyDecoder::next(Batch& batch) { return state_->next(batch); }
 
 const BlockTable& LegacyDecoder::blocks() const { return state_->runs.blocks(); }
 
