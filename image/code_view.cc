@@ -315,6 +315,13 @@ bool CodeView::Scratch::emit_plain() {
 
 // Visits every combination that some moment of `when` allows exactly once: when the last of its choices opens.
 void CodeView::Scratch::sweep() {
+  if (std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.choice_count == 1; })) {  // nothing to combine
+    pick.assign(parts.size(), 0);
+    Interval all = when;
+    for (size_t p = 0; p < parts.size(); ++p) all = intersect(all, chosen(p).possible);
+    if (!all.empty() && consistent()) emit();
+    return;
+  }
   openings.clear();
   for (uint32_t p = 0; p < parts.size(); ++p) {
     parts[p].low = parts[p].high = 0;

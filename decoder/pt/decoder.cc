@@ -236,7 +236,7 @@ void Decoder::State::fork(size_t index) {
     *flow = *parent;
     flow->out = &flow->pending;
     if (i != likely) ++flow->penalty;
-    if (walker.choose(*flow, candidates[i], static_cast<uint16_t>(candidates[i].ambiguous ? BlockFlag::ambiguous : BlockFlag::chosen))) {
+    if (walker.choose(*flow, candidates[i], static_cast<uint16_t>(BlockFlag::chosen))) {
       flows.push_back(std::move(flow));
     } else {
       note_dead(std::move(flow), walker.loss(), false);

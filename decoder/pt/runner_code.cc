@@ -21,6 +21,8 @@ constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
+constexpr size_t kMostChecks = 24;  // of one run
+constexpr size_t kMostChanging = 1U << 20;
 constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
 static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // Run::instructions
 constexpr size_t kWide = 16;  // an instruction's bytes are copied so many at once
@@ -35,6 +37,11 @@ uint16_t block_flags_of(CodeFlag flags) {
   if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
   if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
   return bits;
+}
+
+SpaceId space_of(uint32_t place) {
+  const uint32_t number = place >> 2;
+  return number == kNoSpace.value >> 2 ? kNoSpace : SpaceId{number};
 }
 
 uint64_t place_half(uint64_t ip) { return ip >> 63; }
@@ -61,12 +68,13 @@ struct RunnerCode::Reading {
   uint32_t instructions = 0;
   std::vector<Block> blocks;
   std::vector<RunId> calls;
+  std::vector<Changing> changing;
+  Interval others;  ///< when the instructions that are not `changing` stand
   RunEnd end = RunEnd::unread;
   RunId next[2] = {};
 
   void begin(uint32_t place) {
-    const uint32_t number = place >> 2;
-    space = number == kNoSpace.value >> 2 ? kNoSpace : SpaceId{number};
+    space = space_of(place);
     mode = static_cast<ExecMode>(place & 3);
     valid = {};
     block_size = 0;
@@ -74,6 +82,8 @@ struct RunnerCode::Reading {
     instructions = 0;
     blocks.clear();
     calls.clear();
+    changing.clear();
+    others = {};
     end = RunEnd::unread;
     next[0] = next[1] = kNoRun;
   }
@@ -103,16 +113,20 @@ void RunnerCode::clear() {
   valid_slots_.assign(1U << 10, 0);
   memos_.clear();
   targets_.assign(kTargets, Target{});
+  check_ids_.assign(1, 0);
+  checks_.assign(1, Checks{});
+  changing_.clear();
 }
 
 bool RunnerCode::overgrown() const {
   return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals || calls_.size() > kMaxCallSites ||
-         memos_.overgrown();
+         changing_.size() > kMostChanging || memos_.overgrown();
 }
 
 size_t RunnerCode::memory_bytes() const {
   return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(Slot) + blocks_.capacity() * sizeof(Block) +
-         calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + memos_.memory_bytes();
+         calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + changing_.capacity() * sizeof(Changing) +
+         checks_.capacity() * sizeof(Checks) + check_ids_.capacity() * sizeof(uint32_t) + memos_.memory_bytes();
 }
 
 RunId RunnerCode::at(uint32_t place, uint64_t ip) {
@@ -135,6 +149,7 @@ RunId RunnerCode::at(uint32_t place, uint64_t ip) {
 
 RunId RunnerCode::append(const Run& run) {
   runs_.push_back(run);
+  check_ids_.push_back(0);
   memos_.grow_to(runs_.size());
   if (options_.counts) run_counts_.emplace_back();
   return static_cast<RunId>(runs_.size() - 1);
@@ -191,6 +206,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
   reading.wide = bytes.size() >= kWide;
   reading.flags = block_flags_of(reading.plain.flags);
   reading.valid = intersect(reading.valid, reading.plain.certain);
+  reading.others = intersect(reading.others, reading.plain.certain);
   return true;
 }
 
@@ -213,6 +229,7 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   reading.wide = false;
   reading.flags = block_flags_of(only.flags);
   reading.valid = intersect(reading.valid, only.certain);
+  if (only.certain != Interval{}) reading.changing.push_back({ip, reading.fetched, reading.insn.length_bytes, reading.flags});
   return true;
 }
 
@@ -330,6 +347,7 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
     run.blocks = run.calls = 0;
     return false;
   }
+  keep_checks(target, reading);
   run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
   blocks_.resize(blocks_.size() + reading.blocks.size());
   std::copy(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + run.blocks_first);
@@ -341,6 +359,62 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
     calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
   }
   return true;
+}
+
+// Notes what has to be looked at to know the run again.
+void RunnerCode::keep_checks(RunId id, const Reading& reading) {
+  check_ids_[id] = 0;
+  if (reading.changing.empty() || reading.changing.size() > kMostChecks) return;
+  check_ids_[id] = static_cast<uint32_t>(checks_.size());
+  checks_.push_back({reading.others, static_cast<uint32_t>(changing_.size()), static_cast<uint32_t>(reading.changing.size())});
+  changing_.insert(changing_.end(), reading.changing.begin(), reading.changing.end());
+}
+
+// What stands now where `wanted` stood: looked up once in a search for versions.
+const RunnerCode::Looked& RunnerCode::look(uint32_t place, const Changing& wanted, Interval now) {
+  for (const Looked& one : looked_) {
+    if (one.ip == wanted.ip && one.length == wanted.length) return one;
+  }
+  Looked& one = looked_.emplace_back();
+  one.ip = wanted.ip;
+  one.length = wanted.length;
+  std::array<CodeCandidate, 2> contents;
+  const FetchResult result = view_.fetch(space_of(place), Ip{wanted.ip}, now, {}, contents, wanted.length);
+  const CodeCandidate& only = contents[0];
+  if (result.status != FetchStatus::ok || result.count != 1 || only.bytes.size() < wanted.length || !only.certain.contains(now) ||
+      any(only.flags, CodeFlag::suspect))
+    return one;
+  one.certain = only.certain;
+  one.found.length = wanted.length;
+  one.found.flags = block_flags_of(only.flags);
+  std::copy_n(only.bytes.begin(), wanted.length, one.found.bytes.begin());
+  return one;
+}
+
+// Whether the run's instructions stand there throughout `now`. Then its interval is set anew.
+bool RunnerCode::is_as_it_was(RunId id, Interval now) {
+  const Checks& checks = checks_[check_ids_[id]];
+  if (checks.count == 0 || !checks.others.contains(now)) return false;
+  Interval valid = checks.others;
+  for (uint32_t i = checks.first; i < checks.first + checks.count; ++i) {
+    const Changing& was = changing_[i];
+    const Looked& is = look(runs_[id].place, was, now);
+    if (is.found.length != was.length || is.found.flags != was.flags ||
+        std::memcmp(is.found.bytes.data(), was.bytes.data(), was.length) != 0)
+      return false;
+    valid = intersect(valid, is.certain);
+  }
+  runs_[id].valid = valid_id(valid);
+  return true;
+}
+
+// A version that need not be read: what changes in it is as it was. kNoRun: there is none.
+RunId RunnerCode::known_version(RunId first, Interval now) {
+  looked_.clear();
+  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+    if (check_ids_[one] != 0 && is_as_it_was(one, now)) return one;
+  }
+  return kNoRun;
 }
 
 // A site that goes back and forth between contents: the version with these blocks serves again. False: there is none.
@@ -371,6 +445,7 @@ RunId RunnerCode::version_at(RunId id, Interval now, bool keeps_stuck) {
     if (fits(one)) return one;
     if (runs_[one].end == RunEnd::unread || runs_[one].end == RunEnd::stuck) free = one;
   }
+  if (const RunId known = known_version(first, now); known != kNoRun) return known;
   if (!read(free != kNoRun ? free : first, now, keeps_stuck) && !keeps_stuck) return kNoRun;
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
     if (fits(one)) return one;

@@ -138,6 +138,28 @@ class RunnerCode {
   RunId version_at(RunId id, Interval now, bool keeps_stuck);
   bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now, bool keeps_stuck);
   bool read(RunId id, Interval now, bool keeps_stuck);
+  /// Instructions of a run whose bytes change, and when the others stand. Where these are as they were, the run is.
+  struct Changing {
+    uint64_t ip = 0;
+    std::array<std::byte, kFetchSpanBytes> bytes{};
+    uint8_t length = 0;
+    uint16_t flags = 0;
+  };
+  struct Checks {
+    Interval others;
+    uint32_t first = 0, count = 0;  ///< of changing_
+  };
+  /// What stands at an instruction of Changing now.
+  struct Looked {
+    Changing found;  ///< length 0: not certain
+    uint64_t ip = 0;
+    uint8_t length = 0;
+    Interval certain;
+  };
+  const Looked& look(uint32_t place, const Changing& wanted, Interval now);
+  bool is_as_it_was(RunId id, Interval now);
+  RunId known_version(RunId first, Interval now);
+  void keep_checks(RunId id, const Reading& reading);
   bool read_known(RunId id, const Reading& reading);
   bool fetch(Reading& reading, uint64_t ip, Interval now);
   bool fetch_plain(Reading& reading, uint64_t ip, Interval now);
@@ -165,6 +187,10 @@ class RunnerCode {
   KeyCounts counts_;
   std::vector<std::array<uint64_t, 2>> run_counts_;  ///< if they are counted: of runs that go one of two ways, not taken and taken
   PathCounts paths_;
+  std::vector<uint32_t> check_ids_;  ///< by run, of checks_; 0: none
+  std::vector<Checks> checks_;
+  std::vector<Changing> changing_;
+  std::vector<Looked> looked_;  ///< scratch of known_version()
   std::vector<Target> targets_;
   std::unique_ptr<Reading> reading_;
 };

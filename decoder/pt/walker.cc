@@ -182,7 +182,8 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   if (candidate.site != kNoSite) state.floors.raise(candidate.site, candidate.version);
   state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
   refresh_now(state);
-  append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, block_flags);
+  const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
+  append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, flags);
   state.loop.forget();  // the choice may lead elsewhere the next time
   if (++state.silent > max_silent()) {
     lose(flow, GapReason::limit);
@@ -235,7 +236,7 @@ FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval whe
   return view_.fetch(space, flow.state.ip, when, floors, contents_);
 }
 
-// Of more candidates than flows may live, those that every flow goes through in the same way become one: only the bytes are open.
+// Candidates that a flow goes through in the same way become one: no packet can tell them apart, only the bytes are open.
 void Walker::join_alike(Interval now) {
   const size_t likely = likely_candidate(candidates_, now);
   std::vector<Candidate> joined;
@@ -307,7 +308,7 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
     only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents_[0].certain : state.now;
     if (own.count == 1) only.flags = contents_[0].flags;
   }
-  if (candidates_.size() > options_.max_candidates) join_alike(state.now);
+  if (candidates_.size() > 1) join_alike(state.now);
   return true;
 }
 

@@ -78,7 +78,8 @@ class Walker {
 
   void begin(const AuxSegment& segment, Flow& flow);
   WalkStop run(Flow& flow, uint64_t until_position);
-  /// Executes the instruction at the flow's ip as `candidate`; what run() does after a fork was decided. True: go on with run().
+  /// Executes the instruction at the flow's ip as `candidate`; what run() does after a fork was decided. `block_flags` say how, unless the
+  /// candidate is ambiguous by itself. True: go on with run().
   bool choose(Flow& flow, const Candidate& candidate, uint16_t block_flags);
   /// While on, run() returns `fork` wherever the timeline knows other contents from any time, those that stand there by time (or are
   /// pinned) first. For looking back after a contradiction; slow.

@@ -5,6 +5,8 @@
 
 #include "decoder/pt/packet_writer.h"
 #include "image/timeline_builder.h"
+#include "tests/bench/pokes.h"
+#include "tests/bench/synthetic.h"
 #include "tests/differential/trace_generator.h"
 #include "tests/support/batch_compare.h"
 #include "tests/support/corpus.h"
@@ -117,6 +119,22 @@ TEST(RunnerBounds, OneTntFillsManyBatches) {
     uint64_t blocks = 0;
     EXPECT_EQ(compare(trace, test::make_machine(memory), options_of(config), capacity, 2, blocks), "");
     EXPECT_GT(blocks, 50'000U);
+  }
+}
+
+// Code that is poked all the time where it runs: numbers in its instructions go back and forth, so that each run has many versions, and at
+// many moments the clock leaves two open.
+TEST(RunnerBounds, CodePokedWhileItRuns) {
+  constexpr uint64_t kInstructions = 1'000'000;
+  for (const bench::Character& character : bench::characters()) {
+    const bench::Synthetic made = bench::make_synthetic(character, kInstructions, 7);
+    const pt::DecoderOptions options = options_of(made.config);
+    const auto segments = test::cut_segments(made.trace);
+    const Interval time = bench::time_of(segments, test::make_machine(made.memory), options);
+    const test::Machine machine = bench::make_poked_machine(made.memory, bench::PokePlace::hot, kInstructions / 40, time);
+    uint64_t blocks = 0;
+    EXPECT_EQ(compare(made.trace, machine, options, 4096, 1, blocks), "") << character.name;
+    EXPECT_GT(blocks, kInstructions / 20);
   }
 }
 
