@@ -20,20 +20,20 @@ int run_timeline(const Words& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   if (!input.has_time()) return report_error({ErrorKind::usage, "the trace holds no time: there is nothing to lay along a line", 0});
-  WholeFile file(words.output);
-  if (!file.open()) return cannot_write(words.output);
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
+  if (!file) return report_error(file.error());
   PerfettoWriter writer(input);
   std::string out;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     out.clear();
     writer.take(steps, tree, out);
-    return file.write(out);
+    return (*file)->write(out);
   });
   if (status != kExitOk && status != kExitInterrupted) return status;
   out.clear();
   writer.add_pokes(out);
-  file.write(out);
-  if (!file.finish()) return cannot_write(words.output);
+  (*file)->write(out);
+  if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   input.say_summary(words.calls, writer.slices() != 0);
   if (!words.calls.input.quiet)
     say_on_error(fmt::format("ptdecode: {}: {} slices; open it in ui.perfetto.dev\n", words.output, writer.slices()));

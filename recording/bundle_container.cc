@@ -1,11 +1,8 @@
 // Header, chunks, checksums.
 #include "recording/bundle_container.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -93,28 +90,20 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
 Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::string& path) {
   std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
   if (path == "-") return Error{ErrorKind::usage, "a bundle is written to a file, not to standard output", 0};
-  // What a link leads to is replaced, not the link; and nothing but a file.
   std::error_code error;
-  const std::filesystem::path target = std::filesystem::canonical(path, error);
-  writer->path_ = error ? path : target.string();
-  if (!error && !std::filesystem::is_regular_file(target, error))
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return Error{ErrorKind::file_open, "cannot write " + path + ": it is there and is no file", 0};
-  writer->temporary_path_ = writer->path_ + ".part" + std::to_string(::getpid());
-  auto file = perfio::OutputFile::create(writer->temporary_path_);
-  if (!file.ok()) {
-    writer->temporary_path_.clear();
-    return file.error();
-  }
+  auto whole = WholeFile::open(path);
+  if (!whole) return whole.error();
+  writer->whole_ = std::move(*whole);
+  auto file = perfio::OutputFile::on_descriptor(writer->whole_->fd(), path, writer->whole_->straight());
+  if (!file.ok()) return file.error();
   writer->file_ = std::move(file).value();
   std::array<std::byte, kHeaderBytes> header{};
   std::memcpy(header.data(), kBundleMagic.data(), kBundleMagic.size());
   put(header.data() + 8, kBundleVersion);
   if (Status status = writer->file_->append(header); !status.ok()) return status.error();
   return writer;
-}
-
-BundleFileWriter::~BundleFileWriter() {
-  if (!temporary_path_.empty()) (void)::unlink(temporary_path_.c_str());
 }
 
 Status BundleFileWriter::add(std::string_view type, Bytes content) {
@@ -137,9 +126,7 @@ Status BundleFileWriter::finish() {
   put(count.data(), chunks_);
   if (Status status = add(chunk::kEnd, count); !status.ok()) return status;
   if (Status status = file_->close(); !status.ok()) return status;
-  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) return Error{ErrorKind::file_open, path_ + ": cannot be written", 0};
-  temporary_path_.clear();
-  return {};
+  return whole_->finish();
 }
 
 Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {

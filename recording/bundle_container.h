@@ -10,6 +10,7 @@
 
 #include "image/base/result.h"
 #include "image/base/types.h"
+#include "image/base/whole_file.h"
 #include "perfio/output_file.h"
 
 namespace ptd {
@@ -29,7 +30,7 @@ class BundleFileWriter {
  public:
   static Result<std::unique_ptr<BundleFileWriter>> create(const std::string& path);
   /// Removes what was written unless finish() was called.
-  ~BundleFileWriter();
+  ~BundleFileWriter() = default;
   BundleFileWriter(const BundleFileWriter&) = delete;
   BundleFileWriter& operator=(const BundleFileWriter&) = delete;
   [[nodiscard]] Status add(std::string_view type, Bytes content);
@@ -39,7 +40,7 @@ class BundleFileWriter {
 
  private:
   BundleFileWriter() = default;
-  std::string path_, temporary_path_;
+  std::unique_ptr<WholeFile> whole_;
   std::unique_ptr<perfio::OutputFile> file_;
   uint32_t chunks_ = 0;
 };

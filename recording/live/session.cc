@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "image/base/whole_file.h"
 #include "recording/live/keeper.h"
 #include "recording/live/session_dir.h"
 #include "recording/live/session_wire.h"
@@ -161,16 +162,10 @@ Status copy_all(int from, int to, const std::string& name) {
 /// Whole or not at all: under another name first.
 Status save(int memory, const std::string& output) {
   if (output == "-") return copy_all(memory, 1, "standard output");
-  struct stat info {};
-  const bool plain = stat(output.c_str(), &info) != 0 || S_ISREG(info.st_mode);
-  const std::string path = plain ? output + ".part" + std::to_string(getpid()) : output;
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | (plain ? O_EXCL : 0), 0600);
-  if (fd < 0) return failed("cannot write " + output);
-  Status status = copy_all(memory, fd, output);
-  if (close(fd) != 0 && status.ok()) status = failed("cannot write " + output);
-  if (status.ok() && plain && rename(path.c_str(), output.c_str()) != 0) status = failed("cannot write " + output);
-  if (!status.ok() && plain) (void)unlink(path.c_str());
-  return status;
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(output, 0600);
+  if (!file) return file.error();
+  if (Status status = copy_all(memory, (*file)->fd(), output); !status) return status;
+  return (*file)->finish();
 }
 
 }  // namespace

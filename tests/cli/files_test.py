@@ -131,6 +131,35 @@ class Files(unittest.TestCase):
         other = self.decode("--symfs", f"{self.pid + 1}={root}", environment={"DEBUGINFOD_URLS": ""})
         self.assertNotEqual(other.stdout, self.whole)
 
+    def test_results_go_through_links_and_devices(self):
+        place = self.folder / "results"
+        place.mkdir()
+        shutil.copy(self.kept, self.program)
+        self.addCleanup(self.program.unlink)
+        (place / "target").write_text("old")
+        (place / "link").symlink_to("target")
+        (place / "null").symlink_to("/dev/null")
+        os.mkfifo(place / "fifo")
+        for words in (("flame", "--format", "folded"), ("timeline",), ("coverage",), ("profile", "--format", "bolt", "--dso", "sorter")):
+            made = run(*words, "-q", "-i", self.folder / "rec", "-o", place / "plain")
+            self.assertEqual(made.returncode, 0, made.stderr)
+            whole = (place / "plain").read_bytes()
+            self.assertTrue(whole)
+            for name in ("link", "null", "fifo", "/dev/stdout"):
+                got = []
+                reader = threading.Thread(target=lambda: got.append((place / "fifo").read_bytes()))  # noqa: B023
+                if name == "fifo":
+                    reader.start()
+                done = subprocess.run([PTDECODE, *words, "-q", "-i", self.folder / "rec", "-o", place / name], capture_output=True, timeout=120)
+                self.assertEqual(done.returncode, 0, (words, name, done.stderr))
+                if name == "fifo":
+                    reader.join(60)
+                    self.assertEqual(got, [whole])
+                self.assertEqual(done.stdout, whole if name == "/dev/stdout" else b"")
+            self.assertEqual((place / "target").read_bytes(), whole)
+            self.assertTrue((place / "link").is_symlink() and (place / "null").is_symlink() and (place / "null").is_char_device())
+            self.assertEqual(sorted(os.listdir(place)), ["fifo", "link", "null", "plain", "target"])
+
     def test_a_mapping_can_be_given(self):
         words = []
         for line in subprocess.run(["readelf", "-lW", self.kept], capture_output=True, text=True, check=True).stdout.splitlines():

@@ -1,0 +1,141 @@
+// WholeFile: where a path leads to, and how a file gets there.
+#include "image/base/whole_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kBufferBytes = 1U << 16;
+constexpr int kMaxLinks = 40;  // as the kernel's MAXSYMLINKS
+constexpr std::string_view kProc = "/proc/";
+constexpr int kTries = 16;  // names that a killed process of the same id may have left
+
+/// Where a chain of links ends.
+struct Place {
+  std::string path;
+  bool of_procfs = false;  ///< a link that only looks like one: the kernel knows what it leads to
+  int descriptor = -1;     ///< of this process
+};
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+int number_of(const std::string& text) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? number : -1;
+}
+
+Place follow(const std::string& path) {
+  Place place{path, false, -1};
+  for (int links = 0; links < kMaxLinks; ++links) {
+    struct stat info {};
+    if (::lstat(place.path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) break;
+    const std::string folder = folder_of(place.path);
+    struct statfs system {};
+    std::error_code error;
+    if (::statfs(folder.c_str(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC) {
+      const std::string real = fs::canonical(folder, error).string(), own = "/proc/" + std::to_string(::getpid());
+      place.of_procfs = real.size() > kProc.size() && real.starts_with(kProc) && real[kProc.size()] >= '0' && real[kProc.size()] <= '9';
+      if (real == own + "/fd" || real == own + "/task/" + std::to_string(::gettid()) + "/fd")
+        place.descriptor = number_of(place.path.substr(place.path.rfind('/') + 1));
+      if (place.of_procfs) break;
+    }
+    const fs::path to = fs::read_symlink(place.path, error);
+    if (error) break;
+    place.path = to.is_absolute() ? to.string() : folder + "/" + to.string();
+  }
+  return place;
+}
+
+Error open_error(const std::string& path, int number) {
+  return Error{ErrorKind::file_open, path + ": cannot be written: " + std::strerror(number), 0};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsigned mode) {
+  const auto straight = [&path](int fd) -> Result<std::unique_ptr<WholeFile>> {
+    if (fd < 0) return open_error(path, errno);
+    return std::unique_ptr<WholeFile>(new WholeFile(fd, path));
+  };
+  if (path == "-") return straight(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  struct stat info {};
+  const bool there = ::stat(path.c_str(), &info) == 0;
+  // Also a link that another user put into a folder for all: then the kernel refuses to follow it.
+  if (!there && errno != ENOENT) return open_error(path, errno);
+  const Place place = follow(path);
+  if (there && place.descriptor >= 0) return straight(::fcntl(place.descriptor, F_DUPFD_CLOEXEC, 3));
+  if (there && (place.of_procfs || !S_ISREG(info.st_mode)))
+    return straight(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (S_ISREG(info.st_mode) ? O_TRUNC : 0)));
+  if (place.path.empty() || place.path.ends_with('/')) return open_error(path, place.path.empty() ? ENOENT : EISDIR);
+  for (int i = 0; i < kTries; ++i) {
+    const std::string temporary = place.path + ".part" + std::to_string(::getpid()) + (i == 0 ? "" : "." + std::to_string(i));
+    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (fd < 0 && errno == EEXIST) continue;
+    if (fd < 0) return open_error(path, errno);
+    if (there) (void)::fchmod(fd, info.st_mode & mode);
+    std::unique_ptr<WholeFile> file(new WholeFile(fd, path));
+    file->target_ = place.path;
+    file->temporary_ = temporary;
+    return file;
+  }
+  return open_error(path, EEXIST);
+}
+
+WholeFile::~WholeFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) (void)::unlink(temporary_.c_str());
+}
+
+Error WholeFile::failed() const { return open_error(path_, error_); }
+
+bool WholeFile::write(std::string_view text) {
+  pending_.append(text);
+  return pending_.size() < kBufferBytes ? error_ == 0 && !closed_ : flush();
+}
+
+bool WholeFile::flush() {
+  for (std::string_view rest = pending_; !rest.empty() && error_ == 0 && !closed_;) {
+    const ssize_t done = ::write(fd_, rest.data(), rest.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0 && errno == EAGAIN) {
+      pollfd room{fd_, POLLOUT, 0};
+      (void)::poll(&room, 1, -1);
+      continue;
+    }
+    if (done < 0 && errno == EPIPE && straight()) closed_ = true;
+    if (done <= 0 && !closed_) error_ = done < 0 ? errno : EIO;
+    if (done > 0) rest.remove_prefix(static_cast<size_t>(done));
+  }
+  pending_.clear();
+  return error_ == 0 && !closed_;
+}
+
+Status WholeFile::finish() {
+  (void)flush();
+  if (::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
+  if (error_ == 0 && !temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0) error_ = errno;
+  if (error_ != 0) return failed();  // the destructor removes what there is
+  temporary_.clear();
+  return {};
+}
+
+}  // namespace ptd

@@ -1,0 +1,151 @@
+// WholeFile: what an output path may lead to.
+#include "image/base/whole_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace ptd {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WholeFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "ptd_whole_XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string at(const std::string& name) const { return (folder_ / name).string(); }
+  static std::string text_of(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  static void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+  static Status write(const std::string& path, const std::string& text) {
+    auto file = WholeFile::open(path);
+    if (!file) return file.error();
+    (*file)->write(text);
+    return (*file)->finish();
+  }
+  [[nodiscard]] size_t files() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+  fs::path folder_;
+};
+
+TEST_F(WholeFileTest, AFileAppearsAtTheEnd) {
+  auto file = WholeFile::open(at("x"));
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  (*file)->write("new");
+  EXPECT_FALSE(fs::exists(at("x")));
+  ASSERT_TRUE((*file)->finish().ok());
+  EXPECT_EQ(text_of(at("x")), "new");
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(WholeFileTest, WithoutAnEndTheOldOneStaysAndNothingIsLeft) {
+  put(at("x"), "old");
+  {
+    auto file = WholeFile::open(at("x"));
+    ASSERT_TRUE(file.ok());
+    (*file)->write(std::string(1U << 20, 'x'));
+  }
+  EXPECT_EQ(text_of(at("x")), "old");
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(WholeFileTest, ALinkStaysAndItsTargetIsReplaced) {
+  fs::create_directory(at("far"));
+  put(at("far/target"), "old");
+  ASSERT_EQ(::chmod(at("far/target").c_str(), 0600), 0);
+  fs::create_symlink("far/target", at("one"));
+  fs::create_symlink("one", at("two"));
+  ASSERT_TRUE(write(at("two"), "new").ok());
+  EXPECT_TRUE(fs::is_symlink(at("two")) && fs::is_symlink(at("one")));
+  EXPECT_EQ(text_of(at("far/target")), "new");
+  EXPECT_EQ(fs::status(at("far/target")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("far/nothing", at("dangling"));
+  ASSERT_TRUE(write(at("dangling"), "made").ok());
+  EXPECT_TRUE(fs::is_symlink(at("dangling")));
+  EXPECT_EQ(text_of(at("far/nothing")), "made");
+}
+
+TEST_F(WholeFileTest, ItsTemporaryNameIsNeverALinkOfSomebody) {
+  put(at("victim"), "old");
+  fs::create_symlink("victim", at("x.part" + std::to_string(::getpid())));
+  fs::create_symlink("victim", at("x.part"));
+  ASSERT_TRUE(write(at("x"), "new").ok());
+  EXPECT_EQ(text_of(at("victim")), "old");
+  EXPECT_FALSE(fs::is_symlink(at("x")));
+  EXPECT_EQ(text_of(at("x")), "new");
+}
+
+TEST_F(WholeFileTest, AFifoIsWrittenStraight) {
+  ASSERT_EQ(::mkfifo(at("fifo").c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] { got = text_of(at("fifo")); });
+  const Status status = write(at("fifo"), "through");
+  reader.join();
+  EXPECT_TRUE(status.ok());
+  EXPECT_EQ(got, "through");
+  EXPECT_TRUE(fs::is_fifo(at("fifo")));
+}
+
+TEST_F(WholeFileTest, ADeviceIsWrittenStraightAndStays) {
+  fs::create_symlink("/dev/null", at("null"));
+  ASSERT_TRUE(write(at("null"), "gone").ok());
+  EXPECT_TRUE(fs::is_character_file(at("null")));
+  EXPECT_TRUE(fs::is_symlink(at("null")));
+  if (::mknod(at("own").c_str(), S_IFCHR | 0600, 0x103) != 0) GTEST_SKIP() << "no device of our own without root";
+  ASSERT_TRUE(write(at("own"), "gone").ok());
+  EXPECT_TRUE(fs::is_character_file(at("own")));
+  // A full disk, as one sees it.
+  fs::create_symlink("/dev/full", at("full"));
+  EXPECT_FALSE(write(at("full"), "too much").ok());
+}
+
+TEST_F(WholeFileTest, ADescriptorOfThisProcessIsAppendedTo) {
+  put(at("log"), "before\n");
+  const int fd = ::open(at("log").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  for (const std::string folder : {"/dev/fd/", "/proc/self/fd/"}) ASSERT_TRUE(write(folder + std::to_string(fd), "more\n").ok()) << folder;
+  ::close(fd);
+  EXPECT_EQ(text_of(at("log")), "before\nmore\nmore\n");
+  EXPECT_EQ(files(), 1U);
+}
+
+TEST_F(WholeFileTest, AReaderWhoHasHadEnoughIsNoError) {
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  ::close(ends[0]);
+  auto file = WholeFile::open("/dev/fd/" + std::to_string(ends[1]));
+  ASSERT_TRUE(file.ok());
+  EXPECT_FALSE((*file)->write(std::string(1U << 20, 'x')));
+  EXPECT_TRUE((*file)->finish().ok());
+  ::close(ends[1]);
+  (void)::signal(SIGPIPE, before);
+}
+
+TEST_F(WholeFileTest, WhatIsNoPlaceIsAnError) {
+  EXPECT_FALSE(WholeFile::open(folder_.string()).ok());
+  EXPECT_FALSE(WholeFile::open(at("none") + "/x").ok());
+  EXPECT_FALSE(WholeFile::open("").ok());
+  EXPECT_EQ(files(), 0U);
+}
+
+}  // namespace
+}  // namespace ptd
