@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_status.h"
+#include "cli/format_option.h"
 #include "cli/machine_commands.h"
 #include "cli/output.h"
 #include "image/stash/stash.h"
@@ -54,26 +55,26 @@ void print_text(const doctor::Diagnosis& diagnosis) {
       fmt::format("\ncan record: {}\ncannot: {}\n", list_text(abilities_of(diagnosis), true), list_text(abilities_of(diagnosis), false)));
 }
 
-int run(bool json) {
+int run(const std::string& format) {
   doctor::Machine machine = doctor::this_machine();
   machine.stash = stash::own_stash_path();
   const doctor::Diagnosis diagnosis = doctor::diagnose(machine);
-  json ? print_json(diagnosis) : print_text(diagnosis);
+  format == "json" ? print_json(diagnosis) : print_text(diagnosis);
   return diagnosis.user_trace ? kExitOk : kExitFinding;
 }
 
 }  // namespace
 
 Command add_doctor(CLI::App& app) {
-  auto json = std::make_shared<bool>(false);
+  auto format = std::make_shared<std::string>("text");
   CLI::App& command = *app.add_subcommand("doctor", "What this machine can record, why not more, and the command that helps");
-  command.add_flag("--json", *json, "for programs");
+  add_format_option(command, *format, "text, or json for programs");
   command.footer(
       "The exit status is 0 if the processor's trace of a program can be recorded, else 3.\n"
       "Examples:\n"
       "  ptdecode doctor && ptdecode record -e intel_pt//u -- PROGRAM\n"
       "  ptdecode doctor --json | jq -r '.checks[] | select(.verdict != \"good\") | .fix'");
-  return [json] { return run(*json); };
+  return [format] { return run(*format); };
 }
 
 }  // namespace ptd::cli

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/exit_status.h"
+#include "cli/format_option.h"
 #include "cli/machine_commands.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -21,11 +21,9 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr int64_t kDaySeconds = 24 * 60 * 60;
-
 struct Words {
-  std::string action = "ls", path, recording = "perf.data", older_than, max_size;
-  bool system = false, json = false, contents = false, gone = false, dry_run = false, remove = false, quiet = false;
+  std::string action = "ls", path, recording = "perf.data", older_than, max_size, format = "text";
+  bool system = false, contents = false, gone = false, dry_run = false, remove = false, quiet = false;
 };
 
 std::string stash_path(const Words& words) {
@@ -111,7 +109,7 @@ void print_recordings(const stash::Listing& listing) {
 
 int list(const Words& words, const stash::Stash& stash) {
   const stash::Listing listing = stash::list(stash);
-  if (words.json) {
+  if (words.format == "json") {
     standard_output().write(json_of(listing, stash.path()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     return kExitOk;
   }
@@ -169,8 +167,23 @@ int add(const Words& words) {
   return kExitOk;
 }
 
+/// On a machine where nothing was recorded yet there is no stash, and looking at it makes none.
+bool nothing_yet(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::symlink_status(path, error);
+  return status.type() == std::filesystem::file_type::not_found ||
+         (std::filesystem::is_directory(status) && std::filesystem::is_empty(path, error) && !error);
+}
+
+int tell_nothing(const Words& words, const std::string& path) {
+  const bool json = words.action == "ls" && words.format == "json";
+  standard_output().write(json ? json_of({}, path).dump(2) + "\n" : path + ": nothing is kept yet\n");
+  return kExitOk;
+}
+
 int run(const Words& words) {
   if (words.action == "add") return add(words);
+  if (const std::string path = stash_path(words); !path.empty() && nothing_yet(path)) return tell_nothing(words, path);
   using Access = stash::Stash::Access;
   const Result<std::unique_ptr<stash::Stash>> stash =
       stash::Stash::open(stash_path(words), words.action == "ls" ? Access::read : Access::write);
@@ -194,7 +207,7 @@ Command add_stash(CLI::App& app) {
   command.add_flag("--system", words->system, "the machine's: /var/cache/ptdecode");
   command.add_option("-i,--input", words->recording, "add: the recording, made on this machine (default ./perf.data)");
   command.add_flag("--contents", words->contents, "ls: file by file instead of recording by recording");
-  command.add_flag("--json", words->json, "ls: for programs");
+  add_format_option(command, words->format, "ls: text, or json for programs");
   command.add_option("--older-than", words->older_than, "gc: forget recordings that were not opened for so long: 30d, 12h, 2w")
       ->type_name("AGE");
   command.add_option("--max-size", words->max_size, "gc: forget those opened longest ago until so much is left: 2G, 500M")

@@ -116,6 +116,21 @@ class Recordings(unittest.TestCase):
         self.assertIn("not kept", self.record("--stash-limit", "1K").stderr)
         self.assertEqual(json.loads(self.run_it("stash", "ls", "--json").stdout)["contents"], [])
 
+    def test_before_anything_is_kept_that_is_said(self):
+        for action in ("ls", "gc", "verify"):
+            self.assertEqual(self.run_it("stash", action).stdout, f"{self.stash}: nothing is kept yet\n")
+        listing = json.loads(self.run_it("stash", "ls", "--json").stdout)
+        self.assertEqual((listing["schema"], listing["recordings"], listing["contents"]), ("ptdecode-stash-1", [], []))
+        self.assertFalse(self.stash.exists(), "looking makes none")
+
+    def test_every_command_spells_its_format_alike(self):
+        for words, schema in ((("stash", "ls"), "ptdecode-stash-1"), (("doctor",), "ptdecode-doctor-1")):
+            for how in (("--json",), ("--format", "json")):
+                done = subprocess.run([PTDECODE, *words, *how], capture_output=True, text=True, timeout=120, env=self.environment)
+                self.assertIn(done.returncode, (0, 3), done.stderr)
+                self.assertEqual(json.loads(done.stdout)["schema"], schema)
+                self.assertIn(schema, (SOURCE / "docs/FORMAT-json.md").read_text())
+
     def test_a_recording_of_perfs_own_is_added_by_hand(self):
         self.compile("-O2", "sha1")
         self.record("--no-stash")
