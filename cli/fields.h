@@ -29,7 +29,7 @@ enum class Field : uint32_t {
   mark = 1U << 17,  ///< ours: how sure the decoder is of the code ("ambiguous", "suspect", "healed", ...)
   srcline = 1U << 18,
   tod = 1U << 19,      ///< times as time of day
-  brstack = 1U << 20,  ///< branches by the stack, for perf2bolt: see BranchStack
+  brstack = 1U << 20,  ///< branches by the stack, for perf2bolt
 };
 
 /// A set of fields.
