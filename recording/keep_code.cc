@@ -5,13 +5,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <set>
 #include <tuple>
 
 #include "image/source/build_id.h"
 #include "image/source/code_source.h"
+#include "image/stash/mapping_file.h"
 #include "recording/jit_image.h"
 #include "recording/stashed_code.h"
 
@@ -121,11 +120,9 @@ class Keeper {
     Proven proven;
     const bool memory = map.path.starts_with(kMemory), deleted = map.path.ends_with(kDeleted);
     if (options_.just_recorded) {
-      std::array<char, 64> range{};
-      std::snprintf(range.data(), range.size(), "map_files/%llx-%llx", static_cast<unsigned long long>(map.addr),  // NOLINT: of kernel
-                    static_cast<unsigned long long>(map.addr + map.size_bytes));
-      proven.fd = stash::Fd(::open(process_path(map.pid, range.data()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-      if (proven.fd.ok() && is_the_one(proven.fd.get(), mapping, proven.why)) {
+      stash::MappingFile mapped = stash::open_mapping({map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, mapping.build_id});
+      if (mapped.fd.ok() && is_unwritten(mapped.info, mapping, proven.why)) {
+        proven.fd = std::move(mapped.fd);
         proven.kind = memory ? stash::EntryKind::memory : deleted ? stash::EntryKind::deleted : stash::EntryKind::file;
         return proven;
       }
@@ -157,11 +154,14 @@ class Keeper {
     const perfio::MmapRecord& map = mapping.map;
     const bool same_inode =
         map.inode == 0 || (map.inode == info.st_ino && (map.maj == 0 || (map.maj == major(info.st_dev) && map.min == minor(info.st_dev))));
-    if (!same_inode || static_cast<int64_t>(info.st_mtim.tv_sec) > recorded_at_s_) {
-      why = same_inode ? "written to since, and no build id to check it" : "another file is there by now";
-      return false;
-    }
-    return true;
+    if (!same_inode) why = "another file is there by now";
+    return same_inode && is_unwritten(info, mapping, why);
+  }
+
+  bool is_unwritten(const struct stat& info, const Mapping& mapping, std::string& why) const {
+    if (!mapping.build_id.empty() || static_cast<int64_t>(info.st_mtim.tv_sec) <= recorded_at_s_) return true;
+    why = "written to since, and no build id to check it";
+    return false;
   }
 
   stash::Capture& capture_;

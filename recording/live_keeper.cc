@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
+#include "image/source/build_id.h"
 #include "image/stash/content_hash.h"
+#include "image/stash/mapping_file.h"
 
 namespace ptd {
 namespace {
@@ -79,17 +80,13 @@ void LiveKeeper::end_covered(const perfio::MmapRecord& map) {
 }
 
 void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
-  std::array<char, 96> path{};
-  std::snprintf(path.data(), path.size(), "/proc/%d/map_files/%llx-%llx", map.pid,
-                static_cast<unsigned long long>(map.addr),  // NOLINT: format
-                static_cast<unsigned long long>(map.addr + map.size_bytes));
-  const stash::Fd fd(::open(path.data(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.ok()) {
-    skipped_[map.path] =
-        errno == ENOENT ? "its process was gone before it could be read" : std::string("it cannot be read (") + std::strerror(errno) + ")";
+  const stash::MappingFile file = stash::open_mapping(
+      {map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, normalize_build_id(perfio::build_id_hex(map.build_id))});
+  if (!file.fd.ok()) {
+    skipped_[map.path] = file.why;
     return;
   }
-  const Result<stash::Content> content = capture_->add(fd.get());
+  const Result<stash::Content> content = capture_->add(file.fd.get());
   if (!content) {
     skipped_[map.path] = content.error().message;
     return;

@@ -6,18 +6,13 @@
 #include <string>
 #include <tuple>
 
-#include "image/base/types.h"
 #include "perfio/records.h"
 
 namespace ptd::live {
 
-/// The build id in the notes of an ELF file, as raw bytes; empty if it has none, or is no ELF file of this machine's byte order. Reads only
-/// what it needs, by read(): a file that is cut meanwhile is a file without one.
-[[nodiscard]] std::string read_build_id(int fd);
-
 /// The kernel gives build ids of what is mapped while it records; of what was mapped before somebody has to look. A file is opened by the
-/// mapping itself (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), else by its path in the process's file system, and
-/// then only believed if device and inode are the mapping's. One thread.
+/// mapping itself (mapping_file.h), else by its path in the process's file system, and only believed if device and inode are the mapping's.
+/// One thread.
 class MapBuildIds {
  public:
   /// Raw bytes; empty if there is none, or it cannot be known.

@@ -1,6 +1,8 @@
 // What will be gone when a recording ends: kept while its process lives, dated, and given back as the recording wants it.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -23,6 +25,7 @@ class Child {
   Child() {
     if (::pipe(ask_) != 0 || ::pipe(answer_) != 0) std::abort();
     const int file = ::memfd_create("code", 0);
+    if (::fstat(file, &info_) != 0) std::abort();
     memory_text_ = std::string(kPage, 'm');
     if (::write(file, memory_text_.data(), kPage) != static_cast<ssize_t>(kPage)) std::abort();
     anonymous_ = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -54,7 +57,13 @@ class Child {
     pid_ = -1;
   }
   perfio::MmapRecord anonymous() const { return record(anonymous_, "//anon"); }
-  perfio::MmapRecord memory() const { return record(file_, "/memfd:code (deleted)"); }
+  perfio::MmapRecord memory() const {
+    perfio::MmapRecord map = record(file_, "/memfd:code (deleted)");
+    map.maj = major(info_.st_dev);
+    map.min = minor(info_.st_dev);
+    map.inode = info_.st_ino;
+    return map;
+  }
   const std::string& memory_text() const { return memory_text_; }
   int32_t pid() const { return pid_; }
 
@@ -70,6 +79,7 @@ class Child {
   int ask_[2] = {-1, -1}, answer_[2] = {-1, -1};
   void *anonymous_ = nullptr, *file_ = nullptr;
   std::string memory_text_;
+  struct stat info_ {};
   pid_t pid_ = -1;
 };
 
@@ -116,6 +126,22 @@ TEST_F(Live, AFileInMemoryIsKeptAsLongAsItsProcessLives) {
   EXPECT_EQ(entries.entries[0].kind, EntryKind::memory);
   EXPECT_EQ(entries.entries[0].time_ns, 7U);
   EXPECT_EQ(entries.entries[0].hash, hash_of(bytes_of(child.memory_text())));
+}
+
+TEST_F(Live, AFileThatIsMappedWhereAnotherOneWasIsNotTheOtherOne) {
+  Child child;
+  perfio::MmapRecord other = child.memory();
+  ++other.inode;
+  keeper_->on_mapping(other, 7);
+  perfio::MmapRecord built = child.memory();  // the kernel says a build id in the inode's stead
+  built.inode = built.maj = built.min = 0;
+  built.build_id = std::string(20, 'b');
+  keeper_->on_mapping(built, 8);
+  perfio::MmapRecord unknown = child.memory();
+  unknown.inode = 0;
+  keeper_->on_mapping(unknown, 9);
+  look();
+  EXPECT_THAT(flushed().entries, SizeIs(0));
 }
 
 TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {

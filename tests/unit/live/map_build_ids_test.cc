@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "image/source/build_id.h"
+#include "image/source/build_id_note.h"
 #include "image/source/elf_file.h"
 #include "recording/live/start_scan.h"
 

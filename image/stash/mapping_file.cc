@@ -1,0 +1,84 @@
+// MappingFile: see mapping_file.h.
+#include "image/stash/mapping_file.h"
+
+#include <fcntl.h>
+#include <sys/sysmacros.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "image/source/build_id.h"
+#include "image/source/build_id_note.h"
+
+namespace ptd::stash {
+namespace {
+
+std::string process_path(const ProcessMapping& mapping) { return "/proc/" + std::to_string(mapping.pid); }
+
+std::string range_text(const ProcessMapping& mapping) {
+  std::array<char, 48> range{};
+  std::snprintf(range.data(), range.size(), "%llx-%llx", static_cast<unsigned long long>(mapping.address),  // NOLINT: as the kernel does
+                static_cast<unsigned long long>(mapping.address + mapping.size_bytes));
+  return range.data();
+}
+
+/// The device and inode of a mapping in /proc/PID/maps, which has them from where records have them. A file system of many volumes (btrfs)
+/// tells stat() other devices.
+bool is_mapped_so(const ProcessMapping& mapping) {
+  constexpr int kFields = 4;
+  std::ifstream maps(process_path(mapping) + "/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    unsigned long long first = 0, last = 0, inode = 0;  // NOLINT: as sscanf wants them
+    unsigned maj = 0, min = 0;
+    const int fields = std::sscanf(line.c_str(), "%llx-%llx %*s %*x %x:%x", &first, &last, &maj, &min);
+    if (fields < kFields || first != mapping.address) continue;
+    if (std::sscanf(line.c_str(), "%*s %*s %*s %*s %llu", &inode) != 1) return false;
+    return last == mapping.address + mapping.size_bytes && inode == mapping.inode && maj == mapping.maj && min == mapping.min;
+  }
+  return false;
+}
+
+std::string reason(const ProcessMapping& mapping, int number) {
+  struct stat info {};
+  if (number != ENOENT && number != ESRCH) return std::string("it cannot be read (") + std::strerror(number) + ")";
+  if (::stat(process_path(mapping).c_str(), &info) != 0) return "its process was gone before it could be read";
+  return "it was no longer mapped so when it was to be read";
+}
+
+}  // namespace
+
+MappingFile open_mapping(const ProcessMapping& mapping) {
+  MappingFile file;
+  const std::string path = process_path(mapping) + "/map_files/" + range_text(mapping);
+  // First without the file's own open(), which may be a driver's.
+  const Fd place(::open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!place.ok() || ::fstat(place.get(), &file.info) != 0) {
+    file.why = reason(mapping, errno);
+    return file;
+  }
+  if (!S_ISREG(file.info.st_mode)) {
+    file.why = "not a regular file";
+    return file;
+  }
+  const bool by_id = !mapping.build_id.empty();
+  const bool same_device = mapping.maj == major(file.info.st_dev) && mapping.min == minor(file.info.st_dev);
+  const bool same = mapping.inode != 0 && mapping.inode == file.info.st_ino && (same_device || is_mapped_so(mapping));
+  if (!by_id && !same) {
+    file.why = mapping.inode == 0 ? "nothing says which file it was" : "another file was mapped there when it was to be read";
+    return file;
+  }
+  file.fd = Fd(::open(("/proc/self/fd/" + std::to_string(place.get())).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.fd.ok()) {
+    file.why = reason(mapping, errno);
+  } else if (by_id && !same_build_id(hex_of(read_build_id(file.fd.get())), mapping.build_id)) {
+    file.fd = Fd();
+    file.why = "another build was mapped there when it was to be read";
+  }
+  return file;
+}
+
+}  // namespace ptd::stash

@@ -1,0 +1,33 @@
+// MappingFile: the file of a mapping of a process that runs, as the process has it, and proven to be that.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+
+#include "image/stash/stash_dir.h"
+
+namespace ptd::stash {
+
+/// What a record, or /proc/PID/maps, says of a mapping.
+struct ProcessMapping {
+  int32_t pid = -1;
+  uint64_t address = 0, size_bytes = 0;
+  uint32_t maj = 0, min = 0;  ///< device of the file
+  uint64_t inode = 0;         ///< 0: not said
+  std::string build_id;       ///< hex; the kernel says it in the inode's stead
+};
+
+struct MappingFile {
+  Fd fd;                ///< open for reading, if it is the one
+  struct stat info {};  ///< of it
+  std::string why;      ///< else: why there is none
+};
+
+/// Opens the file by the mapping itself (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), whatever its name leads to by
+/// now. What is mapped there may be another file since the record was written: only a regular file with the build id that is said, else
+/// with the inode and the device, is taken; where neither is said, none. Nothing else is opened, not even for a moment.
+[[nodiscard]] MappingFile open_mapping(const ProcessMapping& mapping);
+
+}  // namespace ptd::stash
