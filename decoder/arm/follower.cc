@@ -6,6 +6,7 @@
 namespace ptd::arm {
 namespace {
 
+constexpr uint64_t kPeReset = 0, kPeResetOfM = 1;   // exception types
 constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
 
 bool is_loss(AuxBreak why) {
@@ -436,17 +437,20 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
   if (target) set_place(back, isa);
   if (starting_ && known()) tell_start(ip_, element.offset_bytes);
   const bool tail_chain = config_.m_profile && back.value == kTailChainAddress;
-  if (!known() && !need_context_ && from_branch_ && ip_ < back) {
+  // [ETMv4] "Exception types": of a PE reset the preferred return address is UNKNOWN. ETE has a packet without one.
+  const bool reset = config_.protocol == Protocol::etmv4 && element.value == (config_.m_profile ? kPeResetOfM : kPeReset);
+  const bool tells_place = !tail_chain && !reset;
+  if (tells_place && !known() && !need_context_ && from_branch_ && ip_ < back) {
     // The target of the branch before is not traced. The way that a peer takes is given, marked.
     if (!told_lost_) give_gap(GapReason::bad_packet, branch_ip_, kNoSection, element.offset_bytes);
     doubtful_ = true;
     need_address_ = false;
   }
-  if (known() && ip_ < back && !tail_chain) walk_to(back, true, element.offset_bytes);
+  if (tells_place && known() && ip_ < back) walk_to(back, true, element.offset_bytes);
   exception_ = {};
   exception_.kind = EventKind::async_branch;
-  exception_.flags = tail_chain ? 0 : kEventHasFrom;
-  exception_.from = back;
+  exception_.flags = tells_place ? kEventHasFrom : uint8_t{0};
+  exception_.from = tells_place ? back : Ip{};
   exception_.payload = element.value;
   exception_.stream_offset_bytes = segment_.stream_offset_bytes + element.offset_bytes;
   exception_.time = time_;

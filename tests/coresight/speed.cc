@@ -1,7 +1,5 @@
 // Times the flow of CoreSight captures beside OpenCSD's own full decode (library, no printing) in one run. Usage: coresight_speed [--rounds
 // N] DIR...
-#include <opencsd/c_api/opencsd_c_api.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,8 +7,10 @@
 #include <cstring>
 
 #include "recording/recording.h"
+#include "tests/coresight/opencsd_peer.h"
 
 using namespace ptd;
+using ptd::test::make_peer;
 
 namespace {
 
@@ -26,31 +26,6 @@ ocsd_datapath_resp_t on_element(const void*, const ocsd_trc_index_t, const uint8
   return OCSD_RESP_CONT;
 }
 
-template <typename Peer>
-Peer registers_of(const arm::TraceConfig& config, ocsd_arch_version_t version) {
-  Peer peer{};
-  peer.reg_idr0 = config.idr0;
-  peer.reg_idr1 = config.idr1;
-  peer.reg_idr2 = config.idr2;
-  peer.reg_idr8 = config.idr8;
-  peer.reg_configr = config.configr;
-  peer.reg_traceidr = config.traceidr;
-  peer.arch_ver = version;
-  peer.core_prof = profile_CortexA;
-  return peer;
-}
-
-bool make_decoder(dcd_tree_handle_t tree, const arm::TraceConfig& config) {
-  unsigned char id = 0;
-  if (config.is_ete()) {
-    auto peer = registers_of<ocsd_ete_cfg>(config, ARCH_AA64);
-    peer.reg_devarch = config.devarch;
-    return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETE, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
-  }
-  const auto peer = registers_of<ocsd_etmv4_cfg>(config, ARCH_V8);
-  return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETMV4I, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
-}
-
 struct PeerSeconds {
   double making = 1e9, decoding = 1e9;
 };
@@ -59,7 +34,7 @@ struct PeerSeconds {
 PeerSeconds time_peer(const Recording& recording, uint32_t stream, Bytes trace) {
   const Clock::time_point making = Clock::now();
   const dcd_tree_handle_t tree = ocsd_create_dcd_tree(OCSD_TRC_SRC_SINGLE, 0);
-  if (tree == C_API_INVALID_TREE_HANDLE || !make_decoder(tree, *recording.arm_config(stream))) return {};
+  if (tree == C_API_INVALID_TREE_HANDLE || !make_peer(tree, *recording.arm_config(stream))) return {};
   const double made = seconds_since(making);
   for (size_t i = 0; i < recording.timeline().section_count(); ++i) {
     const Section& section = recording.timeline().section(static_cast<SectionId>(i));

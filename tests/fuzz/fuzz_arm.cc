@@ -33,13 +33,13 @@ arm::TraceConfig config_of(uint8_t choice) {
 }
 
 /// Returns a sum of what came.
-uint64_t run(FlowDecoder& decoder, Bytes trace) {
+uint64_t run(FlowDecoder& decoder, Bytes trace, size_t capacity_blocks = 512) {
   uint64_t sum = 0;
   AuxSegment segment;
   segment.bytes = trace;
   decoder.begin(segment);
   Batch batch;
-  batch.capacity_blocks = 512;
+  batch.capacity_blocks = capacity_blocks;
   bool more = true;
   for (size_t i = 0; i < kMaxBatches && more; ++i) {
     batch.clear();
@@ -133,8 +133,10 @@ extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, size_t size) {
   list_packets(trace, options.config);
   for (const arm::Protocol protocol : {arm::Protocol::etmv3, arm::Protocol::ptm}) {
     options.config.protocol = protocol;
-    arm::LegacyDecoder legacy(timeline, contexts, options.config, options.follow);
-    (void)run(legacy, trace);
+    arm::LegacyDecoder legacy(timeline, contexts, options.config, options.follow),
+        in_parts(timeline, contexts, options.config, options.follow);
+    const uint64_t sum = run(legacy, trace), same = run(in_parts, trace, 60);
+    PTD_FUZZ_CHECK(sum == same || sum == 0 || same == 0);
   }
   return 0;
 }

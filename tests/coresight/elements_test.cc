@@ -1,0 +1,235 @@
+// Elements that no capture of the corpus holds, in traces made by hand from their patterns: flow and events as the specification has them;
+// the packaged OpenCSD gives the same flow, where it reads the packets at all.
+#include <gtest/gtest.h>
+
+#include "decoder/arm/decoder.h"
+#include "image/source/mapped_file.h"
+#include "image/timeline_builder.h"
+#include "tests/coresight/opencsd_peer.h"
+
+namespace ptd::test {
+namespace {
+
+using Raw = std::vector<uint8_t>;
+
+constexpr uint64_t kBase32 = 0x8000, kBase64 = 0x10000;
+constexpr uint32_t kNop64 = 0xd503201f, kHere64 = 0x14000000;  // b .
+
+// [ETMv4] "Trace Info", "Trace On"; then an address with a context: A32 and T32 at kBase32, A64 at kBase64; EL0, non-secure.
+Raw trace(const Raw& start, const Raw& rest) {
+  Raw raw(11, 0);
+  for (const Raw& part : {Raw{0x80, 0x01, 0x01, 0x00, 0x04}, start, rest}) {
+    for (const uint8_t value : part) raw.push_back(value);
+  }
+  return raw;
+}
+const Raw kA32 = {0x82, 0x00, 0x40, 0x00, 0x00, 0x20};
+const Raw kT32 = {0x83, 0x00, 0x80, 0x00, 0x00, 0x20};
+const Raw kA64 = {0x85, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x30};
+
+template <typename Word>
+std::vector<std::byte> code_of(std::initializer_list<Word> words) {
+  const auto raw = std::as_bytes(std::span(words.begin(), words.size()));
+  return {raw.begin(), raw.end()};
+}
+
+struct Output {
+  std::vector<std::pair<uint64_t, uint64_t>> blocks;  // [start, end)
+  std::vector<uint64_t> addresses;                    // of instructions
+  std::vector<Event> events;
+  std::vector<Gap> gaps;
+};
+
+arm::TraceConfig etmv4() {
+  arm::TraceConfig config;
+  config.protocol = arm::Protocol::etmv4;
+  config.trace_id = 0x10;
+  config.traceidr = 0x10;
+  return config;
+}
+arm::TraceConfig ete() {
+  arm::TraceConfig config = etmv4();
+  config.protocol = arm::Protocol::ete;
+  config.devarch = 0x47705a13;
+  return config;
+}
+
+Output decode(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets, bool exact = false) {
+  TimelineBuilder builder;
+  Section section;
+  section.space = builder.add_space();
+  section.ip = Ip{base};
+  section.code = own_bytes(code);
+  section.size_bytes = code.size();
+  arm::DecoderOptions options;
+  options.config = config;
+  options.follow.default_space = section.space;
+  options.follow.exact_only = exact;
+  builder.add_section(std::move(section));
+  const Timeline timeline = builder.build();
+  const ContextTrack contexts;
+  arm::Decoder decoder(timeline, contexts, options);
+  AuxSegment segment;
+  segment.bytes = std::as_bytes(std::span(packets));
+  Batch batch;
+  decoder.begin(segment);
+  EXPECT_FALSE(decoder.next(batch));
+  Output output;
+  for (const Block& block : batch.blocks) {
+    const BlockInfo& info = decoder.blocks().info(block.node);
+    output.blocks.emplace_back(info.ip.value - base, info.ip.value - base + info.size_bytes);
+    const Bytes bytes = decoder.blocks().bytes(block.node);
+    for (uint64_t at = 0; at < bytes.size(); at += classify_arm(bytes.subspan(at), info.mode).length_bytes) {
+      output.addresses.push_back(info.ip.value + at);
+    }
+  }
+  output.events = batch.events;
+  output.gaps = batch.gaps;
+  return output;
+}
+
+using Blocks = std::vector<std::pair<uint64_t, uint64_t>>;
+
+/// Decodes on both paths, and by the peer.
+Output expect_flow(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets,
+                   const Blocks& blocks) {
+  for (const bool exact : {false, true}) EXPECT_EQ(decode(config, base, code, packets, exact).blocks, blocks) << "exact " << exact;
+  Output output = decode(config, base, code, packets);
+  EXPECT_EQ(peer_flow(config, Ip{base}, code, std::as_bytes(std::span(packets))), output.addresses);
+  return output;
+}
+
+size_t count(const Output& output, EventKind kind) {
+  return static_cast<size_t>(std::count_if(output.events.begin(), output.events.end(), [&](const Event& e) { return e.kind == kind; }));
+}
+
+// [ETMv4] "Use of the return stack": no address comes behind the return.
+TEST(ArmElements, ReturnStackOfA32) {
+  // 0: BL 10. 4: B . 10: MOV R0, R0; BX LR
+  const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0, 0, 0xe1a00000, 0xe12fff1e});
+  arm::TraceConfig config = etmv4();
+  config.configr = 0x1000;
+  const Output output = expect_flow(config, kBase32, code, trace(kA32, {0xf7, 0xf7, 0xf7}), {{0, 4}, {0x10, 0x18}, {4, 8}});
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+TEST(ArmElements, ReturnStackOfT32) {
+  // 0: BL 10. 4: B . 10: MOVS R0, #1; POP {PC}
+  const auto code = code_of<uint16_t>({0xf000, 0xf806, 0xe7fe, 0xbf00, 0xbf00, 0xbf00, 0xbf00, 0xbf00, 0x2001, 0xbd00, 0xbf00, 0xbf00});
+  arm::TraceConfig config = etmv4();
+  config.configr = 0x1000;
+  const Output output = expect_flow(config, kBase32, code, trace(kT32, {0xff}), {{0, 4}, {0x10, 0x14}, {4, 6}});
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+// An address where the return stack holds another one counts ([ETMv4]: it is told where the stack does not match).
+TEST(ArmElements, AnAddressOverridesTheReturnStack) {
+  const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0xeafffffe, 0, 0xe1a00000, 0xe12fff1e});
+  arm::TraceConfig config = etmv4();
+  config.configr = 0x1000;
+  const Output output = expect_flow(config, kBase32, code, trace(kA32, {0xdb, 0x95, 0x02, 0xf7}), {{0, 4}, {0x10, 0x18}, {8, 12}});
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+// [ETMv4] "Q element": so many instructions ran, none of whose branches was taken; then the flow is at the address.
+TEST(ArmElements, QWithACount) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  arm::TraceConfig config = etmv4();
+  config.idr0 |= 0x18000;
+  const Output output = decode(config, kBase64, code, trace(kA64, {0xa5, 0x03, 0x03, 0xf7}));
+  EXPECT_EQ(output.blocks, (Blocks{{0, 12}, {12, 20}}));
+  EXPECT_EQ(count(output, EventKind::skipped), 0U);
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+TEST(ArmElements, QWithoutACount) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  arm::TraceConfig config = etmv4();
+  config.idr0 |= 0x18000;
+  const Output output = decode(config, kBase64, code, trace(kA64, {0xaf, 0x95, 0x03, 0xf7}));
+  EXPECT_EQ(output.blocks, (Blocks{{12, 20}}));
+  ASSERT_EQ(count(output, EventKind::skipped), 1U);
+  for (const Event& event : output.events) {
+    if (event.kind != EventKind::skipped) continue;
+    EXPECT_EQ(event.from.value, kBase64);
+    EXPECT_EQ(event.to.value, kBase64 + 12);
+  }
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+// A count that does not lead to the address: what ran is not known, and told as such.
+TEST(ArmElements, QWhoseCountDoesNotFit) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  arm::TraceConfig config = etmv4();
+  config.idr0 |= 0x18000;
+  const Output output = decode(config, kBase64, code, trace(kA64, {0xa5, 0x03, 0x02, 0xf7}));
+  EXPECT_EQ(output.blocks, (Blocks{{12, 20}}));
+  EXPECT_EQ(count(output, EventKind::skipped), 1U);
+}
+
+// [ETE] "Source Address element": the branch there was taken, P0 instructions before it were not.
+TEST(ArmElements, SourceAddress) {
+  // 0: NOP; CBZ X0, 10. 8: NOP; CBZ X1, 0. 10: NOP; B 10
+  const auto code = code_of<uint32_t>({kNop64, 0xb4000060, kNop64, 0xb4ffffa1, kNop64, 0x17ffffff});
+  const Output output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb4, 0x03, 0xf7, 0xf7}), {{0, 8}, {8, 16}, {0, 8}, {16, 24}});
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+TEST(ArmElements, SourceAddressOf64Bits) {
+  const auto code = code_of<uint32_t>({kNop64, 0xb4000060, kNop64, 0xb4ffffa1, kNop64, 0x17ffffff});
+  const Output output = expect_flow(ete(), kBase64, code, trace(kA64, {0xb8, 0x03, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0xf7}),
+                                    {{0, 8}, {8, 16}, {0, 8}});
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+// [ETE] "Transaction Start", "Transaction Failure" (an exception packet of three bytes, without an address).
+TEST(ArmElements, TransactionThatFails) {
+  const auto code = code_of<uint32_t>({kNop64, kHere64, 0xd5233060, kNop64, kHere64});
+  const Output output = decode(ete(), kBase64, code, trace(kA64, {0xf7, 0x0a, 0x06, 0x30, 0x00, 0x95, 0x02, 0xf7}));
+  std::vector<EventKind> kinds;
+  for (const Event& event : output.events) {
+    if (event.kind == EventKind::tsx_begin || event.kind == EventKind::tsx_abort || event.kind == EventKind::async_branch) {
+      kinds.push_back(event.kind);
+    }
+  }
+  EXPECT_EQ(kinds, (std::vector<EventKind>{EventKind::tsx_begin, EventKind::tsx_abort}));
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+// [ETMv4] "Exception packet", type 0: of a PE reset the preferred return address is UNKNOWN. Nothing is walked for it.
+TEST(ArmElements, ResetHasNoReturnAddress) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  const Output output = decode(etmv4(), kBase64, code, trace(kA64, {0x06, 0x01, 0x95, 0x03, 0x95, 0x02, 0xf7}));
+  EXPECT_EQ(output.blocks, (Blocks{{8, 20}}));
+  ASSERT_EQ(count(output, EventKind::async_branch), 1U);
+  for (const Event& event : output.events) {
+    if (event.kind != EventKind::async_branch) continue;
+    EXPECT_EQ(event.flags, kEventHasTo);
+    EXPECT_EQ(event.to.value, kBase64 + 8);
+  }
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+// [ETMv4] "Exception packet", type IRQ: what stands before the preferred return address ran.
+TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
+  const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
+  const Output output = expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});
+  ASSERT_EQ(count(output, EventKind::async_branch), 1U);
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+// [ETMv4] "Numbered Data Synchronization Marker packet": of data trace, no part of the flow.
+TEST(ArmElements, DataMarkersAreLeftOut) {
+  const auto code = code_of<uint32_t>({kNop64, kHere64});
+  arm::TraceConfig config = etmv4();
+  config.idr0 |= 0x18;
+  config.configr = 0x30002;
+  const Output output = decode(config, kBase64, code, trace(kA64, {0x21, 0xf7, 0x29, 0xf7}));
+  EXPECT_EQ(output.blocks, (Blocks{{0, 8}, {4, 8}}));
+  ASSERT_EQ(count(output, EventKind::ignored_packets), 1U);
+  EXPECT_EQ(output.events.back().payload, 2U);
+  EXPECT_TRUE(output.gaps.empty());
+}
+
+}  // namespace
+}  // namespace ptd::test
