@@ -67,15 +67,20 @@ void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   if (map.path == "[vdso]" && map.addr < k4Gib) return keep_narrow_vdso(map, time_ns);
   const bool anonymous = map.path.starts_with("//anon") || map.path.starts_with("[anon") || map.path.empty();
   if (!anonymous || map.size_bytes == 0 || map.size_bytes > kMostRegionBytes || regions_.size() >= kMostRegions) return;
-  regions_[{map.pid, map.addr}] = {map.size_bytes, map.path, {}};
-  pending_.push_back({{map.pid, map.addr}, time_ns});
+  regions_[{map.pid, map.addr}] = {map.size_bytes, map.path, {}, time_ns, ++mappings_};
+  pending_.push_back({{map.pid, map.addr}, mappings_});
 }
 
-/// Memory over which something else was mapped is looked at no more.
+/// Memory over which something else was mapped is looked at no more; if that was not copied yet, what is there now is not its.
 void LiveKeeper::end_covered(const perfio::MmapRecord& map) {
   auto at = regions_.lower_bound({map.pid, map.addr >= kMostRegionBytes ? map.addr - kMostRegionBytes : 0});
   while (at != regions_.end() && at->first.first == map.pid && at->first.second < map.addr + map.size_bytes) {
-    at = at->first.second + at->second.size_bytes > map.addr ? regions_.erase(at) : std::next(at);
+    if (at->first.second + at->second.size_bytes <= map.addr) {
+      ++at;
+      continue;
+    }
+    if (at->second.hash.empty()) skipped_[at->second.path] = "mapped over, or protected anew, before its memory could be read";
+    at = regions_.erase(at);
   }
 }
 
@@ -131,8 +136,8 @@ Status LiveKeeper::on_recording() {
   });
 }
 
-/// The first copy (`record_time_ns` is the mapping's) or, 0, a later one if it looks different. False: the memory is out of reach.
-bool LiveKeeper::copy(const Key& key, Region& region, uint64_t record_time_ns, const std::function<uint64_t()>& now_ns) {
+/// The first copy, or a later one if it looks different. False: the memory is out of reach.
+bool LiveKeeper::copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns) {
   const uint64_t before = now_ns();
   const std::vector<std::byte> bytes = read_memory(key.first, key.second, region.size_bytes);
   const uint64_t after = now_ns() + slack_ns_;
@@ -146,7 +151,7 @@ bool LiveKeeper::copy(const Key& key, Region& region, uint64_t record_time_ns, c
     return false;
   }
   region.hash = std::move(hash);
-  capture_->add_entry({key.first, 0, first ? record_time_ns : after, key.second, region.size_bytes, before, stash::EntryKind::anonymous,
+  capture_->add_entry({key.first, 0, first ? region.time_ns : after, key.second, region.size_bytes, before, stash::EntryKind::anonymous,
                        content->hash, content->build_id, region.path});
   ++entries_;
   dirty_ = true;
@@ -157,8 +162,8 @@ void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns
   slack_ns_ = slack_ns;
   for (const Pending& pending : pending_) {
     const auto region = regions_.find(pending.key);
-    if (region != regions_.end() && region->second.hash.empty() && !copy(pending.key, region->second, pending.time_ns, now_ns))
-      skipped_[region->second.path] = "its process was gone before its memory could be read";
+    if (region == regions_.end() || region->second.number != pending.number) continue;
+    if (!copy(pending.key, region->second, now_ns)) skipped_[region->second.path] = "its process was gone before its memory could be read";
   }
   pending_.clear();
   const uint64_t now = monotonic_ms();
@@ -166,7 +171,7 @@ void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns
     uint64_t looked = 0;
     for (auto at = regions_.begin(); at != regions_.end() && looked < kMostLookBytes;) {
       looked += at->second.size_bytes;
-      at = copy(at->first, at->second, 0, now_ns) ? std::next(at) : regions_.erase(at);
+      at = copy(at->first, at->second, now_ns) ? std::next(at) : regions_.erase(at);
     }
     last_look_ms_ = monotonic_ms();
   }

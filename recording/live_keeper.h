@@ -40,13 +40,15 @@ class LiveKeeper {
   struct Region {
     uint64_t size_bytes = 0;
     std::string path, hash;
+    uint64_t time_ns = 0;  // of the record
+    uint64_t number = 0;   // of the mapping: another one at the same address is another
   };
   using Key = std::pair<int32_t, uint64_t>;  // process, address
   LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
       : stash_(std::move(stash)), recording_(std::move(recording)), options_(std::move(options)) {}
   void keep_file(const perfio::MmapRecord& map, uint64_t time_ns);
   void keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns);
-  bool copy(const Key& key, Region& region, uint64_t record_time_ns, const std::function<uint64_t()>& now_ns);
+  bool copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns);
   void end_covered(const perfio::MmapRecord& map);
 
   std::unique_ptr<stash::Stash> stash_;
@@ -56,13 +58,13 @@ class LiveKeeper {
   std::map<Key, Region> regions_;
   struct Pending {
     Key key;
-    uint64_t time_ns = 0;
+    uint64_t number = 0;
   };
   std::vector<Pending> pending_;            // regions of this round, not yet copied
   std::vector<stash::Entry> narrow_vdsos_;  // of processes that were gone before theirs was read: it is the same for all
   stash::Content narrow_vdso_;
   std::map<std::string, std::string> skipped_;
-  uint64_t last_look_ms_ = 0, entries_ = 0;
+  uint64_t last_look_ms_ = 0, entries_ = 0, mappings_ = 0;
   uint64_t slack_ns_ = 0;
   bool dirty_ = false;
 };

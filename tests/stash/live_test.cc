@@ -203,6 +203,15 @@ TEST_F(Live, MemoryThatIsMappedOverIsLookedAtNoMore) {
   EXPECT_THAT(flushed().entries, SizeIs(1));
 }
 
+TEST_F(Live, OfTwoMappingsAtOneAddressTheSecondHasTheMemory) {
+  Child child;
+  keeper_->on_mapping(child.anonymous(), 7);
+  keeper_->on_mapping(child.anonymous(), 9);  // before the first one was read
+  look();
+  ASSERT_THAT(flushed().entries, SizeIs(1));
+  EXPECT_EQ(flushed().entries[0].time_ns, 9U);
+}
+
 TEST_F(Live, WithoutAClockNothingIsDated) {
   Child child;
   keeper_->on_mapping(child.anonymous(), 7);
