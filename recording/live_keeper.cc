@@ -66,8 +66,10 @@ void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   if (map.path.starts_with(kMemory) || map.path.ends_with(kDeleted)) return keep_file(map, time_ns);
   if (map.path == "[vdso]" && map.addr < k4Gib) return keep_narrow_vdso(map, time_ns);
   const bool anonymous = map.path.starts_with("//anon") || map.path.starts_with("[anon") || map.path.empty();
-  if (!anonymous || map.size_bytes == 0 || map.size_bytes > kMostRegionBytes || regions_.size() >= kMostRegions) return;
-  regions_[{map.pid, map.addr}] = {map.size_bytes, map.path, {}, time_ns, ++mappings_};
+  if (!anonymous || map.size_bytes == 0) return;
+  if (map.size_bytes > kMostRegionBytes) return skip(map.path, "some of it is larger than 16 MiB: too large to be read again and again");
+  if (regions_.size() >= kMostRegions) return skip(map.path, "there are more than 4096 such mappings: more are not read");
+  regions_[{map.pid, map.addr}] = {map.size_bytes, map.path, {}, {}, time_ns, ++mappings_};
   pending_.push_back({{map.pid, map.addr}, mappings_});
 }
 
@@ -79,7 +81,7 @@ void LiveKeeper::end_covered(const perfio::MmapRecord& map) {
       ++at;
       continue;
     }
-    if (at->second.hash.empty()) skipped_[at->second.path] = "mapped over, or protected anew, before its memory could be read";
+    if (at->second.hash.empty()) skip(at->second.path, "mapped over, or protected anew, before its memory could be read");
     at = regions_.erase(at);
   }
 }
@@ -88,12 +90,12 @@ void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
   const stash::MappingFile file = stash::open_mapping(
       {map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, normalize_build_id(perfio::build_id_hex(map.build_id))});
   if (!file.fd.ok()) {
-    skipped_[map.path] = file.why;
+    skip(map.path, file.why);
     return;
   }
   const Result<stash::Content> content = capture_->add(file.fd.get());
   if (!content) {
-    skipped_[map.path] = content.error().message;
+    skip(map.path, content.error().message);
     return;
   }
   const stash::EntryKind kind = map.path.starts_with(kMemory) ? stash::EntryKind::memory : stash::EntryKind::deleted;
@@ -144,18 +146,30 @@ bool LiveKeeper::copy(const Key& key, Region& region, const std::function<uint64
   if (bytes.empty()) return false;
   const bool first = region.hash.empty();
   std::string hash = stash::hash_of(bytes);
-  if (hash == region.hash) return true;
+  if (hash == region.hash) {
+    region.same_since_ns = before;
+    region.same_until_ns = after;
+    return true;
+  }
   const Result<stash::Content> content = capture_->add(Bytes(bytes));
   if (!content) {
-    skipped_[region.path] = content.error().message;
+    skip(region.path, content.error().message);
     return false;
   }
+  // A change is dated by the reading before it, not by the one that was kept: that is told only now, or every look would be an entry.
+  if (!first && region.same_since_ns != 0) add_copy(key, region, region.same_until_ns, region.same_since_ns);
+  region.same_since_ns = region.same_until_ns = 0;
   region.hash = std::move(hash);
-  capture_->add_entry({key.first, 0, first ? region.time_ns : after, key.second, region.size_bytes, before, stash::EntryKind::anonymous,
-                       content->hash, content->build_id, region.path});
+  region.build_id = content->build_id;
+  add_copy(key, region, first ? region.time_ns : after, before);
   ++entries_;
   dirty_ = true;
   return true;
+}
+
+void LiveKeeper::add_copy(const Key& key, const Region& region, uint64_t time_ns, uint64_t begun_ns) {
+  capture_->add_entry({key.first, 0, time_ns, key.second, region.size_bytes, begun_ns, stash::EntryKind::anonymous, region.hash,
+                       region.build_id, region.path});
 }
 
 void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns) {
@@ -163,7 +177,7 @@ void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns
   for (const Pending& pending : pending_) {
     const auto region = regions_.find(pending.key);
     if (region == regions_.end() || region->second.number != pending.number) continue;
-    if (!copy(pending.key, region->second, now_ns)) skipped_[region->second.path] = "its process was gone before its memory could be read";
+    if (!copy(pending.key, region->second, now_ns)) skip(region->second.path, "its process was gone before its memory could be read");
   }
   pending_.clear();
   const uint64_t now = monotonic_ms();
@@ -182,10 +196,9 @@ Result<KeepReport> LiveKeeper::finish() {
   Result<KeepReport> report = keep_code(recording_, options_, *capture_);
   if (!report) return report;
   report->entries += entries_;
-  for (const auto& [path, why] : skipped_) {
-    const auto same = [&path = path](const KeepReport::Skipped& skipped) { return skipped.path == path; };
-    if (std::none_of(report->skipped.begin(), report->skipped.end(), same)) report->skipped.push_back({path, why});
-  }
+  // Why it was not kept while it could be is the reason; that it cannot be any more follows.
+  std::erase_if(report->skipped, [this](const KeepReport::Skipped& skipped) { return skipped_.contains(skipped.path); });
+  for (const auto& [path, why] : skipped_) report->skipped.push_back({path, why});
   return report;
 }
 

@@ -16,8 +16,8 @@ namespace ptd {
 
 /// A file without a name is in reach as long as a process has it mapped (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or
 /// CAP_SYS_ADMIN); memory as long as the process lives (/proc/PID/mem, needs the right to trace it). Executable memory without a file is
-/// copied when its mapping is read, and again whenever it looks different: what changed in between is dated by the two readings, what came
-/// and went between them is not seen. What it has by then outlives a kill: see stash::gc. One thread.
+/// copied when its mapping is read, and again whenever it looks different: what changed in between is dated by the two readings around it,
+/// what came and went between them is not seen. What it has by then outlives a kill: see stash::gc. One thread.
 class LiveKeeper {
  public:
   /// `recording`: the path that it will have. Errors: of the stash.
@@ -39,9 +39,10 @@ class LiveKeeper {
  private:
   struct Region {
     uint64_t size_bytes = 0;
-    std::string path, hash;
-    uint64_t time_ns = 0;  // of the record
-    uint64_t number = 0;   // of the mapping: another one at the same address is another
+    std::string path, hash, build_id;               // hash and build id of the last copy
+    uint64_t time_ns = 0;                           // of the record
+    uint64_t number = 0;                            // of the mapping: another one at the same address is another
+    uint64_t same_since_ns = 0, same_until_ns = 0;  // the last reading behind the one that was kept, which found the same; 0: none
   };
   using Key = std::pair<int32_t, uint64_t>;  // process, address
   LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
@@ -49,7 +50,9 @@ class LiveKeeper {
   void keep_file(const perfio::MmapRecord& map, uint64_t time_ns);
   void keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns);
   bool copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns);
+  void add_copy(const Key& key, const Region& region, uint64_t time_ns, uint64_t begun_ns);
   void end_covered(const perfio::MmapRecord& map);
+  void skip(const std::string& path, const std::string& why) { skipped_.try_emplace(path, why); }
 
   std::unique_ptr<stash::Stash> stash_;
   std::string recording_;
@@ -63,7 +66,7 @@ class LiveKeeper {
   std::vector<Pending> pending_;            // regions of this round, not yet copied
   std::vector<stash::Entry> narrow_vdsos_;  // of processes that were gone before theirs was read: it is the same for all
   stash::Content narrow_vdso_;
-  std::map<std::string, std::string> skipped_;
+  std::map<std::string, std::string> skipped_;  // path -> why: the first reason, which the others follow from
   uint64_t last_look_ms_ = 0, entries_ = 0, mappings_ = 0;
   uint64_t slack_ns_ = 0;
   bool dirty_ = false;

@@ -94,6 +94,7 @@ std::vector<StashedCode::Copy> StashedCode::later_copies(const MappedPath& wante
   for (auto at = mine; at != copies.end() && std::next(at) != copies.end(); ++at) {
     const Mapping& next = **std::next(at);
     if (next.entry.time_ns <= next.entry.file_offset_bytes) break;  // the first of another mapping
+    if (next.entry.hash == (*at)->entry.hash) continue;             // read once more: what changes next changes after this
     const auto file = stashes_[next.stash]->read(next.entry.hash);
     if (!file) {
       note(file.error());

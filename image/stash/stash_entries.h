@@ -16,7 +16,7 @@ enum class EntryKind : uint8_t {
   deleted,    ///< a file whose path was gone: read through the process that had it mapped
   memory,     ///< a memfd, read through the process
   vdso,       ///< the kernel's own library in every process
-  anonymous,  ///< a copy of memory without a file, as it was at `time_ns`
+  anonymous,  ///< a copy of memory without a file, as it was at `time_ns`; of the same content as the one before it: read once more
   jitdump,    ///< a jitdump that the process wrote
 };
 [[nodiscard]] const char* name(EntryKind kind);

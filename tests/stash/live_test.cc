@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstring>
 
+#include "perfio/live_event.h"
+#include "perfio/perf_writer.h"
 #include "recording/live_keeper.h"
 #include "recording/stashed_code.h"
 #include "tests/stash/scratch.h"
@@ -148,7 +150,7 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   Child child;
   keeper_->on_mapping(child.anonymous(), 7);
   look();
-  look();  // the same: nothing new
+  look();  // the same: told with the change that follows, which it dates
   child.change('b');
   look();
   child.change('c');
@@ -156,11 +158,12 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   child.end();
   look();  // gone: no harm
   Entries entries = flushed();
-  ASSERT_THAT(entries.entries, SizeIs(3));
+  ASSERT_THAT(entries.entries, SizeIs(4));
   EXPECT_EQ(entries.entries[0].time_ns, 7U);
+  EXPECT_EQ(entries.entries[1].hash, entries.entries[0].hash);
   for (const Entry& entry : entries.entries) EXPECT_EQ(entry.kind, EntryKind::anonymous);
   // Each change lies between the readings on its two sides.
-  for (size_t i = 1; i < 3; ++i) {
+  for (size_t i = 1; i < 4; ++i) {
     EXPECT_GT(entries.entries[i].time_ns, entries.entries[i].file_offset_bytes);
     EXPECT_GT(entries.entries[i].file_offset_bytes, entries.entries[i - 1].file_offset_bytes);
   }
@@ -184,8 +187,11 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   ASSERT_THAT(later, SizeIs(2));
   EXPECT_EQ(text_of(later[0].file).substr(98, 14), "aabbbbbbbbbbaa");
   EXPECT_EQ(text_of(later[1].file).substr(98, 14), "aaccccccccccaa");
-  EXPECT_EQ(later[0].since_ns, entries.entries[0].file_offset_bytes);
-  EXPECT_EQ(later[0].until_ns, entries.entries[1].time_ns);
+  // The reading before the change, not the one that was kept: else who is quiet for long would change at any moment of that.
+  EXPECT_EQ(later[0].since_ns, entries.entries[1].file_offset_bytes);
+  EXPECT_EQ(later[0].until_ns, entries.entries[2].time_ns);
+  EXPECT_EQ(later[1].since_ns, entries.entries[2].file_offset_bytes);
+  EXPECT_EQ(later[1].until_ns, entries.entries[3].time_ns);
   wanted.time_ns = 8;  // another mapping
   EXPECT_EQ(kept->of_mapping(wanted).file, nullptr);
   EXPECT_THAT(kept->later_copies(wanted), SizeIs(0));
@@ -210,6 +216,48 @@ TEST_F(Live, OfTwoMappingsAtOneAddressTheSecondHasTheMemory) {
   look();
   ASSERT_THAT(flushed().entries, SizeIs(1));
   EXPECT_EQ(flushed().entries[0].time_ns, 9U);
+}
+
+TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
+  Child child;
+  perfio::MmapRecord large = child.anonymous();
+  large.size_bytes = 17U << 20;
+  large.path = "[anon:large]";
+  keeper_->on_mapping(large, 7);
+  perfio::MmapRecord many = child.anonymous();
+  for (uint64_t i = 0; i <= 4096; ++i) {
+    many.addr = (1ULL << 32) + i * kPage;
+    many.path = i < 4096 ? "[anon:gone]" : "[anon:more]";
+    keeper_->on_mapping(many, 7);
+  }
+  look();  // nothing is there to be read
+  perfio::EventAttr attr = perfio::sideband_attr();
+  attr.ids = {1};
+  perfio::WriterOptions writer_options;
+  writer_options.attrs = {attr};
+  auto writer = perfio::PerfWriter::create(folder_ + "/perf.data", writer_options);
+  ASSERT_TRUE(writer.ok());
+  perfio::RecordContext context;
+  for (const char* path : {"/memfd:lost", "/memfd:wrong"}) {
+    many = child.memory();
+    many.path = path;
+    if (many.path == "/memfd:wrong") {
+      ++many.inode;
+      keeper_->on_mapping(many, 8);
+    }
+    ASSERT_TRUE((*writer)->add_mmap(many, context).ok());
+  }
+  ASSERT_TRUE((*writer)->finish().ok());
+  child.end();
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  std::map<std::string, std::string> why;
+  for (const auto& skipped : report->skipped) EXPECT_TRUE(why.emplace(skipped.path, skipped.why).second);
+  EXPECT_THAT(why["[anon:large]"], testing::HasSubstr("larger than 16 MiB"));
+  EXPECT_THAT(why["[anon:more]"], testing::HasSubstr("more than 4096"));
+  EXPECT_THAT(why["[anon:gone]"], testing::HasSubstr("gone"));
+  EXPECT_THAT(why["/memfd:lost"], testing::HasSubstr("in memory only, and its process is gone"));
+  EXPECT_THAT(why["/memfd:wrong"], testing::HasSubstr("another file was mapped there"));  // not what the end finds
 }
 
 TEST_F(Live, WithoutAClockNothingIsDated) {
