@@ -26,11 +26,6 @@ std::vector<std::string> split_names(const std::string& text) {
   return names;
 }
 
-template <typename List, typename Value>
-bool among(const List& list, const Value& value) {
-  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
-}
-
 }  // namespace
 
 void add_call_options(CLI::App& command, CallWords& words) {
@@ -101,6 +96,11 @@ bool CallInput::wanted(const CallStep& step, const CallTree& tree) {
   if (!known.passes || (!filter_.comms.empty() && !among(filter_.comms, comm(step, tree)))) return false;
   known.matched = true;
   return true;
+}
+
+bool CallInput::wanted(const OtherEvent& sample) const {
+  return among(filter_.cpus, sample.cpu) && among(filter_.pids, sample.pid) && among(filter_.tids, sample.tid) &&
+         (filter_.comms.empty() || among(filter_.comms, comm(sample)));
 }
 
 bool CallInput::matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }

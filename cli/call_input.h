@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/script_options.h"
+#include "recording/other_events.h"
 
 namespace ptd::cli {
 
@@ -36,6 +37,9 @@ class CallInput {
   [[nodiscard]] FunctionTable& functions() { return functions_; }
   /// Whether what happens in `step` passes --pid, --tid and --comm. A call has the name that its thread had when it began.
   bool wanted(const CallStep& step, const CallTree& tree);
+  /// The same of a sample of another event, and whether it passes --cpu.
+  [[nodiscard]] bool wanted(const OtherEvent& sample) const;
+  [[nodiscard]] std::string comm(const OtherEvent& sample) const { return name_at(sample.tid, sample.time); }
   /// Whether any step of a thread was wanted.
   [[nodiscard]] bool matched(uint32_t thread) const;
   const std::string& comm(const CallStep& step, const CallTree& tree);

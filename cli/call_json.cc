@@ -42,13 +42,9 @@ void CallJson::take(std::span<const CallStep> steps, const CallTree& tree, TextB
 }
 
 void CallJson::sample(const OtherEvent& event, std::string_view name, TextBuffer& out) const {
-  const ScriptOptions& filter = input_.filter();
-  const auto among = [](const auto& list, const auto& value) {
-    return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
-  };
-  const std::string comm = input_.recording().comm_at(event.tid, event.time);
-  if (!symbols_.empty() || !among(filter.pids, event.pid) || !among(filter.tids, event.tid) || !among(filter.comms, comm)) return;
-  nlohmann::json json = {{"sample", name}, {"pid", event.pid}, {"tid", event.tid}, {"comm", comm}, {"time_ns", event.time.value}};
+  if (!symbols_.empty() || !input_.wanted(event)) return;
+  nlohmann::json json = {
+      {"sample", name}, {"pid", event.pid}, {"tid", event.tid}, {"comm", input_.comm(event)}, {"time_ns", event.time.value}};
   if (event.cpu >= 0) json["cpu"] = event.cpu;
   if (event.ip.value != 0) json["ip"] = fmt::format("{:#x}", event.ip.value);
   for (const TracepointField& field : event.fields)

@@ -34,11 +34,6 @@ std::string untraced_text(uint64_t ns, uint8_t flags) {
   return (flags & kCallKernel) != 0 ? fmt::format("in kernel {}, not traced", duration_text(ns)) : "not traced " + duration_text(ns);
 }
 
-template <typename List, typename Value>
-bool among(const List& list, const Value& value) {
-  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
-}
-
 }  // namespace
 
 void CallScript::take(std::span<const CallStep> steps, const CallTree& tree, TextBuffer& out) {
@@ -140,10 +135,8 @@ void CallScript::pause(const CallStep& step, const CallTree& tree, TextBuffer& o
 }
 
 void CallScript::sample(const OtherEvent& event, std::string_view name, const CallTree* tree, TextBuffer& out) {
-  const ScriptOptions& filter = input_.filter();
-  const std::string comm = event.tid == 0 ? "idle" : input_.recording().comm_at(event.tid, event.time);
-  if (!among(filter.pids, event.pid) || !among(filter.tids, event.tid) || !among(filter.comms, comm)) return;
-  if (!among(filter.cpus, event.cpu)) return;
+  if (!input_.wanted(event)) return;
+  const std::string comm = input_.comm(event);
   auto known = by_tid_.find(event.tid);
   for (uint32_t i = 0; tree != nullptr && known == by_tid_.end() && i < tree->threads().size(); ++i) {
     if (tree->threads()[i].tid == event.tid) known = by_tid_.emplace(event.tid, i).first;

@@ -110,6 +110,8 @@ Result<ScriptOptions> script_options(const Words& words) {
   if (stacks) {
     if (tree || words.has_insn_trace)
       return Error{ErrorKind::usage, "-F brstack lists branches: leave --call-trace and --insn-trace out", 0};
+    if (words.has_itrace || !options.symbols.empty())
+      return Error{ErrorKind::usage, "-F brstack lists every branch in its order: leave --itrace and -S out", 0};
     options.itrace = ItraceOptions{};
     options.itrace.branches = true;
   }

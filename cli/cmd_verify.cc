@@ -136,11 +136,13 @@ int run(const Words& words) {
   if (words.reference == !words.truths.empty()) {
     return report_error({ErrorKind::usage, "verify: give truth files, or --reference to compare with a decode that has every record", 0});
   }
-  if (words.reference) return run_reference(words);
+  if (!words.reference && !words.cpus.empty()) return report_error({ErrorKind::usage, "verify: -C goes with --reference", 0});
   const auto complete = std::count_if(words.truths.begin(), words.truths.end(), emulate::TruthFileReader::is_truth_file);
   if (complete != 0 && static_cast<size_t>(complete) != words.truths.size()) {
     return report_error({ErrorKind::usage, "verify: checkpoint files and complete ground truths do not go together", 0});
   }
+  if (complete == 0 && !words.names.empty()) return report_error({ErrorKind::usage, "verify: --count goes with complete truths", 0});
+  if (words.reference) return run_reference(words);
   return complete != 0 ? run_complete(words) : run_truth(words);
 }
 

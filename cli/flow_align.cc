@@ -139,8 +139,8 @@ class Aligner {
   [[nodiscard]] std::optional<Anchor> nearest(Range d, Range t) const {
     for (uint32_t cost = 1; cost <= 2 * kNear; ++cost) {
       for (uint32_t i = 0; i <= cost; ++i) {  // what differs is as long in both, first
-        const uint32_t in_flow = (i & 1) != 0 ? cost / 2 - std::min(cost / 2, (i + 1) / 2) : cost / 2 + i / 2;
-        if (in_flow > cost || d.size() < in_flow + kNearRun || t.size() < cost - in_flow + kNearRun) continue;
+        const uint32_t in_flow = (i & 1) != 0 ? cost / 2 + (i + 1) / 2 : cost / 2 - i / 2;
+        if (d.size() < in_flow + kNearRun || t.size() < cost - in_flow + kNearRun) continue;
         const auto at = flow_.begin() + d.first + in_flow;
         if (std::equal(at, at + kNearRun, other_.begin() + t.first + (cost - in_flow)))
           return Anchor{d.first + in_flow, t.first + cost - in_flow};

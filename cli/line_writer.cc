@@ -8,11 +8,6 @@ namespace ptd::cli {
 
 namespace {
 
-template <class T>
-bool among(const std::vector<T>& list, const auto& value) {
-  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
-}
-
 void append_number(TextBuffer& out, int32_t value, size_t width) {
   TextBuffer digits;
   digits.dec_signed(value);

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cli/line_writer.h"
 
 namespace ptd::cli {
@@ -18,7 +16,7 @@ void list_samples(const Recording& recording, const ScriptOptions& options, cons
   LineWriter writer(recording, options, -1);
   Chunk chunk;
   for (const OtherEvent& event : samples.events) {
-    if (!options.cpus.empty() && std::find(options.cpus.begin(), options.cpus.end(), event.cpu) == options.cpus.end()) continue;
+    if (!among(options.cpus, event.cpu)) continue;
     Mark mark;
     mark.time = {event.time, event.time};
     mark.time_known = event.time.value != 0;

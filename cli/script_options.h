@@ -1,6 +1,7 @@
 // What one run of `ptdecode script` shows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,5 +31,11 @@ struct ScriptOptions {
     return fields == ip && itrace.every_instruction() && !itrace.any_branch() && symbols.empty();
   }
 };
+
+/// Whether a filter lets a value pass: an empty one lets all.
+template <class List, class Value>
+[[nodiscard]] bool among(const List& list, const Value& value) {
+  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
 
 }  // namespace ptd::cli

@@ -384,12 +384,11 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   const std::string who = stream.cpu >= 0 ? fmt::format("cpu {}", stream.cpu) : fmt::format("tid {}", stream.tid);
   std::string text = fmt::format(
       "{}: {} instructions: right {} ({:.6f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; silently wrong {}; lost in gaps {}, "
-      "of "
-      "them where packets were lost {}; gaps {}",
-      who, c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged, c.wrong, c.lost, c.lost_as_asked,
-      c.gaps);
+      "of them where packets were lost {}; gaps {}",
+      who, c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged, c.wrong + c.extra, c.lost,
+      c.lost_as_asked, c.gaps);
   if (c.extra + c.extra_flagged != 0)
-    text += fmt::format("; {} that did not run, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
+    text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
   if (c.behind_end != 0) text += fmt::format("; {} behind the end of the trace", c.behind_end);
   text += '\n';
   if (c.has_first_wrong) {

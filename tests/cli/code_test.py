@@ -186,6 +186,9 @@ class Code(unittest.TestCase):
 
     def test_branch_stacks_hold_every_branch_once(self):
         """perf's text of branch stacks: branches as often as the ground truth has them, and perf2bolt reads it in place of perf's."""
+        for words in (("-S", "main"), ("--itrace=c",)):
+            done = run("script", "-i", self.data("sorter"), "-F", "pid,ip,brstack", *words)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), words)
         done = run("script", "-i", self.data("sorter"), "-F", "pid,ip,brstack", "-q")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         branches, pid = collections.Counter(), None

@@ -171,6 +171,24 @@ class Events(unittest.TestCase):
         self.assertEqual([line["event"] for line in lines if line.get("kind") == "sample"], ["event:0:0"])
         self.assertEqual(next(line["period"] for line in lines if line.get("kind") == "sample"), 1002)
 
+    def test_a_filter_of_cpus_holds_for_samples_in_each_form(self):
+        demo = SOURCE / "data/demo"
+        copy = self.folder / "demo"
+        shutil.copytree(demo, copy)
+        times = [line["start_ns"] for line in json_lines(run("script", "-i", demo, "--json", "-q")) if "start_ns" in line]
+        moments = [min(times) + (max(times) - min(times)) * k // 8 for k in range(1, 7)]
+        # IDENTIFIER, IP, TID, TIME, CPU, PERIOD
+        records = [struct.pack("<IHHQQiiQIIQ", 9, 2, 56, 101, 0x1000, 1, 1, moment, cpu, 0, 5) for cpu, moment in zip((0, 1, 0, 1, 1, 1), moments)]
+        recording = Recording(demo / "data")
+        attr = recording.attr
+        recording.attr = lambda kind, config, sample_type, ids_at: attr(kind, config, 0x10007 | 1 << 7 | PERIOD, ids_at)
+        recording.write(copy / "data", records)
+        for cpu, want in ((0, 2), (1, 4)):
+            for words in ((), ("--json",), ("--itrace=b",), ("--itrace=b", "--json")):
+                lines = run("script", "-i", copy, "-q", "-C", cpu, *words).stdout.splitlines()
+                found = [line for line in lines if " * " in line or '"sample"' in line or " cycles:" in line or " event:0:0:" in line]
+                self.assertEqual(len(found), want, (cpu, words))
+
     def test_the_flow_as_json_is_the_flow_as_text(self):
         for words in (("--itrace=b",), ("--itrace=i100i",), ("--insn-trace=disasm",)):
             columns = ("-F", "tid,time,ip,sym,symoff") if words[0] != "--itrace=b" else ("-F", "tid,time,ip,sym,symoff,addr")

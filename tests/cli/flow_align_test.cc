@@ -111,6 +111,21 @@ TEST(FlowAlign, OneInstructionOfALoopDiffers) {
   EXPECT_GE(checked_count(decoded, truth, aligned(decoded, truth)), truth.size() * 94 / 100);
 }
 
+// One instruction more, or one less, on either side of a loop's middle: nothing else differs.
+TEST(FlowAlign, OneInstructionMoreOrLessInALoop) {
+  Keys truth;
+  for (uint64_t i = 0; i < 24'000; ++i) truth.push_back(i % 6);
+  for (const size_t at : {size_t{12'001}, size_t{12'004}}) {
+    Keys more = truth, less = truth;
+    more.insert(more.begin() + static_cast<std::ptrdiff_t>(at), 99);
+    less.erase(less.begin() + static_cast<std::ptrdiff_t>(at));
+    EXPECT_EQ(checked_count(more, truth, aligned(more, truth)), truth.size());
+    EXPECT_EQ(checked_count(truth, more, aligned(truth, more)), truth.size());
+    EXPECT_EQ(checked_count(less, truth, aligned(less, truth)), less.size());
+    EXPECT_EQ(checked_count(truth, less, aligned(truth, less)), less.size());
+  }
+}
+
 TEST(FlowAlign, NothingInCommonIsNothing) {
   Keys a(1000), b(1000);
   for (size_t i = 0; i < a.size(); ++i) a[i] = i % 7, b[i] = 100 + i % 7;

@@ -75,7 +75,7 @@ class Usage(unittest.TestCase):
 
     def test_wrong_usage_is_2(self):
         for words in (["nonsense"], ["script", "--nonsense"], ["script", "--itrace=d"], ["script", "-F", "nonsense"], ["script", "--time", "x"],
-                      ["script", "-C", "x"], ["packets", "--pt-cpu", "x", "--pt", "x"], ["image", "--at", "x"], ["verify"],
+                      ["script", "-C", "x"], ["packets", "--pt-cpu", "x", "--pt", "x"], ["image", "--at", "x"], ["verify"], ["verify", "--reference", "--count", "a", "-i", "x"], ["verify", "-C", "0", "truth.txt"],
                       ["script", "--pt-cpu", "6/94/3"]):
             done = run(*words)
             self.assertEqual(done.returncode, 2, words)
