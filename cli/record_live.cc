@@ -6,6 +6,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -227,8 +229,13 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   const Status ran = (*recorder)->run();
   const Status finished = (*recorder)->finish();
   tell_notes();
-  if (!ran.ok()) return report_error(ran.error());
-  if (!finished.ok()) return report_error(finished.error());
+  if (!ran.ok() || !finished.ok()) {
+    const int status = report_error(ran.ok() ? finished.error() : ran.error());
+    // What was whole is a recording still, and wants its code as much.
+    std::error_code error;
+    if (keeper && std::filesystem::exists(words.output, error)) end_keeping(*keeper, words.quiet);
+    return status;
+  }
   const live::RecordReport& report = (*recorder)->report();
   if (!words.quiet || report.lost_records != 0) say_on_error(summary(words, report));
   if (keeper) end_keeping(*keeper, words.quiet);

@@ -314,11 +314,16 @@ class Life(Recorded):
             self.skipTest("no file system to fill")
         try:
             target, pid = self.target("forever")
-            own = self.record("-p", pid, "-o", disk / "p")
+            environment = {**os.environ, "PTDECODE_STASH": str(self.dir / "stash")}
+            own = self.record("-p", pid, "-o", disk / "p", env=environment)
             self.assertEqual(own.wait(60), 1)
-            self.assertIn(b"No space left", own.stderr.read())
+            said = own.stderr.read()
+            self.assertIn(b"No space left", said)
             data = PerfData(disk / "p")
             self.assertTrue(data.finished and not data.cut)
+            listing = json.loads(ptdecode("stash", "ls", "--json", env=environment).stdout)
+            self.assertEqual([kept["path"] for kept in listing["recordings"]], [str(disk / "p")], said)
+            self.assertIn(os.path.realpath(sys.executable), [entry["path"] for entry in listing["recordings"][0]["entries"]])
             self.assertGreater(len(data.records), 100)
             self.assertTrue(alive(pid))
         finally:
