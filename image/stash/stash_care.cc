@@ -208,48 +208,117 @@ class Collection {
   std::map<std::string, uint64_t> dropped_;  // links that a dry run leaves
 };
 
-void verify_contents(Stash& stash, bool remove, VerifyReport& report, std::set<std::string>& good) {
-  for_each_object(stash, [&](const Dir& folder, const std::string& name, const struct stat& info) {
+/// One run of verify. Recorders and gc may be at work: what they bring is read when it is met, what they take away is no damage.
+class Verification {
+ public:
+  Verification(Stash& stash, bool remove) : stash_(stash), remove_(remove) {}
+
+  void run() {
+    for_each_object(stash_, [this](const Dir& folder, const std::string& name, const struct stat& info) { check(folder, name, info); });
+    const Result<Dir> recordings = stash_.top().sub(kRecordings, false);
+    if (!recordings) {
+      report.problems.push_back({stash_.path(), recordings.error().message});
+      return;
+    }
+    for (const std::string& identity : stash_.recordings()) {
+      const size_t before = report.problems.size();
+      if (const Result<Dir> dir = recordings->sub(identity, false); dir) {
+        check_links(*dir);
+        check_entries(*dir, identity);
+      } else {
+        report.problems.push_back({recordings->path() + "/" + identity, dir.error().message});
+      }
+      struct stat info {};
+      if (!recordings->stat(identity, info)) report.problems.resize(before);  // gc forgot it meanwhile
+    }
+  }
+  VerifyReport report;
+
+ private:
+  /// "" for a content that is whole, which is read once; else what is wrong.
+  struct Verdict {
+    std::string trouble;
+    bool damaged = false;  ///< proven by its hash
+  };
+
+  const Verdict& judge(const std::string& hash) {
+    const auto [at, is_new] = verdicts_.try_emplace(hash);
+    if (is_new || !at->second.trouble.empty()) at->second = read(hash);
+    return at->second;
+  }
+
+  [[nodiscard]] Verdict read(const std::string& hash) const {
+    const Result<std::shared_ptr<const MappedFile>> file = stash_.read(hash);
+    if (file.ok()) return {};
+    const bool damaged = file.error().kind == ErrorKind::file_format;
+    return {damaged ? "damaged: its content has another hash" : file.error().message, damaged};
+  }
+
+  void check(const Dir& folder, const std::string& name, const struct stat& info) {
     const std::string hash = hash_of_place(folder, name), path = folder.path() + "/" + name;
     if (!is_hash(hash)) {
       if (!name.starts_with("tmp.")) report.problems.push_back({path, "no content of the stash"});
       return;
     }
-    ++report.contents;
-    report.bytes += static_cast<uint64_t>(info.st_size);
-    const Result<std::shared_ptr<const MappedFile>> file = stash.read(hash);
-    if (file) {
-      good.insert(hash);
+    const Verdict& verdict = judge(hash);
+    struct stat now {};
+    if (!verdict.trouble.empty() && !folder.stat(name, now)) {
+      verdicts_.erase(hash);  // gc took it meanwhile; should it come again, it is read again
       return;
     }
-    Problem problem{path, file.error().kind == ErrorKind::file_format ? "damaged: its content has another hash" : file.error().message};
-    if (remove && file.error().kind == ErrorKind::file_format) problem.removed = folder.remove(name);
-    report.problems.push_back(std::move(problem));
-  });
-}
+    ++report.contents;
+    report.bytes += static_cast<uint64_t>(info.st_size);
+    if (!verdict.trouble.empty())
+      report.problems.push_back({path, verdict.trouble, remove_ && verdict.damaged && remove(folder, name, hash)});
+  }
 
-void verify_recording(Stash& stash, const Dir& dir, const std::string& identity, bool remove, const std::set<std::string>& good,
-                      VerifyReport& report) {
-  ++report.recordings;
-  for (const std::string& name : dir.names()) {
-    if (is_hash(name) && !good.contains(name) && remove) dir.remove(name);
+  /// A recorder may have put it in anew since it was read: with the stash to itself it is read once more.
+  [[nodiscard]] bool remove(const Dir& folder, const std::string& name, const std::string& hash) const {
+    const Result<Fd> lock_file = stash_.top().open_file("lock");
+    if (!lock_file) return false;
+    const Lock lock(lock_file->get(), true, kLockWaitMs);
+    return lock.ok() && read(hash).damaged && folder.remove(name);
   }
-  const Result<Entries> entries = stash.entries_of(identity);
-  if (!entries) {
-    report.problems.push_back({dir.path() + "/" + kEntriesFile, entries.error().message});
-    return;
+
+  /// A recording's own link goes if what it leads to is damaged, whatever stands in its place among the contents.
+  void check_links(const Dir& dir) {
+    ++report.recordings;
+    if (!remove_) return;
+    for (const std::string& name : dir.names()) {
+      if (!is_hash(name) || judge(name).trouble.empty()) continue;
+      const Result<Fd> fd = dir.open_file(name);
+      const auto file = fd ? MappedFile::open(fd->get(), dir.path() + "/" + name) : Result<std::shared_ptr<const MappedFile>>(fd.error());
+      const std::string found = file ? hash_of((*file)->bytes()) : std::string();
+      if (is_hash(found) && found != name) dir.remove(name);
+    }
   }
-  std::set<std::string> told;
-  std::set<std::pair<int32_t, uint64_t>> names;
-  for (const Entry& entry : entries->entries) {
-    ++report.entries;
-    if (!names.emplace(entry.pid, entry.generation).second)
-      report.problems.push_back({dir.path() + "/" + kEntriesFile, "process " + std::to_string(entry.pid) + " has generation " +
-                                                                      std::to_string(entry.generation) + " twice"});
-    if (!good.contains(entry.hash) && told.insert(entry.hash).second)
-      report.problems.push_back({dir.path(), "its content " + entry.hash + " (" + entry.path + ") is missing or damaged"});
+
+  void check_entries(const Dir& dir, const std::string& identity) {
+    const Result<Entries> entries = stash_.entries_of(identity);
+    const std::string path = dir.path() + "/" + kEntriesFile;
+    if (!entries) {
+      report.problems.push_back({path, entries.error().message});
+      return;
+    }
+    std::set<std::string> told;
+    std::set<std::pair<int32_t, uint64_t>> names;
+    for (const Entry& entry : entries->entries) {
+      ++report.entries;
+      if (!names.emplace(entry.pid, entry.generation).second)
+        report.problems.push_back(
+            {path, "process " + std::to_string(entry.pid) + " has generation " + std::to_string(entry.generation) + " twice"});
+      if (told.contains(entry.hash)) continue;
+      const Verdict& verdict = judge(entry.hash);
+      if (verdict.trouble.empty()) continue;
+      told.insert(entry.hash);
+      report.problems.push_back({dir.path(), "its content " + entry.hash + " (" + entry.path + ") is not at hand: " + verdict.trouble});
+    }
   }
-}
+
+  Stash& stash_;
+  bool remove_;
+  std::map<std::string, Verdict> verdicts_;
+};
 
 }  // namespace
 
@@ -300,23 +369,9 @@ Result<GcReport> gc(Stash& stash, const GcOptions& options) {
 }
 
 VerifyReport verify(Stash& stash, bool remove) {
-  VerifyReport report;
-  std::set<std::string> good;
-  verify_contents(stash, remove, report, good);
-  const Result<Dir> recordings = stash.top().sub(kRecordings, false);
-  if (!recordings) {
-    report.problems.push_back({stash.path(), recordings.error().message});
-    return report;
-  }
-  for (const std::string& identity : stash.recordings()) {
-    const Result<Dir> dir = recordings->sub(identity, false);
-    if (dir) {
-      verify_recording(stash, *dir, identity, remove, good, report);
-    } else {
-      report.problems.push_back({recordings->path() + "/" + identity, dir.error().message});
-    }
-  }
-  return report;
+  Verification verification(stash, remove);
+  verification.run();
+  return std::move(verification.report);
 }
 
 }  // namespace ptd::stash

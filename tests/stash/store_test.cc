@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "image/source/elf_file.h"
 #include "image/stash/parsed_symbols.h"
@@ -135,6 +137,41 @@ TEST_F(Scratch, ADamagedContentOfAnotherSizeGivesWayAtOnce) {
   const auto stash = open();
   keep(*stash, 2, {"one"});
   EXPECT_TRUE(stash->read(hash_of(bytes_of("one"))).ok());
+}
+
+TEST_F(Scratch, VerifyBesideRecordersFindsNoDamage) {
+  keep(*open(), 0, {std::string(8U << 20, 'x')});  // takes a while to hash
+  constexpr int kRecordings = 60;
+  std::atomic<bool> over = false;
+  std::thread recorder([&] {
+    const auto stash = open();
+    for (int i = 1; i <= kRecordings; ++i) keep(*stash, i, {"content " + std::to_string(i)});
+    over = true;
+  });
+  std::vector<Problem> problems;
+  while (!over) {
+    for (const Problem& problem : verify(*open(), true).problems) problems.push_back(problem);
+  }
+  recorder.join();
+  EXPECT_THAT(problems, IsEmpty()) << problems.front().path << ": " << problems.front().what;
+  for (int i = 1; i <= kRecordings; ++i) {
+    struct stat info {};
+    ASSERT_EQ(::stat(object("content " + std::to_string(i)).c_str(), &info), 0);
+    EXPECT_EQ(info.st_nlink, 2U) << i;
+  }
+}
+
+TEST_F(Scratch, VerifyRemovesOnlyWhatIsProvenDamaged) {
+  keep(*open(), 1, {"one", "two", "three"});
+  fs::permissions(object("one"), fs::perms::others_write, fs::perm_options::add);  // refused unread
+  overwrite(object("two"), "twp");
+  fs::remove(object("three"));
+  const VerifyReport report = verify(*open(), true);
+  EXPECT_THAT(report.problems, SizeIs(5));  // two contents, three missing ones of the recording
+  const auto link = [&](const char* content) { return place_ + "/recordings/" + identity(1) + "/" + hash_of(bytes_of(content)); };
+  EXPECT_TRUE(fs::exists(object("one")) && fs::exists(link("one")));
+  EXPECT_FALSE(fs::exists(object("two")) || fs::exists(link("two")));
+  EXPECT_TRUE(fs::exists(link("three"))) << "the last name of what is whole";
 }
 
 TEST_F(Scratch, DamagedEntriesAreNamedAndTheirContentsStay) {
