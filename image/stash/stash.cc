@@ -110,7 +110,9 @@ Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) c
   if (!fd) return fd.error();
   Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(fd->get(), path);
   if (!file) return file.error();
-  if (hash_of((*file)->bytes()) != hash)
+  const std::string found = hash_of((*file)->bytes());
+  if (!is_hash(found)) return Error{ErrorKind::file_open, path + ": out of memory", 0};
+  if (found != hash)
     return Error{ErrorKind::file_format, path + " is damaged (its content has another hash): not used; see ptdecode stash verify", 0};
   checked_[hash] = *file;
   return file;
@@ -227,9 +229,10 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, cons
   const std::string name = hash.substr(kFolderDigits);
   struct stat info {};
   const bool was_there = folder->stat(name, info);
-  Content content{hash, {}, size_bytes, !was_there};
-  // One of another size is damaged: it gives way.
-  if (!was_there || static_cast<uint64_t>(info.st_size) != size_bytes) {
+  // What is damaged, or was not left to us alone, gives way: read() would refuse it.
+  const bool is_whole = was_there && static_cast<uint64_t>(info.st_size) == size_bytes && stash_.read(hash).ok();
+  Content content{hash, {}, size_bytes, !is_whole};
+  if (!is_whole) {
     if (Status status = check_room(size_bytes); !status) return status.error();
     const auto checked = [&](int fd) -> Status {
       std::string written;

@@ -43,7 +43,7 @@ struct Limits {
 struct Content {
   std::string hash, build_id;
   uint64_t size_bytes = 0;
-  bool is_new = false;  ///< it was not there before
+  bool is_new = false;  ///< it was not there before, or not whole
 };
 
 /// One stash. Any number of processes may use it at once. One thread, but for read().
@@ -86,7 +86,8 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// Copies a file from its first byte; what is in the stash already costs a hash. Errors: unsupported beyond a limit, file_open.
+  /// Copies a file from its first byte; what is in the stash already costs two hashes, and is written anew if it is damaged. Errors:
+  /// unsupported beyond a limit, file_open.
   Result<Content> add(int fd);
   Result<Content> add(Bytes bytes);
   void add_entry(Entry entry) { entries_.entries.push_back(std::move(entry)); }

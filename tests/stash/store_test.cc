@@ -139,6 +139,20 @@ TEST_F(Scratch, ADamagedContentOfAnotherSizeGivesWayAtOnce) {
   EXPECT_TRUE(stash->read(hash_of(bytes_of("one"))).ok());
 }
 
+TEST_F(Scratch, ADamagedContentOfTheSameSizeGivesWayToo) {
+  keep(*open(), 1, {"one", "two"});
+  overwrite(object("one"), "onf");
+  const auto stash = open();
+  auto capture = Capture::begin(*stash, "x", Limits());
+  const auto damaged = (*capture)->add(bytes_of("one")), whole = (*capture)->add(bytes_of("two"));
+  ASSERT_TRUE(damaged.ok() && whole.ok());
+  EXPECT_TRUE(damaged->is_new);
+  EXPECT_FALSE(whole->is_new);
+  EXPECT_EQ((*capture)->new_bytes(), 3U);
+  EXPECT_TRUE(open()->read(damaged->hash).ok());
+  EXPECT_THAT(verify(*open(), false).problems, IsEmpty());
+}
+
 TEST_F(Scratch, VerifyBesideRecordersFindsNoDamage) {
   keep(*open(), 0, {std::string(8U << 20, 'x')});  // takes a while to hash
   constexpr int kRecordings = 60;
