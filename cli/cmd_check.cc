@@ -1,6 +1,7 @@
 // `ptdecode check`: what disagrees with what in a recording. The flow is decoded for CoreSight alone, and for a bounded time.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -33,7 +34,8 @@ std::string part_text(const FlowCheck& flow) {
 void print_json(const Recording& recording, const FlowCheck& flow) {
   nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
   json["findings"] = nlohmann::json::array();
-  for (const Finding& finding : recording.timeline().findings()) json["findings"].push_back(finding_json(finding));
+  const TextRecords records = text_records(recording);
+  for (const Finding& finding : recording.timeline().findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
   if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}};
   json["missing_images"] = nlohmann::json::array();
@@ -47,9 +49,10 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
 void print_text(const Recording& recording, const FlowCheck& flow) {
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
+  const TextRecords records = text_records(recording);
   for (const Finding& finding : recording.timeline().findings()) {
-    ++by_kind[name(finding.kind)];
-    output.write(finding_text(finding) + "\n");
+    ++by_kind[name(finding.kind, records)];
+    output.write(finding_text(finding, records) + "\n");
   }
   for (const FlowContradiction& contradiction : flow.contradictions) {
     ++by_kind["flow_contradicts"];
@@ -71,7 +74,10 @@ int run(const Words& words) {
   const Recording& recording = **opened;
   const FlowCheck flow = check_flow(recording, kFlowSeconds);
   words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
-  return recording.timeline().findings().empty() && flow.contradictions.empty() ? kExitOk : kExitFinding;
+  const std::vector<Finding>& findings = recording.timeline().findings();
+  const TextRecords records = text_records(recording);
+  const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
+  return agrees && flow.contradictions.empty() ? kExitOk : kExitFinding;
 }
 
 }  // namespace

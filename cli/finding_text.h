@@ -6,17 +6,24 @@
 #include <string_view>
 
 #include "image/finding.h"
+#include "recording/recording.h"
 
 namespace ptd::cli {
 
-/// The enumerator's name.
-[[nodiscard]] std::string_view name(FindingKind kind);
+/// Whether the kernel records that it changes its text. That of arm64 does not: copies that differ there prove no loss.
+enum class TextRecords : uint8_t { pokes, none };
+[[nodiscard]] TextRecords text_records(const Recording& recording);
+
+/// The enumerator's name; "copies_differ" for copies of a text whose changes nobody records.
+[[nodiscard]] std::string_view name(FindingKind kind, TextRecords records = TextRecords::pokes);
+/// False of what is no disagreement: it is told, but nothing is wrong.
+[[nodiscard]] bool disagrees(const Finding& finding, TextRecords records);
 /// "17.865267613" or "17.865..17.866"; "any time" if unbounded.
 [[nodiscard]] std::string time_text(Interval time);
 /// "0f 1f 44 00 00"
 [[nodiscard]] std::string hex_text(Bytes bytes);
 /// One line for people, without newline.
-[[nodiscard]] std::string finding_text(const Finding& finding);
-[[nodiscard]] nlohmann::json finding_json(const Finding& finding);
+[[nodiscard]] std::string finding_text(const Finding& finding, TextRecords records = TextRecords::pokes);
+[[nodiscard]] nlohmann::json finding_json(const Finding& finding, TextRecords records = TextRecords::pokes);
 
 }  // namespace ptd::cli

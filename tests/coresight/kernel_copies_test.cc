@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "cli/finding_text.h"
 #include "image/source/elf_header.h"
 #include "recording/recording.h"
 
@@ -164,6 +165,27 @@ TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
   (void)blocks(false);
   ASSERT_FALSE(gaps_.empty());
   EXPECT_EQ(gaps_[0].reason, GapReason::image_mismatch);
+}
+
+// Kernels of arm64 record no change of their text: copies that differ are told, but no record was lost.
+TEST_F(KernelCopies, AChangeProvesNoLoss) {
+  write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
+  copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
+  copy("after", {kNop, kForward2, kNop, kRet});
+  OpenOptions options;
+  options.path = (folder_ / "recording").string();
+  options.kcore_after = {(folder_ / "after").string()};
+  const auto opened = Recording::open(options);
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  const cli::TextRecords records = cli::text_records(**opened);
+  EXPECT_EQ(records, cli::TextRecords::none);
+  const std::vector<Finding>& findings = (*opened)->timeline().findings();
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_FALSE(cli::disagrees(findings[0], records));
+  const std::string text = cli::finding_text(findings[0], records);
+  EXPECT_NE(text.find("copies_differ: "), std::string::npos) << text;
+  EXPECT_EQ(text.find("poke"), std::string::npos) << text;
+  EXPECT_EQ(text.find("lost"), std::string::npos) << text;
 }
 
 // Neighbours that changed: each word is the one or the other, never parts of both. The first two differ in their second byte only, and
