@@ -14,6 +14,7 @@
 #include "cli/nearest_word.h"
 #include "cli/output.h"
 #include "cli/perf_words.h"
+#include "cli/usage_text.h"
 
 namespace {
 
@@ -101,14 +102,7 @@ int main(int argc, char** argv) try {
     const int status = app.exit(help);
     return std::cout.flush() ? status : output_lost();
   } catch (const CLI::ParseError& error) {
-    const std::string message = error.what();
-    std::string text = fmt::format("ptdecode: {}\n", message);
-    for (int i = 2; i < argc; ++i) {
-      const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && message.find(argv[i]) != std::string::npos;
-      const std::string here = unknown ? ptd::cli::nearest_of_perf(argv[i]) : "";
-      if (!here.empty()) text += fmt::format("ptdecode: for perf's {} there is {}\n", argv[i], here);
-    }
-    ptd::cli::say_on_error(text + "ptdecode: --help shows how\n");
+    ptd::cli::say_on_error(ptd::cli::usage_text(app, error, {argv + 1, argv + argc}));
     return ptd::cli::kExitUsage;
   }
   const int status = commands.at(app.get_subcommands().front()->get_name())();

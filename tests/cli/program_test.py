@@ -175,6 +175,19 @@ class NewUser(unittest.TestCase):
             self.assertIn(said, done.stderr, words)
         self.assertNotIn(b"perf's", run("functions", "--sort", "bogus").stderr)
 
+    def test_a_mistyped_option_leads_to_the_one_meant(self):
+        for words, said in ((["script", "--tme", "1,2"], b"'script' has no option --tme; did you mean --time?"),
+                            (["functions", "--slow", "3"], b"did you mean --slowest?"), (["info", "--jsn"], b"did you mean --json?"),
+                            (["script", "-i", DEMO, "--limit", "3", "--tme", "5"], b"no option --limit; it is one of 'ptdecode functions'"),
+                            (["functions", "strlen"], b"a function is named so: --func strlen"), (["script", DEMO], b"a recording is named so: -i "),
+                            (["script", "--max-blocks", "3"], b"for perf's --max-blocks there is 'ptdecode script -F brstack'"),
+                            (["script", "-i"], b"--input needs a value behind it"), (["timeline"], b"--output is required: ptdecode timeline -o FILE"),
+                            (["info", "--qqqqqq"], b"'info' has no option --qqqqqq\n")):
+            done = run(*words)
+            self.assertEqual((done.returncode, done.stdout), (2, b""), words)
+            self.assertIn(said, done.stderr, words)
+            self.assertIn(b"ptdecode " + words[0].encode() + b" --help shows how", done.stderr, words)
+
     def test_words_that_mean_nothing_say_so(self):
         for words, status, said in ((["image", "--versions", "-i", DEMO], 2, b"--versions: of which place?"),
                                     (["demo", "--data", "/nonexistent"], 1, b"/nonexistent: no such folder"),
@@ -248,6 +261,63 @@ class NewUser(unittest.TestCase):
             if words != ["-C", "1,99"]:
                 self.assertEqual(done.stdout, b"", words)
         self.assertNotIn(b"matched", run("script", "-i", DEMO, "--itrace=c", "-C", "1").stderr)
+
+
+class OutputFiles(unittest.TestCase):
+    """-o of the commands that write one file."""
+
+    COMMANDS = (["flame"], ["timeline"], ["coverage", "--format", "lcov"], ["profile"])
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        self.recording = SOURCE / "data" / "user" / "plain.bundle"
+
+    def write(self, words, target):
+        return run(*words, "-q", "-i", self.recording, "-o", target)
+
+    def test_what_is_no_file_stays_what_it_is(self):
+        for words in self.COMMANDS[:2]:
+            pipe = self.folder / ("pipe-" + words[0])
+            os.mkfifo(pipe)
+            copy = self.folder / ("copy-" + words[0])
+            with copy.open("wb") as into, subprocess.Popen(["cat", pipe], stdout=into) as reader:
+                done = self.write(words, pipe)
+                reader.wait(timeout=60)
+            got = copy.read_bytes()
+            copy.unlink()
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreater(len(got), 1000, words)
+            self.assertTrue(pipe.is_fifo(), words)
+        self.assertEqual([each.name for each in self.folder.iterdir() if not each.is_fifo()], [])
+
+    def test_a_full_disk_is_said(self):
+        full = self.folder / "full"
+        full.symlink_to("/dev/full")
+        for words in self.COMMANDS[:2]:
+            done = self.write(words, full)
+            self.assertEqual(done.returncode, 1, words)
+            self.assertIn(b"cannot be written", done.stderr, words)
+            self.assertTrue(full.is_char_device(), words)
+
+    def test_a_recording_is_not_written_over(self):
+        recording = self.folder / "perf.data"
+        shutil.copy(DEMO / "data", recording)
+        before = recording.read_bytes()
+        for words in self.COMMANDS[:2]:
+            done = self.write(words, recording)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(b"is a recording: -o names the file to write", done.stderr, words)
+        self.assertEqual(recording.read_bytes(), before)
+
+    def test_a_link_stays_and_standard_output_will_do(self):
+        target, link = self.folder / "target.svg", self.folder / "link.svg"
+        target.write_text("old")
+        link.symlink_to(target)
+        self.assertEqual(self.write(["flame"], link).returncode, 0)
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(target.read_bytes(), self.write(["flame"], "-").stdout)
 
 
 class Interrupt(unittest.TestCase):
