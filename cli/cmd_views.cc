@@ -20,7 +20,7 @@ int run_timeline(const Words& words) {
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
   if (!input.has_time()) return report_error({ErrorKind::usage, "the trace holds no time: there is nothing to lay along a line", 0});
-  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(words.output);
+  Result<std::unique_ptr<WholeFile>> file = open_result(words.output);
   if (!file) return report_error(file.error());
   PerfettoWriter writer(input);
   std::string out;

@@ -1,30 +1,19 @@
-// write_result: a command's result goes to a file or to standard output.
+// A command's result goes to a file or to standard output.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "cli/exit_status.h"
-#include "cli/options.h"
-#include "cli/output.h"
 #include "image/base/whole_file.h"
 
 namespace ptd::cli {
 
+/// As WholeFile::open, but a recording is not written over: -o and -i are mixed up easily. Errors: also usage.
+[[nodiscard]] Result<std::unique_ptr<WholeFile>> open_result(const std::string& path);
+
 /// Writes a result to `path`, to standard output if that is empty; the exit status. A reader of standard output that has had enough is
 /// fine.
-inline int write_result(const std::string& path, std::string_view text) {
-  if (path.empty()) {
-    Output& output = standard_output();
-    output.write(text);
-    output.flush();
-    return output.error() != 0 ? report_error({ErrorKind::file_open, "standard output cannot be written", 0}) : kExitOk;
-  }
-  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(path);
-  if (!file) return report_error(file.error());
-  (*file)->write(text);
-  const Status status = (*file)->finish();
-  return status.ok() ? kExitOk : report_error(status.error());
-}
+int write_result(const std::string& path, std::string_view text);
 
 }  // namespace ptd::cli
