@@ -42,7 +42,7 @@ perf_event_attr kernel_attr(const EventSpec& spec) {
   attr.config2 = spec.config2;
   attr.sample_period = 1;
   attr.sample_type = kSampleType;
-  attr.read_format = PERF_FORMAT_ID;
+  attr.read_format = PERF_FORMAT_ID | (spec.losses ? kFormatLost : 0);
   attr.sample_id_all = 1;
   const auto bit = [](bool on) -> uint8_t { return on ? 1 : 0; };
   attr.exclude_user = bit(spec.exclude_user) & 1;
@@ -115,7 +115,9 @@ Result<LiveEvent> LiveEvent::open(const void* attr, const EventTarget& target, i
 
 Result<LiveEvent> LiveEvent::open(const EventSpec& spec, const EventTarget& target, int* number) {
   const std::vector<std::byte> attr = kernel_bytes(spec);
-  return open(static_cast<const void*>(attr.data()), target, number);
+  Result<LiveEvent> event = open(static_cast<const void*>(attr.data()), target, number);
+  if (event) event->losses_ = spec.losses;
+  return event;
 }
 
 Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without) {
@@ -124,7 +126,8 @@ Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarg
     const char* what;
   };
   // Youngest first, with the kernel that brought it.
-  constexpr Kind kKinds[] = {{&EventSpec::build_ids, "build ids of mappings (Linux 5.12)"},
+  constexpr Kind kKinds[] = {{&EventSpec::losses, "how much was lost behind the last record of a buffer (Linux 6.0)"},
+                             {&EventSpec::build_ids, "build ids of mappings (Linux 5.12)"},
                              {&EventSpec::text_pokes, "TEXT_POKE: the kernel's changes of its own code (Linux 5.9)"},
                              {&EventSpec::bpf, "BPF_EVENT: BPF programs that come and go (Linux 5.1)"},
                              {&EventSpec::ksymbols, "KSYMBOL: kernel code that comes and goes (Linux 5.1)"},
@@ -148,7 +151,12 @@ Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarg
 }
 
 Result<LiveEvent> LiveEvent::open_sideband(int32_t cpu) {
-  const perf_event_attr attr = kernel_attr();
+  perf_event_attr attr = kernel_attr();
+  attr.read_format |= kFormatLost;
+  Result<LiveEvent> event = open(static_cast<const void*>(&attr), EventTarget{-1, cpu}, nullptr);
+  if (event) event->losses_ = true;
+  if (event) return event;
+  attr.read_format &= ~kFormatLost;
   return open(static_cast<const void*>(&attr), EventTarget{-1, cpu}, nullptr);
 }
 
@@ -165,6 +173,14 @@ Result<LiveEvent> LiveEvent::open_tracepoint(int32_t cpu, uint64_t id) {
 
 LiveEvent::~LiveEvent() {
   if (fd_ >= 0) close(fd_);
+}
+
+std::optional<uint64_t> LiveEvent::lost() const {
+  struct {
+    uint64_t value, id, lost;
+  } counts{};
+  if (!losses_ || read(fd_, &counts, sizeof(counts)) != static_cast<ssize_t>(sizeof(counts))) return std::nullopt;
+  return counts.lost;
 }
 
 void LiveEvent::disable() const { (void)ioctl(fd_, PERF_EVENT_IOC_DISABLE, 0); }

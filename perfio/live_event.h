@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,7 @@ struct EventSpec {
   bool switches = false;        ///< SWITCH, or SWITCH_CPU_WIDE of an event of a cpu
   bool namespaces = false;      ///< NAMESPACES
   bool ksymbols = false, bpf = false, text_pokes = false;
+  bool losses = false;          ///< the event counts what its ring had no room for (PERF_FORMAT_LOST)
   uint32_t wake_bytes = 0;      ///< who polls is woken when so many bytes wait; 0: half the ring
   uint32_t aux_wake_bytes = 0;  ///< the same of the AUX area
 };
@@ -43,21 +45,25 @@ class LiveEvent {
   /// for each.
   static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without);
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
-  /// and TEXT_POKE records of what happens there; it is on from the start. Needs CAP_PERFMON or root. Errors: file_open.
+  /// and TEXT_POKE records of what happens there; it is on from the start, and counts losses where the kernel does. Needs CAP_PERFMON or
+  /// root. Errors: file_open.
   static Result<LiveEvent> open_sideband(int32_t cpu);
   /// Opens a tracepoint on one cpu: its samples hold time (8 bytes) and raw data (4 bytes of size, then so many); each wakes
   /// who polls. `id` is tracefs'. The same needs and errors.
   static Result<LiveEvent> open_tracepoint(int32_t cpu, uint64_t id);
   ~LiveEvent();
-  LiveEvent(LiveEvent&& other) noexcept : fd_(std::exchange(other.fd_, -1)), id_(other.id_) {}
+  LiveEvent(LiveEvent&& other) noexcept : fd_(std::exchange(other.fd_, -1)), id_(other.id_), losses_(other.losses_) {}
   LiveEvent& operator=(LiveEvent&& other) noexcept {
     std::swap(fd_, other.fd_);
     id_ = other.id_;
+    losses_ = other.losses_;
     return *this;
   }
 
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] uint64_t id() const { return id_; }  ///< of the event, as its records carry it
+  /// Records of this event, and of those that inherit it, that its ring had no room for; none where they are not counted.
+  [[nodiscard]] std::optional<uint64_t> lost() const;
   void disable() const;
   void enable() const;
   /// Off and on again. What makes a trace go on whose AUX area was full: the kernel turns such an event off (kernel/events/ring_buffer.c,
@@ -74,6 +80,7 @@ class LiveEvent {
   static Result<LiveEvent> open(const void* attr, const EventTarget& target, int* number);
   int fd_;
   uint64_t id_ = 0;
+  bool losses_ = false;
 };
 
 /// The attr of an event as it stands in perf.data.

@@ -54,6 +54,16 @@ bool says_trace_was_cut(Bytes record) {
   return (body.u64() & kTruncated) != 0 && body.ok();
 }
 
+std::optional<uint64_t> EventRings::lost_total() const {
+  uint64_t total = 0;
+  for (const LiveEvent& event : events) {
+    const std::optional<uint64_t> lost = event.lost();
+    if (!lost) return std::nullopt;
+    total += *lost;
+  }
+  return total;
+}
+
 Result<EventSet> EventSet::open(const EventChoice& choice) {
   allow_many_files();
   EventSet set;
@@ -69,6 +79,7 @@ Result<EventSet> EventSet::open(const EventChoice& choice) {
     spec.enable_on_exec = choice.target.waiting_command >= 0;
     spec.inherit = choice.target.inherit && !choice.target.everything && !choice.target.per_thread;
   }
+  for (EventSpec& spec : set.specs_) spec.losses = true;
   if (Status status = set.open_kernel(); !status) return status.error();
   if (Status status = set.open_target(); !status) return status.error();
   set.collect_attrs();

@@ -10,6 +10,7 @@
 #include "perfio/aux_ring.h"
 #include "perfio/event_ring.h"
 #include "perfio/live_event.h"
+#include "recording/live/ring_losses.h"
 #include "recording/live/ring_sizes.h"
 
 namespace ptd::live {
@@ -52,6 +53,11 @@ struct EventRings {
   std::vector<bool> ended;                ///< of each event: its threads have ended
   std::unique_ptr<perfio::EventRing> ring;
   std::unique_ptr<perfio::AuxRing> aux;  ///< of a trace
+  RingLosses losses;
+  bool nearly_full = false;  ///< when it was read last and there was something
+
+  /// Records that its events counted as lost; none where this kernel does not count them.
+  [[nodiscard]] std::optional<uint64_t> lost_total() const;
 };
 
 /// Whether a record is an AUX record by which the kernel says that trace was lost, and turns the event off.

@@ -16,6 +16,7 @@
 #include "perfio/features.h"
 #include "perfio/oversized_record.h"
 #include "perfio/record_encode.h"
+#include "perfio/sample_id.h"
 #include "perfio/wire.h"
 #include "recording/live/map_build_ids.h"
 #include "recording/live/start_scan.h"
@@ -63,7 +64,7 @@ Result<std::unique_ptr<Keeper>> Keeper::prepare(const SessionChoice& choice, Ses
   if (!log) return log.error();
   keeper->log_ = std::move(*log);
   keeper->log_->ask_who_lives([](int32_t pid) { return pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH; });
-  Result<std::unique_ptr<CommitPage>> counters = CommitPage::create(kCounters);
+  Result<std::unique_ptr<CommitPage>> counters = CommitPage::create(kCounters + 2 * keeper->events_->rings().size());
   if (!counters) return counters.error();
   keeper->counters_ = std::move(*counters);
   keeper->count(kStarted, static_cast<uint64_t>(time(nullptr)));
@@ -211,6 +212,8 @@ void Keeper::take_over() {
   for (size_t i = 0; i < positions.size(); ++i) {
     EventRings& rings = events_->rings()[i];
     rings.ring->seek(std::max(positions[i], rings.ring->position()));
+    const std::vector<uint64_t> numbers = counters_->read().positions;
+    rings.losses = {numbers[kCounters + 2 * i], numbers[kCounters + 2 * i + 1]};
   }
   make_capture(false);
   if (counters_->read().positions[kStopped] != 0) {  // it was killed while the trace stood still for a snapshot
@@ -235,6 +238,17 @@ void Keeper::set(Counter counter, uint64_t value) {
 void Keeper::on_record(size_t ring, Bytes record) {
   const EventRings& rings = events_->rings()[ring];
   const uint64_t behind = rings.ring->position() + record.size();
+  if (read_record_header(record).type == kRecordLost) {
+    record = news_of_lost(events_->rings()[ring], record);
+    if (record.empty()) return;
+  }
+  if (!clock_.is_exact()) {
+    const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
+    SampleId id;
+    const uint64_t trailer = trailer_bytes(attr);
+    if (record.size() >= kRecordHeaderBytes + trailer) parse_trailer(attr, record.last(trailer), id);
+    if (id.has_time) clock_.saw(id.time);
+  }
   // The kernel turns a trace off that has lost something (LiveEvent::restart()).
   if (rings.role == RingRole::trace && says_trace_was_cut(record)) resume_.push_back(ring);
   if (rings.role != RingRole::kernel) return log_->append({EntryKind::record, static_cast<uint16_t>(ring), behind, record});
@@ -244,20 +258,58 @@ void Keeper::on_record(size_t ring, Bytes record) {
   capture_->on_record(record, attr);
 }
 
+/// A LOST record without what a snapshot was told before it (tell_losses()); empty if nothing is left.
+Bytes Keeper::news_of_lost(EventRings& rings, Bytes record) {
+  constexpr size_t kCountAt = kRecordHeaderBytes + 8;  // behind the event's id
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  body.skip(8);
+  const uint64_t count = body.u64();
+  if (!body.ok()) return record;
+  const uint64_t news = rings.losses.on_record(count);
+  if (news == count) return record;
+  if (news == 0) return {};
+  lost_.assign(record.begin(), record.end());
+  std::memcpy(lost_.data() + kCountAt, &news, sizeof(news));
+  return lost_;
+}
+
+/// What the rings have lost behind their last record, which the kernel has had no occasion to write.
+void Keeper::tell_losses() {
+  Progress now = counters_->read();
+  clock_.update(*events_->rings().front().ring);
+  for (size_t i = 0; i < events_->rings().size(); ++i) {
+    EventRings& rings = events_->rings()[i];
+    const std::optional<uint64_t> total = rings.lost_total();
+    const uint64_t lost = total ? rings.losses.on_total(*total) : 0;
+    if (lost == 0) continue;
+    EncodeContext context;
+    context.sample_id.pid = context.sample_id.tid = rings.tid;
+    context.sample_id.cpu = rings.cpu;
+    context.sample_id.id = rings.events.front().id();
+    context.sample_id.time = clock_.now_ns();
+    std::vector<std::byte> bytes;
+    const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
+    if (encode_record(LostRecord{rings.events.front().id(), lost}, context, attr, bytes))
+      log_->append({EntryKind::record, static_cast<uint16_t>(i), rings.ring->position(), bytes});
+    now.positions[kLost] += lost;
+    now.positions[kCounters + 2 * i] = rings.losses.by_kernel;
+    now.positions[kCounters + 2 * i + 1] = rings.losses.told;
+  }
+  counters_->publish(now);
+}
+
 void Keeper::drain() {
   capture_->look();
+  clock_.update(*events_->rings().front().ring);
   Progress now = counters_->read();
   for (size_t i = 0; i < events_->rings().size(); ++i) {
-    EventRing& ring = *events_->rings()[i].ring;
-    now.positions[kRecords] += ring.read([&](Bytes record) {
-      if (read_record_header(record).type == kRecordLost) {
-        Cursor body(record.subspan(kRecordHeaderBytes));
-        body.skip(8);
-        now.positions[kLost] += body.u64();
-      }
-      on_record(i, record);
-    });
-    ring.release();  // it is in the log
+    EventRings& rings = events_->rings()[i];
+    const uint64_t told = rings.losses.told;
+    now.positions[kRecords] += rings.ring->read([&](Bytes record) { on_record(i, record); });
+    now.positions[kLost] += rings.losses.told - told;
+    now.positions[kCounters + 2 * i] = rings.losses.by_kernel;
+    now.positions[kCounters + 2 * i + 1] = rings.losses.told;
+    rings.ring->release();  // it is in the log
   }
   for (const size_t ring : resume_) events_->restart_ring(ring);
   resume_.clear();

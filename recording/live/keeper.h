@@ -10,6 +10,7 @@
 #include "recording/live/commit_page.h"
 #include "recording/live/event_set.h"
 #include "recording/live/kernel_capture.h"
+#include "recording/live/live_clock.h"
 #include "recording/live/second_holder.h"
 #include "recording/live/session.h"
 #include "recording/live/session_dir.h"
@@ -52,6 +53,8 @@ class Keeper {
   void watch_signals();
   void drain();
   void on_record(size_t ring, Bytes record);
+  [[nodiscard]] Bytes news_of_lost(EventRings& rings, Bytes record);
+  void tell_losses();
   void accept_clients();
   void answer(Client& client);
   void close_client(Client& client) const;
@@ -74,7 +77,8 @@ class Keeper {
   std::optional<SecondHolder> holder_;
   std::vector<Client> clients_;
   std::vector<perfio::MmapRecord> kernel_maps_;
-  std::vector<std::byte> scratch_;
+  std::vector<std::byte> scratch_, lost_;
+  LiveClock clock_;
   std::vector<size_t> resume_;  // rings whose trace the kernel has turned off
   std::string modules_;         // /proc/modules when kernel_maps_ was made
   int listen_fd_ = -1, folder_fd_ = -1, signal_fd_ = -1;

@@ -196,6 +196,7 @@ Status Keeper::write_snapshot(int fd) {
   if (Status status = write_trace(**writer); !status) return status;
   Features features = machine_features();
   features.cmdline = {"ptdecode", "snapshot", choice_.name};
+  tell_losses();
   if (Status status = write_log(**writer, features); !status) return status;
   if (Status status = (*writer)->add_finished_round(); !status) return status;
   (*writer)->set_features(features);

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "image/base/time_conversion.h"
 #include "perfio/oversized_record.h"
 #include "perfio/record_parse.h"
 #include "perfio/sample_id.h"
@@ -23,7 +22,8 @@ namespace {
 using namespace perfio;
 namespace fs = std::filesystem;
 
-constexpr uint64_t kLookMs = 250;  // who looks at memory that changes wants rounds without a wake-up
+constexpr uint64_t kLargeRecordBytes = 8192;  // a record that does not fit in this is none that is common
+constexpr uint64_t kLookMs = 250;             // who looks at memory that changes wants rounds without a wake-up
 
 uint64_t monotonic_ns() {
   timespec now{};
@@ -210,15 +210,17 @@ Status Recorder::write_start() {
 
 Progress Recorder::progress() const {
   Progress progress{writer_->size_bytes(), programs_->size_bytes(), {}};
-  for (const EventRings& rings : events_->rings()) progress.positions.push_back(rings.ring->position());
-  for (const EventRings& rings : events_->rings()) progress.positions.push_back(rings.aux == nullptr ? 0 : rings.aux->position());
+  const std::vector<EventRings>& all = events_->rings();
+  for (const EventRings& rings : all) progress.positions.push_back(rings.ring->position());
+  for (const EventRings& rings : all) progress.positions.push_back(rings.aux == nullptr ? 0 : rings.aux->position());
+  for (const EventRings& rings : all) progress.positions.insert(progress.positions.end(), {rings.losses.by_kernel, rings.losses.told});
   return progress;
 }
 
 Status Recorder::start_holder() {
   if (choice_.output == "-") return {};  // what a reader has taken cannot be taken back
   if (commit_ == nullptr) {
-    Result<std::unique_ptr<CommitPage>> page = CommitPage::create(2 * events_->rings().size());
+    Result<std::unique_ptr<CommitPage>> page = CommitPage::create(4 * events_->rings().size());
     if (!page) return page.error();
     commit_ = std::move(*page);
     commit_->publish(progress());
@@ -244,6 +246,7 @@ void Recorder::take_over() {
     EventRings& rings = events_->rings()[i];
     rings.ring->seek(done.positions[i]);
     if (rings.aux != nullptr) rings.aux->read_to(done.positions[count + i]);
+    rings.losses = {done.positions[2 * count + 2 * i], done.positions[2 * count + 2 * i + 1]};
   }
   programs_->continue_from(done.store_bytes);
   make_capture(false);
@@ -253,14 +256,15 @@ void Recorder::take_over() {
 
 const EventAttr& Recorder::attr_of(RingRole role) const { return events_->attrs()[static_cast<size_t>(events_->attr_of(role))]; }
 
-void Recorder::on_record(const EventRings& rings, Bytes record) {
+void Recorder::on_record(EventRings& rings, Bytes record) {
   const RecordHeader header = read_record_header(record);
   if (rings.role == RingRole::kernel) record = without_excess(record, attr_of(RingRole::kernel), scratch_);
   ++report_.records;
+  if (clock_.now_ns() == 0) note_time(rings, record);
   Cursor body(record.subspan(kRecordHeaderBytes));
   if (header.type == kRecordLost) {
     body.skip(8);
-    report_.lost_records += body.u64();
+    report_.lost_records += rings.losses.on_record(body.u64());
   } else if (says_trace_was_cut(record)) {
     ++report_.aux_truncated;
     revival_.was_cut(static_cast<size_t>(&rings - events_->rings().data()));
@@ -273,6 +277,13 @@ void Recorder::on_record(const EventRings& rings, Bytes record) {
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
 }
 
+void Recorder::note_time(const EventRings& rings, Bytes record) {
+  SampleId id;
+  const uint64_t trailer = trailer_bytes(attr_of(rings.role));
+  if (record.size() >= kRecordHeaderBytes + trailer) parse_trailer(attr_of(rings.role), record.last(trailer), id);
+  if (id.has_time) clock_.saw(id.time);
+}
+
 void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
   const uint64_t trailer = trailer_bytes(attr);
@@ -280,27 +291,10 @@ void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
   const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
   SampleId id;
   parse_trailer(attr, record.last(trailer), id);
-  if (id.has_time) least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - id.time);
+  if (id.has_time) clock_.saw(id.time);
   Payload payload;
   if (!parse_body(read_record_header(record), body, payload)) return;
   if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.on_mapping(*map, id.has_time ? id.time : 0);
-}
-
-/// By the kernel's conversion; where it publishes none, by the record that was read soonest after its time.
-uint64_t Recorder::now_ns() const {
-#if defined(__x86_64__)
-  if (const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion()) {
-    TimeConversion conversion;
-    conversion.time_shift = static_cast<uint16_t>(clock->time_shift);
-    conversion.time_mult = static_cast<uint32_t>(clock->time_mult);
-    conversion.time_zero = clock->time_zero;
-    conversion.time_cycles = clock->time_cycles;
-    conversion.time_mask = clock->time_mask;
-    conversion.cap_user_time_short = clock->cap_user_time_short;
-    return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
-  }
-#endif
-  return least_ahead_ns_ == ~uint64_t{0} ? 0 : monotonic_ns() - least_ahead_ns_;
 }
 
 /// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
@@ -325,9 +319,12 @@ Status Recorder::take_aux(EventRings& rings, size_t index, bool all) {
 
 Status Recorder::drain(bool all) {
   capture_->look();
+  clock_.update(*events_->rings().front().ring);
   const uint64_t before = writer_->size_bytes(), records = report_.records;
   for (size_t i = 0; i < events_->rings().size(); ++i) {
     EventRings& rings = events_->rings()[i];
+    const uint64_t waiting = rings.ring->pending_bytes();
+    if (waiting != 0) rings.nearly_full = waiting + kLargeRecordBytes > rings.ring->capacity_bytes();
     (void)rings.ring->read([&](Bytes record) { on_record(rings, record); });
     if (!first_error_.ok()) return first_error_;
     if (rings.aux == nullptr) continue;
@@ -335,8 +332,7 @@ Status Recorder::drain(bool all) {
   }
   if (Status status = capture_->end_round(); !status) return status;
   if (choice_.on_round) {
-    const bool exact = events_->rings().front().ring->time_conversion().has_value();
-    choice_.on_round([this] { return now_ns(); }, exact ? 0 : kLookMs * 1'000'000);
+    choice_.on_round([clock = clock_] { return clock.now_ns(); }, clock_.is_exact() ? 0 : kLookMs * 1'000'000);
   }
   report_.kernel = capture_->counts();
   if (records == report_.records && before == writer_->size_bytes()) return {};
@@ -397,11 +393,40 @@ void Recorder::copy_kernel_after() {
   if (!status.ok()) report_.notes.push_back("no copy of the kernel's code as it is at the end: " + status.error().message);
 }
 
+RecordContext Recorder::lost_context(const EventRings& rings) const {
+  RecordContext context;
+  context.attr_index = static_cast<uint32_t>(events_->attr_of(rings.role));
+  context.sample_id.pid = context.sample_id.tid = rings.tid;
+  context.sample_id.cpu = rings.cpu;
+  context.sample_id.id = rings.events.front().id();
+  context.sample_id.time = clock_.now_ns();
+  return context;
+}
+
+/// What the rings lost behind their last record: LOST records, which the kernel had no occasion to write.
+Status Recorder::tell_losses() {
+  clock_.update(*events_->rings().front().ring);
+  bool told = false;
+  for (EventRings& rings : events_->rings()) {
+    const std::optional<uint64_t> total = rings.lost_total();
+    if (!total && rings.nearly_full)
+      report_.notes.emplace_back(
+          "a buffer was nearly full when it was read last: records may have been lost behind that (Linux 6.0 counts them)");
+    const uint64_t lost = total ? rings.losses.on_total(*total) : 0;
+    if (lost == 0) continue;
+    if (Status status = writer_->add_lost({rings.events.front().id(), lost}, lost_context(rings)); !status) return status;
+    report_.lost_records += lost;
+    told = true;
+  }
+  return told ? writer_->add_finished_round() : Status();
+}
+
 Status Recorder::stop_and_write() {
   events_->disable_trace();
   if (choice_.kcore && capture_->memory() != nullptr) copy_kernel_after();
   events_->disable_all();
   if (Status status = drain(true); !status) return status;
+  if (Status status = tell_losses(); !status) return status;
   Features features = machine_features();
   features.cmdline = choice_.cmdline;
   programs_->take(features);

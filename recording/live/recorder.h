@@ -11,6 +11,7 @@
 #include "recording/live/commit_page.h"
 #include "recording/live/event_set.h"
 #include "recording/live/kernel_capture.h"
+#include "recording/live/live_clock.h"
 #include "recording/live/program_store.h"
 #include "recording/live/second_holder.h"
 #include "recording/live/trace_revival.h"
@@ -69,9 +70,11 @@ class Recorder {
   void take_over();
   void make_capture(bool first);
   [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
-  void on_record(const EventRings& rings, Bytes record);
+  void on_record(EventRings& rings, Bytes record);
+  void note_time(const EventRings& rings, Bytes record);
+  [[nodiscard]] perfio::RecordContext lost_context(const EventRings& rings) const;
+  Status tell_losses();
   void tell_mapping(const EventRings& rings, Bytes record);
-  [[nodiscard]] uint64_t now_ns() const;
   Status take_aux(EventRings& rings, size_t index, bool all);
   Status drain(bool all);
   [[nodiscard]] Progress progress() const;
@@ -90,8 +93,8 @@ class Recorder {
   std::vector<std::byte> scratch_;
   TraceRevival revival_;
   Status first_error_;
-  uint64_t kernel_records_ = 0;             ///< of the rings with that role
-  uint64_t least_ahead_ns_ = ~uint64_t{0};  ///< CLOCK_MONOTONIC when a record was read, less its time: the least of all
+  uint64_t kernel_records_ = 0;  ///< of the rings with that role
+  LiveClock clock_;
 };
 
 }  // namespace ptd::live

@@ -52,7 +52,7 @@ Status SidebandRecorder::open_events() {
     if (!ring) return ring.error();
     dummy_.ids.push_back(event->id());
     trace_.ids.push_back(kTraceIds + static_cast<uint64_t>(cpu));
-    rings_.push_back({cpu, std::move(*event), std::move(*ring)});
+    rings_.push_back({cpu, std::move(*event), std::move(*ring), {}});
   }
   return {};
 }
@@ -87,13 +87,13 @@ Status SidebandRecorder::write_start(const std::string& kallsyms) {
   return writer_->add_finished_init();
 }
 
-void SidebandRecorder::on_record(Bytes record) {
+void SidebandRecorder::on_record(RingLosses& losses, Bytes record) {
   const RecordHeader header = read_record_header(record);
   ++counts_.records;
   if (header.type == kRecordLost) {
     Cursor body(record.subspan(kRecordHeaderBytes));
     (void)body.u64();
-    counts_.lost += body.u64();
+    counts_.lost += losses.on_record(body.u64());
   }
   capture_->on_record(record, dummy_);
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
@@ -122,16 +122,38 @@ void SidebandRecorder::wait(uint32_t timeout_ms) const { capture_->wait(timeout_
 Status SidebandRecorder::drain() {
   capture_->look();
   uint64_t records = 0;
-  for (CpuRing& ring : rings_) records += ring.ring->drain([this](Bytes record) { on_record(record); });
+  for (CpuRing& ring : rings_) records += ring.ring->drain([&](Bytes record) { on_record(ring.losses, record); });
   if (!first_error_.ok()) return first_error_;
   if (Status status = capture_->end_round(); !status) return status;
   static_cast<CaptureCounts&>(counts_) = capture_->counts();
   return records == 0 ? Status() : writer_->add_finished_round();
 }
 
+/// What the rings lost behind their last record: LOST records, which the kernel had no occasion to write.
+Status SidebandRecorder::tell_losses() {
+  LiveClock clock;
+  clock.update(*rings_.front().ring);
+  bool told = false;
+  for (CpuRing& ring : rings_) {
+    const std::optional<uint64_t> total = ring.event.lost();
+    const uint64_t lost = total ? ring.losses.on_total(*total) : 0;
+    if (lost == 0) continue;
+    RecordContext context;
+    context.attr_index = kDummyAttr;
+    context.sample_id.cpu = ring.cpu;
+    context.sample_id.id = ring.event.id();
+    context.sample_id.time = clock.now_ns();
+    if (Status status = writer_->add_lost({ring.event.id(), lost}, context); !status) return status;
+    counts_.lost += lost;
+    told = true;
+  }
+  return told ? writer_->add_finished_round() : Status();
+}
+
 Status SidebandRecorder::stop() {
   for (CpuRing& ring : rings_) ring.event.disable();
   if (Status status = drain(); !status) return status;
+  if (Status status = tell_losses(); !status) return status;
   Features features = machine_features();
   features.cpus_online = features.cpus_available = static_cast<uint32_t>(rings_.size());
   features.bpf_progs = programs_;

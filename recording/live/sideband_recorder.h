@@ -10,6 +10,8 @@
 #include "perfio/live_event.h"
 #include "perfio/perf_writer.h"
 #include "recording/live/kernel_capture.h"
+#include "recording/live/live_clock.h"
+#include "recording/live/ring_losses.h"
 
 namespace ptd::live {
 
@@ -48,13 +50,15 @@ class SidebandRecorder {
   explicit SidebandRecorder(RecorderOptions options) : options_(std::move(options)) {}
   Status open_events();
   Status write_start(const std::string& kallsyms);
-  void on_record(Bytes record);
+  void on_record(RingLosses& losses, Bytes record);
+  Status tell_losses();
   CaptureSink capture_sink();
 
   struct CpuRing {
     int32_t cpu = -1;
     perfio::LiveEvent event;
     std::unique_ptr<perfio::EventRing> ring;
+    RingLosses losses;
   };
   RecorderOptions options_;
   perfio::EventAttr trace_, dummy_;

@@ -125,6 +125,12 @@ def bpf_info(fd):
     return number, code.raw[:length]
 
 
+def told_maps(data, pid):
+    """Mappings of a process that were recorded while it ran, and the counts of the LOST records: each mapping is in one of the two."""
+    return (sum(mapped == pid and when != 0 for _, mapped, _, when in data.times((10,))),
+            [struct.unpack_from("<8xQ", body)[0] for kind, _, body in data.records if kind == 2])
+
+
 def processes_with(word):
     """Processes that have a word in their command line, as those have that a process with it has forked."""
     found = []

@@ -37,7 +37,12 @@ def one_round(number):
 
 def main():
     print(os.getpid(), flush=True)
-    if sys.argv[1] == "rounds":
+    if sys.argv[1] == "maps":  # as many mappings of code as it is asked for, and an answer
+        for line in sys.stdin:
+            for _ in range(int(line)):
+                mmap.mmap(-1, 8192, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
+            print("done", flush=True)
+    elif sys.argv[1] == "rounds":
         sys.stdin.readline()
         print(json.dumps([one_round(i) for i in range(int(sys.argv[2]))]), flush=True)
     else:  # "forever": forks and counts until it is killed

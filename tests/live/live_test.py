@@ -298,6 +298,32 @@ class Life(Recorded):
         self.assertTrue(alive(pid))
         self.script(path)
 
+    def test_what_is_lost_behind_the_last_record_is_told(self):
+        target, pid = self.target("maps")
+        path = self.dir / "p"
+        for end in (signal.SIGINT, signal.SIGKILL):  # of the recorder; after a kill the second holder tells it
+            own = self.record("--no-stash", "-m", "8K", "-p", pid, "-o", path)
+            self.wait_for_file(path)
+            time.sleep(0.3)
+            own.send_signal(signal.SIGSTOP)
+            target.stdin.write("3000\n")
+            target.stdin.flush()
+            target.stdout.readline()
+            time.sleep(0.1)  # it waits for the next word: no record will come that the kernel could put a LOST before
+            own.send_signal(end)
+            own.send_signal(signal.SIGCONT)
+            own.wait(60)
+            self.assertTrue(wait_until(lambda: PerfData(path).finished))
+            data = PerfData(path)
+            maps, lost = live_support.told_maps(data, pid)
+            self.assertGreater(sum(lost), 2000)
+            self.assertGreaterEqual(maps + sum(lost), 3000)
+            self.assertLess(maps + sum(lost), 4000, "more than its mappings and what it switched")
+            times = [when for _, _, _, when in data.times((COMM, MMAP2, 14))]
+            self.assertGreater(min(when for _, _, _, when in data.times((2,))), max(times))
+            self.assertIn(str(sum(lost)), ptdecode("info", "-i", path, text=True).stdout)
+            path.unlink()
+
     def test_a_command_that_cannot_run_and_its_status(self):
         path = self.dir / "p"
         got = ptdecode("record", "--sideband", "-o", path, "--", "/no/such/program")

@@ -259,6 +259,35 @@ class Sessions(unittest.TestCase):
         for name in ("gone", "memfd:code"):
             self.assertRegex(info, f"{name} \\(deleted\\) \\((anonymous memory|file was deleted)")
 
+    def test_what_is_lost_behind_the_last_record_is_told_once(self):
+        target = subprocess.Popen([sys.executable, pathlib.Path(__file__).parent / "live_target.py", "maps"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        self.started.append(target)
+        self.addCleanup(target.stdin.close)
+        target.stdout.readline()
+
+        def do(maps):
+            target.stdin.write(f"{maps}\n")
+            target.stdin.flush()
+            target.stdout.readline()
+            time.sleep(0.1)
+
+        self.detach("lost", "-m", "8K", "-p", target.pid)
+        before = live_support.told_maps(self.snapshot("lost"), target.pid)
+        self.assertEqual(before[1], [])
+        keeper = self.keeper("lost")
+        os.kill(keeper, signal.SIGSTOP)
+        do(3000)
+        os.kill(keeper, signal.SIGCONT)
+        maps, lost = live_support.told_maps(self.snapshot("lost"), target.pid)
+        self.assertAlmostEqual(maps - before[0] + sum(lost), 3000, delta=10)
+        self.assertGreater(sum(lost), 2000)
+        do(10)  # the kernel tells of the same losses now
+        again, all_lost = live_support.told_maps(self.snapshot("lost"), target.pid)
+        self.assertEqual(again - maps, 10)
+        self.assertEqual(sum(all_lost), sum(lost))
+        self.assertIn(str(sum(lost)), self.run_it("sessions").stdout.decode())
+
     def test_at_rest_it_does_nothing(self):
         target = subprocess.Popen(["sleep", "1000"])
         self.started.append(target)
