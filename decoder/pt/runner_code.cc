@@ -300,6 +300,19 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
   return false;
 }
 
+// Where a version of `id`'s place can be written: `id` itself if nothing certain stands there, else a new one.
+RunId RunnerCode::place_for(RunId id) {
+  if (runs_[id].end == RunEnd::unread || runs_[id].end == RunEnd::stuck) return id;
+  Run copy;
+  copy.ip = runs_[id].ip;
+  copy.place = runs_[id].place;
+  copy.first = first_version(id);
+  copy.sibling = runs_[copy.first].sibling;
+  const RunId added = append(copy);
+  runs_[copy.first].sibling = added;
+  return added;
+}
+
 // Reads the run's code as it is throughout `now`. False: it is not certain, and that is kept if asked for.
 bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
   Reading& reading = *reading_;
@@ -324,16 +337,7 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
   }
   const bool certain = reading.end != RunEnd::stuck;
   if (certain ? read_known(id, reading) : !keeps_stuck) return certain;
-  RunId target = id;
-  if (runs_[id].end != RunEnd::unread && runs_[id].end != RunEnd::stuck) {
-    Run copy;
-    copy.ip = runs_[id].ip;
-    copy.place = runs_[id].place;
-    copy.first = first_version(id);
-    copy.sibling = runs_[copy.first].sibling;
-    target = append(copy);
-    runs_[copy.first].sibling = target;
-  }
+  const RunId target = place_for(id);
   Run& run = runs_[target];
   run.end = reading.end;
   run.valid = valid_id(reading.valid);
@@ -392,27 +396,28 @@ const RunnerCode::Looked& RunnerCode::look(uint32_t place, const Changing& wante
 }
 
 // Whether the run's instructions stand there throughout `now`. Then its interval is set anew.
-bool RunnerCode::is_as_it_was(RunId id, Interval now) {
+RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
   const Checks& checks = checks_[check_ids_[id]];
-  if (checks.count == 0 || !checks.others.contains(now)) return false;
+  if (checks.count == 0 || !checks.others.contains(now)) return Compared::differs;
   Interval valid = checks.others;
   for (uint32_t i = checks.first; i < checks.first + checks.count; ++i) {
     const Changing& was = changing_[i];
     const Looked& is = look(runs_[id].place, was, now);
-    if (is.found.length != was.length || is.found.flags != was.flags ||
-        std::memcmp(is.found.bytes.data(), was.bytes.data(), was.length) != 0)
-      return false;
+    if (is.found.length == 0) return Compared::uncertain;  // the way there is the run's
+    if (is.found.flags != was.flags || std::memcmp(is.found.bytes.data(), was.bytes.data(), was.length) != 0) return Compared::differs;
     valid = intersect(valid, is.certain);
   }
   runs_[id].valid = valid_id(valid);
-  return true;
+  return Compared::same;
 }
 
-// A version that need not be read: what changes in it is as it was. kNoRun: there is none.
-RunId RunnerCode::known_version(RunId first, Interval now) {
+// A version that need not be read: what changes in it is as it was (`same`), or not certain, so that no version is. kNoRun: there is none.
+RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
   looked_.clear();
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
-    if (check_ids_[one] != 0 && is_as_it_was(one, now)) return one;
+    if (check_ids_[one] == 0) continue;
+    compared = compare(one, now);
+    if (compared != Compared::differs) return one;
   }
   return kNoRun;
 }
@@ -445,8 +450,19 @@ RunId RunnerCode::version_at(RunId id, Interval now, bool keeps_stuck) {
     if (fits(one)) return one;
     if (runs_[one].end == RunEnd::unread || runs_[one].end == RunEnd::stuck) free = one;
   }
-  if (const RunId known = known_version(first, now); known != kNoRun) return known;
-  if (!read(free != kNoRun ? free : first, now, keeps_stuck) && !keeps_stuck) return kNoRun;
+  Compared compared = Compared::differs;
+  const RunId known = known_version(first, now, compared);
+  if (compared == Compared::same) return known;
+  const RunId at = free != kNoRun ? free : first;
+  if (compared == Compared::uncertain) {
+    if (!keeps_stuck) return kNoRun;
+    const RunId stuck = place_for(at);
+    runs_[stuck].end = RunEnd::stuck;
+    runs_[stuck].valid = valid_id(now);
+    runs_[stuck].blocks = runs_[stuck].calls = 0;
+    return stuck;
+  }
+  if (!read(at, now, keeps_stuck) && !keeps_stuck) return kNoRun;
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
     if (fits(one)) return one;
   }

@@ -157,8 +157,10 @@ class RunnerCode {
     Interval certain;
   };
   const Looked& look(uint32_t place, const Changing& wanted, Interval now);
-  bool is_as_it_was(RunId id, Interval now);
-  RunId known_version(RunId first, Interval now);
+  enum class Compared : uint8_t { same, differs, uncertain };
+  Compared compare(RunId id, Interval now);
+  RunId known_version(RunId first, Interval now, Compared& compared);
+  RunId place_for(RunId id);
   void keep_checks(RunId id, const Reading& reading);
   bool read_known(RunId id, const Reading& reading);
   bool fetch(Reading& reading, uint64_t ip, Interval now);
