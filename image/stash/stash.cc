@@ -51,7 +51,24 @@ Status for_each_chunk(int fd, uint64_t limit_bytes, const std::function<Status(B
   }
 }
 
+mode_t mode_of(const std::string& stash, Readers readers) { return stash == kSystemStash && readers == Readers::all ? 0444 : 0400; }
+
 }  // namespace
+
+bool open_to_all(int fd) {
+  struct stat file {
+  }, named{};
+  if (::fstat(fd, &file) != 0 || (file.st_mode & S_IROTH) == 0 || file.st_nlink == 0) return false;
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), error);
+  // The name has to lead to it: that of a deleted file, or one of another mount namespace, does not.
+  if (error || !path.is_absolute() || ::stat(path.c_str(), &named) != 0) return false;
+  if (named.st_dev != file.st_dev || named.st_ino != file.st_ino) return false;
+  for (std::filesystem::path folder = path.parent_path();; folder = folder.parent_path()) {
+    if (::stat(folder.c_str(), &named) != 0 || (named.st_mode & S_IXOTH) == 0) return false;
+    if (folder == folder.root_path()) return true;
+  }
+}
 
 std::string own_stash_path() {
   if (const char* given = std::getenv("PTDECODE_STASH"); given != nullptr && *given != '\0')
@@ -215,9 +232,11 @@ Status Capture::check_room(uint64_t size_bytes) {
 }
 
 // `write` writes the content and says what it hashed while it did.
-Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, const std::function<Status(int, std::string&)>& write) {
+Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Readers readers,
+                              const std::function<Status(int, std::string&)>& write) {
   if (!is_hash(hash)) return Error{ErrorKind::file_open, "out of memory", 0};
-  if (const auto known = known_.find(hash); known != known_.end()) return known->second;
+  const auto known = known_.find(hash);
+  if (known != known_.end() && known->second.readers >= readers) return known->second.content;
   const Result<Fd> lock_file = stash_.lock_file();
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), false, kLockWaitMs);
@@ -239,11 +258,14 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, cons
       if (Status status = write(fd, written); !status) return status;
       return written == hash ? Status() : Status(Error{ErrorKind::file_format, "changed while it was read", 0});
     };
-    const unsigned mode = stash_.path() == kSystemStash ? 0444 : 0400;
-    if (Status status = folder->publish(name, mode, was_there, checked); !status) return status.error();
+    if (Status status = folder->publish(name, mode_of(stash_.path(), readers), was_there, checked); !status) return status.error();
     folder->sync();
     new_bytes_ += size_bytes;
     total_bytes_ += size_bytes;
+  }
+  // What one recording had for itself may turn out to be everybody's; never the other way.
+  if (was_there && mode_of(stash_.path(), readers) == 0444 && (info.st_mode & S_IROTH) == 0) {
+    if (const Result<Fd> fd = folder->open_file(name); fd) (void)::fchmod(fd->get(), 0444);
   }
   if (Status status = folder->link(name, dir_, hash); !status) return status.error();
   const auto file = MappedFile::open(folder->path() + "/" + name);
@@ -255,12 +277,14 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, cons
     const std::string target = std::string("../../") + kObjects + "/" + hash.substr(0, kFolderDigits) + "/" + name;
     if (place) (void)::symlinkat(target.c_str(), place->fd(), (content.build_id + "." + hash).c_str());
   }
-  known_[hash] = content;
+  if (known != known_.end()) content.is_new = known->second.content.is_new;
+  known_[hash] = {content, readers};
   return content;
 }
 
 Result<Content> Capture::add(int fd) {
   constexpr int kTries = 3;  // of a file that changes meanwhile
+  const Readers readers = open_to_all(fd) ? Readers::all : Readers::owner;
   Error last;
   for (int i = 0; i < kTries; ++i) {
     Hasher hasher;
@@ -280,17 +304,17 @@ Result<Content> Capture::add(int fd) {
       written = again.finish();
       return copied;
     };
-    Result<Content> content = keep(hasher.finish(), size, write);
+    Result<Content> content = keep(hasher.finish(), size, readers, write);
     if (content.ok() || content.error().kind != ErrorKind::file_format) return content;
     last = content.error();
   }
   return last;
 }
 
-Result<Content> Capture::add(Bytes bytes) {
+Result<Content> Capture::add(Bytes bytes, Readers readers) {
   if (bytes.size() > limits_.file_bytes) return too_large("larger than what is kept (" + std::to_string(limits_.file_bytes) + " bytes)");
   const std::string hash = hash_of(bytes);
-  return keep(hash, bytes.size(), [&](int fd, std::string& written) {
+  return keep(hash, bytes.size(), readers, [&](int fd, std::string& written) {
     written = hash;
     return write_all(fd, bytes);
   });

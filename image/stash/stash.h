@@ -2,7 +2,8 @@
 //
 //   DIR/format                   "ptdecode-stash 1": the layout below
 //   DIR/lock                     recorders hold it shared while they add, gc exclusively
-//   DIR/objects/xx/yyyy...       a content in raw form, named by its SHA-256; written once, whole, never changed
+//   DIR/objects/xx/yyyy...       a content in raw form, named by its SHA-256; written once, whole, never changed. Its mode: 0400; in the
+//                                machine's stash 0444 if it came from a file that everybody may read
 //   DIR/build-ids/xx/ID.HASH     a link for people and other tools; only its name is read
 //   DIR/recordings/IDENTITY/     of one recording: `entries` (process, generation, mapping -> content; stash_entries.h), and under its hash
 //                                a hard link to each content that they name
@@ -76,6 +77,15 @@ class Stash {
   mutable std::map<std::string, std::shared_ptr<const MappedFile>> checked_;  ///< contents that were read
 };
 
+/// Who may read a content of the machine's stash.
+enum class Readers : uint8_t {
+  owner,  ///< who put it there: it was deleted, in memory, or not for everybody's eyes
+  all,
+};
+
+/// A file that every user may read, by its own mode and those of the folders above it. Not one that has no name any more.
+[[nodiscard]] bool open_to_all(int fd);
+
 /// What one recording puts into a stash, from its beginning to its end. What was added stays if this process dies: see adopt().
 class Capture {
  public:
@@ -86,10 +96,12 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// Copies a file from its first byte; what is in the stash already costs two hashes, and is written anew if it is damaged. Errors:
-  /// unsupported beyond a limit, file_open.
+  /// Copies a file from its first byte; what is in the stash already costs two hashes, and is written anew if it is damaged. In the
+  /// machine's stash other users may read it if they may read the file where it is (open_to_all()). Errors: unsupported beyond a limit,
+  /// file_open.
   Result<Content> add(int fd);
-  Result<Content> add(Bytes bytes);
+  /// The same of bytes in memory, for this user alone unless they are said to be everybody's (the kernel's own).
+  Result<Content> add(Bytes bytes, Readers readers = Readers::owner);
   void add_entry(Entry entry) { entries_.entries.push_back(std::move(entry)); }
   /// Writes what add_entry() was told so far, so that it outlives this process.
   Status flush();
@@ -101,14 +113,19 @@ class Capture {
  private:
   Capture(Stash& stash, Dir dir, std::string name, Limits limits);
   Status check_room(uint64_t size_bytes);
-  Result<Content> keep(const std::string& hash, uint64_t size_bytes, const std::function<Status(int, std::string&)>& write);
+  Result<Content> keep(const std::string& hash, uint64_t size_bytes, Readers readers,
+                       const std::function<Status(int, std::string&)>& write);
   Stash& stash_;
   Dir dir_;
   Lock alive_;
   std::string name_;
   Limits limits_;
   Entries entries_;
-  std::map<std::string, Content> known_;
+  struct Known {
+    Content content;
+    Readers readers = Readers::owner;  ///< that it was added for
+  };
+  std::map<std::string, Known> known_;  // by hash
   uint64_t new_bytes_ = 0, total_bytes_ = 0;
   bool published_ = false;
 };

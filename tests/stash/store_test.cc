@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -255,6 +256,62 @@ TEST_F(Scratch, LimitsHold) {
   limits.total_bytes = 12;
   auto other = Capture::begin(*stash, "x", limits);
   EXPECT_THAT((*other)->add(bytes_of("abc")).error().message, HasSubstr("the stash is full"));
+}
+
+/// What others may do with a content of the machine's stash: its mode.
+unsigned mode_of(const Content& content) {
+  struct stat info {};
+  const std::string path = std::string(kSystemStash) + "/objects/" + content.hash.substr(0, 2) + "/" + content.hash.substr(2);
+  return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 0777 : 0;
+}
+
+TEST_F(Scratch, TheMachinesStashShowsOthersOnlyWhatTheyCouldReadAnyway) {
+  const pid_t child = ::fork();
+  if (child == 0) {  // in a mount namespace of its own, which has a machine's stash of its own
+    std::error_code error;
+    fs::create_directories("/var/cache", error);
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", "/var/cache", "tmpfs", 0, "size=1m,mode=755") != 0)
+      ::_exit(77);
+    auto stash = Stash::open(kSystemStash, Stash::Access::write);
+    Limits limits;
+    limits.least_free_bytes = 0;
+    const auto add = [&](const std::string& text, const std::string& folder, unsigned mode, bool deleted) {
+      auto capture = Capture::begin(**stash, "x", limits);
+      const std::string path = folder + "/program";
+      std::ofstream(path) << text;
+      ::chmod(path.c_str(), mode);
+      const Fd fd(::open(path.c_str(), O_RDONLY));
+      if (deleted) fs::remove(path);
+      const auto content = (*capture)->add(fd.get());
+      if (!deleted) fs::remove(path);
+      return content.ok() ? mode_of(*content) : 0U;
+    };
+    fs::create_directory("/var/cache/open");
+    fs::create_directory("/var/cache/closed");
+    ::chmod("/var/cache/closed", 0700);
+    int wrong = 0;
+    const auto expect = [&](unsigned is, unsigned want) { wrong = wrong * 2 + (is == want ? 0 : 1); };
+    expect(add("a library", "/var/cache/open", 0755, false), 0444);
+    expect(add("a program for its owner", "/var/cache/open", 0700, false), 0400);
+    expect(add("a program in a folder for its owner", "/var/cache/closed", 0755, false), 0400);
+    expect(add("a deleted file", "/var/cache/open", 0755, true), 0400);
+    auto capture = Capture::begin(**stash, "x", limits);
+    const Fd memory(::memfd_create("code", 0));
+    if (::write(memory.get(), "keys", 4) != 4) ::_exit(1);
+    const auto kept = (*capture)->add(memory.get());
+    expect(kept.ok() ? mode_of(*kept) : 0, 0400);
+    expect(mode_of(*(*capture)->add(bytes_of("a piece of memory"))), 0400);
+    expect(mode_of(*(*capture)->add(bytes_of("the kernel's own"), Readers::all)), 0444);
+    // What turns out to be everybody's becomes so, and stays so.
+    expect(add("keys", "/var/cache/open", 0644, false), 0444);
+    expect(add("keys", "/var/cache/open", 0600, false), 0444);
+    ::_exit(wrong == 0 ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs root, for a machine's stash of its own";
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(Scratch, AFullDiskLeavesNothingTorn) {
