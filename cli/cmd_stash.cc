@@ -125,6 +125,7 @@ int collect(const Words& words, stash::Stash& stash) {
   options.gone = words.gone;
   options.dry_run = words.dry_run;
   options.identify = [](const std::string& path) { return recording_identity(path); };
+  options.owner_of = recording_of;
   if (!words.older_than.empty()) {
     const Result<int64_t> age = parse_age_s(words.older_than);
     if (!age) return report_error(age.error());
@@ -139,6 +140,10 @@ int collect(const Words& words, stash::Stash& stash) {
   if (!report) return report_error(report.error());
   const std::string would = words.dry_run ? "would be " : "";
   for (const std::string& path : report->forgotten) standard_output().write(fmt::format("{}forgotten: {}\n", would, path));
+  for (const std::string& path : report->spared)
+    standard_output().write(
+        fmt::format("not where it was made, but deleted files or memory are kept of it (--older-than forgets): {}\n", path));
+  for (const std::string& trouble : report->troubles) say_on_error("ptdecode: " + trouble + "\n");
   for (const std::string& path : report->adopted)
     standard_output().write(fmt::format("{}made whole: {} (its recorder did not end by itself)\n", would, path));
   standard_output().write(fmt::format("{}: {}, {} {}freed{}\n", stash.path(), plural(report->contents, "file"),
@@ -212,7 +217,8 @@ Command add_stash(CLI::App& app) {
       ->type_name("AGE");
   command.add_option("--max-size", words->max_size, "gc: forget those opened longest ago until so much is left: 2G, 500M")
       ->type_name("SIZE");
-  command.add_flag("--gone", words->gone, "gc: forget recordings whose file is not where it was made");
+  command.add_flag("--gone", words->gone,
+                   "gc: forget recordings that are not where they were made (nor .old), but for those with deleted files or memory");
   command.add_flag("-n,--dry-run", words->dry_run, "gc: only say what would happen");
   command.add_flag("--remove", words->remove, "verify: remove damaged files, so that the next recording puts them in anew");
   command.add_flag("-q,--quiet", words->quiet, "add: no summary");

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <tuple>
 
 #include "image/stash/content_hash.h"
 
@@ -42,6 +44,31 @@ std::string recording_identity(const perfio::PerfReader& reader) {
 std::string recording_identity(const std::string& path) {
   const auto reader = perfio::PerfReader::open(path);
   return reader.ok() ? recording_identity(**reader) : std::string();
+}
+
+std::string recording_of(const stash::Entries& entries) {
+  using Key = std::tuple<int32_t, uint64_t, uint64_t, std::string_view>;  // process, address, time, path
+  std::set<Key> told;
+  for (const stash::Entry& entry : entries.entries) told.emplace(entry.pid, entry.address, entry.time_ns, entry.path);
+  std::string best;
+  size_t most = 0;
+  for (const std::string& path : {entries.recording, entries.recording + ".old"}) {
+    const auto reader = perfio::PerfReader::open(path);
+    if (!reader.ok()) continue;
+    std::set<Key> found;
+    // A file that was not finished has an end that is no record: what stands before it counts.
+    (void)(*reader)->read([&](const perfio::Record& record) {
+      const auto* map = std::get_if<perfio::MmapRecord>(&record.payload);
+      if (map == nullptr) return true;
+      const auto at = told.find({map->pid, map->addr, record.sample_id.has_time ? record.sample_id.time : 0, map->path});
+      if (at != told.end()) found.insert(*at);
+      return found.size() < told.size();
+    });
+    if (found.size() <= most) continue;
+    most = found.size();
+    best = recording_identity(**reader);
+  }
+  return best;
 }
 
 std::shared_ptr<StashedCode> StashedCode::open(const std::vector<std::string>& stashes, const std::string& identity) {

@@ -19,6 +19,9 @@ namespace ptd {
 [[nodiscard]] std::string recording_identity(const perfio::PerfReader& reader);
 /// The same of a file; "" if there is no recording.
 [[nodiscard]] std::string recording_identity(const std::string& path);
+/// The same of the recording whose records tell what `entries`, left by a recorder that was killed, are of: at its path or, where the next
+/// recording moved it, at PATH.old. "" if neither has a mapping of theirs.
+[[nodiscard]] std::string recording_of(const stash::Entries& entries);
 
 /// Looks into stashes. One thread, as CodeSource. A stash that is absent, or not to be trusted, holds nothing.
 class StashedCode : public KeptFiles {

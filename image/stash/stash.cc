@@ -325,42 +325,54 @@ Status Capture::flush() {
   return dir_.publish(kEntriesFile, 0600, true, bytes_of(to_text(entries_)));
 }
 
-Status Capture::publish(const std::string& identity) {
+Status Capture::name_recording(const std::string& identity) {
   if (!is_hash(identity)) return Error{ErrorKind::file_format, "'" + identity + "' names no recording", 0};
-  const Result<Dir> recordings = stash_.top_.sub(kRecordings, false);
-  if (!recordings) return recordings.error();
-  const Result<Dir> incoming = stash_.top_.sub(kIncoming, false);
-  if (!incoming) return incoming.error();
-  const Lock lock(recordings->fd(), true, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorKind::file_open, recordings->path() + ": someone has had it for a minute", 0};
-  // What was flushed may have been told by a process that this one took over from.
+  return dir_.publish(kIdentityFile, 0600, true, bytes_of(identity));
+}
+
+Status Capture::publish(const std::string& identity) {
   number_generations(entries_);
+  // What was flushed may have been told by a process that this one took over from.
   if (const Result<std::string> flushed = dir_.read_file(kEntriesFile, kMaxEntriesBytes); flushed) {
     if (const Result<Entries> told = parse_entries(*flushed); told) merge(*told, entries_);
   }
+  if (entries_.entries.empty() && is_hash(identity)) return {};
+  if (Status status = stash_.take_in(dir_, name_, identity, entries_); !status) return status;
+  published_ = true;
+  return {};
+}
+
+Status Stash::take_in(const Dir& dir, const std::string& name, const std::string& identity, Entries& entries) const {
+  if (!is_hash(identity)) return Error{ErrorKind::file_format, "'" + identity + "' names no recording", 0};
+  const Result<Dir> recordings = top_.sub(kRecordings, false);
+  if (!recordings) return recordings.error();
+  const Result<Dir> incoming = top_.sub(kIncoming, false);
+  if (!incoming) return incoming.error();
+  const Lock lock(recordings->fd(), true, kLockWaitMs);
+  if (!lock.ok()) return Error{ErrorKind::file_open, recordings->path() + ": someone has had it for a minute", 0};
   struct stat info {};
   const bool was_there = recordings->stat(identity, info);
   if (was_there) {
-    if (const Result<Dir> old = recordings->sub(identity, false); old) {
-      for (const std::string& name : old->names()) {
-        if (is_hash(name)) (void)old->link(name, dir_, name);
-      }
-      if (const Result<Entries> older = stash_.entries_of(identity); older) merge(*older, entries_);
+    const Result<Dir> old = recordings->sub(identity, false);
+    if (!old) return old.error();
+    for (const std::string& hash : old->names()) {
+      if (is_hash(hash)) (void)old->link(hash, dir, hash);
     }
+    if (const Result<Entries> older = entries_of(identity); older) merge(*older, entries);
   }
-  if (entries_.entries.empty()) return {};
-  if (Status status = dir_.publish(kEntriesFile, 0600, true, bytes_of(to_text(entries_))); !status) return status;
-  dir_.sync();
+  if (Status status = dir.publish(kEntriesFile, 0600, true, bytes_of(to_text(entries))); !status) return status;
+  dir.sync();
   const unsigned flags = was_there ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(incoming->fd(), name_.c_str(), recordings->fd(), identity.c_str(), flags) != 0) {
-    // Not every file system can.
+  if (::renameat2(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str(), flags) != 0) {
+    // Not every file system can. In between gc would find whose it is.
+    if (Status status = dir.publish(kIdentityFile, 0600, true, bytes_of(identity)); !status) return status;
     if (was_there && !recordings->remove(identity)) return system_error(recordings->path() + "/" + identity, errno);
-    if (::renameat(incoming->fd(), name_.c_str(), recordings->fd(), identity.c_str()) != 0)
+    if (::renameat(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str()) != 0)
       return system_error(recordings->path() + "/" + identity, errno);
   } else if (was_there) {
-    incoming->remove(name_);
+    incoming->remove(name);
   }
-  published_ = true;
+  dir.remove(kIdentityFile);
   recordings->sync();
   return {};
 }

@@ -7,7 +7,7 @@
 //   DIR/build-ids/xx/ID.HASH     a link for people and other tools; only its name is read
 //   DIR/recordings/IDENTITY/     of one recording: `entries` (process, generation, mapping -> content; stash_entries.h), and under its hash
 //                                a hard link to each content that they name
-//   DIR/incoming/NAME/           the same of a recording in the making, locked by who makes it
+//   DIR/incoming/NAME/           the same of a recording in the making, locked by who makes it; `identity` as soon as that is known
 //   DIR/parsed/FORMAT/xx/HASH    a content taken apart (parsed_symbols.h); made again from the raw form whenever its format is another
 //
 // Terms: a *content* is the bytes of one file; an *entry* says that a mapping of a process showed a content; a *recording* is named by its
@@ -67,6 +67,9 @@ class Stash {
   [[nodiscard]] const Dir& top() const { return top_; }
   /// Bytes of all contents.
   [[nodiscard]] uint64_t total_bytes() const;
+  /// Makes `dir`, which is incoming/`name` and holds links to contents, what the recording has here; with what it has already it becomes
+  /// one. `entries`: of `dir`; then of both. Errors: of the file system; then all is as it was.
+  [[nodiscard]] Status take_in(const Dir& dir, const std::string& name, const std::string& identity, Entries& entries) const;
 
  private:
   friend class Capture;
@@ -86,7 +89,7 @@ enum class Readers : uint8_t {
 /// A file that every user may read, by its own mode and those of the folders above it. Not one that has no name any more.
 [[nodiscard]] bool open_to_all(int fd);
 
-/// What one recording puts into a stash, from its beginning to its end. What was added stays if this process dies: see adopt().
+/// What one recording puts into a stash, from its beginning to its end. What was flushed stays if this process dies: see gc().
 class Capture {
  public:
   /// `recording`: the path that it will have. Errors: of the file system.
@@ -105,6 +108,8 @@ class Capture {
   void add_entry(Entry entry) { entries_.entries.push_back(std::move(entry)); }
   /// Writes what add_entry() was told so far, so that it outlives this process.
   Status flush();
+  /// The recording will have this identity, whatever becomes of its path and of this process: gc() goes by it.
+  Status name_recording(const std::string& identity);
   /// The recording is made and has this identity. With entries that it has already they become one.
   Status publish(const std::string& identity);
   [[nodiscard]] uint64_t new_bytes() const { return new_bytes_; }
@@ -146,6 +151,7 @@ inline constexpr const char* kRecordings = "recordings";
 inline constexpr const char* kIncoming = "incoming";
 inline constexpr const char* kParsed = "parsed";
 inline constexpr const char* kEntriesFile = "entries";
+inline constexpr const char* kIdentityFile = "identity";  ///< of a recording in the making, once it is known
 inline constexpr uint64_t kMaxEntriesBytes = 256ULL << 20;
 
 }  // namespace ptd::stash

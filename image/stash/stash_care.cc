@@ -70,6 +70,13 @@ RecordingInfo info_of(const Stash& stash, const Dir& recordings, const std::stri
   return info;
 }
 
+/// It has what was in no file, or in one without a name.
+bool is_irreplaceable(const Entries& entries) {
+  return std::any_of(entries.entries.begin(), entries.entries.end(), [](const Entry& entry) {
+    return entry.kind == EntryKind::deleted || entry.kind == EntryKind::memory || entry.kind == EntryKind::anonymous;
+  });
+}
+
 /// One run of gc, with the stash to itself.
 class Collection {
  public:
@@ -94,25 +101,28 @@ class Collection {
         keep_names_of(*dir);
         continue;
       }
-      if (dir && adopt(*dir)) continue;
+      if (dir && adopt(*dir, name)) continue;
       ++report.leftovers;
       if (!options_.dry_run) incoming->remove(name);
     }
   }
 
-  bool adopt(const Dir& left) {
+  // False: it is of no use to anybody.
+  bool adopt(const Dir& left, const std::string& name) {
     const Result<std::string> text = left.read_file(kEntriesFile, kMaxEntriesBytes);
-    const Result<Entries> entries = text ? parse_entries(*text) : Result<Entries>(text.error());
-    const std::string identity = entries && options_.identify ? options_.identify(entries->recording) : std::string();
+    Result<Entries> entries = text ? parse_entries(*text) : Result<Entries>(text.error());
+    if (!entries || entries->entries.empty()) return false;
+    const Result<std::string> named = left.read_file(kIdentityFile, kHashDigits);
+    std::string identity = named ? *named : std::string();
+    if (!is_hash(identity) && options_.owner_of) identity = options_.owner_of(*entries);
     if (!is_hash(identity)) return false;
-    report.adopted.push_back(entries->recording);
-    if (options_.dry_run) return true;
-    const Result<Dir> recordings = stash_.top().sub(kRecordings, false);
-    const Result<Dir> incoming = stash_.top().sub(kIncoming, false);
-    const std::string name = left.path().substr(left.path().rfind('/') + 1);
-    if (!recordings || !incoming) return false;
-    if (::renameat(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str()) == 0) return true;
-    return false;  // it has entries by now, made by somebody else
+    const std::string path = entries->recording;
+    keep_names_of(left);
+    Status status;
+    if (!options_.dry_run) status = stash_.take_in(left, name, identity, *entries);
+    if (status.ok()) report.adopted.push_back(path);
+    if (!status.ok()) report.troubles.push_back(path + ": what its recorder left is not made whole: " + status.error().message);
+    return true;
   }
 
   // Contents are held by their links; the names in entries are for file systems that ran out of links.
@@ -124,6 +134,19 @@ class Collection {
     const Result<Entries> entries = text ? parse_entries(*text) : Result<Entries>(text.error());
     if (!entries) return;
     for (const Entry& entry : entries->entries) named_.insert(entry.hash);
+  }
+
+  /// Neither its path nor where the next recording of that path moved it has it. What cannot be read may be the recording.
+  bool is_gone(const RecordingInfo& recording) {
+    if (!recording.trouble.empty()) return false;
+    for (const std::string& path : {recording.entries.recording, recording.entries.recording + ".old"}) {
+      if (::access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) continue;
+      if (!options_.identify) return false;
+      const auto [known, is_new] = identities_.try_emplace(path);
+      if (is_new) known->second = options_.identify(path);
+      if (known->second.empty() || known->second == recording.identity) return false;
+    }
+    return true;
   }
 
   void forget() {
@@ -148,7 +171,11 @@ class Collection {
     for (auto recording = listing.recordings.rbegin(); recording != listing.recordings.rend(); ++recording) {  // used longest ago
       const std::string& path = recording->entries.recording;
       const bool old = now - recording->used_s >= options_.unused_s;
-      const bool gone = options_.gone && recording->trouble.empty() && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT;
+      bool gone = options_.gone && is_gone(*recording);
+      if (gone && !old && total <= options_.most_bytes && is_irreplaceable(recording->entries)) {
+        gone = false;
+        report.spared.push_back(path);
+      }
       if (!old && !gone && total <= options_.most_bytes) {
         if (const Result<Dir> dir = recordings->sub(recording->identity, false); dir) keep_names_of(*dir);
         continue;
@@ -205,7 +232,8 @@ class Collection {
   Stash& stash_;
   const GcOptions& options_;
   std::set<std::string> named_;
-  std::map<std::string, uint64_t> dropped_;  // links that a dry run leaves
+  std::map<std::string, std::string> identities_;  // of recordings, by path
+  std::map<std::string, uint64_t> dropped_;        // links that a dry run leaves
 };
 
 /// One run of verify. Recorders and gc may be at work: what they bring is read when it is met, what they take away is no damage.

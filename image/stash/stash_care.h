@@ -36,18 +36,24 @@ struct Listing {
 struct GcOptions {
   int64_t unused_s = std::numeric_limits<int64_t>::max();      ///< recordings that were not used for so long are forgotten
   uint64_t most_bytes = std::numeric_limits<uint64_t>::max();  ///< those used longest ago are forgotten until this is enough
-  bool gone = false;                                           ///< those whose file is not where it was made are forgotten
+  bool gone = false;                                           ///< those that are not where they were made: see gc()
   bool dry_run = false;
-  /// The identity of the recording at a path, "" if none is there: what a recorder that was killed left behind becomes that recording's.
+  /// The identity of the recording at a path, "" if that is no recording that can be read. Without it a file at the path is the recording.
   std::function<std::string(const std::string& path)> identify;
+  /// The identity of the recording in which a killed recorder's entries are, "" if none is found: for what does not name its own.
+  std::function<std::string(const Entries& entries)> owner_of;
 };
 struct GcReport {
   std::vector<std::string> forgotten;  ///< recordings, by path
-  std::vector<std::string> adopted;    ///< left behind by killed recorders and made whole
+  std::vector<std::string> spared;     ///< gone, and what is kept of them could not be had again: not forgotten
+  std::vector<std::string> adopted;    ///< left behind by killed recorders; it is their recordings' now
+  std::vector<std::string> troubles;   ///< what could not be made whole and stays for the next time, a sentence each
   uint64_t contents = 0, freed_bytes = 0, leftovers = 0;
 };
 /// Forgets recordings as asked; then removes what no recording refers to, files left behind, and links and parsed forms of what is gone.
-/// Waits for recorders that are adding something. Errors: file_open.
+/// A recording is gone if neither its path nor PATH.old (where the next one moves it) has it; then `gone` forgets it, unless it has deleted
+/// files, files in memory or copies of memory, which only age and size make forgotten. Waits for recorders that are adding something.
+/// Errors: file_open.
 Result<GcReport> gc(Stash& stash, const GcOptions& options);
 
 struct Problem {

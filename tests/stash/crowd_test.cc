@@ -126,20 +126,28 @@ TEST_F(Scratch, GcLeavesARecorderAtWorkAlone) {
   EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
 }
 
-TEST_F(Scratch, WhatAKilledRecorderHadBecomesItsRecordings) {
-  const auto stash = open();
+/// A recorder that is killed when it has kept one deleted file.
+void keep_and_be_killed(const Stash& of, const std::string& recording, const std::string& identity = {}) {
   const pid_t child = ::fork();
   if (child == 0) {
-    auto capture = Capture::begin(*stash, folder_ + "/perf.data", Limits());
+    const auto stash = Stash::open(of.path(), Stash::Access::write);
+    auto capture = Capture::begin(**stash, recording, Limits());
     const auto added = (*capture)->add(bytes_of("deleted by now"));
     (*capture)->add_entry({1, 0, 0, 0, 14, 0, EntryKind::deleted, added->hash, "", "/x (deleted)"});
-    if (!(*capture)->flush().ok()) ::_exit(1);
+    if (!(*capture)->flush().ok() || (!identity.empty() && !(*capture)->name_recording(identity).ok())) ::_exit(1);
     ::raise(SIGKILL);
   }
-  ::waitpid(child, nullptr, 0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST_F(Scratch, WhatAKilledRecorderHadBecomesItsRecordings) {
+  const auto stash = open();
+  keep_and_be_killed(*stash, folder_ + "/perf.data");
   EXPECT_EQ(list(*stash).in_the_making, 1U);
   GcOptions options;
-  options.identify = [&](const std::string& path) { return path == folder_ + "/perf.data" ? identity(9) : std::string(); };
+  options.owner_of = [&](const Entries& left) { return left.recording == folder_ + "/perf.data" ? identity(9) : std::string(); };
   const auto report = gc(*stash, options);
   EXPECT_THAT(report->adopted, SizeIs(1));
   EXPECT_EQ(report->contents, 0U);
@@ -147,6 +155,54 @@ TEST_F(Scratch, WhatAKilledRecorderHadBecomesItsRecordings) {
   ASSERT_TRUE(entries.ok());
   EXPECT_EQ(entries->entries.at(0).path, "/x (deleted)");
   EXPECT_TRUE(stash->read(entries->entries.at(0).hash).ok());
+}
+
+TEST_F(Scratch, WhatAKilledRecorderHadJoinsWhatItsRecordingHasByNow) {
+  const auto stash = open();
+  keep_and_be_killed(*stash, folder_ + "/perf.data");
+  keep(*stash, 9, {"a library"}, folder_ + "/perf.data");
+  GcOptions options;
+  options.owner_of = [&](const Entries&) { return identity(9); };
+  options.dry_run = true;
+  const auto would = gc(*stash, options);
+  EXPECT_THAT(would->adopted, SizeIs(1));
+  EXPECT_EQ(would->contents, 0U);
+  options.dry_run = false;
+  const auto report = gc(*stash, options);
+  EXPECT_THAT(report->adopted, SizeIs(1));
+  EXPECT_EQ(report->contents, 0U);
+  const auto entries = stash->entries_of(identity(9));
+  ASSERT_TRUE(entries.ok());
+  ASSERT_THAT(entries->entries, SizeIs(2));
+  for (const Entry& entry : entries->entries) EXPECT_TRUE(stash->read(entry.hash).ok()) << entry.path;
+  EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
+  EXPECT_EQ(list(*stash).in_the_making, 0U);
+  EXPECT_EQ(gc(*stash, options)->contents, 0U);
+}
+
+TEST_F(Scratch, AKilledRecordersOwnWordForItsRecordingCounts) {
+  const auto stash = open();
+  keep_and_be_killed(*stash, folder_ + "/perf.data", identity(7));
+  GcOptions options;
+  options.owner_of = [&](const Entries&) { return identity(9); };  // another recording is there by now
+  EXPECT_THAT(gc(*stash, options)->adopted, SizeIs(1));
+  EXPECT_TRUE(stash->entries_of(identity(7)).ok());
+  EXPECT_FALSE(stash->entries_of(identity(9)).ok());
+  EXPECT_THAT(stash->top().sub("recordings", false)->sub(identity(7), false)->names(),
+              testing::ElementsAre(hash_of(bytes_of("deleted by now")), "entries"));
+}
+
+TEST_F(Scratch, WhatCannotBeMadeWholeIsNamedAndStays) {
+  const auto stash = open();
+  keep_and_be_killed(*stash, folder_ + "/perf.data", identity(7));
+  std::ofstream(place_ + "/recordings/" + identity(7)) << "in the way";
+  const auto report = gc(*stash, {});
+  EXPECT_THAT(report->adopted, IsEmpty());
+  ASSERT_THAT(report->troubles, SizeIs(1));
+  EXPECT_EQ(report->contents + report->leftovers, 0U);
+  fs::remove(place_ + "/recordings/" + identity(7));
+  EXPECT_THAT(gc(*stash, {})->adopted, SizeIs(1));
+  EXPECT_TRUE(stash->read(hash_of(bytes_of("deleted by now"))).ok());
 }
 
 }  // namespace

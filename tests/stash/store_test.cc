@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -377,6 +378,37 @@ TEST_F(Scratch, GcKeepsWhatIsReferredToAndForgetsWhatItIsTold) {
   EXPECT_THAT(gc(*stash, small)->forgotten, SizeIs(1));
   EXPECT_EQ(stash->total_bytes(), 0U);
   EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
+}
+
+TEST_F(Scratch, ARecordingIsGoneWhenNeitherItsPathNorTheOldOneHasIt) {
+  const auto stash = open();
+  const std::string path = folder_ + "/perf.data";
+  for (const int number : {1, 2, 3, 4}) keep(*stash, number, {"of " + std::to_string(number)}, path);
+  std::map<std::string, std::string> there = {{path, identity(3)}, {path + ".old", identity(2)}};
+  for (const auto& [file, of] : there) std::ofstream(file) << of;
+  {
+    auto capture = Capture::begin(*stash, path, Limits());
+    const auto added = (*capture)->add(bytes_of("in memory"));
+    (*capture)->add_entry({4, 0, 0, 0, 9, 0, EntryKind::memory, added->hash, "", "/memfd:x (deleted)"});
+    ASSERT_TRUE((*capture)->publish(identity(4)).ok());
+  }
+  GcOptions options;
+  options.gone = true;
+  options.identify = [&](const std::string& file) { return there[file]; };
+  auto report = gc(*stash, options);
+  EXPECT_THAT(report->forgotten, SizeIs(1));
+  EXPECT_THAT(report->spared, testing::ElementsAre(path));
+  EXPECT_FALSE(stash->entries_of(identity(1)).ok());
+  for (const int number : {2, 3, 4}) EXPECT_TRUE(stash->entries_of(identity(number)).ok()) << number;
+  // Moved: that of its path is gone, the older one is not. What cannot be read may be it.
+  fs::remove(path);
+  options.dry_run = true;
+  EXPECT_THAT(gc(*stash, options)->forgotten, SizeIs(1));
+  there[path + ".old"].clear();
+  EXPECT_THAT(gc(*stash, options)->forgotten, IsEmpty());
+  // Age makes the one with memory forgotten, too.
+  options.unused_s = 0;
+  EXPECT_THAT(gc(*stash, options)->forgotten, SizeIs(3));
 }
 
 TEST_F(Scratch, TheParsedFormIsWhatTheRawFormSaysAndIsMadeAnew) {
