@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "image/source/mapped_file.h"
 
@@ -39,32 +40,36 @@ uint32_t worlds_of(std::string_view space) {
 
 }  // namespace
 
-/// What is covered already, of one space.
+/// What is covered already, of one space. Pieces that touch are one, so that all dumps together cost no more than what they cover anew.
 class SnapshotDumps::Layer {
  public:
-  /// Calls `use(from, to)` for the pieces of [address, end) that nothing covers, and covers them with `dump`; `other(earlier)` for each
-  /// dump that is in the way.
-  template <typename Use, typename Other>
-  void cover(uint64_t address, uint64_t end, size_t dump, Use use, Other other) {
-    for (uint64_t at = address; at < end;) {
-      auto next = covered_.upper_bound(at);
-      if (next != covered_.begin() && std::prev(next)->second.first > at) {
-        at = std::prev(next)->second.first;
-        other(std::prev(next)->second.second);
-        continue;
-      }
-      const uint64_t to = next == covered_.end() ? end : std::min(end, next->first);
-      use(at, to);
-      covered_[at] = {to, dump};
-      at = to;
+  /// Calls `use(from, to)` for the pieces of [address, end) that nothing covers, and covers them.
+  template <typename Use>
+  void cover(uint64_t address, uint64_t end, Use use) {
+    uint64_t first = address, last = end, at = address;
+    auto next = covered_.upper_bound(address);
+    if (next != covered_.begin() && std::prev(next)->second >= address) --next;
+    while (next != covered_.end() && next->first <= end) {
+      if (next->first > at) use(at, next->first);
+      at = std::max(at, next->second);
+      first = std::min(first, next->first);
+      last = std::max(last, next->second);
+      next = covered_.erase(next);
     }
+    if (at < end) use(at, end);
+    covered_[first] = last;
+  }
+  [[nodiscard]] bool overlaps(uint64_t address, uint64_t end) const {
+    const auto next = covered_.lower_bound(end);
+    return next != covered_.begin() && std::prev(next)->second > address;
   }
 
  private:
-  std::map<uint64_t, std::pair<uint64_t, size_t>> covered_;  // first address -> (end, dump)
+  std::map<uint64_t, uint64_t> covered_;  // first address -> end
 };
 
 void SnapshotDumps::add(const IniSection& section, const std::string& path, std::vector<std::string>& warnings) {
+  if (++seen_ > kMost) return;
   Dump dump;
   dump.path = path;
   if (!parse_ini_number(section.value("address"), dump.address)) {
@@ -72,15 +77,43 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, std:
     return;
   }
   (void)parse_ini_number(section.value("offset"), dump.offset);
-  auto file = MappedFile::open(path);
-  if (file.ok()) dump.file = *file;
+  const auto [known, is_new] = files_.try_emplace(path);
+  if (is_new) {
+    if (auto file = MappedFile::open(path); file.ok()) known->second = *file;
+  }
+  dump.file = known->second;
   if (!parse_ini_number(section.value("length"), dump.length)) {
-    if (!file.ok()) warnings.push_back("the dump " + path + " cannot be read");
-    if (file.ok()) dump.length = (*file)->bytes().size() - std::min<uint64_t>(dump.offset, (*file)->bytes().size());
+    if (!dump.file) warnings.push_back("the dump " + path + " cannot be read");
+    if (dump.file) dump.length = dump.file->bytes().size() - std::min<uint64_t>(dump.offset, dump.file->bytes().size());
   }
   if (dump.length == 0 || dump.length > ~dump.address) return;
   dump.worlds = worlds_of(section.value("space"));
   dumps_.push_back(std::move(dump));
+}
+
+/// Of dumps in the upper half that lie over one of other memory spaces.
+void SnapshotDumps::warn_of_overlaps(std::vector<std::string>& warnings) const {
+  constexpr size_t kNamed = 8;
+  Layer all;
+  std::map<uint32_t, Layer> by_worlds;  // what of it counts
+  size_t found = 0;
+  for (size_t i = 0; i < dumps_.size(); ++i) {
+    const Dump& dump = dumps_[i];
+    if (!is_kernel_half(Ip{dump.address})) continue;
+    const uint64_t end = dump.address + dump.length;
+    const auto is_other = [&](uint32_t worlds) { return (worlds & dump.worlds) == 0; };
+    const bool overlaps = std::any_of(by_worlds.begin(), by_worlds.end(),
+                                      [&](const auto& entry) { return is_other(entry.first) && entry.second.overlaps(dump.address, end); });
+    all.cover(dump.address, end, [&](uint64_t from, uint64_t to) { by_worlds[dump.worlds].cover(from, to, [](uint64_t, uint64_t) {}); });
+    if (!overlaps || ++found > kNamed) continue;
+    const auto earlier = std::find_if(dumps_.begin(), dumps_.begin() + static_cast<std::ptrdiff_t>(i), [&](const Dump& other) {
+      return is_other(other.worlds) && other.address < end && dump.address < other.address + other.length;
+    });
+    warnings.push_back("the dumps " + earlier->path + " and " + dump.path +
+                       " of different memory spaces overlap in the upper half of addresses: the first counts there for all of them");
+  }
+  if (found > kNamed)
+    warnings.push_back(std::to_string(found - kNamed) + " more dumps overlap those of other memory spaces in the upper half of addresses");
 }
 
 std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, std::vector<std::string>& warnings) const {
@@ -98,11 +131,13 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     if (added) entry->second = image.builder.add_space();
     worlds[world] = entry->second;
   }
+  std::set<std::string_view> told;
   for (const Dump& dump : dumps_) {
+    if (!told.insert(dump.path).second) continue;
     if (dump.file == nullptr) image.add_missing(dump.path, {}, "not found");
     if (dump.file != nullptr) image.add_symbol_file(dump.path, dump.path, {});
   }
-  const auto lay = [&](Layer& layer, size_t index, SpaceId space, const auto& in_the_way) {
+  const auto lay = [&](Layer& layer, size_t index, SpaceId space) {
     const Dump& dump = dumps_[index];
     const auto use = [&](uint64_t from, uint64_t to) {
       Section section;
@@ -114,24 +149,23 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
       if (dump.file != nullptr) section.code = piece_of(dump.file, section.file_offset_bytes, section.size_bytes);
       image.add_section(std::move(section));
     };
-    layer.cover(dump.address, dump.address + dump.length, index, use, in_the_way);
+    layer.cover(dump.address, dump.address + dump.length, use);
   };
   for (const auto& [seen, space] : spaces) {
     Layer layer;
     for (size_t i = 0; i < dumps_.size(); ++i) {
-      if (seen[i] && !is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, space, [](size_t) {});
+      if (seen[i] && !is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, space);
     }
   }
   // The upper half is one for all.
   Layer layer;
   for (size_t i = 0; i < dumps_.size(); ++i) {
-    if (!is_kernel_half(Ip{dumps_[i].address})) continue;
-    lay(layer, i, kKernelSpace, [&](size_t earlier) {
-      if ((dumps_[earlier].worlds & dumps_[i].worlds) != 0) return;
-      warnings.push_back("the dumps " + dumps_[earlier].path + " and " + dumps_[i].path +
-                         " of different memory spaces overlap in the upper half of addresses: the first counts there for all of them");
-    });
+    if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace);
   }
+  warn_of_overlaps(warnings);
+  if (seen_ > kMost)
+    warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: those behind the first " + std::to_string(kMost) +
+                       " are left out");
   return spaces.size() == 1 ? arm::FollowOptions::none_of_worlds() : worlds;
 }
 

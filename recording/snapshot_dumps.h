@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ class MappedFile;
 ///     EL3      [ monitor (EL3) ]    [ any         ]     of two dumps of one world and address the earlier counts
 class SnapshotDumps {
  public:
+  static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; those beyond are counted, and told by place()
   /// Takes a dump section. `path`: of its file, found. Says in `warnings` what cannot be used.
   void add(const IniSection& dump, const std::string& path, std::vector<std::string>& warnings);
   /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
@@ -34,7 +36,10 @@ class SnapshotDumps {
     std::shared_ptr<const MappedFile> file;  ///< null: not there
   };
   class Layer;
+  void warn_of_overlaps(std::vector<std::string>& warnings) const;
   std::vector<Dump> dumps_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // null: cannot be read
+  size_t seen_ = 0;                                                 // sections given to add()
 };
 
 }  // namespace ptd

@@ -28,6 +28,12 @@ bool equal_words(std::string_view a, std::string_view b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
+std::string lower_case(std::string_view text) {
+  std::string word(text);
+  std::transform(word.begin(), word.end(), word.begin(), lower);
+  return word;
+}
+
 std::string_view IniSection::value(std::string_view key) const {
   for (const auto& [name_of, text] : values) {
     if (equal_words(name_of, key)) return text;
@@ -58,9 +64,7 @@ IniFile parse_ini(std::string_view text) {
       const size_t close = line.find(']');
       if (close == std::string_view::npos) continue;
       IniSection section{std::string(trimmed(line.substr(1, close - 1))), {}};
-      std::string key = section.name;
-      std::transform(key.begin(), key.end(), key.begin(), lower);
-      const auto [entry, added] = by_name.try_emplace(std::move(key), file.sections.size());
+      const auto [entry, added] = by_name.try_emplace(lower_case(section.name), file.sections.size());
       at = entry->second;
       if (!added && !is_dump(section)) continue;
       at = file.sections.size();

@@ -33,5 +33,6 @@ struct IniFile {
 [[nodiscard]] bool parse_ini_number(std::string_view text, uint64_t& value);
 [[nodiscard]] std::string_view trimmed(std::string_view text);           ///< without blanks around
 [[nodiscard]] bool equal_words(std::string_view a, std::string_view b);  ///< whatever their case
+[[nodiscard]] std::string lower_case(std::string_view text);             ///< words that are equal have the same
 
 }  // namespace ptd

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "image/source/mapped_file.h"
 #include "recording/arm_sources.h"
@@ -16,7 +17,9 @@ namespace ptd {
 namespace {
 
 constexpr uint64_t kMaxIniBytes = 4ULL << 20;
-constexpr size_t kMaxDevices = 4096;
+constexpr uint64_t kMaxAllInisBytes = 64ULL << 20;  // of devices
+constexpr size_t kMaxDevices = 4096, kMaxBuffers = 4096, kMaxSources = 4096;
+constexpr size_t kMaxReadings = 16;  // of one trace file, which every reading adds to the trace
 
 Error bad(const std::string& path, const std::string& what) { return {ErrorKind::file_format, path + ": " + what, 0}; }
 
@@ -100,9 +103,12 @@ class SnapshotLoader {
     std::string name, file, format;
   };
   Status read_devices(const IniFile& snapshot);
+  void add_device(Device device);
   void read_buffers(const IniFile& trace);
   void add_dumps(const Device& core);
-  void add_buffer(const Buffer& buffer, const IniFile& trace);
+  void add_buffer(const Buffer& buffer, const std::vector<std::string>& sources);
+  void add_files(const Buffer& buffer, const std::vector<size_t>& members);
+  ArmSource source_of(const Device& device, const std::string& name, arm::Protocol protocol) const;
   void take_streams();
   Status finish(const std::string& path);
   [[nodiscard]] std::string path_of(std::string_view file) const;
@@ -113,10 +119,13 @@ class SnapshotLoader {
   std::string dir_;
   SpaceId user_;
   std::vector<Device> devices_;
+  std::map<std::string, size_t> device_of_;  // by name in lower case; the first of that name
   std::vector<Buffer> buffers_;
+  std::map<std::string, size_t> readings_;  // of files of trace
   ArmSources sources_;
+  size_t sources_sought_ = 0;
   std::vector<size_t> order_;                   // sources in the order of buffers
-  std::map<std::string, std::string> core_of_;  // source -> core
+  std::map<std::string, std::string> core_of_;  // source in lower case -> core
   SnapshotDumps dumps_;
 };
 
@@ -126,7 +135,13 @@ std::string SnapshotLoader::path_of(std::string_view file) const {
   return !path.empty() && path[0] == '/' ? path : dir_ + "/" + path;
 }
 
+void SnapshotLoader::add_device(Device device) {
+  device_of_.emplace(lower_case(device.name), devices_.size());
+  devices_.push_back(std::move(device));
+}
+
 Status SnapshotLoader::read_devices(const IniFile& snapshot) {
+  uint64_t all_bytes = 0;
   for (const auto& [key, file] : snapshot.section("device_list").values) {
     if (devices_.size() >= kMaxDevices) break;
     const std::string text = read_ini(path_of(file));
@@ -134,13 +149,18 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
       data_.warnings.push_back(path_of(file) + ": cannot be read; the device " + key + " is left out");
       continue;
     }
+    if ((all_bytes += text.size()) > kMaxAllInisBytes) {
+      data_.warnings.push_back(dir_ + ": its devices fill more than " + std::to_string(kMaxAllInisBytes >> 20) + " MiB: " + key +
+                               " and those behind it are left out");
+      break;
+    }
     Device device;
     device.ini = parse_ini(text);
     const IniSection& head = device.ini.section("device");
     device.name = head.value("name");
     device.cls = head.value("class");
     device.type = head.value("type");
-    devices_.push_back(std::move(device));
+    add_device(std::move(device));
   }
   if (devices_.empty()) return bad(dir_ + "/snapshot.ini", "names no device that can be read");
   return {};
@@ -154,53 +174,67 @@ void SnapshotLoader::add_dumps(const Device& core) {
 
 // Buffers come in the order of their sections; "buffers=" says which of them count.
 void SnapshotLoader::read_buffers(const IniFile& trace) {
-  std::vector<std::string> listed;
+  std::set<std::string> listed;  // in lower case
   std::string_view names = trace.section("trace_buffers").value("buffers");
   while (!names.empty()) {
     const size_t comma = names.find(',');
     std::string_view name = names.substr(0, comma);
     names = comma == std::string_view::npos ? std::string_view{} : names.substr(comma + 1);
-    listed.emplace_back(trimmed(name));
+    listed.insert(lower_case(trimmed(name)));
   }
   for (const IniSection& section : trace.sections) {
-    const auto is_it = [&](const std::string& name) { return equal_words(name, section.name); };
-    if (std::none_of(listed.begin(), listed.end(), is_it)) continue;
+    if (!listed.contains(lower_case(section.name))) continue;
+    if (buffers_.size() >= kMaxBuffers) {
+      data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxBuffers) + " buffers: the others are left out");
+      break;
+    }
     buffers_.push_back({std::string(section.value("name")), std::string(section.value("file")), std::string(section.value("format"))});
   }
-  for (const auto& [core, source] : trace.section("core_trace_sources").values) core_of_[source] = core;
+  for (const auto& [core, source] : trace.section("core_trace_sources").values) core_of_[lower_case(source)] = core;
 }
 
-void SnapshotLoader::add_buffer(const Buffer& buffer, const IniFile& trace) {
+ArmSource SnapshotLoader::source_of(const Device& device, const std::string& name, arm::Protocol protocol) const {
+  ArmSource source;
+  source.name = name;
+  source.config = config_of(device, protocol);
+  if (const auto core = core_of_.find(lower_case(name)); core != core_of_.end()) source.core = core->second;
+  if (const auto core = device_of_.find(lower_case(source.core)); core != device_of_.end()) {
+    const std::string& type = devices_[core->second].type;
+    source.config.m_profile = equal_words(std::string_view(type).substr(0, 8), "Cortex-M") || type.find("-M") != std::string::npos;
+    source.config.v7_core = type.find("v7") != std::string::npos || equal_words(type, "Cortex-M3") || equal_words(type, "Cortex-M4") ||
+                            equal_words(type, "Cortex-M7");
+  }
+  return source;
+}
+
+/// `sources`: whose trace is in it.
+void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::string>& sources) {
   std::vector<size_t> members;
-  for (const auto& [source, name] : trace.section("source_buffers").values) {
-    if (!equal_words(name, buffer.name)) continue;
-    const auto device = std::find_if(devices_.begin(), devices_.end(), [&](const Device& d) { return equal_words(d.name, source); });
-    const arm::Protocol protocol = device == devices_.end() ? arm::Protocol::none : protocol_of(device->type);
+  for (const std::string& source : sources) {
+    if (++sources_sought_ > kMaxSources) break;
+    const auto device = device_of_.find(lower_case(source));
+    const arm::Protocol protocol = device == device_of_.end() ? arm::Protocol::none : protocol_of(devices_[device->second].type);
     if (protocol == arm::Protocol::none) {
       data_.warnings.push_back(dir_ + ": the source " + source + " is no device that can be read");
       continue;
     }
-    ArmSource entry;
-    entry.name = source;
-    entry.config = config_of(*device, protocol);
-    for (const auto& [of, core] : core_of_) {
-      if (equal_words(of, source)) entry.core = core;
-    }
-    for (const Device& candidate : devices_) {
-      if (!equal_words(candidate.name, entry.core)) continue;
-      entry.config.m_profile =
-          equal_words(std::string_view(candidate.type).substr(0, 8), "Cortex-M") || candidate.type.find("-M") != std::string::npos;
-      entry.config.v7_core = candidate.type.find("v7") != std::string::npos || equal_words(candidate.type, "Cortex-M3") ||
-                             equal_words(candidate.type, "Cortex-M4") || equal_words(candidate.type, "Cortex-M7");
-    }
-    members.push_back(sources_.add_source(std::move(entry)));
+    members.push_back(sources_.add_source(source_of(devices_[device->second], source, protocol)));
     order_.push_back(members.back());
   }
+  add_files(buffer, members);
+}
+
+void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& members) {
   std::string_view files = buffer.file;
   while (!files.empty()) {
     const size_t comma = files.find_first_of(",;");
     const std::string path = path_of(trimmed(files.substr(0, comma)));
     files = comma == std::string_view::npos ? std::string_view{} : files.substr(comma + 1);
+    if (readings_.size() >= kMaxBuffers && !readings_.contains(path)) continue;
+    const size_t readings = ++readings_[path];
+    if (readings == kMaxReadings + 1)
+      data_.warnings.push_back(path + ": named more than " + std::to_string(kMaxReadings) + " times: then it is left out");
+    if (readings > kMaxReadings) continue;
     auto file = MappedFile::open(path);
     if (!file.ok()) {
       data_.warnings.push_back(file.error().message);
@@ -216,6 +250,8 @@ void SnapshotLoader::add_buffer(const Buffer& buffer, const IniFile& trace) {
 }
 
 void SnapshotLoader::take_streams() {
+  if (sources_sought_ > kMaxSources)
+    data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are left out");
   for (const size_t index : order_) {
     AuxStream stream = sources_.take(index, data_.owners);
     ArmSource source = std::move(sources_.taken_source(index));
@@ -246,7 +282,9 @@ Status SnapshotLoader::load() {
   for (const Device& device : devices_) {
     if (equal_words(device.cls, "core")) add_dumps(device);
   }
-  for (const Buffer& buffer : buffers_) add_buffer(buffer, trace);
+  std::map<std::string, std::vector<std::string>> sources;  // by buffer in lower case
+  for (const auto& [source, buffer] : trace.section("source_buffers").values) sources[lower_case(buffer)].push_back(source);
+  for (const Buffer& buffer : buffers_) add_buffer(buffer, sources[lower_case(buffer.name)]);
   return finish(trace_path);
 }
 
@@ -256,9 +294,7 @@ Status SnapshotLoader::load_capture() {
   const size_t slash = path.rfind('/');
   dir_ = slash == std::string::npos ? "." : path.substr(0, slash);
   user_ = image_.builder.add_space();
-  const std::string name = "trace";
-  IniFile links;
-  links.sections = {{"source_buffers", {}}};
+  std::vector<std::string> sources;
   for (const IniSection& section : capture.sections) {
     const std::string_view title = section.name;
     if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), data_.warnings);
@@ -269,12 +305,12 @@ Status SnapshotLoader::load_capture() {
     device.cls = core ? "core" : "trace_source";
     device.type = section.value("type");
     device.ini.sections = {{"regs", section.values}};
-    if (!core) links.sections[0].values.emplace_back(device.name, name);
-    if (!section.value("core").empty()) core_of_[device.name] = section.value("core");
-    devices_.push_back(std::move(device));
+    if (!core) sources.push_back(device.name);
+    if (!section.value("core").empty()) core_of_[lower_case(device.name)] = section.value("core");
+    add_device(std::move(device));
   }
   const IniSection& trace = capture.section("capture");
-  add_buffer({name, std::string(trace.value("file")), std::string(trace.value("format"))}, links);
+  add_buffer({"trace", std::string(trace.value("file")), std::string(trace.value("format"))}, sources);
   return finish(path);
 }
 

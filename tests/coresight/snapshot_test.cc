@@ -1,6 +1,7 @@
 // Snapshots made by hand: dumps in memory spaces, and ini files as people write them.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -160,6 +161,74 @@ TEST(SnapshotIni, IsReadAsPeopleWriteIt) {
   EXPECT_TRUE(told("not there.ini"));
   EXPECT_TRUE(told("gone.bin"));
   EXPECT_TRUE(told("away.bin"));
+}
+
+/// One dump of `size` bytes.
+std::string dump(uint64_t address, uint64_t size, const char* space) {
+  return "[dump]\nfile=a.bin\naddress=" + std::to_string(address) + "\nlength=" + std::to_string(size) + "\nspace=" + space + "\n";
+}
+constexpr uint64_t kUpper = 0xffff000000000000;
+
+size_t count_of(const Recording& recording, const std::string& text) {
+  size_t count = 0;
+  for (const std::string& warning : recording.warnings()) count += warning.find(text) != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST(SnapshotHostile, DumpsThatAllOverlapCostNoMoreThanTheyAre) {
+  const Snapshot snapshot;
+  snapshot.words("a.bin", {kNop, kBranchToSelf});
+  constexpr uint64_t kDumps = 3000, kApart = 0x1000;
+  std::string dumps;
+  for (uint64_t i = 0; i < kDumps; ++i) dumps += dump(kUpper + i * kApart, 8, "EL1N");
+  for (uint64_t i = 0; i < kDumps; ++i) dumps += dump(kUpper, kDumps * kApart + i, "EL1S");
+  snapshot.frame(dumps);
+  snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording);
+  EXPECT_EQ(count_of(*recording, "of different memory spaces overlap"), 8U);
+  EXPECT_EQ(count_of(*recording, std::to_string(kDumps - 8) + " more dumps overlap"), 1U);
+  EXPECT_LT(recording->warnings().size(), 20U);
+}
+
+TEST(SnapshotHostile, DumpsBeyondWhatIsTakenAreCounted) {
+  const Snapshot snapshot;
+  snapshot.words("a.bin", {kNop, kBranchToSelf});
+  std::string dumps;
+  for (uint64_t i = 0; i < 3000; ++i) dumps += dump(kUpper + i * 16, 8, "EL1N");
+  snapshot.frame(dumps);
+  std::string devices = "[snapshot]\nversion=1.0\n[device_list]\ndevice1=etm.ini\n";  // the same core a thousand times
+  for (int i = 2; i < 1002; ++i) devices += "device" + std::to_string(i) + "=cpu.ini\n";
+  snapshot.text("snapshot.ini", devices + "[trace]\nmetadata=trace.ini\n");
+  snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording);
+  EXPECT_EQ(count_of(*recording, "those behind the first 16384 are left out"), 1U);
+  EXPECT_EQ(count_of(*recording, "its devices fill more than 64 MiB"), 1U);
+}
+
+// Every name of the list against every section, and every source against every buffer, would be many seconds.
+TEST(SnapshotHostile, NamesAreLookedUpNotSearchedFor) {
+  const Snapshot snapshot;
+  snapshot.words("a.bin", {kNop, kBranchToSelf});
+  snapshot.frame(dump(kUpper, 8, "EL1N"));
+  std::string names, sections, links;
+  for (int i = 0; i < 60000; ++i) {
+    const std::string name = "b" + std::to_string(i);
+    names += name + ",";
+    sections += "[c" + std::to_string(i) + "]\n";  // none of them is listed
+    links += "e" + std::to_string(i) + "=ETB\n";
+  }
+  snapshot.text("trace.ini", "[trace_buffers]\nbuffers=" + names + "BUFFER0\n[Buffer0]\nname=ETB\nfile=trace.bin\nformat=source_data\n" +
+                                 "[core_trace_sources]\nCPU_0=etm_0\n[source_buffers]\nETM_0=etb\n" + links + sections);
+  snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
+  const auto before = std::chrono::steady_clock::now();
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording);
+  EXPECT_EQ(recording->streams().size(), 1U);
+  EXPECT_EQ(recording->streams().at(0).cpu, 0);
+  EXPECT_EQ(count_of(*recording, "it names more than 4096 sources"), 1U);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
 }
 
 }  // namespace
