@@ -6,6 +6,7 @@
 namespace ptd::arm {
 namespace {
 
+constexpr size_t kMostHeld = 64;                    // contexts that wait for an exception
 constexpr uint64_t kPeReset = 0, kPeResetOfM = 1;   // exception types
 constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
 
@@ -107,20 +108,32 @@ void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t off
   run_ = left_ = call_ = 0;
 }
 
-void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset) {
+Event Follower::event_of(EventKind kind, uint8_t flags, Ip from, uint64_t payload, uint64_t offset) const {
   Event event;
   event.kind = kind;
   event.flags = flags;
   event.before_block = static_cast<uint32_t>(out_->blocks.size());
   event.from = from;
-  event.to = to;
   event.payload = payload;
-  event.aux = aux;
   event.stream_offset_bytes = segment_.stream_offset_bytes + offset;
   event.time = time_;
   if (time_known_) event.about = time_.first;
   event.cycles = cycles_;
+  return event;
+}
+
+void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset) {
+  Event event = event_of(kind, flags, from, payload, offset);
+  event.to = to;
+  event.aux = aux;
   out_->events.push_back(event);
+}
+
+// An exception is told when its handler is known.
+void Follower::hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t offset) {
+  exception_ = event_of(EventKind::async_branch, flags, from, number, offset);
+  has_exception_ = true;
+  walked_ = false;
 }
 
 void Follower::flush_exception(bool has_to, Ip to) {
@@ -132,10 +145,11 @@ void Follower::flush_exception(bool has_to, Ip to) {
     exception_.flags |= kEventHasTo;
   }
   out_->events.push_back(exception_);
-  if (!has_held_context_) return;
-  has_held_context_ = false;
-  held_context_.before_block = exception_.before_block;
-  out_->events.push_back(held_context_);
+  for (Event& context : held_contexts_) {
+    context.before_block = exception_.before_block;
+    out_->events.push_back(context);
+  }
+  held_contexts_.clear();
 }
 
 /// The packets do not fit the code at `ip`.
@@ -241,9 +255,9 @@ void Follower::context(const PacketContext& context, uint64_t offset) {
   const uint64_t state = context_.level | (context_.non_secure ? 4U : 0U) | (context_.root_or_realm ? 8U : 0U) | (is64_ ? 16U : 0U);
   give_event(EventKind::context, 0, {}, {}, context_.context_id, context_.vmid | (state << 32), offset);
   if (has_exception_) {
-    held_context_ = out_->events.back();
-    has_held_context_ = true;
+    held_contexts_.push_back(out_->events.back());
     out_->events.pop_back();
+    if (held_contexts_.size() == kMostHeld) flush_exception(false, {});
   }
   if (before.context_id != context_.context_id || before.vmid != context_.vmid || !before.present) {
     update_context();
@@ -447,15 +461,7 @@ void Follower::exception(const Element& element, Ip preferred_return, uint8_t is
     need_address_ = false;
   }
   if (tells_place && known() && ip_ < back) walk_to(back, true, element.offset_bytes);
-  exception_ = {};
-  exception_.kind = EventKind::async_branch;
-  exception_.flags = tells_place ? kEventHasFrom : uint8_t{0};
-  exception_.from = tells_place ? back : Ip{};
-  exception_.payload = element.value;
-  exception_.stream_offset_bytes = segment_.stream_offset_bytes + element.offset_bytes;
-  exception_.time = time_;
-  has_exception_ = true;
-  walked_ = false;
+  hold_exception(tells_place ? kEventHasFrom : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
   pop_pending_ = false;
 }
 
@@ -478,15 +484,7 @@ void Follower::exception_here(uint32_t number, bool cancels, uint64_t offset) {
   take_return();
   flush_exception(false, {});
   if (cancels) cancel_last();
-  exception_ = {};
-  exception_.kind = EventKind::async_branch;
-  exception_.flags = known() ? kEventHasFrom : uint8_t{0};
-  exception_.from = ip_;
-  exception_.payload = number;
-  exception_.stream_offset_bytes = segment_.stream_offset_bytes + offset;
-  exception_.time = time_;
-  has_exception_ = true;
-  walked_ = false;
+  hold_exception(known() ? kEventHasFrom : uint8_t{0}, ip_, number, offset);
 }
 
 void Follower::waypoint(Ip last, uint64_t offset) {

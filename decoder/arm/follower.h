@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "decoder/arm/config.h"
 #include "decoder/arm/elements.h"
@@ -111,6 +112,8 @@ class Follower {
   void leave(uint32_t index, bool executed);
   void give_block(const Run& run, uint16_t flags);
   void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset);
+  [[nodiscard]] Event event_of(EventKind kind, uint8_t flags, Ip from, uint64_t payload, uint64_t offset) const;
+  void hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t offset);
   void give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset);
   void contradict(Ip ip, uint64_t offset);
   void doubt(GapReason reason, Ip ip, uint64_t offset);
@@ -169,8 +172,7 @@ class Follower {
   // An exception whose handler's address is to come
   bool has_exception_ = false;
   Event exception_;
-  bool has_held_context_ = false;  ///< the handler's, which came first: it is told behind the exception
-  Event held_context_;
+  std::vector<Event> held_contexts_;  ///< the handler's, which came first: told behind the exception
   uint64_t trouble_offset_ = ~uint64_t{0}, watch_from_ = 0;
   size_t trouble_forks_ = 0;
   uint64_t offset_ = 0;  ///< of the packet whose instructions are walked

@@ -71,6 +71,30 @@ TEST_P(CoreSight, RangesAreThePeers) {
   }
 }
 
+TEST_P(CoreSight, CountsOfCyclesOnlyGrow) {
+  const auto recording = open(GetParam().path);
+  ASSERT_TRUE(recording);
+  for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) {
+    uint64_t cycles = 0, offset = ~uint64_t{0};
+    const Status status =
+        recording->decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
+          if (std::exchange(offset, segment.stream_offset_bytes) != offset) cycles = 0;
+          size_t mark = 0;
+          for (const Event& event : batch.events) {
+            for (; mark < batch.marks.size() && batch.marks[mark].before_block < event.before_block; ++mark) {
+              EXPECT_GE(batch.marks[mark].cycles, cycles);
+              cycles = std::max(cycles, batch.marks[mark].cycles);
+            }
+            EXPECT_GE(event.cycles, cycles) << name(event.kind) << " at " << event.stream_offset_bytes;
+            cycles = std::max(cycles, event.cycles);
+          }
+          for (; mark < batch.marks.size(); ++mark) cycles = std::max(cycles, batch.marks[mark].cycles);
+          return true;
+        });
+    EXPECT_TRUE(status.ok());
+  }
+}
+
 std::string upper(const char* name) {
   std::string text = "I_";
   for (; *name != '\0'; ++name) text += static_cast<char>(std::toupper(static_cast<unsigned char>(*name)));

@@ -36,6 +36,14 @@ TEST(CycleShare, APauseIsNobodys) {
   EXPECT_EQ(cycles.take(30, kPaused, 9000), 60U);  // what 30 instructions take
 }
 
+TEST(CycleShare, ACountThatGoesBackIsNone) {
+  CycleShare cycles;
+  cycles.take(0, kRuns, 0);
+  EXPECT_EQ(cycles.take(100, kRuns, 1000), 1000U);
+  EXPECT_EQ(cycles.take(0, kRuns, 0), 0U);
+  EXPECT_EQ(cycles.take(100, kRuns, 1500), 500U);
+}
+
 TEST(CycleShare, ASegmentCountsAnew) {
   CycleShare cycles;
   cycles.take(0, kRuns, 0);
