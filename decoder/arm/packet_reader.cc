@@ -386,7 +386,10 @@ bool PacketReader::next_address(uint64_t& value, uint8_t& isa) {
   constexpr uint64_t kLongest = 9;
   if (bytes_.size() - offset_ < kLongest) return false;
   const auto header = static_cast<uint8_t>(bytes_[offset_]);
-  const PacketForm& form = packet_forms()[dispatch_[header]];
+  const uint8_t index = dispatch_[header];
+  if (index == kNoForm) return false;
+  const PacketForm& form = packet_forms()[index];
+  if (!is_address(form.kind) || is_address_context(form.kind)) return false;
   static_assert(std::endian::native == std::endian::little);
   uint64_t raw = 0;
   std::memcpy(&raw, bytes_.data() + offset_ + 1, 8);

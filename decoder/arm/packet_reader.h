@@ -28,15 +28,11 @@ class PacketReader {
   /// Reads the packet at offset() and moves past it. On any status but ok nothing moves.
   Status next(Packet& packet);
 
-  /// Reads the packet at offset(), an address without a context, and moves past it. False: next() must do it, near the end.
+  /// Reads the packet at offset(), if it is an address without a context, and moves past it. False: next() must do it; it is another
+  /// packet, or near the end.
   bool next_address(uint64_t& value, uint8_t& isa);
 
   [[nodiscard]] uint64_t offset() const { return offset_; }
-  /// Of which packet the byte at `offset_bytes`, which must be there, is the header.
-  [[nodiscard]] PacketKind kind_at(uint64_t offset_bytes) const {
-    const uint8_t form = dispatch_[static_cast<uint8_t>(bytes_[offset_bytes])];
-    return form == kNoForm ? PacketKind::bad : packet_forms()[form].kind;
-  }
   /// Goes on at another place; what packets are compressed against is kept.
   void seek(uint64_t offset_bytes) { offset_ = offset_bytes; }
   /// Begins with other bytes of the same source; nothing is known of what came before.

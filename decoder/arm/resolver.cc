@@ -121,25 +121,41 @@ void Resolver::spend(uint64_t atoms, unsigned count, uint64_t offset) {
   }
 }
 
-/// Atoms and addresses that nothing speculative comes before: most of a trace. False: another packet is next.
+/// Atoms and addresses that nothing speculative comes before, some at once: most of a trace. False: another packet is next.
 bool Resolver::run_plain() {
   if (state_ != State::decoding || config_.max_speculation() != 0 || !queue_.empty() || awaits_address_) return false;
+  constexpr unsigned kAtOnce = 16;
+  unsigned taken = 0;
+  while (taken < kAtOnce && (take_atoms() || take_address())) ++taken;
+  return taken != 0;
+}
+
+/// The atoms that are next, 64 at most. False: another packet is next.
+bool Resolver::take_atoms() {
   const uint64_t start = reader_.offset();
   const auto& forms = atom_forms();
   uint64_t at = start, atoms = 0;
   unsigned count = 0;
+  if (follower_->is_lost()) {
+    while (at < bytes_.size() && forms[static_cast<uint8_t>(bytes_[at])].count != 0) ++at;
+    reader_.seek(at);
+    return at != start;
+  }
   for (; at < bytes_.size(); ++at) {
     const AtomForm& form = forms[static_cast<uint8_t>(bytes_[at])];
     if (form.count == 0 || count + form.count > 64) break;
     atoms |= uint64_t{form.atoms} << count;
     count += form.count;
   }
-  if (count != 0) {
-    reader_.seek(at);
-    if (!follower_->is_lost()) spend(atoms, count, start);
-    return true;
-  }
-  if (at >= bytes_.size() || !is_address(reader_.kind_at(at)) || is_address_context(reader_.kind_at(at))) return false;
+  if (count == 0) return false;
+  reader_.seek(at);
+  spend(atoms, count, start);
+  return true;
+}
+
+/// The address that is next. False: another packet is, or the bytes end soon.
+bool Resolver::take_address() {
+  const uint64_t start = reader_.offset();
   uint64_t address = 0;
   uint8_t isa = 0;
   if (!reader_.next_address(address, isa)) return false;
