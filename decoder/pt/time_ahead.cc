@@ -78,6 +78,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   segment_ = segment;
   config_ = config;
   slack_ns_ = slack_ns;
+  splits_time_ = config.time.valid() && !config.time.cap_user_time_short && config.time.time_shift <= 32;
   reader_ = PacketReader(segment.bytes);
   reader_.set_skip_corrupt_tma(config.errata.skz84);
   clock_ = PtClock(config);
@@ -111,7 +112,8 @@ void TimeAhead::know(uint64_t from, uint64_t until, std::span<const uint64_t> of
 }
 
 // As skip_plain(), but where it is known what stands there.
-uint64_t TimeAhead::skip_to_timing(uint64_t at, uint64_t end) {
+inline uint64_t TimeAhead::skip_to_timing(uint64_t at, uint64_t end) {
+  if (at >= known_until_) return skip_plain(segment_.bytes, at, end);
   if (at < known_from_) {
     at = skip_plain(segment_.bytes, at, std::min(end, known_from_));
     if (at != known_from_) return at;
@@ -124,10 +126,10 @@ uint64_t TimeAhead::skip_to_timing(uint64_t at, uint64_t end) {
   return skip_plain(segment_.bytes, at, end);
 }
 
-void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
+inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   if (bounds) {
     const Interval told = ns_of(clock_.earliest(), clock_.latest());
-    first_ = std::max({first_, minus(told.first, slack_ns_), segment_.time.first});
+    first_ = std::max(first_, minus(told.first, slack_ns_));  // it began as the segment's
     last_ = std::max(std::min(plus(told.last, slack_ns_), segment_.time.last), first_);
     // Without CYC the bounds are a tick or two apart.
     const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
@@ -141,8 +143,7 @@ void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
 inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
   const TimeConversion& time = config_.time;
   const unsigned shift = time.time_shift;
-  if (!time.valid() || time.cap_user_time_short || shift > 32 || last == kTscMax || first.value >> shift != last.value >> shift)
-    return time.to_interval(first, last);
+  if (!splits_time_ || last == kTscMax || first.value >> shift != last.value >> shift) return time.to_interval(first, last);
   const uint64_t mask = (uint64_t{1} << shift) - 1;
   const uint64_t base = time.time_zero + (first.value >> shift) * time.time_mult;
   Interval told{TimeNs{base + ((first.value & mask) * time.time_mult >> shift)},

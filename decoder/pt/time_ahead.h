@@ -84,6 +84,7 @@ class TimeAhead {
   PacketReader reader_;
   PtClock clock_;
   uint64_t slack_ns_ = 0;
+  bool splits_time_ = false;  ///< see ns_of()
   uint64_t own_bytes_ = 0;
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
   TimeNs first_, last_, end_, about_;
