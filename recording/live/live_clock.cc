@@ -18,7 +18,10 @@ uint64_t monotonic_ns() {
 
 }  // namespace
 
-void LiveClock::saw(uint64_t record_time_ns) { least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - record_time_ns); }
+void LiveClock::saw(uint64_t record_time_ns) {
+  least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - record_time_ns);
+  latest_ns_ = std::max(latest_ns_, record_time_ns);
+}
 
 uint64_t LiveClock::now_ns() const {
 #if defined(__x86_64__)
@@ -33,7 +36,7 @@ uint64_t LiveClock::now_ns() const {
     return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
   }
 #endif
-  return least_ahead_ns_ == ~uint64_t{0} ? 0 : monotonic_ns() - least_ahead_ns_;
+  return least_ahead_ns_ == ~uint64_t{0} ? 0 : std::max(latest_ns_, monotonic_ns() - least_ahead_ns_);
 }
 
 }  // namespace ptd::live

@@ -9,7 +9,7 @@
 namespace ptd::live {
 
 /// By the kernel's conversion of the processor's counter; where it publishes none, by the record that was read soonest after its time: then
-/// late by what the reader was. A value: a copy goes on by itself.
+/// late by what the reader was, but never before a record that was read. A value: a copy goes on by itself.
 class LiveClock {
  public:
   /// A record with this time was read now.
@@ -23,6 +23,7 @@ class LiveClock {
  private:
   std::optional<perfio::TimeConvRecord> conversion_;
   uint64_t least_ahead_ns_ = ~uint64_t{0};  // CLOCK_MONOTONIC when a record was read, less its time: the least of all
+  uint64_t latest_ns_ = 0;
 };
 
 }  // namespace ptd::live

@@ -260,7 +260,7 @@ void Recorder::on_record(EventRings& rings, Bytes record) {
   const RecordHeader header = read_record_header(record);
   if (rings.role == RingRole::kernel) record = without_excess(record, attr_of(RingRole::kernel), scratch_);
   ++report_.records;
-  if (clock_.now_ns() == 0) note_time(rings, record);
+  if (!clock_.is_exact()) note_time(rings, record);
   Cursor body(record.subspan(kRecordHeaderBytes));
   if (header.type == kRecordLost) {
     body.skip(8);
@@ -291,7 +291,6 @@ void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
   const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
   SampleId id;
   parse_trailer(attr, record.last(trailer), id);
-  if (id.has_time) clock_.saw(id.time);
   Payload payload;
   if (!parse_body(read_record_header(record), body, payload)) return;
   if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.on_mapping(*map, id.has_time ? id.time : 0);
