@@ -61,6 +61,11 @@ uint32_t Walker::switches_before(const AuxSegment& segment) {
   for (uint32_t i = 0; i < kMostAhead; ++i) {
     blocks.clear();
     const WalkStop stop = run(ahead, ~uint64_t{0});
+    // What is lost, or not traced, may hold the switch.
+    if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) {
+          return event.kind == EventKind::overflow || event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
+        }))
+      return 0;
     if (follower_.passed_at(ahead.state.now.first) > *open) return *open + 1;
     if (switch_met_ || stop != WalkStop::full) return 0;
   }
