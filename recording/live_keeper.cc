@@ -2,6 +2,8 @@
 #include "recording/live_keeper.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -86,6 +88,29 @@ void LiveKeeper::end_covered(const perfio::MmapRecord& map) {
   }
 }
 
+/// Nothing is read of a file that is too large, however little of it is there: programs that map their code twice have files of memory that
+/// are as large as all they may ever use. What is on a disk is read once as long as it is not written to; memory is written to without a
+/// trace.
+Result<stash::Content> LiveKeeper::add_file(const stash::MappingFile& file) {
+  const struct stat& info = file.info;
+  const uint64_t limit = options_.limits.file_bytes;
+  if (static_cast<uint64_t>(info.st_size) > limit)
+    return Error{ErrorKind::unsupported, "larger than what is kept (" + std::to_string(limit) + " bytes)", 0};
+  struct statfs system {};
+  if (::fstatfs(file.fd.get(), &system) != 0 || system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC)
+    return capture_->add(file.fd.get());
+  const FileKey key = {static_cast<int64_t>(info.st_dev),
+                       static_cast<int64_t>(info.st_ino),
+                       info.st_size,
+                       info.st_ctim.tv_sec,
+                       info.st_ctim.tv_nsec,
+                       info.st_mtim.tv_sec,
+                       info.st_mtim.tv_nsec};
+  if (const auto known = files_.find(key); known != files_.end()) return known->second;
+  if (files_.size() >= kMostRegions) files_.clear();
+  return files_.emplace(key, capture_->add(file.fd.get())).first->second;
+}
+
 void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
   const stash::MappingFile file = stash::open_mapping(
       {map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, normalize_build_id(perfio::build_id_hex(map.build_id))});
@@ -93,7 +118,7 @@ void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
     skip(map.path, file.why);
     return;
   }
-  const Result<stash::Content> content = capture_->add(file.fd.get());
+  const Result<stash::Content> content = add_file(file);
   if (!content) {
     skip(map.path, content.error().message);
     return;

@@ -2,6 +2,7 @@
 // dated.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "image/stash/mapping_file.h"
 #include "perfio/records.h"
 #include "recording/stashed_code.h"
 
@@ -47,6 +49,7 @@ class LiveKeeper {
   using Key = std::pair<int32_t, uint64_t>;  // process, address
   LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
       : stash_(std::move(stash)), recording_(std::move(recording)), options_(std::move(options)) {}
+  [[nodiscard]] Result<stash::Content> add_file(const stash::MappingFile& file);
   void keep_file(const perfio::MmapRecord& map, uint64_t time_ns);
   void keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns);
   bool copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns);
@@ -58,6 +61,8 @@ class LiveKeeper {
   std::string recording_;
   KeepOptions options_;
   std::unique_ptr<stash::Capture> capture_;
+  using FileKey = std::array<int64_t, 7>;            // device, inode, size, time of change and of writing
+  std::map<FileKey, Result<stash::Content>> files_;  // on disks: what is mapped often is read once
   std::map<Key, Region> regions_;
   struct Pending {
     Key key;

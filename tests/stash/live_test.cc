@@ -1,8 +1,10 @@
 // What will be gone when a recording ends: kept while its process lives, dated, and given back as the recording wants it.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -216,6 +218,71 @@ TEST_F(Live, OfTwoMappingsAtOneAddressTheSecondHasTheMemory) {
   look();
   ASSERT_THAT(flushed().entries, SizeIs(1));
   EXPECT_EQ(flushed().entries[0].time_ns, 9U);
+}
+
+TEST_F(Live, ASparseFileThatIsTooLargeIsNotRead) {
+  const int file = ::memfd_create("doublemapper", 0);
+  ASSERT_EQ(::ftruncate(file, off_t{256} << 30), 0);
+  struct stat info {};
+  ASSERT_EQ(::fstat(file, &info), 0);
+  constexpr int kMappings = 20;
+  perfio::MmapRecord map;
+  map.pid = map.tid = ::getpid();
+  map.size_bytes = kPage;
+  map.path = "/memfd:doublemapper (deleted)";
+  map.maj = major(info.st_dev);
+  map.min = minor(info.st_dev);
+  map.inode = info.st_ino;
+  const auto used = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+  };
+  const double before = used();
+  for (int i = 0; i < kMappings; ++i) {
+    void* at = ::mmap(nullptr, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, off_t{i} * 2 * kPage);
+    map.addr = reinterpret_cast<uint64_t>(at);
+    keeper_->on_mapping(map, 7);
+    ::munmap(at, kPage);
+  }
+  EXPECT_LT(used() - before, 1.0);  // a GiB each would take many seconds
+  ::close(file);
+  look();
+  EXPECT_THAT(flushed().entries, SizeIs(0));
+}
+
+TEST_F(Live, ADeletedFileThatIsMappedOftenIsReadOnce) {
+  const std::string path = folder_ + "/library";
+  std::ofstream(path) << std::string(8U << 20, 'x');
+  const int file = ::open(path.c_str(), O_RDONLY);
+  ::unlink(path.c_str());
+  struct stat info {};
+  struct statfs system {};
+  ASSERT_EQ(::fstat(file, &info), 0);
+  if (::fstatfs(file, &system) != 0 || system.f_type == 0x01021994) GTEST_SKIP() << "the temporary files are in memory";
+  void* at = ::mmap(nullptr, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+  perfio::MmapRecord map;
+  map.pid = map.tid = ::getpid();
+  map.addr = reinterpret_cast<uint64_t>(at);
+  map.size_bytes = kPage;
+  map.path = path + " (deleted)";
+  map.maj = major(info.st_dev);
+  map.min = minor(info.st_dev);
+  map.inode = info.st_ino;
+  const auto bytes_read = [] {
+    std::ifstream io("/proc/self/io");
+    std::string word;
+    uint64_t count = 0;
+    io >> word >> count;
+    return count;
+  };
+  const uint64_t before = bytes_read();
+  for (uint64_t i = 0; i < 20; ++i) keeper_->on_mapping(map, 7 + i);
+  EXPECT_LT(bytes_read() - before, 5 * (8U << 20));  // to be hashed, to be copied, to be looked at
+  ::munmap(at, kPage);
+  ::close(file);
+  look();
+  EXPECT_THAT(flushed().entries, SizeIs(20));
 }
 
 TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
