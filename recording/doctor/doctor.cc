@@ -167,11 +167,26 @@ void check_memory(const Facts& facts, Checks& checks) {
                     enough ? "" : facts.sudo() + "sysctl kernel.perf_event_mlock_kb=65536"});
 }
 
+/// Of lines "ADDRESS TYPE NAME" one of code has an address. The first ones may be those of variables that each cpu has, which count from
+/// zero for everybody.
+bool tells_addresses(std::string_view kallsyms) {
+  while (!kallsyms.empty()) {
+    const size_t end = std::min(kallsyms.find('\n'), kallsyms.size());
+    const std::string_view line = kallsyms.substr(0, end);
+    kallsyms.remove_prefix(std::min(end + 1, kallsyms.size()));
+    const size_t blank = line.find(' ');
+    if (blank == std::string_view::npos || blank + 1 >= line.size()) continue;
+    const char type = line[blank + 1];
+    if ((type == 't' || type == 'T') && line.substr(0, blank).find_first_not_of('0') != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 void check_kernel_code(const Facts& facts, Checks& checks) {
+  constexpr size_t kMostBytes = 1U << 20;
   int number = 0;
-  const std::string kallsyms = read_some(facts.machine.proc + "/kallsyms", &number);
-  const bool zeros = kallsyms.starts_with("0000000000000000 ");
-  if (kallsyms.empty() || zeros) {
+  const std::string kallsyms = read_some(facts.machine.proc + "/kallsyms", &number, kMostBytes);
+  if (!tells_addresses(kallsyms)) {
     const std::string restrict = facts.kptr_restrict ? " (kernel.kptr_restrict is " + std::to_string(*facts.kptr_restrict) + ")" : "";
     checks.push_back({"kallsyms", Verdict::limit,
                       kallsyms.empty() ? "/proc/kallsyms cannot be read: " + std::string(std::strerror(number == 0 ? ENOENT : number))

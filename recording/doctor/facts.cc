@@ -39,15 +39,15 @@ std::optional<uint64_t> locked_memory(const std::string& limits) {
 
 }  // namespace
 
-std::string read_some(const std::string& path, int* number) {
-  constexpr size_t kMost = 64U << 10;
+std::string read_some(const std::string& path, int* number, size_t most_bytes) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (number != nullptr) *number = fd < 0 ? errno : 0;
   if (fd < 0) return {};
   std::string text;
   std::array<char, 4096> buffer{};
   ssize_t got = 0;
-  while (text.size() < kMost && (got = ::read(fd, buffer.data(), buffer.size())) > 0) text.append(buffer.data(), static_cast<size_t>(got));
+  while (text.size() < most_bytes && (got = ::read(fd, buffer.data(), buffer.size())) > 0)
+    text.append(buffer.data(), static_cast<size_t>(got));
   if (number != nullptr && got < 0) *number = errno;
   ::close(fd);
   return text;

@@ -45,8 +45,8 @@ struct Facts {
   [[nodiscard]] std::string sudo() const { return machine.user == 0 ? "" : "sudo "; }
 };
 
-/// The first 64 KiB of a file; "" if it cannot be read; `number` gets errno.
-[[nodiscard]] std::string read_some(const std::string& path, int* number = nullptr);
+/// The first 64 KiB (or `most_bytes`) of a file; "" if it cannot be read; `number` gets errno.
+[[nodiscard]] std::string read_some(const std::string& path, int* number = nullptr, size_t most_bytes = 64U << 10);
 [[nodiscard]] std::optional<int64_t> number_of(std::string_view text);
 
 }  // namespace ptd::doctor

@@ -43,7 +43,7 @@ class Doctor : public testing::Test {
     proc("self/limits",
          "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         8388608              "
          "8388608              bytes\n");
-    proc("kallsyms", "0000000000000000 T _stext\n");
+    proc("kallsyms", kallsyms(false));
     cpu("GenuineIntel", "fpu intel_pt sse2");
   }
   ~Doctor() override { fs::remove_all(folder_); }
@@ -54,6 +54,17 @@ class Doctor : public testing::Test {
   }
   void proc(const std::string& name, const std::string& text) const { put(folder_ + "/proc/" + name, text); }
   void sys(const std::string& name, const std::string& text) const { put(folder_ + "/sys/" + name, text); }
+  /// As x86 kernels begin it: variables of each cpu, from address 0 on also for root, then code.
+  static std::string kallsyms(bool told) {
+    std::string text = "0000000000000000 A fixed_percpu_data\n0000000000000000 A __per_cpu_start\n";
+    for (int i = 1; i < 3000; ++i) {
+      char line[64];
+      std::snprintf(line, sizeof line, "%016x A variable_of_each_cpu_%d\n", told ? i * 64 : 0, i);
+      text += line;
+    }
+    const std::string address = told ? "ffffffff81000000" : "0000000000000000";
+    return text + address + " T startup_64\n" + address + " T _stext\n";
+  }
   void cpu(const std::string& vendor, const std::string& flags) const {
     proc("cpuinfo",
          "processor\t: 0\nvendor_id\t: " + vendor + "\nmodel\t\t: 94\nmodel name\t: A Cpu\nflags\t\t: " + flags + "\n\nprocessor\t: 1\n");
@@ -195,7 +206,7 @@ TEST_F(Doctor, KernelCodeNeedsKallsymsAndKcore) {
   EXPECT_EQ(check(d, "kallsyms").found, "/proc/kallsyms hides the kernel's addresses (kernel.kptr_restrict is 1)");
   EXPECT_THAT(check(d, "kcore").fix, HasSubstr("CONFIG_PROC_KCORE"));
   EXPECT_EQ(check(d, "bpf").verdict, Verdict::limit);
-  proc("kallsyms", "ffffffff81000000 T _stext\n");
+  proc("kallsyms", kallsyms(true));
   proc("kcore", "ELF");
   machine_.list_bpf = [] { return ENOENT; };
   d = diagnose(machine_);
