@@ -132,9 +132,9 @@ void LineWriter::json_sample(TextBuffer& out, const OtherEvent& event, std::stri
     JsonLine fields(object);
     for (const TracepointField& field : event.fields) {
       if (field.number) {
-        fields.verbatim(field.name, field.value);
+        fields.verbatim(*field.name, field.value);
       } else {
-        fields.text(field.name, field.value);
+        fields.text(*field.name, field.value);
       }
     }
     object.ch('}');

@@ -295,7 +295,7 @@ void LineWriter::branch_stack(TextBuffer& out, std::span<const std::pair<Ip, Ip>
 void append_sample_fields(TextBuffer& out, const OtherEvent& event) {
   for (const TracepointField& field : event.fields) {
     out.ch(' ');
-    out.text(field.name);
+    out.text(*field.name);
     out.ch('=');
     out.text(field.value);
   }

@@ -10,6 +10,7 @@ namespace ptd::perfio {
 namespace {
 
 constexpr size_t kMaxFormatBytes = 1U << 16, kMaxSlots = 128, kMaxTextBytes = 256, kMaxShownBytes = 64;
+constexpr size_t kMaxNameBytes = 128, kMaxFormats = 1U << 16;
 
 bool number_behind(std::string_view line, std::string_view key, uint32_t& out) {
   const size_t at = line.find(key);
@@ -18,9 +19,10 @@ bool number_behind(std::string_view line, std::string_view key, uint32_t& out) {
 }
 
 SlotKind kind_of(std::string_view type, bool array, uint32_t size_bytes) {
-  if (type.find("__data_loc") != std::string_view::npos)
-    return type.find("char") != std::string_view::npos ? SlotKind::dynamic_text : SlotKind::bytes;
-  if (array) return type.find("char") != std::string_view::npos ? SlotKind::text : SlotKind::bytes;
+  const bool characters = type.find("char") != std::string_view::npos;
+  if (type.find("__data_loc") != std::string_view::npos) return characters ? SlotKind::dynamic_text : SlotKind::bytes;
+  if (type.find("__rel_loc") != std::string_view::npos) return characters ? SlotKind::relative_text : SlotKind::bytes;
+  if (array) return characters ? SlotKind::text : SlotKind::bytes;
   if (type.find('*') != std::string_view::npos) return SlotKind::address;
   return size_bytes == 1 || size_bytes == 2 || size_bytes == 4 || size_bytes == 8 ? SlotKind::number : SlotKind::bytes;
 }
@@ -42,7 +44,7 @@ bool read_line(std::string_view line, TracepointSlot& slot) {
   slot.name = declared.substr(space + 1);
   slot.is_signed = is_signed != 0;
   slot.kind = kind_of(declared.substr(0, space + 1), array, slot.size_bytes);
-  return !slot.name.empty();
+  return !slot.name.empty() && slot.name.size() <= kMaxNameBytes;
 }
 
 std::string printable(Bytes bytes) {
@@ -67,11 +69,23 @@ std::string hex(Bytes bytes) {
 
 }  // namespace
 
-std::vector<TracepointSlot> find_tracepoint(Bytes tracing_data, uint64_t id) {
-  const std::string_view all(reinterpret_cast<const char*>(tracing_data.data()), tracing_data.size());
-  const size_t at = all.find("\nID: " + std::to_string(id) + "\n");
-  if (at == std::string_view::npos) return {};
-  std::string_view text = all.substr(at + 1, kMaxFormatBytes);
+TracepointFormats::TracepointFormats(Bytes tracing_data) : data_(tracing_data) {
+  constexpr std::string_view kId = "\nID: ";
+  const std::string_view all(reinterpret_cast<const char*>(data_.data()), data_.size());
+  for (size_t at = all.find(kId); at != std::string_view::npos && ids_.size() < kMaxFormats; at = all.find(kId, at + 1)) {
+    const char* const number = all.data() + at + kId.size();
+    const char* const end = all.data() + all.size();
+    uint64_t id = 0;
+    const auto [behind, error] = std::from_chars(number, end, id);
+    if (error == std::errc() && behind != end && *behind == '\n') ids_.try_emplace(id, at + 1);
+  }
+}
+
+std::vector<TracepointSlot> TracepointFormats::find(uint64_t id) const {
+  const auto place = ids_.find(id);
+  if (place == ids_.end()) return {};
+  const std::string_view all(reinterpret_cast<const char*>(data_.data()), data_.size());
+  std::string_view text = all.substr(place->second, kMaxFormatBytes);
   text = text.substr(0, text.find("print fmt:"));
   std::vector<TracepointSlot> slots;
   while (!text.empty() && slots.size() < kMaxSlots) {
@@ -101,8 +115,10 @@ SlotValue read_slot(const TracepointSlot& slot, Bytes payload) {
     }
     case SlotKind::text:
       return {printable(bytes), false};
-    case SlotKind::dynamic_text: {  // where in the payload, and how long: low and high half
-      const uint64_t offset = value & 0xffff, size = value >> 16 & 0xffff;
+    case SlotKind::dynamic_text:
+    case SlotKind::relative_text: {  // where in the payload or behind the field ([Linux] 5.17 on), and how long: low and high half
+      const uint64_t from = slot.kind == SlotKind::relative_text ? uint64_t{slot.offset_bytes} + slot.size_bytes : 0;
+      const uint64_t offset = from + (value & 0xffff), size = value >> 16 & 0xffff;
       if (slot.size_bytes != 4 || offset > payload.size() || size > payload.size() - offset) return {};
       return {printable(payload.subspan(offset, size)), false};
     }

@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "image/base/types.h"
 
 namespace ptd::perfio {
 
-enum class SlotKind : uint8_t { number, address, text, dynamic_text, bytes };
+enum class SlotKind : uint8_t { number, address, text, dynamic_text, relative_text, bytes };
 
 /// One field.
 struct TracepointSlot {
@@ -19,9 +20,20 @@ struct TracepointSlot {
   uint32_t offset_bytes = 0, size_bytes = 0;
 };
 
-/// The fields of the tracepoint with this id (perf_event_attr.config) but for those that all have (common_*); empty if its format is not
-/// there. `tracing_data`: the TRACING_DATA section, whose formats are plain text.
-[[nodiscard]] std::vector<TracepointSlot> find_tracepoint(Bytes tracing_data, uint64_t id);
+/// The formats of a TRACING_DATA section, which are plain text. The bytes stay the caller's.
+class TracepointFormats {
+ public:
+  TracepointFormats() = default;
+  explicit TracepointFormats(Bytes tracing_data);
+  /// The fields of the tracepoint with this id (perf_event_attr.config) but for those that all have (common_*); empty if its format is not
+  /// there.
+  [[nodiscard]] std::vector<TracepointSlot> find(uint64_t id) const;
+  [[nodiscard]] Bytes data() const { return data_; }
+
+ private:
+  Bytes data_;
+  std::unordered_map<uint64_t, size_t> ids_;  // -> where its line begins
+};
 
 /// A field's value for people. `number`: a decimal number. Empty text where the payload is too short.
 struct SlotValue {

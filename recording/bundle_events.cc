@@ -2,6 +2,9 @@
 #include "recording/bundle_events.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
 
 namespace ptd {
 
@@ -20,7 +23,7 @@ void write_other_events(const OtherEvents& events, ByteWriter& out) {
     out.number(event.period);
     out.number(event.fields.size());
     for (const TracepointField& field : event.fields) {
-      out.text(field.name);
+      out.text(*field.name);
       out.text(field.value);
       out.flag(field.number);
     }
@@ -31,6 +34,13 @@ void write_other_events(const OtherEvents& events, ByteWriter& out) {
 bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size_t most, OtherEvents& events) {
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) events.names.push_back(in.text());
   events.left_out = in.number();
+  uint64_t bytes_left = kMostEventBytes;
+  std::map<std::string, std::shared_ptr<const std::string>> field_names;
+  const auto shared = [&](std::string name) {
+    std::shared_ptr<const std::string>& one = field_names[name];
+    if (!one) one = std::make_shared<const std::string>(std::move(name));
+    return one;
+  };
   for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
     OtherEvent event;
     event.time = in.time();
@@ -42,7 +52,7 @@ bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size
     event.period = in.number();
     for (uint64_t fields = in.count(); fields > 0 && in.ok(); --fields) {
       TracepointField field;
-      field.name = in.text();
+      field.name = shared(in.text());
       field.value = in.text();
       field.number = in.flag();
       event.fields.push_back(std::move(field));
@@ -52,9 +62,11 @@ bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size
     if (!in.ok() || event.name >= events.names.size()) return false;
     const auto inside = [&event](const Interval& range) { return range.contains(event.time); };
     if (!times.empty() && std::none_of(times.begin(), times.end(), inside)) continue;
-    if (events.events.size() >= most) {
+    const uint64_t bytes = bytes_of(event);
+    if (events.events.size() >= most || bytes > bytes_left) {
       ++events.left_out;
     } else {
+      bytes_left -= bytes;
       events.events.push_back(std::move(event));
     }
   }

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kFeatureTracingData = 1;  // perf.data-file-format.txt, HEADER_TRACING_DATA
 constexpr uint32_t kTypeSoftware = 1, kTypeTracepoint = 2;
 constexpr uint64_t kSoftwareDummy = 9;
-constexpr size_t kMaxRawBytes = 256;
+constexpr size_t kMaxRawBytes = 256, kMaxLayouts = 4096;
 
 // Trace, or there for the records of the kernel only.
 bool has_no_samples(const perfio::EventAttr& attr) {
@@ -33,15 +33,15 @@ std::string name_of(const perfio::EventAttr& attr) {
 
 class Collector {
  public:
-  Collector(const perfio::PerfReader& reader, const std::vector<Interval>& times, size_t most)
-      : reader_(reader), times_(times), most_(most) {}
+  Collector(const perfio::PerfReader& reader, const std::vector<Interval>& times, size_t most, uint64_t most_bytes)
+      : reader_(reader), times_(times), most_(most), bytes_left_(most_bytes) {}
   void take(const perfio::Record& record) {
     if (record.type != perfio::kRecordSample || record.attr_index >= reader_.attrs().size()) return;
     if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload)) return;
     const TimeNs time{record.sample_id.time};
     const auto inside = [time](const Interval& range) { return range.contains(time); };
     if (!times_.empty() && std::none_of(times_.begin(), times_.end(), inside)) return;
-    if (out_.events.size() >= most_) {
+    if (out_.events.size() >= most_ || bytes_left_ == 0) {
       ++out_.left_out;
       return;
     }
@@ -57,6 +57,13 @@ class Collector {
     event.ip = Ip{sample.ip};
     event.period = sample.period;
     if (!sample.raw.empty()) take_payload(attr, sample.raw, event);
+    const uint64_t bytes = bytes_of(event);
+    if (bytes > bytes_left_) {
+      bytes_left_ = 0;
+      ++out_.left_out;
+      return;
+    }
+    bytes_left_ -= bytes;
     out_.events.push_back(std::move(event));
   }
   OtherEvents finish() {
@@ -77,13 +84,29 @@ class Collector {
     }
     return {};
   }
+  struct Layout {
+    std::vector<perfio::TracepointSlot> slots;
+    std::vector<std::shared_ptr<const std::string>> names;  // of slots
+  };
+  const Layout& layout_of(uint64_t tracepoint) {
+    const Bytes now = formats();
+    if (formats_.data().data() != now.data()) formats_ = perfio::TracepointFormats(now);
+    static const Layout kNone;
+    const auto known = layouts_.find(tracepoint);
+    if (known != layouts_.end()) return known->second;
+    if (layouts_.size() >= kMaxLayouts) return kNone;
+    Layout layout;
+    layout.slots = formats_.find(tracepoint);
+    for (const perfio::TracepointSlot& slot : layout.slots) layout.names.push_back(std::make_shared<const std::string>(slot.name));
+    return layouts_[tracepoint] = std::move(layout);
+  }
   void take_payload(const perfio::EventAttr& attr, Bytes raw, OtherEvent& event) {
     if (attr.type == kTypeTracepoint) {
-      const auto [known, is_new] = layouts_.try_emplace(attr.config);
-      if (is_new) known->second = perfio::find_tracepoint(formats(), attr.config);
-      for (const perfio::TracepointSlot& slot : known->second) {
-        perfio::SlotValue value = perfio::read_slot(slot, raw);
-        event.fields.push_back({slot.name, std::move(value.text), value.number});
+      const Layout& layout = layout_of(attr.config);
+      event.fields.reserve(layout.slots.size());
+      for (size_t i = 0; i < layout.slots.size(); ++i) {
+        perfio::SlotValue value = perfio::read_slot(layout.slots[i], raw);
+        event.fields.push_back({layout.names[i], std::move(value.text), value.number});
       }
       if (!event.fields.empty()) return;
     }
@@ -93,8 +116,10 @@ class Collector {
   const perfio::PerfReader& reader_;
   const std::vector<Interval>& times_;
   const size_t most_;
-  std::map<uint32_t, uint32_t> names_;                               // attr -> index of its name
-  std::map<uint64_t, std::vector<perfio::TracepointSlot>> layouts_;  // by id of the tracepoint
+  uint64_t bytes_left_;
+  std::map<uint32_t, uint32_t> names_;  // attr -> index of its name
+  perfio::TracepointFormats formats_;
+  std::map<uint64_t, Layout> layouts_;  // by id of the tracepoint
   OtherEvents out_;
 };
 
@@ -113,14 +138,21 @@ Result<OtherEvents> read_from_bundle(const std::string& path, const std::vector<
 
 }  // namespace
 
-Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most) {
+uint64_t bytes_of(const OtherEvent& event) {
+  constexpr uint64_t kInPlaceBytes = 15;  // a string as short as this is where its object is
+  uint64_t bytes = sizeof event + event.fields.size() * sizeof(TracepointField) + event.raw.size();
+  for (const TracepointField& field : event.fields) bytes += field.value.size() > kInPlaceBytes ? field.value.size() + 1 : 0;
+  return bytes;
+}
+
+Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most, uint64_t most_bytes) {
   if (looks_like_bundle(path)) return read_from_bundle(path, times, most);
   if (path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
   auto opened = perfio::PerfReader::open(path);
   if (!opened) return opened.error();
   perfio::PerfReader& reader = **opened;
   if (!reader.is_pipe() && std::all_of(reader.attrs().begin(), reader.attrs().end(), has_no_samples)) return OtherEvents{};
-  Collector collector(reader, times, most);
+  Collector collector(reader, times, most, most_bytes);
   const Status status = reader.read([&](const perfio::Record& record) {
     collector.take(record);
     return true;

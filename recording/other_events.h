@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace ptd {
 
 /// One field of a tracepoint's payload. Text of the recording: control characters are replaced.
 struct TracepointField {
-  std::string name, value;
+  std::shared_ptr<const std::string> name;  ///< never null; one for all events of a tracepoint
+  std::string value;
   bool number = false;  ///< value is a decimal number
 };
 
@@ -29,12 +31,18 @@ struct OtherEvent {
 struct OtherEvents {
   std::vector<std::string> names;  ///< "cycles", "sched:sched_wakeup"
   std::vector<OtherEvent> events;  ///< in order of time
-  uint64_t left_out = 0;           ///< more than were asked for
+  uint64_t left_out = 0;           ///< more than were asked for, or than kMostEventBytes hold
 };
 
-/// Reads the samples of `path` in `times` (empty: all), at most `most`. Switches of threads (sched:sched_switch) are none: the flow has
-/// them. Empty for forms without such events. Errors: those of opening a perf.data file or
-/// a bundle, which holds its recording's samples.
-[[nodiscard]] Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most);
+/// What events may take in memory, whatever a recording says of their fields.
+inline constexpr uint64_t kMostEventBytes = 512ULL << 20;
+/// What one takes.
+[[nodiscard]] uint64_t bytes_of(const OtherEvent& event);
+
+/// Reads the samples of `path` in `times` (empty: all), at most `most` and `most_bytes`. Switches of threads (sched:sched_switch) are none:
+/// the flow has them. Empty for forms without such events. Errors: those of opening a perf.data file or a bundle, which holds its
+/// recording's samples.
+[[nodiscard]] Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most,
+                                                    uint64_t most_bytes = kMostEventBytes);
 
 }  // namespace ptd
