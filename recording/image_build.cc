@@ -135,6 +135,7 @@ void ImageBuild::finish(RecordingData& data) {
   data.timeline = builder.build();
   data.symbolizer = std::make_unique<Symbolizer>(data.timeline);
   data.symbolizer->use_debuginfod(source.options().debuginfod);
+  data.symbolizer->use_kept(source.options().kept);
   if (const auto& server = source.options().debuginfod; server && !server->trouble().empty())
     data.warnings.push_back("debuginfod: " + server->trouble() + ": not asked again (--no-debuginfod leaves it out)");
   for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "image/stash/content_hash.h"
+#include "image/stash/parsed_symbols.h"
 
 namespace ptd {
 namespace {
@@ -95,12 +96,9 @@ StashedCode::OfMapping StashedCode::of_mapping(const MappedPath& wanted) {
     const bool memory = entry.kind == stash::EntryKind::anonymous, jitdump = entry.kind == stash::EntryKind::jitdump;
     if (!jitdump && entry.size_bytes != wanted.size_bytes) continue;
     if (!jitdump && !memory && entry.file_offset_bytes != wanted.file_offset_bytes) continue;
-    const auto file = stashes_[at->second.stash]->read(entry.hash);
-    if (!file) {
-      note(file.error());
-      continue;
-    }
-    return {*file, entry.kind == stash::EntryKind::vdso || entry.kind == stash::EntryKind::anonymous};
+    const auto file = read(at->second.stash, entry.hash);
+    if (!file) continue;
+    return {file, entry.kind == stash::EntryKind::vdso || entry.kind == stash::EntryKind::anonymous};
   }
   return {};
 }
@@ -122,12 +120,9 @@ std::vector<StashedCode::Copy> StashedCode::later_copies(const MappedPath& wante
     const Mapping& next = **std::next(at);
     if (next.entry.time_ns <= next.entry.file_offset_bytes) break;  // the first of another mapping
     if (next.entry.hash == (*at)->entry.hash) continue;             // read once more: what changes next changes after this
-    const auto file = stashes_[next.stash]->read(next.entry.hash);
-    if (!file) {
-      note(file.error());
-      break;
-    }
-    later.push_back({*file, (*at)->entry.file_offset_bytes, next.entry.time_ns});
+    const auto file = read(next.stash, next.entry.hash);
+    if (!file) break;
+    later.push_back({file, (*at)->entry.file_offset_bytes, next.entry.time_ns});
   }
   return later;
 }
@@ -136,13 +131,28 @@ void StashedCode::note(const Error& error) {
   if (std::find(troubles_.begin(), troubles_.end(), error.message) == troubles_.end()) troubles_.push_back(error.message);
 }
 
+std::shared_ptr<const MappedFile> StashedCode::read(size_t stash, const std::string& hash) {
+  const auto file = stashes_[stash]->read(hash);
+  if (!file) {
+    note(file.error());
+    return nullptr;
+  }
+  given_.try_emplace((*file)->path(), Given{*file, stash, hash});
+  return *file;
+}
+
+// A path that looks like one of a stash proves nothing: only what a stash gave to this recording has a parsed form.
+std::vector<ElfSymbol> StashedCode::symbols_of(const ElfFile& elf) {
+  const auto given = given_.find(elf.path());
+  if (given == given_.end() || given->second.file->identity() != elf.file()->identity()) return elf.read_symbols();
+  return stash::symbols_of(*stashes_[given->second.stash], given->second.hash, elf);
+}
+
 std::vector<std::shared_ptr<const MappedFile>> StashedCode::with_build_id(const std::string& build_id) {
   std::vector<std::shared_ptr<const MappedFile>> files;
-  for (const auto& stash : stashes_) {
-    for (const std::string& hash : stash->with_build_id(build_id)) {
-      const auto file = stash->read(hash);
-      if (file) files.push_back(*file);
-      if (!file) note(file.error());
+  for (size_t stash = 0; stash < stashes_.size(); ++stash) {
+    for (const std::string& hash : stashes_[stash]->with_build_id(build_id)) {
+      if (auto file = read(stash, hash)) files.push_back(std::move(file));
     }
   }
   return files;

@@ -14,8 +14,8 @@
 
 namespace ptd {
 
-/// What names a recording in a stash: a hash of its events (whose ids the kernel gives once a boot) and of its first records, so that
-/// copies, moved files and files that are cut later have the same name.
+/// What names a recording in a stash: a hash of its events (whose ids the kernel gives once a boot) and of the first 64 KiB of its records,
+/// so that copies and moved files have the same name, and files that are cut behind those 64 KiB.
 [[nodiscard]] std::string recording_identity(const perfio::PerfReader& reader);
 /// The same of a file; "" if there is no recording.
 [[nodiscard]] std::string recording_identity(const std::string& path);
@@ -31,10 +31,12 @@ class StashedCode : public KeptFiles {
   OfMapping of_mapping(const MappedPath& wanted) override;
   std::vector<Copy> later_copies(const MappedPath& wanted) override;
   std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string& build_id) override;
+  [[nodiscard]] std::vector<ElfSymbol> symbols_of(const ElfFile& elf) override;
   [[nodiscard]] std::vector<std::string> troubles() const override { return troubles_; }
 
  private:
   void note(const Error& error);
+  std::shared_ptr<const MappedFile> read(size_t stash, const std::string& hash);
   std::vector<std::string> troubles_;
   struct Mapping {
     size_t stash = 0;
@@ -43,6 +45,12 @@ class StashedCode : public KeptFiles {
   using Key = std::pair<int32_t, uint64_t>;  // process, address
   std::vector<std::unique_ptr<stash::Stash>> stashes_;
   std::multimap<Key, Mapping> mappings_;
+  struct Given {
+    std::shared_ptr<const MappedFile> file;
+    size_t stash = 0;
+    std::string hash;
+  };
+  std::map<std::string, Given> given_;  // by the path under which it was given
 };
 
 struct KeepOptions {

@@ -10,6 +10,8 @@
 
 namespace ptd {
 
+class ElfFile;
+struct ElfSymbol;
 struct MappedPath;
 
 /// What was kept; the bytes were checked before they are given.
@@ -32,6 +34,9 @@ class KeptFiles {
   [[nodiscard]] virtual std::vector<Copy> later_copies(const MappedPath& wanted) = 0;
   /// Contents with a build id (hex), whoever kept them.
   [[nodiscard]] virtual std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string& build_id) = 0;
+  /// The symbols of a file: of one that was given by the calls above perhaps faster than from the file itself. Thread-safe once no more
+  /// files are asked for.
+  [[nodiscard]] virtual std::vector<ElfSymbol> symbols_of(const ElfFile& elf) = 0;
   /// What was kept and cannot be used (damaged, not readable), a sentence each.
   [[nodiscard]] virtual std::vector<std::string> troubles() const = 0;
 };

@@ -28,28 +28,12 @@ struct Row {
 };
 static_assert(sizeof(Row) == 24 && sizeof(Header) == 24 + kHashDigits);
 
-/// The stash and the hash that a path like DIR/objects/xx/yyyy stands for.
-struct Place {
-  std::string stash, hash;
-};
-std::optional<Place> place_of(const std::string& path) {
-  const std::string middle = std::string("/") + kObjects + "/";
-  const size_t rest = kHashDigits + 1, all = middle.size() + rest;
-  if (path.size() <= all || path.compare(path.size() - all, middle.size(), middle) != 0) return std::nullopt;
-  std::string hash = path.substr(path.size() - rest);
-  if (hash[kFolderDigits] != '/') return std::nullopt;
-  hash.erase(kFolderDigits, 1);
-  if (!is_hash(hash)) return std::nullopt;
-  return Place{path.substr(0, path.size() - all), hash};
-}
-
-Result<Dir> folder_of(const Place& place) {
-  const Result<Dir> top = Dir::open_top(place.stash, 0, place.stash == kSystemStash);
-  if (!top) return top.error();
-  const Result<Dir> parsed = top->sub(kParsed, true);
+Result<Dir> folder_of(const Stash& stash, const std::string& hash) {
+  if (!is_hash(hash)) return Error{ErrorKind::file_format, "'" + hash + "' names no content", 0};
+  const Result<Dir> parsed = stash.top().sub(kParsed, true);
   if (!parsed) return parsed.error();
   const Result<Dir> format = parsed->sub(kFolder, true);
-  return format ? format->sub(place.hash.substr(0, kFolderDigits), true) : Result<Dir>(format.error());
+  return format ? format->sub(hash.substr(0, kFolderDigits), true) : Result<Dir>(format.error());
 }
 
 std::string to_bytes(const std::vector<ElfSymbol>& symbols) {
@@ -82,33 +66,34 @@ std::optional<std::vector<ElfSymbol>> from_bytes(Bytes bytes) {
   if (hash_of(body) != std::string_view(header.hash.data(), header.hash.size())) return std::nullopt;
   const char* names = reinterpret_cast<const char*>(body.data()) + row_bytes;
   std::vector<ElfSymbol> symbols(header.count);
+  uint64_t at = 0;  // names stand one behind the other: together they are no longer than the file says
   for (size_t i = 0; i < symbols.size(); ++i) {
     Row row;
     std::memcpy(&row, body.data() + i * sizeof row, sizeof row);
     const uint32_t length = row.name_length_and_flags & kLengthMask;
-    if (row.name_at > header.name_bytes || length > header.name_bytes - row.name_at) return std::nullopt;
+    if (row.name_at != at || length > header.name_bytes - at) return std::nullopt;
+    at += length;
     symbols[i] = {row.address, row.size_bytes, std::string(names + row.name_at, length), (row.name_length_and_flags & kFunction) != 0,
                   (row.name_length_and_flags & kGlobal) != 0};
   }
+  if (at != header.name_bytes) return std::nullopt;
   return symbols;
 }
 
 }  // namespace
 
-std::vector<ElfSymbol> symbols_of(const ElfFile& elf) {
-  const std::optional<Place> place = place_of(elf.path());
-  if (!place) return elf.read_symbols();
-  const Result<Dir> folder = folder_of(*place);
+std::vector<ElfSymbol> symbols_of(const Stash& stash, const std::string& hash, const ElfFile& elf) {
+  const Result<Dir> folder = folder_of(stash, hash);
   if (!folder) return elf.read_symbols();
-  if (const Result<Fd> fd = folder->open_file(place->hash); fd) {
-    const auto file = MappedFile::open(fd->get(), place->hash);
+  if (const Result<Fd> fd = folder->open_file(hash); fd) {
+    const auto file = MappedFile::open(fd->get(), hash);
     if (file.ok()) {
       if (auto symbols = from_bytes((*file)->bytes())) return std::move(*symbols);
     }
   }
   std::vector<ElfSymbol> symbols = elf.read_symbols();
   const std::string bytes = to_bytes(symbols);
-  if (bytes.size() <= UINT32_MAX) (void)folder->publish(place->hash, 0600, true, bytes_of(bytes));
+  if (bytes.size() <= UINT32_MAX) (void)folder->publish(hash, 0600, true, bytes_of(bytes));
   return symbols;
 }
 

@@ -11,6 +11,7 @@
 
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
+#include "image/source/kept_files.h"
 #include "image/symbols/symbolizer.h"
 
 namespace ptd {
@@ -27,8 +28,9 @@ struct FileSymbol {
 /// Loads at the first look-up; thread-safe.
 class FileSymbols {
  public:
-  /// `debuginfod`, if there is one, is asked for debug information that none of the files has.
-  FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod = nullptr);
+  /// `debuginfod`, if there is one, is asked for debug information that none of the files has; `kept` for symbols of files that it gave.
+  FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod = nullptr,
+              std::shared_ptr<KeptFiles> kept = nullptr);
   ~FileSymbols();
   /// Symbols that were picked before instead of a file's.
   FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
@@ -66,6 +68,7 @@ class FileSymbols {
   std::string module_;
   std::vector<std::string> elf_paths_;
   std::shared_ptr<Debuginfod> debuginfod_;
+  std::shared_ptr<KeptFiles> kept_;
   std::shared_ptr<const ElfFile> mapped_;     // gives file offset <-> address
   std::vector<ElfSymbol> symbols_;            // sorted by address
   std::vector<const std::string*> readable_;  // demangled on demand

@@ -15,6 +15,7 @@
 namespace ptd {
 
 class Debuginfod;
+class KeptFiles;
 
 struct Symbol {
   std::string_view name;      ///< demangled; lives as long as the Symbolizer
@@ -103,6 +104,8 @@ class Symbolizer {
   explicit Symbolizer(Timeline timeline);
   /// Who is asked, at a file's first look-up, for debug information that is not at hand; before the first look-up.
   void use_debuginfod(std::shared_ptr<Debuginfod> debuginfod);
+  /// Asked for symbols of files that it gave. Before the first look-up.
+  void use_kept(std::shared_ptr<KeptFiles> kept);
   ~Symbolizer();
   Symbolizer(Symbolizer&&) noexcept;
   Symbolizer& operator=(Symbolizer&&) noexcept;

@@ -14,6 +14,7 @@
 
 #include "image/source/elf_file.h"
 #include "image/stash/parsed_symbols.h"
+#include "recording/stashed_code.h"
 #include "tests/stash/scratch.h"
 
 namespace ptd::stash {
@@ -431,9 +432,9 @@ TEST_F(Scratch, TheParsedFormIsWhatTheRawFormSaysAndIsMadeAnew) {
   const std::vector<ElfSymbol> raw = (*elf)->read_symbols();
   ASSERT_GT(raw.size(), 100U);
   const std::string parsed = place_ + "/parsed/symbols-1/" + added->hash.substr(0, 2) + "/" + added->hash;
-  EXPECT_TRUE(same(symbols_of(**elf), raw));
+  EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw));
   ASSERT_TRUE(fs::exists(parsed));
-  EXPECT_TRUE(same(symbols_of(**elf), raw));
+  EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw));
   // It is where they come from, as long as it is whole.
   std::ifstream file(parsed, std::ios::binary);
   const std::string whole(std::istreambuf_iterator<char>(file), {});
@@ -441,17 +442,46 @@ TEST_F(Scratch, TheParsedFormIsWhatTheRawFormSaysAndIsMadeAnew) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 4);
     overwrite(parsed, damaged);
-    EXPECT_TRUE(same(symbols_of(**elf), raw)) << at;
+    EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw)) << at;
     std::ifstream again(parsed, std::ios::binary);
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(again), {}), whole) << "made anew";
     overwrite(parsed, whole.substr(0, at));
-    EXPECT_TRUE(same(symbols_of(**elf), raw)) << at;
+    EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw)) << at;
   }
+  // Names that lie over each other would make gigabytes of a small file; its own sum is right.
+  constexpr size_t kHeader = 24 + kHashDigits, kRow = 24, kNameAt = 16, kLengthAt = 20;
+  const auto with_sum = [](std::string text) { return text.replace(24, kHashDigits, hash_of(bytes_of(text.substr(kHeader)))); };
+  ASSERT_EQ(with_sum(whole), whole);
+  std::string overlapping = whole;
+  overlapping.replace(kHeader + kRow + kNameAt, 4, std::string(4, '\0'));
+  overlapping.replace(kHeader + kRow + kLengthAt, 4, whole, kHeader + kLengthAt, 4);
+  overwrite(parsed, with_sum(overlapping));
+  EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw));
   EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
   GcOptions all;
   all.most_bytes = 0;
   ASSERT_TRUE(gc(*stash, all).ok());
   EXPECT_FALSE(fs::exists(parsed));
+}
+
+TEST_F(Scratch, OnlyWhatAStashGaveHasAParsedForm) {
+  const auto stash = open();
+  keep(*stash, 1, {"one"});
+  const auto kept = StashedCode::open({place_}, identity(1));
+  ASSERT_NE(kept, nullptr);
+  // A folder that looks like a stash, with symbols of its own for a file.
+  const std::string hash(kHashDigits, 'b'), rest = hash.substr(2), other = folder_ + "/other";
+  fs::create_directories(other + "/objects/bb");
+  fs::copy_file("/proc/self/exe", other + "/objects/bb/" + rest);
+  fs::copy_file(place_ + "/format", other + "/format");
+  const auto elf = ElfFile::open(other + "/objects/bb/" + rest);
+  ASSERT_TRUE(elf.ok());
+  EXPECT_EQ(kept->symbols_of(**elf).size(), (*elf)->read_symbols().size());
+  EXPECT_FALSE(fs::exists(other + "/parsed"));
+  fs::create_directories(other + "/parsed/symbols-1/bb");
+  const std::string none = std::string("ptdsym-1") + std::string(16, '\0') + hash_of({});
+  std::ofstream(other + "/parsed/symbols-1/bb/" + hash, std::ios::binary) << none;
+  EXPECT_EQ(kept->symbols_of(**elf).size(), (*elf)->read_symbols().size());
 }
 
 TEST_F(Scratch, ALaterVersionsStashIsLeftAlone) {
