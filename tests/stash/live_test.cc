@@ -338,5 +338,48 @@ TEST_F(Live, WithoutAClockNothingIsDated) {
   EXPECT_THAT(flushed().entries, SizeIs(1));
 }
 
+/// A recording with mappings of one process, at these times and places.
+void write_recording(const std::string& path, const std::vector<Entry>& mappings, uint64_t id) {
+  perfio::WriterOptions options;
+  perfio::EventAttr attr;
+  attr.sample_type = 1U << 2;  // PERF_SAMPLE_TIME
+  attr.sample_id_all = true;
+  attr.ids = {id};
+  options.attrs = {attr};
+  auto writer = perfio::PerfWriter::create(path, options);
+  ASSERT_TRUE(writer.ok());
+  for (const Entry& mapping : mappings) {
+    perfio::MmapRecord map;
+    map.pid = map.tid = mapping.pid;
+    map.addr = mapping.address;
+    map.size_bytes = mapping.size_bytes;
+    map.path = mapping.path;
+    perfio::RecordContext context;
+    context.sample_id.has_time = true;
+    context.sample_id.time = mapping.time_ns;
+    ASSERT_TRUE((*writer)->add(map, context).ok());
+  }
+  ASSERT_TRUE((*writer)->finish().ok());
+}
+
+TEST_F(Scratch, WhatARecorderLeftIsOfTheRecordingThatTellsItsMappings) {
+  Entries left;
+  left.recording = folder_ + "/perf.data";
+  left.entries = {{7, 0, 100, 0x1000, 0x1000, 0, EntryKind::deleted, hash_of({}), "", "/x (deleted)"},
+                  {7, 0, 150, 0x1000, 0x1000, 120, EntryKind::anonymous, hash_of({}), "", "//anon"}};
+  std::vector<Entry> later = left.entries;
+  later[0].time_ns = 200;  // of another run
+  EXPECT_EQ(recording_of(left), "");
+  write_recording(left.recording, left.entries, 1);
+  EXPECT_EQ(recording_of(left), recording_identity(left.recording));
+  std::filesystem::rename(left.recording, left.recording + ".old");
+  later.pop_back();
+  write_recording(left.recording, later, 2);
+  EXPECT_EQ(recording_of(left), recording_identity(left.recording + ".old"));
+  EXPECT_NE(recording_of(left), recording_identity(left.recording));
+  std::filesystem::remove(left.recording + ".old");
+  EXPECT_EQ(recording_of(left), "") << "what stands at the path is another recording";
+}
+
 }  // namespace
 }  // namespace ptd::stash
