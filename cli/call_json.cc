@@ -48,7 +48,7 @@ void CallJson::sample(const OtherEvent& event, std::string_view name, TextBuffer
   if (event.cpu >= 0) json["cpu"] = event.cpu;
   if (event.ip.value != 0) json["ip"] = fmt::format("{:#x}", event.ip.value);
   for (const TracepointField& field : event.fields)
-    json["fields"][field.name] = field.number ? nlohmann::json::parse(field.value, nullptr, false) : nlohmann::json(field.value);
+    json["fields"][*field.name] = field.number ? nlohmann::json::parse(field.value, nullptr, false) : nlohmann::json(field.value);
   put(json, out);
 }
 
