@@ -82,7 +82,7 @@ class Keeper {
     // A program of 32 bits has another one, which is read from its memory while it runs (live_keeper.h).
     if (mapping.map.addr < k4Gib) return skip("[vdso] of 32 bits", "its process was gone before it could be read");
     const Bytes own = host_vdso();
-    const Result<stash::Content> content = own.empty() ? Result<stash::Content>(Error{}) : capture_.add(own);
+    const Result<stash::Content> content = own.empty() ? Result<stash::Content>(Error{}) : capture_.add(own, stash::Readers::all);
     if (!content) return;
     if (!mapping.build_id.empty() && !same_build_id(mapping.build_id, content->build_id)) return;
     count(*content);
