@@ -1,10 +1,46 @@
-// KeyCounts: what is found beside the first slot, and growth. KeyJournal: room.
+// PathCounts: alike paths put together. KeyCounts: what is found beside the first slot, and growth. KeyJournal: room.
 #include "decoder/path_counts.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace ptd {
+
+void PathCounts::compact(const BlockTable& table) {
+  if (blocks_.size() < compact_at_) return;
+  struct Piece {
+    Block block;
+    Path path;
+    [[nodiscard]] auto key() const { return std::tuple(block.node, block.instructions, block.flags, path.to.value, path.end); }
+  };
+  std::vector<Piece> pieces;
+  pieces.reserve(blocks_.size());
+  for (const Path& path : paths_) {
+    const std::span<const Block> all = blocks(path);
+    for (size_t i = 0; i < all.size(); ++i) {
+      Path piece = path;
+      if (i + 1 < all.size() && path.end != PathEnd::unknown) {
+        piece.end = PathEnd::told;
+        piece.to = Ip{};
+      } else if (i + 1 < all.size()) {
+        piece.to = table.info(all[i + 1].node).ip;
+      }
+      pieces.push_back({all[i], piece});
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.key() < b.key(); });
+  blocks_.clear();
+  paths_.clear();
+  for (size_t i = 0; i < pieces.size();) {
+    uint64_t count = 0;
+    const size_t first = i;
+    for (; i < pieces.size() && pieces[i].key() == pieces[first].key(); ++i) count += pieces[i].path.count;
+    blocks_.push_back(pieces[first].block);
+    add(pieces[first].path.to, count, pieces[first].path.end);
+  }
+  compact_at_ = std::max(kMostBlocks, 2 * blocks_.size());
+}
 
 void KeyCounts::clear() {
   shift_ = kFirstShift;

@@ -35,8 +35,13 @@ class PathCounts {
   }
   [[nodiscard]] const std::vector<Path>& paths() const { return paths_; }
   [[nodiscard]] std::span<const Block> blocks(const Path& path) const { return std::span(blocks_).subspan(path.first, path.blocks); }
+  /// To be called now and then: where so many paths have come that it is worth while, each is taken apart into its blocks, alike ones are
+  /// put together, and what is left grows with the code. What is told of blocks and ways stays as it was.
+  void compact(const BlockTable& table);
 
  private:
+  static constexpr size_t kMostBlocks = 1U << 20;  // before the first time
+  size_t compact_at_ = kMostBlocks;
   std::vector<Block> blocks_;
   std::vector<Path> paths_;
 };

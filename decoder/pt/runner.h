@@ -34,8 +34,8 @@ class Runner {
   /// What was counted since is taken back.
   void undo_counts();
   void forget_journal() { journal_.clear(); }
-  /// There is so much of it that it should be kept.
-  [[nodiscard]] bool journal_is_long() const { return journal_.keys().size() > kLongJournal; }
+  /// There is so much of it that it should be kept, or it is in the way of code that is to be forgotten.
+  [[nodiscard]] bool journal_is_long() const { return journal_.keys().size() > kLongJournal || (!journal_.empty() && code_.overgrown()); }
   /// Steps that were left to the walker.
   [[nodiscard]] uint64_t walked() const { return walked_; }
 

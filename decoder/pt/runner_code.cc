@@ -499,6 +499,7 @@ void RunnerCode::drain() {
                (slot.key >> 32 & kRunKey) != 0 ? PathEnd::dynamic : PathEnd::unknown);
   }
   counts_.clear();
+  paths_.compact(*table_);
 }
 
 void RunnerCode::make_counter(const Memo& memo, TableRef to) {

@@ -356,7 +356,7 @@ void Runner::tally() {
     t.position += t.bit - skipped + t.target;
     const uint32_t place = taken_places(t);
     taken += place;
-    if (!on || is_last || place == 0) break;
+    if (!on || is_last || place == 0 || code_.overgrown()) break;
     set_clock_start(t, place);
     skipped = place < t.tape.places() ? t.bit - t.tape.place(place).bit : 0;
     offset = place < t.tape.places() ? t.tape.start() + t.tape.place(place).offset : t.tape.end();

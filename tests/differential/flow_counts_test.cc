@@ -236,5 +236,50 @@ TEST(FlowCounts, ManyLinksBetweenTwoBranches) {
   }
 }
 
+// Paths that are taken apart and put together tell the same of blocks and ways, and are few.
+TEST(FlowCounts, PathsPutTogetherTellTheSame) {
+  constexpr uint64_t kNodes = 60, kPaths = 400'000;
+  BlockTable table;
+  const std::vector<std::vector<std::byte>> ends = {{std::byte{0xff}, std::byte{0xe0}},   // jmp *rax
+                                                    {std::byte{0x74}, std::byte{0x10}},   // jz
+                                                    {std::byte{0x90}, std::byte{0x90}}};  // no branch
+  for (uint64_t i = 0; i < kNodes; ++i) {
+    ASSERT_EQ(table.intern(kKernelSpace, Ip{0x1000 + 16 * i}, ExecMode::bits64, i % 3 == 2 ? 2 : 1, ends[i % 3]), i);
+  }
+  PathCounts paths;
+  uint64_t random = 1, instructions = 0;
+  const auto next = [&random] { return (random = random * 6364136223846793005ULL + 1442695040888963407ULL) >> 40; };
+  for (uint64_t i = 0; i < kPaths; ++i) {
+    const uint64_t count = 1 + next() % 5;
+    for (int k = 0; k < 3; ++k) {
+      const auto node = static_cast<NodeId>(next() % kNodes);
+      uint16_t flags = node % 3 == 2 ? uint16_t{0} : static_cast<uint16_t>(BlockFlag::ends_in_branch);
+      if (node % 3 == 1 && next() % 2 != 0) flags |= static_cast<uint16_t>(BlockFlag::taken);
+      const Block block{node, table.info(node).instructions, flags};
+      paths.blocks().push_back(block);
+      instructions += count * block.instructions;
+    }
+    paths.add(table.info(static_cast<NodeId>(next() % kNodes)).ip, count, PathEnd::unknown);
+  }
+  PathCounts fewer = paths;
+  fewer.compact(table);
+  EXPECT_LE(fewer.paths().size(), 2 * kNodes * kNodes);
+  const BlockSequences sequences;
+  const FlowTables tables{table, sequences};
+  FlowCounts whole, compacted;
+  whole.finish(tables, paths);
+  compacted.finish(tables, fewer);
+  EXPECT_EQ(whole.instructions(), instructions);
+  EXPECT_EQ(compacted.instructions(), instructions);
+  EXPECT_EQ(whole.blocks(), compacted.blocks());
+  const auto told = [&](const FlowCounts& counts) {
+    std::vector<std::tuple<NodeId, uint64_t, uint64_t>> ways;
+    for (const EdgeCount& edge : counts.edges(table)) ways.emplace_back(edge.from, edge.to.value, edge.count);
+    return ways;
+  };
+  EXPECT_EQ(told(whole), told(compacted));
+  EXPECT_GT(told(whole).size(), kNodes);
+}
+
 }  // namespace
 }  // namespace ptd
