@@ -142,7 +142,7 @@ Status walk_calls(const Recording& recording, const CallWalkOptions& options, Fu
   }
   CallTree tree(&recording.contexts());
   std::vector<CallStep> steps;
-  bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false, given = false;
+  bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false, given = false, stopped = false;
   Status status;
   const auto take = [&](const FlowStep& step) {
     if (!inside && options.time.first <= step.time) {
@@ -157,9 +157,10 @@ Status walk_calls(const Recording& recording, const CallWalkOptions& options, Fu
     given = given || inside;
     wanted = !inside || sink(steps, tree);
     steps.clear();
-    return wanted;
+    stopped = options.stopped && options.stopped();
+    return wanted && !stopped;
   };
-  while (!order.empty() && wanted && !behind) {
+  while (!order.empty() && wanted && !behind && !stopped) {
     const size_t index = order.top().second;
     order.pop();
     StreamWalk& walk = *walks[index];

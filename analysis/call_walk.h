@@ -16,6 +16,7 @@ struct CallWalkOptions {
   Interval time;                                 ///< only this: calls that began before have no start, those that go on behind it are cut
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; any thread
   std::function<void(const Gap&)> on_gap;        ///< each gap; one call at a time
+  std::function<bool()> stopped;                 ///< asked now and then: true ends the walk here, what is open is left, cut. Empty: never
 };
 
 /// Gets the next steps, in order of time within a thread and, up to the streams' clocks, among them; false stops.

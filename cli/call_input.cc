@@ -133,12 +133,11 @@ int CallInput::walk(const CallWords& words, const CallSink& sink) {
   CallWalkOptions options;
   set_up(options, progress);
   options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
-  const Status status = walk_calls(
-      *recording_, options, functions_,
-      [&](std::span<const CallStep> steps, const CallTree& tree) { return sink(steps, tree) && !interrupted(); }, &timed_);
+  options.stopped = interrupted;
+  const Status status = walk_calls(*recording_, options, functions_, sink, &timed_);
   progress.finish();
   if (!status) return report_error(status.error());
-  return interrupted() ? kExitInterrupted : kExitOk;
+  return ended(progress);
 }
 
 int CallInput::count(const CallWords& words, CodeCounts& counts) {
@@ -159,15 +158,25 @@ int CallInput::count(const CallWords& words, CodeCounts& counts) {
   progress.finish();
   if (!counted) return report_error(counted.error());
   counts = std::move(*counted);
-  return interrupted() ? kExitInterrupted : kExitOk;
+  return ended(progress);
+}
+
+// After Ctrl-C what was found so far is still to be told.
+int CallInput::ended(const Progress& progress) {
+  if (!interrupted()) return kExitOk;
+  interrupted_at_ = progress.share();
+  go_on_after_interrupt();
+  return kExitInterrupted;
 }
 
 void CallInput::say_summary(const CallWords& words, bool any) const {
-  if (!any) {
+  if (!any && !interrupted_at_) {
     const std::string why = nothing_matched(filter_, *recording_);
     if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
   }
-  if (!words.input.quiet) say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
+  if (words.input.quiet) return;
+  if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
+  say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
 }
 
 Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {

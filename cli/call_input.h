@@ -1,6 +1,7 @@
 // What the commands that follow calls have in common: which threads and times, how to run, how durations are written.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ class CallInput {
   Known& know(uint32_t index, const CallTree& tree);
   template <typename Options>
   void set_up(Options& options, Progress& progress);
+  int ended(const Progress& progress);
   [[nodiscard]] std::string name_at(int32_t tid, TimeNs when) const;
   std::unique_ptr<Recording> recording_;
   ScriptOptions filter_;
@@ -75,6 +77,7 @@ class CallInput {
   uint64_t total_bytes_ = 0;
   GapTally gaps_;
   bool timed_ = false, has_time_ = false;
+  std::optional<double> interrupted_at_;  ///< share of the trace that was decoded when Ctrl-C came
 };
 
 /// Reads one --time against the recording. Errors: usage.

@@ -17,6 +17,7 @@ namespace ptd::cli {
 namespace {
 
 constexpr int64_t kMostListed = 1'000'000'000;
+constexpr size_t kMinName = 24;  // however narrow the terminal
 
 struct Words {
   CallWords calls;
@@ -147,7 +148,7 @@ std::string line_of(const Row& row, const Columns& columns, const FunctionTable&
   }
   const std::string module =
       row.id == kNoFunction || functions.info(row.id).module.empty() ? "" : " (" + functions.info(row.id).module + ")";
-  const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : 9;
+  const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : kMinName;
   return line + function_text(functions, row.id, left) + module + (t.partial == 0 ? "" : fmt::format(" [{} partial]", t.partial)) + "\n";
 }
 
@@ -227,6 +228,7 @@ int run(const Words& words) {
   if (status != kExitOk && status != kExitInterrupted) return status;
   const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
   if (rows.empty() && !words.function.empty()) {
+    if (status == kExitInterrupted) return input.say_summary(words.calls, false), status;
     return report_error(
         {ErrorKind::usage, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists what was", words.function), 0});
   }

@@ -195,7 +195,6 @@ int run_calls(const Words& words) {
   if (status == kExitOk) merge.finish(text), write();
   output.flush();
   if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
-  if (status == kExitInterrupted && !words.input.quiet) say_on_error("ptdecode: interrupted; up to here:\n");
   if (!output.closed() || status == kExitInterrupted) input.say_summary(call_words, output.any());
   if (status == kExitInterrupted) return status;
   return strict_status(words.input.strict, input.gaps(), input.recording());
@@ -253,7 +252,7 @@ int run(const Words& words) {
   progress.finish();
   if (interrupted()) {
     output.flush();
-    if (!words.input.quiet) say_on_error("ptdecode: interrupted; up to here:\n" + gap_summary(tally, recording, total_bytes));
+    if (!words.input.quiet) say_on_error(interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
     return kExitInterrupted;
   }
   if (!complete) {

@@ -33,7 +33,7 @@ void count_stream(const Recording& recording, uint32_t stream, bool packets_only
                   Progress& progress) {
   std::vector<std::byte> scratch;
   AuxSegment piece;
-  for (uint64_t at = 0; recording.next_segment(stream, at, piece, scratch);) {
+  for (uint64_t at = 0; !interrupted() && recording.next_segment(stream, at, piece, scratch);) {
     ++stat.segments;
     if (const arm::TraceConfig* config = recording.arm_config(stream)) {
       stat.add_arm_packets(*config, piece);
@@ -49,7 +49,7 @@ void count_stream(const Recording& recording, uint32_t stream, bool packets_only
     losses.take(batch);
     if (segment.stream_offset_bytes > offset) progress.add(segment.stream_offset_bytes - offset);
     offset = std::max(offset, segment.stream_offset_bytes);
-    return true;
+    return !interrupted();
   };
   const Status status = recording.decode_parallel(stream, 0, Recording::kStreamEnd, threads, sink);
   losses.finish(recording.streams()[stream].time.last);
@@ -161,10 +161,16 @@ int run(const Words& words) {
   progress.set_total(total_bytes);
   LossSum losses;
   losses.span = dated_span(recording);
+  stop_on_interrupt();
   const std::vector<StreamStat> stats = count_all(recording, streams, words, losses, progress);
   progress.finish();
   GapTally gaps;
   for (const StreamStat& stat : stats) gaps.merge(stat.gaps);
+  const bool cut = interrupted();
+  if (cut) {
+    go_on_after_interrupt();
+    if (!words.input.quiet) say_on_error(interrupt_text(progress.share(), gaps));
+  }
   if (words.format == "json") {
     print_json(recording, stats, gaps, losses, total_bytes);
   } else {
@@ -172,7 +178,7 @@ int run(const Words& words) {
     standard_output().flush();
     if (!words.input.quiet) say_on_error(gap_summary(gaps, recording, total_bytes));
   }
-  return strict_status(words.input.strict, gaps, recording);
+  return cut ? kExitInterrupted : strict_status(words.input.strict, gaps, recording);
 }
 
 }  // namespace

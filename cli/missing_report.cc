@@ -117,6 +117,11 @@ int strict_status(bool strict, const GapTally& tally, const Recording& recording
   return strict && (tally.total() != 0 || !recording.timeline().findings().empty()) ? kExitFinding : kExitOk;
 }
 
+std::string interrupt_text(double share_decoded, const GapTally& tally) {
+  return fmt::format("ptdecode: interrupted after {:.1f} % of the trace; {}\n", 100 * share_decoded,
+                     tally.total() == 0 ? "no flow was lost up to there" : "up to there:");
+}
+
 std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
   if (tally.total() == 0) return {};
   std::string text = fmt::format("ptdecode: flow was lost in {} place{}:\n", tally.total(), tally.total() == 1 ? "" : "s");

@@ -102,6 +102,8 @@ void stop_on_interrupt() {
 
 bool interrupted() { return interrupt_seen.load(std::memory_order_relaxed); }
 
+void go_on_after_interrupt() { interrupt_seen.store(false, std::memory_order_relaxed); }
+
 bool Output::write(std::string_view text) {
   if (closed()) return false;
   any_ = any_ || !text.empty();

@@ -58,6 +58,8 @@ class TextBuffer {
 void stop_on_interrupt();
 /// True once that happened.
 [[nodiscard]] bool interrupted();
+/// What was decoded so far is to be summed up: output goes on.
+void go_on_after_interrupt();
 
 /// Buffered writer of one file descriptor. A reader that went away (`| head`) closes it silently.
 class Output {

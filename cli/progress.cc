@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/output.h"
@@ -23,6 +24,11 @@ void Progress::add(uint64_t bytes) {
 void Progress::set(uint64_t done_bytes) {
   done_ = done_bytes;
   if (shown_) draw();
+}
+
+double Progress::share() const {
+  const uint64_t total = total_;
+  return total == 0 ? 0 : std::min(1.0, static_cast<double>(done_) / static_cast<double>(total));
 }
 
 void Progress::draw() {

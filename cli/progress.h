@@ -21,6 +21,8 @@ class Progress {
   void set_total(uint64_t total_bytes) { total_ = total_bytes; }
   void add(uint64_t bytes);
   void set(uint64_t done_bytes);
+  /// Bytes done of all, 0 to 1; 0 if nothing is known.
+  [[nodiscard]] double share() const;
   /// Removes the line.
   void finish();
 

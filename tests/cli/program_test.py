@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 PTDECODE = os.environ.get("PTDECODE", "ptdecode")
@@ -328,8 +329,25 @@ class Interrupt(unittest.TestCase):
             process.send_signal(signal.SIGINT)
             rest, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
-        self.assertIn(b"interrupted", said)
+        self.assertRegex(said, rb"interrupted after \d+\.\d % of the trace; no flow was lost up to there\n")
         self.assertLess(len(rest), 5_000_000)
+
+
+    def test_what_was_found_so_far_is_told(self):
+        """Commands that tell at their end. When the decoding has begun is not seen from outside: later and later moments are tried."""
+        kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
+        for words, told in ((["functions", "--limit", "3"], rb"function\n.* threads: \d"), (["stat"], rb"all streams: \d+ instructions"),
+                            (["flame", "--format", "folded"], rb"\A\S+.* \d+\n")):
+            for wait in (each * 0.02 for each in range(5, 100)):
+                with subprocess.Popen([PTDECODE, *words, "-i", str(kernel)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                    time.sleep(wait)
+                    process.send_signal(signal.SIGINT)
+                    out, said = process.communicate(timeout=60)
+                share = re.search(rb"interrupted after (\d+\.\d) % of the trace", said)
+                if share and float(share.group(1)) > 0 or process.returncode == 0:
+                    break
+            self.assertEqual(process.returncode, 130, (words, "it was over before it could be interrupted"))
+            self.assertRegex(out, re.compile(told, re.S), words)
 
 
 class RawCases(unittest.TestCase):
