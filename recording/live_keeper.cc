@@ -207,8 +207,12 @@ void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns
   pending_.clear();
   const uint64_t now = monotonic_ms();
   if (now >= last_look_ms_ + kLookEveryMs && now_ns() != 0) {
+    // In turn: what does not fit into this look comes first in the next.
     uint64_t looked = 0;
-    for (auto at = regions_.begin(); at != regions_.end() && looked < kMostLookBytes;) {
+    auto at = regions_.upper_bound(last_looked_at_);
+    for (size_t left = regions_.size(); left > 0 && looked < kMostLookBytes; --left) {
+      if (at == regions_.end()) at = regions_.begin();
+      last_looked_at_ = at->first;
       looked += at->second.size_bytes;
       at = copy(at->first, at->second, now_ns) ? std::next(at) : regions_.erase(at);
     }

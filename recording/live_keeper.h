@@ -18,8 +18,9 @@ namespace ptd {
 
 /// A file without a name is in reach as long as a process has it mapped (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or
 /// CAP_SYS_ADMIN); memory as long as the process lives (/proc/PID/mem, needs the right to trace it). Executable memory without a file is
-/// copied when its mapping is read, and again whenever it looks different: what changed in between is dated by the two readings around it,
-/// what came and went between them is not seen. What it has by then outlives a kill: see stash::gc. One thread.
+/// copied when its mapping is read, and again whenever it looks different (of much memory a part at a time, in turn): what changed in
+/// between is dated by the two readings around it, what came and went between them is not seen. What it has by then outlives a kill: see
+/// stash::gc. One thread.
 class LiveKeeper {
  public:
   /// `recording`: the path that it will have. Errors: of the stash.
@@ -72,6 +73,7 @@ class LiveKeeper {
   std::vector<stash::Entry> narrow_vdsos_;  // of processes that were gone before theirs was read: it is the same for all
   stash::Content narrow_vdso_;
   std::map<std::string, std::string> skipped_;  // path -> why: the first reason, which the others follow from
+  Key last_looked_at_;                          // the next look goes on behind it
   uint64_t last_look_ms_ = 0, entries_ = 0, mappings_ = 0;
   uint64_t slack_ns_ = 0;
   bool dirty_ = false;

@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <set>
 
 #include "perfio/live_event.h"
 #include "perfio/perf_writer.h"
@@ -197,6 +198,50 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   wanted.time_ns = 8;  // another mapping
   EXPECT_EQ(kept->of_mapping(wanted).file, nullptr);
   EXPECT_THAT(kept->later_copies(wanted), SizeIs(0));
+}
+
+/// Much memory that this process writes and a child of it has mapped.
+class BigChild {
+ public:
+  BigChild()
+      : memory_(static_cast<char*>(::mmap(nullptr, kPieces * kPieceBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    if (memory_ == MAP_FAILED) std::abort();
+    std::memset(memory_, 'a', kPieces * kPieceBytes);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    while (true) ::pause();
+  }
+  ~BigChild() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::munmap(memory_, kPieces * kPieceBytes);
+  }
+  char* piece(size_t number) const { return memory_ + number * kPieceBytes; }
+  perfio::MmapRecord record(size_t number) const {
+    perfio::MmapRecord map;
+    map.pid = map.tid = pid_;
+    map.addr = reinterpret_cast<uint64_t>(piece(number));
+    map.size_bytes = kPieceBytes;
+    map.path = "//anon";
+    return map;
+  }
+  static constexpr size_t kPieces = 7, kPieceBytes = 16U << 20;
+
+ private:
+  char* memory_;
+  pid_t pid_ = -1;
+};
+
+TEST_F(Live, MuchMemoryIsLookedAtInTurn) {
+  const BigChild child;
+  for (size_t i = 0; i < BigChild::kPieces; ++i) keeper_->on_mapping(child.record(i), 7);
+  look();
+  ASSERT_THAT(flushed().entries, SizeIs(BigChild::kPieces));
+  for (size_t i = 0; i < BigChild::kPieces; ++i) child.piece(i)[5] = 'b';
+  for (int i = 0; i < 3; ++i) look();
+  std::set<std::pair<uint64_t, std::string>> seen;
+  for (const Entry& entry : flushed().entries) seen.emplace(entry.address, entry.hash);
+  EXPECT_THAT(seen, SizeIs(2 * BigChild::kPieces)) << "each before and after its change";
 }
 
 TEST_F(Live, MemoryThatIsMappedOverIsLookedAtNoMore) {
