@@ -63,7 +63,9 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     if (found.place == FoundAt::kept) kept_used_.insert(mapping.path);
     if (found.place == FoundAt::kept && is_anonymous(mapping.path) && mapping.path != "[vdso]" && !mapping.path.starts_with("/memfd:")) {
       section.assumed = true;  // it may have been written to before it was read
-      add_later_copies(mapping, wanted, section.code.bytes);
+      const CodeBytes first = section.code;
+      builder.add_section(std::move(section));
+      return add_later_copies(mapping, wanted, first.bytes);
     }
   } else {
     add_missing(mapping.path, mapping.build_id, sentence(found.status));
@@ -73,20 +75,26 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
 
 // What differs between two copies of memory changed at some moment between their readings; the packets may tell when.
 void ImageBuild::add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first) {
-  constexpr size_t kJoinBytes = 16;  // two changes as near as this are one: they may be of one instruction
-  constexpr size_t kMostEdits = 1U << 16;
+  constexpr size_t kJoinBytes = 16;        // two changes as near as this are one: they may be of one instruction
+  constexpr size_t kJoinManyBytes = 4096;  // once there are many: what is near is one, whatever it is
+  constexpr size_t kManyEdits = 1U << 16, kMostEdits = 2 * kManyEdits;
+  constexpr uint64_t kMostEditBytes = 64U << 20;
   size_t edits = 0;
+  uint64_t edit_bytes = 0;
   Bytes before = first;
   for (const KeptFiles::Copy& copy : source.options().kept->later_copies(wanted)) {
     const Bytes after = copy.file->bytes();
     const size_t common = std::min(before.size(), after.size());
-    for (size_t at = 0; at < common && edits < kMostEdits; ++at) {
+    for (size_t at = 0; at < common; ++at) {
       if (before[at] == after[at]) continue;
+      const size_t join = edits < kManyEdits ? kJoinBytes : kJoinManyBytes;
       size_t last = at;  // that differs
-      for (size_t i = at + 1; i < common && i - last <= kJoinBytes; ++i) {
+      for (size_t i = at + 1; i < common && i - last <= join; ++i) {
         if (before[i] != after[i]) last = i;
       }
       const size_t size = last + 1 - at;
+      edit_bytes += size;
+      if (++edits > kMostEdits || edit_bytes > kMostEditBytes) return leave_out(mapping, TimeNs{copy.since_ns});
       Edit edit;
       edit.space = mapping.space;
       edit.ip = mapping.ip + at;
@@ -95,11 +103,23 @@ void ImageBuild::add_later_copies(const UserMapping& mapping, const MappedPath& 
       edit.time = {TimeNs{copy.since_ns}, TimeNs{copy.until_ns}};
       edit.origin = EditOrigin::dated_copy;
       builder.add_edit(std::move(edit));
-      ++edits;
       at = last;
     }
     before = after;
   }
+}
+
+// Memory that changes more often than is followed: from then on it is not known, rather than known as it was.
+void ImageBuild::leave_out(const UserMapping& mapping, TimeNs since) {
+  builder.remove(mapping.space, mapping.ip, mapping.size_bytes, since);
+  Finding finding;
+  finding.kind = FindingKind::file_changed;
+  finding.space = mapping.space;
+  finding.ip = mapping.ip;
+  finding.time = {since, kTimeMax};
+  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + " of process " + std::to_string(mapping.pid) +
+                 " changed more often than is followed: its code is not used from then on";
+  builder.add_finding(std::move(finding));
 }
 
 void ImageBuild::add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {

@@ -55,6 +55,7 @@ class ImageBuild {
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
   void tell_of_kept(RecordingData& data) const;
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
+  void leave_out(const UserMapping& mapping, TimeNs since);
   std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
   std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
 };

@@ -7,12 +7,16 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <set>
 
+#include "image/source/elf_file.h"
+#include "image/timeline.h"
 #include "perfio/live_event.h"
 #include "perfio/perf_writer.h"
+#include "recording/image_build.h"
 #include "recording/live_keeper.h"
 #include "recording/stashed_code.h"
 #include "tests/stash/scratch.h"
@@ -424,6 +428,59 @@ TEST_F(Scratch, WhatARecorderLeftIsOfTheRecordingThatTellsItsMappings) {
   EXPECT_NE(recording_of(left), recording_identity(left.recording));
   std::filesystem::remove(left.recording + ".old");
   EXPECT_EQ(recording_of(left), "") << "what stands at the path is another recording";
+}
+
+/// Copies of memory that is another one each time.
+class Restless : public KeptFiles {
+ public:
+  Restless(std::shared_ptr<const MappedFile> one, std::shared_ptr<const MappedFile> other, size_t copies)
+      : one_(std::move(one)), other_(std::move(other)), copies_(copies) {}
+  OfMapping of_mapping(const MappedPath&) override { return {one_, true}; }
+  std::vector<ElfSymbol> symbols_of(const ElfFile&) override { return {}; }
+  std::vector<Copy> later_copies(const MappedPath&) override {
+    std::vector<Copy> later;
+    for (size_t i = 1; i <= copies_; ++i) later.push_back({i % 2 == 0 ? one_ : other_, 1000 * i, 1000 * i + 500});
+    return later;
+  }
+  std::vector<std::shared_ptr<const MappedFile>> with_build_id(const std::string&) override { return {}; }
+  std::vector<std::string> troubles() const override { return {}; }
+
+ private:
+  std::shared_ptr<const MappedFile> one_, other_;
+  size_t copies_;
+};
+
+TEST_F(Scratch, MemoryThatChangesTooOftenIsUnknownFromThenOn) {
+  constexpr uint64_t kSize = 16U << 20, kAddress = 0x10000000;
+  std::ofstream(folder_ + "/one") << std::string(kSize, 'a');
+  std::ofstream(folder_ + "/other") << std::string(kSize, 'b');
+  const auto one = MappedFile::open(folder_ + "/one"), other = MappedFile::open(folder_ + "/other");
+  ASSERT_TRUE(one.ok() && other.ok());
+  OpenOptions options;
+  ImageBuild build(options);
+  build.source.set_kept(std::make_shared<Restless>(*one, *other, 9));
+  UserMapping mapping;
+  mapping.space = build.builder.add_space();
+  mapping.ip = Ip{kAddress};
+  mapping.size_bytes = kSize;
+  mapping.path = "//anon";
+  mapping.from = TimeNs{10};
+  mapping.pid = 42;
+  build.add_mapping(mapping);
+  const Timeline timeline = build.builder.build();
+  const auto byte_at = [&](uint64_t time_ns) {
+    CodeView view(timeline);
+    std::array<CodeCandidate, 4> found;
+    const FetchResult fetched = view.fetch(mapping.space, Ip{kAddress + 77}, {TimeNs{time_ns}, TimeNs{time_ns}}, {}, found, 1);
+    return fetched.count == 0 ? '?' : static_cast<char>(found[0].bytes[0]);
+  };
+  EXPECT_EQ(byte_at(20), 'a');
+  EXPECT_EQ(byte_at(1700), 'b');
+  EXPECT_EQ(byte_at(4700), 'a');
+  EXPECT_EQ(byte_at(5700), '?') << "neither as it was nor as it will be";
+  ASSERT_THAT(timeline.findings(), SizeIs(1));
+  EXPECT_EQ(timeline.findings()[0].kind, FindingKind::file_changed);
+  EXPECT_THAT(timeline.findings()[0].what, testing::HasSubstr("//anon of process 42 changed more often than is followed"));
 }
 
 }  // namespace
