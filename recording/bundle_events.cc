@@ -2,11 +2,27 @@
 #include "recording/bundle_events.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <memory>
 #include <string>
 
 namespace ptd {
+namespace {
+
+/// A decimal number of 64 bits as the writer makes them: what calls itself one goes into JSON as it stands.
+bool is_number(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  const std::string_view digits = text.substr(negative ? 1 : 0);
+  if (digits.empty() || digits[0] < '0' || digits[0] > '9' || (digits[0] == '0' && digits.size() > 1)) return false;
+  int64_t below = 0;
+  uint64_t above = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = negative ? std::from_chars(text.data(), end, below) : std::from_chars(text.data(), end, above);
+  return error == std::errc() && at == end;
+}
+
+}  // namespace
 
 void write_other_events(const OtherEvents& events, ByteWriter& out) {
   out.number(events.names.size());
@@ -55,6 +71,7 @@ bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size
       field.name = shared(in.text());
       field.value = in.text();
       field.number = in.flag();
+      if (field.number && !is_number(field.value)) return false;
       event.fields.push_back(std::move(field));
     }
     const Bytes raw = in.blob();
