@@ -55,6 +55,8 @@ int run(Words words) {
   if (other) bundle.also.push_back(*asked);
   const Result<BundleReport> report = write_bundle(options, bundle);
   if (!report) return report_error(report.error());
+  if (!report->events_trouble.empty())
+    say_on_error("ptdecode: warning: the bundle holds no samples of other events: " + report->events_trouble + "\n");
   if (!words.input.quiet) standard_output().write(report_text(*report, words.output));
   return kExitOk;
 }

@@ -64,8 +64,8 @@ FlowCheck check_flow(const Recording& recording, double budget_seconds) {
       reached = std::max(reached, segment.stream_offset_bytes);
       return time_left = Clock::now() < end;
     };
-    (void)recording.decode(stream, 0, Recording::kStreamEnd, sink);
-    result.decoded_bytes += time_left ? size : std::min(reached, size);
+    const auto decoded = recording.decode(stream, 0, Recording::kStreamEnd, sink);
+    result.decoded_bytes += decoded.ok() && time_left ? size : std::min(reached, size);
   }
   for (auto& [key, tally] : tallies) result.contradictions.push_back(std::move(tally.told));
   return result;

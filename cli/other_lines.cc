@@ -38,7 +38,10 @@ void list_samples(const Recording& recording, const ScriptOptions& options, cons
 OtherEvents read_samples(const InputOptions& input, const std::vector<Interval>& times) {
   if (!input.pt_path.empty()) return {};
   Result<OtherEvents> samples = read_other_events(input.path, times, kMostSamples);
-  if (!samples) return {};  // a form without such events
+  if (!samples) {
+    say_on_error("ptdecode: warning: samples of other events are not listed: " + samples.error().message + "\n");
+    return {};
+  }
   if (samples->left_out != 0 && !input.quiet)
     say_on_error(fmt::format("ptdecode: {} more samples of other events are not listed; choose with --time\n", samples->left_out));
   return std::move(*samples);

@@ -27,7 +27,8 @@ struct BundleReport {
   uint64_t code_bytes = 0;        ///< code that was looked at or that edits touch
   uint64_t code_total_bytes = 0;  ///< of the files and copies that it was taken from, as far as mapped
   uint64_t symbols = 0;
-  uint64_t instructions = 0;  ///< decoded to find out
+  uint64_t instructions = 0;   ///< decoded to find out
+  std::string events_trouble;  ///< why the samples of other events are not in it, "" if they are or there are none
 };
 
 /// Opens the recording that `options` names, decodes it, and writes what that needed. The output is replaced only if all went well.

@@ -368,10 +368,11 @@ Status Writer::write(BundleFileWriter& file) {
 }
 
 // Samples of other events stand beside the flow in listings.
-Status write_events(const std::string& path, Interval time, BundleFileWriter& file) {
+Status write_events(const std::string& path, Interval time, BundleFileWriter& file, BundleReport& report) {
   constexpr size_t kMostEvents = 500'000;
   const Result<OtherEvents> events = read_other_events(path, time == Interval{} ? std::vector<Interval>{} : std::vector{time}, kMostEvents);
-  if (!events || events->events.empty()) return {};  // a form without such events
+  if (!events) report.events_trouble = events.error().message;
+  if (!events || events->events.empty()) return {};
   ByteWriter out;
   write_other_events(*events, out);
   return file.add(chunk::kEvents, out.bytes());
@@ -412,7 +413,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
   if (!file.ok()) return file.error();
   if (Status status = writer.write(**file); !status.ok()) return status.error();
   if (bundle.raw == nullptr) {
-    if (Status status = write_events(options.path, bundle.time, **file); !status.ok()) return status.error();
+    if (Status status = write_events(options.path, bundle.time, **file, report); !status.ok()) return status.error();
   }
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();

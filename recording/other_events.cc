@@ -2,6 +2,7 @@
 #include "recording/other_events.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "image/source/mapped_file.h"
@@ -148,6 +149,9 @@ uint64_t bytes_of(const OtherEvent& event) {
 Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most, uint64_t most_bytes) {
   if (looks_like_bundle(path)) return read_from_bundle(path, times, most);
   if (path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  if (folder && !std::filesystem::exists(path + "/data", ignored)) return OtherEvents{};
   auto opened = perfio::PerfReader::open(path);
   if (!opened) return opened.error();
   perfio::PerfReader& reader = **opened;

@@ -117,6 +117,27 @@ class Events(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
+    def test_damaged_samples_of_a_bundle_are_named_not_left_out_in_silence(self):
+        bundle = self.folder / "events.ptd"
+        self.assertEqual(run("bundle", "-q", "-i", self.data, "-o", bundle).returncode, 0)
+        whole = run("script", "-i", bundle, "--itrace=b")
+        self.assertNotIn("samples of other events", whole.stderr)
+        data, at, out = bundle.read_bytes(), 16, bundle.read_bytes()[:16]
+        while at < len(data):  # docs/FORMAT.md: type, method, stored and raw size, FNV-1a of what is stored
+            stored = struct.unpack_from("<Q", data, at + 8)[0]
+            chunk, at = data[at:at + 32 + stored], at + 32 + stored
+            if chunk[:4] == b"evnt":
+                content, checksum = b"\x01\xff", 0xcbf29ce484222325
+                for byte in content:
+                    checksum = (checksum ^ byte) * 0x100000001b3 % (1 << 64)
+                chunk = struct.pack("<4sIQQQ", b"evnt", 0, len(content), len(content), checksum) + content
+            out += chunk
+        bundle.write_bytes(out)
+        damaged = run("script", "-i", bundle, "--itrace=b")
+        self.assertIn("samples of other events are not listed", damaged.stderr)
+        self.assertIn("its samples of other events are damaged", damaged.stderr)
+        self.assertEqual(damaged.stdout.count(" branches:"), whole.stdout.count(" branches:"))
+
     def test_samples_stand_in_order_of_time_in_the_flow(self):
         lines = run("script", "-i", self.data, "--itrace=b", "-F", "time,event,ip,sym", "--ns").stdout.splitlines()
         times = [int(line.split(":")[0].replace(".", "")) for line in lines if " -:" not in line]
