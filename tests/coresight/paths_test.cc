@@ -127,7 +127,7 @@ Timeline Made::timeline() {
     edit.old_bytes.assign(now.begin() + at, now.begin() + at + 4);
     std::memcpy(now.data() + at, &made, 4);
     edit.new_bytes.assign(now.begin() + at, now.begin() + at + 4);
-    edit.time = {TimeNs{1000 * (i + 1)}, TimeNs{1000 * (i + 1) + below(500)}};
+    if (below(4) != 0) edit.time = {TimeNs{1000 * (i + 1)}, TimeNs{1000 * (i + 1) + below(500)}};  // else nothing tells when
     edit.origin = EditOrigin::dated_copy;
     builder.add_edit(std::move(edit));
   }
@@ -181,7 +181,9 @@ std::vector<std::byte> Made::trace() {
 
 arm::DecoderOptions Made::options() {
   arm::DecoderOptions options;
-  options.config.protocol = arm::Protocol::etmv4;
+  const bool ete = below(3) == 0;
+  options.config.protocol = ete ? arm::Protocol::ete : arm::Protocol::etmv4;
+  options.config.devarch = ete ? 0x47735a13 : 0;
   options.config.configr = below(2) == 0 ? 0x1000 : 0;
   options.config.idr8 = below(4) == 0 ? 1 + below(8) : 0;
   options.max_tries = 8;
