@@ -57,10 +57,20 @@ void CodeCounter::lose() {
   branch_ = kNone;
 }
 
-void CodeCounter::take_mark(const Mark& mark) {
+// The moment that counts: the likeliest, as in the tree of calls and in listings, where its bounds are apart. It never goes back.
+template <typename Told>
+void CodeCounter::pass(const Told& told) {
+  if (told.time.first == kTimeMin) return;
+  now_ = std::max(now_, std::clamp(told.about, told.time.first, std::max(told.time.first, told.time.last)));
+}
+
+void CodeCounter::take_mark(const Mark& told) {
+  Mark mark = told;
+  pass(mark);
+  mark.time_known = mark.time.first != kTimeMin;  // behind the last timing packet nothing bounds it from above
+  if (mark.time_known) mark.time.first = now_;
   if (mark.space != space_) lose();
   space_ = mark.space;
-  if (mark.time_known) now_ = mark.time.first;
   const bool counts = !wanted_ || wanted_(mark);
   if (counts != counts_) lose();
   counts_ = counts;
@@ -112,6 +122,7 @@ void CodeCounter::take(const Batch& batch, const BlockTable& blocks) {
   const auto here = [](const auto& list, size_t index, uint32_t at) { return index < list.size() && list[index].before_block <= at; };
   for (uint32_t at = 0; at <= batch.blocks.size(); ++at) {
     while (here(batch.events, event, at)) {
+      pass(batch.events[event]);
       if (counts_) take_event(batch.events[event]);
       ++event;
     }

@@ -52,7 +52,7 @@ class AddressCounts {
 /// Fed with one stream's batches in order. Not thread-safe.
 class CodeCounter {
  public:
-  /// Which marks' flow counts; empty: all.
+  /// Which marks' flow counts; empty: all. Their time begins with the likeliest moment.
   using Wanted = std::function<bool(const Mark&)>;
   CodeCounter(const Symbolizer& symbolizer, Wanted wanted) : symbolizer_(symbolizer), wanted_(std::move(wanted)) {}
 
@@ -85,7 +85,9 @@ class CodeCounter {
     uint64_t count = 0, by_jump = 0;
   };
   Node& node(NodeId id, const BlockTable& blocks);
-  void take_mark(const Mark& mark);
+  template <typename Told>
+  void pass(const Told& told);
+  void take_mark(const Mark& told);
   void take_block(const Block& block, const BlockTable& blocks);
   void take_event(const Event& event);
   void lose();
@@ -112,7 +114,7 @@ class CodeCounter {
 
 struct CodeCountOptions {
   std::vector<uint32_t> streams;                 ///< empty: all
-  Interval time;                                 ///< what is dated outside of it does not count
+  Interval time;                                 ///< what likeliest ran outside of it does not count
   std::function<bool(const Mark&)> wanted;       ///< which threads count; empty: all
   std::function<bool(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; false stops
   std::function<void(const Gap&)> on_gap;

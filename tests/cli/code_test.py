@@ -38,10 +38,10 @@ class Code(unittest.TestCase):
         cls.build("sorter", cc, "-g", "-O2", "-fno-inline", "-w", "-static")
 
     @classmethod
-    def build(cls, name, compiler, *flags):
+    def build(cls, name, compiler, *flags, record=()):
         source = next(PROGRAMS.glob(name + ".c*"))
         subprocess.run([compiler, *flags, source, "-o", name], cwd=cls.folder, check=True)
-        done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", name + ".truth", "-o", name + ".data",
+        done = subprocess.run([PTDECODE, "record", "--emulate", *record, "--plugin", os.environ["PTDECODE_PLUGIN"], "--truth", name + ".truth", "-o", name + ".data",
                                "--", "./" + name], cwd=cls.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
@@ -118,6 +118,23 @@ class Code(unittest.TestCase):
         self.assertIn(f"LF:{len(got)}\nLH:{sum(count != 0 for count in got.values())}\n", record)
         self.assertIn("FNDA:0,never\n", record)
         self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
+
+    def test_coverage_of_a_slowest_calls_time_begins_with_the_call(self):
+        """The words for a closer look: the line that enters the call and the first line of what it calls are of its time."""
+        self.build("shopdb", os.environ.get("CC", "cc"), "-g", "-O1", "-fno-inline", "-w", "-static", record=["--cyc"])
+        source = (PROGRAMS / "shopdb.c").read_text().split("\n")
+        lines = [source.index(text) + 1 for text in ("int run_query(const char *query) {", "  struct plan plan = plan_query(query);",
+                                                    "  return scan_table(plan);")]
+        slowest = run("functions", "-i", self.data("shopdb"), "--func", "run_query", "--slowest", "30", "-q").stdout
+        windows = re.findall(r"--tid \d+ --time \S+$", slowest, re.M)
+        self.assertEqual(len(windows), 30)
+        for at, words in enumerate(windows):
+            done = run("coverage", "-i", self.data("shopdb"), *words.split(), "--format", "lcov", "-q")
+            got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", done.stdout, re.M)}
+            counts = [got.get(line, 0) for line in lines]
+            for count in counts[:2]:  # others ran between the same two moments as its ends
+                self.assertTrue(1 <= count < 60, (counts, words))
+            self.assertTrue(at != 0 or counts[2] == 1, (counts, words))
 
     def test_coverage_without_debug_information_says_so(self):
         subprocess.run(["strip", "-o", self.folder / "bare", self.folder / "covered"], check=True)
