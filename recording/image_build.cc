@@ -61,7 +61,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_file(section.path, found.file_path, section.build_id);
     if (found.place == FoundAt::kept) kept_used_.insert(mapping.path);
-    if (found.place == FoundAt::kept && is_anonymous(mapping.path) && mapping.path != "[vdso]" && !mapping.path.starts_with("/memfd:")) {
+    if (found.is_copy) {
       section.assumed = true;  // it may have been written to before it was read
       const CodeBytes first = section.code;
       builder.add_section(std::move(section));

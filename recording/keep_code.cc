@@ -121,6 +121,10 @@ class Keeper {
     const bool memory = map.path.starts_with(kMemory), deleted = map.path.ends_with(kDeleted);
     if (options_.just_recorded) {
       stash::MappingFile mapped = stash::open_mapping({map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, mapping.build_id});
+      if (mapped.fd.ok() && (memory || deleted) && stash::is_written_through(mapped.fd.get(), map.flags)) {
+        proven.why = "it is written to while it runs, and was not read while it was recorded";
+        return proven;
+      }
       if (mapped.fd.ok() && is_unwritten(mapped.info, mapping, proven.why)) {
         proven.fd = std::move(mapped.fd);
         proven.kind = memory ? stash::EntryKind::memory : deleted ? stash::EntryKind::deleted : stash::EntryKind::file;

@@ -33,9 +33,7 @@ uint64_t monotonic_ms() {
   return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
-/// Memory of a process; empty if it is gone, or not ours to read. Holes end it.
-std::vector<std::byte> read_memory(int32_t pid, uint64_t address, uint64_t size_bytes) {
-  const stash::Fd fd(::open(("/proc/" + std::to_string(pid) + "/mem").c_str(), O_RDONLY | O_CLOEXEC));
+std::vector<std::byte> read_at(const stash::Fd& fd, uint64_t address, uint64_t size_bytes) {
   std::vector<std::byte> bytes;
   if (!fd.ok()) return bytes;
   bytes.resize(size_bytes);
@@ -48,6 +46,11 @@ std::vector<std::byte> read_memory(int32_t pid, uint64_t address, uint64_t size_
   }
   bytes.resize(done);
   return bytes;
+}
+
+/// Memory of a process; empty if it is gone, or not ours to read. Holes end it.
+std::vector<std::byte> read_memory(int32_t pid, uint64_t address, uint64_t size_bytes) {
+  return read_at(stash::Fd(::open(("/proc/" + std::to_string(pid) + "/mem").c_str(), O_RDONLY | O_CLOEXEC)), address, size_bytes);
 }
 
 }  // namespace
@@ -68,10 +71,21 @@ void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   if (map.path.starts_with(kMemory) || map.path.ends_with(kDeleted)) return keep_file(map, time_ns);
   if (map.path == "[vdso]" && map.addr < k4Gib) return keep_narrow_vdso(map, time_ns);
   const bool anonymous = map.path.starts_with("//anon") || map.path.starts_with("[anon") || map.path.empty();
-  if (!anonymous || map.size_bytes == 0) return;
+  if (anonymous) add_region(map, time_ns, {});
+}
+
+void LiveKeeper::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std::optional<stash::ProcessMapping> file) {
+  if (map.size_bytes == 0) return;
   if (map.size_bytes > kMostRegionBytes) return skip(map.path, "some of it is larger than 16 MiB: too large to be read again and again");
   if (regions_.size() >= kMostRegions) return skip(map.path, "there are more than 4096 such mappings: more are not read");
-  regions_[{map.pid, map.addr}] = {map.size_bytes, map.path, {}, {}, time_ns, ++mappings_};
+  Region region;
+  region.size_bytes = map.size_bytes;
+  region.path = map.path;
+  region.time_ns = time_ns;
+  region.number = ++mappings_;
+  region.file = std::move(file);
+  region.file_offset_bytes = map.file_offset_bytes;
+  regions_[{map.pid, map.addr}] = std::move(region);
   pending_.push_back({{map.pid, map.addr}, mappings_});
 }
 
@@ -112,12 +126,11 @@ Result<stash::Content> LiveKeeper::add_file(const stash::MappingFile& file) {
 }
 
 void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
-  const stash::MappingFile file = stash::open_mapping(
-      {map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, normalize_build_id(perfio::build_id_hex(map.build_id))});
-  if (!file.fd.ok()) {
-    skip(map.path, file.why);
-    return;
-  }
+  const stash::ProcessMapping mapping = {
+      map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, normalize_build_id(perfio::build_id_hex(map.build_id))};
+  const stash::MappingFile file = stash::open_mapping(mapping);
+  if (!file.fd.ok()) return skip(map.path, file.why);
+  if (stash::is_written_through(file.fd.get(), map.flags)) return add_region(map, time_ns, mapping);
   const Result<stash::Content> content = add_file(file);
   if (!content) {
     skip(map.path, content.error().message);
@@ -166,7 +179,9 @@ Status LiveKeeper::on_recording() {
 /// The first copy, or a later one if it looks different. False: the memory is out of reach.
 bool LiveKeeper::copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns) {
   const uint64_t before = now_ns();
-  const std::vector<std::byte> bytes = read_memory(key.first, key.second, region.size_bytes);
+  const std::vector<std::byte> bytes = region.file
+                                           ? read_at(stash::open_mapping(*region.file).fd, region.file_offset_bytes, region.size_bytes)
+                                           : read_memory(key.first, key.second, region.size_bytes);
   const uint64_t after = now_ns() + slack_ns_;
   if (bytes.empty()) return false;
   const bool first = region.hash.empty();

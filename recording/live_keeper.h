@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,10 @@
 namespace ptd {
 
 /// A file without a name is in reach as long as a process has it mapped (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or
-/// CAP_SYS_ADMIN); memory as long as the process lives (/proc/PID/mem, needs the right to trace it). Executable memory without a file is
-/// copied when its mapping is read, and again whenever it looks different (of much memory a part at a time, in turn): what changed in
-/// between is dated by the two readings around it, what came and went between them is not seen. What it has by then outlives a kill: see
-/// stash::gc. One thread.
+/// CAP_SYS_ADMIN); memory as long as the process lives (/proc/PID/mem, needs the right to trace it). Executable memory without a file, or
+/// of a file that is written through another mapping, is copied when its mapping is read, and again whenever it looks different (of much
+/// memory a part at a time, in turn): what changed in between is dated by the two readings around it, what came and went between them is
+/// not seen. What it has by then outlives a kill: see stash::gc. One thread.
 class LiveKeeper {
  public:
   /// `recording`: the path that it will have. Errors: of the stash.
@@ -42,6 +43,8 @@ class LiveKeeper {
  private:
   struct Region {
     uint64_t size_bytes = 0;
+    std::optional<stash::ProcessMapping> file;  // of a file that is written through: it is read, as reading memory would fill its holes
+    uint64_t file_offset_bytes = 0;
     std::string path, hash, build_id;               // hash and build id of the last copy
     uint64_t time_ns = 0;                           // of the record
     uint64_t number = 0;                            // of the mapping: another one at the same address is another
@@ -51,6 +54,7 @@ class LiveKeeper {
   LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
       : stash_(std::move(stash)), recording_(std::move(recording)), options_(std::move(options)) {}
   [[nodiscard]] Result<stash::Content> add_file(const stash::MappingFile& file);
+  void add_region(const perfio::MmapRecord& map, uint64_t time_ns, std::optional<stash::ProcessMapping> file);
   void keep_file(const perfio::MmapRecord& map, uint64_t time_ns);
   void keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns);
   bool copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns);

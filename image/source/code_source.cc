@@ -139,6 +139,7 @@ bool CodeSource::try_kept_mapping(const MappedPath& wanted, FoundCode& found) {
   if (!kept.whole_is_mapping) return try_place({path, FoundAt::kept}, wanted, found);
   found.status = CodeStatus::found;
   found.place = FoundAt::kept;
+  found.is_copy = !is_vdso(wanted.path);
   found.code = piece_of(kept.file, 0, wanted.size_bytes);
   found.file_path = path;
   if (const OpenFile& opened = open_file(path); opened.elf) found.build_id = opened.elf->build_id();

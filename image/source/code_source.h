@@ -61,10 +61,11 @@ enum class FoundAt : uint8_t { root, build_id_cache, path, kept, debuginfod, vds
 struct FoundCode {
   CodeStatus status = CodeStatus::not_found;
   FoundAt place = FoundAt::path;  ///< if found
-  CodeBytes code;                     ///< bytes of the mapping, maybe shorter than asked
-  std::string file_path;              ///< the file used, or the last one refused
-  std::string build_id;               ///< of that file, hex
-  std::vector<Finding> findings;      ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
+  bool is_copy = false;           ///< of memory, as it was at some moment behind the record
+  CodeBytes code;                 ///< bytes of the mapping, maybe shorter than asked
+  std::string file_path;          ///< the file used, or the last one refused
+  std::string build_id;           ///< of that file, hex
+  std::vector<Finding> findings;  ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
 };
 
 /// Not thread-safe. Files are opened once and shared.

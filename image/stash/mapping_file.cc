@@ -2,6 +2,7 @@
 #include "image/stash/mapping_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
 
 #include <array>
@@ -79,6 +80,12 @@ MappingFile open_mapping(const ProcessMapping& mapping) {
     file.why = "another build was mapped there when it was to be read";
   }
   return file;
+}
+
+bool is_written_through(int fd, uint32_t mapping_flags) {
+  if ((mapping_flags & MAP_SHARED) == 0) return false;
+  const int seals = ::fcntl(fd, F_GET_SEALS);
+  return seals < 0 || (seals & F_SEAL_WRITE) == 0;
 }
 
 }  // namespace ptd::stash

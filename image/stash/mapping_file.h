@@ -30,4 +30,8 @@ struct MappingFile {
 /// with the inode and the device, is taken; where neither is said, none. Nothing else is opened, not even for a moment.
 [[nodiscard]] MappingFile open_mapping(const ProcessMapping& mapping);
 
+/// Whether who has the file open may write to it and be seen by a mapping: a shared one, of a file that is not sealed against that
+/// ([fcntl(2)] "File Sealing"). Then the file is memory, of which a copy is as good as its moment.
+[[nodiscard]] bool is_written_through(int fd, uint32_t mapping_flags);
+
 }  // namespace ptd::stash

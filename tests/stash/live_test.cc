@@ -334,6 +334,49 @@ TEST_F(Live, ADeletedFileThatIsMappedOftenIsReadOnce) {
   EXPECT_THAT(flushed().entries, SizeIs(20));
 }
 
+TEST_F(Live, AFileThatIsWrittenThroughAnotherMappingIsMemory) {
+  const int file = ::memfd_create("doublemapper", MFD_ALLOW_SEALING);
+  ASSERT_EQ(::ftruncate(file, 2 * kPage), 0);
+  struct stat info {};
+  ASSERT_EQ(::fstat(file, &info), 0);
+  auto* writer = static_cast<char*>(::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  void* code = ::mmap(nullptr, kPage, PROT_READ | PROT_EXEC, MAP_SHARED, file, kPage);
+  perfio::MmapRecord map;
+  map.pid = map.tid = ::getpid();
+  map.addr = reinterpret_cast<uint64_t>(code);
+  map.size_bytes = map.file_offset_bytes = kPage;
+  map.path = "/memfd:doublemapper (deleted)";
+  map.maj = major(info.st_dev);
+  map.min = minor(info.st_dev);
+  map.inode = info.st_ino;
+  map.flags = MAP_SHARED;
+  keeper_->on_mapping(map, 7);
+  look();
+  struct stat after {};
+  ASSERT_EQ(::fstat(file, &after), 0);
+  EXPECT_EQ(after.st_blocks, 0) << "looking made memory of holes";
+  std::memset(writer + kPage, 'w', kPage);  // the code, after its record
+  look();
+  const Entries entries = flushed();
+  ASSERT_THAT(entries.entries, SizeIs(3));  // the second: read once more before the change
+  for (const Entry& entry : entries.entries) EXPECT_EQ(entry.kind, EntryKind::anonymous);
+  EXPECT_EQ(entries.entries[0].hash, hash_of(bytes_of(std::string(kPage, '\0'))));
+  EXPECT_EQ(entries.entries[1].hash, entries.entries[0].hash);
+  EXPECT_EQ(entries.entries[2].hash, hash_of(bytes_of(std::string(kPage, 'w'))));
+  // Nobody can write to it any more: it is a file.
+  ::munmap(writer, 2 * kPage);
+  ::munmap(code, kPage);
+  ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE), 0);
+  const int reader = ::open(("/proc/self/fd/" + std::to_string(file)).c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::mmap(code, kPage, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, reader, kPage), code);
+  keeper_->on_mapping(map, 9);
+  look();
+  EXPECT_EQ(flushed().entries.back().kind, EntryKind::memory);
+  ::munmap(code, kPage);
+  ::close(reader);
+  ::close(file);
+}
+
 TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
   Child child;
   perfio::MmapRecord large = child.anonymous();
