@@ -60,7 +60,7 @@ TEST(OversizedRecord, TheTrailerIsFoundWhereTheContentEnds) {
     const auto size = static_cast<uint16_t>(other.size());
     std::memcpy(other.data() + 6, &size, sizeof(size));
     EXPECT_EQ(without_excess(other, attr, scratch).size(), other.size()) << "content that is longer than known here";
-    for (size_t size = 0; size < right.size(); ++size) (void)without_excess(Bytes(right).first(size), attr, scratch);
+    for (size_t kept = 0; kept < right.size(); ++kept) (void)without_excess(Bytes(right).first(kept), attr, scratch);
   }
 }
 
