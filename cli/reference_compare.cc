@@ -58,9 +58,11 @@ void count_difference(const SegmentFlow& other, size_t i, size_t i2, size_t j, s
   const auto marked = static_cast<uint64_t>(
       std::count(other.flagged.begin() + static_cast<std::ptrdiff_t>(j), other.flagged.begin() + static_cast<std::ptrdiff_t>(j2), true));
   counts.invented_flagged += marked;
+  // What is left out beside a marked block is marked with it.
+  const bool beside = (j != 0 && other.flagged[j - 1]) || (j2 < other.flagged.size() && other.flagged[j2]);
   if (gap != other.gaps.end() && *gap <= j2) {
     counts.lost_in_gap += missing;
-  } else if (j != j2 && marked == j2 - j) {
+  } else if (j != j2 ? marked == j2 - j : beside) {
     counts.wrong_flagged += missing;
   } else {
     counts.silently_wrong += missing;
