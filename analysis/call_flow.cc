@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/likeliest_time.h"
+
 namespace ptd {
 namespace {
 
@@ -14,17 +16,6 @@ bool is_jump(const InsnClass cls, const InsnDetail detail) {
   if (detail == InsnDetail::vmlaunch || detail == InsnDetail::vmresume) return true;
   return cls == InsnClass::jump_direct || cls == InsnClass::jump_indirect || cls == InsnClass::jcc || cls == InsnClass::far_jump ||
          cls == InsnClass::jmpabs;
-}
-
-/// The likeliest moment of a mark or event.
-template <typename Told>
-TimeNs likeliest(const Told& told) {
-  return std::clamp(told.about, told.time.first, told.time.last);
-}
-/// Nothing need bound it from above: behind the last timing packet nothing does.
-template <typename Told>
-bool dated(const Told& told) {
-  return told.time.first != kTimeMin;
 }
 
 }  // namespace
@@ -95,7 +86,8 @@ void CallFlow::take_boundary(const Batch& batch, uint32_t at) {
   const auto mark_first = [&] {
     if (!here(batch.marks, next_mark_)) return false;
     const Mark& mark = batch.marks[next_mark_];
-    return !event_here() || !dated(mark) || !dated(batch.events[next_event_]) || likeliest(mark) <= likeliest(batch.events[next_event_]);
+    return !event_here() || !is_dated(mark) || !is_dated(batch.events[next_event_]) ||
+           likeliest(mark) <= likeliest(batch.events[next_event_]);
   };
   while (here(batch.marks, next_mark_) || event_here() || here(batch.gaps, next_gap_)) {
     if (mark_first()) {
@@ -188,7 +180,7 @@ void CallFlow::resolve_unseen(Ip to) {
 }
 
 void CallFlow::take_mark(const Mark& mark) {
-  if (dated(mark)) told(likeliest(mark), mark.cycles);
+  if (is_dated(mark)) told(likeliest(mark), mark.cycles);
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
     space_ = mark.space;
@@ -211,7 +203,7 @@ void CallFlow::take_mark(const Mark& mark) {
 void CallFlow::take_event(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
   const bool status = (event.flags & kEventStatus) != 0;
-  const bool known = dated(event);
+  const bool known = is_dated(event);
   switch (event.kind) {
     case EventKind::async_branch: {
       if (pending_ && has_from) resolve(find(event.from), event.from);

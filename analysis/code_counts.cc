@@ -36,7 +36,7 @@ CodeCounter::Node& CodeCounter::node(NodeId id, const BlockTable& blocks) {
     node.jumps = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;
     offset += insn.length_bytes;
   }
-  if (const auto place = symbolizer_.file_place(info.space, info.ip, now_)) {
+  if (const auto place = symbolizer_.file_place(info.space, info.ip, time_.now())) {
     const File made{static_cast<uint32_t>(file_ids_.size()), place->address - place->file_offset_bytes};
     node.file = file_ids_.try_emplace({place->path, place->build_id}, made).first->second.id;
     node.address = place->address;
@@ -57,18 +57,8 @@ void CodeCounter::lose() {
   branch_ = kNone;
 }
 
-// The moment that counts: the likeliest, as in the tree of calls and in listings, where its bounds are apart. It never goes back.
-template <typename Told>
-void CodeCounter::pass(const Told& told) {
-  if (told.time.first == kTimeMin) return;
-  now_ = std::max(now_, std::clamp(told.about, told.time.first, std::max(told.time.first, told.time.last)));
-}
-
 void CodeCounter::take_mark(const Mark& told) {
-  Mark mark = told;
-  pass(mark);
-  mark.time_known = mark.time.first != kTimeMin;  // behind the last timing packet nothing bounds it from above
-  if (mark.time_known) mark.time.first = now_;
+  const Mark mark = time_.dated(told);
   if (mark.space != space_) lose();
   space_ = mark.space;
   const bool counts = !wanted_ || wanted_(mark);
@@ -122,7 +112,7 @@ void CodeCounter::take(const Batch& batch, const BlockTable& blocks) {
   const auto here = [](const auto& list, size_t index, uint32_t at) { return index < list.size() && list[index].before_block <= at; };
   for (uint32_t at = 0; at <= batch.blocks.size(); ++at) {
     while (here(batch.events, event, at)) {
-      pass(batch.events[event]);
+      time_.pass(batch.events[event]);
       if (counts_) take_event(batch.events[event]);
       ++event;
     }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/likeliest_time.h"
 #include "decoder/batch.h"
 #include "recording/recording.h"
 
@@ -85,8 +86,6 @@ class CodeCounter {
     uint64_t count = 0, by_jump = 0;
   };
   Node& node(NodeId id, const BlockTable& blocks);
-  template <typename Told>
-  void pass(const Told& told);
   void take_mark(const Mark& told);
   void take_block(const Block& block, const BlockTable& blocks);
   void take_event(const Event& event);
@@ -107,7 +106,7 @@ class CodeCounter {
   NodeId first_ = kNone, last_ = kNone;                                     ///< of the open run
   NodeId branch_ = kNone;  ///< its last block took a branch, which went where the next block is
   bool by_jump_ = false, counts_ = true;
-  TimeNs now_;
+  LikeliestTime time_;
   SpaceId space_ = kNoSpace;
   uint64_t instructions_ = 0, fileless_ = 0;
 };

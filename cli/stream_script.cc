@@ -129,16 +129,8 @@ void StreamScript::resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& ou
   deferred_.clear();
 }
 
-// The moment that is listed: the likeliest, as in the tree of calls, where its bounds are apart. It never goes back.
-void StreamScript::pass(const Interval& time, TimeNs about) {
-  if (time.first != kTimeMin) now_ = std::max(now_, std::clamp(about, time.first, std::max(time.first, time.last)));
-}
-
 void StreamScript::take_mark(const Mark& told, Chunk& chunk) {
-  Mark mark = told;
-  pass(mark.time, mark.about);
-  mark.time_known = mark.time.first != kTimeMin;  // behind the last timing packet nothing bounds it from above
-  if (mark.time_known) mark.time.first = now_;
+  const Mark mark = time_.dated(told);
   if (mark.tid != writer_.mark().tid) end_stack(chunk.text);
   if (mark.time_known) chunk.cut(mark.time.first);
   if (call_tree_ && (mark_number_ == 0 || mark.tid != writer_.mark().tid)) calls_.select(mark.tid);
@@ -200,7 +192,7 @@ bool StreamScript::shown(const Event& event) const {
 }
 
 void StreamScript::take_event(const Event& event, TextBuffer& out) {
-  pass(event.time, event.about);
+  time_.pass(event);
   const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
   BranchLine line;
   if (has_from) line.from = event.from;

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "analysis/likeliest_time.h"
 #include "cli/call_stacks.h"
 #include "cli/line_writer.h"
 #include "cli/missing_report.h"
@@ -43,7 +44,6 @@ class StreamScript {
   void boundary(const Batch& batch, uint32_t at, Cursor& cursor, TextBuffer& out, Chunk& chunk);
   void resolve_at(const Batch& batch, uint32_t at, const Cursor& cursor, TextBuffer& out);
   void resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& out);
-  void pass(const Interval& time, TimeNs about);
   void take_mark(const Mark& told, Chunk& chunk);
   void take_event(const Event& event, TextBuffer& out);
   void take_gap(const Gap& gap, TextBuffer& out);
@@ -73,7 +73,7 @@ class StreamScript {
   uint64_t period_ns_ = 0;
   bool sample_due_ = false;
   bool flowing_ = false;  ///< the flow goes on from the last block
-  TimeNs now_{};          ///< the last moment told
+  LikeliestTime time_;    ///< of the last line
   TimeNs last_time_;      ///< end of the last --time range
 };
 

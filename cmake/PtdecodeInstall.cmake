@@ -6,7 +6,7 @@ install(TARGETS ${ptd_libraries} EXPORT ptdecode ARCHIVE DESTINATION ${CMAKE_INS
 
 # The public headers are those that recording/recording.h needs, plus the packet and instruction readers.
 set(PTD_PUBLIC_HEADERS
-  analysis/call_flow.h analysis/call_tree.h analysis/call_walk.h analysis/code_counts.h analysis/loss_times.h analysis/function_profile.h analysis/function_table.h
+  analysis/call_flow.h analysis/call_tree.h analysis/call_walk.h analysis/code_counts.h analysis/likeliest_time.h analysis/loss_times.h analysis/function_profile.h analysis/function_table.h
   recording/recording.h recording/survey.h
   decoder/batch.h decoder/flow_counts.h decoder/block_sequences.h decoder/path_counts.h decoder/flow_decoder.h decoder/insn/insn.h decoder/insn/disassembler.h decoder/insn/arm_insn.h
   decoder/arm/config.h decoder/arm/packet.h decoder/arm/packet_reader.h decoder/arm/packet_table.h decoder/arm/frames.h

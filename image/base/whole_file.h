@@ -10,9 +10,8 @@
 namespace ptd {
 
 /// A result on its way to the place that a user named. What a path leads to decides how:
-///   - nothing, or a regular file: written beside it under a name of its own (with the process id, never through a link), put in its place
-///   by
-///     finish(). A symbolic link stays; what it leads to is replaced, or made. The permissions of what is replaced stay;
+///   - nothing, or a regular file: written beside it under a name of its own (with the process id, never through a link), which finish()
+///     puts in its place. A symbolic link stays; what it leads to is replaced, or made. The permissions of what is replaced stay;
 ///   - a descriptor of this process (/dev/stdout, /dev/fd/63, process substitution) and "-", standard output: written straight, to the
 ///     descriptor itself, so that `>> file` appends;
 ///   - a device, a FIFO, another link of procfs: opened and written straight, never replaced.
