@@ -42,6 +42,16 @@ pt::DecoderOptions options_of(const pt::Config& config) {
   return options;
 }
 
+/// A PSB at which 64-bit code goes on at `ip`, dated.
+void begin_timed(pt::PacketWriter& writer, uint64_t ip) {
+  writer.psb();
+  writer.tsc(1000);
+  writer.tma(0, 0);
+  writer.mode_exec(ExecMode::bits64);
+  writer.fup(ip);
+  writer.psbend();
+}
+
 class RunnerOnCorpus : public testing::TestWithParam<std::string> {};
 
 TEST_P(RunnerOnCorpus, EqualsWalker) {
@@ -100,12 +110,7 @@ TEST(RunnerBounds, OneTntFillsManyBatches) {
   memory.add(0x1000, code);
   std::vector<std::byte> trace;
   pt::PacketWriter writer(trace);
-  writer.psb();
-  writer.tsc(1000);
-  writer.tma(0, 0);
-  writer.mode_exec(ExecMode::bits64);
-  writer.fup(0x1000);
-  writer.psbend();
+  begin_timed(writer, 0x1000);
   uint64_t random = 1;
   for (int i = 1; i < 60; ++i) {
     random = random * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -206,12 +211,7 @@ std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
 
   std::vector<std::byte> trace;
   pt::PacketWriter writer(trace);
-  writer.psb();
-  writer.tsc(1000);
-  writer.tma(0, 0);
-  writer.mode_exec(ExecMode::bits64);
-  writer.fup(kAt);
-  writer.psbend();
+  begin_timed(writer, kAt);
   for (int i = 0; i < turns; ++i) writer.tnt(1, 1);
   writer.tnt(0b01110, 5);  // out of the first loop and into the second, which ends there
   writer.mtc(1);
