@@ -1,0 +1,183 @@
+// Follower: elements that are neither atoms, addresses nor contexts.
+#include "decoder/arm/follower.h"
+
+namespace ptd::arm {
+namespace {
+
+constexpr uint64_t kPeReset = 0, kPeResetOfM = 1;   // exception types
+constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception that follows another one directly
+
+}  // namespace
+
+void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
+  offset_ = element.offset_bytes;
+  take_return();
+  flush_exception(false, {});
+  const Ip back = is64_ ? preferred_return : Ip{preferred_return.value & 0xffffffffU};
+  if (target) set_place(back, isa);
+  if (starting_ && known()) tell_start(ip_, element.offset_bytes);
+  const bool tail_chain = config_.m_profile && back.value == kTailChainAddress;
+  // [ETMv4] "Exception types": of a PE reset the preferred return address is UNKNOWN. ETE has a packet without one.
+  const bool reset = config_.protocol == Protocol::etmv4 && element.value == (config_.m_profile ? kPeResetOfM : kPeReset);
+  const bool tells_place = !tail_chain && !reset;
+  if (tells_place && !known() && !need_context_ && from_branch_ && ip_ < back) {
+    // The target of the branch before is not traced. The way that a peer takes is given, marked.
+    if (!told_lost_) give_gap(GapReason::bad_packet, branch_ip_, kNoSection, element.offset_bytes);
+    doubtful_ = true;
+    need_address_ = false;
+  }
+  if (tells_place && known() && ip_ < back) walk_to(back, true, element.offset_bytes);
+  hold_exception(tells_place ? kEventHasFrom : uint8_t{0}, tells_place ? back : Ip{}, element.value, element.offset_bytes);
+  pop_pending_ = false;
+}
+
+void Follower::reset(const Element& element) {
+  flush_exception(false, {});
+  give_event(EventKind::async_branch, 0, {}, {}, element.value, 0, element.offset_bytes);
+  walked_ = false;
+}
+
+void Follower::cancel_last() {
+  if (out_->blocks.empty()) return;
+  const NodeId node = out_->blocks.back().node;
+  out_->blocks.pop_back();
+  ip_ = runs_->blocks().info(node).ip;
+  need_address_ = pop_pending_ = walked_ = false;
+  run_ = left_ = call_ = 0;
+}
+
+void Follower::exception_here(uint32_t number, bool cancels, uint64_t offset) {
+  take_return();
+  flush_exception(false, {});
+  if (cancels) cancel_last();
+  hold_exception(known() ? kEventHasFrom : uint8_t{0}, ip_, number, offset);
+}
+
+void Follower::waypoint(Ip last, uint64_t offset) {
+  offset_ = offset;
+  take_return();
+  if (!known()) return;
+  if (starting_) tell_start(ip_, offset);
+  if (!is64_) ip_.value &= 0xffffffffU;
+  const Run run = runs_->read_through(space_, ip_, mode_, when(), last, *chooser_);
+  if (run.stop != RunEnd::stop) return stop_at(run, offset);
+  give_block(run, 0);
+  ip_ = run.end;
+  run_ = left_ = call_ = 0;
+  walked_ = true;
+  from_branch_ = false;
+}
+
+/// Instructions without atoms: `element.aux` of them if it is told, then the flow is at `next`.
+void Follower::q(const Element& element, Ip next, uint8_t isa) {
+  offset_ = element.offset_bytes;
+  const Ip target = is64_ ? next : Ip{next.value & 0xffffffffU};
+  const Ip start = ip_;
+  bool told = false;
+  if (known() && (element.flags & kFlagCount) != 0 && element.aux != 0 && element.aux <= 0xfff0) {
+    const Run run = runs_->read_some(space_, ip_, mode_, when(), element.aux, *chooser_);
+    const bool whole = run.instructions == element.aux;
+    const bool branch = whole && run.stop == RunEnd::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
+    told = whole && (run.end == target || branch);
+    if (told) give_block(run, branch ? BlockFlag::taken | BlockFlag::ends_in_branch : uint16_t{0});
+  }
+  if (!told) {
+    give_event(EventKind::skipped, known() ? kEventHasFrom | kEventHasTo : kEventHasTo, start, target, element.aux, 0,
+               element.offset_bytes);
+  }
+  set_place(target, isa);
+  walked_ = false;
+  pop_pending_ = false;
+}
+
+/// The branch at element.value was taken; all P0 instructions before it were not.
+void Follower::source_address(const Element& element) {
+  const uint64_t offset = offset_ = element.offset_bytes;
+  const Ip source = is64_ ? Ip{element.value} : Ip{element.value & 0xffffffffU};
+  if (need_context_) return;
+  const bool had_place = known();
+  if (has_exception_) flush_exception(had_place, ip_);
+  if (!had_place || source < ip_) {
+    if (had_place) give_event(EventKind::skipped, kEventHasFrom | kEventHasTo, ip_, source, 0, 0, offset);
+    set_place(source, element.isa);
+  }
+  if (starting_) tell_start(ip_, offset);
+  for (uint64_t silent = 0;;) {
+    const uint32_t index = runs_->find(space_, ip_, mode_, when(), *chooser_);
+    const Run& run = runs_->run(index);
+    silent += run.instructions;
+    if (run.instructions != 0 && run.last_ip == source && run.stop == RunEnd::waypoint) return leave(index, true);
+    const bool passes = source >= ip_ && source < run.end;
+    if (passes && run.last_ip < source) return contradict(source, offset);
+    if (passes) {
+      // A source that is no branch: it ran, and the flow goes on behind it.
+      const Ip behind = source + (mode_ == ExecMode::t32 ? 2U : 4U);
+      if (walk_to(behind, true, offset)) walked_ = false;
+      return;
+    }
+    if ((run.stop != RunEnd::waypoint && run.stop != RunEnd::cut) || silent > options_.max_silent_instructions) {
+      stop_at(run, offset);
+      // The source itself is known.
+      set_place(source, element.isa);
+      const uint32_t last = runs_->find(space_, ip_, mode_, when(), *chooser_);
+      if (runs_->run(last).stop == RunEnd::waypoint && runs_->run(last).last_ip == source) return leave(last, true);
+      need_address_ = true;
+      told_lost_ = true;
+      return;
+    }
+    give_block(run, run.stop == RunEnd::waypoint ? static_cast<uint16_t>(BlockFlag::ends_in_branch) : uint16_t{0});
+    ip_ = run.end;
+  }
+}
+
+void Follower::timestamp(const Element& element) {
+  if ((element.flags & kFlagCycles) != 0) cycles_ += element.cycles;
+  if (!options_.use_time) return;
+  const Tsc ticks{element.value};
+  Interval at = options_.time.to_interval(ticks, ticks);
+  if (at.last.value < at.first.value) at.last = at.first;
+  time_ = at;
+  time_known_ = true;
+  const uint64_t slack = options_.slack_ns;
+  earliest_ = TimeNs{at.first.value > slack ? at.first.value - slack : 0};
+  mark_due_ = true;
+  if (options_.names == ContextNames::none && segment_.tid < 0 && segment_.cpu >= 0) update_context();
+}
+
+void Follower::cycles(const Element& element) {
+  if ((element.flags & kFlagCycles) == 0) return;
+  cycles_ += element.cycles;
+  mark_due_ = true;
+}
+
+void Follower::simple_event(EventKind kind, const Element& element) {
+  give_event(kind, known() ? kEventHasFrom : uint8_t{0}, ip_, {}, element.value, element.aux, element.offset_bytes);
+  if (kind == EventKind::tsx_abort) walked_ = false;
+}
+
+void Follower::lose(GapReason reason, uint64_t offset, uint64_t lost_bytes) {
+  give_gap(reason, {}, kNoSection, offset);
+  out_->gaps.back().lost_bytes = lost_bytes;
+  need_address_ = need_context_ = true;
+  told_lost_ = true;
+  pop_pending_ = walked_ = from_branch_ = starting_ = false;
+  returns_.clear();
+}
+
+void Follower::overflow(uint64_t offset) {
+  give_event(EventKind::overflow, 0, {}, {}, 0, 0, offset);
+  lose(GapReason::overflow, offset, 0);
+}
+
+void Follower::discard(uint64_t offset) {
+  flush_exception(false, {});
+  if (flowing_) give_event(EventKind::disabled, 0, {}, {}, 0, 0, offset);
+  flowing_ = false;
+  need_address_ = need_context_ = true;
+  told_lost_ = true;
+  pop_pending_ = walked_ = from_branch_ = starting_ = false;
+  returns_.clear();
+  run_ = left_ = call_ = 0;
+}
+
+}  // namespace ptd::arm
