@@ -76,6 +76,7 @@ EtmInfo parse_etm_info(const AuxtraceInfoRecord& record) {
 
 EtmHwId parse_etm_hw_id(uint64_t hw_id) {
   EtmHwId id;
+  id.valid = (hw_id >> 60) == 0;
   id.trace_id = static_cast<uint8_t>(hw_id & 0x7f);
   // Bits 63:60 and 59:56: version; from 0.1 on bits 39:8 name the sink.
   id.has_sink = (hw_id >> 56) >= 1;

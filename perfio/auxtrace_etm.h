@@ -37,6 +37,7 @@ struct EtmInfo {
 
 /// AUX_OUTPUT_HW_ID of cs_etm (linux/coresight-pmu.h).
 struct EtmHwId {
+  bool valid = false;  ///< false: of a later major version, whose fields mean something else
   uint8_t trace_id = 0;
   bool has_sink = false;
   uint32_t sink = 0;  ///< cpus that share a buffer share it

@@ -7,9 +7,11 @@
 namespace ptd {
 namespace {
 
-constexpr uint32_t kNoTraceId = 0x7f;
+constexpr uint8_t kNoTraceId = 0x7f;
 constexpr size_t kMostSlots = 1U << 17;
-constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2, kAuxPartial = 4, kAuxCollision = 8;
+constexpr uint32_t kUnusedIdFlag = 1U << 31;                                   // of TRCTRACEIDR: for readers without AUX_OUTPUT_HW_ID
+constexpr uint32_t kContextIdOfEtmcr = 0xc000, kContextIdOfTrcconfigr = 0x40;  // traced
 
 /// Why what an AUX record describes does not join what comes next: each is a capture of its own, and the flags tell of losses.
 AuxBreak break_behind(uint64_t flags) {
@@ -52,7 +54,9 @@ void ArmPerf::on_record(const perfio::Record& record) {
   } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
     payloads_.push_back({payload->cpu, payload->tid, payload->offset_bytes, payload->payload});
   } else if (const auto* hw_id = std::get_if<perfio::AuxOutputHwIdRecord>(&record.payload)) {
-    if (id.cpu >= 0) hw_ids_[id.cpu] = perfio::parse_etm_hw_id(hw_id->hw_id);
+    const perfio::EtmHwId told = perfio::parse_etm_hw_id(hw_id->hw_id);
+    unread_ids_ += told.valid ? 0 : 1;
+    if (id.cpu >= 0 && told.valid) hw_ids_[id.cpu] = told;
   }
 }
 
@@ -62,6 +66,9 @@ void ArmPerf::add_sources(const perfio::EtmInfo& info) {
     source.config = arm_config(cpu);
     const auto told = hw_ids_.find(cpu.cpu);
     if (told != hw_ids_.end()) source.config.trace_id = told->second.trace_id;
+    // The id that perf writes beside it is made up of the cpu's number, and may be the one that the kernel gave another cpu.
+    const bool made_up = told == hw_ids_.end() && !hw_ids_.empty() && (cpu.traceidr & kUnusedIdFlag) != 0;
+    if (made_up) source.config.trace_id = kNoTraceId;
     source.core = "cpu " + std::to_string(cpu.cpu);
     source.name = std::string(arm::name(source.config.protocol)) + " of " + source.core;
     sources_.add_source(std::move(source));
@@ -120,21 +127,31 @@ void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes,
   if (piece.has_time) sources_.written(members, piece.time);
 }
 
-/// Cuts a payload where AUX records say so; a payload that none describes is one piece.
+/// Cuts a payload where AUX records say so; a payload that none describes is one piece, in the format of all others.
 void ArmPerf::add_payload(const Payload& payload, const std::vector<Piece>& pieces, uint64_t buffer_offset) {
   bool described = false;
   const uint64_t size = payload.bytes.size();
+  const auto holds = [&](uint64_t first, uint64_t kept) {
+    return first >= payload.offset_bytes && first - payload.offset_bytes <= size - kept;
+  };
   for (const Piece& piece : pieces) {
     const bool same = payload.cpu >= 0 ? piece.cpu == payload.cpu || piece.cpu < 0 : piece.tid == payload.tid || piece.tid < 0;
     if (!same || piece.size_bytes == 0) continue;
-    // Of an overwritten ring what is left is the end of the record.
+    // What is left of a record that is larger than its payload is its end. Where the ring is overwritten the record's offset is that of its
+    // end, too ([linux] perf_aux_output_end()).
     const uint64_t kept = std::min(piece.size_bytes, size);
-    const uint64_t first = piece.offset_bytes + (piece.size_bytes - kept);
-    if (first < payload.offset_bytes || first - payload.offset_bytes > size - kept) continue;
+    const bool by_end = (piece.flags & kAuxOverwrite) != 0;
+    if (by_end && piece.offset_bytes < kept) continue;
+    const uint64_t first = by_end ? piece.offset_bytes - kept : piece.offset_bytes + (piece.size_bytes - kept);
+    if (!holds(first, kept)) continue;
     described = true;
     add_piece(payload, piece, payload.bytes.subspan(first - payload.offset_bytes, kept), buffer_offset + (first - payload.offset_bytes));
   }
-  if (!described && size != 0) add_piece(payload, {}, payload.bytes, buffer_offset);
+  if (described || size == 0) return;
+  const auto is_raw = [](const Piece& piece) { return (piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw; };
+  Piece all;
+  if (!pieces.empty() && std::all_of(pieces.begin(), pieces.end(), is_raw)) all.flags = perfio::kAuxFormatRaw;
+  add_piece(payload, all, payload.bytes, buffer_offset);
 }
 
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
@@ -150,8 +167,9 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   for (size_t i = 0; i < slots_.size(); ++i) {
     AuxStream stream = sources_.take(i, data.owners);
     ArmSource source = std::move(sources_.taken_source(i));
-    by_vmid |= (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();
-    by_context |= (source.config.configr & 0x40) != 0;
+    const bool legacy = source.config.protocol == arm::Protocol::etmv3 || source.config.protocol == arm::Protocol::ptm;
+    by_vmid |= !legacy && (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();
+    by_context |= (source.config.configr & (legacy ? kContextIdOfEtmcr : kContextIdOfTrcconfigr)) != 0;
     virtual_time &= info.cpus[slots_[i].base].ts_source == 1;
     if (stream.size_bytes() == 0) continue;
     stream.cpu = slots_[i].tid >= 0 ? -1 : slots_[i].cpu;
@@ -163,6 +181,9 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   data.arm_follow.names = by_vmid ? arm::ContextNames::vmid : by_context ? arm::ContextNames::context_id : arm::ContextNames::none;
   data.arm_follow.time = data.decoder.config.time;
   data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
+  if (unread_ids_ != 0)
+    data.warnings.push_back(std::to_string(unread_ids_) +
+                            " AUX_OUTPUT_HW_ID records are of a later version: the trace ids they tell are not known");
   if (homeless_bytes_ != 0) data.warnings.push_back(std::to_string(homeless_bytes_) + " bytes of trace belong to no cpu that is told");
   if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data.warnings.push_back(std::move(strangers));
 }

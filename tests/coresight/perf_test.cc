@@ -96,6 +96,8 @@ TEST(EtmInfo, HardwareIds) {
   EXPECT_EQ(by_sink.trace_id, 0x16);
   EXPECT_TRUE(by_sink.has_sink);
   EXPECT_EQ(by_sink.sink, 0x12345678U & 0xffffffff);
+  EXPECT_TRUE(old.valid && by_sink.valid);
+  EXPECT_FALSE(perfio::parse_etm_hw_id(0x1000000000000015).valid);
 }
 
 /// A recording in the making.
@@ -114,14 +116,15 @@ struct Made {
     arm.on_record(made);
   }
   void hw_id(int32_t cpu, uint64_t id) { record(perfio::AuxOutputHwIdRecord{id}, cpu, -1); }
-  /// An AUX record and its bytes, of the ring of a cpu, or of a thread that ran on it.
-  void trace(int32_t cpu, int32_t tid, uint64_t flags, std::vector<uint8_t> raw) {
+  /// An AUX record and its bytes, of the ring of a cpu, or of a thread that ran on it. `lost`: bytes that the record has before them.
+  void trace(int32_t cpu, int32_t tid, uint64_t flags, std::vector<uint8_t> raw, uint64_t lost = 0) {
     auto& bytes = *payloads.emplace_back(std::make_unique<std::vector<std::byte>>());
     for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
     uint64_t& offset = at[tid >= 0 ? tid : -2 - cpu];
     perfio::AuxRecord aux;
-    aux.aux_offset_bytes = offset;
-    aux.aux_size_bytes = bytes.size();
+    constexpr uint64_t kOverwrite = 2;  // then the offset is where the ring stands behind it
+    aux.aux_offset_bytes = (flags & kOverwrite) != 0 ? offset + bytes.size() : offset;
+    aux.aux_size_bytes = bytes.size() + lost;
     aux.flags = flags;
     record(aux, cpu, tid);
     perfio::AuxtraceRecord payload;
@@ -136,7 +139,7 @@ struct Made {
   void finish(RecordingData& data, uint64_t first_id) {
     Words words = {2, cpus.size(), 0};
     for (const int32_t cpu : cpus) {
-      const uint64_t id = first_id == 0x7f ? 0x7f : first_id + static_cast<uint64_t>(cpu);
+      const uint64_t id = first_id == 0x7f ? 0x7f : first_id + static_cast<uint64_t>(cpu);  // bit 31, too: made up
       words.insert(words.end(), {kEtmv4, static_cast<uint64_t>(cpu), 8, 0x1001, id, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1});
     }
     arm.finish(parse(words), true, data);
@@ -228,6 +231,88 @@ TEST(ArmPerf, RawTraceIsTakenAsItIs) {
   made.finish(data, 0x7f);
   ASSERT_EQ(data.streams.size(), 1U);
   EXPECT_EQ(text_of(data, 0), "cpu 1 tid -1: 01 02 03 | 04 lost 05");
+}
+
+// [perf] "cs_etm__queue_aux_fragment": in snapshot mode the offset of an AUX record is that of its end, its size that of all that was
+// written.
+TEST(ArmPerf, SnapshotsOfARing) {
+  constexpr uint64_t kOverwrite = 2;
+  Made made;
+  made.cpus = {0, 1};
+  made.trace(0, -1, perfio::kAuxFormatRaw | kOverwrite, {1, 2, 3});
+  made.trace(0, -1, perfio::kAuxFormatRaw | kOverwrite, {4, 5, 6}, 100);
+  made.trace(1, -1, kOverwrite | 1, frame(0x10, 0xaa, 0x11, 0xbb), 16);
+  made.trace(1, -1, kOverwrite, frame(0x11, 0xab, 0x11, 0xcb));
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 2U);
+  EXPECT_EQ(text_of(data, 0), "cpu 0 tid -1: 01 02 03 | 04 05 06 | aa");
+  EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: bb lost ab cb");
+}
+
+// A payload without a record of its own is not taken for frames where nothing else is.
+TEST(ArmPerf, APayloadThatNoRecordDescribes) {
+  Made made;
+  made.cpus = {0};
+  made.trace(0, -1, perfio::kAuxFormatRaw, {1, 2, 3});
+  perfio::AuxtraceRecord payload;
+  std::vector<std::byte> bytes = {std::byte{4}, std::byte{5}};
+  payload.cpu = 0;
+  payload.offset_bytes = 0x1000;
+  payload.size_bytes = bytes.size();
+  payload.payload = bytes;
+  made.record(payload, -1, -1);
+  RecordingData data;
+  made.finish(data, 0x10);
+  ASSERT_EQ(data.streams.size(), 1U);
+  EXPECT_EQ(text_of(data, 0), "cpu 0 tid -1: 01 02 03 | 04 05");
+}
+
+// [perf] "cs_etm__clear_unused_trace_ids_metadata": bit 31 marks ids that are none where the kernel tells ids. Here cpu 1 has the id that
+// perf made up for cpu 0.
+TEST(ArmPerf, IdsThatPerfMadeUp) {
+  for (const bool told : {true, false}) {
+    Made made;
+    made.cpus = {1, 0};
+    if (told) made.hw_id(1, 0x10);
+    made.trace(1, -1, 0, frame(0x10, 0xaa, 0x10, 0xab));
+    RecordingData data;
+    made.finish(data, 0x80000010);
+    ASSERT_EQ(data.streams.size(), 1U);
+    EXPECT_EQ(text_of(data, 0), told ? "cpu 1 tid -1: aa ab" : "cpu 0 tid -1: aa ab");
+  }
+}
+
+TEST(ArmPerf, IdsOfALaterVersionAreNotRead) {
+  Made made;
+  made.cpus = {0};
+  made.hw_id(0, 0x1000000000000015);
+  made.trace(0, -1, 0, frame(0x10, 0xaa, 0x10, 0xab));
+  RecordingData data;
+  made.finish(data, 0x10);
+  EXPECT_EQ(text_of(data, 0), "cpu 0 tid -1: aa ab");
+  EXPECT_EQ(data.warnings.size(), 1U);
+}
+
+// Which bits of the control register say that context ids are traced: [ETMv3] "ETMCR" 15:14, [ETMv4] "TRCCONFIGR" 6.
+TEST(ArmPerf, ThreadsByContextId) {
+  struct Row {
+    uint64_t magic, control;
+    arm::ContextNames names;
+  };
+  constexpr Row kRows[] = {
+      {kEtmv3, 0xc000, arm::ContextNames::context_id}, {kEtmv3, 0x40, arm::ContextNames::none},
+      {kEtmv4, 0x40, arm::ContextNames::context_id},   {kEtmv4, 0xc000, arm::ContextNames::none},
+      {kEtmv4, 0x8080, arm::ContextNames::vmid},       {kEtmv3, 0x8080, arm::ContextNames::context_id},
+  };
+  for (const Row& row : kRows) {
+    Made made;
+    made.trace(0, -1, 0, frame(0x10, 0xaa, 0x10, 0xab));
+    Words words = {1, 1, 0, row.magic, 0, 8, row.control, 0x10, 0, 0, 0, 0, 0, 0};
+    RecordingData data;
+    made.arm.finish(parse(words), true, data);
+    EXPECT_EQ(data.arm_follow.names, row.names) << row.magic << " " << row.control;
+  }
 }
 
 TEST(ArmPerf, ThreadsHaveStreamsOfTheirOwn) {
