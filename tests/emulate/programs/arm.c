@@ -77,4 +77,4 @@ __attribute__((noreturn, used)) void start_with(long* stack) {
   __builtin_unreachable();
 }
 static int run(void) { return 0; }
-__asm__(".text\n.globl begin\nbegin: mov x0, sp\n bl start_with\n");
+__asm__(".text\n.globl begin\n.type begin, %function\nbegin: mov x0, sp\n bl start_with\n.size begin, .-begin\n");

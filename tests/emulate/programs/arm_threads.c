@@ -6,10 +6,10 @@ enum { kThreads = 4 };
 // Starts fn(argument) on a stack of its own: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
 long spawn(void* stack_top, void (*fn)(long), long argument);
 __asm__(
-    ".text\n.globl spawn\n"
+    ".text\n.globl spawn\n.type spawn, %function\n"
     "spawn: stp x1, x2, [x0, #-16]!\n mov x1, x0\n mov x0, #0x0f00\n movk x0, #5, lsl #16\n mov x2, #0\n mov x3, #0\n mov x4, #0\n"
     " mov x8, #220\n svc #0\n cbz x0, 1f\n ret\n"
-    "1: ldp x1, x0, [sp], #16\n blr x1\n mov x0, #0\n mov x8, #93\n svc #0\n");
+    "1: ldp x1, x0, [sp], #16\n blr x1\n mov x0, #0\n mov x8, #93\n svc #0\n.size spawn, .-spawn\n");
 
 static long sum, done;
 static char stacks[kThreads][8192] __attribute__((aligned(16)));
