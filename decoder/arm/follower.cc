@@ -295,32 +295,21 @@ void Follower::take_return() {
   call_ = entry.call;
 }
 
+/// Whether what stands behind run `from`, or where its branch goes, is `ip`: it may have been read anew, and lead elsewhere.
+bool Follower::leads_to(uint32_t from, bool taken, Ip ip, ExecMode mode) const {
+  const Run& run = runs_->run(from);
+  if (taken) return run.last.cls == ArmClass::indirect || run.target == ip;
+  return run.end == ip && run.mode == mode;
+}
+
 /// Finds the run at ip_, reading it if need be, and notes what led there.
 void Follower::find_run() {
   if (!is64_) ip_.value &= 0xffffffffU;
   run_ = runs_->find(space_, ip_, mode_, when(), *chooser_);
   fresh_ = true;
-  // What led here may have been read anew just now, and lead elsewhere.
-  const auto goes_on_here = [&](uint32_t index) { return runs_->run(index).end == ip_ && runs_->run(index).mode == mode_; };
-  if (call_ != 0 && goes_on_here(call_)) runs_->step(call_).next[0] = run_;
+  if (call_ != 0 && leads_to(call_, false, ip_, mode_)) runs_->link(call_, false, run_);
   call_ = 0;
-  if (left_ == 0) return;
-  const Run& left = runs_->run(left_);
-  if (left_taken_ ? left.last.cls == ArmClass::indirect || left.target == ip_ : goes_on_here(left_)) {
-    runs_->step(left_).next[left_taken_ ? 1 : 0] = run_;
-  }
-}
-
-void Follower::atoms(uint64_t atoms, uint32_t count, uint64_t offset) {
-  while (count != 0) {
-    const uint32_t plain = options_.exact_only ? 0 : spend(atoms, std::min(count, 64U));
-    count -= plain;
-    if (count == 0 || is_lost()) return;
-    atoms >>= plain;
-    atom(atoms, offset);
-    atoms >>= 1;
-    --count;
-  }
+  if (left_ != 0 && leads_to(left_, left_taken_, ip_, mode_)) runs_->link(left_, left_taken_, run_);
 }
 
 void Follower::atom(uint64_t atoms, uint64_t offset) {

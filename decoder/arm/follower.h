@@ -13,6 +13,8 @@
 
 namespace ptd::arm {
 
+class PacketReader;
+
 /// The trace unit's return stack ([ETMv4] "Use of the return stack"): the newest entries, each with its instruction set.
 class ReturnStack {
  public:
@@ -56,9 +58,8 @@ class Follower {
   /// What happened up to here is given; the flow does not go on.
   void end();
 
-  /// Takes atoms (the oldest in bit 0, at most 64) as long as they do nothing but what the code says, and returns how many. What comes of
-  /// it is what atoms() would give, sooner.
-  uint32_t spend(uint64_t atoms, uint32_t count);
+  /// Takes the atoms and addresses that `reader` comes to, until another packet or the batch is full. False: another packet is next.
+  bool plain_packets(PacketReader& reader);
   /// `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
   /// Atoms tell nothing until an address or a context comes.
@@ -104,9 +105,11 @@ class Follower {
 
  private:
   bool known() const { return !need_address_ && !need_context_; }
-  struct Spending;
-  bool spend_return(Spending& state);
-  void spent(const Spending& state);
+  template <bool kChanges, typename Source>
+  friend class PlainFlow;
+  template <typename Source>
+  void follow(Source& source);
+  [[nodiscard]] bool leads_to(uint32_t from, bool taken, Ip ip, ExecMode mode) const;
   void take_return();
   void find_run();
   void leave(uint32_t index, bool executed);

@@ -2,8 +2,6 @@
 #include "decoder/arm/packet_reader.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 namespace ptd::arm {
 namespace {
@@ -111,8 +109,8 @@ PacketReader::Status PacketReader::take(const PacketForm& form, Packet& packet) 
   const auto done = [](bool whole) { return whole ? Status::ok : Status::cut; };
   switch (form.layout) {
     case Layout::atoms:
-      packet.bits = atom_forms()[header].count;
-      packet.value = atom_forms()[header].atoms;
+      packet.bits = plain_forms()[header].count;
+      packet.value = plain_forms()[header].atoms;
       return Status::ok;
     case Layout::short_address:
       return done(short_address(form.isa, packet));
@@ -344,25 +342,6 @@ bool PacketReader::context(Packet& packet) {
   return true;
 }
 
-/// `high` counts if bit 7 of `low` is set.
-uint64_t PacketReader::short_value(uint8_t isa, uint8_t low, uint8_t high) const {
-  unsigned bits = isa == 0 ? 9 : 8;
-  uint64_t value = static_cast<uint64_t>(low & 0x7f) << (bits - 7);
-  if ((low & 0x80) != 0) {
-    value |= static_cast<uint64_t>(high) << bits;
-    bits += 8;
-  }
-  return (last_[0].value & ~low_mask(bits)) | value;
-}
-
-uint64_t PacketReader::long_value(unsigned bytes, uint8_t isa, uint64_t raw) const {
-  // IS0: bits 8:2 and 15:9 in seven bits each. IS1: bits 7:1 in seven bits, then whole bytes.
-  const uint64_t low = isa == 0 ? ((raw & 0x7f) << 2) | ((raw >> 8 & 0x7f) << 9) : ((raw & 0x7f) << 1) | (raw & 0xff00);
-  const uint64_t value = (raw & ~uint64_t{0xffff}) | low;
-  // 32 bits leave the upper half as it was, in AArch64; AArch32 has none.
-  return bytes == 4 && is64_ ? value | (last_[0].value & ~low_mask(32)) : value;
-}
-
 bool PacketReader::short_address(uint8_t isa, Packet& packet) {
   uint8_t low = 0, high = 0;
   if (!byte(low)) return false;
@@ -380,41 +359,6 @@ bool PacketReader::long_address(unsigned bytes, uint8_t isa, Packet& packet) {
   packet.isa = isa;
   push_address(packet.value, isa);
   return true;
-}
-
-bool PacketReader::next_address(uint64_t& value, uint8_t& isa) {
-  constexpr uint64_t kLongest = 9;
-  if (bytes_.size() - offset_ < kLongest) return false;
-  const auto header = static_cast<uint8_t>(bytes_[offset_]);
-  const uint8_t index = dispatch_[header];
-  if (index == kNoForm) return false;
-  const PacketForm& form = packet_forms()[index];
-  if (!is_address(form.kind) || is_address_context(form.kind)) return false;
-  static_assert(std::endian::native == std::endian::little);
-  uint64_t raw = 0;
-  std::memcpy(&raw, bytes_.data() + offset_ + 1, 8);
-  isa = form.isa;
-  uint64_t size = 1;
-  if (form.layout == Layout::match) {
-    value = last_[header & 3].value;
-    isa = last_[header & 3].isa;
-  } else if (form.layout == Layout::short_address) {
-    value = short_value(isa, static_cast<uint8_t>(raw), static_cast<uint8_t>(raw >> 8));
-    size = (raw & 0x80) != 0 ? 3 : 2;
-  } else {
-    const unsigned bytes = form.layout == Layout::long_32 ? 4 : 8;
-    value = long_value(bytes, isa, bytes == 4 ? raw & 0xffffffff : raw);
-    size = 1 + bytes;
-  }
-  push_address(value, isa);
-  offset_ += size;
-  return true;
-}
-
-void PacketReader::push_address(uint64_t value, uint8_t isa) {
-  last_[2] = last_[1];
-  last_[1] = last_[0];
-  last_[0] = {value, isa};
 }
 
 }  // namespace ptd::arm

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstring>
 
 #include "decoder/arm/packet_table.h"
 
@@ -28,10 +30,17 @@ class PacketReader {
   /// Reads the packet at offset() and moves past it. On any status but ok nothing moves.
   Status next(Packet& packet);
 
-  /// Reads the packet at offset(), if it is an address without a context, and moves past it. False: next() must do it; it is another
-  /// packet, or near the end.
-  bool next_address(uint64_t& value, uint8_t& isa);
+  struct Address {
+    uint64_t value = 0;
+    uint8_t isa = 0;
+  };
+  /// No address packet is longer.
+  static constexpr uint64_t kLongestAddress = 9;
+  /// Reads the address packet at `at`, of which kLongestAddress bytes can be read, whether they are its own or not. Returns its end; what
+  /// addresses are compressed against is kept up, offset() stays.
+  const std::byte* plain_address(const std::byte* at, AddressForm form, Address& address);
 
+  [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] uint64_t offset() const { return offset_; }
   /// Goes on at another place; what packets are compressed against is kept.
   void seek(uint64_t offset_bytes) { offset_ = offset_bytes; }
@@ -41,10 +50,6 @@ class PacketReader {
   void reset();
 
  private:
-  struct Address {
-    uint64_t value = 0;
-    uint8_t isa = 0;
-  };
   Status take(const PacketForm& form, Packet& packet);
   Status extension(Packet& packet);
   Status trace_info(Packet& packet);
@@ -77,5 +82,50 @@ class PacketReader {
   uint64_t timestamp_ = 0;
   uint32_t cycle_threshold_ = 0;
 };
+
+[[gnu::always_inline]] inline const std::byte* PacketReader::plain_address(const std::byte* at, AddressForm form, Address& address) {
+  static_assert(std::endian::native == std::endian::little);
+  using enum AddressForm;
+  uint64_t raw = 0;
+  std::memcpy(&raw, at + 1, sizeof raw);
+  address.isa = form == short_is1 || form == long_32is1 || form == long_64is1 ? 1 : 0;
+  uint64_t size = kLongestAddress;
+  if (form == short_is0 || form == short_is1) {
+    address.value = short_value(address.isa, static_cast<uint8_t>(raw), static_cast<uint8_t>(raw >> 8));
+    size = (raw & 0x80) != 0 ? 3 : 2;
+  } else if (form == match) {
+    address = last_[static_cast<uint8_t>(*at) & 3];
+    size = 1;
+  } else if (form == long_32is0 || form == long_32is1) {
+    address.value = long_value(4, address.isa, raw & 0xffffffff);
+    size = 5;
+  } else {
+    address.value = long_value(8, address.isa, raw);
+  }
+  push_address(address.value, address.isa);
+  return at + size;
+}
+
+/// `high` counts if bit 7 of `low` is set.
+inline uint64_t PacketReader::short_value(uint8_t isa, uint8_t low, uint8_t high) const {
+  const unsigned low_bits = isa == 0 ? 9 : 8;
+  const bool two = (low & 0x80) != 0;
+  const uint64_t value = static_cast<uint64_t>(low & 0x7f) << (low_bits - 7) | (two ? static_cast<uint64_t>(high) << low_bits : 0);
+  return (last_[0].value & (~uint64_t{0} << (two ? low_bits + 8 : low_bits))) | value;
+}
+
+inline uint64_t PacketReader::long_value(unsigned bytes, uint8_t isa, uint64_t raw) const {
+  // IS0: bits 8:2 and 15:9 in seven bits each. IS1: bits 7:1 in seven bits, then whole bytes.
+  const uint64_t low = isa == 0 ? ((raw & 0x7f) << 2) | ((raw >> 8 & 0x7f) << 9) : ((raw & 0x7f) << 1) | (raw & 0xff00);
+  const uint64_t value = (raw & ~uint64_t{0xffff}) | low;
+  // 32 bits leave the upper half as it was, in AArch64; AArch32 has none.
+  return bytes == 4 && is64_ ? value | (last_[0].value & ~uint64_t{0xffffffff}) : value;
+}
+
+inline void PacketReader::push_address(uint64_t value, uint8_t isa) {
+  last_[2] = last_[1];
+  last_[1] = last_[0];
+  last_[0] = {value, isa};
+}
 
 }  // namespace ptd::arm

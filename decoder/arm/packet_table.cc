@@ -157,42 +157,60 @@ constexpr const char* kNames[kPacketKinds] = {
 };
 // clang-format on
 
-constexpr AtomForm atom_form(PacketKind kind, unsigned header) {
+constexpr PlainForm atom_form(PacketKind kind, unsigned header) {
   switch (kind) {
     case atom_f1:
-      return {1, header & 1U};
+      return {1, AddressForm::none, header & 1U};
     case atom_f2:
-      return {2, header & 3U};
+      return {2, AddressForm::none, header & 3U};
     case atom_f3:
-      return {3, header & 7U};
+      return {3, AddressForm::none, header & 7U};
     case atom_f4: {  // NEEE NNNN NENE ENEN
       constexpr uint8_t kAtoms[4] = {0xe, 0x0, 0xa, 0x5};
-      return {4, kAtoms[header & 3]};
+      return {4, AddressForm::none, kAtoms[header & 3]};
     }
     case atom_f5:  // f5 NEEEE, d5 NNNNN, d6 NENEN, d7 ENENE
-      return {5, header == 0xf5 ? 0x1eU : header == 0xd5 ? 0U : header == 0xd6 ? 0xaU : 0x15U};
+      return {5, AddressForm::none, header == 0xf5 ? 0x1eU : header == 0xd5 ? 0U : header == 0xd6 ? 0xaU : 0x15U};
     case atom_f6: {
       const unsigned count = (header & 0x1f) + 4;
-      return {static_cast<uint8_t>(count), (1U << (count - ((header & 0x20) == 0 ? 0U : 1U))) - 1};
+      return {static_cast<uint8_t>(count), AddressForm::none, (1U << (count - ((header & 0x20) == 0 ? 0U : 1U))) - 1};
     }
     default:
       return {};
   }
 }
 
-constexpr std::array<AtomForm, 256> make_atom_forms() {
-  std::array<AtomForm, 256> forms{};
+constexpr AddressForm address_form(const PacketForm& form) {
+  if (!is_address(form.kind)) return AddressForm::none;
+  switch (form.layout) {
+    case Layout::match:
+      return AddressForm::match;
+    case Layout::short_address:
+      return form.isa == 0 ? AddressForm::short_is0 : AddressForm::short_is1;
+    case Layout::long_32:
+      return form.isa == 0 ? AddressForm::long_32is0 : AddressForm::long_32is1;
+    case Layout::long_64:
+      return form.isa == 0 ? AddressForm::long_64is0 : AddressForm::long_64is1;
+    default:
+      return AddressForm::none;
+  }
+}
+
+constexpr std::array<PlainForm, 256> make_plain_forms() {
+  std::array<PlainForm, 256> forms{};
   for (const PacketForm& form : kForms) {
-    if (form.layout != Layout::atoms) continue;
-    for (unsigned header = form.first; header <= form.last; ++header) forms[header] = atom_form(form.kind, header);
+    for (unsigned header = form.first; header <= form.last && form.needs == Needs::nothing; ++header) {
+      if (form.layout == Layout::atoms) forms[header] = atom_form(form.kind, header);
+      if (form.layout != Layout::atoms) forms[header].address = address_form(form);
+    }
   }
   return forms;
 }
-constexpr std::array<AtomForm, 256> kAtomForms = make_atom_forms();
+constexpr std::array<PlainForm, 256> kPlainForms = make_plain_forms();
 
 }  // namespace
 
-const std::array<AtomForm, 256>& atom_forms() { return kAtomForms; }
+const std::array<PlainForm, 256>& plain_forms() { return kPlainForms; }
 
 std::span<const PacketForm> packet_forms() { return kForms; }
 

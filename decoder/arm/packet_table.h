@@ -49,13 +49,17 @@ struct PacketForm {
 
 [[nodiscard]] std::span<const PacketForm> packet_forms();
 
-/// The atoms of an atom packet, which is its header and nothing else: 1 is E, the oldest in bit 0.
-struct AtomForm {
-  uint8_t count = 0;  ///< 0: the header is of another packet
-  uint32_t atoms = 0;
+/// How a packet that is an address and nothing else is laid out.
+enum class AddressForm : uint8_t { none, match, short_is0, short_is1, long_32is0, long_32is1, long_64is0, long_64is1 };
+
+/// The packets that most of a trace is made of. They stand in streams of any configuration.
+struct PlainForm {
+  uint8_t count = 0;  ///< atoms of an atom packet, which is its header and nothing else; 0: the header is of another packet
+  AddressForm address = AddressForm::none;
+  uint32_t atoms = 0;  ///< 1 is E, the oldest in bit 0
 };
 /// By header byte.
-[[nodiscard]] const std::array<AtomForm, 256>& atom_forms();
+[[nodiscard]] const std::array<PlainForm, 256>& plain_forms();
 
 /// Index into packet_forms() by header byte; kNoForm: reserved in this configuration.
 using Dispatch = std::array<uint8_t, 256>;

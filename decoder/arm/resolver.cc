@@ -96,71 +96,10 @@ bool Resolver::run(Batch& batch) {
   return false;
 }
 
-/// The atoms of packets that stand side by side from `offset` on, a byte each. What the fast path does not take is taken one by one.
-void Resolver::spend(uint64_t atoms, unsigned count, uint64_t offset) {
-  const auto& forms = atom_forms();
-  uint64_t at = offset;  // of the packet that the next atom is in
-  unsigned left = forms[static_cast<uint8_t>(bytes_[at])].count;
-  const auto pass = [&](uint32_t taken) {
-    count -= taken;
-    for (; taken >= left && count != 0; left = forms[static_cast<uint8_t>(bytes_[at])].count) {
-      taken -= left;
-      ++at;
-    }
-    left -= taken;
-  };
-  while (true) {
-    const uint32_t plain = follower_->spend(atoms, count);
-    if (plain == count) return;
-    atoms >>= plain;
-    pass(plain);
-    follower_->atom(atoms, at);
-    if (count == 1 || follower_->is_lost()) return;
-    atoms >>= 1;
-    pass(1);
-  }
-}
-
-/// Atoms and addresses that nothing speculative comes before, some at once: most of a trace. False: another packet is next.
+/// Atoms and addresses that nothing speculative comes before: most of a trace. False: another packet is next.
 bool Resolver::run_plain() {
   if (state_ != State::decoding || config_.max_speculation() != 0 || !queue_.empty() || awaits_address_) return false;
-  constexpr unsigned kAtOnce = 16;
-  unsigned taken = 0;
-  while (taken < kAtOnce && (take_atoms() || take_address())) ++taken;
-  return taken != 0;
-}
-
-/// The atoms that are next, 64 at most. False: another packet is next.
-bool Resolver::take_atoms() {
-  const uint64_t start = reader_.offset();
-  const auto& forms = atom_forms();
-  uint64_t at = start, atoms = 0;
-  unsigned count = 0;
-  if (follower_->is_lost()) {
-    while (at < bytes_.size() && forms[static_cast<uint8_t>(bytes_[at])].count != 0) ++at;
-    reader_.seek(at);
-    return at != start;
-  }
-  for (; at < bytes_.size(); ++at) {
-    const AtomForm& form = forms[static_cast<uint8_t>(bytes_[at])];
-    if (form.count == 0 || count + form.count > 64) break;
-    atoms |= uint64_t{form.atoms} << count;
-    count += form.count;
-  }
-  if (count == 0) return false;
-  reader_.seek(at);
-  spend(atoms, count, start);
-  return true;
-}
-
-/// The address that is next. False: another packet is, or the bytes end soon.
-bool Resolver::take_address() {
-  const uint64_t start = reader_.offset();
-  uint64_t address = 0;
-  uint8_t isa = 0;
-  if (!reader_.next_address(address, isa)) return false;
-  follower_->address(Ip{address}, isa, start);
-  return true;
+  return follower_->plain_packets(reader_);
 }
 
 /// Before the first trace info only what stands outside the flow has a meaning.

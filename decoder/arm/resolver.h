@@ -23,9 +23,6 @@ class Resolver {
   enum class State : uint8_t { no_sync, wait_info, decoding, done };
 
   bool run_plain();
-  bool take_atoms();
-  bool take_address();
-  void spend(uint64_t atoms, unsigned count, uint64_t offset);
   bool resync(uint64_t from);
   void lose_sync(GapReason reason, uint64_t offset, uint64_t from);
   void on_packet(const Packet& packet, uint64_t offset);

@@ -9,12 +9,6 @@ namespace {
 constexpr unsigned kMostBadInRow = 4096;
 constexpr size_t kFirstSlots = 512;
 
-uint64_t hash(SpaceId space, Ip ip, ExecMode mode) {
-  uint64_t h = ip.value ^ (uint64_t{space.value} << 48) ^ (uint64_t{static_cast<uint8_t>(mode)} << 61);
-  h *= 0x9e3779b97f4a7c15ULL;
-  return h ^ (h >> 32);
-}
-
 uint16_t flags_of(CodeFlag flags) {
   uint16_t block = 0;
   if (any(flags, CodeFlag::healed)) block |= static_cast<uint16_t>(BlockFlag::healed);
@@ -25,23 +19,25 @@ uint16_t flags_of(CodeFlag flags) {
 
 Step step_of(const Run& run) {
   Step step;
-  step.node = run.node;
-  step.instructions = run.instructions;
   step.ip = run.ip;
+  step.end = run.end;
   step.certain = run.certain;
   step.space = run.space;
   step.mode = run.mode;
+  const bool no_code = run.stop == RunEnd::no_image && run.instructions == 0;
+  step.way.fill(no_code ? Way::no_code : Way::other);
   if (run.stop != RunEnd::waypoint) return step;
-  const bool direct = run.last.cls == ArmClass::direct;
-  step.indirect = run.last.cls == ArmClass::indirect;
-  step.link = run.last.link;
-  const bool branch = step.branch = direct || step.indirect;
+  const bool direct = run.last.cls == ArmClass::direct, indirect = run.last.cls == ArmClass::indirect;
+  step.branch = direct || indirect;
   const auto ends = static_cast<uint16_t>(BlockFlag::ends_in_branch);
-  step.flags[0] = run.block_flags | ends;
-  step.flags[1] = branch ? run.block_flags | ends | static_cast<uint16_t>(BlockFlag::taken) : run.block_flags;
+  const auto not_taken = static_cast<uint16_t>(run.block_flags | ends);
+  const auto taken = static_cast<uint16_t>(not_taken | static_cast<uint16_t>(BlockFlag::taken));
+  step.blocks = {{{run.node, run.instructions, not_taken}, {run.node, run.instructions, step.branch ? taken : run.block_flags}}};
   if (run.has_bad) return step;
-  step.plain[0] = run.conditional || !branch || (direct && run.target == run.end);
-  step.plain[1] = !direct || run.target_mode == run.mode;
+  const bool may_pass = run.conditional || !step.branch || (direct && run.target == run.end);
+  if (may_pass) step.way[0] = Way::on;
+  if (indirect) step.way[1] = run.last.link ? Way::indirect_call : Way::indirect;
+  if (!indirect && (!direct || run.target_mode == run.mode)) step.way[1] = direct && run.last.link ? Way::call : Way::on;
   return step;
 }
 
@@ -254,48 +250,36 @@ void RunCache::begin_walk() {
   chosen_.clear();
 }
 
-size_t RunCache::slot_of(SpaceId space, Ip ip, ExecMode mode) const {
-  const size_t mask = slots_.size() - 1;
-  size_t slot = hash(space, ip, mode) & mask;
-  while (slots_[slot] != 0) {
-    const Run& run = runs_[slots_[slot]];
-    if (run.ip == ip && run.space == space && run.mode == mode) break;
-    slot = (slot + 1) & mask;
-  }
-  return slot;
-}
-
 void RunCache::grow() {
-  slots_.assign(slots_.size() * 2, 0);
-  for (uint32_t index = 1; index < runs_.size(); ++index) slots_[slot_of(runs_[index].space, runs_[index].ip, runs_[index].mode)] = index;
+  slots_.assign(slots_.size() * 4, 0);
+  for (uint32_t index = 1; index < steps_.size(); ++index) {
+    const Step& step = steps_[index];
+    slots_[slot_of(step.space, step.ip, step.mode)] = index;
+  }
 }
 
-uint32_t RunCache::find(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
-  size_t slot = slot_of(space, ip, mode);
-  uint32_t index = slots_[slot];
-  if (index != 0 && (!changes_ || runs_[index].certain.contains(when))) return index;
+/// `slot`: where it belongs.
+uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
   Request request;
   request.space = space;
   request.ip = ip;
   request.mode = mode;
   request.when = when;
-  const Run made = read(request, chooser);
+  uint32_t index = slots_[slot];
   if (index != 0) {
-    runs_[index] = made;
-    steps_[index] = step_of(made);
-    if (made.chosen) chosen_.push_back(index);
-    return index;
+    runs_[index] = read(request, chooser);
+    steps_[index] = step_of(runs_[index]);
+  } else {
+    if (2 * (runs_.size() + 1) > slots_.size()) {
+      grow();
+      slot = slot_of(space, ip, mode);
+    }
+    index = static_cast<uint32_t>(runs_.size());
+    runs_.push_back(read(request, chooser));
+    steps_.push_back(step_of(runs_.back()));
+    slots_[slot] = index;
   }
-  if (2 * (runs_.size() + 1) > slots_.size()) {
-    grow();
-    slot = slot_of(space, ip, mode);
-  }
-  index = static_cast<uint32_t>(runs_.size());
-  runs_.push_back(made);
-  steps_.push_back(step_of(made));
-  if (made.chosen) chosen_.push_back(index);
-  slots_[slot] = index;
+  if (runs_[index].chosen) chosen_.push_back(index);
   return index;
 }
 

@@ -47,20 +47,31 @@ struct Run {
   Interval certain;                ///< when its bytes, and no others, stood there
 };
 
+/// What an atom does at the end of a run.
+enum class Way : uint8_t {
+  on,             ///< what the code says: the flow goes on behind the run, or where its direct branch leads
+  call,           ///< likewise, and the branch links
+  indirect,       ///< a taken indirect branch: where it leads the trace must tell
+  indirect_call,  ///< likewise, and it links
+  no_code,        ///< the run is empty: no bytes are at hand
+  other,          ///< a contradiction, another instruction set behind it, a run without an end
+  none,           ///< there is no run
+};
+
 /// What following atoms needs of a run, and what led on from it. By [executed]: 0 the atom N, 1 the atom E.
 struct alignas(64) Step {
-  NodeId node = 0;
-  uint16_t instructions = 0;
-  std::array<uint16_t, 2> flags{};  ///< of the block
-  std::array<bool, 2> plain{};      ///< the atom does what the code says: no contradiction, no other instruction set behind it
-  bool branch = false, indirect = false, link = false;
-  /// Runs that followed: behind the run, and where its branch went (of an indirect one the last time); 0: not known yet.
+  std::array<Block, 2> blocks{};  ///< as they are given out
+  /// Runs that followed: behind the run, and where its branch went (of an indirect one the last time); 0: not known yet. Of a run that
+  /// ends in no branch both are the same.
   std::array<uint32_t, 2> next{};
-  Ip ip;
+  Ip ip, end;
   Interval certain;
   SpaceId space = kNoSpace;
+  std::array<Way, 2> way = {Way::none, Way::none};
   ExecMode mode = ExecMode::unknown;
+  bool branch = false;
 };
+static_assert(sizeof(Step) == 64);
 
 /// Answers which of several contents stood at a place: index into `candidates`.
 class CandidateChooser {
@@ -76,11 +87,23 @@ class RunCache {
  public:
   RunCache(const Timeline& timeline, WaypointRules rules);
 
-  /// Index of the run at (space, ip, mode) at a moment of `when`. The reference is valid until the next call.
-  uint32_t find(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser);
+  /// Index of the run at (space, ip, mode) at a moment of `when`, which is read if need be.
+  uint32_t find(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser) {
+    if (is_kernel_half(ip)) space = kKernelSpace;
+    const size_t slot = slot_of(space, ip, mode);
+    const uint32_t index = slots_[slot];
+    if (index != 0 && (!changes_ || steps_[index].certain.contains(when))) return index;
+    return find_new(space, ip, mode, when, chooser, slot);
+  }
+  /// By index; stays until the next find().
   [[nodiscard]] const Run& run(uint32_t index) const { return runs_[index]; }
-  /// By the same index; stays until the next find().
-  [[nodiscard]] Step& step(uint32_t index) { return steps_[index]; }
+  [[nodiscard]] const Step& step(uint32_t index) const { return steps_[index]; }
+  /// After run `from`, whose branch was taken or not, the flow went on at run `to`.
+  void link(uint32_t from, bool taken, uint32_t to) {
+    Step& step = steps_[from];
+    step.next[taken ? 1 : 0] = to;
+    if (!step.branch) step.next[1] = to;
+  }
   /// A run that ends where `stop` is reached and passes no P0 instruction on the way, unless `through_branches`; not kept.
   Run read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
   /// A run up to the instruction at `last`, that one included, through whatever stands on the way; not kept.
@@ -123,8 +146,18 @@ class RunCache {
   [[nodiscard]] bool at_hand(Ip ip) const;
   void keep_piece();
   [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;
+  uint32_t find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot);
   void grow();
-  [[nodiscard]] size_t slot_of(SpaceId space, Ip ip, ExecMode mode) const;
+  /// Where the run stands in slots_, or may be put.
+  [[nodiscard]] size_t slot_of(SpaceId space, Ip ip, ExecMode mode) const {
+    const size_t mask = slots_.size() - 1;
+    uint64_t hash = ip.value ^ (uint64_t{space.value} << 48) ^ (uint64_t{static_cast<uint8_t>(mode)} << 61);
+    hash *= 0x9e3779b97f4a7c15ULL;
+    for (size_t slot = (hash ^ (hash >> 32)) & mask;; slot = (slot + 1) & mask) {
+      const Step& step = steps_[slots_[slot]];
+      if (slots_[slot] == 0 || (step.ip == ip && step.space == space && step.mode == mode)) return slot;
+    }
+  }
 
   Timeline timeline_;
   CodeView view_;

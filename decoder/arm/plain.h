@@ -1,0 +1,268 @@
+// PlainFlow: the fast path. Atoms go from run to run by links, addresses to runs that are known; whatever is not plain is left to the
+// follower's own functions.
+#pragma once
+
+#include <algorithm>
+
+#include "decoder/arm/follower.h"
+
+namespace ptd::arm {
+
+/// What a source of atoms and addresses gives next.
+enum class PlainKind : uint8_t { atoms, address, end };
+
+/// One stretch of plain packets or elements. While it lasts the flow stands here and not in the follower, which load() and store() keep
+/// alike. What comes of it is what the follower's atom() and address() would give, sooner. A Source has next(), which makes one of these
+/// current: atoms() and count(), or address(); and offset(left),
+/// the place of the packet that the atom is in with which `left` are left. kMayStop: a full batch
+/// ends it. blocks_ahead(): about how many will come.
+template <bool kChanges, typename Source>
+class PlainFlow {
+ public:
+  PlainFlow(Follower& follower, Source& source) : follower_(follower), source_(source) {}
+
+  /// Until the source ends or the batch is full.
+  void run() {
+    load();
+    while (has_room()) {
+      const PlainKind kind = source_.next();
+      if (kind == PlainKind::atoms) {
+        if (!lost_) take_atoms(source_.atoms(), source_.count());
+      } else if (kind == PlainKind::address) {
+        take_address(Ip{source_.address()}, source_.isa());
+      } else {
+        break;
+      }
+    }
+    store();
+  }
+
+ private:
+  static constexpr size_t kMostAtoms = 64;  // of one next()
+
+  [[nodiscard]] bool has_room() const { return static_cast<size_t>(end_ - out_) >= kMostAtoms; }
+
+  /// Takes the flow over from the follower.
+  void load() {
+    const Follower& f = follower_;
+    run_ = f.run_;
+    left_ = f.left_;
+    ip_ = f.ip_;
+    mode_ = f.mode_;
+    taken_ = f.from_branch_;
+    need_ = f.need_address_;
+    pop_ = f.pop_pending_;
+    told_ = f.told_lost_;
+    lost_ = f.is_lost();
+    walked_ = f.walked_;
+    fresh_ = false;
+    odd_ = f.need_context_ || f.has_exception_ || f.starting_ || (f.isa_ != 0 && mode_ != ExecMode::t32);
+    doubt_ = f.doubtful_ ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
+    has_stack_ = f.config_.has_return_stack();
+    stack_ = has_stack_ && f.push_allowed_;
+    steps_ = &f.runs_->step(0);
+    now_ = f.when();
+    Blocks& blocks = f.out_->blocks;
+    const size_t before = blocks.size(), most = f.out_->capacity_blocks;
+    const bool full = before >= most || f.out_->gaps.size() >= most;
+    if (!full || !Source::kMayStop) {
+      const size_t size = before + kMostAtoms + std::min(source_.blocks_ahead(), most - std::min(most, before));
+      if (size > blocks.capacity()) blocks.reserve(std::max(size, 2 * blocks.capacity()));
+      blocks.resize(size);
+    }
+    begin_ = blocks.data();
+    end_ = begin_ + blocks.size();
+    out_ = since_ = begin_ + before;
+  }
+
+  /// Gives it back.
+  void store() {
+    Follower& f = follower_;
+    f.out_->blocks.resize(static_cast<size_t>(out_ - begin_));
+    f.run_ = run_;
+    f.left_ = left_;
+    f.ip_ = run_ != 0 ? steps_[run_].ip : ip_;
+    f.mode_ = mode_;
+    f.from_branch_ = f.left_taken_ = taken_;
+    f.need_address_ = need_;
+    f.pop_pending_ = pop_;
+    f.told_lost_ = told_;
+    f.walked_ = walked_;
+    f.fresh_ = fresh_;
+    if (out_ == since_) return;
+    f.flowing_ = true;
+    if (taken_) f.branch_ip_ = f.runs_->run(left_).last_ip;
+  }
+
+  /// Takes the atom by the follower.
+  void take_slowly(uint64_t atoms, unsigned left) {
+    store();
+    follower_.atom(atoms, source_.offset(left));
+    load();
+  }
+
+  void take_atoms(uint64_t atoms, unsigned count) {
+    for (;;) {
+      const Way way = odd_ ? Way::other : follow(atoms, count);
+      if (count == 0) return;
+      if (way == Way::none && find()) continue;
+      if (way == Way::no_code && !kChanges) return give_gap(source_.offset(count));
+      take_slowly(atoms, count);
+      atoms >>= 1;
+      if (--count == 0 || lost_) return;
+    }
+  }
+
+  /// Takes atoms that do what the code says, along runs that are known. Says what the next one does.
+  Way follow(uint64_t& atoms, unsigned& count) {
+    if (need_) return Way::none;
+    const Step* const steps = steps_;
+    Block* const before = out_;
+    Block* out = before;
+    const Interval now = now_;
+    const uint16_t doubt = doubt_;
+    uint64_t bits = atoms;
+    unsigned left = count;
+    uint32_t run = run_, last = left_;
+    Way way = Way::on;
+    while (left != 0) {
+      const Step& step = steps[run];
+      const size_t executed = bits & 1;
+      way = step.way[executed];
+      if (way >= Way::no_code) break;
+      if (kChanges && !step.certain.contains(now)) {
+        way = Way::other;
+        break;
+      }
+      Block block = step.blocks[executed];
+      block.flags |= doubt;
+      *out++ = block;
+      bits >>= 1;
+      --left;
+      last = run;
+      run = step.next[executed];
+      if (way == Way::on) continue;
+      if (stack_ && way != Way::indirect) follower_.returns_.push({step.end, step.mode, last});
+      if (way == Way::call) continue;
+      run = 0;
+      need_ = true;
+      pop_ = has_stack_;
+      way = Way::none;
+      break;
+    }
+    if (out == before) return way;
+    const bool executed = ((atoms >> (count - left - 1)) & 1) != 0;
+    atoms = bits;
+    count = left;
+    run_ = run;
+    left_ = last;
+    out_ = out;
+    followed(before, executed);
+    return way;
+  }
+
+  /// The flow came to left_, and behind it to run_.
+  void followed(const Block* before, bool executed) {
+    Follower& f = follower_;
+    const Step& left = steps_[left_];
+    taken_ = executed && left.branch;
+    walked_ = true;
+    fresh_ = false;
+    if (run_ == 0) ip_ = taken_ && !need_ ? f.runs_->run(left_).target : left.end;
+    if (!f.mark_due_ && mode_ == f.marked_mode_) return;
+    f.mode_ = mode_;
+    f.put_mark(static_cast<size_t>(before - begin_));
+  }
+
+  /// Finds the run where the flow stands. False: the follower must do it.
+  bool find() {
+    Follower& f = follower_;
+    if (need_) return find_return();
+    if (!f.is64_) ip_.value &= 0xffffffffU;
+    run_ = f.runs_->find(f.space_, ip_, mode_, now_, *f.chooser_);
+    steps_ = &f.runs_->step(0);
+    f.call_ = 0;
+    if (left_ != 0 && (!kChanges || f.leads_to(left_, taken_, ip_, mode_))) f.runs_->link(left_, taken_, run_);
+    fresh_ = kChanges && !steps_[run_].certain.contains(now_);
+    return !fresh_;
+  }
+
+  /// Goes where the return stack says, if the run there is known.
+  bool find_return() {
+    Follower& f = follower_;
+    ReturnStack::Entry entry;
+    if (!pop_ || !f.returns_.peek(entry) || entry.call == 0 || entry.mode != mode_) return false;
+    const uint32_t run = steps_[entry.call].next[0];
+    if (run == 0 || !is_at(run, entry.ip)) return false;
+    (void)f.returns_.pop(entry);
+    run_ = run;
+    need_ = pop_ = false;
+    return true;
+  }
+
+  [[nodiscard]] bool is_at(uint32_t run, Ip ip) const {
+    const Step& step = steps_[run];
+    return step.ip == ip && step.mode == mode_ && step.space == (is_kernel_half(ip) ? kKernelSpace : follower_.space_);
+  }
+
+  void take_address(Ip ip, uint8_t isa) {
+    Follower& f = follower_;
+    if (odd_ || (walked_ && !need_)) {
+      store();
+      f.address(ip, isa, source_.offset(0));
+      return load();
+    }
+    if (!need_ || !walked_ || !taken_) left_ = 0;
+    mode_ = f.mode_of(isa);
+    ip_ = ip;
+    // Where the branch went the last time.
+    run_ = left_ == 0 ? 0 : steps_[left_].next[1];
+    if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
+    need_ = pop_ = told_ = lost_ = walked_ = fresh_ = false;
+    doubt_ = 0;
+    stack_ = has_stack_;
+    f.push_allowed_ = true;
+    f.doubtful_ = false;
+    f.call_ = 0;
+    f.isa_ = isa;
+    odd_ = isa != 0 && mode_ != ExecMode::t32;
+  }
+
+  /// No code is at hand where the flow stands, and nothing was chosen on the way here.
+  void give_gap(uint64_t offset) {
+    Follower& f = follower_;
+    const Run& run = f.runs_->run(run_);
+    Gap& gap = f.out_->gaps.emplace_back();
+    gap.reason = GapReason::no_image;
+    gap.before_block = static_cast<uint32_t>(out_ - begin_);
+    gap.stream_offset_bytes = f.segment_.stream_offset_bytes + offset;
+    gap.ip = run.end;
+    gap.space = is_kernel_half(run.end) ? kKernelSpace : f.space_;
+    gap.section = run.section;
+    gap.time = f.time_;
+    if (out_ != since_ && taken_) f.branch_ip_ = f.runs_->run(left_).last_ip;
+    f.flowing_ = taken_ = walked_ = false;
+    f.call_ = run_ = left_ = 0;
+    ip_ = run.end;
+    since_ = out_;
+    need_ = told_ = lost_ = true;
+    if (Source::kMayStop && f.out_->gaps.size() >= f.out_->capacity_blocks) end_ = out_;
+  }
+
+  Follower& follower_;
+  Source& source_;
+  const Step* steps_ = nullptr;
+  Interval now_;
+  Block *begin_ = nullptr, *end_ = nullptr, *out_ = nullptr;
+  Block* since_ = nullptr;  ///< what stands from here on is new, and the flow has not been lost behind it
+  uint32_t run_ = 0, left_ = 0;
+  Ip ip_;  ///< if run_ is 0
+  ExecMode mode_ = ExecMode::unknown;
+  bool taken_ = false;  ///< the branch of left_ was
+  bool need_ = false, pop_ = false, told_ = false, lost_ = false, walked_ = false, fresh_ = false;
+  bool has_stack_ = false, stack_ = false;  ///< there is a return stack; calls go onto it
+  bool odd_ = false;                        ///< the follower must take the next one
+  uint16_t doubt_ = 0;
+};
+
+}  // namespace ptd::arm
