@@ -56,6 +56,31 @@ struct Device {
   }
 };
 
+/// What the type of a core says of its architecture: "Cortex-M4", or as "ARMv8.1-M", "ARMv7E-M", "ARMv8M". [OpenCSD] "core_arch_map".
+void take_profile(std::string_view type, arm::TraceConfig& config) {
+  const std::string name = lower_case(type);
+  constexpr std::string_view kCortexM = "cortex-m";
+  if (const size_t at = name.find(kCortexM); at != std::string::npos) {
+    // Two digits, and P behind them, are of Armv8-M; M0, M0+, M1, M3, M4 and M7 are older.
+    const std::string_view number = std::string_view(name).substr(at + kCortexM.size());
+    const size_t digits = std::min(number.find_first_not_of("0123456789"), number.size());
+    config.m_profile = true;
+    config.v7_core = digits <= 1;
+    return;
+  }
+  for (size_t at = name.find('v'); at != std::string::npos; at = name.find('v', at + 1)) {
+    const size_t behind = name.find_first_not_of("0123456789.", at + 1);
+    if (behind == at + 1) continue;
+    config.v7_core = name[at + 1] == '7' || name[at + 1] == '6';
+    if (behind == std::string::npos) return;
+    std::string_view profile = std::string_view(name).substr(behind);
+    if (profile.starts_with('e')) profile.remove_prefix(1);
+    if (profile.starts_with('-')) profile.remove_prefix(1);
+    config.m_profile = profile.starts_with('m');
+    return;
+  }
+}
+
 arm::TraceConfig config_of(const Device& device, arm::Protocol protocol) {
   arm::TraceConfig config;
   config.protocol = protocol;
@@ -199,10 +224,7 @@ ArmSource SnapshotLoader::source_of(const Device& device, const std::string& nam
   source.config = config_of(device, protocol);
   if (const auto core = core_of_.find(lower_case(name)); core != core_of_.end()) source.core = core->second;
   if (const auto core = device_of_.find(lower_case(source.core)); core != device_of_.end()) {
-    const std::string& type = devices_[core->second].type;
-    source.config.m_profile = equal_words(std::string_view(type).substr(0, 8), "Cortex-M") || type.find("-M") != std::string::npos;
-    source.config.v7_core = type.find("v7") != std::string::npos || equal_words(type, "Cortex-M3") || equal_words(type, "Cortex-M4") ||
-                            equal_words(type, "Cortex-M7");
+    take_profile(devices_[core->second].type, source.config);
   }
   return source;
 }

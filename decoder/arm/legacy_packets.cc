@@ -283,7 +283,7 @@ Peer registers_of(const TraceConfig& config) {
   peer.reg_ccer = config.idr1;
   peer.reg_trc_id = config.trace_id;
   peer.arch_ver = ARCH_V7;
-  peer.core_prof = profile_CortexA;
+  peer.core_prof = config.m_profile ? profile_CortexM : profile_CortexA;
   return peer;
 }
 

@@ -151,6 +151,28 @@ TEST(LegacyPackets, OfStmAreThePeers) {
   EXPECT_GT(compared, 100U);
 }
 
+// [ETMv3] "Exception information bytes": of the M profile the number has nine bits, the upper five in the second byte.
+TEST(LegacyPackets, ExceptionsOfTheMProfile) {
+  const uint8_t raw[] = {0,    0,    0,    0,    0,    0x80, 0x08, 0x00, 0x01, 0x80, 0x00, 0x00,  // A-Sync, I-Sync at 8000, T32
+                         0x81, 0x81, 0x82, 0x80, 0x50, 0x83, 0x01, 0x84};                         // branch with exception 0x11; one E atom
+  for (const bool m_profile : {true, false}) {
+    arm::TraceConfig config;
+    config.protocol = arm::Protocol::etmv3;
+    config.idr0 = 0x4100f240;
+    config.idr1 = 0;
+    config.m_profile = m_profile;
+    arm::LegacyReader reader(std::as_bytes(std::span(raw)), config);
+    std::vector<arm::LegacyPacket> packets;
+    for (const auto* more = &reader.next(); !more->empty(); more = &reader.next())
+      packets.insert(packets.end(), more->begin(), more->end());
+    ASSERT_EQ(packets.size(), 4U);
+    EXPECT_TRUE(packets[2].exception);
+    EXPECT_EQ(packets[2].number, m_profile ? 0x11U : 1U);
+    EXPECT_EQ(packets[2].ip.value, 0x8080U);
+    EXPECT_EQ(packets[3].atoms, 1);
+  }
+}
+
 struct ItmRow {
   std::vector<uint8_t> raw;
   arm::ItmKind kind;

@@ -163,6 +163,30 @@ TEST(SnapshotIni, IsReadAsPeopleWriteIt) {
   EXPECT_TRUE(told("away.bin"));
 }
 
+TEST(SnapshotIni, TypesOfCores) {
+  struct Row {
+    const char* type;
+    bool m_profile, v7;
+  };
+  constexpr Row kRows[] = {
+      {"Cortex-M3", true, true},    {"cortex-m4", true, true},    {"Cortex-M0+", true, true},   {"Cortex-M33", true, false},
+      {"Cortex-M35P", true, false}, {"Cortex-M85", true, false},  {"ARMv7-M", true, true},      {"ARMv7E-M", true, true},
+      {"ARM-v7M", true, true},      {"ARMv8-M", true, false},     {"ARMv8.1-M", true, false},   {"armv8m.main", true, false},
+      {"ARMv7-A", false, true},     {"ARMv7-R", false, true},     {"ARMv8-A", false, false},    {"ARMv8.3-R", false, false},
+      {"ARM-AA64", false, false},   {"Cortex-A15", false, false}, {"Cortex-R52", false, false}, {"Neoverse-V2", false, false},
+  };
+  for (const Row& row : kRows) {
+    const Snapshot snapshot;
+    snapshot.frame("");
+    snapshot.text("cpu.ini", std::string("[device]\nname=cpu_0\nclass=core\ntype=") + row.type + "\n");
+    snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
+    const auto recording = snapshot.open();
+    ASSERT_TRUE(recording);
+    EXPECT_EQ(recording->arm_config(0)->m_profile, row.m_profile) << row.type;
+    EXPECT_EQ(recording->arm_config(0)->v7_core, row.v7) << row.type;
+  }
+}
+
 /// One dump of `size` bytes.
 std::string dump(uint64_t address, uint64_t size, const char* space) {
   return "[dump]\nfile=a.bin\naddress=" + std::to_string(address) + "\nlength=" + std::to_string(size) + "\nspace=" + space + "\n";
