@@ -3,8 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 
 namespace ptd {
+namespace {
+
+constexpr size_t kLookedAtBytes = 1U << 20;  // of a buffer, for its format
+
+}  // namespace
 
 uint64_t ArmSource::place_of(uint64_t stream_offset) const {
   auto run = std::upper_bound(places.begin(), places.end(), stream_offset,
@@ -24,6 +30,23 @@ void ArmSources::append(Entry& entry, Bytes bytes, uint64_t place) {
   std::vector<std::pair<uint64_t, uint64_t>>& places = entry.source.places;
   if (places.empty() || places.back().second + (at - places.back().first) != place) places.emplace_back(at, place);
   entry.bytes.insert(entry.bytes.end(), bytes.begin(), bytes.end());
+}
+
+arm::FrameFormat ArmSources::likely_format(Bytes buffer, arm::FrameFormat told, const std::vector<size_t>& members) const {
+  // No source has the id that a frame sync would be inside a frame: without any sync the frames are aligned.
+  constexpr std::array kSync = {std::byte{0xff}, std::byte{0xff}, std::byte{0xff}, std::byte{0x7f}};
+  const Bytes looked_at = buffer.first(std::min<size_t>(buffer.size(), kLookedAtBytes));
+  if (std::search(looked_at.begin(), looked_at.end(), kSync.begin(), kSync.end()) == looked_at.end()) return arm::FrameFormat::aligned;
+  std::bitset<128> known;
+  for (const size_t member : members) known.set(sources_[member].source.config.trace_id & 0x7f);
+  const auto known_bytes = [&](arm::FrameFormat format) {
+    uint64_t own = 0, others = 0;
+    arm::split_frames(
+        looked_at, format, [&](const arm::FrameRun& run) { (known.test(run.id) ? own : others) += run.bytes.size(); }, [](uint64_t) {});
+    return own - std::min(own, others);
+  };
+  const arm::FrameFormat other = told == arm::FrameFormat::synced ? arm::FrameFormat::aligned : arm::FrameFormat::synced;
+  return known_bytes(other) > known_bytes(told) ? other : told;
 }
 
 void ArmSources::add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members) {

@@ -32,6 +32,9 @@ class ArmSources {
   size_t add_source(ArmSource source);
   [[nodiscard]] const ArmSource& source(size_t index) const { return sources_[index].source; }
 
+  /// How the bytes of a formatted buffer stand, which what tells of it may not know: the format in which they are more of these sources'
+  /// own.
+  [[nodiscard]] arm::FrameFormat likely_format(Bytes buffer, arm::FrameFormat told, const std::vector<size_t>& members) const;
   /// A formatted buffer: what each id wrote goes to the source of that id among `members`.
   void add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members);
   /// Bytes of one source as they are.

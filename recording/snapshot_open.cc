@@ -30,6 +30,17 @@ std::string read_ini(const std::string& path) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// The words of a list, which commas part.
+std::vector<std::string_view> listed_words(std::string_view list) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    words.push_back(trimmed(list.substr(0, comma)));
+    list = comma == std::string_view::npos ? std::string_view{} : list.substr(comma + 1);
+  }
+  return words;
+}
+
 arm::Protocol protocol_of(std::string_view type) {
   struct Row {
     std::string_view prefix;
@@ -133,6 +144,7 @@ class SnapshotLoader {
   void add_dumps(const Device& core);
   void add_buffer(const Buffer& buffer, const std::vector<std::string>& sources);
   void add_files(const Buffer& buffer, const std::vector<size_t>& members);
+  Bytes read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held, std::vector<std::byte>& joined);
   ArmSource source_of(const Device& device, const std::string& name, arm::Protocol protocol) const;
   void take_streams();
   Status finish(const std::string& path);
@@ -200,13 +212,7 @@ void SnapshotLoader::add_dumps(const Device& core) {
 // Buffers come in the order of their sections; "buffers=" says which of them count.
 void SnapshotLoader::read_buffers(const IniFile& trace) {
   std::set<std::string> listed;  // in lower case
-  std::string_view names = trace.section("trace_buffers").value("buffers");
-  while (!names.empty()) {
-    const size_t comma = names.find(',');
-    std::string_view name = names.substr(0, comma);
-    names = comma == std::string_view::npos ? std::string_view{} : names.substr(comma + 1);
-    listed.insert(lower_case(trimmed(name)));
-  }
+  for (const std::string_view name : listed_words(trace.section("trace_buffers").value("buffers"))) listed.insert(lower_case(name));
   for (const IniSection& section : trace.sections) {
     if (!listed.contains(lower_case(section.name))) continue;
     if (buffers_.size() >= kMaxBuffers) {
@@ -246,7 +252,9 @@ void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::str
   add_files(buffer, members);
 }
 
-void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& members) {
+/// The buffer's files, joined; `joined` holds what comes of several.
+Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held,
+                                 std::vector<std::byte>& joined) {
   std::string_view files = buffer.file;
   while (!files.empty()) {
     const size_t comma = files.find_first_of(",;");
@@ -262,13 +270,29 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
       data_.warnings.push_back(file.error().message);
       continue;
     }
-    if (equal_words(buffer.format, "source_data")) {
-      if (!members.empty()) sources_.add_raw(members[0], (*file)->bytes(), 0);
-    } else {
-      const bool synced = equal_words(buffer.format, "dstream_coresight") || equal_words(buffer.format, "tpiu");
-      sources_.add_frames((*file)->bytes(), 0, synced ? arm::FrameFormat::synced : arm::FrameFormat::aligned, members);
-    }
+    held.push_back(std::move(*file));
   }
+  if (held.size() == 1) return held[0]->bytes();
+  for (const auto& file : held) joined.insert(joined.end(), file->bytes().begin(), file->bytes().end());
+  return joined;
+}
+
+void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& members) {
+  std::vector<std::shared_ptr<const MappedFile>> held;
+  std::vector<std::byte> joined;
+  const Bytes bytes = read_files(buffer, held, joined);
+  if (equal_words(buffer.format, "source_data")) {
+    if (!members.empty()) sources_.add_raw(members[0], bytes, 0);
+    return;
+  }
+  const bool synced = equal_words(buffer.format, "dstream_coresight") || equal_words(buffer.format, "tpiu");
+  const arm::FrameFormat told = synced ? arm::FrameFormat::synced : arm::FrameFormat::aligned;
+  const arm::FrameFormat found = sources_.likely_format(bytes, told, members);
+  if (found != told) {
+    const std::string what = found == arm::FrameFormat::synced ? "with frame syncs between its frames" : "as whole frames without syncs";
+    data_.warnings.push_back(dir_ + ": the buffer " + buffer.name + " is read " + what + ", as its bytes are, not as its format says");
+  }
+  sources_.add_frames(bytes, 0, found, members);
 }
 
 void SnapshotLoader::take_streams() {
@@ -302,10 +326,12 @@ Status SnapshotLoader::load() {
   if (buffers_.empty()) return bad(trace_path, "names no trace buffer");
   user_ = image_.builder.add_space();
   for (const Device& device : devices_) {
-    if (equal_words(device.cls, "core")) add_dumps(device);
+    add_dumps(device);
   }
   std::map<std::string, std::vector<std::string>> sources;  // by buffer in lower case
-  for (const auto& [source, buffer] : trace.section("source_buffers").values) sources[lower_case(buffer)].push_back(source);
+  for (const auto& [source, names] : trace.section("source_buffers").values) {
+    for (const std::string_view name : listed_words(names)) sources[lower_case(name)].push_back(source);
+  }
   for (const Buffer& buffer : buffers_) add_buffer(buffer, sources[lower_case(buffer.name)]);
   return finish(trace_path);
 }

@@ -7,6 +7,7 @@
 
 #include "recording/bundle.h"
 #include "tests/coresight/expected.h"
+#include "tests/coresight/made_frames.h"
 
 namespace ptd::test {
 namespace {
@@ -163,6 +164,69 @@ TEST(SnapshotIni, IsReadAsPeopleWriteIt) {
   EXPECT_TRUE(told("away.bin"));
 }
 
+size_t count_of(const Recording& recording, const std::string& text) {
+  size_t count = 0;
+  for (const std::string& warning : recording.warnings()) count += warning.find(text) != std::string::npos ? 1 : 0;
+  return count;
+}
+
+constexpr const char* kOneDump = "[dump1]\nfile=code.bin\naddress=0x1000\n";
+const std::vector<uint8_t> kShortTrace = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,   0x80,
+                                          0x01, 0x01, 0x00, 0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7};
+
+// Debuggers write the bytes of a trace port under the format of a buffer, too (of OpenCSD's lister it is an option).
+TEST(SnapshotFrames, SyncsBetweenFramesAreSeenWhateverTheFormatSays) {
+  std::vector<uint8_t> port = {0x12, 0x34, 0x56};
+  const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}}, [] { return false; });
+  for (size_t at = 0; at < frames.size(); ++at) {
+    if (at % 16 == 0) port.insert(port.end(), {0xff, 0xff, 0xff, 0x7f});
+    if (at == 20) port.insert(port.end(), {0xff, 0x7f});
+    port.push_back(frames[at]);
+  }
+  const std::string of_port(port.begin(), port.end()), of_frames(frames.begin(), frames.end());
+  struct Row {
+    const char* format;
+    const std::string& content;
+    bool told;
+  };
+  const Row rows[] = {{"coresight", of_frames, false},
+                      {"coresight", of_port, true},
+                      {"dstream_coresight", of_port, false},
+                      {"dstream_coresight", of_frames, true}};
+  for (const Row& row : rows) {
+    const Snapshot snapshot;
+    snapshot.words("code.bin", {kNop, kBranchToSelf});
+    snapshot.frame(kOneDump);
+    snapshot.text("trace.ini", std::string("[trace_buffers]\nbuffers=buffer0\n[buffer0]\nname=ETB\nfile=trace.bin\nformat=") + row.format +
+                                   "\n[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB\n");
+    snapshot.text("trace.bin", row.content);
+    const auto recording = snapshot.open();
+    ASSERT_TRUE(recording);
+    EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}}, flow(*recording)), "") << row.format;
+    EXPECT_EQ(count_of(*recording, "not as its format says"), row.told ? 1U : 0U) << row.format;
+  }
+}
+
+// Several files are one buffer: a frame may begin in one and end in the next. A source may be listed for several buffers.
+TEST(SnapshotFrames, FilesAreJoinedAndBuffersListed) {
+  const Snapshot snapshot;
+  snapshot.words("code.bin", {kNop, kBranchToSelf});
+  snapshot.frame(kOneDump);
+  const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}}, [] { return false; });
+  snapshot.text("a.bin", {frames.begin(), frames.begin() + 9});
+  snapshot.text("b.bin", {frames.begin() + 9, frames.end()});
+  snapshot.text("c.bin", {kShortTrace.begin(), kShortTrace.end()});
+  snapshot.text("trace.ini",
+                "[trace_buffers]\nbuffers=buffer0,buffer1\n[buffer0]\nname=ETB\nfile=a.bin, b.bin\nformat=coresight\n[buffer1]\nname=ETF\n"
+                "file=c.bin\nformat=source_data\n[core_trace_sources]\ncpu_0=ETM_0\n[source_buffers]\nETM_0=ETB, ETF\n");
+  snapshot.text("cpu.ini", std::string("[device]\nname=cpu_0\n") + kOneDump);  // a core without class and type
+  const auto recording = snapshot.open();
+  ASSERT_TRUE(recording);
+  ASSERT_EQ(recording->streams().size(), 2U);
+  const std::vector<Range> once = {{0x1000, 0x1008, 2, true}};
+  for (uint32_t stream = 0; stream < 2; ++stream) EXPECT_EQ(difference(once, decode_ranges(*recording, stream, stream + 1)[0x10]), "") << stream;
+}
+
 TEST(SnapshotIni, TypesOfCores) {
   struct Row {
     const char* type;
@@ -192,12 +256,6 @@ std::string dump(uint64_t address, uint64_t size, const char* space) {
   return "[dump]\nfile=a.bin\naddress=" + std::to_string(address) + "\nlength=" + std::to_string(size) + "\nspace=" + space + "\n";
 }
 constexpr uint64_t kUpper = 0xffff000000000000;
-
-size_t count_of(const Recording& recording, const std::string& text) {
-  size_t count = 0;
-  for (const std::string& warning : recording.warnings()) count += warning.find(text) != std::string::npos ? 1 : 0;
-  return count;
-}
 
 TEST(SnapshotHostile, DumpsThatAllOverlapCostNoMoreThanTheyAre) {
   const Snapshot snapshot;
