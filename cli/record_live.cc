@@ -11,12 +11,12 @@
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "recording/keeping_thread.h"
 #include "recording/live/address_filter.h"
 #include "recording/live/pmu_terms.h"
 #include "recording/live/recorder.h"
 #include "recording/live/session.h"
 #include "recording/live/start_scan.h"
-#include "recording/live_keeper.h"
 
 namespace ptd::cli {
 
@@ -202,6 +202,20 @@ int start_detached(const LiveWords& words, const RecordChoice& choice) {
   return kExitOk;
 }
 
+live::KeepingHooks hooks_of(const std::shared_ptr<KeepingThread>& keeper) {
+  live::KeepingHooks hooks;
+  hooks.on_mapping = [keeper](const perfio::MmapRecord& map, uint64_t time_ns) { keeper->on_mapping(map, time_ns); };
+  hooks.on_round = [keeper](const live::RecordRound& round) {
+    keeper->on_round({round.now_ns, round.slack_ns, round.begun_ns, round.file_bytes});
+  };
+  hooks.is_settled = [keeper] { return keeper->is_settled(); };
+  hooks.pause = [keeper] { return keeper->pause(); };
+  hooks.go_on = [keeper] { keeper->go_on(); };
+  hooks.take_over = [keeper] { keeper->take_over(); };
+  hooks.on_taken_over = [keeper] { (void)keeper->finish(); };
+  return hooks;
+}
+
 }  // namespace
 
 int record_live(const LiveWords& words, const StashWords& stash) {
@@ -210,12 +224,8 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   Result<RecordChoice> choice = choose(asked);
   if (!choice) return report_error(choice.error());
   if (!words.detach.empty()) return start_detached(words, *choice);
-  const std::shared_ptr<LiveKeeper> keeper = begin_keeping(words.output, stash);
-  if (keeper) {
-    choice->on_mapping = [keeper](const perfio::MmapRecord& map, uint64_t time_ns) { keeper->on_mapping(map, time_ns); };
-    choice->on_round = [keeper](const std::function<uint64_t()>& now_ns, uint64_t slack_ns) { keeper->look(now_ns, slack_ns); };
-    choice->on_taken_over = [keeper] { (void)keeper->finish(); };
-  }
+  const std::shared_ptr<KeepingThread> keeper = begin_keeping(words.output, stash);
+  if (keeper) choice->keeping = hooks_of(keeper);
   standard_output().flush();
   choice->stop_fd = watch_signals();
   Result<std::unique_ptr<live::Recorder>> recorder = live::Recorder::start(*choice);

@@ -3,11 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/output.h"
 #include "cli/size_words.h"
-#include "recording/live_keeper.h"
+#include "recording/keeping_thread.h"
 #include "recording/stashed_code.h"
 
 namespace ptd::cli {
@@ -47,24 +48,25 @@ void keep_recorded(const std::string& recording, const StashWords& words, bool q
   if (options_of(words, false, options)) tell(keep_code(recording, options), options.stash, quiet);
 }
 
-std::shared_ptr<LiveKeeper> begin_keeping(const std::string& recording, const StashWords& words) {
+std::shared_ptr<KeepingThread> begin_keeping(const std::string& recording, const StashWords& words) {
   KeepOptions options;
   if (recording == "-" || !options_of(words, true, options)) return nullptr;
-  Result<std::unique_ptr<LiveKeeper>> keeper = LiveKeeper::begin(recording, options);
+  Result<std::unique_ptr<KeepingThread>> keeper = KeepingThread::begin(recording, options);
   if (!keeper) say_on_error("ptdecode: what is recorded is not kept: " + keeper.error().message + "\n");
-  return keeper ? std::shared_ptr<LiveKeeper>(std::move(*keeper)) : nullptr;
+  return keeper ? std::shared_ptr<KeepingThread>(std::move(*keeper)) : nullptr;
 }
 
-void end_keeping(LiveKeeper& keeper, bool quiet) { tell(keeper.finish(), keeper.stash_path(), quiet); }
+void end_keeping(KeepingThread& keeper, bool quiet) { tell(keeper.finish(), keeper.stash_path(), quiet); }
 
 void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(recording, error)) return;
-  const std::shared_ptr<LiveKeeper> keeper = begin_keeping(recording, words);
-  if (!keeper) return;
-  const Status looked = keeper->on_recording();
+  KeepOptions options;
+  if (!options_of(words, true, options)) return;
+  const Result<std::unique_ptr<LiveKeeper>> keeper = LiveKeeper::begin(recording, options);
+  const Status looked = keeper ? (*keeper)->on_recording() : Status(keeper.error());
   if (!looked) return say_on_error("ptdecode: what was recorded is not kept: " + looked.error().message + "\n");
-  end_keeping(*keeper, quiet);
+  tell((*keeper)->finish(), options.stash, quiet);
 }
 
 std::string kept_text(const KeepReport& report, const std::string& stash, bool quiet) {
@@ -75,7 +77,8 @@ std::string kept_text(const KeepReport& report, const std::string& stash, bool q
                        report.new_contents, size_text(report.new_bytes));
   for (size_t i = 0; i < report.skipped.size() && i < kNamed; ++i)
     text += fmt::format("ptdecode: not kept: {}: {}\n", report.skipped[i].path, report.skipped[i].why);
-  if (report.skipped.size() > kNamed) text += fmt::format("ptdecode: not kept: {} more\n", report.skipped.size() - kNamed);
+  const uint64_t more = report.skipped.size() - std::min(report.skipped.size(), kNamed) + report.unnamed;
+  if (more != 0) text += fmt::format("ptdecode: not kept: {} more\n", more);
   return text;
 }
 

@@ -7,7 +7,7 @@
 
 namespace ptd {
 struct KeepReport;
-class LiveKeeper;
+class KeepingThread;
 }  // namespace ptd
 
 namespace ptd::cli {
@@ -27,8 +27,8 @@ void keep_recorded(const std::string& recording, const StashWords& words, bool q
 void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet);
 
 /// The same of a recording of this machine, from its start to its end. Null if that is off, or cannot be, which is said.
-[[nodiscard]] std::shared_ptr<LiveKeeper> begin_keeping(const std::string& recording, const StashWords& words);
-void end_keeping(LiveKeeper& keeper, bool quiet);
+[[nodiscard]] std::shared_ptr<KeepingThread> begin_keeping(const std::string& recording, const StashWords& words);
+void end_keeping(KeepingThread& keeper, bool quiet);
 
 /// What keep_code() did, in lines for standard error; `quiet`: only what was not kept.
 [[nodiscard]] std::string kept_text(const KeepReport& report, const std::string& stash, bool quiet);

@@ -210,11 +210,14 @@ Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& op
   struct stat info {};
   const std::string file = ::stat(recording.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? recording + "/data" : recording;
   const int64_t recorded_at_s = ::stat(file.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;
+  // Named before the long part: what is flushed by then is this recording's, also if this process is killed on the way.
+  const std::string identity = recording_identity(**reader);
+  (void)capture.name_recording(identity);
   KeepReport report;
   Keeper keeper(capture, options, recorded_at_s, report);
   for (const Mapping& mapping : mappings) keeper.keep(mapping);
   report.new_bytes = capture.new_bytes();
-  if (Status status = capture.publish(recording_identity(**reader)); !status) return status.error();
+  if (Status status = capture.publish(identity); !status) return status.error();
   return report;
 }
 

@@ -26,12 +26,16 @@ constexpr uint64_t kMostRegionBytes = 16U << 20;  // of one piece of memory
 constexpr uint64_t kMostLookBytes = 64U << 20;    // of all that are looked at again
 constexpr size_t kMostRegions = 4096;
 constexpr uint64_t kLookEveryMs = 250;
+constexpr uint64_t kFlushShare = 10;     // of the time, at most, goes into writing down what there is
+constexpr size_t kMostNamed = 1U << 14;  // of what is not kept
 
-uint64_t monotonic_ms() {
+uint64_t monotonic_ns() {
   timespec now{};
   (void)::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1'000'000;
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
+
+uint64_t monotonic_ms() { return monotonic_ns() / 1'000'000; }
 
 std::vector<std::byte> read_at(const stash::Fd& fd, uint64_t address, uint64_t size_bytes) {
   std::vector<std::byte> bytes;
@@ -65,13 +69,45 @@ Result<std::unique_ptr<LiveKeeper>> LiveKeeper::begin(const std::string& recordi
   return keeper;
 }
 
-void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
-  if (map.kernel || map.guest || !map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return;
-  end_covered(map);
-  if (map.path.starts_with(kMemory) || map.path.ends_with(kDeleted)) return keep_file(map, time_ns);
-  if (map.path == "[vdso]" && map.addr < k4Gib) return keep_narrow_vdso(map, time_ns);
+Result<std::unique_ptr<LiveKeeper>> LiveKeeper::heir() const {
+  auto stash = stash::Stash::open(options_.stash, stash::Stash::Access::write);
+  if (!stash) return stash.error();
+  std::unique_ptr<LiveKeeper> keeper(new LiveKeeper(std::move(*stash), recording_, options_));
+  auto capture = stash::Capture::go_on(*keeper->stash_, capture_->name(), recording_, options_.limits);
+  if (!capture) return capture.error();
+  keeper->capture_ = std::move(*capture);
+  return keeper;
+}
+
+void LiveKeeper::skip(const std::string& path, const std::string& why) {
+  if (skipped_.size() < kMostNamed || skipped_.contains(path)) {
+    skipped_.try_emplace(path, why);
+  } else {
+    ++skipped_unnamed_;
+  }
+}
+
+namespace {
+
+bool is_file_without_name(const perfio::MmapRecord& map) { return map.path.starts_with(kMemory) || map.path.ends_with(kDeleted); }
+bool is_narrow_vdso(const perfio::MmapRecord& map) { return map.path == "[vdso]" && map.addr < k4Gib; }
+
+}  // namespace
+
+LiveKeeper::Interest LiveKeeper::interest_in(const perfio::MmapRecord& map) {
+  if (map.kernel || map.guest || !map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return Interest::none;
   const bool anonymous = map.path.starts_with("//anon") || map.path.starts_with("[anon") || map.path.empty();
-  if (anonymous) add_region(map, time_ns, {});
+  return anonymous || is_file_without_name(map) || is_narrow_vdso(map) ? Interest::bytes : Interest::covers;
+}
+
+void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+  const Interest interest = interest_in(map);
+  if (interest == Interest::none) return;
+  on_cover({map.pid, map.addr, map.size_bytes, time_ns});
+  if (interest == Interest::covers) return;
+  if (is_file_without_name(map)) return keep_file(map, time_ns);
+  if (is_narrow_vdso(map)) return keep_narrow_vdso(map, time_ns);
+  add_region(map, time_ns, {});
 }
 
 void LiveKeeper::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std::optional<stash::ProcessMapping> file) {
@@ -89,17 +125,55 @@ void LiveKeeper::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std
   pending_.push_back({{map.pid, map.addr}, mappings_});
 }
 
-/// Memory over which something else was mapped is looked at no more; if that was not copied yet, what is there now is not its.
-void LiveKeeper::end_covered(const perfio::MmapRecord& map) {
-  auto at = regions_.lower_bound({map.pid, map.addr >= kMostRegionBytes ? map.addr - kMostRegionBytes : 0});
-  while (at != regions_.end() && at->first.first == map.pid && at->first.second < map.addr + map.size_bytes) {
-    if (at->first.second + at->second.size_bytes <= map.addr) {
+/// Memory over which something else was mapped is looked at no more; if that was not copied yet, what is there now is not its. Records of
+/// several cpus come out of order: one that is older covers nothing.
+void LiveKeeper::on_cover(const Cover& cover) {
+  auto at = regions_.lower_bound({cover.pid, cover.address >= kMostRegionBytes ? cover.address - kMostRegionBytes : 0});
+  while (at != regions_.end() && at->first.first == cover.pid && at->first.second < cover.address + cover.size_bytes) {
+    const Region& region = at->second;
+    if (at->first.second + region.size_bytes <= cover.address || (cover.time_ns != 0 && cover.time_ns < region.time_ns)) {
       ++at;
       continue;
     }
-    if (at->second.hash.empty()) skip(at->second.path, "mapped over, or protected anew, before its memory could be read");
+    if (!drop_copies(at->first, region.number, cover.time_ns) || region.hash.empty())
+      skip(region.path, "mapped over, or protected anew, before its memory could be read");
     at = regions_.erase(at);
   }
+}
+
+/// Of copies of a region that still wait those that may have been read at `covered_ns` or later, when it was something else. False: the
+/// first one, which all others go back to, was among them.
+bool LiveKeeper::drop_copies(const Key& key, uint64_t number, uint64_t covered_ns) {
+  bool has_first = true;
+  std::erase_if(held_, [&](const Held& held) {
+    if (held.key != key || held.number != number) return false;
+    const bool before = held.read_until_ns != 0 && held.read_until_ns < covered_ns;
+    if (!before && held.is_first) has_first = false;
+    return !before;
+  });
+  return has_first;
+}
+
+void LiveKeeper::told_until(uint64_t monotonic_ns) {
+  size_t done = 0;
+  for (; done < held_.size() && held_[done].read_until_monotonic_ns < monotonic_ns; ++done)
+    capture_->add_entry(std::move(held_[done].entry));
+  held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(done));
+  dirty_ |= done != 0;
+}
+
+void LiveKeeper::forget_memory() {
+  for (const auto& [key, region] : regions_)
+    skip(region.path, "not read to the end: so much was mapped at once that not all of it was followed");
+  regions_.clear();
+  pending_.clear();
+  held_.clear();
+}
+
+void LiveKeeper::on_written(uint64_t file_bytes) {
+  if (is_named_) return;
+  const std::string identity = early_identity(recording_, file_bytes);
+  is_named_ = !identity.empty() && capture_->name_recording(identity).ok();
 }
 
 /// Nothing is read of a file that is too large, however little of it is there: programs that map their code twice have files of memory that
@@ -197,19 +271,24 @@ bool LiveKeeper::copy(const Key& key, Region& region, const std::function<uint64
     return false;
   }
   // A change is dated by the reading before it, not by the one that was kept: that is told only now, or every look would be an entry.
-  if (!first && region.same_since_ns != 0) add_copy(key, region, region.same_until_ns, region.same_since_ns);
+  if (!first && region.same_since_ns != 0) add_copy(key, region, {region.same_since_ns, region.same_until_ns, false});
   region.same_since_ns = region.same_until_ns = 0;
   region.hash = std::move(hash);
   region.build_id = content->build_id;
-  add_copy(key, region, first ? region.time_ns : after, before);
+  add_copy(key, region, {before, before == 0 ? 0 : after, first});
   ++entries_;
-  dirty_ = true;
   return true;
 }
 
-void LiveKeeper::add_copy(const Key& key, const Region& region, uint64_t time_ns, uint64_t begun_ns) {
-  capture_->add_entry({key.first, 0, time_ns, key.second, region.size_bytes, begun_ns, stash::EntryKind::anonymous, region.hash,
-                       region.build_id, region.path});
+void LiveKeeper::add_copy(const Key& key, const Region& region, const Reading& reading) {
+  const uint64_t time_ns = reading.is_first ? region.time_ns : reading.until_ns;
+  held_.push_back({key,
+                   region.number,
+                   reading.is_first,
+                   reading.until_ns,
+                   monotonic_ns(),
+                   {key.first, 0, time_ns, key.second, region.size_bytes, reading.begun_ns, stash::EntryKind::anonymous, region.hash,
+                    region.build_id, region.path}});
 }
 
 void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns) {
@@ -220,29 +299,43 @@ void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns
     if (!copy(pending.key, region->second, now_ns)) skip(region->second.path, "its process was gone before its memory could be read");
   }
   pending_.clear();
-  const uint64_t now = monotonic_ms();
-  if (now >= last_look_ms_ + kLookEveryMs && now_ns() != 0) {
-    // In turn: what does not fit into this look comes first in the next.
-    uint64_t looked = 0;
-    auto at = regions_.upper_bound(last_looked_at_);
-    for (size_t left = regions_.size(); left > 0 && looked < kMostLookBytes; --left) {
-      if (at == regions_.end()) at = regions_.begin();
-      last_looked_at_ = at->first;
-      looked += at->second.size_bytes;
-      at = copy(at->first, at->second, now_ns) ? std::next(at) : regions_.erase(at);
-    }
-    last_look_ms_ = monotonic_ms();
-  }
-  if (dirty_ && capture_->flush().ok()) dirty_ = false;
+  if (monotonic_ms() >= last_look_ms_ + kLookEveryMs && now_ns() != 0) look_again(now_ns);
+  if (dirty_ && monotonic_ms() >= next_flush_ms_) flush();
 }
 
-Result<KeepReport> LiveKeeper::finish() {
+/// In turn: what does not fit into this look comes first in the next.
+void LiveKeeper::look_again(const std::function<uint64_t()>& now_ns) {
+  uint64_t looked = 0;
+  auto at = regions_.upper_bound(last_looked_at_);
+  for (size_t left = regions_.size(); left > 0 && looked < kMostLookBytes; --left) {
+    if (at == regions_.end()) at = regions_.begin();
+    last_looked_at_ = at->first;
+    looked += at->second.size_bytes;
+    at = copy(at->first, at->second, now_ns) ? std::next(at) : regions_.erase(at);
+  }
+  last_look_ms_ = monotonic_ms();
+}
+
+void LiveKeeper::flush() {
+  const uint64_t begun = monotonic_ms();
+  if (capture_->flush().ok()) dirty_ = false;
+  next_flush_ms_ = monotonic_ms() + kFlushShare * (monotonic_ms() - begun);
+}
+
+Result<KeepReport> LiveKeeper::finish(uint64_t recorded_until_ns) {
+  told_until(recorded_until_ns);
+  for (const Held& held : held_) {
+    if (held.is_first) skip(held.entry.path, "the recording ended before its memory was read");
+  }
+  held_.clear();
+  if (dirty_) flush();
   Result<KeepReport> report = keep_code(recording_, options_, *capture_);
   if (!report) return report;
   report->entries += entries_;
   // Why it was not kept while it could be is the reason; that it cannot be any more follows.
   std::erase_if(report->skipped, [this](const KeepReport::Skipped& skipped) { return skipped_.contains(skipped.path); });
   for (const auto& [path, why] : skipped_) report->skipped.push_back({path, why});
+  report->unnamed += skipped_unnamed_;
   return report;
 }
 

@@ -26,11 +26,21 @@ std::string_view plain(std::string_view path) { return path.ends_with(kDeleted) 
 
 }  // namespace
 
-std::string recording_identity(const perfio::PerfReader& reader) {
+namespace {
+
+/// Where the records begin.
+uint64_t begin_of_records(const perfio::PerfReader& reader) {
   // perf_file_header: magic, size, attr_size, {attrs, data} as {offset, size}; perf_pipe_file_header: magic, size.
   constexpr size_t kDataOffsetAt = 40, kPipeHeaderBytes = 16;
   const Bytes file = reader.file_bytes();
-  const uint64_t begin = std::min<uint64_t>(file.size(), reader.is_pipe() ? kPipeHeaderBytes : read_u64(file, kDataOffsetAt));
+  return std::min<uint64_t>(file.size(), reader.is_pipe() ? kPipeHeaderBytes : read_u64(file, kDataOffsetAt));
+}
+
+}  // namespace
+
+std::string recording_identity(const perfio::PerfReader& reader) {
+  const Bytes file = reader.file_bytes();
+  const uint64_t begin = begin_of_records(reader);
   stash::Hasher hasher;
   hasher.add(stash::bytes_of(kWhat));
   for (const perfio::EventAttr& attr :
@@ -45,6 +55,12 @@ std::string recording_identity(const perfio::PerfReader& reader) {
 std::string recording_identity(const std::string& path) {
   const auto reader = perfio::PerfReader::open(path);
   return reader.ok() ? recording_identity(**reader) : std::string();
+}
+
+std::string early_identity(const std::string& path, uint64_t file_bytes) {
+  if (file_bytes < kNamedBytes) return {};
+  const auto reader = perfio::PerfReader::open(path);
+  return reader.ok() && file_bytes - kNamedBytes >= begin_of_records(**reader) ? recording_identity(**reader) : std::string();
 }
 
 std::string recording_of(const stash::Entries& entries) {

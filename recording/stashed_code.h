@@ -19,6 +19,8 @@ namespace ptd {
 [[nodiscard]] std::string recording_identity(const perfio::PerfReader& reader);
 /// The same of a file; "" if there is no recording.
 [[nodiscard]] std::string recording_identity(const std::string& path);
+/// The same of a recording that is being made, of which so many bytes are there and stay; "" as long as more may change it.
+[[nodiscard]] std::string early_identity(const std::string& path, uint64_t file_bytes);
 /// The same of the recording whose records tell what `entries`, left by a recorder that was killed, are of: at its path or, where the next
 /// recording moved it, at PATH.old. "" if neither has a mapping of theirs.
 [[nodiscard]] std::string recording_of(const stash::Entries& entries);
@@ -65,6 +67,7 @@ struct KeepReport {
     std::string path, why;
   };
   std::vector<Skipped> skipped;  ///< once each
+  uint64_t unnamed = 0;          ///< further mappings that were not kept, of which not even the names are
 };
 
 /// Puts what a recording maps into a stash: files that are proven to be those that were mapped (by build id, else by inode and age), those

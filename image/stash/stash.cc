@@ -203,17 +203,35 @@ Result<std::unique_ptr<Capture>> Capture::begin(Stash& stash, const std::string&
   Result<Dir> dir = incoming->sub(name, true);
   if (!dir) return dir.error();
   std::unique_ptr<Capture> capture(new Capture(stash, std::move(*dir), name, limits));
-  std::error_code error;
-  capture->entries_.recording = std::filesystem::absolute(recording, error).string();
-  struct utsname own {};
-  if (::uname(&own) == 0) capture->entries_.host = static_cast<const char*>(own.nodename);
-  capture->entries_.made_s = static_cast<int64_t>(::time(nullptr));
-  capture->total_bytes_ = stash.total_bytes();
+  capture->note_origin(recording);
   return capture;
 }
 
+Result<std::unique_ptr<Capture>> Capture::go_on(Stash& stash, const std::string& name, const std::string& recording, const Limits& limits) {
+  const Result<Dir> incoming = stash.top_.sub(kIncoming, false);
+  if (!incoming) return incoming.error();
+  Result<Dir> dir = incoming->sub(name, false);
+  if (!dir) return dir.error();
+  std::unique_ptr<Capture> capture(new Capture(stash, std::move(*dir), name, limits));
+  capture->is_heir_ = true;
+  capture->note_origin(recording);
+  if (const Result<std::string> flushed = capture->dir_.read_file(kEntriesFile, kMaxEntriesBytes); flushed) {
+    if (Result<Entries> told = parse_entries(*flushed); told) capture->entries_ = std::move(*told);
+  }
+  return capture;
+}
+
+void Capture::note_origin(const std::string& recording) {
+  std::error_code error;
+  entries_.recording = std::filesystem::absolute(recording, error).string();
+  struct utsname own {};
+  if (::uname(&own) == 0) entries_.host = static_cast<const char*>(own.nodename);
+  entries_.made_s = static_cast<int64_t>(::time(nullptr));
+  total_bytes_ = stash_.total_bytes();
+}
+
 Capture::~Capture() {
-  if (published_) return;
+  if (published_ || is_heir_) return;
   const Result<Dir> incoming = stash_.top_.sub(kIncoming, false);
   if (incoming) incoming->remove(name_);
 }

@@ -94,7 +94,10 @@ class Capture {
  public:
   /// `recording`: the path that it will have. Errors: of the file system.
   static Result<std::unique_ptr<Capture>> begin(Stash& stash, const std::string& recording, const Limits& limits);
-  /// Leaves nothing behind if publish() was not called.
+  /// Goes on with what the capture `name` of a process that is dead had flushed. The caller was forked from that process, and so has its
+  /// lock. Errors: file_open.
+  static Result<std::unique_ptr<Capture>> go_on(Stash& stash, const std::string& name, const std::string& recording, const Limits& limits);
+  /// Leaves nothing behind if publish() was not called; of a capture that another one began all is left to gc().
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
@@ -112,11 +115,14 @@ class Capture {
   Status name_recording(const std::string& identity);
   /// The recording is made and has this identity. With entries that it has already they become one.
   Status publish(const std::string& identity);
+  /// By which go_on() finds it.
+  [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] uint64_t new_bytes() const { return new_bytes_; }
   [[nodiscard]] const Entries& entries() const { return entries_; }
 
  private:
   Capture(Stash& stash, Dir dir, std::string name, Limits limits);
+  void note_origin(const std::string& recording);
   Status check_room(uint64_t size_bytes);
   Result<Content> keep(const std::string& hash, uint64_t size_bytes, Readers readers,
                        const std::function<Status(int, std::string&)>& write);
@@ -132,7 +138,7 @@ class Capture {
   };
   std::map<std::string, Known> known_;  // by hash
   uint64_t new_bytes_ = 0, total_bytes_ = 0;
-  bool published_ = false;
+  bool published_ = false, is_heir_ = false;
 };
 
 /// The user's own stash: $PTDECODE_STASH ("off": none), $XDG_CACHE_HOME/ptdecode, ~/.cache/ptdecode; of root /var/cache/ptdecode unless one

@@ -19,6 +19,29 @@
 
 namespace ptd::live {
 
+/// A round of reading the rings that is over.
+struct RecordRound {
+  std::function<uint64_t()> now_ns;  ///< now on the recording's clock, for any thread; late by `slack_ns` at most; 0: unknown
+  uint64_t slack_ns = 0;
+  uint64_t begun_ns = 0;    ///< CLOCK_MONOTONIC: what was recorded before is in this round or in one before it
+  uint64_t file_bytes = 0;  ///< of the recording, that stay whatever happens
+};
+
+/// Who keeps the code that is recorded. All are called by the thread that empties the rings: what takes time is for another one. Any may be
+/// empty, or all.
+struct KeepingHooks {
+  /// Each mapping that is recorded, with the record's time (0: it was there before).
+  std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
+  std::function<void(const RecordRound& round)> on_round;
+  /// At the end: whether all that was told when it was asked first is worked through. Records go on until then.
+  std::function<bool()> is_settled;
+  /// Around fork(): false if it would cut work in two, then it is asked again later.
+  std::function<bool()> pause;
+  std::function<void()> go_on;
+  /// In a process that takes over from a killed recorder: before it goes on, and when the file is complete.
+  std::function<void()> take_over, on_taken_over;
+};
+
 struct RecordChoice {
   std::string output = "perf.data";  ///< "-": the pipe form on standard output
   bool directory = false;            ///< perf's directory form
@@ -32,13 +55,7 @@ struct RecordChoice {
   std::vector<std::string> command;  ///< to be started
   std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
   int stop_fd = -1;                  ///< readable: stop
-  /// Told of each mapping that is recorded, with the record's time (0: it was there before), before the ring is read on.
-  std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
-  /// After each round, with a clock that gives now on the recording's clock; it may be late by `slack_ns`, and gives 0 as long as it is
-  /// unknown.
-  std::function<void(const std::function<uint64_t()>& now_ns, uint64_t slack_ns)> on_round;
-  /// In a process that took over from a killed recorder: the file is complete.
-  std::function<void()> on_taken_over;
+  KeepingHooks keeping;
 };
 
 struct RecordReport {
@@ -67,6 +84,7 @@ class Recorder {
   Status open_file();
   Status write_start();
   Status start_holder();
+  Status restart_holder();
   void take_over();
   void make_capture(bool first);
   [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
@@ -79,6 +97,7 @@ class Recorder {
   Status drain(bool all);
   [[nodiscard]] Progress progress() const;
   void copy_kernel_after();
+  Status wait_for_keeping();
   Status stop_and_write();
 
   RecordChoice choice_;
@@ -95,6 +114,7 @@ class Recorder {
   Status first_error_;
   uint64_t kernel_records_ = 0;  ///< of the rings with that role
   LiveClock clock_;
+  bool wants_holder_ = false;  ///< it was killed, and there is no other one yet
 };
 
 }  // namespace ptd::live

@@ -151,6 +151,10 @@ def alive(pid):
         return False
 
 
+def children(pid):
+    return [int(word) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
+
+
 def wait_until(what, seconds=20.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:

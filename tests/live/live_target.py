@@ -42,6 +42,19 @@ def main():
             for _ in range(int(line)):
                 mmap.mmap(-1, 8192, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
             print("done", flush=True)
+    elif sys.argv[1] == "memory":  # MiB of code in memory only, and beside it as many mappings as are asked for, at the pace of a busy loader
+        megabytes, count = map(int, sys.stdin.readline().split())
+        fd, block = os.memfd_create("large"), os.urandom(1 << 20)
+        for i in range(megabytes):
+            os.write(fd, block[i:] + block[:i])
+        large = mmap.mmap(fd, megabytes << 20, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
+        for i in range(count):
+            mmap.mmap(-1, 8192, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
+            if i % 500 == 499:
+                time.sleep(0.015)
+        print("done", flush=True)
+        sys.stdin.readline()
+        large.close()
     elif sys.argv[1] == "rounds":
         sys.stdin.readline()
         print(json.dumps([one_round(i) for i in range(int(sys.argv[2]))]), flush=True)

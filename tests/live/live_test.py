@@ -227,6 +227,48 @@ class NarrowVdso(Recorded):
         self.assertIn(b"[vdso]", ptdecode("check", "-i", self.dir / "p", env={**os.environ, "PTDECODE_STASH": "off"}).stdout)
 
 
+class Keeping(Recorded):
+    """Code that is read while it is recorded holds up nobody."""
+
+    def test_a_large_file_in_memory_beside_a_burst_of_records(self):
+        path, environment = self.dir / "p", {**os.environ, "PTDECODE_STASH": str(self.dir / "stash")}
+        target, pid = self.target("memory")
+        own = self.record("-p", pid, "-o", path, env=environment)
+        self.wait_for_file(path)
+        target.stdin.write("200 30000\n")
+        target.stdin.flush()
+        target.stdout.readline()
+        own.send_signal(signal.SIGINT)  # while it may still be read
+        said = own.communicate(timeout=60)[1].decode()
+        self.assertEqual(own.returncode, 0, said)
+        maps, lost = live_support.told_maps(PerfData(path), pid)
+        self.assertEqual(sum(lost), 0, said)
+        self.assertGreaterEqual(maps, 30001)
+        self.assertNotIn("memfd", said)
+        recording, = json.loads(ptdecode("stash", "ls", "--json", env=environment).stdout)["recordings"]
+        self.assertEqual([entry["path"] for entry in recording["entries"] if "memfd" in entry["path"]], ["/memfd:large (deleted)"])
+
+    def test_the_second_holder_keeps_what_a_killed_recorder_had_not_read(self):
+        path, environment = self.dir / "p", {**os.environ, "PTDECODE_STASH": str(self.dir / "stash")}
+        target, pid = self.target("memory")
+        own = self.record("-p", pid, "-o", path, env=environment)
+        self.wait_for_file(path)
+        for holder in live_support.children(own.pid):  # another one comes, beside a thread that keeps
+            os.kill(holder, signal.SIGKILL)
+            self.assertTrue(wait_until(lambda: [c for c in live_support.children(own.pid) if c != holder and alive(c)]), "no other holder")  # noqa: B023
+        target.stdin.write("200 1000\n")
+        target.stdin.flush()
+        target.stdout.readline()
+        own.kill()
+        own.wait()
+        self.assertTrue(wait_until(lambda: PerfData(path).finished), "the second holder completes it")
+        self.assertTrue(wait_until(lambda: not live_support.processes_with(path)))
+        recordings = json.loads(ptdecode("stash", "ls", "--json", env=environment).stdout)["recordings"]
+        kept = [entry["path"] for recording in recordings for entry in recording["entries"] if "memfd" in entry["path"]]
+        self.assertEqual(kept, ["/memfd:large (deleted)"])
+        self.assertEqual(ptdecode("stash", "verify", env=environment).returncode, 0)
+
+
 class Life(Recorded):
     """docs/RECORDING.md, line by line."""
 

@@ -109,6 +109,8 @@ class Live : public Scratch {
   void look() {
     ::usleep(300'000);
     keeper_->look([this] { return now_ += 10; });
+    keeper_->told_until(~uint64_t{0});  // nothing was mapped over it meanwhile
+    keeper_->look([] { return uint64_t{0}; });
   }
   /// What is told before the end, by a look into the capture's own folder.
   Entries flushed() const {
@@ -427,7 +429,36 @@ TEST_F(Live, WithoutAClockNothingIsDated) {
   child.change('b');
   ::usleep(300'000);
   keeper_->look([] { return uint64_t{0}; });
+  keeper_->told_until(~uint64_t{0});
+  keeper_->look([] { return uint64_t{0}; });
   EXPECT_THAT(flushed().entries, SizeIs(1));
+}
+
+TEST_F(Live, ACopyOfWhatWasMappedOverMeanwhileIsNone) {
+  Child child;
+  const auto take_copy = [&](uint64_t time_ns) {
+    keeper_->on_mapping(child.anonymous(), time_ns);
+    ::usleep(300'000);
+    keeper_->look([this] { return now_ += 10; });  // between 1000 and 1100
+  };
+  const auto cover = [&](uint64_t time_ns) {
+    const perfio::MmapRecord map = child.anonymous();
+    keeper_->on_cover({map.pid, map.addr, map.size_bytes, time_ns});
+  };
+  take_copy(7);
+  cover(900);  // its record comes only now
+  take_copy(950);
+  cover(2000);
+  now_ = 3000;
+  take_copy(2500);
+  cover(2400);  // of another cpu's ring, read later: no harm
+  EXPECT_THAT(flushed().entries, SizeIs(0)) << "nobody knows as yet";
+  keeper_->told_until(~uint64_t{0});
+  keeper_->look([] { return uint64_t{0}; });
+  const Entries entries = flushed();
+  ASSERT_THAT(entries.entries, SizeIs(2));
+  EXPECT_EQ(entries.entries[0].time_ns, 950U);
+  EXPECT_EQ(entries.entries[1].time_ns, 2500U);
 }
 
 /// A recording with mappings of one process, at these times and places.

@@ -1,0 +1,95 @@
+// KeepingThread under ThreadSanitizer: the keeper behind it is a plain counter without any lock, so that a race in the queue is one in it.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "recording/keeping_thread.h"
+
+namespace ptd {
+namespace {
+
+/// What the thread did; not protected by anything.
+struct Done {
+  uint64_t mappings = 0, covers = 0, rounds = 0, looks = 0, last_time_ns = 0, out_of_order = 0, forgotten = 0;
+  std::map<std::string, uint64_t> paths;
+} done;
+
+}  // namespace
+
+stash::Fd::~Fd() = default;
+stash::Lock::~Lock() = default;
+stash::Capture::~Capture() = default;
+
+Result<std::unique_ptr<LiveKeeper>> LiveKeeper::begin(const std::string& recording, const KeepOptions& options) {
+  return std::unique_ptr<LiveKeeper>(new LiveKeeper(nullptr, recording, options));
+}
+Result<std::unique_ptr<LiveKeeper>> LiveKeeper::heir() const { return Error{}; }
+LiveKeeper::Interest LiveKeeper::interest_in(const perfio::MmapRecord& map) { return map.path.empty() ? Interest::covers : Interest::bytes; }
+void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+  ++done.mappings;
+  ++done.paths[map.path];
+  done.out_of_order += time_ns < done.last_time_ns ? 1 : 0;
+  done.last_time_ns = time_ns;
+  if (done.mappings % 64 == 0) ::usleep(500);  // a large one
+}
+void LiveKeeper::on_cover(const Cover&) { ++done.covers; }
+void LiveKeeper::told_until(uint64_t) { ++done.rounds; }
+void LiveKeeper::forget_memory() { ++done.forgotten; }
+void LiveKeeper::on_written(uint64_t) {}
+void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t) { done.looks += now_ns() == 1 ? 1 : 0; }
+Result<KeepReport> LiveKeeper::finish(uint64_t) {
+  KeepReport report;
+  report.entries = done.mappings;
+  return report;
+}
+
+namespace {
+
+constexpr uint64_t kRounds = 200, kEach = 20;
+
+/// Tells mappings in rounds, each in the wrong order, with pauses in between; gives how many had no room.
+uint64_t record(uint64_t queue_bytes) {
+  done = {};
+  auto keeper = KeepingThread::begin("x", {}, queue_bytes);
+  EXPECT_TRUE(keeper.ok());
+  perfio::MmapRecord map;
+  uint64_t time_ns = 0;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    for (uint64_t i = 0; i < kEach; ++i) {
+      map.path = i % 2 == 0 ? "" : "/memfd:" + std::to_string(time_ns + kEach - i);
+      (*keeper)->on_mapping(map, time_ns + kEach - i);
+    }
+    time_ns += kEach;
+    (*keeper)->on_round({[] { return uint64_t{1}; }, 0, time_ns, 0});
+    if (round % 7 == 0 && (*keeper)->pause()) ::usleep(100);
+    if (round % 7 == 3) (*keeper)->go_on();
+    if (round % 50 == 49) {
+      (*keeper)->go_on();
+      while (!(*keeper)->is_settled()) ::usleep(100);
+    }
+  }
+  const auto report = (*keeper)->finish();
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report->entries, done.mappings);
+  return report->skipped.size() + report->unnamed;
+}
+
+TEST(KeepingRace, EverythingIsWorkedThroughInOrder) {
+  EXPECT_EQ(record(KeepingThread::kQueueBytes), 0U);
+  EXPECT_EQ(done.mappings, kRounds * kEach / 2);
+  EXPECT_EQ(done.covers, kRounds * kEach / 2);
+  EXPECT_EQ(done.rounds, kRounds);
+  EXPECT_EQ(done.out_of_order, 0U);
+  EXPECT_GT(done.looks, 0U);
+}
+
+TEST(KeepingRace, WhatHasNoRoomIsCounted) {
+  const uint64_t left_out = record(4096);
+  EXPECT_GT(left_out, 0U);
+  EXPECT_EQ(done.mappings + left_out, kRounds * kEach / 2);
+  EXPECT_GT(done.forgotten, 0U);
+}
+
+}  // namespace
+}  // namespace ptd

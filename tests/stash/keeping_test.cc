@@ -1,0 +1,274 @@
+// A keeper on a thread of its own: who records does not wait for it, what does not fit is named, a fork may go on with it.
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <csignal>
+#include <cstring>
+#include <functional>
+
+#include "perfio/live_event.h"
+#include "perfio/perf_writer.h"
+#include "recording/keeping_thread.h"
+#include "recording/stashed_code.h"
+#include "tests/stash/scratch.h"
+
+namespace ptd::stash {
+namespace {
+
+using testing::SizeIs;
+
+constexpr uint64_t kPage = 4096;
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// A file in memory that this process has mapped.
+class MemoryFile {
+ public:
+  MemoryFile(const char* name, uint64_t size_bytes) : size_bytes_(size_bytes) {
+    const int file = ::memfd_create(name, 0);
+    struct stat info {};
+    if (::ftruncate(file, static_cast<off_t>(size_bytes)) != 0 || ::fstat(file, &info) != 0) std::abort();
+    at_ = ::mmap(nullptr, size_bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+    ::close(file);
+    record.pid = record.tid = ::getpid();
+    record.addr = reinterpret_cast<uint64_t>(at_);
+    record.size_bytes = size_bytes;
+    record.path = std::string("/memfd:") + name + " (deleted)";
+    record.maj = major(info.st_dev);
+    record.min = minor(info.st_dev);
+    record.inode = info.st_ino;
+  }
+  ~MemoryFile() { ::munmap(at_, size_bytes_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  perfio::MmapRecord record;
+
+ private:
+  uint64_t size_bytes_;
+  void* at_;
+};
+
+perfio::MmapRecord anonymous(uint64_t address) {
+  perfio::MmapRecord map;
+  map.pid = map.tid = ::getpid();
+  map.addr = address;
+  map.size_bytes = kPage;
+  map.path = "//anon";
+  return map;
+}
+
+class Keeping : public Scratch {
+ protected:
+  void begin(uint64_t queue_bytes = KeepingThread::kQueueBytes) {
+    KeepOptions options;
+    options.stash = place_;
+    options.just_recorded = true;
+    auto keeper = KeepingThread::begin(path(), options, queue_bytes);
+    ASSERT_TRUE(keeper.ok()) << keeper.error().message;
+    keeper_ = std::move(*keeper);
+  }
+  [[nodiscard]] std::string path() const { return folder_ + "/perf.data"; }
+  void end_round(uint64_t file_bytes = 0) const {
+    keeper_->on_round({[] { return monotonic_ns(); }, 0, monotonic_ns(), file_bytes});
+  }
+  void settle() const {
+    while (!keeper_->is_settled()) ::usleep(1000);
+  }
+  /// A recording with these mappings; `size_bytes` of it at least. Gives its size.
+  uint64_t write_recording(const std::vector<std::pair<perfio::MmapRecord, uint64_t>>& maps, uint64_t size_bytes = 0) const {
+    perfio::WriterOptions options;
+    perfio::EventAttr attr = perfio::sideband_attr();
+    attr.ids = {1};
+    options.attrs = {attr};
+    auto writer = perfio::PerfWriter::create(path(), options);
+    EXPECT_TRUE(writer.ok());
+    perfio::RecordContext context;
+    context.sample_id.has_time = true;
+    for (const auto& [map, time_ns] : maps) {
+      context.sample_id.time = time_ns;
+      EXPECT_TRUE((*writer)->add_mmap2(map, context).ok());
+    }
+    while ((*writer)->size_bytes() < size_bytes) EXPECT_TRUE((*writer)->add_finished_round().ok());
+    EXPECT_TRUE((*writer)->finish().ok());
+    return std::filesystem::file_size(path());
+  }
+  static std::map<std::string, std::string> reasons(const KeepReport& report) {
+    std::map<std::string, std::string> why;
+    for (const KeepReport::Skipped& skipped : report.skipped) EXPECT_TRUE(why.emplace(skipped.path, skipped.why).second);
+    return why;
+  }
+  std::unique_ptr<KeepingThread> keeper_;
+};
+
+TEST_F(Keeping, WhoRecordsDoesNotWaitForAFileThatIsRead) {
+  begin();
+  const MemoryFile large("large", 600U << 20);
+  keeper_->on_mapping(large.record, 7);
+  uint64_t longest_ns = 0, rounds = 0;
+  const uint64_t begun_ns = monotonic_ns();
+  end_round();
+  while (!keeper_->is_settled()) {  // a burst beside it
+    const uint64_t before_ns = monotonic_ns();
+    for (uint64_t i = 0; i < 100; ++i) keeper_->on_mapping(anonymous((1ULL << 32) + i * kPage), 8 + rounds);
+    end_round();
+    longest_ns = std::max(longest_ns, monotonic_ns() - before_ns);
+    ++rounds;
+    ::usleep(1000);
+  }
+  const uint64_t all_ns = monotonic_ns() - begun_ns;
+  EXPECT_GT(rounds, 20U);
+  EXPECT_LT(longest_ns, all_ns / 3) << "of " << all_ns << " ns";
+  write_recording({{large.record, 7}});
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  const auto entries = open(Stash::Access::read)->entries_of(recording_identity(path()));
+  if (::geteuid() != 0) GTEST_SKIP() << "/proc/PID/map_files needs root";
+  ASSERT_TRUE(entries.ok());
+  ASSERT_THAT(entries->entries, SizeIs(1));
+  EXPECT_EQ(entries->entries[0].kind, EntryKind::memory);
+  EXPECT_EQ(entries->entries[0].time_ns, 7U);
+}
+
+TEST_F(Keeping, WhatDoesNotFitIntoTheQueueIsNamed) {
+  begin(16 << 10);
+  auto* memory = static_cast<char*>(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::memset(memory, 'a', kPage);
+  perfio::MmapRecord own = anonymous(reinterpret_cast<uint64_t>(memory));
+  own.path = "[anon:own]";
+  keeper_->on_mapping(own, 7);
+  end_round();
+  settle();
+  perfio::MmapRecord many = anonymous(1ULL << 32);
+  for (uint64_t i = 0; i < 1000; ++i) {
+    many.path = "/memfd:" + std::to_string(i) + " (deleted)";
+    keeper_->on_mapping(many, 8);
+  }
+  perfio::MmapRecord ordinary = anonymous(1ULL << 33);
+  ordinary.path = "/bin/true";
+  for (uint64_t i = 0; i < 1000; ++i) keeper_->on_mapping(ordinary, 9);
+  end_round();
+  settle();
+  write_recording({{own, 7}});
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  const std::map<std::string, std::string> why = reasons(*report);
+  EXPECT_THAT(why, SizeIs(1001)) << "each file, and the memory that may have been mapped over unseen";
+  EXPECT_THAT(why.at("/memfd:999 (deleted)"), testing::HasSubstr("more was mapped at once"));
+  EXPECT_THAT(why.at("[anon:own]"), testing::HasSubstr("not all of it was followed"));
+  EXPECT_FALSE(why.contains("/bin/true")) << "that is not what a queue is for";
+  ::munmap(memory, kPage);
+}
+
+TEST_F(Keeping, ManyNamesAreCountedOnly) {
+  begin(1);
+  perfio::MmapRecord many = anonymous(1ULL << 32);
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    many.path = "/memfd:" + std::to_string(i);
+    keeper_->on_mapping(many, 8);
+  }
+  end_round();
+  write_recording({});
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->skipped.size() + report->unnamed, 20'000U);
+  EXPECT_THAT(report->skipped, SizeIs(16'384));
+}
+
+/// What `heir` does in a process that was forked while this one kept, and whose parent is dead.
+void in_forked(const std::function<void()>& parent, const std::function<void()>& heir) {
+  int alive[2] = {-1, -1};
+  ASSERT_EQ(::pipe(alive), 0);
+  const pid_t recorder = ::fork();
+  if (recorder == 0) {
+    ::close(alive[0]);
+    parent();
+    if (const pid_t second = ::fork(); second != 0) ::_exit(second > 0 ? 0 : 1);  // as one that is killed: nothing is put away
+    char byte = 0;
+    while (::getppid() == recorder) ::usleep(1000);
+    heir();
+    (void)!::write(alive[1], &byte, 1);
+    ::_exit(0);
+  }
+  ::close(alive[1]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(recorder, &status, 0), recorder);
+  EXPECT_EQ(status, 0);
+  char byte = 1;
+  EXPECT_EQ(::read(alive[0], &byte, 1), 1) << "the second process did not come to its end";
+  ::close(alive[0]);
+}
+
+TEST_F(Keeping, AForkGoesOnWhereItsParentWasKilled) {
+  const MemoryFile early("early", kPage), late("late", 2 * kPage);
+  write_recording({{early.record, 7}, {late.record, 9}});
+  in_forked(
+      [&] {
+        begin();
+        keeper_->on_mapping(early.record, 7);
+        end_round();
+        settle();
+        const MemoryFile large("large", 300U << 20);
+        keeper_->on_mapping(large.record, 8);
+        end_round();
+        while (!keeper_->pause()) ::usleep(1000);  // it is in the middle of something
+        keeper_->go_on();
+        while (!keeper_->pause()) ::usleep(1000);
+      },
+      [&] {
+        keeper_->take_over();
+        keeper_->on_mapping(late.record, 9);
+        end_round();
+        if (!keeper_->is_settled() || !keeper_->finish().ok()) ::_exit(1);
+      });
+  if (::geteuid() != 0) GTEST_SKIP() << "/proc/PID/map_files needs root";
+  const auto entries = open(Stash::Access::read)->entries_of(recording_identity(path()));
+  ASSERT_TRUE(entries.ok()) << entries.error().message;
+  std::set<uint64_t> times;
+  for (const Entry& entry : entries->entries) EXPECT_TRUE(times.insert(entry.time_ns).second) << "twice";
+  EXPECT_THAT(times, testing::IsSupersetOf({7U, 9U}));
+  EXPECT_TRUE(std::filesystem::is_empty(place_ + "/incoming"));
+}
+
+TEST_F(Keeping, GcKnowsWhoseItIsThoughItWasKilledAndItsRecordingMoved) {
+  const MemoryFile code("code", kPage);
+  const uint64_t file_bytes = write_recording({}, 100'000);  // in which nothing tells of this mapping
+  const std::string identity = recording_identity(path());
+  EXPECT_EQ(early_identity(path(), 65'536), "") << "what comes behind that changes it";
+  EXPECT_EQ(early_identity(path(), file_bytes), identity);
+  in_forked(
+      [&] {
+        begin();
+        keeper_->on_mapping(code.record, 7);
+        end_round(65'536);
+        settle();
+        ::usleep(300'000);
+        end_round(file_bytes);
+        settle();
+      },
+      [] {});
+  if (::geteuid() != 0) GTEST_SKIP() << "/proc/PID/map_files needs root";
+  std::filesystem::rename(path(), folder_ + "/elsewhere");
+  const auto stash = open();
+  GcOptions options;
+  options.identify = [](const std::string& at) { return recording_identity(at); };
+  options.owner_of = recording_of;
+  const auto report = gc(*stash, options);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(report->adopted, testing::ElementsAre(path()));
+  const auto kept = StashedCode::open({place_}, recording_identity(folder_ + "/elsewhere"));
+  ASSERT_NE(kept, nullptr);
+  const auto found = kept->of_mapping({code.record.path, {}, 0, kPage, nullptr, code.record.pid, code.record.addr, 7});
+  ASSERT_NE(found.file, nullptr);
+  EXPECT_EQ(found.file->bytes().size(), kPage);
+}
+
+}  // namespace
+}  // namespace ptd::stash
