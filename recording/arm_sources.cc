@@ -20,6 +20,21 @@ uint64_t ArmSource::place_of(uint64_t stream_offset) const {
   return run->second + (stream_offset - run->first);
 }
 
+std::vector<std::string> tell_limits(const std::vector<ArmSource>& sources) {
+  std::vector<std::string> sentences;
+  bool has_flow = sources.empty();
+  for (const ArmSource& source : sources) {
+    const arm::TraceConfig& config = source.config;
+    has_flow |= config.protocol != arm::Protocol::itm && config.protocol != arm::Protocol::stm;
+    const bool etmv4 = config.protocol == arm::Protocol::etmv4;
+    if (etmv4 && (config.loads_are_p0() || config.stores_are_p0()))
+      sentences.push_back(source.name +
+                          ": loads or stores have atoms of their own (TRCCONFIGR.INSTP0), which is not followed: its flow is wrong");
+  }
+  if (!has_flow) sentences.emplace_back("no source traces instructions: there is no flow, but packets (ptdecode packets)");
+  return sentences;
+}
+
 size_t ArmSources::add_source(ArmSource source) {
   sources_.push_back({std::move(source), {}, {}, {}});
   return sources_.size() - 1;

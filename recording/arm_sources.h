@@ -25,6 +25,9 @@ struct ArmSource {
   [[nodiscard]] uint64_t place_of(uint64_t stream_offset) const;
 };
 
+/// Sentences on what of these sources cannot be followed; none if all of it can.
+[[nodiscard]] std::vector<std::string> tell_limits(const std::vector<ArmSource>& sources);
+
 /// Collects the bytes of sources that share formatted buffers. Feed buffers in order, then take().
 class ArmSources {
  public:

@@ -167,6 +167,7 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
   }
   allow_for_coarse_clocks(clocks, data);
   if (data.decoder.config.tip_order == pt::TipOrder::unknown) data.decoder.config.tip_order = tips.order();
+  for (std::string& sentence : tell_limits(data.arm)) data.warnings.push_back(std::move(sentence));
   if (total != 0 && !decodable) {
     data.warnings.push_back(std::string(data.arm.empty() ? "no PSB" : "no A-Sync") + " packet in the " + std::to_string(total) +
                             " bytes of trace: nothing of it can be decoded");

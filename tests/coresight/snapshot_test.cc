@@ -224,7 +224,25 @@ TEST(SnapshotFrames, FilesAreJoinedAndBuffersListed) {
   ASSERT_TRUE(recording);
   ASSERT_EQ(recording->streams().size(), 2U);
   const std::vector<Range> once = {{0x1000, 0x1008, 2, true}};
-  for (uint32_t stream = 0; stream < 2; ++stream) EXPECT_EQ(difference(once, decode_ranges(*recording, stream, stream + 1)[0x10]), "") << stream;
+  for (uint32_t stream = 0; stream < 2; ++stream)
+    EXPECT_EQ(difference(once, decode_ranges(*recording, stream, stream + 1)[0x10]), "") << stream;
+}
+
+TEST(SnapshotIni, WhatHasNoFlowIsTold) {
+  const Snapshot snapshot;
+  snapshot.frame("");
+  snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0x80, 0x01, 0xaa});
+  snapshot.text("etm.ini", "[device]\nname=ETM_0\nclass=trace_source\ntype=ITM\n[regs]\nITM_TCR=0x10009\n");
+  const auto itm = snapshot.open();
+  ASSERT_TRUE(itm);
+  EXPECT_EQ(count_of(*itm, "no source traces instructions"), 1U);
+  snapshot.text("etm.ini",
+                "[device]\nname=ETM_0\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x3\nTRCTRACEIDR=0x10\n"
+                "TRCIDR0=0x28000ea7\n");
+  const auto loads = snapshot.open();
+  ASSERT_TRUE(loads);
+  EXPECT_EQ(count_of(*loads, "no source traces instructions"), 0U);
+  EXPECT_EQ(count_of(*loads, "loads or stores have atoms of their own"), 1U);
 }
 
 TEST(SnapshotIni, TypesOfCores) {
