@@ -9,7 +9,10 @@
 namespace ptd {
 namespace {
 
-uint64_t key(NodeId first, NodeId second) { return uint64_t{first} << 32 | second; }
+// A key of KeyCounts is never 0; a node's number is less than its highest value.
+uint64_t key(NodeId first, NodeId second) { return (uint64_t{first} << 32 | second) + 1; }
+NodeId first_of(uint64_t key) { return static_cast<NodeId>((key - 1) >> 32); }
+NodeId second_of(uint64_t key) { return static_cast<NodeId>(key - 1); }
 
 }  // namespace
 
@@ -19,37 +22,63 @@ uint64_t FileCounts::ran_bytes() const {
   return bytes;
 }
 
-CodeCounter::Node& CodeCounter::node(NodeId id, const BlockTable& blocks) {
-  if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
+CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
+  if (id >= nodes_.size()) {
+    nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
+    places_.resize(nodes_.size());
+  }
   Node& node = nodes_[id];
-  if (node.known) return node;
+  Place& place = places_[id];
   node.known = true;
   const BlockInfo& info = blocks.info(id);
   node.ip = info.ip;
-  node.size_bytes = info.size_bytes;
   node.next = info.ip + info.size_bytes;
+  place.size_bytes = info.size_bytes;
   const Bytes bytes = blocks.bytes(id);
   for (uint32_t offset = 0; offset < bytes.size();) {
     const Insn insn = classify(bytes.subspan(offset), info.mode);
     if (insn.length_bytes == 0) break;
-    node.last_offset = offset;
+    place.last_offset = offset;
     node.jumps = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;
     offset += insn.length_bytes;
   }
-  if (const auto place = symbolizer_.file_place(info.space, info.ip, time_.now())) {
-    const File made{static_cast<uint32_t>(file_ids_.size()), place->address - place->file_offset_bytes};
-    node.file = file_ids_.try_emplace({place->path, place->build_id}, made).first->second.id;
-    node.address = place->address;
+  if (const auto found = symbolizer_.file_place(info.space, info.ip, time_.now())) {
+    const File made{static_cast<uint32_t>(file_ids_.size()), found->address - found->file_offset_bytes};
+    node.file = file_ids_.try_emplace({found->path, found->build_id}, made).first->second.id;
+    place.address = found->address;
   }
   return node;
 }
 
 void CodeCounter::close_run() {
   if (first_ == kNone) return;
-  RunCount& run = runs_[key(first_, last_)];
-  ++run.count;
-  if (by_jump_) ++run.by_jump;
+  Node& node = nodes_[first_];
+  if (node.run_last != last_ || node.by_jump != by_jump_ || node.run_count == UINT32_MAX) {
+    if (node.run_count != 0) runs_[node.by_jump ? 1 : 0].count(key(first_, node.run_last)) += node.run_count;
+    node.run_last = last_;
+    node.by_jump = by_jump_;
+    node.run_count = 0;
+  }
+  ++node.run_count;
   first_ = last_ = kNone;
+}
+
+void CodeCounter::count_branch(NodeId to) {
+  Node& node = nodes_[branch_];
+  if (node.branch_to != to || node.branch_count == UINT32_MAX) {
+    if (node.branch_count != 0) branches_.count(key(branch_, node.branch_to)) += node.branch_count;
+    node.branch_to = to;
+    node.branch_count = 0;
+  }
+  ++node.branch_count;
+}
+
+// What stands in the node itself goes to the tables.
+void CodeCounter::put_away(NodeId id) {
+  Node& node = nodes_[id];
+  if (node.run_count != 0) runs_[node.by_jump ? 1 : 0].count(key(id, node.run_last)) += node.run_count;
+  if (node.branch_count != 0) branches_.count(key(id, node.branch_to)) += node.branch_count;
+  node.run_count = node.branch_count = 0;
 }
 
 void CodeCounter::lose() {
@@ -86,43 +115,52 @@ void CodeCounter::take_event(const Event& event) {
   }
 }
 
-void CodeCounter::take_block(const Block& block, const BlockTable& blocks) {
-  const Node& here = node(block.node, blocks);
-  instructions_ += block.instructions;
-  if (here.file == kNoFile) {
-    fileless_ += block.instructions;
-    return lose();
-  }
-  if (last_ == kNone || nodes_[last_].next != here.ip || nodes_[last_].file != here.file) {
+void CodeCounter::take_blocks(std::span<const Block> batch, const BlockTable& blocks) {
+  for (const Block& block : batch) {
+    const Node& here = node(block.node, blocks);
+    instructions_ += block.instructions;
+    if (here.file == kNoFile) {
+      fileless_ += block.instructions;
+      lose();
+      continue;
+    }
+    if (last_ == kNone || nodes_[last_].next != here.ip || nodes_[last_].file != here.file) {
+      close_run();
+      const bool inside = branch_ != kNone && nodes_[branch_].file == here.file;
+      by_jump_ = inside && nodes_[branch_].jumps;
+      if (inside) count_branch(block.node);
+      first_ = block.node;
+    }
+    branch_ = kNone;
+    last_ = block.node;
+    if (!has(block.flags, BlockFlag::taken)) continue;
     close_run();
-    const bool inside = branch_ != kNone && nodes_[branch_].file == here.file;
-    by_jump_ = inside && nodes_[branch_].jumps;
-    if (inside) ++branches_[key(branch_, block.node)];
-    first_ = block.node;
+    branch_ = block.node;
   }
-  branch_ = kNone;
-  last_ = block.node;
-  if (!has(block.flags, BlockFlag::taken)) return;
-  close_run();
-  branch_ = block.node;
 }
 
 void CodeCounter::take(const Batch& batch, const BlockTable& blocks) {
+  const std::span<const Block> all = batch.blocks;
   size_t mark = 0, event = 0, gap = 0;
-  const auto here = [](const auto& list, size_t index, uint32_t at) { return index < list.size() && list[index].before_block <= at; };
-  for (uint32_t at = 0; at <= batch.blocks.size(); ++at) {
-    while (here(batch.events, event, at)) {
+  const auto next = [](const auto& list, size_t index) { return index < list.size() ? list[index].before_block : size_t{UINT32_MAX}; };
+  for (size_t at = 0;;) {
+    for (; next(batch.events, event) <= at; ++event) {
       time_.pass(batch.events[event]);
       if (counts_) take_event(batch.events[event]);
-      ++event;
     }
-    while (here(batch.gaps, gap, at)) lose(), ++gap;
-    while (here(batch.marks, mark, at)) take_mark(batch.marks[mark++]);
-    if (at < batch.blocks.size() && counts_) take_block(batch.blocks[at], blocks);
+    for (; next(batch.gaps, gap) <= at; ++gap) lose();
+    for (; next(batch.marks, mark) <= at; ++mark) take_mark(batch.marks[mark]);
+    if (at == all.size()) return;
+    const size_t end = std::min({all.size(), next(batch.events, event), next(batch.gaps, gap), next(batch.marks, mark)});
+    if (counts_) take_blocks(all.subspan(at, end - at), blocks);
+    at = end;
   }
 }
 
-void CodeCounter::finish() { lose(); }
+void CodeCounter::finish() {
+  lose();
+  for (NodeId id = 0; id < nodes_.size(); ++id) put_away(id);
+}
 
 void CodeCounter::add_to(FileSums& files) const {
   std::vector<FileSum*> by_id(file_ids_.size());
@@ -130,26 +168,31 @@ void CodeCounter::add_to(FileSums& files) const {
     by_id[file.id] = &files[{std::string(name.first), std::string(name.second)}];
     by_id[file.id]->offset_to_address = file.offset_to_address;
   }
-  for (const auto& [nodes, count] : runs_) {
-    const Node &first = nodes_[nodes >> 32], &last = nodes_[nodes & 0xffffffffU];
-    const uint64_t last_address = first.address + (last.ip - first.ip) + last.last_offset;
-    CodeRun& run = by_id[first.file]->runs[{first.address, last_address}];
-    run.first = first.address;
-    run.last = last_address;
-    run.end = first.address + (last.ip - first.ip) + last.size_bytes;
-    run.count += count.count;
-    run.by_jump += count.by_jump;
+  for (const bool by_jump : {false, true}) {
+    for (const KeyCounts::Slot& slot : runs_[by_jump ? 1 : 0].slots()) {
+      if (slot.key == 0) continue;
+      const NodeId first = first_of(slot.key), last = second_of(slot.key);
+      const uint64_t start = places_[first].address, last_block = start + (nodes_[last].ip - nodes_[first].ip);
+      CodeRun& run = by_id[nodes_[first].file]->runs[{start, last_block + places_[last].last_offset}];
+      run.first = start;
+      run.last = last_block + places_[last].last_offset;
+      run.end = last_block + places_[last].size_bytes;
+      run.count += slot.count;
+      if (by_jump) run.by_jump += slot.count;
+    }
   }
-  const auto add_branch = [&](const Node& from, uint64_t to, uint64_t count) {
-    by_id[from.file]->branches[{from.address + from.last_offset, to}] += count;
+  const auto add_branch = [&](NodeId from, uint64_t to, uint64_t count) {
+    by_id[nodes_[from].file]->branches[{places_[from].address + places_[from].last_offset, to}] += count;
   };
-  for (const auto& [nodes, count] : branches_) add_branch(nodes_[nodes >> 32], nodes_[nodes & 0xffffffffU].address, count);
+  for (const KeyCounts::Slot& slot : branches_.slots()) {
+    if (slot.key != 0) add_branch(first_of(slot.key), places_[second_of(slot.key)].address, slot.count);
+  }
   // What an interrupt stopped at its target: the target is a place that ran at another time, or the branch does not count.
   std::map<std::pair<uint32_t, uint64_t>, uint64_t> places;
-  for (size_t i = 0; i < nodes_.size() && !cut_branches_.empty(); ++i) places[{nodes_[i].file, nodes_[i].ip.value}] = nodes_[i].address;
+  for (size_t i = 0; i < nodes_.size() && !cut_branches_.empty(); ++i) places[{nodes_[i].file, nodes_[i].ip.value}] = places_[i].address;
   for (const auto& [way, count] : cut_branches_) {
     const auto to = places.find({nodes_[way.first].file, way.second});
-    if (to != places.end()) add_branch(nodes_[way.first], to->second, count);
+    if (to != places.end()) add_branch(way.first, to->second, count);
   }
 }
 

@@ -5,14 +5,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "analysis/likeliest_time.h"
 #include "decoder/batch.h"
+#include "decoder/path_counts.h"
 #include "recording/recording.h"
 
 namespace ptd {
@@ -76,27 +77,38 @@ class CodeCounter {
  private:
   static constexpr NodeId kNone = 0xffffffffU;
   static constexpr uint32_t kNoFile = 0xffffffffU;
+  /// One line of the cache a block. The way that was gone last is counted here, and put with the others when another one is.
   struct Node {
-    uint64_t address = 0;
-    uint32_t file = kNoFile, last_offset = 0, size_bytes = 0;
-    Ip ip, next;
+    Ip ip, next;  ///< of its first instruction, and behind its last one
+    uint32_t file = kNoFile;
     bool known = false, jumps = false;  ///< jumps: ends in a jump, conditional or not
+    bool by_jump = false;               ///< of `run_last`
+    NodeId branch_to = kNone, run_last = kNone;
+    uint32_t branch_count = 0, run_count = 0;
   };
-  struct RunCount {
-    uint64_t count = 0, by_jump = 0;
+  struct Place {
+    uint64_t address = 0;
+    uint32_t last_offset = 0, size_bytes = 0;
   };
-  Node& node(NodeId id, const BlockTable& blocks);
+  Node& node(NodeId id, const BlockTable& blocks) {
+    if (id < nodes_.size() && nodes_[id].known) return nodes_[id];
+    return meet(id, blocks);
+  }
+  Node& meet(NodeId id, const BlockTable& blocks);
   void take_mark(const Mark& told);
-  void take_block(const Block& block, const BlockTable& blocks);
+  void take_blocks(std::span<const Block> batch, const BlockTable& blocks);
   void take_event(const Event& event);
   void lose();
   void close_run();
+  void count_branch(NodeId to);
+  void put_away(NodeId id);
 
   const Symbolizer& symbolizer_;
   const Wanted wanted_;
   std::vector<Node> nodes_;
-  std::unordered_map<uint64_t, RunCount> runs_;                   ///< first node << 32 | last node
-  std::unordered_map<uint64_t, uint64_t> branches_;               ///< from node << 32 | to node
+  std::vector<Place> places_;                                     ///< of each node
+  KeyCounts runs_[2];                                             ///< by first and last node; not by a jump, by a jump
+  KeyCounts branches_;                                            ///< by the node that it ends, and the one that it goes to
   std::map<std::pair<NodeId, uint64_t>, uint64_t> cut_branches_;  ///< to an address at which an interrupt came
   struct File {
     uint32_t id = 0;
