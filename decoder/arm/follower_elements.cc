@@ -11,7 +11,7 @@ constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception t
 
 void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
   offset_ = element.offset_bytes;
-  take_return();
+  if (!target) take_return();  // a target that is told is not the return stack's: nothing is taken off it
   flush_exception(false, {});
   const Ip back = is64_ ? preferred_return : Ip{preferred_return.value & 0xffffffffU};
   if (target) set_place(back, isa);

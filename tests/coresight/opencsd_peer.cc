@@ -29,7 +29,7 @@ bool make_peer(dcd_tree_handle_t tree, const arm::TraceConfig& config) {
     peer.reg_devarch = config.devarch;
     return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETE, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
   }
-  const auto peer = registers_of<ocsd_etmv4_cfg>(config, ARCH_V8);
+  const auto peer = registers_of<ocsd_etmv4_cfg>(config, ARCH_AA64);
   return ocsd_dt_create_decoder(tree, OCSD_BUILTIN_DCD_ETMV4I, OCSD_CREATE_FLG_FULL_DECODER, &peer, &id) == OCSD_OK;
 }
 
@@ -48,6 +48,7 @@ ocsd_datapath_resp_t on_element(const void* context, const ocsd_trc_index_t, con
   if (element->elem_type != OCSD_GEN_TRC_ELEM_INSTR_RANGE) return OCSD_RESP_CONT;
   for (uint64_t at = element->st_addr; at < element->en_addr;) {
     flow.addresses.push_back(at);
+    if (at < flow.base.value || at - flow.base.value >= flow.code.size()) break;  // the peer went astray
     const ArmInsn insn = classify_arm(flow.code.subspan(at - flow.base.value), mode_of(element->isa));
     at += insn.length_bytes == 0 ? 4U : insn.length_bytes;
   }

@@ -1,0 +1,278 @@
+// Programs that nobody wrote, run by nobody, told by a trace unit of our own: the flow is what ran, instruction by instruction.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+
+#include "decoder/arm/decoder.h"
+#include "image/source/mapped_file.h"
+#include "image/timeline_builder.h"
+#include "tests/coresight/made_unit.h"
+
+namespace ptd::test {
+namespace {
+
+/// What the trace tells: an instruction that ran, or an exception.
+struct Told {
+  bool exception = false;
+  uint64_t address = 0;  ///< of an exception its preferred return address
+  uint64_t number = 0;
+  bool operator==(const Told&) const = default;
+};
+
+struct MadeTrace {
+  std::vector<uint8_t> bytes;
+  std::vector<Told> told;
+  size_t overflows = 0;
+};
+
+/// Runs a program and has it traced.
+class MadeRun {
+ public:
+  MadeRun(std::mt19937& random, MadeProgram& program, const arm::TraceConfig& config)
+      : random_(&random), program_(&program), config_(config), unit_(random, config), stack_depth_(1 + below(15)) {}
+
+  MadeTrace run(unsigned steps);
+
+ private:
+  uint32_t below(uint32_t bound) { return static_cast<uint32_t>((*random_)() % bound); }
+  [[nodiscard]] Place anywhere();
+  void start_at(const Place& place);
+  void happen();
+  void execute();
+  void branch(const MadeInsn& insn, bool taken);
+  void take_exception();
+  void is_p0();
+  void note_commits();
+
+  std::mt19937* random_;
+  MadeProgram* program_;
+  arm::TraceConfig config_;
+  MadeUnit unit_;
+  size_t stack_depth_;
+  Place pc_;
+  bool owes_target_ = false;  ///< the last branch's target is not told yet
+  bool at_start_ = true;      ///< nothing ran since the last P0 element
+  bool is64_ = true;
+  std::vector<Place> calls_, return_stack_;
+  MadeTrace trace_;
+  size_t told_ = 0, committed_ = 0;  // of trace_.told
+  std::deque<size_t> in_flight_;     // what had been told with each P0 element
+};
+
+Place MadeRun::anywhere() {
+  if (is64_) return program_->any_of(ExecMode::a64);
+  return program_->any_of(below(2) == 0 ? ExecMode::a32 : ExecMode::t32);
+}
+
+void MadeRun::note_commits() {
+  while (in_flight_.size() > unit_.in_flight()) {
+    committed_ = in_flight_.front();
+    in_flight_.pop_front();
+  }
+}
+
+void MadeRun::is_p0() {
+  told_ = trace_.told.size();
+  in_flight_.push_back(told_);
+  at_start_ = true;
+  note_commits();
+}
+
+void MadeRun::start_at(const Place& place) {
+  pc_ = place;
+  is64_ = place.mode == ExecMode::a64;
+  owes_target_ = false;
+  at_start_ = true;
+  unit_.address(pc_, true);
+}
+
+void MadeRun::take_exception() {
+  constexpr uint32_t kNumbers[] = {2, 3, 0xa, 0xb, 0xc, 0xe, 0xf, 0x2e};
+  const uint32_t number = kNumbers[below(std::size(kNumbers))];
+  const bool is_target = owes_target_ && at_start_ && below(2) == 0;
+  if (owes_target_ && !is_target) unit_.address(pc_, false);
+  unit_.exception(number, pc_, is_target);
+  trace_.told.push_back({true, pc_.address, number});
+  is_p0();
+  unit_.set_level(1);
+  is64_ = !program_->has_aarch32() || below(3) != 0;
+  start_at(is64_ ? program_->any_of(ExecMode::a64) : program_->any_of(ExecMode::a32));
+}
+
+/// What may happen before an instruction.
+void MadeRun::happen() {
+  const uint32_t chance = below(240);
+  if (chance < 10) return take_exception();
+  if (chance < 16 || (chance < 20 && trace_.overflows < 3)) {
+    const bool overflow = chance >= 16;  // else tracing stops for a while
+    trace_.overflows += overflow ? 1 : 0;
+    trace_.told.resize(overflow ? committed_ : told_);
+    told_ = trace_.told.size();
+    if (overflow) {
+      in_flight_.clear();
+      unit_.overflow();
+    }
+    if (!overflow || below(2) == 0) unit_.trace_on();
+    return_stack_.clear();
+    return start_at(anywhere());
+  }
+  if (owes_target_) unit_.address(pc_, false);
+  owes_target_ = false;
+  if (chance < 25 && at_start_) {
+    unit_.sync();
+    return_stack_.clear();
+    return start_at(pc_);
+  }
+  if (chance < 80) unit_.aside();
+  note_commits();
+}
+
+void MadeRun::execute() {
+  const MadeInsn& insn = program_->at(pc_);
+  trace_.told.push_back({false, pc_.address, 0});
+  const Place next{pc_.mode, pc_.address + insn.size};
+  using Kind = MadeInsn::Kind;
+  if (insn.kind == Kind::plain || (insn.kind == Kind::wait && !config_.wait_is_p0())) {
+    pc_ = next;
+    at_start_ = false;
+    return;
+  }
+  const bool taken = !insn.conditional || below(2) == 0;
+  unit_.atom(taken, *program_);
+  is_p0();
+  if (insn.kind == Kind::isb || insn.kind == Kind::wait || !taken) {
+    pc_ = next;
+    return;
+  }
+  const Place from = pc_;
+  if (insn.kind == Kind::direct) {
+    pc_ = insn.target;
+  } else if (insn.kind == Kind::exception_return) {
+    if (!config_.is_ete()) unit_.exception_return();
+    unit_.set_level(0);
+    is64_ = !program_->has_aarch32() || below(2) == 0;
+    return start_at(anywhere());
+  } else {
+    const bool to_caller = insn.kind == Kind::returns && !calls_.empty() && (calls_.back().mode == ExecMode::a64) == is64_ && below(4) != 0;
+    pc_ = to_caller ? calls_.back() : anywhere();
+    if (to_caller) calls_.pop_back();
+    const bool on_stack = config_.has_return_stack() && !insn.link && !return_stack_.empty() && return_stack_.back() == pc_;
+    if (on_stack) return_stack_.pop_back();
+    owes_target_ = !on_stack;
+  }
+  if (!insn.link) return;
+  const Place back{from.mode, from.address + insn.size};
+  calls_.push_back(back);
+  return_stack_.push_back(back);
+  if (return_stack_.size() > stack_depth_) return_stack_.erase(return_stack_.begin());
+}
+
+MadeTrace MadeRun::run(unsigned steps) {
+  unit_.sync();
+  unit_.trace_on();
+  is64_ = !program_->has_aarch32() || below(2) == 0;
+  start_at(anywhere());
+  for (unsigned i = 0; i < steps; ++i) {
+    happen();
+    execute();
+  }
+  trace_.told.resize(told_);
+  trace_.bytes = unit_.take();
+  return std::move(trace_);
+}
+
+arm::TraceConfig made_config(std::mt19937& random) {
+  const auto below = [&](uint32_t bound) { return static_cast<uint32_t>(random() % bound); };
+  arm::TraceConfig config;
+  const bool ete = below(3) == 0;
+  config.protocol = ete ? arm::Protocol::ete : arm::Protocol::etmv4;
+  config.trace_id = 0x10;
+  config.traceidr = 0x10;
+  config.devarch = ete ? 0x47705a13 : 0;
+  config.idr0 = 0x28000ea1;
+  config.idr1 = ete ? 0x4100fff3 : below(2) == 0 ? 0x4100f403 : 0x4100f443;
+  config.idr2 = 0x488 | (below(2) == 0 ? 0x80000000 : 0);
+  constexpr uint32_t kDepths[] = {0, 0, 1, 3, 4, 9, 16, 40, 126};
+  config.idr8 = kDepths[below(std::size(kDepths))];
+  if (config.idr8 != 0 && below(2) == 0) config.idr0 &= ~0x20000000U;  // cycle counts commit
+  config.configr = (below(2) == 0 ? 0x1000 : 0) | (below(2) == 0 ? 0x10 : 0);
+  return config;
+}
+
+struct Decoded {
+  std::vector<Told> told;
+  size_t overflows = 0, other_gaps = 0, marked = 0;
+  std::string first_gap;
+};
+
+Decoded decode(const arm::TraceConfig& config, const MadeProgram& program, const std::vector<uint8_t>& bytes, size_t capacity) {
+  TimelineBuilder builder;
+  Section section;
+  section.space = builder.add_space();
+  section.ip = Ip{program.base()};
+  section.code = own_bytes(program.bytes());
+  section.size_bytes = program.bytes().size();
+  arm::DecoderOptions options;
+  options.config = config;
+  options.follow.default_space = section.space;
+  builder.add_section(std::move(section));
+  const Timeline timeline = builder.build();
+  const ContextTrack contexts;
+  arm::Decoder decoder(timeline, contexts, options);
+  AuxSegment segment;
+  segment.bytes = std::as_bytes(std::span(bytes));
+  decoder.begin(segment);
+  Decoded decoded;
+  Batch batch;
+  batch.capacity_blocks = capacity;
+  for (bool more = true; more;) {
+    batch.clear();
+    more = decoder.next(batch);
+    size_t event = 0;
+    for (size_t block = 0; block <= batch.blocks.size(); ++block) {
+      for (; event < batch.events.size() && batch.events[event].before_block <= block; ++event) {
+        const Event& told = batch.events[event];
+        if (told.kind == EventKind::async_branch) decoded.told.push_back({true, told.from.value, told.payload});
+      }
+      if (block == batch.blocks.size()) break;
+      const BlockInfo& info = decoder.blocks().info(batch.blocks[block].node);
+      const Bytes code = decoder.blocks().bytes(batch.blocks[block].node);
+      for (uint64_t at = 0; at < code.size(); at += classify_arm(code.subspan(at), info.mode).length_bytes)
+        decoded.told.push_back({false, info.ip.value + at, 0});
+      decoded.marked += has(batch.blocks[block].flags, BlockFlag::suspect) ? 1 : 0;
+    }
+    for (const Gap& gap : batch.gaps) {
+      const bool overflow = gap.reason == GapReason::overflow;
+      (overflow ? decoded.overflows : decoded.other_gaps) += 1;
+      if (!overflow && decoded.first_gap.empty())
+        decoded.first_gap = std::to_string(static_cast<int>(gap.reason)) + " at " + std::to_string(gap.stream_offset_bytes);
+    }
+  }
+  return decoded;
+}
+
+TEST(ArmMadeFlow, IsWhatRan) {
+  const char* seeds = std::getenv("PTDECODE_SEEDS");  // how many
+  const unsigned count = seeds == nullptr ? 2000U : static_cast<unsigned>(std::atoi(seeds));
+  uint64_t instructions = 0;
+  for (unsigned seed = 0; seed < count; ++seed) {
+    std::mt19937 random(seed);
+    const bool upper = random() % 3 == 0;
+    MadeProgram program(random, upper ? 0xffff800008010000 : 0x10000, !upper && random() % 2 == 0);
+    const arm::TraceConfig config = made_config(random);
+    const MadeTrace trace = MadeRun(random, program, config).run(50 + static_cast<unsigned>(random() % 400));
+    const Decoded decoded = decode(config, program, trace.bytes, 1 + static_cast<size_t>(random() % 100));
+    size_t same = 0;
+    while (same < decoded.told.size() && same < trace.told.size() && decoded.told[same] == trace.told[same]) ++same;
+    ASSERT_EQ(decoded.told.size(), trace.told.size()) << "seed " << seed << " same " << same << " gap " << decoded.first_gap;
+    ASSERT_EQ(same, trace.told.size()) << "seed " << seed;
+    ASSERT_EQ(decoded.overflows, trace.overflows) << seed;
+    ASSERT_EQ(decoded.other_gaps + decoded.marked, 0U) << seed << " " << decoded.first_gap;
+    instructions += trace.told.size();
+  }
+  EXPECT_GT(instructions, 20U * count);
+}
+
+}  // namespace
+}  // namespace ptd::test
