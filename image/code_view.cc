@@ -497,7 +497,46 @@ PlainCode CodeView::plain(SpaceId space, Ip ip, Interval when) {
   plain.bytes = Bytes{slot.bytes + (ip.value - slot.first), size};
   plain.certain = slot.live;
   plain.flags = slot.flags;
+  plain.section = slot.section;
   return plain;
+}
+
+NoCode CodeView::no_code(SpaceId space, Ip ip, Interval when) {
+  if (timeline_.fetch_log() != nullptr || timeline_.code_limits() != nullptr || when.empty()) return {};
+  Scratch& s = *scratch_;
+  space = effective_space(space, ip);
+  if (space.value >= s.data->spaces.size()) return {0, ~uint64_t{0}, {}, kNoSection};
+  const SpaceData& data = s.data->spaces[space.value];
+  if (data.parent != kNoSpace) return {};
+  const SectionIndex::Span span = data.sections.uniform_span(ip.value);
+  NoCode none{span.first, span.last, {}, kNoSection};
+  const SiteId site = s.data->site_at_or_after(data, ip.value);
+  if (site < data.first_site + data.site_count) {
+    if (s.data->sites[site].ip <= ip.value) return {};
+    none.last = std::min(none.last, s.data->sites[site].ip - 1);
+  }
+  if (site > data.first_site) none.first = std::max(none.first, s.data->sites[site - 1].ip + s.data->sites[site - 1].size_bytes);
+  s.rects.clear();
+  data.sections.find(ip.value, {}, s.rects);
+  for (const SectionRect& rect : s.rects) {
+    if (rect.live.last < when.first) {
+      none.when.first = after(rect.live.last);
+    } else if (when.last < rect.live.first) {
+      none.when.last = std::min(none.when.last, before(rect.live.first));
+    } else if (rect.live.contains(when)) {
+      none.when = rect.live;
+      none.section = rect.section;
+      if (rect.section == kNoSection) break;
+      const Section& section = s.data->sections[rect.section];
+      const uint64_t size = section.code.bytes.size();
+      if (ip.value - section.ip.value < size) return {};
+      if (size != 0) none.first = std::max(none.first, section.ip.value + size);
+      break;
+    } else {
+      return {};
+    }
+  }
+  return none;
 }
 
 FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,

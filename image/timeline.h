@@ -96,6 +96,15 @@ struct PlainCode {
   Bytes bytes;
   Interval certain;  ///< when these bytes, and no others, were live
   CodeFlag flags = CodeFlag::none;
+  SectionId section = kNoSection;
+};
+
+/// Addresses at which no fetch() finds bytes.
+struct NoCode {
+  uint64_t first = 1, last = 0;    ///< inclusive; first > last: nothing is said
+  Interval when;                   ///< at moments of which that is so
+  SectionId section = kNoSection;  ///< that is there
+  [[nodiscard]] constexpr bool covers(Ip ip, Interval asked) const { return first <= ip.value && ip.value <= last && when.contains(asked); }
 };
 
 class TimelineData;  // private to the room
@@ -176,6 +185,8 @@ class CodeView {
   /// as the only candidate, with this `certain` and these flags. Empty where that cannot be said at once; then fetch() must be asked. The
   /// bytes stay valid as long as the timeline.
   [[nodiscard]] PlainCode plain(SpaceId space, Ip ip, Interval when);
+  /// Where fetch() at `ip` finds no bytes: how far around, and when, that is as sure. Nothing where it cannot be said at once.
+  [[nodiscard]] NoCode no_code(SpaceId space, Ip ip, Interval when);
 
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }
 

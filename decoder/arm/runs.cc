@@ -69,9 +69,50 @@ bool RunCache::is_waypoint(const ArmInsn& insn) const {
   }
 }
 
-SectionId RunCache::section_at(SpaceId space, Ip ip, Interval when) const {
+SectionId RunCache::section_at(SpaceId space, Ip ip, Interval when) {
+  if (is_kernel_half(ip)) space = kKernelSpace;
   const TimeNs middle{when.first.value + (when.last.value - when.first.value) / 2};
-  return timeline_.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, middle);
+  if (const Stretch* stretch = stretch_at(space, ip, {middle, middle})) return stretch->code.section;
+  if (const Hole* hole = hole_at(space, ip, {middle, middle})) return hole->code.section;
+  return timeline_.section_at(space, ip, middle);
+}
+
+/// The stretch that holds `ip`, if it was met before. `space`: the kernel's for its half.
+const RunCache::Stretch* RunCache::stretch_at(SpaceId space, Ip ip, Interval when) {
+  for (size_t i = 0; i < kStretches; ++i) {
+    const size_t at = (stretch_ + i) % kStretches;
+    const Stretch& stretch = stretches_[at];
+    if (stretch.space != space || ip - stretch.ip >= stretch.code.bytes.size() || !stretch.code.certain.contains(when)) continue;
+    stretch_ = at;
+    return &stretch;
+  }
+  return nullptr;
+}
+
+const RunCache::Hole* RunCache::hole_at(SpaceId space, Ip ip, Interval when) {
+  for (size_t i = 0; i < kStretches; ++i) {
+    const size_t at = (hole_ + i) % kStretches;
+    if (holes_[at].space != space || !holes_[at].code.covers(ip, when)) continue;
+    hole_ = at;
+    return &holes_[at];
+  }
+  return nullptr;
+}
+
+/// True if it is known that there is no code at run.end.
+bool RunCache::is_hole(const Request& request, Run& run) {
+  const SpaceId space = is_kernel_half(run.end) ? kKernelSpace : request.space;
+  const Hole* hole = hole_at(space, run.end, request.when);
+  if (hole == nullptr) {
+    const NoCode code = view_.no_code(space, run.end, request.when);
+    if (!code.covers(run.end, request.when)) return false;
+    hole_ = (hole_ + kStretches - 1) % kStretches;
+    holes_[hole_] = {space, code};
+    hole = &holes_[hole_];
+  }
+  run.section = hole->code.section;
+  run.certain = intersect(run.certain, hole->code.when);
+  return true;
 }
 
 /// True if the window holds the largest instruction at `ip`.
@@ -86,15 +127,14 @@ void RunCache::keep_piece() {
   piece_ = {};
 }
 
-/// Makes the window of the plain code met last, if `ip` is in it.
+/// Makes the window of plain code met before, if `ip` is in it.
 bool RunCache::fetch_plain(const Request& request, Ip ip) {
-  const SpaceId space = is_kernel_half(ip) ? kKernelSpace : request.space;
-  const uint64_t skip = ip - stretch_.ip, size = stretch_.code.bytes.size();
-  if (stretch_.space != space || skip > size || size - skip < kArmFetchBytes || !stretch_.code.certain.contains(request.when)) return false;
-  window_ = stretch_.code.bytes.subspan(skip);
+  const Stretch* stretch = stretch_at(is_kernel_half(ip) ? kKernelSpace : request.space, ip, request.when);
+  if (stretch == nullptr || stretch->code.bytes.size() - (ip - stretch->ip) < kArmFetchBytes) return false;
+  window_ = stretch->code.bytes.subspan(ip - stretch->ip);
   window_ip_ = ip;
-  window_certain_ = stretch_.code.certain;
-  window_flags_ = flags_of(stretch_.code.flags);
+  window_certain_ = stretch->code.certain;
+  window_flags_ = flags_of(stretch->code.flags);
   window_chosen_ = false;
   return true;
 }
@@ -104,11 +144,16 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
   if (at_hand(run.end)) return true;
   keep_piece();
   if (fetch_plain(request, run.end)) return true;
+  if (is_hole(request, run)) {
+    run.stop = RunEnd::no_image;
+    return false;
+  }
   const auto ask = [&](unsigned span) { return view_.fetch(request.space, run.end, request.when, {}, candidates_, span); };
   const FetchResult result = ask(kArmFetchBytes);
   if (result.status != FetchStatus::ok || result.count == 0) {
     run.stop = RunEnd::no_image;
     run.section = result.section;
+    run.certain = intersect(run.certain, request.when);
     return false;
   }
   const std::span<const CodeCandidate> found(candidates_.data(), std::min<size_t>(result.count, candidates_.size()));
@@ -123,7 +168,8 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
   if (found[0].site == kNoSite) {  // likely a long stretch with one content, of which nothing more need be asked
     const PlainCode plain = view_.plain(request.space, run.end, request.when);
     if (plain.bytes.size() >= kArmFetchBytes) {
-      stretch_ = {is_kernel_half(run.end) ? kKernelSpace : request.space, run.end, plain};
+      stretch_ = (stretch_ + kStretches - 1) % kStretches;
+      stretches_[stretch_] = {is_kernel_half(run.end) ? kKernelSpace : request.space, run.end, plain};
       return fetch_plain(request, run.end);
     }
   }
@@ -245,6 +291,36 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
   return run;
 }
 
+/// Reads an A64 run that ends in a waypoint, all of it in plain code met before: most runs. False: nothing is read.
+bool RunCache::read_plain(const Request& request, Run& run) {
+  if (request.mode != ExecMode::a64 || rules_.every) return false;
+  const SpaceId owner = is_kernel_half(request.ip) ? kKernelSpace : request.space;
+  const Stretch* stretch = stretch_at(owner, request.ip, request.when);
+  if (stretch == nullptr) return false;
+  const Bytes code = stretch->code.bytes.subspan(request.ip - stretch->ip);
+  uint64_t count = 0;  // instructions
+  do {
+    count += plain_stretch(code.subspan(4 * count), ExecMode::a64, request.most - count).instructions;
+    if (count >= request.most || code.size() - 4 * count < 4) return false;
+    run.last = classify_arm(code.subspan(4 * count), ExecMode::a64);
+    if (run.last.cls == ArmClass::bad) return false;
+    ++count;
+  } while (!is_waypoint(run.last));
+  run.stop = RunEnd::waypoint;
+  run.ip = request.ip;
+  run.end = run.ip + 4 * count;
+  run.last_ip = run.ip + 4 * (count - 1);
+  run.space = request.space;
+  run.mode = run.target_mode = ExecMode::a64;
+  run.instructions = static_cast<uint16_t>(count);
+  run.conditional = run.last.conditional;
+  if (run.last.cls == ArmClass::direct) run.target = arm_target(run.last, run.last_ip, ExecMode::a64);
+  run.block_flags = flags_of(stretch->code.flags);
+  run.certain = stretch->code.certain;
+  run.node = table_.intern(owner, run.ip, run.mode, run.instructions, code.first(4 * count));
+  return true;
+}
+
 void RunCache::begin_walk() {
   for (const uint32_t index : chosen_) steps_[index].certain = runs_[index].certain = {kTimeMax, kTimeMin};
   chosen_.clear();
@@ -267,19 +343,21 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
   request.when = when;
   uint32_t index = slots_[slot];
   if (index != 0) {
-    runs_[index] = read(request, chooser);
-    steps_[index] = step_of(runs_[index]);
+    runs_[index] = {};
   } else {
     if (2 * (runs_.size() + 1) > slots_.size()) {
       grow();
       slot = slot_of(space, ip, mode);
     }
     index = static_cast<uint32_t>(runs_.size());
-    runs_.push_back(read(request, chooser));
-    steps_.push_back(step_of(runs_.back()));
+    runs_.emplace_back();
+    steps_.emplace_back();
     slots_[slot] = index;
   }
-  if (runs_[index].chosen) chosen_.push_back(index);
+  Run& run = runs_[index];
+  if (!read_plain(request, run)) run = read(request, chooser);
+  steps_[index] = step_of(run);
+  if (run.chosen) chosen_.push_back(index);
   return index;
 }
 

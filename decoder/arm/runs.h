@@ -113,7 +113,7 @@ class RunCache {
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
   /// Forgets runs whose bytes were chosen: another walk may choose otherwise.
   void begin_walk();
-  [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, Interval when) const;
+  [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, Interval when);
   [[nodiscard]] bool changes() const { return changes_; }
 
  private:
@@ -134,6 +134,16 @@ class RunCache {
     unsigned bad_in_row = 0;  ///< instructions that are none
     bool saw_it = false;
   };
+  /// Bytes of the timeline with a single content; they stay as long as it.
+  struct Stretch {
+    SpaceId space = kNoSpace;
+    Ip ip;
+    PlainCode code;
+  };
+  struct Hole {
+    SpaceId space = kNoSpace;
+    NoCode code;
+  };
   Run read(const Request& request, CandidateChooser& chooser);
   [[nodiscard]] static bool ends_here(const Request& request, Run& run);
   bool pass_plain(const Request& request, Run& run, Reading& reading);
@@ -143,6 +153,10 @@ class RunCache {
   bool fetch(const Request& request, Run& run, CandidateChooser& chooser);
   void copy(const CodeCandidate& from, unsigned most_bytes);
   bool fetch_plain(const Request& request, Ip ip);
+  bool read_plain(const Request& request, Run& run);
+  [[nodiscard]] const Stretch* stretch_at(SpaceId space, Ip ip, Interval when);
+  [[nodiscard]] const Hole* hole_at(SpaceId space, Ip ip, Interval when);
+  bool is_hole(const Request& request, Run& run);
   [[nodiscard]] bool at_hand(Ip ip) const;
   void keep_piece();
   [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;
@@ -181,13 +195,11 @@ class RunCache {
   bool window_chosen_ = false;
   uint16_t window_flags_ = 0;
   std::array<std::byte, kWindowBytes> copied_;  // the window's bytes, where they would not stay
-  /// Bytes of the timeline with a single content; they stay as long as it.
-  struct Stretch {
-    SpaceId space = kNoSpace;
-    Ip ip;
-    PlainCode code;
-  };
-  Stretch stretch_;  // the last one met
+  // What look-ups told of whole stretches, so that few are needed: the last ones met.
+  static constexpr size_t kStretches = 4;
+  std::array<Stretch, kStretches> stretches_;
+  std::array<Hole, kStretches> holes_;
+  size_t stretch_ = 0, hole_ = 0;  // the one that answered last
 };
 
 }  // namespace ptd::arm

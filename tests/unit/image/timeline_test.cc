@@ -105,6 +105,7 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
         ASSERT_EQ(got.hex(), to_hex(plain.bytes.subspan(i, span)));
         ASSERT_EQ(got.candidates[0].certain, plain.certain);
         ASSERT_EQ(got.candidates[0].flags, plain.flags);
+        ASSERT_EQ(got.result.section, plain.section);
       }
     }
   };
@@ -115,6 +116,49 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
   EXPECT_GT(plain_bytes, 20000U);
   EXPECT_TRUE(view.plain(kKernelSpace, Ip{kKernelIp + 101}, at(1)).bytes.empty());
   EXPECT_EQ(view.plain(kKernelSpace, Ip{kKernelIp}, at(1)).bytes.size(), 100U);
+}
+
+// Where no_code() says that there is none, fetch() finds none, and the same section; where it finds none, no_code() mostly says so.
+TEST(Timeline, NoCodeIsWhereFetchFindsNone) {
+  TimelineBuilder builder;
+  const SpaceId user = builder.add_space();
+  builder.add_section(section(kKernelSpace, kKernelIp, filled(64, 0x90)));
+  builder.add_edit(poke(kKernelIp + 80, {}, {1, 2}, 50));
+  Section cut = section(user, 0x1010, filled(16, 0xaa), {TimeNs{10}, kTimeMax});
+  cut.size_bytes = 48;
+  builder.add_section(std::move(cut));
+  builder.add_section(section(user, 0x1020, filled(8, 0xbb), {TimeNs{60}, TimeNs{80}}));
+  Section unknown = section(user, 0x1050, filled(16, 0), {TimeNs{20}, TimeNs{70}});
+  unknown.code = {};
+  builder.add_section(std::move(unknown));
+  const Timeline timeline = builder.build();
+  CodeView view(timeline);
+  uint64_t told = 0, absent = 0;
+  const auto check = [&](SpaceId space, uint64_t ip, Interval when) {
+    const NoCode none = view.no_code(space, Ip{ip}, when);
+    const Got here = fetch(view, space, ip, when, 4);
+    absent += here.candidates.empty() ? 1 : 0;
+    if (none.first > none.last) return;
+    ++told;
+    ASSERT_TRUE(none.covers(Ip{ip}, when));
+    for (uint64_t at_ip = std::max(none.first, ip - 60); at_ip <= std::min(none.last, ip + 60); ++at_ip) {
+      for (const uint64_t moment : {none.when.first.value, when.first.value, std::min<uint64_t>(none.when.last.value, 1000)}) {
+        const Got got = fetch(view, space, at_ip, at(moment), 4);
+        ASSERT_TRUE(got.candidates.empty()) << std::hex << at_ip << " at " << std::dec << moment;
+        ASSERT_EQ(got.result.section, none.section);
+        ASSERT_EQ(timeline.section_at(space, Ip{at_ip}, TimeNs{moment}), none.section);
+      }
+    }
+  };
+  for (const uint64_t first : {5, 10, 20, 49, 50, 51, 60, 69, 75, 80, 81, 1000}) {
+    for (const uint64_t length : {0, 7}) {
+      const Interval when{TimeNs{first}, TimeNs{first + length}};
+      for (uint64_t i = 0; i < 128; ++i) check(kKernelSpace, kKernelIp + i - 16, when);
+      for (uint64_t i = 0; i < 128; ++i) check(user, 0x1000 + i, when);
+    }
+  }
+  EXPECT_GT(told, absent * 9 / 10);
+  EXPECT_EQ(view.no_code(user, Ip{0x100}, at(5)).last, 0x100fU);
 }
 
 }  // namespace
