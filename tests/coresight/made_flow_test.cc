@@ -7,6 +7,8 @@
 #include "decoder/arm/decoder.h"
 #include "image/source/mapped_file.h"
 #include "image/timeline_builder.h"
+#include "recording/recording.h"
+#include "tests/coresight/folder.h"
 #include "tests/coresight/made_unit.h"
 
 namespace ptd::test {
@@ -206,6 +208,29 @@ struct Decoded {
   std::string first_gap;
 };
 
+/// Adds what a batch tells.
+void take(const Batch& batch, const BlockTable& blocks, Decoded& decoded) {
+  size_t event = 0;
+  for (size_t block = 0; block <= batch.blocks.size(); ++block) {
+    for (; event < batch.events.size() && batch.events[event].before_block <= block; ++event) {
+      const Event& told = batch.events[event];
+      if (told.kind == EventKind::async_branch) decoded.told.push_back({true, told.from.value, told.payload});
+    }
+    if (block == batch.blocks.size()) break;
+    const BlockInfo& info = blocks.info(batch.blocks[block].node);
+    const Bytes code = blocks.bytes(batch.blocks[block].node);
+    for (uint64_t at = 0; at < code.size(); at += classify_arm(code.subspan(at), info.mode).length_bytes)
+      decoded.told.push_back({false, info.ip.value + at, 0});
+    decoded.marked += has(batch.blocks[block].flags, BlockFlag::suspect) ? 1 : 0;
+  }
+  for (const Gap& gap : batch.gaps) {
+    const bool overflow = gap.reason == GapReason::overflow;
+    (overflow ? decoded.overflows : decoded.other_gaps) += 1;
+    if (!overflow && decoded.first_gap.empty())
+      decoded.first_gap = std::to_string(static_cast<int>(gap.reason)) + " at " + std::to_string(gap.stream_offset_bytes);
+  }
+}
+
 Decoded decode(const arm::TraceConfig& config, const MadeProgram& program, const std::vector<uint8_t>& bytes, size_t capacity) {
   TimelineBuilder builder;
   Section section;
@@ -229,27 +254,54 @@ Decoded decode(const arm::TraceConfig& config, const MadeProgram& program, const
   for (bool more = true; more;) {
     batch.clear();
     more = decoder.next(batch);
-    size_t event = 0;
-    for (size_t block = 0; block <= batch.blocks.size(); ++block) {
-      for (; event < batch.events.size() && batch.events[event].before_block <= block; ++event) {
-        const Event& told = batch.events[event];
-        if (told.kind == EventKind::async_branch) decoded.told.push_back({true, told.from.value, told.payload});
-      }
-      if (block == batch.blocks.size()) break;
-      const BlockInfo& info = decoder.blocks().info(batch.blocks[block].node);
-      const Bytes code = decoder.blocks().bytes(batch.blocks[block].node);
-      for (uint64_t at = 0; at < code.size(); at += classify_arm(code.subspan(at), info.mode).length_bytes)
-        decoded.told.push_back({false, info.ip.value + at, 0});
-      decoded.marked += has(batch.blocks[block].flags, BlockFlag::suspect) ? 1 : 0;
-    }
-    for (const Gap& gap : batch.gaps) {
-      const bool overflow = gap.reason == GapReason::overflow;
-      (overflow ? decoded.overflows : decoded.other_gaps) += 1;
-      if (!overflow && decoded.first_gap.empty())
-        decoded.first_gap = std::to_string(static_cast<int>(gap.reason)) + " at " + std::to_string(gap.stream_offset_bytes);
-    }
+    take(batch, decoder.blocks(), decoded);
   }
   return decoded;
+}
+
+/// The same from files, cut into segments.
+Decoded decode_files(const arm::TraceConfig& config, const MadeProgram& program, const std::vector<uint8_t>& bytes, size_t& segments) {
+  const Folder folder;
+  folder.text("trace.bin", {bytes.begin(), bytes.end()});
+  folder.text("code.bin", {reinterpret_cast<const char*>(program.bytes().data()), program.bytes().size()});
+  std::string ini = "[capture]\nfile=trace.bin\nformat=source_data\n[core c]\ntype=ARM-AA64\n[dump]\nfile=code.bin\naddress=" +
+                    std::to_string(program.base()) + "\n[source s]\ncore=c\ntype=" + (config.is_ete() ? "ETE" : "ETM4");
+  const std::pair<const char*, uint32_t> registers[] = {{"CONFIGR", config.configr}, {"TRACEIDR", 0x10},    {"IDR0", config.idr0},
+                                                        {"IDR1", config.idr1},       {"IDR2", config.idr2}, {"IDR8", config.idr8},
+                                                        {"DEVARCH", config.devarch}};
+  for (const auto& [name, value] : registers) ini += std::string("\nTRC") + name + "=" + std::to_string(value);
+  folder.text("capture.ini", ini + "\n");
+  OpenOptions options;
+  options.path = folder.path() + "/capture.ini";
+  const auto opened = Recording::open(options);
+  EXPECT_TRUE(opened.ok());
+  Decoded decoded;
+  if (!opened.ok()) return decoded;
+  uint64_t last = ~uint64_t{0};
+  (void)(*opened)->decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+    take(batch, decoder.blocks(), decoded);
+    segments += segment.stream_offset_bytes != last ? 1 : 0;
+    last = segment.stream_offset_bytes;
+    return true;
+  });
+  return decoded;
+}
+
+TEST(ArmMadeFlow, IsTheSameInSegments) {
+  size_t segments = 0;
+  for (unsigned seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(seed);
+    MadeProgram program(random, seed % 2 == 0 ? 0xffff800008010000 : 0x10000, seed % 4 == 1);
+    const arm::TraceConfig config = made_config(random);
+    const MadeTrace trace = MadeRun(random, program, config).run(300);
+    const Decoded decoded = decode_files(config, program, trace.bytes, segments);
+    size_t same = 0;
+    while (same < decoded.told.size() && same < trace.told.size() && decoded.told[same] == trace.told[same]) ++same;
+    ASSERT_EQ(same, trace.told.size()) << "seed " << seed << " of " << decoded.told.size() << " gap " << decoded.first_gap;
+    ASSERT_EQ(decoded.told.size(), trace.told.size()) << seed;
+    ASSERT_EQ(decoded.other_gaps + decoded.marked, 0U) << seed << " " << decoded.first_gap;
+  }
+  EXPECT_GT(segments, 1000U);
 }
 
 TEST(ArmMadeFlow, IsWhatRan) {

@@ -2,41 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 
 #include "recording/bundle.h"
 #include "tests/coresight/expected.h"
+#include "tests/coresight/folder.h"
 #include "tests/coresight/made_frames.h"
 
 namespace ptd::test {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr uint32_t kNop = 0xd503201f, kBranchToSelf = 0x14000000;
 
-/// A folder that goes with the test.
-class Snapshot {
+class Snapshot : public Folder {
  public:
-  Snapshot() {
-    std::string name = (fs::temp_directory_path() / "ptd-snapshot-XXXXXX").string();
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~Snapshot() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  [[nodiscard]] std::string path() const { return path_.string(); }
-  void text(const std::string& name, const std::string& content) const { std::ofstream(path_ / name, std::ios::binary) << content; }
-  void words(const std::string& name, const std::vector<uint32_t>& code) const {
-    text(name, {reinterpret_cast<const char*>(code.data()), code.size() * 4});
-  }
-  void bytes(const std::string& name, std::initializer_list<unsigned> list) const {
-    std::string content;
-    for (const unsigned byte : list) content += static_cast<char>(byte);
-    text(name, content);
-  }
   /// snapshot.ini, trace.ini and the trace unit; the core with these dumps.
   void frame(const std::string& dumps) const {
     text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n[trace]\nmetadata=trace.ini\n");
@@ -55,9 +33,6 @@ class Snapshot {
     EXPECT_TRUE(opened.ok()) << (opened.ok() ? "" : opened.error().message);
     return opened.ok() ? std::move(*opened) : nullptr;
   }
-
- private:
-  fs::path path_;
 };
 
 std::vector<Range> flow(const Recording& recording) { return decode_ranges(recording, 0, 1)[0x10]; }
