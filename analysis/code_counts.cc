@@ -40,6 +40,7 @@ CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
     if (insn.length_bytes == 0) break;
     place.last_offset = offset;
     node.jumps = insn.cls == InsnClass::jcc || insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jump_indirect;
+    node.far = insn.cls == InsnClass::far_call || insn.cls == InsnClass::far_jump || insn.cls == InsnClass::far_ret;
     offset += insn.length_bytes;
   }
   if (const auto found = symbolizer_.file_place(info.space, info.ip, time_.now())) {
@@ -88,7 +89,9 @@ void CodeCounter::lose() {
 
 void CodeCounter::take_mark(const Mark& told) {
   const Mark mark = time_.dated(told);
-  if (mark.space != space_) lose();
+  // The kernel goes on from one thread to the next in the middle of its code.
+  const NodeId last = last_ != kNone ? last_ : branch_;
+  if (mark.space != space_ && (last == kNone || !is_kernel_half(nodes_[last].ip))) lose();
   space_ = mark.space;
   const bool counts = !wanted_ || wanted_(mark);
   if (counts != counts_) lose();
@@ -135,7 +138,7 @@ void CodeCounter::take_blocks(std::span<const Block> batch, const BlockTable& bl
     last_ = block.node;
     if (!has(block.flags, BlockFlag::taken)) continue;
     close_run();
-    branch_ = block.node;
+    if (!here.far) branch_ = block.node;
   }
 }
 

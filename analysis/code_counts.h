@@ -35,7 +35,7 @@ struct FileCounts {
   std::string path, build_id;
   uint64_t offset_to_address = 0;    ///< add to an offset in the file for the address of code there
   std::vector<CodeRun> runs;         ///< by first and last
-  std::vector<CodeBranch> branches;  ///< taken ones that stay in the file, by from and to
+  std::vector<CodeBranch> branches;  ///< near ones that were taken and stay in the file, by from and to
   /// Bytes of code that ran, each as often as it did.
   [[nodiscard]] uint64_t ran_bytes() const;
 };
@@ -82,6 +82,7 @@ class CodeCounter {
     Ip ip, next;  ///< of its first instruction, and behind its last one
     uint32_t file = kNoFile;
     bool known = false, jumps = false;  ///< jumps: ends in a jump, conditional or not
+    bool far = false;                   ///< ends in a far transfer, which is no branch of a profile
     bool by_jump = false;               ///< of `run_last`
     NodeId branch_to = kNone, run_last = kNone;
     uint32_t branch_count = 0, run_count = 0;

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxOolBytes = 1U << 20;  // of one name: a page of slots, a 
 // A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then.
 constexpr uint64_t kUnregisterGraceNs = 100'000'000;
 constexpr uint64_t kMaxSymbolBytes = 1U << 20;
-const std::string kKernelName = "[kernel.kallsyms]";
+const std::string kKernelName = kKernelTextPath;
 
 bool is_kernel_text(const std::string& path) {
   return path.starts_with(kKernelName) || path.starts_with("[kernel]") || path == "[kernel.vmlinux]";

@@ -35,6 +35,12 @@ std::optional<uint64_t> FileSymbols::address_of(uint64_t file_offset_bytes) {
   return address;
 }
 
+std::optional<uint64_t> FileSymbols::offset_of(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  load();
+  return offset_of_address(address);
+}
+
 SourceLines* FileSymbols::source() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(source_sought_, true)) return source_.get();

@@ -43,6 +43,8 @@ class FileSymbols {
   std::vector<uint64_t> offsets_of(std::string_view name);
   /// The address (p_vaddr) of a file offset; nothing if no segment holds it.
   std::optional<uint64_t> address_of(uint64_t file_offset_bytes);
+  /// The file offset of an address; nothing if no segment with bytes in the file holds it.
+  std::optional<uint64_t> offset_of(uint64_t address);
   /// As SourcePlace::frames.
   std::vector<SourceFrame> source_at(uint64_t file_offset_bytes);
   /// Lines of source, read at the first call; null if none of the files tells them.

@@ -1,4 +1,4 @@
-// Where the kernel's own file is registered: it tells names of files and lines only, never bytes.
+// How copies of the kernel's memory go together with the kernel's own file, which tells names of files and lines only, never bytes.
 #pragma once
 
 namespace ptd {
@@ -6,5 +6,8 @@ namespace ptd {
 /// The section path under which Symbolizer::add_debug_file() gets vmlinux. No section has it: the kernel's text is a copy of memory, at an
 /// address that was drawn at boot. What lies between the two is told by _stext, which both name.
 inline constexpr const char* kKernelDebugPath = "[kernel] debug file";
+
+/// The path of sections that are the kernel's own text; those of a module's have its name in brackets.
+inline constexpr const char* kKernelTextPath = "[kernel.kallsyms]";
 
 }  // namespace ptd

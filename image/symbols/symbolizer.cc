@@ -96,14 +96,15 @@ struct Symbolizer::State {
     FileSymbols* file = nullptr;
     uint64_t offset_bytes = 0;  ///< in the file
   };
-  /// Lines of the kernel's file, whose addresses are lower by `slide` than those of the running kernel.
-  struct KernelLines {
-    SourceLines* lines = nullptr;
+  /// The kernel's own file, whose addresses are lower by `slide` than those of the running kernel. `file`: null if it is not at hand.
+  struct KernelFile {
+    FileSymbols* file = nullptr;
+    std::string_view path;
     uint64_t slide = 0;
   };
   Timeline timeline;
   std::once_flag sorted, kernel_sought;
-  KernelLines kernel;
+  KernelFile kernel;
   std::map<uint32_t, RangeIndex> spaces;
   size_t range_count = 0;
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
@@ -128,25 +129,34 @@ struct Symbolizer::State {
     if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, debuginfod, kept);
     return file.get();
   }
-  const KernelLines& kernel_lines() {
-    std::call_once(kernel_sought, [this] { find_kernel_lines(); });
+  const KernelFile& kernel_file() {
+    std::call_once(kernel_sought, [this] { find_kernel_file(); });
     return kernel;
   }
-  void find_kernel_lines() {
+  void find_kernel_file() {
+    const auto paths = elf_paths.find(file_key(kKernelDebugPath, {}));
+    const auto index = spaces.find(kKernelSpace.value);
+    if (paths == elf_paths.end() || index == spaces.end()) return;
     Section section;
     section.path = kKernelDebugPath;
     FileSymbols* file = file_of(section);
-    const auto index = spaces.find(kKernelSpace.value);
-    if (file == nullptr || index == spaces.end()) return;
     for (const char* reference : {"_stext", "_text"}) {
       const std::vector<NamedRange>& ranges = index->second.ranges;
       const auto named = std::find_if(ranges.begin(), ranges.end(), [&](const NamedRange& range) { return range.name == reference; });
       const std::vector<uint64_t> offsets = file->offsets_of(reference);
       const auto address = offsets.empty() ? std::nullopt : file->address_of(offsets.front());
       if (named == ranges.end() || !address) continue;
-      kernel = {file->source(), named->ip.value - *address};
+      kernel = {file, paths->second.front(), named->ip.value - *address};
       return;
     }
+  }
+  /// Where a copy of the kernel's text lies in its own file; nothing for other sections, and where that file is not at hand.
+  std::optional<FilePlace> kernel_place(const Section& section, Ip ip) {
+    if (section.path != kKernelTextPath || kernel_file().file == nullptr) return std::nullopt;
+    const uint64_t address = ip.value - kernel.slide;
+    const auto offset = kernel.file->offset_of(address);
+    if (!offset) return std::nullopt;
+    return FilePlace{kernel.path, {}, address, *offset};
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
     const SectionId id = timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
@@ -239,9 +249,10 @@ SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
   const State::Place place = state_->place_at(space, ip, when);
   if (place.section == nullptr) return {{}, {when, when}};
   if (place.file == nullptr) {
-    const State::KernelLines& kernel = is_kernel_half(ip) ? state_->kernel_lines() : State::KernelLines{};
-    if (kernel.lines == nullptr) return {{}, place.section->live};
-    return {kernel.lines->frames(ip.value - kernel.slide), place.section->live};
+    const auto kernel = state_->kernel_place(*place.section, ip);
+    SourceLines* lines = kernel ? state_->kernel.file->source() : nullptr;
+    if (lines == nullptr) return {{}, place.section->live};
+    return {lines->frames(kernel->address), place.section->live};
   }
   return {place.file->source_at(place.offset_bytes), place.section->live};
 }
@@ -251,14 +262,18 @@ bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, 
   section.path = path;
   section.build_id = build_id;
   FileSymbols* file = state_->file_of(section);
+  if (file == nullptr && build_id.empty() && path == state_->kernel_file().path) file = state_->kernel.file;
   SourceLines* source = file == nullptr ? nullptr : file->source();
   if (source != nullptr) source->visit(visitor);
   return source != nullptr;
 }
 
 std::optional<FilePlace> Symbolizer::file_place(SpaceId space, Ip ip, TimeNs when) const {
+  state_->sort();
   const State::Place place = state_->place_at(space, ip, when);
-  const auto address = place.file == nullptr ? std::nullopt : place.file->address_of(place.offset_bytes);
+  if (place.section == nullptr) return std::nullopt;
+  if (place.file == nullptr) return state_->kernel_place(*place.section, ip);
+  const auto address = place.file->address_of(place.offset_bytes);
   if (!address) return std::nullopt;
   return FilePlace{place.section->path, place.section->build_id, *address, place.offset_bytes};
 }

@@ -3,6 +3,7 @@
 
 The recording is data/demo; its vmlinux is assembled here, a line for every 16 bytes, at another address. Environment: PTDECODE, PTDECODE_SOURCE, CC.
 """
+import collections
 import os
 import pathlib
 import re
@@ -81,6 +82,34 @@ class KernelLines(unittest.TestCase):
         self.assertGreater(len(seen), 10)
         # Code comes from the copy of memory all the same.
         self.assertEqual([ip for ip, *_ in lines], [ip for ip, *_ in self.listed()])
+
+    def test_coverage_counts_what_the_listing_lists(self):
+        """A line's count is that of its instruction that ran most often; instructions are counted from the listing of them all."""
+        done = run("script", "-q", "-i", self.recording, "--itrace=i1i", "-F", "ip")
+        counts = collections.Counter(int(ip, 16) - self.stext for ip in done.stdout.split())
+        expected = {}
+        for at, count in counts.items():
+            if 0 <= at < 16 * LINES:
+                expected[at // 16 + 1] = max(count, expected.get(at // 16 + 1, 0))
+        written = self.folder / "kernel.info"
+        done = run("coverage", "-q", "-i", self.recording, "--symfs", self.root, "-o", written)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = re.findall(r"^DA:(\d+),(\d+)$", written.read_text(), re.M)
+        self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, expected)
+        self.assertEqual(len(lines), LINES)
+
+    def test_profile_names_the_kernel(self):
+        """Addresses are those of vmlinux: every branch of the listing that stays in it, but interrupts."""
+        done = run("script", "-q", "-i", self.recording, "--itrace=b", "-F", "flags,ip,addr")
+        ways = collections.Counter()
+        for flags, *ends in re.findall(r"^ *(.*?) +(\w+) => +(\w+)$", done.stdout, re.M):
+            ends = [int(word, 16) - self.stext for word in ends]
+            if all(0 <= at < 16 * LINES for at in ends) and flags not in ("hw int", "int", "iret"):
+                ways[tuple(0x60000000 + at for at in ends)] += 1
+        done = run("profile", "-q", "-i", self.recording, "--symfs", self.root)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = {(int(a, 16), int(b, 16)): int(count) for a, b, count in re.findall(r"^B (\w+) (\w+) (\d+) 0$", done.stdout, re.M)}
+        self.assertEqual(told, dict(ways))
 
     def test_a_file_of_another_build_is_not_taken(self):
         other = self.folder / "other"
