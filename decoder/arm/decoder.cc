@@ -1,4 +1,4 @@
-// Decoder: a segment is followed once; where its code has several versions, as often as it takes to tell which ones ran.
+// Decoder: a segment is followed once; a window of it where code has several versions, as often as it takes to tell which ones ran.
 #include "decoder/arm/decoder.h"
 
 #include <array>
@@ -8,6 +8,11 @@
 
 namespace ptd::arm {
 namespace {
+
+// Which contents ran is decided for a window: up to the packet behind kForksOfWindow forks, or kWindowBytes of trace. What comes of the
+// next forks, up to kForksSeen, or of as many bytes again, is looked at.
+constexpr size_t kForksOfWindow = 20, kForksSeen = 40;
+constexpr uint64_t kWindowBytes = 1U << 12;
 
 WaypointRules rules_of(const TraceConfig& config) {
   WaypointRules rules;
@@ -25,66 +30,84 @@ struct Decoder::State {
         follower(runs, contexts, given.config, given.follow),
         resolver(follower, given.config, given.follow.exact_only) {}
 
+  /// How far the flow has come.
+  struct Place {
+    Follower follower;
+    Resolver resolver;
+  };
+  void go_to(const Place& place);
+  void begin_window();
+  Try walk(const Place& from, uint64_t watch_from);
+  Resolver::Stop decide_window(Batch& batch);
+  bool next(Batch& batch);
+
   DecoderOptions options;
   RunCache runs;
   Follower follower;
   Resolver resolver;
   Choices choices;
-  bool decided = false;
-
-  Try walk(const Follower& from, const Resolver& with, uint64_t watch_from);
-  bool next(Batch& batch);
+  bool decided = false;     ///< which contents ran in this window
+  Resolver::Bounds bounds;  ///< of the window
 };
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
     : state_(std::make_unique<State>(timeline, contexts, options)) {}
 Decoder::~Decoder() = default;
 
-/// Walks to the segment's end for nothing but the place where the packets first do not fit.
-Try Decoder::State::walk(const Follower& from, const Resolver& with, uint64_t watch_from) {
+void Decoder::State::go_to(const Place& place) {
   runs.begin_walk();
-  follower = from;
+  follower = place.follower;
+  resolver = place.resolver;
+}
+
+void Decoder::State::begin_window() {
+  runs.begin_walk();
+  choices.forget_behind(0);
+  choices.restart();
+  decided = !runs.changes();
+  bounds = {};
+  if (!decided) bounds = {resolver.offset() + kWindowBytes, kForksOfWindow};
+}
+
+/// Walks through the window, and some way on, for nothing but the place where the packets first do not fit.
+Try Decoder::State::walk(const Place& from, uint64_t watch_from) {
+  go_to(from);
   follower.watch_from(watch_from);
-  resolver = with;
-  Try result;
+  const Resolver::Bounds seen = {bounds.offset + kWindowBytes, kForksSeen};
   Batch unseen;
-  for (bool more = true; more && follower.trouble_offset() == ~uint64_t{0};) {
+  do {
     unseen.clear();
-    more = resolver.run(unseen);
-  }
-  result.trouble_offset = follower.trouble_offset();
-  result.forks_before = follower.trouble_forks();
-  return result;
+  } while (resolver.run(unseen, seen) == Resolver::Stop::full && follower.trouble_offset() == ~uint64_t{0});
+  return {follower.trouble_offset(), follower.trouble_forks()};
+}
+
+/// Gives the window's packets, once it is known which contents ran.
+Resolver::Stop Decoder::State::decide_window(Batch& batch) {
+  const Place before = {follower, resolver};
+  const std::array<size_t, 4> sizes = {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()};
+  const Resolver::Stop stop = resolver.run(batch, bounds);
+  if (choices.passed() == 0) return stop;  // up to the first fork there is but one way
+  batch.blocks.resize(sizes[0]);
+  batch.marks.resize(sizes[1]);
+  batch.events.resize(sizes[2]);
+  batch.gaps.resize(sizes[3]);
+  decide(choices, options.max_tries, [&](uint64_t watch_from) { return walk(before, watch_from); });
+  decided = true;
+  go_to(before);
+  return resolver.run(batch, bounds);
 }
 
 bool Decoder::State::next(Batch& batch) {
-  if (decided) return resolver.run(batch);
-  // Up to the first fork there is but one way.
-  const Follower follower_before = follower;
-  const Resolver resolver_before = resolver;
-  const std::array<size_t, 4> before = {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()};
-  const bool more = resolver.run(batch);
-  if (choices.passed() == 0) return more;
-  batch.blocks.resize(before[0]);
-  batch.marks.resize(before[1]);
-  batch.events.resize(before[2]);
-  batch.gaps.resize(before[3]);
-  decide(choices, options.max_tries, [&](uint64_t watch_from) { return walk(follower_before, resolver_before, watch_from); });
-  decided = true;
-  runs.begin_walk();
-  follower = follower_before;
-  resolver = resolver_before;
-  return resolver.run(batch);
+  const Resolver::Stop stop = decided ? resolver.run(batch, bounds) : decide_window(batch);
+  if (stop == Resolver::Stop::bound) begin_window();
+  return stop != Resolver::Stop::end;
 }
 
 void Decoder::begin(const AuxSegment& segment) {
   State& state = *state_;
-  state.runs.begin_walk();
-  state.choices.forget_behind(0);
-  state.choices.restart();
-  state.decided = !state.runs.changes();
   state.follower.begin(segment, state.choices);
   state.resolver.begin(segment.bytes.first(segment.bytes.size() - segment.tail_bytes));
+  state.begin_window();
 }
 
 bool Decoder::next(Batch& batch) { return state_->next(batch); }

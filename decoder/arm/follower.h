@@ -58,8 +58,11 @@ class Follower {
   /// What happened up to here is given; the flow does not go on.
   void end();
 
-  /// Takes the atoms and addresses that `reader` comes to, until another packet or the batch is full. False: another packet is next.
-  bool plain_packets(PacketReader& reader);
+  /// Takes the atoms and addresses that `reader` comes to, until another packet or the batch is full, but none at or behind `end_offset` or
+  /// once `most_forks` were passed. False: another packet is next.
+  bool plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks);
+  /// Forks passed so far.
+  [[nodiscard]] size_t forks() const { return chooser_->passed(); }
   /// `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
   /// Atoms tell nothing until an address or a context comes.

@@ -6,19 +6,22 @@
 namespace ptd::arm {
 namespace {
 
-/// Packets, as they stand in the trace.
+/// Packets, as they stand in the trace, up to a place. kForks: forks end them, too.
+template <bool kForks>
 class PacketSource {
  public:
   static constexpr bool kMayStop = true;
-  explicit PacketSource(PacketReader& reader)
+  PacketSource(PacketReader& reader, uint64_t end_offset, const CandidateChooser& chooser, size_t most_forks)
       : reader_(reader),
+        chooser_(chooser),
+        most_forks_(most_forks),
         forms_(plain_forms().data()),
         begin_(reader.bytes().data()),
-        end_(begin_ + reader.bytes().size()),
+        end_(begin_ + std::min<uint64_t>(reader.bytes().size(), end_offset)),
         at_(begin_ + reader.offset()) {}
 
   [[gnu::always_inline]] PlainKind next() {
-    if (at_ == end_) return PlainKind::end;
+    if (at_ == end_ || (kForks && chooser_.passed() >= most_forks_)) return PlainKind::end;
     form_ = &forms_[static_cast<uint8_t>(*at_)];
     if (form_->count != 0) {
       packet_ = at_++;
@@ -40,6 +43,8 @@ class PacketSource {
 
  private:
   PacketReader& reader_;
+  const CandidateChooser& chooser_;
+  size_t most_forks_;
   const PlainForm* forms_;
   const std::byte *begin_, *end_, *at_;
   const std::byte* packet_ = nullptr;
@@ -78,11 +83,17 @@ void Follower::follow(Source& source) {
   }
 }
 
-bool Follower::plain_packets(PacketReader& reader) {
+bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks) {
   const uint64_t before = reader.offset();
-  PacketSource source(reader);
-  follow(source);
-  reader.seek(source.reached());
+  const auto take = [&](auto source) {
+    follow(source);
+    reader.seek(source.reached());
+  };
+  if (runs_->changes()) {
+    take(PacketSource<true>(reader, end_offset, *chooser_, most_forks));
+  } else {
+    take(PacketSource<false>(reader, end_offset, *chooser_, most_forks));
+  }
   return reader.offset() != before;
 }
 

@@ -42,8 +42,8 @@ class PlainFlow {
 
   [[nodiscard]] bool has_room() const { return static_cast<size_t>(end_ - out_) >= kMostAtoms; }
 
-  /// Takes the flow over from the follower.
-  void load() {
+  /// Takes the flow over from the follower. `atoms_due` of them are taken whether the batch is full or not.
+  void load(size_t atoms_due = 0) {
     const Follower& f = follower_;
     run_ = f.run_;
     left_ = f.left_;
@@ -69,6 +69,8 @@ class PlainFlow {
       const size_t size = before + kMostAtoms + std::min(source_.blocks_ahead(), most - std::min(most, before));
       if (size > blocks.capacity()) blocks.reserve(std::max(size, 2 * blocks.capacity()));
       blocks.resize(size);
+    } else if (atoms_due != 0) {
+      blocks.resize(before + atoms_due);
     }
     begin_ = blocks.data();
     end_ = begin_ + blocks.size();
@@ -98,7 +100,7 @@ class PlainFlow {
   void take_slowly(uint64_t atoms, unsigned left) {
     store();
     follower_.atom(atoms, source_.offset(left));
-    load();
+    load(left - 1);
   }
 
   void take_atoms(uint64_t atoms, unsigned count) {

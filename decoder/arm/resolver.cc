@@ -63,14 +63,15 @@ void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
   sync_from_ = from;
 }
 
-bool Resolver::run(Batch& batch) {
+Resolver::Stop Resolver::run(Batch& batch, const Bounds& bounds) {
   follower_->into(batch);
   Packet packet;
   while (batch.blocks.size() < batch.capacity_blocks && batch.gaps.size() < batch.capacity_blocks &&
          batch.events.size() < batch.capacity_blocks) {
     if (state_ == State::no_sync && !resync(sync_from_)) break;
     if (state_ == State::done) break;
-    if (!exact_only_ && run_plain()) continue;
+    if (reader_.offset() >= bounds.offset || follower_->forks() >= bounds.forks) return Stop::bound;
+    if (!exact_only_ && run_plain(bounds)) continue;
     const uint64_t offset = packet_offset_ = reader_.offset();
     switch (reader_.next(packet)) {
       case PacketReader::Status::ok:
@@ -84,7 +85,7 @@ bool Resolver::run(Batch& batch) {
         state_ = State::done;
     }
   }
-  if (state_ != State::done) return true;
+  if (state_ != State::done) return Stop::full;
   if (ignored_ != 0) {
     Element element;
     element.value = ignored_;
@@ -93,13 +94,13 @@ bool Resolver::run(Batch& batch) {
     ignored_ = 0;
   }
   follower_->end();
-  return false;
+  return Stop::end;
 }
 
 /// Atoms and addresses that nothing speculative comes before: most of a trace. False: another packet is next.
-bool Resolver::run_plain() {
+bool Resolver::run_plain(const Bounds& bounds) {
   if (state_ != State::decoding || config_.max_speculation() != 0 || !queue_.empty() || awaits_address_) return false;
-  return follower_->plain_packets(reader_);
+  return follower_->plain_packets(reader_, bounds.offset, bounds.forks);
 }
 
 /// Before the first trace info only what stands outside the flow has a meaning.

@@ -15,14 +15,20 @@ class Resolver {
       : follower_(&follower), config_(config), reader_({}, config), exact_only_(exact_only) {}
 
   void begin(Bytes bytes);
-  /// Takes packets until the batch is full. False: the segment is done.
-  bool run(Batch& batch);
+  /// Where run() stops before a packet.
+  struct Bounds {
+    uint64_t offset = ~uint64_t{0};  ///< it stands there or behind
+    size_t forks = ~size_t{0};       ///< so many forks were passed before it
+  };
+  enum class Stop : uint8_t { full, bound, end };
+  /// Takes packets until the batch is full, a bound is reached, or the segment is done.
+  Stop run(Batch& batch, const Bounds& bounds);
   [[nodiscard]] uint64_t offset() const { return reader_.offset(); }
 
  private:
   enum class State : uint8_t { no_sync, wait_info, decoding, done };
 
-  bool run_plain();
+  bool run_plain(const Bounds& bounds);
   bool resync(uint64_t from);
   void lose_sync(GapReason reason, uint64_t offset, uint64_t from);
   void on_packet(const Packet& packet, uint64_t offset);

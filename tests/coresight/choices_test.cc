@@ -114,6 +114,52 @@ TEST(ArmChoices, WhatNothingDecidesIsMarked) {
   EXPECT_EQ(output.blocks[0].second, kTaken | kAmbiguous);
 }
 
+// The old code ran for long, then the new one, in one segment: each window of packets has its own choice, whatever the size of batches, on
+// both paths, with speculation and without.
+TEST(ArmChoices, EachWindowChooses) {
+  constexpr uint32_t kBack3 = 0x17fffffd;  // b .-12
+  constexpr size_t kRounds = 300, kMostAtomsOfPacket = 24;
+  const Timeline timeline = changed(code({kNop, kIfZeroBack, kNop, kBack3}), kRet);
+  Raw raw = trace({});
+  for (size_t i = 0; i < kRounds; ++i) raw.push_back(0xda);  // N, E
+  for (size_t i = 0; i < kRounds; ++i) raw.insert(raw.end(), {0xf7, 0x95, 0x02, 0xf7});
+  raw.insert(raw.end(), {0x2d, 0x06});  // commit what is in flight
+  for (const auto& [depth, exact] : {std::pair(0U, false), std::pair(0U, true), std::pair(6U, false), std::pair(6U, true)}) {
+    arm::DecoderOptions options;
+    options.config.protocol = arm::Protocol::etmv4;
+    options.config.idr8 = depth;
+    options.follow.exact_only = exact;
+    const Raw given = depth == 0 ? Raw(raw.begin(), raw.end() - 2) : raw;
+    const std::vector<std::byte> bytes = bytes_of(given);
+    for (const size_t capacity : {size_t{1}, size_t{7}, size_t{401}, size_t{4096}}) {
+      const ContextTrack contexts;
+      arm::Decoder decoder(timeline, contexts, options);
+      AuxSegment segment;
+      segment.bytes = bytes;
+      decoder.begin(segment);
+      Batch batch;
+      batch.capacity_blocks = capacity;
+      size_t blocks = 0, gaps = 0;
+      for (bool more = true; more;) {
+        batch.clear();
+        more = decoder.next(batch);
+        gaps += batch.gaps.size();
+        EXPECT_LE(batch.blocks.size(), capacity + kMostAtomsOfPacket);  // what is begun is finished, no more
+        for (const Block& block : batch.blocks) {
+          const BlockInfo& info = decoder.blocks().info(block.node);
+          const bool old = blocks < 2 * kRounds, changes = blocks % 2 == 0;
+          const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed);
+          ASSERT_EQ(info.ip.value + info.size_bytes - kBase, changes ? 8U : 16U) << blocks;
+          ASSERT_EQ(flags, !changes ? kTaken : (old ? kBranch : kTaken) | kChosen) << blocks << " " << depth << " " << capacity;
+          ++blocks;
+        }
+      }
+      EXPECT_EQ(blocks, 4 * kRounds) << depth << " " << exact << " " << capacity;
+      EXPECT_EQ(gaps, 0U);
+    }
+  }
+}
+
 TEST(ArmChoices, CodeThatFitsNoCopyIsNamed) {
   // N at an unconditional branch, and no other copy.
   TimelineBuilder builder;
