@@ -27,13 +27,13 @@ uint64_t hash_block(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, 
 
 }  // namespace
 
-// A slot is a pair: the node, and a part of its hash, so that only a block that is likely the same is looked at.
+// A slot is a pair: the node, and the half of its hash that says where it belongs, so that only a block that is likely the same is looked
+// at.
 NodeId BlockTable::intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes) {
   if (slots_.size() < 4 * (size_ + 1)) grow();
-  const uint64_t hash = hash_block(space, ip, mode, instructions, bytes.size());
-  const auto tag = static_cast<uint32_t>(hash >> 32);
+  const auto tag = static_cast<uint32_t>(hash_block(space, ip, mode, instructions, bytes.size()) >> 32);
   const size_t mask = slots_.size() / 2 - 1;
-  for (size_t slot = hash & mask;; slot = (slot + 1) & mask) {
+  for (size_t slot = tag & mask;; slot = (slot + 1) & mask) {
     const NodeId node = slots_[2 * slot];
     if (node == kEmptySlot) {
       slots_[2 * slot] = add({ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), nullptr}, bytes);
@@ -80,14 +80,14 @@ NodeId BlockTable::add(const BlockInfo& info, Bytes bytes) {
 
 void BlockTable::grow() {
   const size_t size = std::max(kFirstSlots, slots_.size());
-  slots_.assign(2 * size, kEmptySlot);
-  for (NodeId node = 0; node < size_; ++node) {
-    const BlockInfo& known = info(node);
-    const uint64_t hash = hash_block(known.space, known.ip, known.mode, known.instructions, known.size_bytes);
-    size_t slot = hash & (size - 1);
+  std::vector<NodeId> before(2 * size, kEmptySlot);
+  before.swap(slots_);
+  for (size_t i = 0; i < before.size(); i += 2) {
+    if (before[i] == kEmptySlot) continue;
+    size_t slot = before[i + 1] & (size - 1);
     while (slots_[2 * slot] != kEmptySlot) slot = (slot + 1) & (size - 1);
-    slots_[2 * slot] = node;
-    slots_[2 * slot + 1] = static_cast<uint32_t>(hash >> 32);
+    slots_[2 * slot] = before[i];
+    slots_[2 * slot + 1] = before[i + 1];
   }
 }
 

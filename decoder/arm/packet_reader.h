@@ -88,7 +88,7 @@ class PacketReader {
   using enum AddressForm;
   uint64_t raw = 0;
   std::memcpy(&raw, at + 1, sizeof raw);
-  address.isa = form == short_is1 || form == long_32is1 || form == long_64is1 ? 1 : 0;
+  address.isa = static_cast<uint8_t>(form) & 1;
   uint64_t size = kLongestAddress;
   if (form == short_is0 || form == short_is1) {
     address.value = short_value(address.isa, static_cast<uint8_t>(raw), static_cast<uint8_t>(raw >> 8));

@@ -50,7 +50,17 @@ struct PacketForm {
 [[nodiscard]] std::span<const PacketForm> packet_forms();
 
 /// How a packet that is an address and nothing else is laid out.
-enum class AddressForm : uint8_t { none, match, short_is0, short_is1, long_32is0, long_32is1, long_64is0, long_64is1 };
+/// Bit 0 is the instruction set bit.
+enum class AddressForm : uint8_t {
+  none,
+  match = 1,
+  short_is0 = 2,
+  short_is1 = 3,
+  long_32is0 = 4,
+  long_32is1 = 5,
+  long_64is0 = 6,
+  long_64is1 = 7
+};
 
 /// The packets that most of a trace is made of. They stand in streams of any configuration.
 struct PlainForm {

@@ -10,6 +10,7 @@ namespace {
 template <bool kForks>
 class PacketSource {
  public:
+  static constexpr unsigned kMostAtoms = 64;
   static constexpr bool kMayStop = true;
   PacketSource(PacketReader& reader, uint64_t end_offset, const CandidateChooser& chooser, size_t most_forks)
       : reader_(reader),
@@ -20,23 +21,49 @@ class PacketSource {
         end_(begin_ + std::min<uint64_t>(reader.bytes().size(), end_offset)),
         at_(begin_ + reader.offset()) {}
 
-  [[gnu::always_inline]] PlainKind next() {
-    if (at_ == end_ || (kForks && chooser_.passed() >= most_forks_)) return PlainKind::end;
-    form_ = &forms_[static_cast<uint8_t>(*at_)];
-    if (form_->count != 0) {
-      packet_ = at_++;
-      return PlainKind::atoms;
+  /// Atoms of packets side by side, 64 at most. `lost`: atoms tell nothing.
+  [[gnu::always_inline]] PlainKind next(bool lost) {
+    if (kForks && chooser_.passed() >= most_forks_) return PlainKind::end;
+    const std::byte* at = at_;
+    uint64_t atoms = 0;
+    unsigned count = 0;
+    packet_ = at;
+    for (; at != end_; ++at) {
+      const PlainForm& form = forms_[static_cast<uint8_t>(*at)];
+      if (form.count == 0) {
+        if (count != 0) break;
+        at_ = at;
+        if (form.address == AddressForm::none || static_cast<uint64_t>(end_ - at) < PacketReader::kLongestAddress) return PlainKind::end;
+        packet_ = at;
+        at_ = reader_.plain_address(at, form.address, address_);
+        return PlainKind::address;
+      }
+      if (lost) continue;
+      if (count + form.count > kMostAtoms) break;
+      atoms |= uint64_t{form.atoms} << count;
+      count += form.count;
+      if (kForks) {  // which are looked for behind each packet
+        ++at;
+        break;
+      }
     }
-    if (form_->address == AddressForm::none || static_cast<uint64_t>(end_ - at_) < PacketReader::kLongestAddress) return PlainKind::end;
-    packet_ = at_;
-    at_ = reader_.plain_address(at_, form_->address, address_);
-    return PlainKind::address;
+    at_ = at;
+    atoms_ = atoms;
+    count_ = count;
+    return count != 0 ? PlainKind::atoms : PlainKind::end;
   }
-  [[nodiscard]] uint64_t atoms() const { return form_->atoms; }
-  [[nodiscard]] unsigned count() const { return form_->count; }
+  [[nodiscard]] uint64_t atoms() const { return atoms_; }
+  [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] uint64_t address() const { return address_.value; }
   [[nodiscard]] uint8_t isa() const { return address_.isa; }
-  [[nodiscard]] uint64_t offset(unsigned) const { return static_cast<uint64_t>(packet_ - begin_); }
+  [[nodiscard]] uint64_t offset(unsigned left) const {
+    const std::byte* at = packet_;
+    for (unsigned taken = count_ - left;; ++at) {
+      const unsigned here = forms_[static_cast<uint8_t>(*at)].count;
+      if (taken < here || here == 0) return static_cast<uint64_t>(at - begin_);
+      taken -= here;
+    }
+  }
   [[nodiscard]] size_t blocks_ahead() const { return std::min<size_t>(2 * static_cast<size_t>(end_ - at_), 1U << 10); }
   /// Behind what was taken.
   [[nodiscard]] uint64_t reached() const { return static_cast<uint64_t>(at_ - begin_); }
@@ -47,8 +74,9 @@ class PacketSource {
   size_t most_forks_;
   const PlainForm* forms_;
   const std::byte *begin_, *end_, *at_;
-  const std::byte* packet_ = nullptr;
-  const PlainForm* form_ = nullptr;
+  const std::byte* packet_ = nullptr;  ///< the first one of those taken last
+  uint64_t atoms_ = 0;
+  unsigned count_ = 0;
   PacketReader::Address address_;
 };
 
@@ -57,7 +85,7 @@ class AtomSource {
  public:
   static constexpr bool kMayStop = false;
   AtomSource(uint64_t atoms, uint32_t count, uint64_t offset) : atoms_(atoms), count_(count), offset_(offset) {}
-  PlainKind next() { return std::exchange(given_, true) ? PlainKind::end : PlainKind::atoms; }
+  PlainKind next(bool) { return std::exchange(given_, true) ? PlainKind::end : PlainKind::atoms; }
   [[nodiscard]] uint64_t atoms() const { return atoms_; }
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] static uint64_t address() { return 0; }
@@ -85,6 +113,18 @@ void Follower::follow(Source& source) {
 
 bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks) {
   const uint64_t before = reader.offset();
+  const Bytes bytes = reader.bytes();
+  if (before == bytes.size()) return false;
+  const PlainForm& form = plain_forms()[static_cast<uint8_t>(bytes[before])];
+  if (form.count == 0) {
+    if (form.address == AddressForm::none || bytes.size() - before < PacketReader::kLongestAddress) return false;
+    if (need_context_ || has_exception_ || starting_) {  // often just one address comes before the next packet of another kind
+      PacketReader::Address at;
+      reader.seek(static_cast<uint64_t>(reader.plain_address(bytes.data() + before, form.address, at) - bytes.data()));
+      address(Ip{at.value}, at.isa, before);
+      return true;
+    }
+  }
   const auto take = [&](auto source) {
     follow(source);
     reader.seek(source.reached());

@@ -25,11 +25,11 @@ class PlainFlow {
   void run() {
     load();
     while (has_room()) {
-      const PlainKind kind = source_.next();
-      if (kind == PlainKind::atoms) {
-        if (!lost_) take_atoms(source_.atoms(), source_.count());
-      } else if (kind == PlainKind::address) {
+      const PlainKind kind = source_.next(lost_);
+      if (kind == PlainKind::address) {
         take_address(Ip{source_.address()}, source_.isa());
+      } else if (kind == PlainKind::atoms) {
+        take_atoms(source_.atoms(), source_.count());
       } else {
         break;
       }
@@ -40,10 +40,10 @@ class PlainFlow {
  private:
   static constexpr size_t kMostAtoms = 64;  // of one next()
 
-  [[nodiscard]] bool has_room() const { return static_cast<size_t>(end_ - out_) >= kMostAtoms; }
+  [[nodiscard]] bool has_room() const { return out_ <= stop_; }
 
-  /// Takes the flow over from the follower. `atoms_due` of them are taken whether the batch is full or not.
-  void load(size_t atoms_due = 0) {
+  /// Takes the flow over from the follower.
+  void load() {
     const Follower& f = follower_;
     run_ = f.run_;
     left_ = f.left_;
@@ -64,17 +64,13 @@ class PlainFlow {
     now_ = f.when();
     Blocks& blocks = f.out_->blocks;
     const size_t before = blocks.size(), most = f.out_->capacity_blocks;
-    const bool full = before >= most || f.out_->gaps.size() >= most;
-    if (!full || !Source::kMayStop) {
-      const size_t size = before + kMostAtoms + std::min(source_.blocks_ahead(), most - std::min(most, before));
-      if (size > blocks.capacity()) blocks.reserve(std::max(size, 2 * blocks.capacity()));
-      blocks.resize(size);
-    } else if (atoms_due != 0) {
-      blocks.resize(before + atoms_due);
-    }
+    const bool full = Source::kMayStop && (before >= most || f.out_->gaps.size() >= most);
+    const size_t size = before + kMostAtoms + (full ? 0 : std::min(source_.blocks_ahead(), most - std::min(most, before)));
+    if (size > blocks.capacity()) blocks.reserve(std::max(size, 2 * blocks.capacity()));
+    blocks.resize(size);
     begin_ = blocks.data();
-    end_ = begin_ + blocks.size();
     out_ = since_ = begin_ + before;
+    stop_ = full ? begin_ - 1 : begin_ + (size - kMostAtoms);
   }
 
   /// Gives it back.
@@ -100,24 +96,28 @@ class PlainFlow {
   void take_slowly(uint64_t atoms, unsigned left) {
     store();
     follower_.atom(atoms, source_.offset(left));
-    load(left - 1);
+    load();
   }
 
   void take_atoms(uint64_t atoms, unsigned count) {
-    for (;;) {
-      const Way way = odd_ ? Way::other : follow(atoms, count);
-      if (count == 0) return;
-      if (way == Way::none && find()) continue;
-      if (way == Way::no_code && !kChanges) return give_gap(source_.offset(count));
+    while (count != 0 && !lost_) {
+      SectionId section = kNoSection;
+      if (run_ == 0 && is_hole(section)) return give_gap(section, source_.offset(count));
+      if (!odd_ && (run_ != 0 || find())) {
+        const Way way = follow(atoms, count);
+        if (way == Way::no_code && !kChanges) return give_gap(steps_[run_].blocks[0].node, source_.offset(count));
+        if (way <= Way::indirect_call) continue;
+      }
       take_slowly(atoms, count);
       atoms >>= 1;
-      if (--count == 0 || lost_) return;
+      --count;
     }
   }
 
-  /// Takes atoms that do what the code says, along runs that are known. Says what the next one does.
+  /// Takes atoms that do what the code says, along runs that are known. Says what the last one did, or the next one does.
   Way follow(uint64_t& atoms, unsigned& count) {
-    if (need_) return Way::none;
+    Way way = steps_[run_].way[atoms & 1];
+    if (way >= Way::no_code) return way;
     const Step* const steps = steps_;
     Block* const before = out_;
     Block* out = before;
@@ -126,8 +126,7 @@ class PlainFlow {
     uint64_t bits = atoms;
     unsigned left = count;
     uint32_t run = run_, last = left_;
-    Way way = Way::on;
-    while (left != 0) {
+    while (left != 0 && run != 0) {
       const Step& step = steps[run];
       const size_t executed = bits & 1;
       way = step.way[executed];
@@ -149,7 +148,6 @@ class PlainFlow {
       run = 0;
       need_ = true;
       pop_ = has_stack_;
-      way = Way::none;
       break;
     }
     if (out == before) return way;
@@ -176,13 +174,23 @@ class PlainFlow {
     f.put_mark(static_cast<size_t>(before - begin_));
   }
 
+  /// True if it is known that there is no code where the flow stands, and nothing was chosen on the way here.
+  [[nodiscard]] bool is_hole(SectionId& section) {
+    if (kChanges || odd_ || need_) return false;
+    if (!follower_.is64_) ip_.value &= 0xffffffffU;
+    return follower_.runs_->is_known_hole(follower_.space_, ip_, now_, section);
+  }
+
   /// Finds the run where the flow stands. False: the follower must do it.
   bool find() {
     Follower& f = follower_;
     if (need_) return find_return();
     if (!f.is64_) ip_.value &= 0xffffffffU;
-    run_ = f.runs_->find(f.space_, ip_, mode_, now_, *f.chooser_);
-    steps_ = &f.runs_->step(0);
+    run_ = kChanges ? 0 : f.runs_->known(f.space_, ip_, mode_);
+    if (run_ == 0) {
+      run_ = f.runs_->find(f.space_, ip_, mode_, now_, *f.chooser_);
+      steps_ = &f.runs_->step(0);
+    }
     f.call_ = 0;
     if (left_ != 0 && (!kChanges || f.leads_to(left_, taken_, ip_, mode_))) f.runs_->link(left_, taken_, run_);
     fresh_ = kChanges && !steps_[run_].certain.contains(now_);
@@ -230,32 +238,32 @@ class PlainFlow {
     odd_ = isa != 0 && mode_ != ExecMode::t32;
   }
 
-  /// No code is at hand where the flow stands, and nothing was chosen on the way here.
-  void give_gap(uint64_t offset) {
+  /// No code is at hand where the flow stands.
+  void give_gap(SectionId section, uint64_t offset) {
     Follower& f = follower_;
-    const Run& run = f.runs_->run(run_);
-    Gap& gap = f.out_->gaps.emplace_back();
+    if (run_ != 0) ip_ = steps_[run_].ip;
+    Gap gap;
     gap.reason = GapReason::no_image;
     gap.before_block = static_cast<uint32_t>(out_ - begin_);
     gap.stream_offset_bytes = f.segment_.stream_offset_bytes + offset;
-    gap.ip = run.end;
-    gap.space = is_kernel_half(run.end) ? kKernelSpace : f.space_;
-    gap.section = run.section;
+    gap.ip = ip_;
+    gap.space = is_kernel_half(ip_) ? kKernelSpace : f.space_;
+    gap.section = section;
     gap.time = f.time_;
-    if (out_ != since_ && taken_) f.branch_ip_ = f.runs_->run(left_).last_ip;
+    f.out_->gaps.push_back(gap);
     f.flowing_ = taken_ = walked_ = false;
     f.call_ = run_ = left_ = 0;
-    ip_ = run.end;
     since_ = out_;
     need_ = told_ = lost_ = true;
-    if (Source::kMayStop && f.out_->gaps.size() >= f.out_->capacity_blocks) end_ = out_;
+    if (Source::kMayStop && f.out_->gaps.size() >= f.out_->capacity_blocks) stop_ = begin_ - 1;
   }
 
   Follower& follower_;
   Source& source_;
   const Step* steps_ = nullptr;
   Interval now_;
-  Block *begin_ = nullptr, *end_ = nullptr, *out_ = nullptr;
+  Block *begin_ = nullptr, *out_ = nullptr;
+  Block* stop_ = nullptr;   ///< up to here there is room; before begin_: the batch is full
   Block* since_ = nullptr;  ///< what stands from here on is new, and the flow has not been lost behind it
   uint32_t run_ = 0, left_ = 0;
   Ip ip_;  ///< if run_ is 0

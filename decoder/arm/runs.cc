@@ -26,6 +26,7 @@ Step step_of(const Run& run) {
   step.mode = run.mode;
   const bool no_code = run.stop == RunEnd::no_image && run.instructions == 0;
   step.way.fill(no_code ? Way::no_code : Way::other);
+  if (no_code) step.blocks[0].node = run.section;
   if (run.stop != RunEnd::waypoint) return step;
   const bool direct = run.last.cls == ArmClass::direct, indirect = run.last.cls == ArmClass::indirect;
   step.branch = direct || indirect;
@@ -275,11 +276,15 @@ void RunCache::intern(Run& run) {
   run.node = table_.intern(owner, run.ip, run.mode, run.instructions, bytes_.empty() ? piece_ : Bytes(bytes_));
 }
 
-Run RunCache::read(const Request& request, CandidateChooser& chooser) {
-  Run run;
+void RunCache::start(const Request& request, Run& run) {
   run.ip = run.end = run.last_ip = request.ip;
   run.space = request.space;
   run.mode = run.target_mode = request.mode;
+}
+
+Run RunCache::read(const Request& request, CandidateChooser& chooser) {
+  Run run;
+  start(request, run);
   bytes_.clear();
   piece_ = window_ = {};
   Reading reading;
@@ -291,12 +296,13 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
   return run;
 }
 
-/// Reads an A64 run that ends in a waypoint, all of it in plain code met before: most runs. False: nothing is read.
+/// Reads an A64 run that ends in a waypoint, all of it in plain code met before, or where no code is: most runs. False: read() must.
 bool RunCache::read_plain(const Request& request, Run& run) {
   if (request.mode != ExecMode::a64 || rules_.every) return false;
   const SpaceId owner = is_kernel_half(request.ip) ? kKernelSpace : request.space;
   const Stretch* stretch = stretch_at(owner, request.ip, request.when);
-  if (stretch == nullptr) return false;
+  start(request, run);
+  if (stretch == nullptr) return is_hole(request, run);
   const Bytes code = stretch->code.bytes.subspan(request.ip - stretch->ip);
   uint64_t count = 0;  // instructions
   do {
@@ -307,11 +313,8 @@ bool RunCache::read_plain(const Request& request, Run& run) {
     ++count;
   } while (!is_waypoint(run.last));
   run.stop = RunEnd::waypoint;
-  run.ip = request.ip;
   run.end = run.ip + 4 * count;
   run.last_ip = run.ip + 4 * (count - 1);
-  run.space = request.space;
-  run.mode = run.target_mode = ExecMode::a64;
   run.instructions = static_cast<uint16_t>(count);
   run.conditional = run.last.conditional;
   if (run.last.cls == ArmClass::direct) run.target = arm_target(run.last, run.last_ip, ExecMode::a64);
@@ -345,9 +348,13 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
   if (index != 0) {
     runs_[index] = {};
   } else {
-    if (2 * (runs_.size() + 1) > slots_.size()) {
+    if (2 * (steps_.size() + 1) > slots_.size()) {
       grow();
       slot = slot_of(space, ip, mode);
+    }
+    if (runs_.size() == runs_.capacity()) {
+      runs_.reserve(4 * runs_.size());
+      steps_.reserve(4 * runs_.size());
     }
     index = static_cast<uint32_t>(runs_.size());
     runs_.emplace_back();

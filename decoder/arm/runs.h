@@ -60,7 +60,7 @@ enum class Way : uint8_t {
 
 /// What following atoms needs of a run, and what led on from it. By [executed]: 0 the atom N, 1 the atom E.
 struct alignas(64) Step {
-  std::array<Block, 2> blocks{};  ///< as they are given out
+  std::array<Block, 2> blocks{};  ///< as they are given out; of a run without code the first node is its section
   /// Runs that followed: behind the run, and where its branch went (of an indirect one the last time); 0: not known yet. Of a run that
   /// ends in no branch both are the same.
   std::array<uint32_t, 2> next{};
@@ -94,6 +94,16 @@ class RunCache {
     const uint32_t index = slots_[slot];
     if (index != 0 && (!changes_ || steps_[index].certain.contains(when))) return index;
     return find_new(space, ip, mode, when, chooser, slot);
+  }
+  /// Likewise, for code that never changes; 0: it is not read yet.
+  [[nodiscard]] uint32_t known(SpaceId space, Ip ip, ExecMode mode) const {
+    return slots_[slot_of(is_kernel_half(ip) ? kKernelSpace : space, ip, mode)];
+  }
+  /// True if a look-up has told before that there is no code at `ip`; `section` is what is there.
+  [[nodiscard]] bool is_known_hole(SpaceId space, Ip ip, Interval when, SectionId& section) const {
+    const Hole& hole = holes_[hole_];
+    section = hole.code.section;
+    return hole.code.covers(ip, when) && hole.space == (is_kernel_half(ip) ? kKernelSpace : space);
   }
   /// By index; stays until the next find().
   [[nodiscard]] const Run& run(uint32_t index) const { return runs_[index]; }
@@ -157,6 +167,7 @@ class RunCache {
   [[nodiscard]] const Stretch* stretch_at(SpaceId space, Ip ip, Interval when);
   [[nodiscard]] const Hole* hole_at(SpaceId space, Ip ip, Interval when);
   bool is_hole(const Request& request, Run& run);
+  static void start(const Request& request, Run& run);
   [[nodiscard]] bool at_hand(Ip ip) const;
   void keep_piece();
   [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;

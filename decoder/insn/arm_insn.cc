@@ -310,21 +310,23 @@ int64_t displacement(Reach reach, uint32_t word) {
   return 0;
 }
 
-ArmInsn match(std::span<const Row> rows, uint32_t word, uint8_t length_bytes) {
+ArmInsn insn_of(const Row& row, uint32_t word, uint8_t length_bytes) {
   ArmInsn insn;
-  insn.cls = other;
+  insn.cls = row.cls;
+  insn.detail = row.detail;
   insn.length_bytes = length_bytes;
-  for (const Row& row : rows) {
-    if ((word & row.mask) != row.bits) continue;
-    insn.cls = row.cls;
-    insn.detail = row.detail;
-    insn.link = row.link;
-    insn.conditional = row.conditional;
-    insn.changes_set = row.reach == Reach::a32_blx || row.reach == Reach::blx;
-    insn.displacement = displacement(row.reach, word);
-    break;
-  }
+  insn.link = row.link;
+  insn.conditional = row.conditional;
+  insn.changes_set = row.reach == Reach::a32_blx || row.reach == Reach::blx;
+  insn.displacement = displacement(row.reach, word);
   return insn;
+}
+
+ArmInsn match(std::span<const Row> rows, uint32_t word, uint8_t length_bytes) {
+  for (const Row& row : rows) {
+    if ((word & row.mask) == row.bits) return insn_of(row, word, length_bytes);
+  }
+  return {other, ArmDetail::none, length_bytes};
 }
 
 /// Which rows words with the same byte at bit kShift can fit.
@@ -352,9 +354,21 @@ ArmInsn match(const Row (&rows)[kRows], RowRange range, uint32_t word, uint8_t l
   return match(std::span(rows).subspan(range.first, range.end - range.first), word, length_bytes);
 }
 
+/// Row + 1 of words with this top byte, where the byte alone tells; else 0.
+constexpr std::array<uint8_t, 256> kA64ByTopByte = [] {
+  std::array<uint8_t, 256> rows{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    const RowRange range = kA64Ranges[byte];
+    if (range.end != 0 && (kA64[range.first].mask & 0xffffff) == 0) rows[byte] = static_cast<uint8_t>(range.first + 1);
+  }
+  return rows;
+}();
+
 ArmInsn classify_a64(uint32_t word) {
+  const uint32_t byte = word >> 24;
+  if (const uint8_t row = kA64ByTopByte[byte]; row != 0) return insn_of(kA64[row - 1], word, 4);
   if (is_plain_a64(word)) return {other, ArmDetail::none, 4};
-  return match(kA64, kA64Ranges[word >> 24], word, 4);
+  return match(kA64, kA64Ranges[byte], word, 4);
 }
 
 ArmInsn classify_a32(uint32_t word) {
@@ -475,7 +489,8 @@ ArmInsn classify_arm(Bytes bytes, ExecMode mode) {
     return match(kT32, kT32Ranges[wide >> 24], wide, 4);
   }
   if (bytes.size() < 4) return {};
-  const uint32_t word = half_at(bytes, 0) | (half_at(bytes, 2) << 16);
+  uint32_t word = 0;
+  std::memcpy(&word, bytes.data(), 4);
   if (mode == ExecMode::a64) return classify_a64(word);
   if (mode == ExecMode::a32) return classify_a32(word);
   return {};
