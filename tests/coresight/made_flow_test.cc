@@ -194,7 +194,9 @@ arm::TraceConfig made_config(std::mt19937& random) {
   config.devarch = ete ? 0x47705a13 : 0;
   config.idr0 = 0x28000ea1;
   config.idr1 = ete ? 0x4100fff3 : below(2) == 0 ? 0x4100f403 : 0x4100f443;
-  config.idr2 = 0x488 | (below(2) == 0 ? 0x80000000 : 0);
+  constexpr uint32_t kVmidSizes[] = {0, 1, 2, 4};
+  const uint32_t vmid_size = kVmidSizes[config.version() > 0x40 ? below(4) : below(2)];
+  config.idr2 = 0x08 | (below(2) == 0 ? 0x80U : 0U) | vmid_size << 10 | (below(2) == 0 ? 0x80000000 : 0);
   constexpr uint32_t kDepths[] = {0, 0, 1, 3, 4, 9, 16, 40, 126};
   config.idr8 = kDepths[below(std::size(kDepths))];
   if (config.idr8 != 0 && below(2) == 0) config.idr0 &= ~0x20000000U;  // cycle counts commit

@@ -170,6 +170,16 @@ bool MadeUnit::put_compressed(const Place& place) {
   return true;
 }
 
+/// [ETMv4] "Context packet": level, width and non-secure; then the VMID and the context id, if told, in as many bytes as TRCIDR2 has.
+void MadeUnit::put_context(bool is64) {
+  const bool vmid = below(3) == 0, context_id = below(3) == 0;
+  put({0x20U | level_ | (is64 ? 0x10U : 0U) | (vmid ? 0x40U : 0U) | (context_id ? 0x80U : 0U)});
+  const unsigned vmid_size = config_.idr2 >> 10 & 0x1f, context_size = config_.idr2 >> 5 & 0x1f;
+  for (unsigned i = 0; vmid && i < vmid_size; ++i) put({below(256)});
+  for (unsigned i = 0; context_id && i < context_size; ++i) put({below(256)});
+  told_mode_ = is64 ? ExecMode::a64 : ExecMode::a32;
+}
+
 void MadeUnit::put_address(const Place& place, bool with_context) {
   const uint64_t address = place.address;
   if (with_context || !put_compressed(place)) {
@@ -182,10 +192,7 @@ void MadeUnit::put_address(const Place& place, bool with_context) {
     const unsigned shift = t32 ? 1 : 2;
     put({static_cast<unsigned>(address >> shift & 0x7f), static_cast<unsigned>(t32 ? address >> 8 & 0xff : address >> 9 & 0x7f)});
     for (unsigned at = 2; at < (wide ? 8U : 4U); ++at) put({static_cast<unsigned>(address >> (8 * at) & 0xff)});
-    if (with_context) {
-      put({0x20U | level_ | (place.mode == ExecMode::a64 ? 0x10U : 0U)});
-      told_mode_ = place.mode == ExecMode::a64 ? ExecMode::a64 : ExecMode::a32;
-    }
+    if (with_context) put_context(place.mode == ExecMode::a64);
   }
   remember(place);
 }
@@ -212,7 +219,11 @@ void MadeUnit::commit_all() {
 }
 
 void MadeUnit::aside() {
-  switch (below(6)) {
+  switch (below(7)) {
+    case 6:  // the same context again, or none
+      if (below(2) == 0) return put({0x80});
+      put({0x81});
+      return put_context(told_mode_ == ExecMode::a64);
     case 0: {
       time_ += below(100000);
       put({0x02});

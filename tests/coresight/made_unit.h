@@ -41,6 +41,7 @@ class MadeUnit {
   void committed(uint32_t count) { in_flight_ -= count; }
   void mistake(bool executed, MadeProgram& program);
   void put_address(const Place& place, bool with_context);
+  void put_context(bool is64);
   bool put_compressed(const Place& place);
   void remember(const Place& place);
 
