@@ -6,7 +6,9 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kWithWorlds = 4;  ///< added to the number of ContextNames: a space for each world follows
+// Added to the number of ContextNames:
+constexpr uint64_t kWithWorlds = 4;    ///< a space for each world follows
+constexpr uint64_t kWithOwnUpper = 8;  ///< with an upper half of its own
 
 /// The registers in the order in which they stand in the file.
 std::array<uint32_t*, 12> registers_of(arm::TraceConfig& c) {
@@ -54,7 +56,7 @@ bool read_source(ByteReader& in, ArmSource& source) {
 void write_arm_sources(const RecordingData& data, ByteWriter& out) {
   const arm::FollowOptions& follow = data.arm_follow;
   const bool worlds = follow.worlds[0] != kNoSpace;
-  out.number(static_cast<uint64_t>(follow.names) + (worlds ? kWithWorlds : 0));
+  out.number(static_cast<uint64_t>(follow.names) + (worlds ? kWithWorlds : 0) + (follow.own_upper ? kWithOwnUpper : 0));
   out.number(uint64_t{follow.default_space.value} + 1);
   for (const SpaceId world : follow.worlds) {
     if (worlds) out.number(world.value);
@@ -66,12 +68,13 @@ void write_arm_sources(const RecordingData& data, ByteWriter& out) {
 
 bool read_arm_sources(ByteReader in, const OpenOptions& options, RecordingData& data) {
   arm::FollowOptions& follow = data.arm_follow;
-  const uint64_t names = in.number_to(static_cast<uint64_t>(arm::ContextNames::vmid) + kWithWorlds);
+  const uint64_t names = in.number_to(static_cast<uint64_t>(arm::ContextNames::vmid) + kWithWorlds + kWithOwnUpper);
   if (names % kWithWorlds > static_cast<uint64_t>(arm::ContextNames::vmid)) return false;
   follow.names = static_cast<arm::ContextNames>(names % kWithWorlds);
+  follow.own_upper = (names & kWithOwnUpper) != 0;
   follow.default_space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};
   for (SpaceId& world : follow.worlds) {
-    if (names >= kWithWorlds) world = SpaceId{static_cast<uint32_t>(in.number_to(UINT32_MAX - 1))};
+    if ((names & kWithWorlds) != 0) world = SpaceId{static_cast<uint32_t>(in.number_to(UINT32_MAX - 1))};
   }
   follow.time = data.decoder.config.time;
   const bool one_clock = in.flag();

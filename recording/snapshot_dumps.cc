@@ -91,32 +91,22 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, std:
   dumps_.push_back(std::move(dump));
 }
 
-/// Of dumps in the upper half that lie over one of other memory spaces.
-void SnapshotDumps::warn_of_overlaps(std::vector<std::string>& warnings) const {
-  constexpr size_t kNamed = 8;
-  Layer all;
-  std::map<uint32_t, Layer> by_worlds;  // what of it counts
-  size_t found = 0;
-  for (size_t i = 0; i < dumps_.size(); ++i) {
-    const Dump& dump = dumps_[i];
+/// True if dumps in the upper half lie over some of other memory spaces.
+bool SnapshotDumps::upper_halves_differ() const {
+  std::map<uint32_t, Layer> by_worlds;
+  for (const Dump& dump : dumps_) {
     if (!is_kernel_half(Ip{dump.address})) continue;
     const uint64_t end = dump.address + dump.length;
-    const auto is_other = [&](uint32_t worlds) { return (worlds & dump.worlds) == 0; };
-    const bool overlaps = std::any_of(by_worlds.begin(), by_worlds.end(),
-                                      [&](const auto& entry) { return is_other(entry.first) && entry.second.overlaps(dump.address, end); });
-    all.cover(dump.address, end, [&](uint64_t from, uint64_t to) { by_worlds[dump.worlds].cover(from, to, [](uint64_t, uint64_t) {}); });
-    if (!overlaps || ++found > kNamed) continue;
-    const auto earlier = std::find_if(dumps_.begin(), dumps_.begin() + static_cast<std::ptrdiff_t>(i), [&](const Dump& other) {
-      return is_other(other.worlds) && other.address < end && dump.address < other.address + other.length;
-    });
-    warnings.push_back("the dumps " + earlier->path + " and " + dump.path +
-                       " of different memory spaces overlap in the upper half of addresses: the first counts there for all of them");
+    for (const auto& [worlds, layer] : by_worlds) {
+      if (worlds != dump.worlds && layer.overlaps(dump.address, end)) return true;
+    }
+    by_worlds[dump.worlds].cover(dump.address, end, [](uint64_t, uint64_t) {});
   }
-  if (found > kNamed)
-    warnings.push_back(std::to_string(found - kNamed) + " more dumps overlap those of other memory spaces in the upper half of addresses");
+  return false;
 }
 
-std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, std::vector<std::string>& warnings) const {
+std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, bool& own_upper,
+                                                       std::vector<std::string>& warnings) const {
   // Worlds that see the same dumps share a space.
   std::map<std::vector<bool>, SpaceId> spaces;
   const auto seen_by = [&](size_t world) {
@@ -131,17 +121,18 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     if (added) entry->second = image.builder.add_space();
     worlds[world] = entry->second;
   }
+  own_upper = upper_halves_differ();
   std::set<std::string_view> told;
   for (const Dump& dump : dumps_) {
     if (!told.insert(dump.path).second) continue;
     if (dump.file == nullptr) image.add_missing(dump.path, {}, "not found");
     if (dump.file != nullptr) image.add_symbol_file(dump.path, dump.path, {});
   }
-  const auto lay = [&](Layer& layer, size_t index, SpaceId space) {
+  const auto lay = [&](Layer& layer, size_t index, SpaceId space, bool lower) {
     const Dump& dump = dumps_[index];
     const auto use = [&](uint64_t from, uint64_t to) {
       Section section;
-      section.ip = Ip{from};
+      section.ip = lower ? arm::lowered(Ip{from}) : Ip{from};
       section.space = space;
       section.size_bytes = to - from;
       section.path = dump.path;
@@ -154,15 +145,14 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
   for (const auto& [seen, space] : spaces) {
     Layer layer;
     for (size_t i = 0; i < dumps_.size(); ++i) {
-      if (seen[i] && !is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, space);
+      if (seen[i] && (own_upper || !is_kernel_half(Ip{dumps_[i].address}))) lay(layer, i, space, true);
     }
   }
-  // The upper half is one for all.
+  // The upper half that is one for all; where it is not, the first of all for names.
   Layer layer;
   for (size_t i = 0; i < dumps_.size(); ++i) {
-    if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace);
+    if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace, false);
   }
-  warn_of_overlaps(warnings);
   if (seen_ > kMost)
     warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: those behind the first " + std::to_string(kMost) +
                        " are left out");

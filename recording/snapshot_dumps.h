@@ -26,7 +26,9 @@ class SnapshotDumps {
   /// Takes a dump section. `path`: of its file, found. Says in `warnings` what cannot be used.
   void add(const IniSection& dump, const std::string& path, std::vector<std::string>& warnings);
   /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
-  [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, std::vector<std::string>& warnings) const;
+  /// `own_upper`: told whether each space has an upper half of its own (FollowOptions).
+  [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, bool& own_upper,
+                                                        std::vector<std::string>& warnings) const;
 
  private:
   struct Dump {
@@ -36,7 +38,7 @@ class SnapshotDumps {
     std::shared_ptr<const MappedFile> file;  ///< null: not there
   };
   class Layer;
-  void warn_of_overlaps(std::vector<std::string>& warnings) const;
+  [[nodiscard]] bool upper_halves_differ() const;
   std::vector<Dump> dumps_;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // null: cannot be read
   size_t seen_ = 0;                                                 // sections given to add()

@@ -370,7 +370,7 @@ Status SnapshotLoader::finish(const std::string& path) {
   data_.contexts.add_switch(-1, kTimeMin, context);
   data_.contexts.sort();
   data_.arm_follow.default_space = user_;
-  data_.arm_follow.worlds = dumps_.place(image_, user_, data_.warnings);
+  data_.arm_follow.worlds = dumps_.place(image_, user_, data_.arm_follow.own_upper, data_.warnings);
   data_.description = "CoreSight snapshot " + dir_;
   image_.finish(data_);
   index_streams(options_, data_);

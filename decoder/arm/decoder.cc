@@ -26,7 +26,7 @@ WaypointRules rules_of(const TraceConfig& config) {
 struct Decoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& given)
       : options(given),
-        runs(timeline, rules_of(given.config)),
+        runs(timeline, rules_of(given.config), given.follow.own_upper),
         follower(runs, contexts, given.config, given.follow),
         resolver(follower, given.config, given.follow.exact_only) {}
 

@@ -98,7 +98,7 @@ void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t off
   gap.before_block = static_cast<uint32_t>(out_->blocks.size());
   gap.stream_offset_bytes = segment_.stream_offset_bytes + offset;
   gap.ip = ip;
-  gap.space = is_kernel_half(ip) ? kKernelSpace : space_;
+  gap.space = runs_->home(space_, ip);
   gap.section = section;
   gap.time = time_;
   out_->gaps.push_back(gap);
@@ -198,8 +198,7 @@ void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
     left_ = left;
     const uint32_t last = runs_->step(left).next[1];  // where it went the last time
     const Step& target = runs_->step(last);
-    const bool same =
-        last != 0 && target.ip == ip_ && target.mode == mode_ && target.space == (is_kernel_half(ip_) ? kKernelSpace : space_);
+    const bool same = last != 0 && target.ip == ip_ && target.mode == mode_ && target.space == runs_->home(space_, ip_);
     if (same && (!runs_->changes() || target.certain.contains(when()))) run_ = last;
   }
   pop_pending_ = false;

@@ -37,7 +37,10 @@ TraceConfig follower_config(TraceConfig config) {
 
 struct LegacyDecoder::State {
   State(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& given, const FollowOptions& options)
-      : config(given), runs(timeline, rules_of(given)), follower(runs, contexts, follower_config(given), options), reader({}, given) {}
+      : config(given),
+        runs(timeline, rules_of(given), options.own_upper),
+        follower(runs, contexts, follower_config(given), options),
+        reader({}, given) {}
 
   /// How far the flow has come.
   struct Place {

@@ -23,10 +23,14 @@ enum class World : uint8_t {
 // clang-format on
 inline constexpr size_t kWorlds = 10;
 
+/// Where the code of an upper-half address stands in the timeline if spaces have upper halves of their own: a place that no lower half has.
+[[nodiscard]] constexpr Ip lowered(Ip ip) { return Ip{ip.value & ~(uint64_t{1} << 63)}; }
+
 struct FollowOptions {
   ContextNames names = ContextNames::none;
   SpaceId default_space = kNoSpace;                        ///< of lower-half addresses while nothing tells which thread runs
   std::array<SpaceId, kWorlds> worlds = none_of_worlds();  ///< lower-half addresses by what context packets say; kNoSpace: as above
+  bool own_upper = false;                                  ///< upper halves differ by world: of each space at lowered() addresses
   TimeConversion time;                                     ///< of timestamps; invalid: raw ticks
   bool use_time = true;                         ///< false: timestamps are of another clock than the timeline's, and tell nothing of it
   uint64_t slack_ns = 0;                        ///< widens every time interval on both sides

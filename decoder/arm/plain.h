@@ -212,7 +212,7 @@ class PlainFlow {
 
   [[nodiscard]] bool is_at(uint32_t run, Ip ip) const {
     const Step& step = steps_[run];
-    return step.ip == ip && step.mode == mode_ && step.space == (is_kernel_half(ip) ? kKernelSpace : follower_.space_);
+    return step.ip == ip && step.mode == mode_ && step.space == follower_.runs_->home(follower_.space_, ip);
   }
 
   void take_address(Ip ip, uint8_t isa) {
@@ -247,7 +247,7 @@ class PlainFlow {
     gap.before_block = static_cast<uint32_t>(out_ - begin_);
     gap.stream_offset_bytes = f.segment_.stream_offset_bytes + offset;
     gap.ip = ip_;
-    gap.space = is_kernel_half(ip_) ? kKernelSpace : f.space_;
+    gap.space = f.runs_->home(f.space_, ip_);
     gap.section = section;
     gap.time = f.time_;
     f.out_->gaps.push_back(gap);

@@ -44,8 +44,8 @@ Step step_of(const Run& run) {
 
 }  // namespace
 
-RunCache::RunCache(const Timeline& timeline, WaypointRules rules)
-    : timeline_(timeline), view_(timeline), rules_(rules), changes_(timeline.has_versions()), slots_(kFirstSlots) {
+RunCache::RunCache(const Timeline& timeline, WaypointRules rules, bool own_upper)
+    : timeline_(timeline), view_(timeline), rules_(rules), own_upper_(own_upper), changes_(timeline.has_versions()), slots_(kFirstSlots) {
   runs_.reserve(kFirstSlots / 2);
   steps_.reserve(kFirstSlots / 2);
   runs_.resize(1);
@@ -71,11 +71,11 @@ bool RunCache::is_waypoint(const ArmInsn& insn) const {
 }
 
 SectionId RunCache::section_at(SpaceId space, Ip ip, Interval when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
+  space = home(space, ip);
   const TimeNs middle{when.first.value + (when.last.value - when.first.value) / 2};
   if (const Stretch* stretch = stretch_at(space, ip, {middle, middle})) return stretch->code.section;
   if (const Hole* hole = hole_at(space, ip, {middle, middle})) return hole->code.section;
-  return timeline_.section_at(space, ip, middle);
+  return timeline_.section_at(space, place(ip), middle);
 }
 
 /// The stretch that holds `ip`, if it was met before. `space`: the kernel's for its half.
@@ -93,7 +93,7 @@ const RunCache::Stretch* RunCache::stretch_at(SpaceId space, Ip ip, Interval whe
 const RunCache::Hole* RunCache::hole_at(SpaceId space, Ip ip, Interval when) {
   for (size_t i = 0; i < kStretches; ++i) {
     const size_t at = (hole_ + i) % kStretches;
-    if (holes_[at].space != space || !holes_[at].code.covers(ip, when)) continue;
+    if (holes_[at].space != space || !holes_[at].code.covers(place(ip), when)) continue;
     hole_ = at;
     return &holes_[at];
   }
@@ -102,11 +102,11 @@ const RunCache::Hole* RunCache::hole_at(SpaceId space, Ip ip, Interval when) {
 
 /// True if it is known that there is no code at run.end.
 bool RunCache::is_hole(const Request& request, Run& run) {
-  const SpaceId space = is_kernel_half(run.end) ? kKernelSpace : request.space;
+  const SpaceId space = home(request.space, run.end);
   const Hole* hole = hole_at(space, run.end, request.when);
   if (hole == nullptr) {
-    const NoCode code = view_.no_code(space, run.end, request.when);
-    if (!code.covers(run.end, request.when)) return false;
+    const NoCode code = view_.no_code(space, place(run.end), request.when);
+    if (!code.covers(place(run.end), request.when)) return false;
     hole_ = (hole_ + kStretches - 1) % kStretches;
     holes_[hole_] = {space, code};
     hole = &holes_[hole_];
@@ -130,7 +130,7 @@ void RunCache::keep_piece() {
 
 /// Makes the window of plain code met before, if `ip` is in it.
 bool RunCache::fetch_plain(const Request& request, Ip ip) {
-  const Stretch* stretch = stretch_at(is_kernel_half(ip) ? kKernelSpace : request.space, ip, request.when);
+  const Stretch* stretch = stretch_at(home(request.space, ip), ip, request.when);
   if (stretch == nullptr || stretch->code.bytes.size() - (ip - stretch->ip) < kArmFetchBytes) return false;
   window_ = stretch->code.bytes.subspan(ip - stretch->ip);
   window_ip_ = ip;
@@ -149,7 +149,7 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
     run.stop = RunEnd::no_image;
     return false;
   }
-  const auto ask = [&](unsigned span) { return view_.fetch(request.space, run.end, request.when, {}, candidates_, span); };
+  const auto ask = [&](unsigned span) { return view_.fetch(request.space, place(run.end), request.when, {}, candidates_, span); };
   const FetchResult result = ask(kArmFetchBytes);
   if (result.status != FetchStatus::ok || result.count == 0) {
     run.stop = RunEnd::no_image;
@@ -167,10 +167,10 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
   }
   copy(found[0], kArmFetchBytes);
   if (found[0].site == kNoSite) {  // likely a long stretch with one content, of which nothing more need be asked
-    const PlainCode plain = view_.plain(request.space, run.end, request.when);
+    const PlainCode plain = view_.plain(request.space, place(run.end), request.when);
     if (plain.bytes.size() >= kArmFetchBytes) {
       stretch_ = (stretch_ + kStretches - 1) % kStretches;
-      stretches_[stretch_] = {is_kernel_half(run.end) ? kKernelSpace : request.space, run.end, plain};
+      stretches_[stretch_] = {home(request.space, run.end), run.end, plain};
       return fetch_plain(request, run.end);
     }
   }
@@ -272,7 +272,7 @@ bool RunCache::ends_here(const Request& request, Run& run) {
 void RunCache::intern(Run& run) {
   if (run.instructions == 0) return;
   if (!bytes_.empty()) keep_piece();
-  const SpaceId owner = is_kernel_half(run.ip) ? kKernelSpace : run.space;
+  const SpaceId owner = home(run.space, run.ip);
   run.node = table_.intern(owner, run.ip, run.mode, run.instructions, bytes_.empty() ? piece_ : Bytes(bytes_));
 }
 
@@ -299,7 +299,7 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
 /// Reads an A64 run that ends in a waypoint, all of it in plain code met before, or where no code is: most runs. False: read() must.
 bool RunCache::read_plain(const Request& request, Run& run) {
   if (request.mode != ExecMode::a64 || rules_.every) return false;
-  const SpaceId owner = is_kernel_half(request.ip) ? kKernelSpace : request.space;
+  const SpaceId owner = home(request.space, request.ip);
   const Stretch* stretch = stretch_at(owner, request.ip, request.when);
   start(request, run);
   if (stretch == nullptr) return is_hole(request, run);

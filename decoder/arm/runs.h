@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "decoder/arm/options.h"
 #include "decoder/batch.h"
 #include "decoder/insn/arm_insn.h"
 #include "image/timeline.h"
@@ -85,25 +86,27 @@ class CandidateChooser {
 /// Reads code and owns the blocks. One per decoder.
 class RunCache {
  public:
-  RunCache(const Timeline& timeline, WaypointRules rules);
+  /// `own_upper`: of FollowOptions.
+  RunCache(const Timeline& timeline, WaypointRules rules, bool own_upper = false);
+
+  /// The space whose code stands at `ip` where the flow is in `space`.
+  [[nodiscard]] SpaceId home(SpaceId space, Ip ip) const { return is_kernel_half(ip) && !own_upper_ ? kKernelSpace : space; }
 
   /// Index of the run at (space, ip, mode) at a moment of `when`, which is read if need be.
   uint32_t find(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser) {
-    if (is_kernel_half(ip)) space = kKernelSpace;
+    space = home(space, ip);
     const size_t slot = slot_of(space, ip, mode);
     const uint32_t index = slots_[slot];
     if (index != 0 && (!changes_ || steps_[index].certain.contains(when))) return index;
     return find_new(space, ip, mode, when, chooser, slot);
   }
   /// Likewise, for code that never changes; 0: it is not read yet.
-  [[nodiscard]] uint32_t known(SpaceId space, Ip ip, ExecMode mode) const {
-    return slots_[slot_of(is_kernel_half(ip) ? kKernelSpace : space, ip, mode)];
-  }
+  [[nodiscard]] uint32_t known(SpaceId space, Ip ip, ExecMode mode) const { return slots_[slot_of(home(space, ip), ip, mode)]; }
   /// True if a look-up has told before that there is no code at `ip`; `section` is what is there.
   [[nodiscard]] bool is_known_hole(SpaceId space, Ip ip, Interval when, SectionId& section) const {
     const Hole& hole = holes_[hole_];
     section = hole.code.section;
-    return hole.code.covers(ip, when) && hole.space == (is_kernel_half(ip) ? kKernelSpace : space);
+    return hole.code.covers(place(ip), when) && hole.space == home(space, ip);
   }
   /// By index; stays until the next find().
   [[nodiscard]] const Run& run(uint32_t index) const { return runs_[index]; }
@@ -127,6 +130,8 @@ class RunCache {
   [[nodiscard]] bool changes() const { return changes_; }
 
  private:
+  /// Where the timeline has what stands at `ip` ([FollowOptions] own_upper).
+  [[nodiscard]] Ip place(Ip ip) const { return own_upper_ ? lowered(ip) : ip; }
   struct Request {
     SpaceId space;
     Ip ip;
@@ -188,6 +193,7 @@ class RunCache {
   CodeView view_;
   WaypointRules rules_;
   BlockTable table_;
+  bool own_upper_ = false;
   bool changes_ = false;   ///< some code of the timeline has several versions
   std::vector<Run> runs_;  // [0] is none
   std::vector<Step> steps_;

@@ -85,6 +85,47 @@ TEST(SnapshotSpaces, ABundleKnowsThem) {
   EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}, {0x1000, 0x1010, 4, true}}, flow(**opened)), "");
 }
 
+// The upper half, too: a kernel, what is secure, and what is any space's; in a bundle as in the snapshot.
+TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
+  const Snapshot snapshot;
+  snapshot.words("normal.bin", {kNop, kBranchToSelf});
+  snapshot.words("monitor.bin", {kNop, kNop, kNop, kBranchToSelf});
+  snapshot.words("any.bin", {kNop, kNop, kBranchToSelf, kNop, kNop, kBranchToSelf});
+  snapshot.frame(
+      "[dump1]\nfile=normal.bin\naddress=0xffff000000001000\nspace=EL1N\n[dump2]\nfile=monitor.bin\naddress=0xffff000000001000\n"
+      "space=EL3\n[dump3]\nfile=any.bin\naddress=0xffff000000001000\n");
+  snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01, 0x01,
+                               0x00, 0x04, 0x85, 0x00, 0x08, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0x31, 0xf7,  // EL1 non-secure
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x13, 0xf7,                                      // EL3
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x11, 0xf7,                                      // secure EL1: any's
+                               0x82, 0x03, 0x08, 0x00, 0x00, 0x31, 0xf7,                                      // EL1: behind its own, any's
+                               0x82, 0x00, 0x08, 0x00, 0x10, 0x31, 0xf7});                                    // no code
+  const std::vector<Range> expected = {{0xffff000000001000, 0xffff000000001008, 2, true},
+                                       {0xffff000000001000, 0xffff000000001010, 4, true},
+                                       {0xffff000000001000, 0xffff00000000100c, 3, true},
+                                       {0xffff00000000100c, 0xffff000000001018, 3, true}};
+  OpenOptions options;
+  options.path = snapshot.path();
+  BundleOptions bundle;
+  bundle.output_path = snapshot.path() + "/own.ptb";
+  const auto report = write_bundle(options, bundle);
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  for (const std::string& path : {snapshot.path(), bundle.output_path}) {
+    options.path = path;
+    const auto recording = Recording::open(options);
+    ASSERT_TRUE(recording.ok()) << recording.error().message;
+    EXPECT_EQ(difference(expected, flow(**recording)), "") << path;
+    std::vector<uint64_t> missing;
+    (void)(*recording)->decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
+      for (const Gap& gap : batch.gaps) {
+        if (gap.reason == GapReason::no_image) missing.push_back(gap.ip.value);
+      }
+      return true;
+    });
+    EXPECT_EQ(missing, (std::vector<uint64_t>{0xffff000010001000}));
+  }
+}
+
 TEST(SnapshotSpaces, TheEarlierOfTwoDumpsOfOneSpaceCounts) {
   const Snapshot snapshot;
   snapshot.words("a.bin", {kNop, kBranchToSelf});
@@ -261,9 +302,7 @@ TEST(SnapshotHostile, DumpsThatAllOverlapCostNoMoreThanTheyAre) {
   snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
   const auto recording = snapshot.open();
   ASSERT_TRUE(recording);
-  EXPECT_EQ(count_of(*recording, "of different memory spaces overlap"), 8U);
-  EXPECT_EQ(count_of(*recording, std::to_string(kDumps - 8) + " more dumps overlap"), 1U);
-  EXPECT_LT(recording->warnings().size(), 20U);
+  EXPECT_TRUE(recording->warnings().empty());
 }
 
 TEST(SnapshotHostile, DumpsBeyondWhatIsTakenAreCounted) {
