@@ -135,7 +135,8 @@ void check_capabilities(const Facts& facts, Checks& checks) {
   Check check{"capabilities", lacks.empty() ? Verdict::good : Verdict::limit, "", ""};
   check.found = (has.empty() ? "no capabilities" : "has " + join(has)) + (lacks.empty() ? "" : "; lacks " + join(lacks));
   if (!facts.privileged()) {
-    check.fix = "sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog=ep $(command -v ptdecode); BPF code and /proc/kcore need root";
+    check.fix =
+        "sudo setcap cap_perfmon,cap_ipc_lock,cap_sys_ptrace,cap_syslog=ep $(command -v ptdecode); BPF code and /proc/kcore need root";
   } else if (!lacks.empty()) {
     check.fix = "run as root of the first user namespace";
   }
@@ -155,9 +156,11 @@ void check_lockdown(const Facts& facts, Checks& checks) {
 void check_memory(const Facts& facts, Checks& checks) {
   if (!facts.mlock_kb) return;
   const uint64_t per_cpu = static_cast<uint64_t>(std::max<int64_t>(*facts.mlock_kb, 0)) << 10;
-  const bool unbound = facts.has(Capability::sys_admin) || facts.has(Capability::perfmon) || (facts.paranoid && *facts.paranoid < 0);
+  // As the kernel asks ([Linux] kernel/events/core.c, perf_mmap()): CAP_PERFMON lifts none of these limits.
+  const bool unlimited = facts.locked_memory_bytes == ~uint64_t{0};
+  const bool unbound = unlimited || facts.has(Capability::ipc_lock) || (facts.paranoid && *facts.paranoid < 0);
   std::string found = "kernel.perf_event_mlock_kb is " + std::to_string(*facts.mlock_kb) + " for each cpu";
-  if (facts.locked_memory_bytes) found += ", ulimit -l adds " + std::to_string(*facts.locked_memory_bytes >> 10) + " KiB";
+  if (facts.locked_memory_bytes && !unlimited) found += ", ulimit -l adds " + std::to_string(*facts.locked_memory_bytes >> 10) + " KiB";
   constexpr uint64_t kEnough = 4 * kMiB;
   const bool enough = unbound || per_cpu + facts.locked_memory_bytes.value_or(0) >= kEnough;
   checks.push_back({"memory", enough ? Verdict::good : Verdict::limit,

@@ -33,7 +33,8 @@ std::optional<uint64_t> locked_memory(const std::string& limits) {
   if (at == std::string::npos) return std::nullopt;
   const size_t begin = limits.find_first_not_of(' ', at + kName.size());
   const std::string word = begin == std::string::npos ? "" : limits.substr(begin, limits.find(' ', begin) - begin);
-  const auto bytes = number_of(word);  // "unlimited" is none
+  if (word == "unlimited") return ~uint64_t{0};
+  const auto bytes = number_of(word);
   return bytes ? std::optional<uint64_t>(*bytes) : std::nullopt;
 }
 

@@ -12,6 +12,7 @@ namespace ptd::doctor {
 
 /// Numbers of capabilities ([linux/capability.h]).
 enum class Capability : uint8_t {
+  ipc_lock = 14,
   sys_rawio = 17,
   sys_ptrace = 19,
   sys_admin = 21,
@@ -28,7 +29,7 @@ struct Facts {
   const Machine& machine;
   uint64_t capabilities = 0;
   std::optional<int64_t> paranoid, mlock_kb, kptr_restrict;
-  std::optional<uint64_t> locked_memory_bytes;  ///< RLIMIT_MEMLOCK; nothing: unlimited, or not known
+  std::optional<uint64_t> locked_memory_bytes;  ///< RLIMIT_MEMLOCK, ~0: unlimited; nothing: not known
   std::string release, vendor, model, flags, lockdown;
   std::string virtual_machine;  ///< its maker's word, "" on hardware
   bool container = false;

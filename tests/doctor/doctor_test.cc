@@ -19,6 +19,7 @@ using testing::Not;
 
 constexpr const char* kNoCapabilities = "0000000000000000";
 constexpr const char* kRoot = "000001ffffffffff";
+constexpr const char* kIpcLock = "0000000000004000";  // bit 14
 constexpr const char* kPerfmon = "0000004000000000";  // bit 38 ([linux/capability.h])
 
 class Doctor : public testing::Test {
@@ -218,6 +219,16 @@ TEST_F(Doctor, RingMemoryIsCounted) {
   Diagnosis d = diagnose(machine_);
   EXPECT_EQ(check(d, "memory").verdict, Verdict::limit);
   EXPECT_EQ(check(d, "memory").fix, "sudo sysctl kernel.perf_event_mlock_kb=65536");
+  capabilities(kPerfmon);
+  EXPECT_EQ(check(diagnose(machine_), "memory").verdict, Verdict::limit) << "perf_mmap() asks for CAP_IPC_LOCK, not for CAP_PERFMON";
+  capabilities(kIpcLock);
+  EXPECT_EQ(check(diagnose(machine_), "memory").verdict, Verdict::good);
+  capabilities(kNoCapabilities);
+  proc("self/limits", "Max locked memory         unlimited            unlimited            bytes\n");
+  d = diagnose(machine_);
+  EXPECT_EQ(check(d, "memory").verdict, Verdict::good);
+  EXPECT_EQ(check(d, "memory").found, "kernel.perf_event_mlock_kb is 516 for each cpu; this user is not bound by it");
+  proc("self/limits", "Max locked memory         65536                65536                bytes\n");
   proc("sys/kernel/perf_event_mlock_kb", "65536\n");
   EXPECT_EQ(check(diagnose(machine_), "memory").verdict, Verdict::good);
 }
