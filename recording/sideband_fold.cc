@@ -2,6 +2,8 @@
 #include "recording/sideband_fold.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <set>
 
 #include "image/source/build_id.h"
@@ -9,6 +11,8 @@
 
 namespace ptd {
 namespace {
+
+constexpr uint32_t kRecordIdIndex = 69;  // PERF_RECORD_ID_INDEX
 
 constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
 constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
@@ -36,12 +40,8 @@ bool SidebandFold::drops(const OpenOptions& options, uint64_t index) {
 void SidebandFold::on_record(const perfio::Record& record) {
   const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
   if (lost != nullptr) on_lost(record, *lost);
-  if (record.sample_id.has_time) {
-    const TimeNs now = time_of(record);
-    last_time_ = std::max(last_time_, now);
-    TimeNs& ring = ring_times_[record.sample_id.cpu];
-    ring = std::max(ring, now);
-  }
+  if (record.sample_id.has_time) note_time(record);
+  if (record.type == kRecordIdIndex) on_id_index(record.raw);
   const auto handle = [&](const auto& payload) {
     using T = std::decay_t<decltype(payload)>;
     if constexpr (std::is_same_v<T, perfio::MmapRecord>) on_mmap(record, payload);
@@ -57,6 +57,33 @@ void SidebandFold::on_record(const perfio::Record& record) {
     if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
   };
   std::visit(handle, record.payload);
+}
+
+void SidebandFold::note_time(const perfio::Record& record) {
+  const TimeNs now = time_of(record);
+  last_time_ = std::max(last_time_, now);
+  TimeNs& cpu = cpu_times_[record.sample_id.cpu];
+  cpu = std::max(cpu, now);
+  const auto ring = ring_of_.find(record.sample_id.id);
+  if (ring == ring_of_.end()) return;
+  TimeNs& latest = ring_times_[ring->second];
+  std::erase_if(open_losses_, [&](const OpenLoss& loss) {
+    if (loss.ring != ring->second || now <= loss.first) return false;
+    add_lost({loss.first, now}, loss.count, loss.cpu);
+    return true;
+  });
+  latest = std::max(latest, now);
+}
+
+// struct perf_record_id_index: nr, then id, idx, cpu and tid of each event, u64 each; idx is the number of the ring. One may be split over
+// several records.
+void SidebandFold::on_id_index(Bytes record) {
+  constexpr size_t kMostEvents = 1U << 20, kFirstAt = 16, kEntryBytes = 32;
+  for (size_t at = kFirstAt; at + kEntryBytes <= record.size() && ring_of_.size() < kMostEvents; at += kEntryBytes) {
+    std::array<uint64_t, 2> id_and_ring{};
+    std::memcpy(id_and_ring.data(), record.data() + at, sizeof id_and_ring);
+    if (id_and_ring[0] != 0) ring_of_[id_and_ring[0]] = id_and_ring[1];
+  }
 }
 
 SpaceId SidebandFold::space_of(int32_t pid) {
@@ -198,12 +225,24 @@ void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecor
   ++data_.lost.records;
   data_.lost.count += lost.count;
   if (lost.samples) return;  // samples only: nothing that the image is made of
-  const auto ring = ring_times_.find(record.sample_id.cpu);
+  const int32_t cpu = record.sample_id.cpu;
+  const auto ring = ring_of_.find(record.sample_id.id != 0 ? record.sample_id.id : lost.id);
+  if (ring == ring_of_.end()) {
+    const auto latest = cpu_times_.find(cpu);
+    return add_lost({latest == cpu_times_.end() ? kTimeMin : latest->second, record.sample_id.has_time ? time_of(record) : kTimeMax},
+                    lost.count, cpu);
+  }
+  const auto latest = ring_times_.find(ring->second);
+  const TimeNs first = latest == ring_times_.end() ? kTimeMin : latest->second;
+  if (record.sample_id.has_time && time_of(record) > first) return add_lost({first, time_of(record)}, lost.count, cpu);
+  open_losses_.push_back({first, ring->second, lost.count, cpu});
+}
+
+void SidebandFold::add_lost(Interval window, uint64_t count, int32_t cpu) {
   Finding finding;
   finding.kind = FindingKind::records_lost;
-  finding.time.first = ring == ring_times_.end() ? kTimeMin : ring->second;
-  finding.time.last = record.sample_id.has_time ? time_of(record) : kTimeMax;
-  finding.what = std::to_string(lost.count) + " records of cpu " + std::to_string(record.sample_id.cpu) + " were lost";
+  finding.time = window;
+  finding.what = std::to_string(count) + " records of cpu " + std::to_string(cpu) + " were lost";
   image_.builder.add_lost_window(finding.time);
   image_.builder.add_finding(std::move(finding));
 }
@@ -212,7 +251,7 @@ void SidebandFold::on_cut(uint64_t file_offset_bytes) {
   Finding finding;
   finding.kind = FindingKind::records_lost;
   finding.time = {last_time_, kTimeMax};
-  for (const auto& [cpu, time] : ring_times_) finding.time.first = std::min(finding.time.first, time);
+  for (const auto& [cpu, time] : cpu_times_) finding.time.first = std::min(finding.time.first, time);
   finding.what = "the file ends early, at byte " + std::to_string(file_offset_bytes) + ": records may be missing from then on";
   image_.builder.add_lost_window(finding.time);
   image_.builder.add_finding(std::move(finding));
@@ -351,6 +390,8 @@ void SidebandFold::add_assumed() {
 }
 
 void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
+  for (const OpenLoss& loss : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
+  open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
   fold_mappings(features);
   add_assumed();

@@ -53,6 +53,9 @@ class SidebandFold {
   void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
   void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
   void on_lost(const perfio::Record& record, const perfio::LostRecord& lost);
+  void add_lost(Interval window, uint64_t count, int32_t cpu);
+  void on_id_index(Bytes record);
+  void note_time(const perfio::Record& record);
   void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
   void on_auxtrace(const perfio::AuxtraceRecord& aux);
   SpaceId space_of(int32_t pid);
@@ -67,8 +70,17 @@ class SidebandFold {
   std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
   std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
   std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
-  std::map<int32_t, TimeNs> ring_times_;          // cpu -> time of its latest record
-  std::map<int32_t, bool> cpu_seen_;              // cpus with a switch
+  std::map<int32_t, TimeNs> cpu_times_;           // cpu -> time of its latest record
+  // A cpu has several rings if several events were opened on it: which one is an event's says ID_INDEX.
+  std::unordered_map<uint64_t, uint64_t> ring_of_;   // event id -> ring
+  std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
+  struct OpenLoss {
+    TimeNs first;
+    uint64_t ring = 0, count = 0;
+    int32_t cpu = -1;
+  };
+  std::vector<OpenLoss> open_losses_;  // told without a time: they end with their ring's next record
+  std::map<int32_t, bool> cpu_seen_;   // cpus with a switch
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   struct AuxEnd {

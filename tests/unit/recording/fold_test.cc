@@ -359,6 +359,43 @@ TEST_F(Fold, LostRecordsSuspectTheImageFromTheRingsLastRecord) {
   EXPECT_EQ(data_->timeline.suspect_windows()[0], (Interval{TimeNs{1000}, TimeNs{4000}}));
 }
 
+// One ring for what happens to the target, one for the kernel's code, both on one cpu: what one lost the other knows nothing of.
+TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
+  constexpr uint64_t kTarget = 71, kKernel = 72;
+  const auto on_ring = [&](uint64_t id, perfio::Payload payload, uint64_t time) {
+    perfio::Record record;
+    record.payload = std::move(payload);
+    record.sample_id.cpu = 2;
+    record.sample_id.id = id;
+    record.sample_id.time = time;
+    record.sample_id.has_time = true;
+    fold_->on_record(record);
+  };
+  perfio::Record index;
+  index.type = 69;  // PERF_RECORD_ID_INDEX: nr, then id, idx, cpu, tid
+  const std::vector<uint64_t> words = {0, 2, kTarget, 4, 2, ~uint64_t{0}, kKernel, 5, 2, ~uint64_t{0}};
+  index.raw = std::as_bytes(std::span(words));
+  fold_->on_record(index);
+  const auto lost = [&](uint64_t id, uint64_t time) { on_ring(id, perfio::LostRecord{id, 5, false}, time); };
+  on_ring(kKernel, perfio::TextPokeRecord{kText.value, bytes_of({0x90}), bytes_of({0xc3})}, 1000);
+  on_ring(kTarget, perfio::CommRecord{7, 7, "one", false}, 3900);
+  lost(kKernel, 4000);
+  on_ring(kTarget, perfio::CommRecord{7, 7, "two", false}, 5000);
+  lost(kKernel, 0);  // without a time: until the ring's next record
+  on_ring(kTarget, perfio::CommRecord{7, 7, "three", false}, 5500);
+  on_ring(kKernel, perfio::TextPokeRecord{kText.value, bytes_of({0xc3}), bytes_of({0x90})}, 6000);
+  lost(kTarget, 6500);
+  on_ring(kKernel, perfio::TextPokeRecord{kText.value, bytes_of({0x90}), bytes_of({0xc3})}, 7000);
+  lost(kTarget, 0);  // nothing follows
+  finish();
+  std::vector<Interval> windows;
+  for (const Finding& finding : data_->timeline.findings()) {
+    if (finding.kind == FindingKind::records_lost) windows.push_back(finding.time);
+  }
+  const auto window = [](uint64_t first, uint64_t last) { return Interval{TimeNs{first}, TimeNs{last}}; };
+  EXPECT_EQ(windows, (std::vector<Interval>{window(1000, 4000), window(4000, 6000), window(5500, 6500), Interval{TimeNs{6500}, kTimeMax}}));
+}
+
 TEST_F(Fold, AuxFlagsBreakTheStreamWhereTheySay) {
   const std::vector<std::byte> bytes(256);
   feed(perfio::AuxRecord{0, 128, 1}, 1000, 10, 10, 2);
