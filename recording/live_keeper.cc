@@ -26,7 +26,7 @@ constexpr uint64_t kMostRegionBytes = 16U << 20;  // of one piece of memory
 constexpr uint64_t kMostLookBytes = 64U << 20;    // of all that are looked at again
 constexpr size_t kMostRegions = 4096;
 constexpr uint64_t kLookEveryMs = 250;
-constexpr uint64_t kFlushShare = 10;     // of the time, at most, goes into writing down what there is
+constexpr uint64_t kEntriesEachMs = 10;  // that are written down
 constexpr size_t kMostNamed = 1U << 14;  // of what is not kept
 
 uint64_t monotonic_ns() {
@@ -316,10 +316,10 @@ void LiveKeeper::look_again(const std::function<uint64_t()>& now_ns) {
   last_look_ms_ = monotonic_ms();
 }
 
+// All entries are written each time: the more there are, the longer until the next time.
 void LiveKeeper::flush() {
-  const uint64_t begun = monotonic_ms();
   if (capture_->flush().ok()) dirty_ = false;
-  next_flush_ms_ = monotonic_ms() + kFlushShare * (monotonic_ms() - begun);
+  next_flush_ms_ = monotonic_ms() + capture_->entries().entries.size() / kEntriesEachMs;
 }
 
 Result<KeepReport> LiveKeeper::finish(uint64_t recorded_until_ns) {
