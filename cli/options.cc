@@ -11,6 +11,7 @@
 #include "cli/exit_status.h"
 #include "cli/output.h"
 #include "cli/progress.h"
+#include "image/stash/stash.h"
 
 namespace ptd::cli {
 
@@ -45,11 +46,9 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command.add_option("--build-id-cache", input.build_id_cache, "perf's cache of files by build id (default ~/.debug)")
       ->group(in)
       ->type_name("DIR");
-  // Where the library looks is the environment's to say.
   command
-      .add_option_function<std::string>(
-          "--stash", [](const std::string& folder) { (void)::setenv("PTDECODE_STASH", folder.c_str(), 1); },
-          "where code was kept when it was recorded (default: as 'ptdecode stash --help' says; off: nowhere)")
+      .add_option("--stash", input.stash,
+                  "where code was kept when it was recorded (default: as 'ptdecode stash --help' says; off: nowhere)")
       ->group(in)
       ->type_name("DIR");
 
@@ -118,6 +117,11 @@ Result<OpenOptions> open_options(const InputOptions& input) {
   options.build_id_cache = input.build_id_cache;
   if (const char* home = std::getenv("HOME"); options.build_id_cache.empty() && home != nullptr) {
     options.build_id_cache = std::string(home) + "/.debug";
+  }
+  if (input.stash.empty()) {
+    options.stashes = stash::stash_paths();
+  } else if (input.stash != "off") {
+    options.stashes = {input.stash};
   }
   options.kcore_after = input.kcore_after;
   options.use_time = !input.no_time;

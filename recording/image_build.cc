@@ -16,7 +16,7 @@ CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at
   result.debug_dirs = options.debug_dirs;
   result.build_id_cache = options.build_id_cache.empty() ? default_build_id_cache() : options.build_id_cache;
   result.recorded_at_s = recorded_at_s;
-  result.kept = StashedCode::open(stash::stash_paths());
+  result.kept = StashedCode::open(options.stashes);
   if (options.debuginfod) result.debuginfod = Debuginfod::open();
   return result;
 }

@@ -149,7 +149,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   copies.after_dirs.insert(copies.after_dirs.end(), options.kcore_after.begin(), options.kcore_after.end());
   if (from_this_host(reader->features())) copies.running = options.running_kernel;
   image.source.set_same_host(from_this_host(reader->features()));
-  image.source.set_kept(StashedCode::open(stash::stash_paths(), recording_identity(*reader)));
+  image.source.set_kept(StashedCode::open(options.stashes, recording_identity(*reader)));
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes);
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));

@@ -36,6 +36,7 @@ struct OpenOptions {
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
   std::map<int32_t, std::vector<std::string>> process_symfs;  ///< the same for what one process, or one that it started, had mapped
   std::string build_id_cache;                                 ///< default: $HOME/.debug
+  std::vector<std::string> stashes;                           ///< where kept code is looked for, in order: stash::stash_paths() or others
   bool debuginfod = false;                                    ///< ask the servers of DEBUGINFOD_URLS for files that are not found
   std::string running_kernel;  ///< "/": kernel code that the recording lacks may come from this machine, if it still runs that boot
   std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)

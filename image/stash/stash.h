@@ -147,7 +147,8 @@ class Capture {
 /// The machine's: /var/cache/ptdecode; "" if PTDECODE_STASH says which one to use.
 [[nodiscard]] std::string system_stash_path();
 
-/// Both, as far as they differ: where code is looked for.
+/// Both, as far as they differ: where the command line looks for code, and programs that want to do as it does. Nothing else reads the
+/// environment.
 [[nodiscard]] std::vector<std::string> stash_paths();
 
 inline constexpr const char* kSystemStash = "/var/cache/ptdecode";

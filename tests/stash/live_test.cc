@@ -504,6 +504,33 @@ TEST_F(Scratch, WhatARecorderLeftIsOfTheRecordingThatTellsItsMappings) {
   EXPECT_EQ(recording_of(left), "") << "what stands at the path is another recording";
 }
 
+TEST_F(Scratch, TheLibraryLooksOnlyIntoTheStashesThatItIsTold) {
+  std::ifstream program("/bin/true", std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(program), {});
+  std::string build_id;
+  {
+    const auto stash = open();
+    auto capture = Capture::begin(*stash, "x", Limits());
+    const auto content = (*capture)->add(bytes_of(bytes));
+    ASSERT_TRUE(content.ok());
+    build_id = content->build_id;
+    (*capture)->add_entry({7, 0, 7, 0x1000, kPage, 0, EntryKind::file, content->hash, build_id, "/gone"});
+    ASSERT_TRUE((*capture)->publish(identity(1)).ok());
+  }
+  if (build_id.empty()) GTEST_SKIP() << "/bin/true has no build id";
+  const MappedPath wanted{"/no/such/program", build_id, 0, kPage};
+  const char* before = std::getenv("PTDECODE_STASH");
+  const std::string restored = before == nullptr ? "" : before;
+  ::setenv("PTDECODE_STASH", place_.c_str(), 1);
+  OpenOptions options;
+  EXPECT_NE(ImageBuild(options).source.find(wanted).status, CodeStatus::found) << "the environment is the command line's";
+  options.stashes = {folder_ + "/no-such-stash", place_};
+  EXPECT_EQ(ImageBuild(options).source.find(wanted).status, CodeStatus::found);
+  ::setenv("PTDECODE_STASH", "off", 1);
+  EXPECT_EQ(ImageBuild(options).source.find(wanted).status, CodeStatus::found);
+  before == nullptr ? ::unsetenv("PTDECODE_STASH") : ::setenv("PTDECODE_STASH", restored.c_str(), 1);
+}
+
 /// Copies of memory that is another one each time.
 class Restless : public KeptFiles {
  public:
