@@ -27,7 +27,7 @@ const char* name_of(FrameKind kind) {
 }
 
 void put(const nlohmann::json& json, TextBuffer& out) {
-  out.text(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  out.text(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
   out.ch('\n');
 }
 

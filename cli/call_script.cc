@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cli/clean_text.h"
 #include "cli/line_writer.h"
 
 namespace ptd::cli {
@@ -144,7 +145,7 @@ void CallScript::sample(const OtherEvent& event, std::string_view name, const Ca
   Thread* thread = known != by_tid_.end() && known->second < threads_.size() ? &threads_[known->second] : nullptr;
   if (!symbols_.empty() && (thread == nullptr || thread->shown_from == 0)) return;
   if (tree != nullptr && thread != nullptr) flush(*thread, *tree, out);
-  out.right(comm.empty() ? "?" : comm, 16);
+  out.right(comm.empty() ? "?" : cli::shown(comm), 16);
   out.ch(' ');
   out.right(std::to_string(event.tid), 7);
   if (cpus_ && event.cpu >= 0) {
@@ -157,13 +158,13 @@ void CallScript::sample(const OtherEvent& event, std::string_view name, const Ca
   out.text(": ");
   out.fill(11);
   out.text("* ");
-  out.text(name);
+  put_shown(out, name);
   out.ch(':');
   append_sample_fields(out, event);
   if (event.ip.value != 0 && event.fields.empty()) {
     const SpaceId space = input_.recording().contexts().at_thread(event.tid, event.time).space;
     const auto symbol = input_.recording().symbolizer().find(space, event.ip, event.time);
-    out.text(symbol ? fmt::format(" {}+{:#x}", symbol->name, symbol->offset_bytes) : fmt::format(" {:#x}", event.ip.value));
+    out.text(symbol ? fmt::format(" {}+{:#x}", cli::shown(symbol->name), symbol->offset_bytes) : fmt::format(" {:#x}", event.ip.value));
   }
   out.ch('\n');
 }
@@ -181,7 +182,7 @@ void CallScript::moment(TimeNs when, TextBuffer& out) {
 void CallScript::prefix(const CallStep& step, const CallTree& tree, TimeNs when, const std::string& took, size_t depth, TextBuffer& out) {
   line_ = out.size();
   const CallThread& thread = tree.threads()[step.thread];
-  out.right(input_.comm(step, tree), 16);
+  out.right(cli::shown(input_.comm(step, tree)), 16);
   out.ch(' ');
   const std::string tid = thread.tid < 0 ? "?" : std::to_string(thread.tid);
   out.right(tid, 7);
@@ -201,11 +202,12 @@ void CallScript::name(const CallStep& step, TextBuffer& out) {
   if (step.function == kNoFunction) return out.text(step.frame == FrameKind::syscall ? "[kernel]" : "[not traced]");
   if (columns_ != 0) {
     const size_t used = out.size() - line_;
-    return out.text(function_text(input_.functions(), step.function, std::max(kMinName, columns_ > used + 2 ? columns_ - used - 2 : 0)));
+    return put_shown(out,
+                     function_text(input_.functions(), step.function, std::max(kMinName, columns_ > used + 2 ? columns_ - used - 2 : 0)));
   }
   if (step.function >= names_.size()) names_.resize(input_.functions().size());
   std::string& name = names_[step.function];
-  if (name.empty()) name = function_text(input_.functions(), step.function);
+  if (name.empty()) name = cli::shown(function_text(input_.functions(), step.function));
   out.text(name);
 }
 

@@ -43,7 +43,7 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
     json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});
   }
   json["warnings"] = recording.warnings();
-  standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  standard_output().write(json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void print_text(const Recording& recording, const FlowCheck& flow) {

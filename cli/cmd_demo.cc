@@ -62,7 +62,7 @@ InputOptions demo_input(const InputOptions& given, const std::string& folder) {
 
 void heading(std::string_view text) {
   const bool bold = is_terminal(STDOUT_FILENO);
-  standard_output().write(fmt::format("\n{}{}{}\n", bold ? "\x1b[1m" : "", text, bold ? "\x1b[0m" : ""));
+  standard_output().write_as_is(fmt::format("\n{}{}{}\n", bold ? "\x1b[1m" : "", text, bold ? "\x1b[0m" : ""));
 }
 
 void say(const std::string& line) { standard_output().write(line + "\n"); }

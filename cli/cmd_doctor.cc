@@ -41,7 +41,7 @@ void print_json(const doctor::Diagnosis& diagnosis) {
   json["checks"] = nlohmann::json::array();
   for (const doctor::Check& check : diagnosis.checks)
     json["checks"].push_back({{"id", check.id}, {"verdict", name(check.verdict)}, {"found", check.found}, {"fix", check.fix}});
-  standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  standard_output().write(json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void print_text(const doctor::Diagnosis& diagnosis) {

@@ -7,6 +7,7 @@
 
 #include "analysis/function_profile.h"
 #include "cli/call_input.h"
+#include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/format_option.h"
@@ -80,7 +81,7 @@ std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool
 
 void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed, const FunctionTable& functions, const std::string& name) {
   const auto dump = [](const nlohmann::json& json) {
-    standard_output().write(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   };
   dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}});
   for (const Row& row : rows) {
@@ -149,7 +150,8 @@ std::string line_of(const Row& row, const Columns& columns, const FunctionTable&
   const std::string module =
       row.id == kNoFunction || functions.info(row.id).module.empty() ? "" : " (" + functions.info(row.id).module + ")";
   const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : kMinName;
-  return line + function_text(functions, row.id, left) + module + (t.partial == 0 ? "" : fmt::format(" [{} partial]", t.partial)) + "\n";
+  return line + shown(function_text(functions, row.id, left)) + shown(module) +
+         (t.partial == 0 ? "" : fmt::format(" [{} partial]", t.partial)) + "\n";
 }
 
 void print_table(const Words& words, const std::vector<Row>& rows, bool timed, const FunctionTable& functions) {
@@ -176,7 +178,7 @@ void print_slow(const Words& words, const SlowCalls& slow) {
   for (const SlowCall& call : slow.calls()) {
     output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}\n", duration_text(call.step.total_ns()),
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
-                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), call.comm, call.tid, call.tid,
+                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
                              moment_text(call.step.start_floor), moment_text(call.step.time)));
   }
 }

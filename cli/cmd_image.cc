@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/clean_text.h"
 #include "cli/code_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -28,8 +29,8 @@ std::string section_line(const Section& section) {
   const char* bytes = section.code.bytes.empty() ? "no bytes" : section.code.bytes.size() < section.size_bytes ? "part" : "bytes";
   return fmt::format(
       "{:>6} {:016x}-{:016x} {:<9} {}{}{}  [{}]\n", section.space == kKernelSpace ? "kernel" : fmt::format("mm{}", section.space.value),
-      section.ip.value, section.ip.value + section.size_bytes, bytes, section.path.empty() ? "(unnamed)" : section.path,
-      section.build_id.empty() ? "" : " build id " + section.build_id, section.assumed ? " {assumed}" : "", time_text(section.live));
+      section.ip.value, section.ip.value + section.size_bytes, bytes, section.path.empty() ? "(unnamed)" : shown(section.path),
+      section.build_id.empty() ? "" : " build id " + shown(section.build_id), section.assumed ? " {assumed}" : "", time_text(section.live));
 }
 
 int list_map(const Recording& recording, std::optional<TimeNs> when, SpaceId user_space, bool one_space) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/finding_text.h"
@@ -63,7 +64,7 @@ std::string decode_time_text(uint64_t trace_bytes) {
 }
 
 void add(std::string& text, std::string_view label, const std::string& value) {
-  if (!value.empty()) text += fmt::format("{:<11} {}\n", label, value);
+  if (!value.empty()) text += fmt::format("{:<11} {}\n", label, shown(value));
 }
 
 std::string what_text(const Survey& survey) {
@@ -103,7 +104,7 @@ std::string streams_text(const Survey& survey) {
                         : stream.tid >= 0 ? std::to_string(stream.tid)
                                           : std::string("-"),
                         bytes_text(stream.size_bytes));
-    if (!stream.source.empty()) text += "  " + stream.source;
+    if (!stream.source.empty()) text += "  " + shown(stream.source);
     text += bounded(stream.time) ? "  " + span_text(stream.time) + "\n" : "\n";
   }
   if (survey.streams.size() > kListedStreams) text += fmt::format("{:<11}   and {} more\n", "", survey.streams.size() - kListedStreams);
@@ -118,7 +119,7 @@ std::string threads_text(const Survey& survey) {
   std::string text;
   add(text, "threads", fmt::format("{}, {} names", survey.threads.size(), ranked.size()));
   for (size_t i = 0; i < ranked.size() && i < kListedThreads; ++i) {
-    text += fmt::format("{:<11}   {:<16} tid", "", ranked[i].first);
+    text += fmt::format("{:<11}   {:<16} tid", "", shown(ranked[i].first));
     for (size_t k = 0; k < ranked[i].second.size() && k < 6; ++k) text += fmt::format(" {}", ranked[i].second[k]->tid);
     if (ranked[i].second.size() > 6) text += fmt::format(" and {} more", ranked[i].second.size() - 6);
     text += "\n";
@@ -140,8 +141,8 @@ std::string images_text(const Survey& survey) {
   add(text, "code", fmt::format("{} files found{}{}, {} missing", survey.images.size() - missing, from, from.empty() ? "" : ")", missing));
   for (size_t i = 0; i < missing && i < kListedImages; ++i) {
     const SurveyImage& image = survey.images[i];
-    text +=
-        fmt::format("{:<11}   {} ({}{}{})\n", "", image.path, image.reason, image.build_id.empty() ? "" : "; build id ", image.build_id);
+    text += fmt::format("{:<11}   {} ({}{}{})\n", "", shown(image.path), shown(image.reason), image.build_id.empty() ? "" : "; build id ",
+                        image.build_id);
   }
   if (missing > kListedImages) text += fmt::format("{:<11}   and {} more; --json lists all\n", "", missing - kListedImages);
   if (survey.traces_kernel && survey.form.starts_with("perf"))
@@ -221,7 +222,7 @@ int show_info(const InputOptions& input, bool json) {
   const Result<Survey> facts = survey_input(input);
   if (!facts) return report_error(explain_absent(input, facts.error()));
   if (json) {
-    standard_output().write(json_of(*facts).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    standard_output().write(json_of(*facts).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
     return kExitOk;
   }
   const std::string path = input.pt_path.empty() ? input.path : input.pt_path;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/clean_text.h"
 #include "cli/exit_status.h"
 #include "cli/format_option.h"
 #include "cli/machine_commands.h"
@@ -93,7 +94,7 @@ void print_contents(const stash::Listing& listing) {
     const std::string build_id = content.build_ids.empty() ? "" : " build id " + content.build_ids.front();
     standard_output().write(fmt::format("{} {:>10}  {:<13} {}{}\n", content.hash.substr(0, 16), size_text(content.size_bytes),
                                         plural(content.recordings, "recording"),
-                                        content.paths.empty() ? "(no entry names it)" : content.paths.front(), build_id));
+                                        content.paths.empty() ? "(no entry names it)" : shown(content.paths.front()), shown(build_id)));
   }
 }
 
@@ -102,15 +103,15 @@ void print_recordings(const stash::Listing& listing) {
     const stash::Entries& entries = recording.entries;
     standard_output().write(fmt::format("{}  {:>10}  {:<12} {:<13} {}{}\n", date_text(entries.made_s), size_text(recording.size_bytes),
                                         plural(recording.contents, "file"), plural(processes_of(entries), "process", "es"),
-                                        entries.recording.empty() ? recording.identity : entries.recording,
-                                        recording.trouble.empty() ? "" : " (" + recording.trouble + ")"));
+                                        entries.recording.empty() ? recording.identity : shown(entries.recording),
+                                        recording.trouble.empty() ? "" : " (" + shown(recording.trouble) + ")"));
   }
 }
 
 int list(const Words& words, const stash::Stash& stash) {
   const stash::Listing listing = stash::list(stash);
   if (words.format == "json") {
-    standard_output().write(json_of(listing, stash.path()).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    standard_output().write(json_of(listing, stash.path()).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
     return kExitOk;
   }
   words.contents ? print_contents(listing) : print_recordings(listing);
@@ -139,13 +140,13 @@ int collect(const Words& words, stash::Stash& stash) {
   const Result<stash::GcReport> report = stash::gc(stash, options);
   if (!report) return report_error(report.error());
   const std::string would = words.dry_run ? "would be " : "";
-  for (const std::string& path : report->forgotten) standard_output().write(fmt::format("{}forgotten: {}\n", would, path));
+  for (const std::string& path : report->forgotten) standard_output().write(fmt::format("{}forgotten: {}\n", would, shown(path)));
   for (const std::string& path : report->spared)
     standard_output().write(
-        fmt::format("not where it was made, but deleted files or memory are kept of it (--older-than forgets): {}\n", path));
-  for (const std::string& trouble : report->troubles) say_on_error("ptdecode: " + trouble + "\n");
+        fmt::format("not where it was made, but deleted files or memory are kept of it (--older-than forgets): {}\n", shown(path)));
+  for (const std::string& trouble : report->troubles) say_on_error("ptdecode: " + shown(trouble) + "\n");
   for (const std::string& path : report->adopted)
-    standard_output().write(fmt::format("{}made whole: {} (its recorder did not end by itself)\n", would, path));
+    standard_output().write(fmt::format("{}made whole: {} (its recorder did not end by itself)\n", would, shown(path)));
   standard_output().write(fmt::format("{}: {}, {} {}freed{}\n", stash.path(), plural(report->contents, "file"),
                                       size_text(report->freed_bytes), would,
                                       report->leftovers == 0 ? "" : fmt::format("; {} removed", plural(report->leftovers, "leftover"))));
@@ -155,7 +156,7 @@ int collect(const Words& words, stash::Stash& stash) {
 int verify(const Words& words, stash::Stash& stash) {
   const stash::VerifyReport report = stash::verify(stash, words.remove);
   for (const stash::Problem& problem : report.problems)
-    standard_output().write(fmt::format("{}: {}{}\n", problem.path, problem.what, problem.removed ? " (removed)" : ""));
+    standard_output().write(fmt::format("{}: {}{}\n", shown(problem.path), shown(problem.what), problem.removed ? " (removed)" : ""));
   standard_output().write(fmt::format("{}: {}, {}, hashed; {} with {}: {}\n", stash.path(), plural(report.contents, "file"),
                                       size_text(report.bytes), plural(report.recordings, "recording"),
                                       fmt::format("{} entr{}", report.entries, report.entries == 1 ? "y" : "ies"),

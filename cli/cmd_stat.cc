@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/finding_text.h"
@@ -111,13 +112,13 @@ void print_json(const Recording& recording, const std::vector<StreamStat>& stats
                   {"aux_truncated", lost.aux_truncated},
                   {"aux_partial", lost.aux_partial},
                   {"aux_collision", lost.aux_collision}};
-  standard_output().write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  standard_output().write(json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void print_text(const Recording& recording, const std::vector<StreamStat>& stats, const GapTally& all_gaps, const LossSum& losses) {
   Output& output = standard_output();
   const std::string description = recording.description();
-  if (!description.empty()) output.write(description + (description.ends_with('\n') ? "" : "\n"));
+  if (!description.empty()) output.write(shown(description) + "\n");
   uint64_t instructions = 0, uncertain = 0, gaps = 0;
   for (const StreamStat& stat : stats) {
     output.write(stat_text(stat));

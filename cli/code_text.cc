@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "cli/clean_text.h"
 #include "cli/finding_text.h"
 #include "decoder/insn/disassembler.h"
 #include "decoder/insn/insn.h"
@@ -37,7 +38,7 @@ ExecMode mode_of(const Recording& recording) {
 
 std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when) {
   const std::optional<Symbol> symbol = recording.symbolizer().find(space, ip, when);
-  return symbol ? fmt::format("{}+{:#x}", symbol->name, symbol->offset_bytes) : std::string();
+  return symbol ? fmt::format("{}+{:#x}", shown(symbol->name), symbol->offset_bytes) : std::string();
 }
 
 std::string site_symbol_text(const Recording& recording, SiteId site) {

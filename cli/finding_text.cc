@@ -6,6 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "cli/clean_text.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -54,7 +56,7 @@ bool disagrees(const Finding& finding, TextRecords records) {
 }
 
 std::string finding_text(const Finding& finding, TextRecords records) {
-  std::string text = fmt::format("{}: {}", name(finding.kind, records), sentence(finding, records));
+  std::string text = fmt::format("{}: {}", name(finding.kind, records), shown(sentence(finding, records)));
   if (finding.ip.value != 0) text += fmt::format(" [at {:#x}]", finding.ip.value);
   if (finding.time != Interval{}) text += fmt::format(" [time {}]", time_text(finding.time));
   if (!finding.expected.empty()) text += fmt::format("\n    expected: {}", hex_text(finding.expected));

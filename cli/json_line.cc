@@ -8,7 +8,7 @@ namespace ptd::cli {
 
 void append_json_text(TextBuffer& out, std::string_view value) {
   const bool plain = std::all_of(value.begin(), value.end(), [](char c) { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; });
-  if (!plain) return out.text(nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  if (!plain) return out.text(nlohmann::json(value).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
   out.ch('"');
   out.text(value);
   out.ch('"');

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "cli/clean_text.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -72,7 +74,7 @@ void LineWriter::make_prefix() {
   if (fields.has(Field::comm)) {
     comm_ = recording_.comm_at(mark_.tid, mark_.time.first);
     if (comm_.empty()) comm_ = mark_.tid < 0 ? "?" : ":" + std::to_string(mark_.tid);
-    prefix_.right(comm_, 16);
+    prefix_.right(shown(comm_), 16);
     prefix_.ch(' ');
   }
   if (fields.has(Field::pid)) {
@@ -107,7 +109,7 @@ void LineWriter::prefix(TextBuffer& out) {
 
 void LineWriter::event_name(TextBuffer& out, std::string_view name) {
   if (!options_.fields.has(Field::event)) return;
-  out.text(name);
+  put_shown(out, name);
   out.text(": ");
   if (name.size() < 12) out.fill(12 - name.size());
 }
@@ -118,7 +120,7 @@ void LineWriter::symbol(TextBuffer& out, Ip ip) {
   const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
   if (fields.has(Field::sym)) {
     out.ch(' ');
-    out.text(name.name.empty() ? "[unknown]" : name.name);
+    put_shown(out, name.name.empty() ? "[unknown]" : name.name);
     if (fields.has(Field::symoff) && !name.name.empty()) {
       out.text("+0x");
       out.hex(name.offset_bytes);
@@ -126,7 +128,7 @@ void LineWriter::symbol(TextBuffer& out, Ip ip) {
   }
   if (fields.has(Field::dso)) {
     out.text(" (");
-    out.text(name.module.empty() ? "[unknown]" : name.module);
+    put_shown(out, name.module.empty() ? "[unknown]" : name.module);
     out.ch(')');
   }
 }
@@ -261,10 +263,10 @@ void LineWriter::gap(TextBuffer& out, const Gap& gap) {
   if (wrong_code && gap.section < recording_.timeline().section_count()) {
     const Section& section = recording_.timeline().section(gap.section);
     out.text("; mapped there: ");
-    out.text(section.path.empty() ? std::string_view("[unnamed]") : std::string_view(section.path));
+    put_shown(out, section.path.empty() ? std::string_view("[unnamed]") : std::string_view(section.path));
     if (!section.build_id.empty()) {
       out.text(" build id ");
-      out.text(section.build_id);
+      put_shown(out, section.build_id);
     }
   }
   out.text("; packet offset 0x");
@@ -295,9 +297,9 @@ void LineWriter::branch_stack(TextBuffer& out, std::span<const std::pair<Ip, Ip>
 void append_sample_fields(TextBuffer& out, const OtherEvent& event) {
   for (const TracepointField& field : event.fields) {
     out.ch(' ');
-    out.text(*field.name);
+    put_shown(out, *field.name);
     out.ch('=');
-    out.text(field.value);
+    put_shown(out, field.value);
   }
   if (!event.fields.empty() || event.raw.empty()) return;
   out.text(" raw ");
@@ -322,7 +324,7 @@ void LineWriter::call_tree(TextBuffer& out, Ip ip, size_t depth, bool leaves, st
   const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
   if (options_.fields.has(Field::dso)) {
     out.ch('(');
-    out.left(name.module.empty() ? "[unknown]" : name.module, 12);
+    out.left(name.module.empty() ? "[unknown]" : shown(name.module), 12);
     out.text(") ");
   }
   out.fill(2 * std::min<size_t>(depth, 64));
@@ -331,7 +333,7 @@ void LineWriter::call_tree(TextBuffer& out, Ip ip, size_t depth, bool leaves, st
     out.text("0x");
     out.hex(ip.value);
   } else {
-    out.text(name.name);
+    put_shown(out, name.name);
   }
   if (!note.empty()) {
     out.text("  [");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/call_input.h"
+#include "cli/clean_text.h"
 
 namespace ptd::cli {
 
@@ -30,7 +31,7 @@ std::string name_of(std::pair<int32_t, int32_t> who, const Recording& recording)
   if (who.second == 0) return "idle";
   if (who.second < 0) return "thread not known";
   const auto name = recording.thread_names().find(who.second);
-  return fmt::format("{} {}", name == recording.thread_names().end() ? "?" : name->second, who.second);
+  return fmt::format("{} {}", name == recording.thread_names().end() ? "?" : shown(name->second), who.second);
 }
 
 double share(uint64_t lost_ns, uint64_t traced_ns) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "cli/clean_text.h"
 #include "cli/exit_status.h"
 
 namespace ptd::cli {
@@ -135,8 +136,8 @@ std::string gap_summary(const GapTally& tally, const Recording& recording, uint6
   text += "missing code, by share of the trace lost:\n";
   for (size_t i = 0; i < missing.size() && i < kListed; ++i) {
     const MissingLine& line = missing[i];
-    text += fmt::format("  {:>8} {:>8} gaps  {}{}  ({})\n{:22}supply: {}\n", share_text(line.share), line.gaps, line.path,
-                        line.build_id.empty() ? "" : " build id " + line.build_id, line.reason, "", line.remedy);
+    text += fmt::format("  {:>8} {:>8} gaps  {}{}  ({})\n{:22}supply: {}\n", share_text(line.share), line.gaps, shown(line.path),
+                        line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), "", shown(line.remedy));
   }
   if (missing.size() > kListed) text += fmt::format("  and {} more; 'ptdecode stat --json' lists all\n", missing.size() - kListed);
   return text;

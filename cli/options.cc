@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/clean_text.h"
 #include "cli/exit_status.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -211,14 +212,14 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   progress.finish();
   if (!recording) return explain_absent(input, recording.error());
   if (!input.quiet) {
-    for (const std::string& warning : (*recording)->warnings()) say_on_error("ptdecode: warning: " + warning + "\n");
+    for (const std::string& warning : (*recording)->warnings()) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
   }
   return recording;
 }
 
 int report_error(const Error& error) {
   const std::string where = error.offset_bytes != 0 ? fmt::format(" (at offset {:#x})", error.offset_bytes) : "";
-  say_on_error(fmt::format("ptdecode: {}{}\n", error.message, where));
+  say_on_error(fmt::format("ptdecode: {}{}\n", shown(error.message), where));
   return exit_status_of(error.kind);
 }
 

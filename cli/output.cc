@@ -11,6 +11,8 @@
 #include <charconv>
 #include <cstring>
 
+#include "cli/clean_text.h"
+
 namespace ptd::cli {
 
 namespace {
@@ -105,6 +107,13 @@ bool interrupted() { return interrupt_seen.load(std::memory_order_relaxed); }
 void go_on_after_interrupt() { interrupt_seen.store(false, std::memory_order_relaxed); }
 
 bool Output::write(std::string_view text) {
+  if (is_harmless(text)) return write_as_is(text);
+  TextBuffer clean;
+  put_harmless(clean, text);
+  return write_as_is(clean.view());
+}
+
+bool Output::write_as_is(std::string_view text) {
   if (closed()) return false;
   any_ = any_ || !text.empty();
   if (text.size() >= kFlushAt) return flush() && write_all(text);
@@ -139,6 +148,9 @@ Output& standard_output() {
 }
 
 void say_on_error(std::string_view text) {
+  TextBuffer clean;
+  put_harmless(clean, text);
+  text = clean.view();
   while (!text.empty()) {
     const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;

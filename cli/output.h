@@ -70,7 +70,10 @@ class Output {
   Output& operator=(const Output&) = delete;
 
   /// Returns false once the reader is gone or writing failed; nothing more needs to be written then.
+  /// What a terminal would obey, and what is no text, is escaped (clean_text.h).
   bool write(std::string_view text);
+  /// The same of text that has commands for the terminal on purpose.
+  bool write_as_is(std::string_view text);
   bool flush();
   /// True once anything was written to it.
   [[nodiscard]] bool any() const { return any_; }
@@ -88,7 +91,7 @@ class Output {
 
 /// Appends to standard output (shared by all commands).
 Output& standard_output();
-/// Writes to standard error. That nobody can read it is no error, least of all while reporting one.
+/// Writes to standard error, escaped as Output::write() does. That nobody can read it is no error, least of all while reporting one.
 void say_on_error(std::string_view text);
 /// Gives descriptors 0 to 2 that the caller closed to /dev/null, the wrong way round: using them fails, and no file opened later gets
 /// their number and with it what is meant for a standard stream.

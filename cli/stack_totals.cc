@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/call_export.h"
+#include "cli/clean_text.h"
 
 namespace ptd::cli {
 
@@ -100,9 +101,9 @@ void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
     if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
     std::vector<size_t>& path = paths_[step.thread];
     if (step.kind == CallStepKind::enter) {
-      if (path.empty()) path.push_back(child(0, input_.comm(step, tree)));
+      if (path.empty()) path.push_back(child(0, shown(input_.comm(step, tree))));
       const bool kernel = step.function == kNoFunction && step.frame == FrameKind::syscall;
-      path.push_back(child(path.back(), kernel ? "[kernel]" : function_text(input_.functions(), step.function)));
+      path.push_back(child(path.back(), kernel ? "[kernel]" : shown(function_text(input_.functions(), step.function))));
     } else if (step.kind == CallStepKind::leave && path.size() > 1) {
       Node& node = nodes_[path.back()];
       node.self += input_.has_time() ? step.self_ns : step.self_instructions;

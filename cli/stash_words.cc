@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/clean_text.h"
 #include "cli/output.h"
 #include "cli/size_words.h"
 #include "recording/keeping_thread.h"
@@ -76,7 +77,7 @@ std::string kept_text(const KeepReport& report, const std::string& stash, bool q
     text = fmt::format("ptdecode: {} file{} kept in {}: {} new, {}\n", report.contents, report.contents == 1 ? "" : "s", stash,
                        report.new_contents, size_text(report.new_bytes));
   for (size_t i = 0; i < report.skipped.size() && i < kNamed; ++i)
-    text += fmt::format("ptdecode: not kept: {}: {}\n", report.skipped[i].path, report.skipped[i].why);
+    text += fmt::format("ptdecode: not kept: {}: {}\n", shown(report.skipped[i].path), shown(report.skipped[i].why));
   const uint64_t more = report.skipped.size() - std::min(report.skipped.size(), kNamed) + report.unnamed;
   if (more != 0) text += fmt::format("ptdecode: not kept: {} more\n", more);
   return text;

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Names in a recording that a terminal would obey (ESC, BEL, newlines, tabs, DEL, U+009B) or that are no UTF-8: no command passes them on.
+
+Environment: PTDECODE, PTDECODE_SOURCE.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+
+# Of the same length each: names of threads, of the host, of the mapped file, of kernel symbols that come and go, and in kallsyms.
+NAMES = {b"demo/0-a": b"\x1b[2Ja\nb\xff", b"demo/0-b": b"\xc2\x9b2J\tcd\x7f", b"made-by-make_demo": b"\x1b]0;window title\x07",
+         b"6.1.0-demo": b"6.1\n\x1b[0mme", b"ftrace_trampoline": b"\x1b[8mtrampoline\xe2\x82\r"}
+SYMBOLS = {b"hot_keys": b"\x1b[7m\xffeys", b"hot_traced": b"hot\x07tr\x08ced"}
+
+VIEWS = [("info",), ("script",), ("script", "--itrace=b", "-F", "+comm,+sym,+symoff,+dso"), ("script", "--call-trace"), ("script", "--insn-trace"),
+         ("functions", "--full-names"), ("stat",), ("check",), ("image",), ("image", "--diff", "0,40"), ("flame", "--format", "folded"), ("flame",),
+         ("script", "--comm", "no-such-thread"), ("functions", "--func", "no-such-function"), ("packets",), ("coverage",), ("verify", "no-such-truth")]
+JSON = [("info", "--json"), ("script", "--format", "json"), ("script", "--itrace=b", "--format", "json"), ("functions", "--format", "json"),
+        ("stat", "--format", "json"), ("check", "--format", "json")]
+
+
+class HostileText(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.recording = pathlib.Path(cls.temporary.name) / "rec"
+        shutil.copytree(SOURCE / "data/demo", cls.recording)
+        for name, words in (("data", NAMES), ("kcore_dir/kallsyms", SYMBOLS)):
+            path = cls.recording / name
+            content = path.read_bytes()
+            for plain, odd in words.items():
+                assert len(plain) == len(odd) and plain in content, plain
+                content = content.replace(plain, odd)
+            path.chmod(0o644)
+            path.write_bytes(content)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def run_it(self, *words, **options):
+        return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, timeout=300, **options)
+
+    def harmless(self, output, words):
+        text = output.decode("utf-8")  # raises where it is none
+        odd = sorted({c for c in text if (c < " " and c not in "\n\t") or "\x7f" <= c <= "\x9f"})
+        self.assertEqual(odd, [], words)
+        return text
+
+    def test_no_view_passes_them_on(self):
+        said = ""
+        for words in VIEWS:
+            done = self.run_it(*words, "-i", self.recording)
+            self.assertIn(done.returncode, (0, 1, 2, 3), (words, done.stderr))
+            said += self.harmless(done.stdout, words) + self.harmless(done.stderr, words)
+        for shown in (r"\x1b[2Ja\x0ab\xff", r"\xc2\x9b2J\x09cd\x7f", r"\x1b]0;window title\x07", r"6.1\x0a\x1b[0mme", r"\x1b[8mtrampoline\xe2\x82\x0d",
+                      r"\x1b[7m\xffeys", r"hot\x07tr\x08ced"):
+            self.assertIn(shown, said)
+
+    def test_a_line_stays_one(self):
+        for words in (("script",), ("script", "--itrace=b"), ("functions",), ("stat",), ("check",), ("flame", "--format", "folded"), ("image",)):
+            counts = []
+            for recording in (SOURCE / "data/demo", self.recording):
+                counts.append(len(self.run_it(*words, "-q", "-i", recording).stdout.splitlines()))
+            self.assertEqual(counts[0], counts[1], words)
+
+    def test_json_is_json_and_says_the_name_itself(self):
+        said = []
+        for words in JSON:
+            done = self.run_it(*words, "-q", "-i", self.recording)
+            text = self.harmless(done.stdout, words)
+            said += [json.loads(text)] if "schema" in text and text.startswith("{\n") else [json.loads(line) for line in text.splitlines()]
+        comms = {thread["comm"] for thread in said[0]["threads"]}
+        self.assertIn("\x1b[2Ja\nb\ufffd", comms)
+        self.assertIn("\x9b2J\tcd\x7f", comms)
+
+    def test_a_file_whose_name_is_hostile(self):
+        name = self.recording.parent / "\x1b[2J\nptdecode: all is well"
+        for path in (name, str(name).encode() + b"\xff"):
+            done = subprocess.run([PTDECODE, "stat", "-i", path], capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(len(self.harmless(done.stderr, "stat").splitlines()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
