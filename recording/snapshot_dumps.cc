@@ -105,6 +105,24 @@ bool SnapshotDumps::upper_halves_differ() const {
   return false;
 }
 
+/// Where dumps in the upper half lie over each other.
+SnapshotDumps::Layer SnapshotDumps::covered_twice() const {
+  Layer all, twice;
+  const auto cover = [&](uint64_t from, uint64_t to) {
+    if (from < to) twice.cover(from, to, [](uint64_t, uint64_t) {});
+  };
+  for (const Dump& dump : dumps_) {
+    if (!is_kernel_half(Ip{dump.address})) continue;
+    uint64_t at = dump.address;
+    all.cover(dump.address, dump.address + dump.length, [&](uint64_t from, uint64_t to) {
+      cover(at, from);
+      at = to;
+    });
+    cover(at, dump.address + dump.length);
+  }
+  return twice;
+}
+
 std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, bool& own_upper,
                                                        std::vector<std::string>& warnings) const {
   // Worlds that see the same dumps share a space.
@@ -148,8 +166,8 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
       if (seen[i] && (own_upper || !is_kernel_half(Ip{dumps_[i].address}))) lay(layer, i, space, true);
     }
   }
-  // The upper half that is one for all; where it is not, the first of all for names.
-  Layer layer;
+  // The upper half that is one for all: of what differs nothing stands there, not even a name.
+  Layer layer = own_upper ? covered_twice() : Layer();
   for (size_t i = 0; i < dumps_.size(); ++i) {
     if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace, false);
   }

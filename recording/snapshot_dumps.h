@@ -39,6 +39,7 @@ class SnapshotDumps {
   };
   class Layer;
   [[nodiscard]] bool upper_halves_differ() const;
+  [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // null: cannot be read
   size_t seen_ = 0;                                                 // sections given to add()

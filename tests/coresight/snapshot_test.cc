@@ -123,6 +123,12 @@ TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
       return true;
     });
     EXPECT_EQ(missing, (std::vector<uint64_t>{0xffff000010001000}));
+    // What is not the same for all has no file's name; what lies behind all others has.
+    const Timeline& timeline = (*recording)->timeline();
+    EXPECT_EQ(timeline.section_at(kKernelSpace, Ip{0xffff000000001004}, kTimeMin), kNoSection);
+    const SectionId behind = timeline.section_at(kKernelSpace, Ip{0xffff000000001014}, kTimeMin);
+    ASSERT_NE(behind, kNoSection) << path;
+    EXPECT_TRUE(timeline.section(behind).path.ends_with("any.bin"));
   }
 }
 
