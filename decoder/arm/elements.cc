@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "decoder/arm/packet_table.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -22,6 +24,46 @@ bool outlives_cancel(ElementKind kind) {
 
 }  // namespace
 
+uint64_t atom_place(Bytes trace, uint64_t offset_bytes, uint32_t& taken) {
+  const auto& forms = plain_forms();
+  for (; offset_bytes < trace.size(); ++offset_bytes) {
+    const uint32_t here = forms[static_cast<uint8_t>(trace[offset_bytes])].count;
+    if (taken < here || here == 0) break;
+    taken -= here;
+  }
+  return offset_bytes;
+}
+
+bool ElementQueue::push_atoms(uint64_t atoms, uint32_t count, uint64_t offset_bytes) {
+  if (!empty()) {
+    Element& newest = elements_.back();
+    if (newest.packets && newest.aux == offset_bytes && newest.count + count <= 64) {
+      newest.value |= atoms << newest.count;
+      newest.count += count;
+      ++newest.aux;
+      return true;
+    }
+  }
+  Element element;
+  element.p0 = element.packets = true;
+  element.count = count;
+  element.value = atoms;
+  element.offset_bytes = offset_bytes;
+  element.aux = offset_bytes + 1;
+  return push(element);
+}
+
+void ElementQueue::take_atoms(uint32_t count, Bytes trace) {
+  Element& oldest = front();
+  oldest.count -= count;
+  if (oldest.count == 0) return pop_front();
+  oldest.value = count >= 64 ? 0 : oldest.value >> count;
+  if (!oldest.packets) return;
+  uint32_t taken = oldest.taken + count;
+  oldest.offset_bytes = atom_place(trace, oldest.offset_bytes, taken);
+  oldest.taken = static_cast<uint8_t>(taken);
+}
+
 bool ElementQueue::push(const Element& element) {
   if (size() >= kMost) return false;
   if (first_ != 0 && first_ == elements_.size()) clear();
@@ -30,17 +72,19 @@ bool ElementQueue::push(const Element& element) {
     first_ = 0;
   }
   elements_.push_back(element);
+  if (is_bound(element)) ++bound_;
   return true;
 }
 
 void ElementQueue::pop_front() {
+  if (is_bound(front())) --bound_;
   ++first_;
   if (first_ == elements_.size()) clear();
 }
 
 void ElementQueue::clear() {
   elements_.clear();
-  first_ = 0;
+  first_ = bound_ = 0;
 }
 
 uint64_t ElementQueue::cancel(uint64_t count) {
@@ -58,6 +102,7 @@ uint64_t ElementQueue::cancel(uint64_t count) {
     } else if (outlives_cancel(newest.kind)) {
       kept.push_back(newest);
     }
+    if (is_bound(newest)) --bound_;
     elements_.pop_back();
   }
   if (empty()) clear();

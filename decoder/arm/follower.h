@@ -65,6 +65,12 @@ class Follower {
   [[nodiscard]] size_t forks() const { return chooser_->passed(); }
   /// `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
+  /// Some atoms of an element, likewise. `trace`: where its packets are.
+  void atoms(const Element& element, uint32_t count, Bytes trace);
+  /// Takes the oldest atoms and addresses of `queue` until `left` P0 elements are taken, or another element is the oldest.
+  void take_queued(ElementQueue& queue, Bytes trace, uint64_t& left);
+  /// Some code of the timeline has several versions.
+  [[nodiscard]] bool code_changes() const { return runs_->changes(); }
   /// Atoms tell nothing until an address or a context comes.
   [[nodiscard]] bool is_lost() const { return told_lost_ && !known() && !pop_pending_; }
   /// The atom in bit 0.

@@ -80,24 +80,79 @@ class PacketSource {
   PacketReader::Address address_;
 };
 
-/// Atoms of one packet.
+/// Atoms of one packet, or of one element.
 class AtomSource {
  public:
   static constexpr bool kMayStop = false;
   AtomSource(uint64_t atoms, uint32_t count, uint64_t offset) : atoms_(atoms), count_(count), offset_(offset) {}
+  AtomSource(const Element& element, uint32_t count, Bytes trace)
+      : atoms_(element.value),
+        count_(count),
+        offset_(element.offset_bytes),
+        trace_(element.packets ? trace : Bytes{}),
+        gone_(element.taken) {}
   PlainKind next(bool) { return std::exchange(given_, true) ? PlainKind::end : PlainKind::atoms; }
   [[nodiscard]] uint64_t atoms() const { return atoms_; }
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] static uint64_t address() { return 0; }
   [[nodiscard]] static uint8_t isa() { return 0; }
-  [[nodiscard]] uint64_t offset(unsigned) const { return offset_; }
+  [[nodiscard]] uint64_t offset(unsigned left) const {
+    uint32_t taken = gone_ + count_ - left;
+    return trace_.empty() ? offset_ : atom_place(trace_, offset_, taken);
+  }
   [[nodiscard]] static size_t blocks_ahead() { return 0; }
 
  private:
   uint64_t atoms_;
   uint32_t count_;
   uint64_t offset_;
+  Bytes trace_;  ///< empty: all are of the packet at offset_
+  uint32_t gone_ = 0;
   bool given_ = false;
+};
+
+/// The oldest elements of a queue.
+class QueueSource {
+ public:
+  static constexpr bool kMayStop = false;
+  QueueSource(ElementQueue& queue, Bytes trace, uint64_t& left) : queue_(queue), trace_(trace), left_(left) {}
+  PlainKind next(bool) {
+    if (left_ == 0 || queue_.empty()) return PlainKind::end;
+    const Element& oldest = queue_.front();
+    value_ = oldest.value;
+    offset_ = oldest.offset_bytes;
+    if (oldest.kind == ElementKind::address) {
+      isa_ = oldest.isa;
+      packets_ = false;
+      queue_.pop_front();
+      return PlainKind::address;
+    }
+    if (oldest.kind != ElementKind::atoms) return PlainKind::end;
+    packets_ = oldest.packets;
+    gone_ = oldest.taken;
+    count_ = static_cast<uint32_t>(std::min<uint64_t>(left_, oldest.count));
+    left_ -= count_;
+    queue_.take_atoms(count_, trace_);
+    return PlainKind::atoms;
+  }
+  [[nodiscard]] uint64_t atoms() const { return value_; }
+  [[nodiscard]] unsigned count() const { return count_; }
+  [[nodiscard]] uint64_t address() const { return value_; }
+  [[nodiscard]] uint8_t isa() const { return isa_; }
+  [[nodiscard]] uint64_t offset(unsigned left) const {
+    uint32_t taken = gone_ + count_ - left;
+    return packets_ ? atom_place(trace_, offset_, taken) : offset_;
+  }
+  [[nodiscard]] size_t blocks_ahead() const { return std::min<uint64_t>(left_, 256); }
+
+ private:
+  ElementQueue& queue_;
+  Bytes trace_;
+  uint64_t& left_;
+  uint64_t value_ = 0, offset_ = 0;
+  uint32_t count_ = 0, gone_ = 0;
+  bool packets_ = false;
+  uint8_t isa_ = 0;
 };
 
 }  // namespace
@@ -143,6 +198,17 @@ void Follower::atoms(uint64_t atoms, uint32_t count, uint64_t offset) {
     return follow(source);
   }
   for (; count != 0 && !is_lost(); --count, atoms >>= 1) atom(atoms, offset);
+}
+
+void Follower::atoms(const Element& element, uint32_t count, Bytes trace) {
+  AtomSource source(element, count, trace);
+  if (!options_.exact_only) return follow(source);
+  for (uint32_t done = 0; done < count && !is_lost(); ++done) atom(element.value >> done, source.offset(count - done));
+}
+
+void Follower::take_queued(ElementQueue& queue, Bytes trace, uint64_t& left) {
+  QueueSource source(queue, trace, left);
+  follow(source);
 }
 
 }  // namespace ptd::arm

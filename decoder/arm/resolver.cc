@@ -6,6 +6,8 @@
 namespace ptd::arm {
 namespace {
 
+constexpr uint64_t kCommitAtOnce = 128;  // P0 elements, about
+
 bool is_conditional(PacketKind kind) { return kind >= PacketKind::cond_i_f1 && kind <= PacketKind::cond_res_f4; }
 
 EventKind event_of(ElementKind kind) {
@@ -99,8 +101,47 @@ Resolver::Stop Resolver::run(Batch& batch, const Bounds& bounds) {
 
 /// Atoms and addresses that nothing speculative comes before: most of a trace. False: another packet is next.
 bool Resolver::run_plain(const Bounds& bounds) {
-  if (state_ != State::decoding || config_.max_speculation() != 0 || !queue_.empty() || awaits_address_) return false;
+  if (state_ != State::decoding || awaits_address_) return false;
+  if (config_.max_speculation() != 0) return !follower_->code_changes() && run_queued();
+  if (!queue_.empty()) return false;
   return follower_->plain_packets(reader_, bounds.offset, bounds.forks);
+}
+
+/// Likewise, where there is speculation: they are queued, and what is committed by it is followed some at once. Before a packet of another
+/// kind all that is due is done.
+bool Resolver::run_queued() {
+  const auto& forms = plain_forms();
+  const Bytes bytes = bytes_;
+  uint64_t at = reader_.offset();
+  const uint64_t begin = at, most = config_.max_speculation();
+  // An exception whose address is missing, or a full queue, is noticed at the packet that commits it, or comes too much.
+  const bool at_once = queue_.holds_bound() || queue_.size() > ElementQueue::kMost / 2 || most > ElementQueue::kMost / 4;
+  const uint64_t ahead = at_once ? 0 : kCommitAtOnce;
+  while (at < bytes.size() && state_ == State::decoding && depth_ <= most + ahead) {
+    const PlainForm& form = forms[static_cast<uint8_t>(bytes[at])];
+    packet_offset_ = at;
+    bool room = true;
+    if (form.count != 0) {
+      reader_.seek(++at);
+      depth_ += form.count;
+      room = queue_.push_atoms(form.atoms, form.count, packet_offset_);
+    } else {
+      if (form.address == AddressForm::none || bytes.size() - at < PacketReader::kLongestAddress) break;
+      PacketReader::Address address;
+      at = static_cast<uint64_t>(reader_.plain_address(bytes.data() + at, form.address, address) - bytes.data());
+      reader_.seek(at);
+      Element element;
+      element.kind = ElementKind::address;
+      element.offset_bytes = packet_offset_;
+      element.value = address.value;
+      element.isa = address.isa;
+      room = queue_.push(element);
+    }
+    if (!room) lose_sync(GapReason::limit, packet_offset_, at);
+    if (at_once) break;
+  }
+  commit_excess();
+  return at != begin;
 }
 
 /// Before the first trace info only what stands outside the flow has a meaning.
@@ -131,8 +172,8 @@ void Resolver::on_packet(const Packet& packet, uint64_t offset) {
   element.flags = packet.flags;
   if (is_atom(packet.kind)) {
     if (config_.max_speculation() == 0 && queue_.empty()) return follower_->atoms(packet.value, packet.bits, offset);
-    element.value = packet.value;
-    add(element, ElementKind::atoms, packet.bits);
+    depth_ += packet.bits;
+    if (!queue_.push_atoms(packet.value, packet.bits, offset)) lose_sync(GapReason::limit, offset, reader_.offset());
     return commit_excess();
   }
   if (is_address(packet.kind)) return on_address(packet, element);
@@ -300,6 +341,8 @@ void Resolver::commit_excess() {
 void Resolver::commit(uint64_t count) {
   uint64_t left = count;
   while (left != 0) {
+    if (!exact_only_) follower_->take_queued(queue_, bytes_, left);
+    if (left == 0) break;
     if (queue_.empty() || !commit_one(left)) {
       lose_sync(GapReason::bad_packet, packet_offset_, reader_.offset());
       return;
@@ -319,11 +362,9 @@ bool Resolver::commit_one(uint64_t& left) {
   Element& oldest = queue_.front();
   if (oldest.kind == ElementKind::atoms || oldest.kind == ElementKind::unseen) {
     const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, oldest.count));
-    if (oldest.kind == ElementKind::atoms) follower_->atoms(oldest.value, count, oldest.offset_bytes);
-    oldest.value = count >= 64 ? 0 : oldest.value >> count;
-    oldest.count -= count;
+    if (oldest.kind == ElementKind::atoms) follower_->atoms(oldest, count, bytes_);
+    queue_.take_atoms(count, bytes_);
     left -= count;
-    if (oldest.count == 0) queue_.pop_front();
     return true;
   }
   const Element element = oldest;

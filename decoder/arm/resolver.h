@@ -29,6 +29,7 @@ class Resolver {
   enum class State : uint8_t { no_sync, wait_info, decoding, done };
 
   bool run_plain(const Bounds& bounds);
+  bool run_queued();
   bool resync(uint64_t from);
   void lose_sync(GapReason reason, uint64_t offset, uint64_t from);
   void on_packet(const Packet& packet, uint64_t offset);

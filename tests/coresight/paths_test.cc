@@ -63,7 +63,9 @@ constexpr uint64_t kBase = 0xffffffc000080000;
 /// A trace that nobody recorded, over code that nobody wrote.
 class Made {
  public:
-  explicit Made(unsigned seed) : random_(seed) {}
+  explicit Made(unsigned seed) : random_(seed) {
+    if (below(3) == 0) speculation_ = 1 + below(below(2) == 0 ? 8 : 200);
+  }
 
   Timeline timeline();
   std::vector<std::byte> trace();
@@ -76,9 +78,11 @@ class Made {
     for (const unsigned byte : bytes) trace_.push_back(static_cast<std::byte>(byte));
   }
   void address(bool with_context);
+  void speculate();
 
   std::mt19937 random_;
   uint32_t words_ = 0;
+  uint32_t speculation_ = 0;  ///< elements in flight at most
   std::vector<std::byte> trace_;
 };
 
@@ -140,6 +144,22 @@ void Made::address(bool with_context) {
   if (with_context) put({0x31});
 }
 
+/// Commits, cancels, mispredicts: few enough that most fit.
+void Made::speculate() {
+  switch (below(5)) {
+    case 0:
+      return put({0x2d, 1 + below(3)});
+    case 1:
+      return put({0x2e + below(2), 1 + below(2)});
+    case 2:
+      return put({0x30 + below(4)});
+    case 3:
+      return put({0x34 + below(4)});
+    default:
+      return put({0x38 + below(8)});
+  }
+}
+
 std::vector<std::byte> Made::trace() {
   put({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
   address(true);
@@ -172,6 +192,9 @@ std::vector<std::byte> Made::trace() {
       case 8:
         put({0xe0 + below(0x15)});
         break;
+      case 9:
+        if (speculation_ != 0) speculate();
+        break;
       default:
         put({0xd5 + below(0x2b)});
     }
@@ -185,7 +208,7 @@ arm::DecoderOptions Made::options() {
   options.config.protocol = ete ? arm::Protocol::ete : arm::Protocol::etmv4;
   options.config.devarch = ete ? 0x47735a13 : 0;
   options.config.configr = below(2) == 0 ? 0x1000 : 0;
-  options.config.idr8 = below(4) == 0 ? 1 + below(8) : 0;
+  options.config.idr8 = speculation_;
   options.max_tries = 8;
   return options;
 }
