@@ -217,17 +217,21 @@ class PlainFlow {
 
   void take_address(Ip ip, uint8_t isa) {
     Follower& f = follower_;
-    if (odd_ || (walked_ && !need_)) {
+    const ExecMode mode = f.mode_of(isa);
+    const bool has_place = walked_ && !need_;
+    if (odd_ || (has_place && (mode != mode_ || ip != (run_ != 0 ? steps_[run_].ip : ip_)))) {
       store();
       f.address(ip, isa, source_.offset(0));
       return load();
     }
-    if (!need_ || !walked_ || !taken_) left_ = 0;
-    mode_ = f.mode_of(isa);
-    ip_ = ip;
-    // Where the branch went the last time.
-    run_ = left_ == 0 ? 0 : steps_[left_].next[1];
-    if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
+    if (!has_place) {
+      if (!walked_ || !taken_) left_ = 0;
+      mode_ = mode;
+      ip_ = ip;
+      // Where the branch went the last time.
+      run_ = left_ == 0 ? 0 : steps_[left_].next[1];
+      if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
+    }
     need_ = pop_ = told_ = lost_ = walked_ = fresh_ = false;
     doubt_ = 0;
     stack_ = has_stack_;
