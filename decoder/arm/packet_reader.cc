@@ -36,7 +36,7 @@ uint64_t find_async(Bytes bytes, uint64_t from) {
 
 PacketReader::PacketReader(Bytes bytes, const TraceConfig& config)
     : bytes_(bytes),
-      dispatch_(make_dispatch(config)),
+      dispatch_(&dispatch_of(config)),
       config_(config),
       vmid_bytes_(config.vmid_bytes()),
       context_id_bytes_(config.context_id_bytes()),
@@ -87,7 +87,7 @@ PacketReader::Status PacketReader::next(Packet& packet) {
   if (offset_ >= bytes_.size()) return Status::end;
   const auto header = static_cast<uint8_t>(bytes_[offset_]);
   at_ = offset_ + 1;
-  const uint8_t index = dispatch_[header];
+  const uint8_t index = (*dispatch_)[header];
   if (index == kNoForm) {
     packet.size_bytes = 1;
     return Status::bad_packet;

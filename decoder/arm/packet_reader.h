@@ -73,7 +73,7 @@ class PacketReader {
   Bytes bytes_;
   uint64_t offset_ = 0;
   uint64_t at_ = 0;  ///< inside the packet that is read
-  Dispatch dispatch_{};
+  const Dispatch* dispatch_ = &dispatch_of({});
   TraceConfig config_;
   uint8_t vmid_bytes_ = 0, context_id_bytes_ = 0;
   uint32_t cycle_mask_ = 0;

@@ -123,26 +123,14 @@ constexpr PacketForm kForms[] = {
 // clang-format on
 static_assert(std::size(kForms) < kNoForm);
 
-bool stands(Needs needs, const TraceConfig& config) {
-  switch (needs) {
-    case Needs::nothing:
-      return true;
-    case Needs::ete:
-      return config.is_ete();
-    case Needs::etmv4:
-      return !config.is_ete();
-    case Needs::q:
-      return config.has_q();
-    case Needs::conditions:
-      return config.traces_conditions();
-    case Needs::data:
-      return config.traces_data();
-    case Needs::v4_3:
-      return config.version() >= 0x43;
-    case Needs::v4_6:
-      return config.version() >= 0x46;
-  }
-  return false;
+/// What a configuration has of what packets need; bit i - 1 is Needs i.
+constexpr unsigned kNeeds = 7;
+static_assert(static_cast<unsigned>(Needs::v4_6) == kNeeds);
+unsigned has(const TraceConfig& config) {
+  const auto bit = [](Needs needs, bool met) { return met ? 1U << (static_cast<unsigned>(needs) - 1) : 0U; };
+  return bit(Needs::ete, config.is_ete()) | bit(Needs::etmv4, !config.is_ete()) | bit(Needs::q, config.has_q()) |
+         bit(Needs::conditions, config.traces_conditions()) | bit(Needs::data, config.traces_data()) |
+         bit(Needs::v4_3, config.version() >= 0x43) | bit(Needs::v4_6, config.version() >= 0x46);
 }
 
 // clang-format off
@@ -218,14 +206,20 @@ const char* name(PacketKind kind) {
   return kNames[static_cast<size_t>(kind) < kPacketKinds ? static_cast<size_t>(kind) : kPacketKinds - 1];
 }
 
-Dispatch make_dispatch(const TraceConfig& config) {
-  Dispatch dispatch;
-  dispatch.fill(kNoForm);
-  for (size_t index = 0; index < std::size(kForms); ++index) {
-    if (!stands(kForms[index].needs, config)) continue;
-    for (unsigned byte = kForms[index].first; byte <= kForms[index].last; ++byte) dispatch[byte] = static_cast<uint8_t>(index);
-  }
-  return dispatch;
+const Dispatch& dispatch_of(const TraceConfig& config) {
+  static const auto kDispatches = [] {
+    std::array<Dispatch, size_t{1} << kNeeds> made;
+    for (unsigned set = 0; set < made.size(); ++set) {
+      made[set].fill(kNoForm);
+      for (size_t index = 0; index < std::size(kForms); ++index) {
+        const auto needs = static_cast<unsigned>(kForms[index].needs);
+        if (needs != 0 && (set >> (needs - 1) & 1) == 0) continue;
+        for (unsigned byte = kForms[index].first; byte <= kForms[index].last; ++byte) made[set][byte] = static_cast<uint8_t>(index);
+      }
+    }
+    return made;
+  }();
+  return kDispatches[has(config)];
 }
 
 }  // namespace ptd::arm

@@ -74,6 +74,7 @@ struct PlainForm {
 /// Index into packet_forms() by header byte; kNoForm: reserved in this configuration.
 using Dispatch = std::array<uint8_t, 256>;
 inline constexpr uint8_t kNoForm = 0xff;
-[[nodiscard]] Dispatch make_dispatch(const TraceConfig& config);
+/// Stays for good.
+[[nodiscard]] const Dispatch& dispatch_of(const TraceConfig& config);
 
 }  // namespace ptd::arm

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include "decoder/arm/follower.h"
 
@@ -57,7 +58,7 @@ class PlainFlow {
     walked_ = f.walked_;
     fresh_ = false;
     odd_ = f.need_context_ || f.has_exception_ || f.starting_ || (f.isa_ != 0 && mode_ != ExecMode::t32);
-    doubt_ = f.doubtful_ ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
+    doubt_ = f.doubtful_ ? std::bit_cast<uint64_t>(Block{0, 0, static_cast<uint16_t>(BlockFlag::suspect)}) : 0;
     has_stack_ = f.config_.has_return_stack();
     stack_ = has_stack_ && f.push_allowed_;
     steps_ = &f.runs_->step(0);
@@ -106,7 +107,7 @@ class PlainFlow {
       if (!odd_ && (run_ != 0 || find())) {
         const Way way = follow(atoms, count);
         if (way == Way::no_code && !kChanges) return give_gap(steps_[run_].blocks[0].node, source_.offset(count));
-        if (way <= Way::indirect_call) continue;
+        if (way <= Way::indirect_call || way == Way::none) continue;
       }
       take_slowly(atoms, count);
       atoms >>= 1;
@@ -122,11 +123,11 @@ class PlainFlow {
     Block* const before = out_;
     Block* out = before;
     const Interval now = now_;
-    const uint16_t doubt = doubt_;
+    const uint64_t doubt = doubt_;
     uint64_t bits = atoms;
     unsigned left = count;
     uint32_t run = run_, last = left_;
-    while (left != 0 && run != 0) {
+    while (left != 0) {
       const Step& step = steps[run];
       const size_t executed = bits & 1;
       way = step.way[executed];
@@ -135,9 +136,7 @@ class PlainFlow {
         way = Way::other;
         break;
       }
-      Block block = step.blocks[executed];
-      block.flags |= doubt;
-      *out++ = block;
+      *out++ = std::bit_cast<Block>(std::bit_cast<uint64_t>(step.blocks[executed]) | doubt);
       bits >>= 1;
       --left;
       last = run;
@@ -276,7 +275,7 @@ class PlainFlow {
   bool need_ = false, pop_ = false, told_ = false, lost_ = false, walked_ = false, fresh_ = false;
   bool has_stack_ = false, stack_ = false;  ///< there is a return stack; calls go onto it
   bool odd_ = false;                        ///< the follower must take the next one
-  uint16_t doubt_ = 0;
+  uint64_t doubt_ = 0;                      ///< flags that blocks get besides, as bits of a Block
 };
 
 }  // namespace ptd::arm

@@ -7,7 +7,7 @@ namespace ptd::arm {
 namespace {
 
 constexpr unsigned kMostBadInRow = 4096;
-constexpr size_t kFirstSlots = 512;
+constexpr size_t kFirstSlots = 128;
 
 uint16_t flags_of(CodeFlag flags) {
   uint16_t block = 0;
