@@ -44,7 +44,7 @@ CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
     offset += insn.length_bytes;
   }
   if (const auto found = symbolizer_.file_place(info.space, info.ip, time_.now())) {
-    const File made{static_cast<uint32_t>(file_ids_.size()), found->address - found->file_offset_bytes};
+    const File made{static_cast<uint32_t>(file_ids_.size()), found->address - found->file_offset_bytes, found->relocatable};
     node.file = file_ids_.try_emplace({found->path, found->build_id}, made).first->second.id;
     place.address = found->address;
   }
@@ -170,6 +170,7 @@ void CodeCounter::add_to(FileSums& files) const {
   for (const auto& [name, file] : file_ids_) {
     by_id[file.id] = &files[{std::string(name.first), std::string(name.second)}];
     by_id[file.id]->offset_to_address = file.offset_to_address;
+    by_id[file.id]->relocatable = file.relocatable;
   }
   for (const bool by_jump : {false, true}) {
     for (const KeyCounts::Slot& slot : runs_[by_jump ? 1 : 0].slots()) {
@@ -250,7 +251,7 @@ Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions
     if (stopped) break;
   }
   for (auto& [name, found] : files) {
-    FileCounts& file = counts.files.emplace_back(FileCounts{name.first, name.second, found.offset_to_address, {}, {}});
+    FileCounts& file = counts.files.emplace_back(FileCounts{name.first, name.second, found.offset_to_address, found.relocatable, {}, {}});
     for (auto& [place, run] : found.runs) file.runs.push_back(run);
     for (const auto& [way, count] : found.branches) file.branches.push_back({way.first, way.second, count});
   }

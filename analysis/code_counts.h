@@ -34,6 +34,7 @@ struct CodeBranch {
 struct FileCounts {
   std::string path, build_id;
   uint64_t offset_to_address = 0;    ///< add to an offset in the file for the address of code there
+  bool relocatable = false;          ///< see FilePlace::relocatable
   std::vector<CodeRun> runs;         ///< by first and last
   std::vector<CodeBranch> branches;  ///< near ones that were taken and stay in the file, by from and to
   /// Bytes of code that ran, each as often as it did.
@@ -63,6 +64,7 @@ class CodeCounter {
   void finish();
   struct FileSum {
     uint64_t offset_to_address = 0;
+    bool relocatable = false;
     std::map<std::pair<uint64_t, uint64_t>, CodeRun> runs;
     std::map<std::pair<uint64_t, uint64_t>, uint64_t> branches;
   };
@@ -114,6 +116,7 @@ class CodeCounter {
   struct File {
     uint32_t id = 0;
     uint64_t offset_to_address = 0;
+    bool relocatable = false;
   };
   std::map<std::pair<std::string_view, std::string_view>, File> file_ids_;  ///< by path and build id
   NodeId first_ = kNone, last_ = kNone;                                     ///< of the open run

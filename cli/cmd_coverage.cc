@@ -144,6 +144,7 @@ Command add_coverage(CLI::App& app) {
   command.footer(
       "Nothing needs to be compiled for it but -g: the trace tells what ran. A line's count is that of its instruction that ran most "
       "often.\n"
+      "Kernel and modules count too where their files with debug information are at hand (--debug-dir, --symfs).\n"
       "Examples:\n"
       "  ptdecode coverage --source /src/db                       a line for each file\n"
       "  ptdecode coverage -o run.info && genhtml -o html run.info");

@@ -45,7 +45,13 @@ std::string autofdo_text(const FileCounts& file) {
 const FileCounts* pick(const Words& words, const CodeCounts& counts) {
   std::string known;
   for (const FileCounts& file : counts.files) {
-    if (words.dso.empty() || file.path == words.dso || short_path(file.path) == words.dso) return &file;
+    const bool named = file.path == words.dso || short_path(file.path) == words.dso;
+    if (named && file.relocatable) {
+      report_error({ErrorKind::usage,
+                    fmt::format("--dso: '{}' is a kernel module, which has no addresses of its own to write a profile of", words.dso), 0});
+      return nullptr;
+    }
+    if (named || (words.dso.empty() && !file.relocatable)) return &file;
     known += (known.empty() ? "" : ", ") + file.path;
   }
   report_error({ErrorKind::usage,

@@ -160,6 +160,7 @@ void ImageBuild::finish(RecordingData& data) {
     data.warnings.push_back("debuginfod: " + server->trouble() + ": not asked again (--no-debuginfod leaves it out)");
   for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));
   ranges_.clear();
+  for (std::string& folder : module_folders_) data.symbolizer->add_module_folder(std::move(folder));
   for (const SymbolFile& file : symbol_files_) data.symbolizer->add_debug_file(file.section_path, file.file_path, file.build_id);
   tell_of_kept(data);
   for (const auto& [key, reason] : missing_) data.missing.push_back({key.first, key.second, reason, 0});

@@ -42,6 +42,8 @@ class ImageBuild {
   void add_range(NamedRange range) { ranges_.push_back(std::move(range)); }
   /// Symbols of sections with this path and build id come from this file and from its separate debug file.
   void add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
+  /// See Symbolizer::add_module_folder().
+  void add_module_folder(std::string folder) { module_folders_.push_back(std::move(folder)); }
   void add_missing(const std::string& path, const std::string& build_id, const std::string& reason);
   /// Builds timeline, symbolizer and list of missing images into `data`.
   void finish(RecordingData& data);
@@ -52,6 +54,7 @@ class ImageBuild {
   };
   std::vector<NamedRange> ranges_;
   std::vector<SymbolFile> symbol_files_;
+  std::vector<std::string> module_folders_;
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
   void tell_of_kept(RecordingData& data) const;
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);

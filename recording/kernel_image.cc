@@ -301,10 +301,16 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
 
 namespace {
 
-// Lines of source for a copy of memory; code never comes from that file.
-void add_debug_file(ImageBuild& image, const perfio::Features& features) {
-  const auto elf = image.source.find_vmlinux(kernel_build_id(features), features.os_release);
-  if (elf) image.add_symbol_file(kKernelDebugPath, elf->path(), {});
+// Lines of source for a copy of memory; code never comes from these files.
+void add_debug_files(ImageBuild& image, const perfio::Features& features) {
+  const std::string build_id = kernel_build_id(features);
+  if (const auto elf = image.source.find_vmlinux(build_id, features.os_release); elf) {
+    image.add_symbol_file(kKernelDebugPath, elf->path(), {});
+  } else if (build_id.empty()) {
+    const std::string path = image.source.find_vmlinux_of_release(features.os_release);
+    if (!path.empty()) image.add_symbol_file(kKernelReleasePath, path, {});
+  }
+  for (std::string& folder : image.source.module_folders(features.os_release)) image.add_module_folder(std::move(folder));
 }
 
 }  // namespace
@@ -321,7 +327,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
   }
   if (!has_text) {
     if (add_running(image, features, copies, warnings)) {
-      add_debug_file(image, features);
+      add_debug_files(image, features);
       add_ksymbols_and_removals(image, features);
       return;
     }
@@ -333,7 +339,7 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
       add_unread_maps(image, features);
     }
   }
-  if (has_text) add_debug_file(image, features);
+  if (has_text) add_debug_files(image, features);
   const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
   if (!copies.kcore_dir.empty()) {
     add_names(image, copies.kcore_dir + "/kallsyms", false);

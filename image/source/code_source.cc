@@ -313,23 +313,34 @@ std::string CodeSource::find_debug_file(const std::string& elf_path) {
   return {};
 }
 
-std::shared_ptr<const ElfFile> CodeSource::find_vmlinux(const std::string& build_id_hex, const std::string& os_release) {
-  if (build_id_hex.empty()) return nullptr;
-  std::vector<std::string> candidates;
+namespace {
+
+bool is_release(const std::string& text) { return !text.empty() && text.find('/') == std::string::npos && text != "." && text != ".."; }
+
+}  // namespace
+
+std::vector<std::string> CodeSource::kernel_paths(const std::string& os_release) const {
+  std::vector<std::string> paths;
   const std::string below_lib = "/lib/modules/" + os_release;
   std::vector<std::string> roots = options_.symfs;
   if (options_.use_host_files) roots.emplace_back();
   for (const std::string& root : roots) {
-    candidates.push_back(root + "/vmlinux");
-    if (os_release.empty() || os_release.find('/') != std::string::npos) continue;
-    candidates.push_back(root + "/boot/vmlinux-" + os_release);
-    candidates.push_back(root + below_lib + "/build/vmlinux");
-    candidates.push_back(root + below_lib + "/vmlinux");
+    paths.push_back(root + "/vmlinux");
+    if (!is_release(os_release)) continue;
+    paths.push_back(root + "/boot/vmlinux-" + os_release);
+    paths.push_back(root + below_lib + "/build/vmlinux");
+    paths.push_back(root + below_lib + "/vmlinux");
     for (const std::string& dir : options_.debug_dirs) {
-      candidates.push_back(root + dir + "/boot/vmlinux-" + os_release);
-      candidates.push_back(root + dir + below_lib + "/vmlinux");
+      paths.push_back(root + dir + "/boot/vmlinux-" + os_release);
+      paths.push_back(root + dir + below_lib + "/vmlinux");
     }
   }
+  return paths;
+}
+
+std::shared_ptr<const ElfFile> CodeSource::find_vmlinux(const std::string& build_id_hex, const std::string& os_release) {
+  if (build_id_hex.empty()) return nullptr;
+  std::vector<std::string> candidates = kernel_paths(os_release);
   for (std::string& place : cache_paths(options_.build_id_cache, build_id_hex, "elf")) candidates.push_back(std::move(place));
   for (const std::string& dir : options_.debug_dirs) candidates.push_back(debug_path(dir, build_id_hex));
   for (const std::string& candidate : candidates) {
@@ -338,6 +349,26 @@ std::shared_ptr<const ElfFile> CodeSource::find_vmlinux(const std::string& build
     if (opened.elf && same_build_id(build_id_hex, opened.elf->build_id())) return opened.elf;
   }
   return nullptr;
+}
+
+std::string CodeSource::find_vmlinux_of_release(const std::string& os_release) {
+  for (const std::string& path : kernel_paths(os_release)) {
+    if (open_file(path).elf) return path;
+  }
+  return {};
+}
+
+std::vector<std::string> CodeSource::module_folders(const std::string& os_release) const {
+  std::vector<std::string> folders;
+  if (!is_release(os_release)) return folders;
+  const std::string below_lib = "/lib/modules/" + os_release;
+  std::vector<std::string> roots = options_.symfs;
+  if (options_.use_host_files) roots.emplace_back();
+  for (const std::string& root : roots) {
+    for (const std::string& dir : options_.debug_dirs) folders.push_back(root + dir + below_lib);
+  }
+  for (const std::string& root : roots) folders.push_back(root + below_lib);
+  return folders;
 }
 
 std::string CodeSource::find_cached_kallsyms(const std::string& build_id_hex) const {

@@ -85,6 +85,10 @@ class CodeSource {
   std::string find_debug_file(const std::string& elf_path);
   /// A kernel image with exactly this build id: vmlinux below symfs roots, debug directories and the cache. Null if none.
   std::shared_ptr<const ElfFile> find_vmlinux(const std::string& build_id_hex, const std::string& os_release);
+  /// A kernel image of the release, whatever its build id; "" if there is none.
+  std::string find_vmlinux_of_release(const std::string& os_release);
+  /// Where modules of the release may be, best first.
+  [[nodiscard]] std::vector<std::string> module_folders(const std::string& os_release) const;
   /// The recorded kernel's kallsyms in the build-id cache, "" if absent.
   std::string find_cached_kallsyms(const std::string& build_id_hex) const;
   [[nodiscard]] const CodeSourceOptions& options() const { return options_; }
@@ -99,6 +103,7 @@ class CodeSource {
     std::string path;
     FoundAt kind = FoundAt::path;
   };
+  [[nodiscard]] std::vector<std::string> kernel_paths(const std::string& os_release) const;
   std::vector<Place> roots(const MappedPath& wanted) const;
   std::vector<Place> places(const MappedPath& wanted) const;
   FoundCode find_vdso(const MappedPath& wanted);

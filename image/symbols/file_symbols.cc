@@ -2,6 +2,7 @@
 #include "image/symbols/file_symbols.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "image/source/build_id.h"
 #include "image/symbols/source_lines.h"
@@ -33,6 +34,16 @@ std::optional<uint64_t> FileSymbols::address_of(uint64_t file_offset_bytes) {
   uint64_t address = 0;
   if (!mapped_ || !mapped_->address_of_offset(file_offset_bytes, address)) return std::nullopt;
   return address;
+}
+
+void FileSymbols::visit_functions(const std::function<void(std::string_view, uint64_t)>& visitor) {
+  const std::lock_guard lock(mutex_);
+  load();
+  std::unordered_map<std::string_view, size_t> times;
+  for (const ElfSymbol& symbol : symbols_) ++times[symbol.name];
+  for (const ElfSymbol& symbol : symbols_) {
+    if (symbol.function && times[symbol.name] == 1) visitor(symbol.name, symbol.address);
+  }
 }
 
 std::optional<uint64_t> FileSymbols::offset_of(uint64_t address) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,6 +42,8 @@ class FileSymbols {
   std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
   /// File offsets of every symbol called `name`, mangled or not.
   std::vector<uint64_t> offsets_of(std::string_view name);
+  /// Names as in the file, with addresses, of functions whose name no other symbol has.
+  void visit_functions(const std::function<void(std::string_view, uint64_t)>& visitor);
   /// The address (p_vaddr) of a file offset; nothing if no segment holds it.
   std::optional<uint64_t> address_of(uint64_t file_offset_bytes);
   /// The file offset of an address; nothing if no segment with bytes in the file holds it.

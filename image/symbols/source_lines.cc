@@ -3,6 +3,7 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -58,11 +59,13 @@ uint64_t number_of(Dwarf_Die* die, unsigned kind) {
 struct SourceLines::Handle {
   int fd = -1;
   Dwarf* dwarf = nullptr;
+  Dwfl* layout = nullptr;  // owns `dwarf`, if it is there
   Handle() = default;
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
   ~Handle() {
-    if (dwarf != nullptr) dwarf_end(dwarf);
+    if (layout != nullptr) dwfl_end(layout);
+    if (layout == nullptr && dwarf != nullptr) dwarf_end(dwarf);
     if (fd >= 0) ::close(fd);
   }
 };
@@ -82,6 +85,25 @@ std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path) {
   if (handle->fd < 0) return nullptr;
   handle->dwarf = dwarf_begin(handle->fd, DWARF_C_READ);
   if (handle->dwarf == nullptr) return nullptr;
+  std::unique_ptr<SourceLines> lines(new SourceLines(std::move(handle)));
+  lines->index();
+  return lines->units_.empty() ? nullptr : std::move(lines);
+}
+
+std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted) {
+  static const auto kNoOtherFile = [](Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word, char**) {
+    return -1;
+  };
+  static const Dwfl_Callbacks kCallbacks = {nullptr, kNoOtherFile, dwfl_offline_section_address, nullptr};
+  auto handle = std::make_unique<Handle>();
+  handle->layout = dwfl_begin(&kCallbacks);
+  if (handle->layout == nullptr) return nullptr;
+  dwfl_report_begin(handle->layout);
+  Dwfl_Module* module = dwfl_report_offline(handle->layout, "module", elf_path.c_str(), -1);
+  if (dwfl_report_end(handle->layout, nullptr, nullptr) != 0 || module == nullptr) return nullptr;
+  Dwarf_Addr bias = 0;
+  handle->dwarf = dwfl_module_getdwarf(module, &bias);
+  if (handle->dwarf == nullptr || bias != 0 || !wanted(module)) return nullptr;
   std::unique_ptr<SourceLines> lines(new SourceLines(std::move(handle)));
   lines->index();
   return lines->units_.empty() ? nullptr : std::move(lines);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +13,8 @@
 
 #include "image/symbols/symbolizer.h"
 
+struct Dwfl_Module;
+
 namespace ptd {
 
 /// Addresses are the file's own (p_vaddr). Units are read when they are first asked for; thread-safe. Names live as long as the object.
@@ -19,6 +22,9 @@ class SourceLines {
  public:
   /// Null if the file has no DWARF that names lines.
   static std::unique_ptr<SourceLines> open(const std::string& elf_path);
+  /// Of a relocatable file, whose addresses are those of the layout that libdwfl gives it. `wanted` looks at that before lines are read;
+  /// null if it says no.
+  static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted);
   ~SourceLines();
   SourceLines(const SourceLines&) = delete;
   SourceLines& operator=(const SourceLines&) = delete;

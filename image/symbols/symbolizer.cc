@@ -5,11 +5,13 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "image/symbols/file_symbols.h"
 #include "image/symbols/kernel_debug.h"
+#include "image/symbols/module_file.h"
 #include "image/symbols/source_lines.h"
 
 namespace ptd {
@@ -17,6 +19,7 @@ namespace {
 
 constexpr uint64_t kMaxGuessedBytes = 1U << 20;
 constexpr size_t kMaxStepsBack = 4096;
+constexpr size_t kProvingNames = 1000;  // functions that lie alike in two kernels only if they are one
 
 // The ranges of one space, by address; `reach[i]` is the highest end among ranges[0..i], so that a search knows when to stop.
 struct RangeIndex {
@@ -105,6 +108,7 @@ struct Symbolizer::State {
   Timeline timeline;
   std::once_flag sorted, kernel_sought;
   KernelFile kernel;
+  ModuleFiles modules;
   std::map<uint32_t, RangeIndex> spaces;
   size_t range_count = 0;
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
@@ -133,30 +137,70 @@ struct Symbolizer::State {
     std::call_once(kernel_sought, [this] { find_kernel_file(); });
     return kernel;
   }
-  void find_kernel_file() {
-    const auto paths = elf_paths.find(file_key(kKernelDebugPath, {}));
+  std::span<const NamedRange> kernel_names() {
     const auto index = spaces.find(kKernelSpace.value);
-    if (paths == elf_paths.end() || index == spaces.end()) return;
-    Section section;
-    section.path = kKernelDebugPath;
-    FileSymbols* file = file_of(section);
-    for (const char* reference : {"_stext", "_text"}) {
-      const std::vector<NamedRange>& ranges = index->second.ranges;
-      const auto named = std::find_if(ranges.begin(), ranges.end(), [&](const NamedRange& range) { return range.name == reference; });
-      const std::vector<uint64_t> offsets = file->offsets_of(reference);
-      const auto address = offsets.empty() ? std::nullopt : file->address_of(offsets.front());
-      if (named == ranges.end() || !address) continue;
-      kernel = {file, paths->second.front(), named->ip.value - *address};
-      return;
+    return index == spaces.end() ? std::span<const NamedRange>{} : std::span<const NamedRange>(index->second.ranges);
+  }
+  void find_kernel_file() {
+    for (const char* registered : {kKernelDebugPath, kKernelReleasePath}) {
+      const auto paths = elf_paths.find(file_key(registered, {}));
+      if (paths == elf_paths.end()) continue;
+      Section section;
+      section.path = registered;
+      const std::optional<uint64_t> slide = kernel_slide(*file_of(section), registered == kKernelReleasePath);
+      if (slide) kernel = {file_of(section), paths->second.front(), *slide};
+      if (slide) return;
     }
   }
-  /// Where a copy of the kernel's text lies in its own file; nothing for other sections, and where that file is not at hand.
+  // How much higher the running kernel lies than its file. Unless the file is known to be its own, every function that both name must say
+  // so.
+  std::optional<uint64_t> kernel_slide(FileSymbols& file, bool needs_proof) {
+    std::unordered_map<std::string_view, uint64_t> running;  // 0: several
+    for (const NamedRange& range : kernel_names()) {
+      if (range.module != "[kernel]" || range.live.first != kTimeMin) continue;
+      const auto [known, is_new] = running.emplace(range.name, range.ip.value);
+      if (!is_new) known->second = 0;
+    }
+    const auto reference = running.find("_stext");
+    const std::vector<uint64_t> offsets = file.offsets_of("_stext");
+    const auto address = offsets.empty() ? std::nullopt : file.address_of(offsets.front());
+    if (reference == running.end() || reference->second == 0 || !address) return std::nullopt;
+    const uint64_t slide = reference->second - *address;
+    if (!needs_proof) return slide;
+    size_t agreeing = 0, others = 0;
+    file.visit_functions([&](std::string_view name, uint64_t at) {
+      const auto named = running.find(name);
+      if (named != running.end() && named->second != 0) ++(named->second - at == slide ? agreeing : others);
+    });
+    return others == 0 && agreeing >= kProvingNames ? std::optional(slide) : std::nullopt;
+  }
+  ModuleFile* module_file(std::string_view section_path) {
+    return modules.find(section_path, [&] {
+      std::vector<const NamedRange*> loaded;
+      for (const NamedRange& range : kernel_names()) {
+        if (range.module == section_path) loaded.push_back(&range);
+      }
+      return loaded;
+    });
+  }
+  /// Where a copy of the kernel's or a module's text lies in its own file; nothing for other sections, and where that file is not at hand.
   std::optional<FilePlace> kernel_place(const Section& section, Ip ip) {
+    if (section.path.starts_with('[') && section.path != kKernelTextPath) {
+      const ModuleFile* file = module_file(section.path);
+      const auto address = file == nullptr ? std::nullopt : file->address_of(ip);
+      return address ? std::optional(FilePlace{file->path(), {}, *address, *address, true}) : std::nullopt;
+    }
     if (section.path != kKernelTextPath || kernel_file().file == nullptr) return std::nullopt;
     const uint64_t address = ip.value - kernel.slide;
     const auto offset = kernel.file->offset_of(address);
     if (!offset) return std::nullopt;
     return FilePlace{kernel.path, {}, address, *offset};
+  }
+  /// Lines of source by addresses of kernel_place(); null if there are none.
+  SourceLines* kernel_lines(const FilePlace& place) {
+    if (!place.relocatable) return kernel.file->source();
+    ModuleFile* file = modules.found_at(place.path);
+    return file == nullptr ? nullptr : &file->lines();
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
     const SectionId id = timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
@@ -182,6 +226,8 @@ void Symbolizer::add_debug_file(const std::string& section_path, const std::stri
   auto& paths = state_->elf_paths[file_key(section_path, build_id)];
   if (std::find(paths.begin(), paths.end(), elf_path) == paths.end()) paths.push_back(elf_path);
 }
+
+void Symbolizer::add_module_folder(std::string folder) { state_->modules.add_folder(std::move(folder)); }
 
 void Symbolizer::add_fixed_file(FileSymbolPick file) {
   const std::string key = file_key(file.section_path, file.build_id);
@@ -250,7 +296,7 @@ SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
   if (place.section == nullptr) return {{}, {when, when}};
   if (place.file == nullptr) {
     const auto kernel = state_->kernel_place(*place.section, ip);
-    SourceLines* lines = kernel ? state_->kernel.file->source() : nullptr;
+    SourceLines* lines = kernel ? state_->kernel_lines(*kernel) : nullptr;
     if (lines == nullptr) return {{}, place.section->live};
     return {lines->frames(kernel->address), place.section->live};
   }
@@ -262,8 +308,9 @@ bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, 
   section.path = path;
   section.build_id = build_id;
   FileSymbols* file = state_->file_of(section);
-  if (file == nullptr && build_id.empty() && path == state_->kernel_file().path) file = state_->kernel.file;
-  SourceLines* source = file == nullptr ? nullptr : file->source();
+  if (file == nullptr && path == state_->kernel_file().path) file = state_->kernel.file;
+  ModuleFile* module = file == nullptr ? state_->modules.found_at(path) : nullptr;
+  SourceLines* source = module != nullptr ? &module->lines() : file == nullptr ? nullptr : file->source();
   if (source != nullptr) source->visit(visitor);
   return source != nullptr;
 }

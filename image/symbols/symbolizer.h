@@ -87,6 +87,7 @@ struct FilePlace {
   std::string_view path, build_id;  ///< of the section; live as long as the timeline
   uint64_t address = 0;             ///< in the file's own address space (p_vaddr)
   uint64_t file_offset_bytes = 0;   ///< of that address in the file
+  bool relocatable = false;  ///< a kernel module: the file has no addresses of its own, `address` and offset are of a layout made here
 };
 
 /// What answers questions about some addresses: a Symbolizer made of it gives the same answers to these.
@@ -114,6 +115,10 @@ class Symbolizer {
   /// Symbols of sections with this path (and, if given, this build id) come from this ELF file. The mapped file itself comes first; further
   /// calls add separate debug files. Files are opened at the first look-up that needs them; one that cannot be read gives no symbols.
   void add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id = {});
+
+  /// Where files of kernel modules are looked for, below and best first, when their lines of source are asked for. A file is taken only if
+  /// its functions lie as the kernel's names of that module do.
+  void add_module_folder(std::string folder);
 
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when) const;
   /// Lines of source through DWARF, inlined functions told apart. Reads debug information at the first look-up of a file.

@@ -17,6 +17,7 @@ PTDECODE = os.environ["PTDECODE"]
 DEMO = pathlib.Path(os.environ["PTDECODE_SOURCE"]) / "data" / "demo"
 BUILD_ID = bytes(range(20))
 LINES = 4096
+RELEASE = "6.1.0-demo"
 
 
 def run(*words):
@@ -57,6 +58,9 @@ class KernelLines(unittest.TestCase):
                 root / "vmlinux"]
         subprocess.run(link, check=True)
         kallsyms = (DEMO / "kcore_dir" / "kallsyms").read_text()
+        names = re.findall(r"^(\w+) t (\w+)\t\[demo\]$", kallsyms, re.M)
+        cls.module = int(names[0][0], 16)
+        cls.functions = {name: int(at, 16) - cls.module for at, name in names}
         cls.stext = int(re.search(r"^(\w+) T _stext$", kallsyms, re.M)[1], 16)
         cls.root = root
 
@@ -83,19 +87,23 @@ class KernelLines(unittest.TestCase):
         # Code comes from the copy of memory all the same.
         self.assertEqual([ip for ip, *_ in lines], [ip for ip, *_ in self.listed()])
 
-    def test_coverage_counts_what_the_listing_lists(self):
-        """A line's count is that of its instruction that ran most often; instructions are counted from the listing of them all."""
-        done = run("script", "-q", "-i", self.recording, "--itrace=i1i", "-F", "ip")
-        counts = collections.Counter(int(ip, 16) - self.stext for ip in done.stdout.split())
+    def counted(self, base, size):
+        """line -> how often its instruction ran that ran most often, from the listing of all instructions; one may lie on two lines."""
+        done = run("script", "-q", "-i", self.recording, "--itrace=i1i", "-F", "ip,insnlen")
+        counts = collections.Counter(re.findall(r"^ *(\w+) +ilen: (\d+)$", done.stdout, re.M))
         expected = {}
-        for at, count in counts.items():
-            if 0 <= at < 16 * LINES:
-                expected[at // 16 + 1] = max(count, expected.get(at // 16 + 1, 0))
+        for (ip, length), count in counts.items():
+            at = int(ip, 16) - base
+            for line in range(at // 16 + 1, (at + int(length) - 1) // 16 + 2) if 0 <= at < size else ():
+                expected[line] = max(count, expected.get(line, 0))
+        return expected
+
+    def test_coverage_counts_what_the_listing_lists(self):
         written = self.folder / "kernel.info"
         done = run("coverage", "-q", "-i", self.recording, "--symfs", self.root, "-o", written)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = re.findall(r"^DA:(\d+),(\d+)$", written.read_text(), re.M)
-        self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, expected)
+        self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, self.counted(self.stext, 16 * LINES))
         self.assertEqual(len(lines), LINES)
 
     def test_profile_names_the_kernel(self):
@@ -110,6 +118,52 @@ class KernelLines(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         told = {(int(a, 16), int(b, 16)): int(count) for a, b, count in re.findall(r"^B (\w+) (\w+) (\d+) 0$", done.stdout, re.M)}
         self.assertEqual(told, dict(ways))
+
+    def build_module(self, root, functions):
+        """demo.ko with these functions (name -> place), a line for every 16 bytes, in two sections; behind other code, which the layout of a loaded
+        module need not keep there."""
+        folder = root / "lib" / "modules" / RELEASE / "kernel"
+        folder.mkdir(parents=True)
+        source = self.folder / "module.s"
+        text = '.file 1 "demo.c"\n.section .init.text,"ax"\n.loc 1 9999 0\n' + "nop\n" * 100 + ".text\n"
+        labels = {at: name for name, at in functions.items()}
+        for at in range(4096):
+            if at in labels:
+                text += f".type {labels[at]}, @function\n{labels[at]}:\n"
+            if at % 16 == 0:
+                text += f".loc 1 {at // 16 + 1} 0\n"
+            text += "nop\n"
+        source.write_text(text)
+        subprocess.run([os.environ.get("CC", "cc"), "-c", "-g", source, "-o", folder / "demo.ko"], check=True)
+        return root
+
+    def module_lines(self, root):
+        lines = [(int(ip, 16) - self.module, place) for ip, *place in self.listed("--symfs", root)]
+        return [(at, place) for at, place in lines if 0 <= at < 4096]
+
+    def test_each_address_of_a_module_has_its_line(self):
+        lines = self.module_lines(self.build_module(self.folder / "with_module", self.functions))
+        self.assertGreater(len(lines), 100)
+        for at, place in lines:
+            self.assertEqual(place, [f"demo.c:{at // 16 + 1}"], hex(at))
+
+    def test_coverage_of_a_module(self):
+        root = self.build_module(self.folder / "covered", self.functions)
+        done = run("coverage", "-q", "-i", self.recording, "--symfs", root, "--format", "lcov")
+        lines = re.findall(r"^DA:(\d+),(\d+)$", done.stdout, re.M)
+        self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, self.counted(self.module, 4096))
+
+    def test_a_profile_of_a_module_is_refused(self):
+        root = self.build_module(self.folder / "profiled", self.functions)
+        done = run("profile", "-i", self.recording, "--symfs", root, "--dso", "demo.ko")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("has no addresses of its own", done.stderr)
+
+    def test_a_module_whose_functions_lie_otherwise_is_not_taken(self):
+        moved = dict(self.functions, hot_probed=self.functions["hot_probed"] + 16)
+        lines = self.module_lines(self.build_module(self.folder / "other_module", moved))
+        self.assertGreater(len(lines), 100)
+        self.assertEqual({tuple(place) for at, place in lines}, {()})
 
     def test_a_file_of_another_build_is_not_taken(self):
         other = self.folder / "other"

@@ -1,0 +1,66 @@
+// ModuleFile: lines of source of a loaded kernel module, from its own file. Private to the room.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "image/symbols/symbolizer.h"
+
+namespace ptd {
+
+class SourceLines;
+
+/// A module is a relocatable file: the kernel lays its sections out as it loads it, and where each went is told by the names that both
+/// know. A file whose functions do not all lie as the loaded ones do is another build's.
+class ModuleFile {
+ public:
+  /// `loaded`: the kernel's names of this module. Null if the file cannot be read, is another build's, or names no lines.
+  static std::unique_ptr<ModuleFile> open(const std::string& path, const std::vector<const NamedRange*>& loaded);
+  ~ModuleFile();
+  ModuleFile(const ModuleFile&) = delete;
+  ModuleFile& operator=(const ModuleFile&) = delete;
+
+  /// Where in the file's layout, which is libdwfl's, an address of the loaded module lies; nothing outside of its sections with functions.
+  [[nodiscard]] std::optional<uint64_t> address_of(Ip ip) const;
+  /// By addresses of that layout.
+  [[nodiscard]] SourceLines& lines() { return *lines_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  struct Stretch {
+    uint64_t first = 0, size_bytes = 0;  // as loaded
+    uint64_t address = 0;                // of `first` in the file's layout
+  };
+  ModuleFile(std::string path, std::vector<Stretch> stretches, std::unique_ptr<SourceLines> lines);
+  std::string path_;
+  std::vector<Stretch> stretches_;
+  std::unique_ptr<SourceLines> lines_;
+};
+
+/// The files of a kernel's modules: looked for once they are asked for. Thread-safe.
+class ModuleFiles {
+ public:
+  /// Below which modules are looked for, best first: /usr/lib/debug/lib/modules/RELEASE, /lib/modules/RELEASE.
+  void add_folder(std::string folder) { folders_.push_back(std::move(folder)); }
+  /// The file of the module `section_path` ("[virtio]"), where one fits the kernel's names of it, which are asked for once; else null.
+  ModuleFile* find(std::string_view section_path, const std::function<std::vector<const NamedRange*>()>& loaded);
+  /// The module's file that was found at this path; else null.
+  ModuleFile* found_at(std::string_view path);
+
+ private:
+  void list_folders();
+  std::mutex mutex_;
+  std::vector<std::string> folders_;
+  bool listed_ = false;
+  std::map<std::string, std::vector<std::string>, std::less<>> paths_;          // by module name
+  std::map<std::string, std::unique_ptr<ModuleFile>, std::less<>> by_section_;  // null: none fits
+};
+
+}  // namespace ptd
