@@ -74,7 +74,9 @@ class Docs(unittest.TestCase):
                 self.assertIn(status, (0, 2), (command, got))
                 text = "\n".join(got)
                 self.assertEqual(status, 2 if any("--help shows how" in line for line in shown) else status, command)
-                if "--limit" not in command:  # what is at the top of a list depends on the machine
+                # What is at the top of a list depends on the machine, and so does which call was slowest and what its first instructions are.
+                self.assertTrue(not shown or text, command)
+                if "--limit" not in command and not ("--insn-trace" in command and "--time" in command):
                     for name in functions & set(re.findall(r"\w+", "\n".join(shown))):
                         self.assertRegex(text, rf"\b{name}\b", command)
                 said = [plain(line) for line in got]
