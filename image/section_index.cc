@@ -99,6 +99,10 @@ uint32_t SectionIndex::build(std::vector<SectionRect>& rects, size_t first, size
   return id;
 }
 
+bool SectionIndex::changes() const {
+  return std::any_of(rects_.begin(), rects_.end(), [](const SectionRect& rect) { return rect.live != Interval{}; });
+}
+
 void SectionIndex::find(uint64_t address, Interval when, std::vector<SectionRect>& out) const {
   if (nodes_.empty()) return;
   const size_t found = out.size();

@@ -42,6 +42,8 @@ class SectionIndex {
     uint64_t first = 0, last = 0;
   };
   [[nodiscard]] Span uniform_span(uint64_t address) const;
+  /// Whether something begins or ends at some moment.
+  [[nodiscard]] bool changes() const;
   [[nodiscard]] bool empty() const { return rects_.empty(); }
   [[nodiscard]] size_t size() const { return rects_.size(); }
 

@@ -85,8 +85,8 @@ size_t Timeline::section_count() const { return data_->sections.size(); }
 size_t Timeline::site_count() const { return data_->sites.size(); }
 
 bool Timeline::has_versions() const {
-  return !data_->sites.empty() ||
-         std::any_of(data_->sections.begin(), data_->sections.end(), [](const Section& section) { return section.live != Interval{}; });
+  return !data_->sites.empty() || !data_->suspect.empty() ||
+         std::any_of(data_->spaces.begin(), data_->spaces.end(), [](const auto& space) { return space.sections.changes(); });
 }
 
 const Section& Timeline::section(SectionId id) const {

@@ -176,7 +176,7 @@ void Follower::set_place(Ip ip, uint8_t isa) {
   isa_ = isa;
   mode_ = mode_of(isa);
   ip_ = ip;
-  need_address_ = told_lost_ = doubtful_ = fresh_ = false;
+  need_address_ = told_lost_ = doubtful_ = fresh_ = pop_pending_ = false;
   run_ = left_ = call_ = 0;
 }
 
@@ -285,7 +285,8 @@ void Follower::take_return() {
   if (!pop_pending_) return;
   pop_pending_ = false;
   ReturnStack::Entry entry;
-  if (!returns_.pop(entry)) return;
+  // Whoever called from another width of registers does not come back here.
+  if (!returns_.pop(entry) || (entry.mode == ExecMode::a64) != is64_) return;
   ip_ = entry.ip;
   mode_ = entry.mode;
   isa_ = mode_ == ExecMode::t32 ? 1 : 0;

@@ -95,6 +95,7 @@ void Follower::source_address(const Element& element) {
   const uint64_t offset = offset_ = element.offset_bytes;
   const Ip source = is64_ ? Ip{element.value} : Ip{element.value & 0xffffffffU};
   if (need_context_) return;
+  take_return();
   const bool had_place = known();
   if (has_exception_) flush_exception(had_place, ip_);
   if (!had_place || source < ip_) {

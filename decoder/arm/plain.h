@@ -41,7 +41,7 @@ class PlainFlow {
  private:
   static constexpr size_t kMostAtoms = 64;  // of one next()
 
-  [[nodiscard]] bool has_room() const { return out_ <= stop_; }
+  [[nodiscard]] bool has_room() const { return out_ < stop_; }
 
   /// Takes the flow over from the follower.
   void load() {
@@ -71,7 +71,7 @@ class PlainFlow {
     blocks.resize(size);
     begin_ = blocks.data();
     out_ = since_ = begin_ + before;
-    stop_ = full ? begin_ - 1 : begin_ + (size - kMostAtoms);
+    stop_ = full ? begin_ : begin_ + (size - kMostAtoms) + 1;
   }
 
   /// Gives it back.
@@ -200,7 +200,7 @@ class PlainFlow {
   bool find_return() {
     Follower& f = follower_;
     ReturnStack::Entry entry;
-    if (!pop_ || !f.returns_.peek(entry) || entry.call == 0 || entry.mode != mode_) return false;
+    if (!pop_ || !f.returns_.peek(entry) || entry.call == 0 || entry.mode != mode_ || (mode_ == ExecMode::a64) != f.is64_) return false;
     const uint32_t run = steps_[entry.call].next[0];
     if (run == 0 || !is_at(run, entry.ip)) return false;
     (void)f.returns_.pop(entry);
@@ -258,7 +258,7 @@ class PlainFlow {
     f.call_ = run_ = left_ = 0;
     since_ = out_;
     need_ = told_ = lost_ = true;
-    if (Source::kMayStop && f.out_->gaps.size() >= f.out_->capacity_blocks) stop_ = begin_ - 1;
+    if (Source::kMayStop && f.out_->gaps.size() >= f.out_->capacity_blocks) stop_ = begin_;
   }
 
   Follower& follower_;
@@ -266,7 +266,7 @@ class PlainFlow {
   const Step* steps_ = nullptr;
   Interval now_;
   Block *begin_ = nullptr, *out_ = nullptr;
-  Block* stop_ = nullptr;   ///< up to here there is room; before begin_: the batch is full
+  Block* stop_ = nullptr;   ///< before here there is room; begin_: the batch is full
   Block* since_ = nullptr;  ///< what stands from here on is new, and the flow has not been lost behind it
   uint32_t run_ = 0, left_ = 0;
   Ip ip_;  ///< if run_ is 0

@@ -118,6 +118,7 @@ bool Resolver::run_queued() {
   const bool at_once = queue_.holds_bound() || queue_.size() > ElementQueue::kMost / 2 || most > ElementQueue::kMost / 4;
   const uint64_t ahead = at_once ? 0 : kCommitAtOnce;
   while (at < bytes.size() && state_ == State::decoding && depth_ <= most + ahead) {
+    if (!at_once && queue_.size() > ElementQueue::kMost / 2) break;
     const PlainForm& form = forms[static_cast<uint8_t>(bytes[at])];
     packet_offset_ = at;
     bool room = true;

@@ -231,6 +231,9 @@ bool RunCache::take_one(const Request& request, Run& run, Reading& reading) {
   if (insn.length_bytes == 0 || reading.bad_in_row > kMostBadInRow) {
     run.stop = insn.length_bytes == 0 ? RunEnd::no_image : RunEnd::bad_insn;
     run.section = section_at(request.space, run.end, request.when);
+    // What there is of the instruction told it, and may be more at another time.
+    run.certain = intersect(run.certain, window_certain_);
+    run.chosen = run.chosen || window_chosen_;
     return false;
   }
   if (bad && !run.has_bad) {
@@ -333,6 +336,7 @@ void RunCache::grow() {
   slots_.assign(slots_.size() * 4, 0);
   for (uint32_t index = 1; index < steps_.size(); ++index) {
     const Step& step = steps_[index];
+    if (index == hole_run_) continue;
     slots_[slot_of(step.space, step.ip, step.mode)] = index;
   }
 }
@@ -340,37 +344,43 @@ void RunCache::grow() {
 /// `slot`: where it belongs.
 uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
   Request request;
-  request.space = space;
+  request.space = home(space, ip);
   request.ip = ip;
   request.mode = mode;
   request.when = when;
+  Run run;
+  if (!read_plain(request, run)) run = read(request, chooser);
   uint32_t index = slots_[slot];
-  if (index != 0) {
-    runs_[index] = {};
-  } else {
+  if (index == 0 && run.stop == RunEnd::no_image && run.instructions == 0 && !run.chosen) {
+    // A trace may name any number of places without code.
+    if (hole_run_ == 0) hole_run_ = add_run();
+    index = hole_run_;
+  } else if (index == 0) {
     if (2 * (steps_.size() + 1) > slots_.size()) {
       grow();
       slot = slot_of(space, ip, mode);
     }
-    if (runs_.size() == runs_.capacity()) {
-      runs_.reserve(4 * runs_.size());
-      steps_.reserve(4 * runs_.size());
-    }
-    index = static_cast<uint32_t>(runs_.size());
-    runs_.emplace_back();
-    steps_.emplace_back();
-    slots_[slot] = index;
+    slots_[slot] = index = add_run();
   }
-  Run& run = runs_[index];
-  if (!read_plain(request, run)) run = read(request, chooser);
+  runs_[index] = run;
   steps_[index] = step_of(run);
   if (run.chosen) chosen_.push_back(index);
   return index;
 }
 
+uint32_t RunCache::add_run() {
+  if (runs_.size() == runs_.capacity()) {
+    runs_.reserve(4 * runs_.size());
+    steps_.reserve(4 * runs_.size());
+  }
+  runs_.emplace_back();
+  steps_.emplace_back();
+  return static_cast<uint32_t>(runs_.size() - 1);
+}
+
 Run RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser) {
   Request request;
-  request.space = space;
+  request.space = home(space, ip);
   request.ip = ip;
   request.mode = mode;
   request.when = when;
@@ -382,7 +392,7 @@ Run RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip sto
 
 Run RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser) {
   Request request;
-  request.space = space;
+  request.space = home(space, ip);
   request.ip = ip;
   request.mode = mode;
   request.when = when;
@@ -393,7 +403,7 @@ Run RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, I
 
 Run RunCache::read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser) {
   Request request;
-  request.space = space;
+  request.space = home(space, ip);
   request.ip = ip;
   request.mode = mode;
   request.when = when;

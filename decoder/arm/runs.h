@@ -104,16 +104,22 @@ class RunCache {
   [[nodiscard]] uint32_t known(SpaceId space, Ip ip, ExecMode mode) const { return slots_[slot_of(home(space, ip), ip, mode)]; }
   /// True if a look-up has told before that there is no code at `ip`; `section` is what is there.
   [[nodiscard]] bool is_known_hole(SpaceId space, Ip ip, Interval when, SectionId& section) const {
-    const Hole& hole = holes_[hole_];
-    section = hole.code.section;
-    return hole.code.covers(place(ip), when) && hole.space == home(space, ip);
+    const SpaceId owner = home(space, ip);
+    for (size_t i = 0; i < kStretches; ++i) {
+      const Hole& hole = holes_[(hole_ + i) % kStretches];
+      section = hole.code.section;
+      if (hole.space == owner && hole.code.covers(place(ip), when)) return true;
+    }
+    return false;
   }
   /// By index; stays until the next find().
   [[nodiscard]] const Run& run(uint32_t index) const { return runs_[index]; }
   [[nodiscard]] const Step& step(uint32_t index) const { return steps_[index]; }
-  /// After run `from`, whose branch was taken or not, the flow went on at run `to`.
+  /// After run `from`, whose branch was taken or not, the flow went on at run `to`. What leads from one space to another is not noted: the
+  /// flow may come from there in another context, and go elsewhere.
   void link(uint32_t from, bool taken, uint32_t to) {
     Step& step = steps_[from];
+    if (step.space != steps_[to].space || to == hole_run_) return;
     step.next[taken ? 1 : 0] = to;
     if (!step.branch) step.next[1] = to;
   }
@@ -178,6 +184,7 @@ class RunCache {
   [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;
   uint32_t find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot);
   void grow();
+  uint32_t add_run();
   /// Where the run stands in slots_, or may be put.
   [[nodiscard]] size_t slot_of(SpaceId space, Ip ip, ExecMode mode) const {
     const size_t mask = slots_.size() - 1;
@@ -197,6 +204,7 @@ class RunCache {
   bool changes_ = false;   ///< some code of the timeline has several versions
   std::vector<Run> runs_;  // [0] is none
   std::vector<Step> steps_;
+  uint32_t hole_run_ = 0;         // the one run that stands for what was found without code last; 0: none yet
   std::vector<uint32_t> chosen_;  // runs made of chosen bytes since begin_walk()
   std::vector<uint32_t> slots_;   // open addressing, power of two; 0: empty
   static constexpr size_t kMaxCandidates = 16;

@@ -1,0 +1,223 @@
+// What a decoder gives of a segment depends on nothing that it decoded before, and on no other space's code; by traces made by hand.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "decoder/arm/decoder.h"
+#include "image/source/mapped_file.h"
+#include "image/timeline_builder.h"
+
+namespace ptd::test {
+namespace {
+
+constexpr uint32_t kNop = 0xd503201f, kBackOne = 0x17ffffff;  // b .-4
+constexpr uint8_t kE = 0xf7, kN = 0xf6;
+constexpr uint8_t kEl1 = 0x31, kA32El1 = 0x21, kA32El2 = 0x22;  // of an address with context: level and width
+
+// Packets by the patterns of [ETMv4] "Descriptions of packets".
+struct Trace {
+  std::vector<uint8_t> bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04};  // A-Sync, Trace Info, Trace On
+  Trace& put(std::initializer_list<uint8_t> more) {
+    bytes.insert(bytes.end(), more);
+    return *this;
+  }
+  Trace& place(uint64_t address) {
+    put({static_cast<uint8_t>((address >> 2) & 0x7f), static_cast<uint8_t>((address >> 9) & 0x7f)});
+    for (int i = 2; i < 8; ++i) bytes.push_back(static_cast<uint8_t>(address >> (8 * i)));
+    return *this;
+  }
+  Trace& address(uint64_t at) { return put({0x9d}).place(at); }
+  Trace& address(uint64_t at, uint8_t context) { return put({0x85}).place(at).put({context}); }
+  Trace& source(uint64_t at) { return put({0xb8}).place(at); }
+  Trace& exception(uint64_t from) { return put({0x06, 0x5c}).address(from); }
+};
+
+template <typename Word>
+void add_code(TimelineBuilder& builder, SpaceId space, uint64_t ip, const std::vector<Word>& words, Interval live = {}) {
+  Section section;
+  section.ip = Ip{ip};
+  section.space = space;
+  section.size_bytes = words.size() * sizeof(Word);
+  std::vector<std::byte> code(section.size_bytes);
+  std::memcpy(code.data(), words.data(), code.size());
+  section.code = own_bytes(code);
+  section.live = live;
+  builder.add_section(std::move(section));
+}
+
+struct Flow {
+  std::vector<std::tuple<uint32_t, uint64_t, uint16_t>> blocks;  // space, place, instructions
+  std::vector<uint16_t> flags;
+  std::vector<std::pair<GapReason, uint64_t>> gaps;
+  bool operator==(const Flow&) const = default;
+};
+
+Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}) {
+  AuxSegment segment;
+  segment.bytes = std::as_bytes(std::span(trace.bytes));
+  segment.time = time;
+  decoder.begin(segment);
+  Flow flow;
+  Batch batch;
+  for (bool more = true; more;) {
+    batch.clear();
+    more = decoder.next(batch);
+    for (const Block& block : batch.blocks) {
+      const BlockInfo& info = decoder.blocks().info(block.node);
+      flow.blocks.emplace_back(info.space.value, info.ip.value, info.instructions);
+      flow.flags.push_back(block.flags);
+    }
+    for (const Gap& gap : batch.gaps) flow.gaps.emplace_back(gap.reason, gap.ip.value);
+  }
+  return flow;
+}
+
+const ContextTrack kNoContexts;
+
+// The same by the fast path and by the exact walk.
+Flow decode(const Timeline& timeline, arm::DecoderOptions options, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}) {
+  arm::Decoder fast(timeline, kNoContexts, options);
+  options.follow.exact_only = true;
+  arm::Decoder exact(timeline, kNoContexts, options);
+  Flow flow = decode(fast, trace, time);
+  EXPECT_TRUE(flow == decode(exact, trace, time));
+  return flow;
+}
+
+arm::DecoderOptions etmv4(SpaceId space) {
+  arm::DecoderOptions options;
+  options.config.protocol = arm::Protocol::etmv4;
+  options.follow.default_space = space;
+  return options;
+}
+
+}  // namespace
+
+// A return that the stack tells goes on in the space of now; what is noted of it says nothing of the space where the call was.
+TEST(ArmHistory, ACallOfOneSpaceLeadsToNoCodeOfAnother) {
+  TimelineBuilder builder;
+  const SpaceId first = builder.add_space(), second = builder.add_space();
+  // BLEQ 1010; NOP; B 1000; NOP; BX LR
+  add_code<uint32_t>(builder, first, 0x1000, {0x0b000002, 0xe1a00000, 0xeafffffd, 0xe1a00000, 0xe12fff1e});
+  add_code<uint32_t>(builder, second, 0x1000, {0xe1a00000, 0xe1a00000, 0xe1a00000, 0xe1a00000, 0xeafffff9, 0xe1a00000});
+  add_code<uint32_t>(builder, second, 0x2000, {0xe12fff1e});
+  const Timeline timeline = builder.build();
+  arm::DecoderOptions options = etmv4(first);
+  options.config.configr = 1U << 12;  // return stack
+  options.follow.worlds.fill(first);
+  options.follow.worlds[static_cast<size_t>(arm::World::el2_non_secure)] = second;
+  Trace trace;
+  trace.address(0x1000, kA32El1).put({kE}).exception(0x1010).address(0x2000, kA32El2).put({kE, kE}).exception(0x1000);
+  trace.address(0x1000, kA32El1).put({kN, kE});
+  const Flow flow = decode(timeline, options, trace);
+  ASSERT_GE(flow.blocks.size(), 2U);
+  const std::tuple<uint32_t, uint64_t, uint16_t> call{first.value, 0x1000, 1}, behind{first.value, 0x1004, 2};
+  EXPECT_EQ(flow.blocks[flow.blocks.size() - 2], call);
+  EXPECT_EQ(flow.blocks.back(), behind);
+}
+
+// B.W at 1ffe, whose second half is mapped later.
+TEST(ArmHistory, CodeThatWasNotThereIsLookedForAgain) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  add_code<uint16_t>(builder, space, 0x1ffe, {0xf000});
+  add_code<uint16_t>(builder, space, 0x2000, {0xb800, 0x4770, 0x4770, 0x4770}, {TimeNs{5000}, kTimeMax});
+  const Timeline timeline = builder.build();
+  Trace trace;
+  trace.put({0x86, 0x7f, 0x1f, 0, 0, 0, 0, 0, 0, 0x21, kE});
+  arm::Decoder decoder(timeline, kNoContexts, etmv4(space));
+  EXPECT_EQ(decode(decoder, trace, {TimeNs{100}, TimeNs{200}}).gaps.size(), 1U);
+  const Flow later = decode(decoder, trace, {TimeNs{6000}, TimeNs{7000}});
+  EXPECT_EQ(later.gaps.size(), 0U);
+  EXPECT_EQ(later.blocks.size(), 1U);
+}
+
+// BL 1010; NOP; B 1100; ...; 1010: RET. The source address is in what the return leads to.
+TEST(ArmHistory, ASourceAddressBehindAReturn) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  std::vector<uint32_t> code(0x60, kNop);
+  code[0] = 0x94000004;
+  code[2] = 0x1400003e;
+  code[4] = 0xd65f03c0;
+  code[0x41] = 0xb4000040;
+  add_code(builder, space, 0x1000, code);
+  const Timeline timeline = builder.build();
+  arm::DecoderOptions options = etmv4(space);
+  options.config.protocol = arm::Protocol::ete;
+  options.config.devarch = 0x47735a13;
+  options.config.configr = 1U << 12;
+  Trace trace;
+  trace.address(0x1000, kEl1).put({kE, kE}).source(0x1008).put({kN});
+  const Flow flow = decode(timeline, options, trace);
+  const std::vector<std::tuple<uint32_t, uint64_t, uint16_t>> expected = {
+      {space.value, 0x1000, 1}, {space.value, 0x1010, 1}, {space.value, 0x1004, 2}, {space.value, 0x1100, 2}};
+  EXPECT_EQ(flow.blocks, expected);
+  EXPECT_TRUE(flow.gaps.empty());
+}
+
+// Addresses do not add to what is speculative: many of them between two atoms lose nothing.
+TEST(ArmHistory, ManyAddressesInTheQueue) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  add_code<uint32_t>(builder, space, 0x1000, {kNop, 0xd61f0020, kNop});
+  const Timeline timeline = builder.build();
+  arm::DecoderOptions options = etmv4(space);
+  options.config.idr8 = 4;
+  Trace trace;
+  trace.address(0x1000, kEl1);
+  for (int i = 0; i < 150; ++i) {
+    for (int k = 0; k < 2500; ++k) trace.address(0x1000);
+    trace.put({kE});
+  }
+  const Flow flow = decode(timeline, options, trace);
+  EXPECT_EQ(flow.blocks.size(), 146U);
+  EXPECT_TRUE(flow.gaps.empty());
+}
+
+TEST(ArmHistory, CodeThatIsUnmappedIsNotThereAnyMore) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  add_code<uint32_t>(builder, space, 0x1000, {kNop, kBackOne, kNop});
+  builder.remove(space, Ip{0x1000}, 12, TimeNs{1000});
+  const Timeline timeline = builder.build();
+  Trace trace;
+  trace.address(0x1000, kEl1).put({kE, kE});
+  arm::Decoder decoder(timeline, kNoContexts, etmv4(space));
+  EXPECT_EQ(decode(decoder, trace, {TimeNs{100}, TimeNs{200}}).blocks.size(), 2U);
+  const Flow later = decode(decoder, trace, {TimeNs{2000}, TimeNs{3000}});
+  EXPECT_TRUE(later.blocks.empty());
+  ASSERT_EQ(later.gaps.size(), 1U);
+  EXPECT_EQ(later.gaps[0].first, GapReason::no_image);
+}
+
+TEST(ArmHistory, BlocksAmongLostRecordsAreSuspect) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  add_code<uint32_t>(builder, kKernelSpace, 0xffff000000001000, {kNop, kBackOne, kNop});
+  builder.add_lost_window({TimeNs{1000}, TimeNs{50000}});
+  const Timeline timeline = builder.build();
+  Trace trace;
+  trace.address(0xffff000000001000, kEl1).put({kE});
+  arm::Decoder decoder(timeline, kNoContexts, etmv4(space));
+  const Flow before = decode(decoder, trace, {TimeNs{100}, TimeNs{200}});
+  const Flow inside = decode(decoder, trace, {TimeNs{2000}, TimeNs{3000}});
+  ASSERT_EQ(before.flags.size(), 1U);
+  ASSERT_EQ(inside.flags.size(), 1U);
+  EXPECT_FALSE(has(before.flags[0], BlockFlag::suspect));
+  EXPECT_TRUE(has(inside.flags[0], BlockFlag::suspect));
+}
+
+// The same places without code again and again, in turn with those of another hole, cost no more than once.
+TEST(ArmHistory, PlacesWithoutCodeAreNotKept) {
+  TimelineBuilder builder;
+  const SpaceId space = builder.add_space();
+  add_code<uint32_t>(builder, space, 0x10000000, {kNop, kNop}, {TimeNs{5}, kTimeMax});
+  const Timeline timeline = builder.build();
+  Trace trace;
+  trace.address(0x1000, kEl1).put({kE});
+  for (uint64_t i = 0; i < 20000; ++i) trace.address((i & 1) != 0 ? 0x20000000 + 4 * i : 0x1000 + 4 * i).put({kE});
+  EXPECT_EQ(decode(timeline, etmv4(space), trace).gaps.size(), 20001U);
+}
+
+}  // namespace ptd::test
