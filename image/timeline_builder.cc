@@ -158,6 +158,7 @@ void TimelineBuilder::State::base_from_copies() {
       section.size_bytes = range.last - range.first + 1;
       section.code = {copy.code.owner, copy.code.bytes.subspan(range.first - copy.ip.value, section.size_bytes)};
       section.path = copy.path;
+      section.build_id = copy.build_id;
       base[copy.space.value].push_back({range.first, range.last, section.live, static_cast<SectionId>(data->sections.size())});
       data->sections.push_back(std::move(section));
     }

@@ -20,6 +20,7 @@ struct DatedCopy {
   CodeBytes code;
   Interval taken;
   std::string path;
+  std::string build_id;  ///< of what the copy is of, hex; may be empty
 };
 
 /// Not thread-safe. add_* may come in any order; build() may be called once.

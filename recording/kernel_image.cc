@@ -34,7 +34,31 @@ std::string module_of(const std::vector<KernelModule>& modules, Ip ip) {
   return ip.value - module.address < module.size_bytes ? "[" + module.name + "]" : kKernelName;
 }
 
-void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules, Interval taken) {
+/// The build ids that a recording tells of its modules.
+class ModuleIds {
+ public:
+  ModuleIds(const std::vector<perfio::MmapRecord>& maps, const perfio::Features& features) {
+    for (const perfio::BuildIdEntry& entry : features.build_ids) add(entry.path, entry.build_id);
+    for (const perfio::MmapRecord& map : maps) add(map.path, map.build_id);
+  }
+  /// "" if none is told; kSeveralBuildIds if a module was replaced by another build of it.
+  [[nodiscard]] std::string find(const std::string& section_path) const {
+    const auto known = ids_.find(section_path);
+    return known == ids_.end() ? std::string() : known->second;
+  }
+
+ private:
+  void add(const std::string& path, const std::string& raw) {
+    const std::string id = normalize_build_id(perfio::build_id_hex(raw)), name = module_section_path(path);
+    if (id.empty() || name.empty()) return;
+    const auto [known, is_new] = ids_.emplace(name, id);
+    if (!is_new && !same_build_id(known->second, id)) known->second = kSeveralBuildIds;
+  }
+  std::unordered_map<std::string, std::string> ids_;
+};
+
+void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules, const ModuleIds& ids,
+                Interval taken) {
   for (const MemoryRange& range : ranges) {
     if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
     DatedCopy copy;
@@ -43,6 +67,7 @@ void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const
     copy.code = range.code;
     copy.taken = taken;
     copy.path = module_of(modules, range.ip);
+    if (copy.path != kKernelName) copy.build_id = ids.find(copy.path);
     image.builder.add_copy(std::move(copy));
   }
 }
@@ -147,7 +172,8 @@ void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
   }
 }
 
-bool KernelImage::add_copy(ImageBuild& image, const std::string& dir, Interval taken, std::vector<std::string>& warnings) {
+bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
+                           std::vector<std::string>& warnings) {
   bool cut = false;
   const auto ranges = read_kcore(dir + "/kcore", &cut);
   if (!ranges.ok() || cut) {
@@ -159,7 +185,7 @@ bool KernelImage::add_copy(ImageBuild& image, const std::string& dir, Interval t
   }
   if (!ranges.ok()) return false;
   const std::vector<KernelModule> modules = read_modules(dir + "/modules");
-  add_copies(image, *ranges, modules, taken);
+  add_copies(image, *ranges, modules, ModuleIds(maps_, features), taken);
   return true;
 }
 
@@ -182,7 +208,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   for (const KernelModule& module : modules) wanted.emplace_back(Ip{module.address}, module.size_bytes);
   const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
   if (!ranges.ok() || ranges->empty()) return false;
-  add_copies(image, *ranges, modules, {copies.last_record, kTimeMax});
+  add_copies(image, *ranges, modules, ModuleIds(maps_, features), {copies.last_record, kTimeMax});
   add_names(image, root + "/proc/kallsyms", false);
   warnings.push_back(
       "the recording holds no copy of the kernel's text; it is read from " + root +
@@ -316,11 +342,11 @@ void add_debug_files(ImageBuild& image, const perfio::Features& features) {
 }  // namespace
 
 void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings) {
-  bool has_text = !copies.kcore_dir.empty() && add_copy(image, copies.kcore_dir, {kTimeMin, kTimeMax}, warnings);
+  bool has_text = !copies.kcore_dir.empty() && add_copy(image, features, copies.kcore_dir, {kTimeMin, kTimeMax}, warnings);
   std::vector<std::string> after_dirs;
   for (std::string dir : copies.after_dirs) {
     if (!is_regular_file(dir + "/kcore")) dir += "/kcore_dir";
-    if (add_copy(image, dir, {copies.last_record, kTimeMax}, warnings)) {
+    if (add_copy(image, features, dir, {copies.last_record, kTimeMax}, warnings)) {
       has_text = true;
       after_dirs.push_back(dir);
     }

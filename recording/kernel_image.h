@@ -46,7 +46,8 @@ class KernelImage {
     std::string name;
     size_t live = 0;  // number in lives_
   };
-  bool add_copy(ImageBuild& image, const std::string& dir, Interval taken, std::vector<std::string>& warnings);
+  bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
+                std::vector<std::string>& warnings);
   bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
   bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
   void add_unread_maps(ImageBuild& image, const perfio::Features& features);

@@ -6,8 +6,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 
+#include "image/source/build_id.h"
 #include "image/symbols/kernel_debug.h"
 #include "image/symbols/source_lines.h"
 
@@ -17,42 +21,64 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostFiles = 1U << 17;
+constexpr size_t kFewestNames = 2, kProvingNames = 8;  // functions of one module that lie alike in two files only if they are one
 
 // A section of the file with functions in it, and where the kernel put it.
 struct LoadedSection {
   uint64_t address = 0, size_bytes = 0;  // in libdwfl's layout
   uint64_t loaded_at = 0;
 };
+using LoadedSections = std::unordered_map<GElf_Word, LoadedSection>;
 
-// The functions' sections by number; empty if a function does not lie where the others of its section say.
-std::unordered_map<GElf_Word, LoadedSection> align(Dwfl_Module* module, const std::vector<const NamedRange*>& loaded) {
-  std::unordered_map<std::string_view, const NamedRange*> by_name;  // null: several have that name
-  for (const NamedRange* range : loaded) {
-    const auto [known, is_new] = by_name.emplace(range->name, range);
-    if (!is_new && known->second != nullptr && known->second->ip != range->ip) known->second = nullptr;
-  }
+// What the symbols of a file say; names are libdwfl's, demangled as the kernel's are here.
+struct FileNames {
   struct Place {
     uint64_t address = 0, offset = 0;
     GElf_Word section = 0;
     bool several = false;
   };
-  std::unordered_map<std::string_view, Place> functions;
+  std::map<std::string, Place, std::less<>> functions;
+  std::set<std::tuple<GElf_Word, uint64_t, std::string>> all;  // section, offset in it, name
+};
+
+FileNames names_of(Dwfl_Module* module) {
+  FileNames names;
   const int count = dwfl_module_getsymtab(module);
   for (int i = 0; i < count; ++i) {
     GElf_Sym symbol;
     GElf_Addr address = 0;
     GElf_Word section = 0;
-    const char* name = dwfl_module_getsym_info(module, i, &symbol, &address, &section, nullptr, nullptr);
-    if (name == nullptr || GELF_ST_TYPE(symbol.st_info) != STT_FUNC || section == SHN_UNDEF || section >= SHN_LORESERVE) continue;
-    const auto [known, is_new] = functions.emplace(name, Place{address, symbol.st_value, section, false});
+    const char* text = dwfl_module_getsym_info(module, i, &symbol, &address, &section, nullptr, nullptr);
+    if (text == nullptr || *text == 0 || section == SHN_UNDEF || section >= SHN_LORESERVE) continue;
+    std::string name = demangle(text);
+    names.all.emplace(section, symbol.st_value, name);
+    if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC) continue;
+    const auto [known, is_new] = names.functions.emplace(std::move(name), FileNames::Place{address, symbol.st_value, section, false});
     known->second.several = known->second.several || !is_new;
   }
-  std::unordered_map<GElf_Word, LoadedSection> sections;
+  return names;
+}
+
+// The kernel's names that it has once. Of `loaded`.
+std::unordered_map<std::string_view, const NamedRange*> unique_names(const std::vector<const NamedRange*>& loaded) {
+  std::unordered_map<std::string_view, const NamedRange*> by_name;
+  for (const NamedRange* range : loaded) {
+    const auto [known, is_new] = by_name.emplace(range->name, range);
+    if (!is_new && known->second != nullptr && known->second->ip != range->ip) known->second = nullptr;
+  }
+  std::erase_if(by_name, [](const auto& named) { return named.second == nullptr; });
+  return by_name;
+}
+
+// The functions' sections by number; empty if a function does not lie where the others of its section say.
+LoadedSections align(Dwfl_Module* module, const FileNames& names, const std::vector<const NamedRange*>& loaded) {
+  const auto by_name = unique_names(loaded);
+  LoadedSections sections;
   GElf_Addr bias = 0;
   Elf* elf = dwfl_module_getelf(module, &bias);
-  for (const auto& [name, place] : functions) {
+  for (const auto& [name, place] : names.functions) {
     const auto range = by_name.find(name);
-    if (place.several || range == by_name.end() || range->second == nullptr) continue;
+    if (place.several || range == by_name.end()) continue;
     GElf_Shdr header;
     if (elf == nullptr || gelf_getshdr(elf_getscn(elf, place.section), &header) == nullptr) return {};
     const LoadedSection told{place.address - place.offset, header.sh_size, range->second->ip.value - place.offset};
@@ -62,14 +88,40 @@ std::unordered_map<GElf_Word, LoadedSection> align(Dwfl_Module* module, const st
   return sections;
 }
 
-// "virtio_ring" of "virtio-ring.ko.xz": what the kernel calls it.
-std::string module_name(const fs::path& path) {
-  std::string name = path.filename().string();
-  const size_t suffix = name.find(".ko");
-  if (suffix == std::string::npos || suffix == 0) return {};
-  name.resize(suffix);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+// Whether the names alone prove that the kernel loaded this file: in the sections that align() found, each side names what the other does,
+// at the same places, and that is enough of what the kernel names.
+bool is_proven(const LoadedSections& sections, const FileNames& names, const std::vector<const NamedRange*>& loaded) {
+  const auto by_name = unique_names(loaded);
+  for (const auto& [name, place] : names.functions) {
+    const auto section = sections.find(place.section);
+    if (place.several || section == sections.end()) continue;
+    const auto range = by_name.find(name);
+    if (range == by_name.end() || range->second->ip.value - place.offset != section->second.loaded_at) return false;
+  }
+  std::set<std::string_view> proven;
+  for (const auto& [number, section] : sections) {
+    for (const NamedRange* range : loaded) {
+      const uint64_t offset = range->ip.value - section.loaded_at;
+      if (offset >= section.size_bytes) continue;
+      if (!names.all.contains({number, offset, range->name})) return false;
+      if (by_name.contains(range->name)) proven.insert(range->name);
+    }
+  }
+  return proven.size() >= kFewestNames && proven.size() >= std::min(kProvingNames, by_name.size());
+}
+
+bool has_build_id(Dwfl_Module* module, const std::string& build_id) {
+  GElf_Addr bias = 0, address = 0;
+  const unsigned char* bits = nullptr;
+  if (dwfl_module_getelf(module, &bias) == nullptr) return false;
+  const int size = dwfl_module_build_id(module, &bits, &address);
+  return size > 0 && same_build_id(hex_of(std::string_view(reinterpret_cast<const char*>(bits), static_cast<size_t>(size))), build_id);
+}
+
+// Packed files are left alone: what they unpack to has no bound.
+std::string section_path_of(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".ko") || name.ends_with(".ko.debug") ? module_section_path(name) : std::string();
 }
 
 }  // namespace
@@ -78,13 +130,16 @@ ModuleFile::ModuleFile(std::string path, std::vector<Stretch> stretches, std::un
     : path_(std::move(path)), stretches_(std::move(stretches)), lines_(std::move(lines)) {}
 ModuleFile::~ModuleFile() = default;
 
-std::unique_ptr<ModuleFile> ModuleFile::open(const std::string& path, const std::vector<const NamedRange*>& loaded) {
+std::unique_ptr<ModuleFile> ModuleFile::open(const std::string& path, const std::string& build_id,
+                                             const std::vector<const NamedRange*>& loaded) {
   std::vector<Stretch> stretches;
   auto lines = SourceLines::open_relocatable(path, [&](Dwfl_Module* module) {
-    for (const auto& [number, section] : align(module, loaded)) {
-      stretches.push_back({section.loaded_at, section.size_bytes, section.address});
-    }
-    return !stretches.empty();
+    if (!build_id.empty() && !has_build_id(module, build_id)) return false;
+    const FileNames names = names_of(module);
+    const LoadedSections sections = align(module, names, loaded);
+    if (sections.empty() || (build_id.empty() && !is_proven(sections, names, loaded))) return false;
+    for (const auto& [number, section] : sections) stretches.push_back({section.loaded_at, section.size_bytes, section.address});
+    return true;
   });
   if (!lines) return nullptr;
   return std::unique_ptr<ModuleFile>(new ModuleFile(path, std::move(stretches), std::move(lines)));
@@ -104,19 +159,23 @@ void ModuleFiles::list_folders() {
     std::error_code error;
     fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
     for (; !error && at != fs::recursive_directory_iterator() && files < kMostFiles; at.increment(error), ++files) {
-      const std::string name = module_name(at->path());
-      if (!name.empty() && at->is_regular_file(error)) paths_["[" + name + "]"].push_back(at->path().string());
+      const std::string section_path = section_path_of(at->path());
+      if (!section_path.empty() && at->is_regular_file(error)) paths_[section_path].push_back(at->path().string());
     }
   }
 }
 
-ModuleFile* ModuleFiles::find(std::string_view section_path, const std::function<std::vector<const NamedRange*>()>& loaded) {
+ModuleFile* ModuleFiles::find(const std::string& section_path, const std::string& build_id,
+                              const std::function<std::vector<const NamedRange*>()>& loaded) {
   const std::lock_guard lock(mutex_);
-  if (const auto known = by_section_.find(section_path); known != by_section_.end()) return known->second.get();
+  const auto [known, is_new] = by_section_.try_emplace({section_path, build_id});
+  std::unique_ptr<ModuleFile>& file = known->second;
+  if (!is_new) return file.get();
   list_folders();
-  std::unique_ptr<ModuleFile>& file = by_section_[std::string(section_path)];
   const auto paths = paths_.find(section_path);
-  for (size_t i = 0; paths != paths_.end() && i < paths->second.size() && !file; ++i) file = ModuleFile::open(paths->second[i], loaded());
+  if (paths == paths_.end()) return nullptr;
+  const std::vector<const NamedRange*> names = loaded();
+  for (size_t i = 0; i < paths->second.size() && !file; ++i) file = ModuleFile::open(paths->second[i], build_id, names);
   return file.get();
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "image/symbols/symbolizer.h"
@@ -18,11 +19,15 @@ namespace ptd {
 class SourceLines;
 
 /// A module is a relocatable file: the kernel lays its sections out as it loads it, and where each went is told by the names that both
-/// know. A file whose functions do not all lie as the loaded ones do is another build's.
+/// know. That it is the file that was loaded its build id proves. Where none is recorded, the names have to: in the sections with code both
+/// must name the same functions at the same places. That tells builds apart whose functions lie otherwise; it does not tell lines that
+/// moved without them.
 class ModuleFile {
  public:
-  /// `loaded`: the kernel's names of this module. Null if the file cannot be read, is another build's, or names no lines.
-  static std::unique_ptr<ModuleFile> open(const std::string& path, const std::vector<const NamedRange*>& loaded);
+  /// `build_id`: hex, empty if not recorded; `loaded`: the kernel's names of this module. Null if the file cannot be read, is packed, is
+  /// another build's, or names no lines.
+  static std::unique_ptr<ModuleFile> open(const std::string& path, const std::string& build_id,
+                                          const std::vector<const NamedRange*>& loaded);
   ~ModuleFile();
   ModuleFile(const ModuleFile&) = delete;
   ModuleFile& operator=(const ModuleFile&) = delete;
@@ -49,8 +54,10 @@ class ModuleFiles {
  public:
   /// Below which modules are looked for, best first: /usr/lib/debug/lib/modules/RELEASE, /lib/modules/RELEASE.
   void add_folder(std::string folder) { folders_.push_back(std::move(folder)); }
-  /// The file of the module `section_path` ("[virtio]"), where one fits the kernel's names of it, which are asked for once; else null.
-  ModuleFile* find(std::string_view section_path, const std::function<std::vector<const NamedRange*>()>& loaded);
+  /// The file of the module `section_path` ("[virtio]") that open() takes by this build id and the kernel's names of it, which are asked
+  /// for once; null if there is none.
+  ModuleFile* find(const std::string& section_path, const std::string& build_id,
+                   const std::function<std::vector<const NamedRange*>()>& loaded);
   /// The module's file that was found at this path; else null.
   ModuleFile* found_at(std::string_view path);
 
@@ -59,8 +66,8 @@ class ModuleFiles {
   std::mutex mutex_;
   std::vector<std::string> folders_;
   bool listed_ = false;
-  std::map<std::string, std::vector<std::string>, std::less<>> paths_;          // by module name
-  std::map<std::string, std::unique_ptr<ModuleFile>, std::less<>> by_section_;  // null: none fits
+  std::map<std::string, std::vector<std::string>> paths_;                                  // by section path
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<ModuleFile>> by_section_;  // path and build id; null: none fits
 };
 
 }  // namespace ptd

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 namespace ptd {
@@ -99,7 +101,12 @@ std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& el
   handle->layout = dwfl_begin(&kCallbacks);
   if (handle->layout == nullptr) return nullptr;
   dwfl_report_begin(handle->layout);
-  Dwfl_Module* module = dwfl_report_offline(handle->layout, "module", elf_path.c_str(), -1);
+  handle->fd = ::open(elf_path.c_str(), O_RDONLY | O_CLOEXEC);
+  // libdwfl would unpack whatever is packed, to any size.
+  std::array<char, SELFMAG> magic{};
+  if (::pread(handle->fd, magic.data(), magic.size(), 0) != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0) return nullptr;
+  Dwfl_Module* module = dwfl_report_offline(handle->layout, "module", elf_path.c_str(), handle->fd);
+  if (module != nullptr) handle->fd = -1;  // libdwfl's from here on
   if (dwfl_report_end(handle->layout, nullptr, nullptr) != 0 || module == nullptr) return nullptr;
   Dwarf_Addr bias = 0;
   handle->dwarf = dwfl_module_getdwarf(module, &bias);

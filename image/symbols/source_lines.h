@@ -23,7 +23,7 @@ class SourceLines {
   /// Null if the file has no DWARF that names lines.
   static std::unique_ptr<SourceLines> open(const std::string& elf_path);
   /// Of a relocatable file, whose addresses are those of the layout that libdwfl gives it. `wanted` looks at that before lines are read;
-  /// null if it says no.
+  /// null if it says no. A packed file (.ko.xz) is not opened.
   static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted);
   ~SourceLines();
   SourceLines(const SourceLines&) = delete;

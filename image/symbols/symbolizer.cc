@@ -134,7 +134,10 @@ struct Symbolizer::State {
     return file.get();
   }
   const KernelFile& kernel_file() {
-    std::call_once(kernel_sought, [this] { find_kernel_file(); });
+    std::call_once(kernel_sought, [this] {
+      sort();
+      find_kernel_file();
+    });
     return kernel;
   }
   std::span<const NamedRange> kernel_names() {
@@ -174,21 +177,22 @@ struct Symbolizer::State {
     });
     return others == 0 && agreeing >= kProvingNames ? std::optional(slide) : std::nullopt;
   }
-  ModuleFile* module_file(std::string_view section_path) {
-    return modules.find(section_path, [&] {
+  /// A kernel module's own file; null for other sections, and where it is not at hand.
+  ModuleFile* module_file(const Section& section, Ip ip) {
+    if (!is_kernel_half(ip) || !section.path.starts_with('[') || section.path == kKernelTextPath) return nullptr;
+    return modules.find(section.path, section.build_id, [&] {
       std::vector<const NamedRange*> loaded;
       for (const NamedRange& range : kernel_names()) {
-        if (range.module == section_path) loaded.push_back(&range);
+        if (range.module == section.path) loaded.push_back(&range);
       }
       return loaded;
     });
   }
   /// Where a copy of the kernel's or a module's text lies in its own file; nothing for other sections, and where that file is not at hand.
   std::optional<FilePlace> kernel_place(const Section& section, Ip ip) {
-    if (section.path.starts_with('[') && section.path != kKernelTextPath) {
-      const ModuleFile* file = module_file(section.path);
-      const auto address = file == nullptr ? std::nullopt : file->address_of(ip);
-      return address ? std::optional(FilePlace{file->path(), {}, *address, *address, true}) : std::nullopt;
+    if (const ModuleFile* module = module_file(section, ip)) {
+      const auto address = module->address_of(ip);
+      return address ? std::optional(FilePlace{module->path(), {}, *address, *address, true}) : std::nullopt;
     }
     if (section.path != kKernelTextPath || kernel_file().file == nullptr) return std::nullopt;
     const uint64_t address = ip.value - kernel.slide;
@@ -196,11 +200,12 @@ struct Symbolizer::State {
     if (!offset) return std::nullopt;
     return FilePlace{kernel.path, {}, address, *offset};
   }
-  /// Lines of source by addresses of kernel_place(); null if there are none.
-  SourceLines* kernel_lines(const FilePlace& place) {
-    if (!place.relocatable) return kernel.file->source();
-    ModuleFile* file = modules.found_at(place.path);
-    return file == nullptr ? nullptr : &file->lines();
+  /// Lines of source of the same; empty if none are told.
+  std::vector<SourceFrame> kernel_frames(const Section& section, Ip ip) {
+    const auto place = kernel_place(section, ip);
+    if (!place) return {};
+    SourceLines* lines = place->relocatable ? &module_file(section, ip)->lines() : kernel.file->source();
+    return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(place->address);
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
     const SectionId id = timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
@@ -294,12 +299,7 @@ SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();
   const State::Place place = state_->place_at(space, ip, when);
   if (place.section == nullptr) return {{}, {when, when}};
-  if (place.file == nullptr) {
-    const auto kernel = state_->kernel_place(*place.section, ip);
-    SourceLines* lines = kernel ? state_->kernel_lines(*kernel) : nullptr;
-    if (lines == nullptr) return {{}, place.section->live};
-    return {lines->frames(kernel->address), place.section->live};
-  }
+  if (place.file == nullptr) return {state_->kernel_frames(*place.section, ip), place.section->live};
   return {place.file->source_at(place.offset_bytes), place.section->live};
 }
 

@@ -4,6 +4,7 @@
 The recording is data/demo; its vmlinux is assembled here, a line for every 16 bytes, at another address. Environment: PTDECODE, PTDECODE_SOURCE, CC.
 """
 import collections
+import lzma
 import os
 import pathlib
 import re
@@ -24,20 +25,25 @@ def run(*words):
     return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=900)
 
 
-def with_build_id(raw):
-    """The file with a feature BUILD_ID of the kernel (tools/perf/Documentation/perf.data-file-format.txt, HEADER_BUILD_ID)."""
+def build_id_event(name, build_id):
+    name = name.ljust(64, b"\0")
+    return struct.pack("<IHHi", 0, 1, 8 + 4 + 24 + len(name), -1) + build_id.ljust(24, b"\0") + name
+
+
+def with_build_ids(raw, build_ids=((b"[kernel.kallsyms]", BUILD_ID),)):
+    """The file with a feature BUILD_ID of the kernel and what else is named
+    (tools/perf/Documentation/perf.data-file-format.txt, HEADER_BUILD_ID)."""
     data, size = struct.unpack("<QQ", raw[40:56])
     bits = int.from_bytes(raw[72:104], "little")
     present = [bit for bit in range(256) if bits >> bit & 1]
     table = data + size
     features = {bit: struct.unpack("<QQ", raw[table + 16 * i:table + 16 * i + 16]) for i, bit in enumerate(present)}
-    name = b"[kernel.kallsyms]".ljust(64, b"\0")
-    entry = struct.pack("<IHHi", 0, 1, 8 + 4 + 24 + len(name), -1) + BUILD_ID.ljust(24, b"\0") + name
+    entries = b"".join(build_id_event(name, build_id) for name, build_id in build_ids)
     rest = raw[table + 16 * len(present):]
     features = {bit: (offset + 16, length) for bit, (offset, length) in features.items()}
-    features[2] = (table + 16 * len(features) + 16 + len(rest), len(entry))
+    features[2] = (table + 16 * len(features) + 16 + len(rest), len(entries))
     return (raw[:72] + (bits | 1 << 2).to_bytes(32, "little") + raw[104:table] + b"".join(struct.pack("<QQ", *features[bit]) for bit in sorted(features)) +
-            rest + entry)
+            rest + entries)
 
 
 class KernelLines(unittest.TestCase):
@@ -47,7 +53,7 @@ class KernelLines(unittest.TestCase):
         cls.folder = pathlib.Path(cls.temporary.name)
         cls.recording = cls.folder / "recording"
         shutil.copytree(DEMO, cls.recording)
-        (cls.recording / "data").write_bytes(with_build_id((DEMO / "data").read_bytes()))
+        (cls.recording / "data").write_bytes(with_build_ids((DEMO / "data").read_bytes()))
         source = cls.folder / "kernel.s"
         nops = "nop\n" * 16
         rows = "".join(f".loc 1 {line} 0\n{nops}" for line in range(1, LINES + 1))
@@ -68,8 +74,8 @@ class KernelLines(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
-    def listed(self, *words):
-        done = run("script", "-i", self.recording, "--itrace=b", "-F", "ip,srcline", "-q", *words)
+    def listed(self, *words, recording=None):
+        done = run("script", "-i", recording or self.recording, "--itrace=b", "-F", "ip,srcline", "-q", *words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return [line.split() for line in done.stdout.splitlines()]
 
@@ -119,7 +125,7 @@ class KernelLines(unittest.TestCase):
         told = {(int(a, 16), int(b, 16)): int(count) for a, b, count in re.findall(r"^B (\w+) (\w+) (\d+) 0$", done.stdout, re.M)}
         self.assertEqual(told, dict(ways))
 
-    def build_module(self, root, functions):
+    def build_module(self, root, functions, build_id=None):
         """demo.ko with these functions (name -> place), a line for every 16 bytes, in two sections; behind other code, which the layout of a loaded
         module need not keep there."""
         folder = root / "lib" / "modules" / RELEASE / "kernel"
@@ -133,12 +139,14 @@ class KernelLines(unittest.TestCase):
             if at % 16 == 0:
                 text += f".loc 1 {at // 16 + 1} 0\n"
             text += "nop\n"
+        if build_id:
+            text += '.section .note.gnu.build-id,"a",@note\n.long 4,20,3\n.asciz "GNU"\n' + "".join(f".byte {byte}\n" for byte in build_id)
         source.write_text(text)
         subprocess.run([os.environ.get("CC", "cc"), "-c", "-g", source, "-o", folder / "demo.ko"], check=True)
         return root
 
-    def module_lines(self, root):
-        lines = [(int(ip, 16) - self.module, place) for ip, *place in self.listed("--symfs", root)]
+    def module_lines(self, root, recording=None):
+        lines = [(int(ip, 16) - self.module, place) for ip, *place in self.listed("--symfs", root, recording=recording)]
         return [(at, place) for at, place in lines if 0 <= at < 4096]
 
     def test_each_address_of_a_module_has_its_line(self):
@@ -158,12 +166,50 @@ class KernelLines(unittest.TestCase):
         done = run("profile", "-i", self.recording, "--symfs", root, "--dso", "demo.ko")
         self.assertEqual(done.returncode, 2)
         self.assertIn("has no addresses of its own", done.stderr)
+        done = run("profile", "-i", self.recording, "--symfs", root)
+        self.assertNotIn("no code of a file ran", done.stderr)
+
+    def assert_taken(self, taken, root, recording=None):
+        lines = self.module_lines(root, recording)
+        self.assertGreater(len(lines), 100)
+        for at, place in lines:
+            self.assertEqual(place, [f"demo.c:{at // 16 + 1}"] if taken else [], (hex(at), root))
 
     def test_a_module_whose_functions_lie_otherwise_is_not_taken(self):
-        moved = dict(self.functions, hot_probed=self.functions["hot_probed"] + 16)
-        lines = self.module_lines(self.build_module(self.folder / "other_module", moved))
-        self.assertGreater(len(lines), 100)
-        self.assertEqual({tuple(place) for at, place in lines}, {()})
+        without = {name: at for name, at in self.functions.items() if name != "hot_traced"}
+        for number, functions in enumerate((
+                dict(self.functions, hot_probed=self.functions["hot_probed"] + 16),
+                {"hot_keys": self.functions["hot_keys"]},
+                {"hot_keys": 0x300, "foreign_a": 0x10, "foreign_b": 0x400},
+                without,
+                dict(self.functions, foreign=0x800),
+                dict(without, foreign=self.functions["hot_traced"]))):
+            self.assert_taken(False, self.build_module(self.folder / f"other_module{number}", functions))
+
+    def test_the_recorded_build_id_decides(self):
+        """By either name that perf gives a module; the same functions at the same places are no proof against it."""
+        own, other = bytes(range(100, 120)), bytes(range(120, 140))
+        roots = {build_id: self.build_module(self.folder / f"id{number}", self.functions, build_id) for number, build_id in enumerate((own, other, None))}
+        for number, (told, right) in enumerate(((((b"[demo]", own),), own), (((b"/lib/modules/6.1.0-demo/kernel/demo.ko.xz", other),), other),
+                                                (((b"[demo]", own), (b"/x/demo.ko", other)), "none"))):
+            recording = self.folder / f"with_ids{number}"
+            shutil.copytree(DEMO, recording)
+            (recording / "data").chmod(0o644)
+            (recording / "data").write_bytes(with_build_ids((DEMO / "data").read_bytes(), told))
+            for build_id, root in roots.items():
+                self.assert_taken(build_id == right, root, recording)
+        # Where none is recorded, the names decide.
+        self.assert_taken(True, roots[other])
+
+    def test_a_packed_module_is_left_alone(self):
+        root = self.build_module(self.folder / "packed", self.functions)
+        plain = root / "lib" / "modules" / RELEASE / "kernel" / "demo.ko"
+        for name in ("demo.ko.xz", "demo.ko"):
+            content = plain.read_bytes()
+            plain.unlink()
+            (plain.parent / name).write_bytes(content if content.startswith(b"\xfd7zXZ") else lzma.compress(content))
+            self.assert_taken(False, root)
+            (plain.parent / name).rename(plain)
 
     def test_a_file_of_another_build_is_not_taken(self):
         other = self.folder / "other"
