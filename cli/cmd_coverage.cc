@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/call_input.h"
+#include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/symbol_cache.h"
@@ -63,12 +64,22 @@ void add_unit(const Words& words, const SourceUnit& unit, const AddressCounts& c
   }
 }
 
+/// A name in a line of lcov's: it ends no line, and else is as the compiler wrote it, for genhtml opens the file by it.
+std::string in_one_line(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return text;
+}
+
 std::string lcov_text(const Coverage& coverage) {
   std::string text = "TN:\n";
   for (const auto& [path, file] : coverage) {
-    text += fmt::format("SF:{}\n", path);
-    for (const auto& [name, function] : file.functions) text += fmt::format("FN:{},{}\n", function.line, name);
-    for (const auto& [name, function] : file.functions) text += fmt::format("FNDA:{},{}\n", function.count, name);
+    text += fmt::format("SF:{}\n", in_one_line(path));
+    for (const auto& [name, function] : file.functions) text += fmt::format("FN:{},{}\n", function.line, in_one_line(name));
+    for (const auto& [name, function] : file.functions) text += fmt::format("FNDA:{},{}\n", function.count, in_one_line(name));
     text += fmt::format("FNF:{}\nFNH:{}\n", file.functions.size(), file.functions_hit());
     for (const auto& [line, count] : file.lines) text += fmt::format("DA:{},{}\n", line, count);
     text += fmt::format("LF:{}\nLH:{}\nend_of_record\n", file.lines.size(), file.lines_hit());
@@ -84,7 +95,7 @@ std::string summary_text(const Coverage& coverage) {
     text += fmt::format("{:>10} {:>9} {:>6.1f} {:>10} {:>9}  {}\n", all, hit, percent, all_functions, hit_functions, name);
   };
   for (const auto& [path, file] : coverage) {
-    row(file.lines.size(), file.lines_hit(), file.functions.size(), file.functions_hit(), path);
+    row(file.lines.size(), file.lines_hit(), file.functions.size(), file.functions_hit(), shown(path));
     lines += file.lines.size(), lines_hit += file.lines_hit();
     functions += file.functions.size(), functions_hit += file.functions_hit();
   }
@@ -123,7 +134,7 @@ int run(const Words& words) {
   }
   const bool lcov = words.format == "lcov" || !words.output.empty();
   const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage));
-  if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + without + "\n");
+  if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + shown(without) + "\n");
   input.say_summary(words.calls, true);
   if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;
   return strict_status(words.calls.input.strict, input.gaps(), input.recording());
@@ -144,7 +155,10 @@ Command add_coverage(CLI::App& app) {
   command.footer(
       "Nothing needs to be compiled for it but -g: the trace tells what ran. A line's count is that of its instruction that ran most "
       "often.\n"
-      "Kernel and modules count too where their files with debug information are at hand (--debug-dir, --symfs).\n"
+      "Kernel and modules count too where their files with debug information are at hand (--debug-dir, --symfs). Without a recorded build "
+      "id "
+      "a module's file (.ko, .ko.debug; packed ones are left alone) is taken if its functions lie as the kernel says: that lines did not "
+      "move between them is not proven then.\n"
       "Examples:\n"
       "  ptdecode coverage --source /src/db                       a line for each file\n"
       "  ptdecode coverage -o run.info && genhtml -o html run.info");

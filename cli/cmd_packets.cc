@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/arm_packets.h"
+#include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/line_writer.h"
@@ -156,7 +157,7 @@ int run(const Words& words) {
     if (!asked(info)) continue;
     if (titles) {
       const std::string source =
-          info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", info.source, arm::name(info.protocol), info.trace_id);
+          info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", shown(info.source), arm::name(info.protocol), info.trace_id);
       output.write(fmt::format("# stream {}: {}cpu {}, tid {}, {} bytes\n", stream, source, info.cpu, info.tid, info.size_bytes));
     }
     PacketLister lister(recording, words, range);

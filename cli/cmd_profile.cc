@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/call_input.h"
+#include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/symbol_cache.h"
@@ -54,8 +55,10 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
     if (named || (words.dso.empty() && !file.relocatable)) return &file;
     known += (known.empty() ? "" : ", ") + file.path;
   }
+  const std::string none = known.empty() ? "no code of a file ran"
+                                         : "only kernel modules ran, which have no addresses of their own to write a profile of: " + known;
   report_error({ErrorKind::usage,
-                words.dso.empty() ? "profile: no code of a file ran"
+                words.dso.empty() ? "profile: " + none
                                   : fmt::format("--dso: '{}' did not run; what did: {}", words.dso, known.empty() ? "nothing" : known),
                 0});
   return nullptr;
@@ -80,10 +83,10 @@ int run(const Words& words) {
   if (!words.calls.input.quiet) {
     uint64_t all = 0;
     for (const FileCounts& each : counts.files) all += each.ran_bytes();
-    say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight runs\n", file->path,
+    say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight runs\n", shown(file->path),
                              all == 0 ? 0.0 : 100 * static_cast<double>(file->ran_bytes()) / static_cast<double>(all),
                              file->branches.size(), file->runs.size()));
-    if (!words.output.empty()) say_on_error("ptdecode: next: " + next_step(words, *file) + "\n");
+    if (!words.output.empty()) say_on_error("ptdecode: next: " + shown(next_step(words, *file)) + "\n");
   }
   input.say_summary(words.calls, true);
   if (status != kExitOk) return status;

@@ -22,6 +22,7 @@ int run_timeline(const Words& words) {
   if (!input.has_time()) return report_error({ErrorKind::usage, "the trace holds no time: there is nothing to lay along a line", 0});
   Result<std::unique_ptr<WholeFile>> file = open_result(words.output);
   if (!file) return report_error(file.error());
+  if (is_terminal((*file)->fd())) return report_error({ErrorKind::usage, "timeline: what it writes is no text: -o names a file", 0});
   PerfettoWriter writer(input);
   std::string out;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {

@@ -150,7 +150,7 @@ void LineWriter::source_line(TextBuffer& out, Ip ip) {
   const std::string& text = sources_.find(mark_.space, ip, mark_.time.first);
   if (text.empty()) return;
   out.ch(' ');
-  out.text(text);
+  put_shown(out, text);
 }
 
 void LineWriter::insn_columns(TextBuffer& out, Ip ip, Bytes insn) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cli/clean_text.h"
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -39,7 +40,9 @@ int write_result(const std::string& path, std::string_view text) {
   }
   Result<std::unique_ptr<WholeFile>> file = open_result(path);
   if (!file) return report_error(file.error());
-  (*file)->write(text);
+  TextBuffer clean;  // a terminal may be at the other end of what is no file
+  if ((*file)->straight()) put_harmless(clean, text);
+  (*file)->write((*file)->straight() ? clean.view() : text);
   const Status status = (*file)->finish();
   return status.ok() ? kExitOk : report_error(status.error());
 }

@@ -12,7 +12,8 @@ namespace ptd::cli {
 /// As WholeFile::open, but a recording is not written over: -o and -i are mixed up easily. Errors: also usage.
 [[nodiscard]] Result<std::unique_ptr<WholeFile>> open_result(const std::string& path);
 
-/// Writes a result to `path`, to standard output if that is empty; the exit status. A reader of standard output that has had enough is
+/// Writes a result, which is text, to `path`, to standard output if that is empty; the exit status. What goes to anything but a file is
+/// escaped as Output::write() does. A reader of standard output that has had enough is
 /// fine.
 int write_result(const std::string& path, std::string_view text);
 

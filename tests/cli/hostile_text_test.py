@@ -6,6 +6,7 @@ Environment: PTDECODE, PTDECODE_SOURCE.
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -21,6 +22,7 @@ SYMBOLS = {b"hot_keys": b"\x1b[7m\xffeys", b"hot_traced": b"hot\x07tr\x08ced"}
 
 VIEWS = [("info",), ("script",), ("script", "--itrace=b", "-F", "+comm,+sym,+symoff,+dso"), ("script", "--call-trace"), ("script", "--insn-trace"),
          ("functions", "--full-names"), ("stat",), ("check",), ("image",), ("image", "--diff", "0,40"), ("flame", "--format", "folded"), ("flame",),
+         ("flame", "--format", "folded", "-o", "-"), ("flame", "--format", "folded", "-o", "/dev/stdout"), ("flame", "-o", "/dev/stdout"),
          ("script", "--comm", "no-such-thread"), ("functions", "--func", "no-such-function"), ("packets",), ("coverage",), ("verify", "no-such-truth")]
 JSON = [("info", "--json"), ("script", "--format", "json"), ("script", "--itrace=b", "--format", "json"), ("functions", "--format", "json"),
         ("stat", "--format", "json"), ("check", "--format", "json")]
@@ -80,6 +82,34 @@ class HostileText(unittest.TestCase):
         comms = {thread["comm"] for thread in said[0]["threads"]}
         self.assertIn("\x1b[2Ja\nb\ufffd", comms)
         self.assertIn("\x9b2J\tcd\x7f", comms)
+
+    def test_names_in_debug_information(self):
+        """A module whose source is a file of a hostile name: no line is forged, on the terminal or in lcov's file."""
+        demo = SOURCE / "data/demo"
+        names = re.findall(r"^(\w+) t (\w+)\t\[demo\]$", (demo / "kcore_dir/kallsyms").read_text(), re.M)
+        labels = {int(at, 16) - int(names[0][0], 16): name for at, name in names}
+        folder = self.recording.parent / "root/lib/modules/6.1.0-demo"
+        folder.mkdir(parents=True)
+        text = '.file 1 "/src/a.c\\nDA:1,7\\nend_of_record\\nSF:/etc/forged.c\\033[2J"\n.text\n'
+        for at in range(4096):
+            text += (f".type {labels[at]}, @function\n{labels[at]}:\n" if at in labels else "") + (f".loc 1 {at // 16 + 1} 0\n" if at % 16 == 0 else "") + "nop\n"
+        source = self.recording.parent / "module.s"
+        source.write_text(text)
+        subprocess.run([os.environ.get("CC", "cc"), "-c", "-g", source, "-o", folder / "demo.ko"], check=True)
+        written = self.recording.parent / "out.info"
+        root = self.recording.parent / "root"
+        for words in (("script", "--itrace=b", "-F", "ip,srcline"), ("coverage",), ("coverage", "-q", "-o", "-"), ("coverage", "-q", "-o", "/dev/stdout"),
+                      ("coverage", "-q", "--format", "lcov"), ("coverage", "-q", "-o", written), ("profile",), ("profile", "--dso", "no-such-file")):
+            done = self.run_it(*words, "-i", demo, "--symfs", root)
+            said = self.harmless(done.stdout, words) + self.harmless(done.stderr, words)
+            if words[0] != "profile":
+                self.assertEqual(done.returncode, 0, (words, done.stderr))
+            if written in words:
+                said = self.harmless(written.read_bytes(), words)
+            if words[0] == "script" or "-o" in words:
+                self.assertIn(r"\x0aend_of_record\x0aSF:/etc/forged.c\x1b[2J" if words[0] != "script" else r"forged.c\x1b[2J:", said)
+            self.assertEqual([line for line in said.splitlines() if line.startswith(("SF:/etc", "forged", "/etc"))], [], words)
+            self.assertLessEqual(said.splitlines().count("end_of_record"), 1, words)
 
     def test_a_file_whose_name_is_hostile(self):
         name = self.recording.parent / "\x1b[2J\nptdecode: all is well"
