@@ -11,6 +11,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <utility>
 
 #include "image/source/build_id.h"
 #include "image/stash/content_hash.h"
@@ -28,6 +30,7 @@ constexpr size_t kMostRegions = 4096;
 constexpr uint64_t kLookEveryMs = 250;
 constexpr uint64_t kEntriesEachMs = 10;  // that are written down
 constexpr size_t kMostNamed = 1U << 14;  // of what is not kept
+constexpr const char* kMappedOver = "mapped over, or protected anew, before its memory could be read";
 
 uint64_t monotonic_ns() {
   timespec now{};
@@ -114,6 +117,7 @@ void LiveKeeper::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std
   if (map.size_bytes == 0) return;
   if (map.size_bytes > kMostRegionBytes) return skip(map.path, "some of it is larger than 16 MiB: too large to be read again and again");
   if (regions_.size() >= kMostRegions) return skip(map.path, "there are more than 4096 such mappings: more are not read");
+  if (is_covered({map.pid, map.addr, map.size_bytes, time_ns})) return skip(map.path, kMappedOver);
   Region region;
   region.size_bytes = map.size_bytes;
   region.path = map.path;
@@ -125,46 +129,121 @@ void LiveKeeper::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std
   pending_.push_back({{map.pid, map.addr}, mappings_});
 }
 
-/// Memory over which something else was mapped is looked at no more; if that was not copied yet, what is there now is not its. Records of
-/// several cpus come out of order: one that is older covers nothing.
-void LiveKeeper::on_cover(const Cover& cover) {
-  auto at = regions_.lower_bound({cover.pid, cover.address >= kMostRegionBytes ? cover.address - kMostRegionBytes : 0});
-  while (at != regions_.end() && at->first.first == cover.pid && at->first.second < cover.address + cover.size_bytes) {
-    const Region& region = at->second;
-    if (at->first.second + region.size_bytes <= cover.address || (cover.time_ns != 0 && cover.time_ns < region.time_ns)) {
+namespace {
+
+uint64_t end_of(const LiveKeeper::Cover& cover) { return cover.address + std::min(cover.size_bytes, ~cover.address); }
+
+/// Where pieces of memory that may reach into it begin.
+std::pair<int32_t, uint64_t> before(const LiveKeeper::Cover& cover) {
+  return {cover.pid, cover.address >= kMostRegionBytes ? cover.address - kMostRegionBytes : 0};
+}
+
+/// Records of several cpus come out of order: one that is older covers nothing.
+bool covers(const LiveKeeper::Cover& cover, uint64_t time_ns) { return cover.time_ns == 0 || cover.time_ns >= time_ns; }
+
+}  // namespace
+
+/// The first piece that ends behind this address.
+LiveKeeper::Newest::Pieces::const_iterator LiveKeeper::Newest::first_behind(const Key& key) const {
+  const auto next = pieces_.upper_bound(key);
+  if (next == pieces_.begin()) return next;
+  const auto last = std::prev(next);
+  return last->first.first == key.first && last->second.end > key.second ? last : next;
+}
+
+void LiveKeeper::Newest::add(const Cover& cover) {
+  const uint64_t end = end_of(cover);
+  uint64_t begin = cover.address;
+  auto at = first_behind({cover.pid, begin});
+  while (at != pieces_.end() && at->first.first == cover.pid && at->first.second < end) {
+    const auto [key, piece] = *at;
+    if (piece.time_ns > cover.time_ns) {  // stays; what is before it is new
+      if (begin < key.second) pieces_.insert_or_assign({cover.pid, begin}, Piece{key.second, cover.time_ns});
+      begin = piece.end;
       ++at;
       continue;
     }
-    if (!drop_copies(at->first, region.number, cover.time_ns) || region.hash.empty())
-      skip(region.path, "mapped over, or protected anew, before its memory could be read");
+    at = pieces_.erase(at);
+    if (key.second < begin) pieces_.emplace(key, Piece{begin, piece.time_ns});
+    if (piece.end > end) at = pieces_.emplace(Key{cover.pid, end}, piece).first;
+  }
+  if (begin < end) pieces_.insert_or_assign({cover.pid, begin}, Piece{end, cover.time_ns});
+}
+
+bool LiveKeeper::Newest::is_over(const Cover& cover) const {
+  const uint64_t end = end_of(cover);
+  for (auto at = first_behind({cover.pid, cover.address}); at != pieces_.end(); ++at) {
+    if (at->first.first != cover.pid || at->first.second >= end) return false;
+    if (at->second.time_ns > cover.time_ns) return true;
+  }
+  return false;
+}
+
+/// Whether something newer than this mapping was told before it: in this round, in the one before, or a region that is there still.
+bool LiveKeeper::is_covered(const Cover& mapping) const {
+  if (mapping.time_ns == 0) return false;
+  if (newest_.is_over(mapping) || newest_before_.is_over(mapping)) return true;
+  for (auto at = regions_.lower_bound(before(mapping)); at != regions_.end(); ++at) {
+    if (at->first.first != mapping.pid || at->first.second >= end_of(mapping)) return false;
+    if (at->first.second + at->second.size_bytes > mapping.address && at->second.time_ns > mapping.time_ns) return true;
+  }
+  return false;
+}
+
+/// Memory over which something else was mapped is looked at no more; if that was not copied yet, what is there now is not its.
+void LiveKeeper::on_cover(const Cover& cover) {
+  newest_.add(cover);
+  drop_copies(cover);
+  auto at = regions_.lower_bound(before(cover));
+  while (at != regions_.end() && at->first.first == cover.pid && at->first.second < end_of(cover)) {
+    const Region& region = at->second;
+    if (at->first.second + region.size_bytes <= cover.address || !covers(cover, region.time_ns)) {
+      ++at;
+      continue;
+    }
+    if (region.hash.empty()) skip(region.path, kMappedOver);
     at = regions_.erase(at);
   }
 }
 
-/// Of copies of a region that still wait those that may have been read at `covered_ns` or later, when it was something else. False: the
-/// first one, which all others go back to, was among them.
-bool LiveKeeper::drop_copies(const Key& key, uint64_t number, uint64_t covered_ns) {
-  bool has_first = true;
-  std::erase_if(held_, [&](const Held& held) {
-    if (held.key != key || held.number != number) return false;
-    const bool before = held.read_until_ns != 0 && held.read_until_ns < covered_ns;
-    if (!before && held.is_first) has_first = false;
-    return !before;
-  });
-  return has_first;
+/// Of copies that still wait those that may have been read when the memory was something else. If that is the first one, which all others
+/// go back to, nothing is kept.
+void LiveKeeper::drop_copies(const Cover& cover) {
+  auto at = held_.lower_bound(before(cover));
+  while (at != held_.end() && at->first.first == cover.pid && at->first.second < end_of(cover)) {
+    const Held& held = at->second;
+    const bool read_before = held.read_until_ns != 0 && held.read_until_ns < cover.time_ns;
+    if (at->first.second + held.entry.size_bytes <= cover.address || !covers(cover, held.mapped_ns) || read_before) {
+      ++at;
+      continue;
+    }
+    if (held.is_first) skip(held.entry.path, kMappedOver);
+    at = held_.erase(at);
+  }
 }
 
 void LiveKeeper::told_until(uint64_t monotonic_ns) {
-  size_t done = 0;
-  for (; done < held_.size() && held_[done].read_until_monotonic_ns < monotonic_ns; ++done)
-    capture_->add_entry(std::move(held_[done].entry));
-  held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(done));
-  dirty_ |= done != 0;
+  newest_before_ = std::exchange(newest_, {});
+  std::vector<Held> done;
+  for (auto at = held_.begin(); at != held_.end();) {
+    if (at->second.read_until_monotonic_ns >= monotonic_ns) {
+      ++at;
+      continue;
+    }
+    done.push_back(std::move(at->second));
+    at = held_.erase(at);
+  }
+  std::stable_sort(done.begin(), done.end(),
+                   [](const Held& a, const Held& b) { return a.read_until_monotonic_ns < b.read_until_monotonic_ns; });
+  for (Held& held : done) capture_->add_entry(std::move(held.entry));
+  entries_ += done.size();
+  dirty_ |= !done.empty();
 }
 
 void LiveKeeper::forget_memory() {
-  for (const auto& [key, region] : regions_)
-    skip(region.path, "not read to the end: so much was mapped at once that not all of it was followed");
+  constexpr const char* kWhy = "not read to the end: so much was mapped at once that not all of it was followed";
+  for (const auto& [key, region] : regions_) skip(region.path, kWhy);
+  for (const auto& [key, held] : held_) skip(held.entry.path, kWhy);
   regions_.clear();
   pending_.clear();
   held_.clear();
@@ -276,19 +355,15 @@ bool LiveKeeper::copy(const Key& key, Region& region, const std::function<uint64
   region.hash = std::move(hash);
   region.build_id = content->build_id;
   add_copy(key, region, {before, before == 0 ? 0 : after, first});
-  ++entries_;
   return true;
 }
 
 void LiveKeeper::add_copy(const Key& key, const Region& region, const Reading& reading) {
   const uint64_t time_ns = reading.is_first ? region.time_ns : reading.until_ns;
-  held_.push_back({key,
-                   region.number,
-                   reading.is_first,
-                   reading.until_ns,
-                   monotonic_ns(),
-                   {key.first, 0, time_ns, key.second, region.size_bytes, reading.begun_ns, stash::EntryKind::anonymous, region.hash,
-                    region.build_id, region.path}});
+  stash::Entry entry = {
+      key.first,       0,          time_ns, key.second, region.size_bytes, reading.begun_ns, stash::EntryKind::anonymous, region.hash,
+      region.build_id, region.path};
+  held_.emplace(key, Held{reading.is_first, region.time_ns, reading.until_ns, monotonic_ns(), std::move(entry)});
 }
 
 void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns) {
@@ -324,7 +399,7 @@ void LiveKeeper::flush() {
 
 Result<KeepReport> LiveKeeper::finish(uint64_t recorded_until_ns) {
   told_until(recorded_until_ns);
-  for (const Held& held : held_) {
+  for (const auto& [key, held] : held_) {
     if (held.is_first) skip(held.entry.path, "the recording ended before its memory was read");
   }
   held_.clear();

@@ -74,6 +74,21 @@ class LiveKeeper {
     uint64_t same_since_ns = 0, same_until_ns = 0;  // the last reading behind the one that was kept, which found the same; 0: none
   };
   using Key = std::pair<int32_t, uint64_t>;  // process, address
+  /// What was mapped in a round, and when: at each address the newest. Those that are told in order cost little.
+  class Newest {
+   public:
+    void add(const Cover& cover);
+    /// Whether something newer than `cover` was mapped over a part of it.
+    [[nodiscard]] bool is_over(const Cover& cover) const;
+
+   private:
+    struct Piece {
+      uint64_t end = 0, time_ns = 0;
+    };
+    using Pieces = std::map<Key, Piece>;
+    [[nodiscard]] Pieces::const_iterator first_behind(const Key& key) const;
+    Pieces pieces_;  // none overlaps another
+  };
   LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
       : stash_(std::move(stash)), recording_(std::move(recording)), options_(std::move(options)) {}
   [[nodiscard]] Result<stash::Content> add_file(const stash::MappingFile& file);
@@ -86,7 +101,8 @@ class LiveKeeper {
     bool is_first = false;
   };
   void add_copy(const Key& key, const Region& region, const Reading& reading);
-  bool drop_copies(const Key& key, uint64_t number, uint64_t covered_ns);
+  [[nodiscard]] bool is_covered(const Cover& mapping) const;
+  void drop_copies(const Cover& cover);
   void look_again(const std::function<uint64_t()>& now_ns);
   void flush();
   void skip(const std::string& path, const std::string& why);
@@ -105,14 +121,14 @@ class LiveKeeper {
   std::vector<Pending> pending_;  // regions of this round, not yet copied
   /// A copy that may be of what was mapped over its region before it was read: what tells that is still on its way.
   struct Held {
-    Key key;
-    uint64_t number = 0;
     bool is_first = false;
+    uint64_t mapped_ns = 0;      // of the mapping's record
     uint64_t read_until_ns = 0;  // on the recording's clock, at the latest; 0: unknown
     uint64_t read_until_monotonic_ns = 0;
     stash::Entry entry;
   };
-  std::vector<Held> held_;                  // in the order in which they were read
+  std::multimap<Key, Held> held_;           // of one key in the order in which they were read; also of regions that are gone
+  Newest newest_, newest_before_;           // of the round that is told, and of the one before
   std::vector<stash::Entry> narrow_vdsos_;  // of processes that were gone before theirs was read: it is the same for all
   stash::Content narrow_vdso_;
   std::map<std::string, std::string> skipped_;  // path -> why: the first reason, which the others follow from

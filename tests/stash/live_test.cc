@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
@@ -483,6 +484,117 @@ void write_recording(const std::string& path, const std::vector<Entry>& mappings
     ASSERT_TRUE((*writer)->add(map, context).ok());
   }
   ASSERT_TRUE((*writer)->finish().ok());
+}
+
+/// Records of several rings, which are read one after the other.
+class OutOfOrder : public Live {
+ protected:
+  std::map<std::string, std::string> reasons() {
+    write_recording(folder_ + "/perf.data", {}, 1);
+    const auto report = keeper_->finish();
+    std::map<std::string, std::string> why;
+    EXPECT_TRUE(report.ok());
+    if (report.ok())
+      for (const KeepReport::Skipped& skipped : report->skipped) why[skipped.path] = skipped.why;
+    return why;
+  }
+  static perfio::MmapRecord named(perfio::MmapRecord map, const char* path) {
+    map.path = path;
+    return map;
+  }
+};
+
+TEST_F(OutOfOrder, AnOlderMappingThatIsToldLaterHasNotTheMemory) {
+  const Child child;
+  keeper_->on_mapping(named(child.anonymous(), "[anon:newer]"), 2500);
+  now_ = 3000;
+  keeper_->look([this] { return now_ += 10; });
+  keeper_->told_until(1);
+  keeper_->on_mapping(named(child.anonymous(), "[anon:older]"), 2400);
+  look();
+  const Entries entries = flushed();
+  ASSERT_THAT(entries.entries, SizeIs(1));
+  EXPECT_EQ(entries.entries[0].time_ns, 2500U);
+  EXPECT_EQ(entries.entries[0].path, "[anon:newer]");
+  EXPECT_THAT(reasons()["[anon:older]"], testing::HasSubstr("mapped over"));
+}
+
+TEST_F(OutOfOrder, AnOlderMappingUnderAFileHasNotItsMemory) {
+  const Child child;
+  now_ = 3000;
+  keeper_->on_mapping(named(child.anonymous(), "/usr/lib/file.so"), 2500);
+  keeper_->told_until(1);
+  keeper_->on_mapping(named(child.anonymous(), "[anon:older]"), 2400);
+  look();
+  EXPECT_THAT(flushed().entries, SizeIs(0));
+  EXPECT_THAT(reasons()["[anon:older]"], testing::HasSubstr("mapped over"));
+}
+
+TEST_F(OutOfOrder, ACopyThatOutlivesItsProcessIsStillCovered) {
+  Child child;
+  now_ = 3000;
+  const perfio::MmapRecord older = named(child.anonymous(), "[anon:older]");
+  keeper_->on_mapping(older, 2500);
+  keeper_->look([this] { return now_ += 10; });  // what stands there since 2600
+  child.end();
+  ::usleep(300'000);
+  keeper_->look([this] { return now_ += 10; });  // gone
+  keeper_->on_mapping(named(older, "/usr/lib/file.so"), 2600);
+  look();
+  EXPECT_THAT(flushed().entries, SizeIs(0));
+  EXPECT_THAT(reasons()["[anon:older]"], testing::HasSubstr("mapped over"));
+}
+
+TEST_F(OutOfOrder, AHeldCopyThatIsForgottenIsNamed) {
+  Child child;
+  keeper_->on_mapping(named(child.anonymous(), "[anon:held]"), 7);
+  keeper_->look([this] { return now_ += 10; });
+  child.end();
+  ::usleep(300'000);
+  keeper_->look([this] { return now_ += 10; });  // its region is gone
+  keeper_->forget_memory();
+  look();
+  EXPECT_THAT(flushed().entries, SizeIs(0));
+  EXPECT_THAT(reasons()["[anon:held]"], testing::HasSubstr("not all of it was followed"));
+}
+
+TEST_F(OutOfOrder, WhatIsCoveredIsWhatSomethingNewerOverlaps) {
+  constexpr int32_t kNobody = 1 << 30;
+  std::vector<LiveKeeper::Cover> told;
+  std::map<std::string, bool> covered;
+  uint64_t random = 1;
+  const auto below = [&](uint64_t end) {
+    random = random * 6364136223846793005 + 1442695040888963407;
+    return (random >> 33) % end;
+  };
+  for (size_t i = 0; i < 2000; ++i) {
+    LiveKeeper::Cover cover = {kNobody + static_cast<int32_t>(below(2)), below(200) * kPage, (1 + below(8)) * kPage,
+                               1 + i / 4 + below(100)};
+    if (below(3) == 0) {
+      keeper_->on_cover(cover);
+    } else {
+      perfio::MmapRecord map;
+      map.pid = map.tid = cover.pid;
+      map.addr = cover.address;
+      map.size_bytes = cover.size_bytes;
+      map.path = "[anon:" + std::to_string(i) + "]";
+      covered[map.path] = std::any_of(told.begin(), told.end(), [&](const LiveKeeper::Cover& other) {
+        return other.pid == cover.pid && other.address < cover.address + cover.size_bytes &&
+               cover.address < other.address + other.size_bytes && other.time_ns > cover.time_ns;
+      });
+      keeper_->on_mapping(map, cover.time_ns);
+      keeper_->look([this] { return now_ += 10; });
+    }
+    told.push_back(cover);
+  }
+  const auto why = reasons();
+  size_t found = 0;
+  for (const auto& [path, is_covered] : covered) {
+    EXPECT_THAT(why.at(path), testing::HasSubstr(is_covered ? "mapped over" : "gone before its memory")) << path;
+    found += is_covered ? 1 : 0;
+  }
+  EXPECT_GT(found, 100U);
+  EXPECT_LT(found, covered.size() - 100);
 }
 
 TEST_F(Scratch, WhatARecorderLeftIsOfTheRecordingThatTellsItsMappings) {
