@@ -208,6 +208,7 @@ live::KeepingHooks hooks_of(const std::shared_ptr<KeepingThread>& keeper) {
   hooks.on_round = [keeper](const live::RecordRound& round) {
     keeper->on_round({round.now_ns, round.slack_ns, round.begun_ns, round.file_bytes});
   };
+  hooks.on_lost = [keeper] { keeper->on_lost(); };
   hooks.is_settled = [keeper] { return keeper->is_settled(); };
   hooks.pause = [keeper] { return keeper->pause(); };
   hooks.go_on = [keeper] { keeper->go_on(); };

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <iterator>
 #include <system_error>
+#include <utility>
 
 namespace ptd {
 namespace {
@@ -16,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLookEvery = std::chrono::milliseconds(250);  // also while much waits
 constexpr uint64_t kRoundEveryNs = 200'000'000;              // without a mapping
 constexpr size_t kMostNamed = 1U << 14;
+constexpr const char* kFailed = "there was no memory to go on with reading what was mapped";
 constexpr const char* kLeftOut = "more was mapped at once than could wait to be read";
 
 /// A thread that is started meanwhile gets none of this process's signals: they are for who records.
@@ -71,37 +74,50 @@ void KeepingThread::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) 
     told.map = std::make_unique<const perfio::MmapRecord>(map);
   }
   const uint64_t size_bytes = size_of(told);
-  if (!no_thread_.empty() || waiting_bytes_ + size_bytes > queue_bytes_) {
+  if (is_alone() || waiting_bytes_ + size_bytes > queue_bytes_) {
+    left_out_now_ = true;
     if (told.map != nullptr) leave_out(map.path);
-    if (leaves_out_ || !no_thread_.empty()) return;
-    leaves_out_ = true;
-    told = Told{What::left_out, {-1, 0, 0, ~uint64_t{0}}, nullptr, 0, 0, 0};
-  } else {
-    leaves_out_ = false;
+    return;
   }
-  waiting_bytes_ += size_of(told);
+  waiting_bytes_ += size_bytes;
   round_.push_back(std::move(told));
 }
 
+void KeepingThread::on_lost() { left_out_now_ = true; }
+
 /// Rings are read one after the other: their records are put in order here, as far as they came in one round.
 void KeepingThread::on_round(const Round& round) {
+  latest_begun_ns_ = round.begun_ns;  // also one without a mapping shows that none was made before
+  // What was left out may be newer than what another ring tells in the next round.
+  const bool left_out = left_out_now_ || left_out_before_;
   if (has_taken_over_) {
-    if (heir_ != nullptr) heir_->look(round.now_ns, round.slack_ns);
-    return;
+    left_out_before_ = std::exchange(left_out_now_, false);
+    if (heir_ == nullptr) return;
+    if (left_out) heir_->forget_memory();
+    return heir_->look(round.now_ns, round.slack_ns);
   }
-  if (round_.empty() && round.begun_ns < last_round_ns_ + kRoundEveryNs) return;
+  if (is_alone()) return;
+  if (round_.empty() && !left_out && round.begun_ns < last_round_ns_ + kRoundEveryNs) return;
   last_round_ns_ = round.begun_ns;
+  left_out_before_ = std::exchange(left_out_now_, false);
   std::stable_sort(round_.begin(), round_.end(), [](const Told& a, const Told& b) { return a.cover.time_ns < b.cover.time_ns; });
-  round_.push_back({What::round, {}, nullptr, round.begun_ns, round.file_bytes, ++rounds_});
-  waiting_bytes_ += size_of(round_.back());
+  Told end{What::round, {}, nullptr, round.begun_ns, round.file_bytes, ++rounds_, left_out};
   {
     const std::lock_guard lock(mutex_);
-    queue_.insert(queue_.end(), std::make_move_iterator(round_.begin()), std::make_move_iterator(round_.end()));
     latest_ = round;
+    // Rounds in which nothing found room become one: they are not counted against the queue's limit.
+    if (round_.empty() && !queue_.empty() && (queue_.back().left_out || !left_out)) {
+      end.left_out = queue_.back().left_out;
+      queue_.back() = std::move(end);
+    } else {
+      waiting_bytes_ += size_of(end);
+      queue_.insert(queue_.end(), std::make_move_iterator(round_.begin()), std::make_move_iterator(round_.end()));
+      queue_.push_back(std::move(end));
+    }
   }
   round_.clear();
   told_.notify_one();
-  if (!thread_.joinable() && no_thread_.empty()) start();
+  if (!thread_.joinable()) start();
 }
 
 void KeepingThread::start() {
@@ -114,8 +130,11 @@ void KeepingThread::start() {
 }
 
 bool KeepingThread::is_settled() {
-  if (has_taken_over_ || !thread_.joinable()) return true;
-  if (asked_ == 0) asked_ = rounds_;
+  if (has_taken_over_ || !thread_.joinable() || failed_) return true;
+  if (asked_ == 0) {
+    go_on();
+    asked_ = rounds_;
+  }
   if (settled_ < asked_) return false;
   asked_ = 0;
   return true;
@@ -143,13 +162,13 @@ void KeepingThread::take_over() {
 }
 
 /// On the thread. False: it is to end, and all is worked through.
-bool KeepingThread::take(std::deque<Told>& work, Round& latest) {
+bool KeepingThread::take(Round& latest) {
   std::unique_lock lock(mutex_);
   rests_ = true;
-  told_.wait(lock, [&] { return !is_to_rest_ && (stop_ || !queue_.empty() || !work.empty()); });
+  told_.wait(lock, [&] { return !is_to_rest_ && (stop_ || !queue_.empty() || !work_.empty()); });
   rests_ = false;
-  if (queue_.empty() && work.empty()) return false;
-  work.insert(work.end(), std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
+  if (queue_.empty() && work_.empty()) return false;
+  work_.insert(work_.end(), std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
   queue_.clear();
   latest = latest_;
   return true;
@@ -161,29 +180,38 @@ void KeepingThread::handle(const Told& told) {
       return keeper_->on_cover(told.cover);
     case What::mapping:
       return keeper_->on_mapping(*told.map, told.cover.time_ns);
-    case What::left_out:
-      return keeper_->forget_memory();
     case What::round:
+      if (told.left_out) keeper_->forget_memory();
       keeper_->told_until(told.begun_ns);
       return keeper_->on_written(told.file_bytes);
   }
 }
 
-void KeepingThread::work() {
-  std::deque<Told> work;
+void KeepingThread::work_through() {
   Round latest;
   uint64_t reached = 0;
-  while (take(work, latest)) {
+  while (take(latest)) {
     const Clock::time_point next_look = Clock::now() + kLookEvery;
-    while (!work.empty() && Clock::now() < next_look) {
-      handle(work.front());
-      reached = std::max(reached, work.front().number);
-      waiting_bytes_ -= size_of(work.front());
-      work.pop_front();
+    while (!work_.empty() && Clock::now() < next_look) {
+      handle(work_.front());
+      reached = std::max(reached, work_.front().number);
+      waiting_bytes_ -= size_of(work_.front());
+      work_.pop_front();
     }
     keeper_->look(latest.now_ns, latest.slack_ns);
     settled_ = reached;
   }
+}
+
+/// Who records goes on, whatever happens here.
+void KeepingThread::work() {
+  try {
+    work_through();
+  } catch (const std::exception&) {  // std::bad_alloc
+    failed_ = true;
+  }
+  const std::lock_guard lock(mutex_);
+  rests_ = true;
 }
 
 void KeepingThread::stop() {
@@ -198,17 +226,26 @@ void KeepingThread::stop() {
 }
 
 Result<KeepReport> KeepingThread::finish() {
-  if (has_taken_over_) return heir_ != nullptr ? heir_->finish() : Error{ErrorKind::file_open, "what was kept cannot be gone on with", 0};
-  stop();
-  if (!no_thread_.empty()) {  // what waits is what nobody read
-    for (const Told& told : queue_) {
-      if (told.map != nullptr) leave_out(told.map->path);
-    }
+  if (has_taken_over_) {
+    if (heir_ == nullptr) return Error{ErrorKind::file_open, "what was kept cannot be gone on with", 0};
+    if (left_out_now_) heir_->forget_memory();
+    return heir_->finish(latest_begun_ns_);
   }
-  Result<KeepReport> report = keeper_->finish(last_round_ns_);
+  stop();
+  const auto leave = [this](const Told& told) {
+    if (told.map != nullptr) leave_out(told.map->path);
+  };
+  if (is_alone()) {  // what nobody came to
+    std::for_each(work_.begin(), work_.end(), leave);
+    std::for_each(queue_.begin(), queue_.end(), leave);
+    std::for_each(round_.begin(), round_.end(), leave);
+  }
+  if (is_alone() || left_out_now_) keeper_->forget_memory();
+  Result<KeepReport> report = keeper_->finish(latest_begun_ns_);
   if (!report) return report;
   std::erase_if(report->skipped, [this](const KeepReport::Skipped& skipped) { return left_out_.contains(skipped.path); });
-  for (const std::string& path : left_out_) report->skipped.push_back({path, no_thread_.empty() ? kLeftOut : no_thread_});
+  for (const std::string& path : left_out_)
+    report->skipped.push_back({path, failed_ ? kFailed : no_thread_.empty() ? kLeftOut : no_thread_});
   report->unnamed += left_out_unnamed_;
   return report;
 }

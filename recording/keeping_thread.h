@@ -43,7 +43,9 @@ class KeepingThread {
   // By who records. None of these waits for a file, nor for the one that is read.
   void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
   void on_round(const Round& round);
-  /// Whether all is worked through that had been told when this was called first since it was true last.
+  /// Mappings may have been recorded that nobody can tell any more: memory of this round and the next is not kept.
+  void on_lost();
+  /// Whether all is worked through that had been told when this was called first since it was true last. Ends a pause.
   [[nodiscard]] bool is_settled();
   /// Asks the thread to rest until go_on(); false: it is still at work, so that fork() would cut that in two.
   [[nodiscard]] bool pause();
@@ -58,12 +60,13 @@ class KeepingThread {
   static constexpr uint64_t kQueueBytes = 32U << 20;
 
  private:
-  enum class What : uint8_t { cover, mapping, left_out, round };
+  enum class What : uint8_t { cover, mapping, round };
   struct Told {
     What what = What::cover;
     LiveKeeper::Cover cover;
     std::unique_ptr<const perfio::MmapRecord> map;      // of a mapping
     uint64_t begun_ns = 0, file_bytes = 0, number = 0;  // of a round
+    bool left_out = false;                              // of a round: not all that was mapped in it, or in the one before, was told
   };
   KeepingThread(std::unique_ptr<LiveKeeper> keeper, uint64_t queue_bytes) : keeper_(std::move(keeper)), queue_bytes_(queue_bytes) {}
   static uint64_t size_of(const Told& told);
@@ -71,7 +74,9 @@ class KeepingThread {
   void start();
   void stop();
   void work();
-  bool take(std::deque<Told>& work, Round& latest);
+  void work_through();
+  [[nodiscard]] bool is_alone() const { return failed_ || !no_thread_.empty(); }
+  bool take(Round& latest);
   void handle(const Told& told);
 
   std::unique_ptr<LiveKeeper> keeper_;  // the thread's as long as it runs
@@ -80,13 +85,16 @@ class KeepingThread {
   // Of who records.
   std::vector<Told> round_;
   std::set<std::string> left_out_;
-  uint64_t left_out_unnamed_ = 0, rounds_ = 0, asked_ = 0, last_round_ns_ = 0;
-  bool leaves_out_ = false, has_taken_over_ = false;
-  std::string no_thread_;  // why there is none
+  uint64_t left_out_unnamed_ = 0, rounds_ = 0, asked_ = 0;
+  uint64_t last_round_ns_ = 0, latest_begun_ns_ = 0;                              // of a round that was passed on, of any
+  bool left_out_now_ = false, left_out_before_ = false, has_taken_over_ = false;  // in this round, in the one before
+  std::string no_thread_;                                                         // why there is none
   std::thread thread_;
+  std::deque<Told> work_;  // the thread's as long as it runs
   // Of both.
   std::atomic<uint64_t> waiting_bytes_ = 0, settled_ = 0;
-  std::mutex mutex_;  // of what follows; held for a moment only
+  std::atomic<bool> failed_ = false;  // the thread had no memory to go on with
+  std::mutex mutex_;                  // of what follows; held for a moment only
   std::condition_variable told_;
   std::deque<Told> queue_;
   Round latest_;

@@ -267,6 +267,7 @@ void Recorder::on_record(EventRings& rings, Bytes record) {
   if (header.type == kRecordLost) {
     body.skip(8);
     report_.lost_records += rings.losses.on_record(body.u64());
+    tell_lost(rings);
   } else if (says_trace_was_cut(record)) {
     ++report_.aux_truncated;
     revival_.was_cut(static_cast<size_t>(&rings - events_->rings().data()));
@@ -277,6 +278,11 @@ void Recorder::on_record(EventRings& rings, Bytes record) {
     capture_->on_record(record, attr_of(RingRole::kernel));
   }
   if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
+}
+
+/// To who keeps code: what was mapped may be among them.
+void Recorder::tell_lost(const EventRings& rings) const {
+  if (rings.role == RingRole::target && choice_.keeping.on_lost) choice_.keeping.on_lost();
 }
 
 void Recorder::note_time(const EventRings& rings, Bytes record) {
@@ -327,6 +333,7 @@ Status Recorder::drain(bool all) {
     EventRings& rings = events_->rings()[i];
     const uint64_t waiting = rings.ring->pending_bytes();
     if (waiting != 0) rings.nearly_full = waiting + kLargeRecordBytes > rings.ring->capacity_bytes();
+    if (waiting != 0 && rings.nearly_full) tell_lost(rings);  // the kernel says so only with the next record
     (void)rings.ring->read([&](Bytes record) { on_record(rings, record); });
     if (!first_error_.ok()) return first_error_;
     if (rings.aux == nullptr) continue;
@@ -444,6 +451,7 @@ Status Recorder::tell_losses() {
     if (lost == 0) continue;
     if (Status status = writer_->add_lost({rings.events.front().id(), lost}, lost_context(rings)); !status) return status;
     report_.lost_records += lost;
+    tell_lost(rings);
     told = true;
   }
   return told ? writer_->add_finished_round() : Status();

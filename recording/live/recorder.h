@@ -33,6 +33,8 @@ struct KeepingHooks {
   /// Each mapping that is recorded, with the record's time (0: it was there before).
   std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
   std::function<void(const RecordRound& round)> on_round;
+  /// Before the round is over: mappings of this round may be lost.
+  std::function<void()> on_lost;
   /// At the end: whether all that was told when it was asked first is worked through. Records go on until then.
   std::function<bool()> is_settled;
   /// Around fork(): false if it would cut work in two, then it is asked again later.
@@ -92,6 +94,7 @@ class Recorder {
   void note_time(const EventRings& rings, Bytes record);
   [[nodiscard]] perfio::RecordContext lost_context(const EventRings& rings) const;
   Status tell_losses();
+  void tell_lost(const EventRings& rings) const;
   void tell_mapping(const EventRings& rings, Bytes record);
   Status take_aux(EventRings& rings, size_t index, bool all);
   Status drain(bool all);

@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <map>
+#include <new>
 
 #include "recording/keeping_thread.h"
 
@@ -15,6 +18,19 @@ struct Done {
   std::map<std::string, uint64_t> paths;
 } done;
 
+constexpr const char *kSlow = "/slow", *kTooMuch = "/too much";
+
+/// Where the thread is held up at kSlow, until it is let go on.
+std::atomic<bool> is_held_up, may_go_on;
+bool waited_in_vain = false;
+
+void hold_up() {
+  constexpr int kMostMs = 20'000;
+  is_held_up = true;
+  for (int i = 0; i < kMostMs && !may_go_on; ++i) ::usleep(1000);
+  waited_in_vain = !may_go_on;
+}
+
 }  // namespace
 
 stash::Fd::~Fd() = default;
@@ -25,8 +41,12 @@ Result<std::unique_ptr<LiveKeeper>> LiveKeeper::begin(const std::string& recordi
   return std::unique_ptr<LiveKeeper>(new LiveKeeper(nullptr, recording, options));
 }
 Result<std::unique_ptr<LiveKeeper>> LiveKeeper::heir() const { return Error{}; }
-LiveKeeper::Interest LiveKeeper::interest_in(const perfio::MmapRecord& map) { return map.path.empty() ? Interest::covers : Interest::bytes; }
+LiveKeeper::Interest LiveKeeper::interest_in(const perfio::MmapRecord& map) {
+  return map.path.empty() ? Interest::covers : Interest::bytes;
+}
 void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+  if (map.path == kSlow) hold_up();
+  if (map.path == kTooMuch) throw std::bad_alloc();
   ++done.mappings;
   ++done.paths[map.path];
   done.out_of_order += time_ns < done.last_time_ns ? 1 : 0;
@@ -88,6 +108,88 @@ TEST(KeepingRace, WhatHasNoRoomIsCounted) {
   const uint64_t left_out = record(4096);
   EXPECT_GT(left_out, 0U);
   EXPECT_EQ(done.mappings + left_out, kRounds * kEach / 2);
+  EXPECT_GT(done.forgotten, 0U);
+}
+
+class Held : public testing::Test {
+ protected:
+  Held() {
+    done = {};
+    is_held_up = may_go_on = waited_in_vain = false;
+    keeper_ = std::move(*KeepingThread::begin("x", {}));
+  }
+  void tell(const char* path) {
+    perfio::MmapRecord map;
+    map.path = path;
+    keeper_->on_mapping(map, ++time_ns_);
+  }
+  void end_round() {
+    keeper_->on_round({[] { return uint64_t{1}; }, 0, ++time_ns_, 0});
+  }
+  void hold() {
+    tell(kSlow);
+    end_round();
+    while (!is_held_up) ::usleep(1000);
+  }
+  /// As at the end of a recording.
+  bool settles() {
+    constexpr int kMostMs = 10'000;
+    for (int i = 0; i < kMostMs; ++i) {
+      end_round();
+      if (keeper_->is_settled()) return true;
+      ::usleep(1000);
+    }
+    return false;
+  }
+  std::unique_ptr<KeepingThread> keeper_;
+  uint64_t time_ns_ = 0;
+};
+
+TEST_F(Held, WhoRecordsDoesNotWaitForAFileThatIsRead) {
+  hold();
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < 100; ++i) tell("/memfd:of a burst");
+    end_round();
+    EXPECT_FALSE(keeper_->is_settled());
+    EXPECT_FALSE(keeper_->pause());
+    keeper_->go_on();
+  }
+  may_go_on = true;
+  EXPECT_TRUE(settles());
+  EXPECT_TRUE(keeper_->finish().ok());
+  EXPECT_FALSE(waited_in_vain);
+  EXPECT_EQ(done.mappings, 20'001U);
+}
+
+TEST_F(Held, ARecordingThatEndsWhileARestWasAskedForSettles) {
+  hold();
+  EXPECT_FALSE(keeper_->pause());
+  tell("/memfd:of the end");
+  may_go_on = true;
+  EXPECT_TRUE(settles());
+  EXPECT_TRUE(keeper_->finish().ok());
+  EXPECT_EQ(done.mappings, 2U);
+}
+
+TEST_F(Held, WhereThereIsNoMemoryTheRestIsNamed) {
+  hold();
+  for (const char* path : {"/first", kTooMuch, "/waits"}) tell(path);
+  end_round();
+  tell("/told");
+  may_go_on = true;
+  EXPECT_TRUE(settles());
+  tell("/late");
+  end_round();
+  EXPECT_TRUE(keeper_->pause()) << "nobody is at work";
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok());
+  std::vector<std::string> named;
+  for (const KeepReport::Skipped& skipped : report->skipped) {
+    named.push_back(skipped.path);
+    EXPECT_NE(skipped.why.find("no memory to go on"), std::string::npos) << skipped.why;
+  }
+  EXPECT_EQ(named, (std::vector<std::string>{"/late", "/told", kTooMuch, "/waits"}));
+  EXPECT_EQ(done.mappings, 2U);
   EXPECT_GT(done.forgotten, 0U);
 }
 

@@ -1,6 +1,7 @@
 // A keeper on a thread of its own: who records does not wait for it, what does not fit is named, a fork may go on with it.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -108,33 +109,104 @@ class Keeping : public Scratch {
   std::unique_ptr<KeepingThread> keeper_;
 };
 
-TEST_F(Keeping, WhoRecordsDoesNotWaitForAFileThatIsRead) {
-  begin();
-  const MemoryFile large("large", 600U << 20);
-  keeper_->on_mapping(large.record, 7);
-  uint64_t longest_ns = 0, rounds = 0;
-  const uint64_t begun_ns = monotonic_ns();
-  end_round();
-  while (!keeper_->is_settled()) {  // a burst beside it
-    const uint64_t before_ns = monotonic_ns();
-    for (uint64_t i = 0; i < 100; ++i) keeper_->on_mapping(anonymous((1ULL << 32) + i * kPage), 8 + rounds);
-    end_round();
-    longest_ns = std::max(longest_ns, monotonic_ns() - before_ns);
-    ++rounds;
-    ::usleep(1000);
+/// Memory of this process, full of a letter.
+class Memory {
+ public:
+  explicit Memory(char letter) : at_(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    std::memset(at_, letter, kPage);
+    record = anonymous(reinterpret_cast<uint64_t>(at_));
   }
-  const uint64_t all_ns = monotonic_ns() - begun_ns;
-  EXPECT_GT(rounds, 20U);
-  EXPECT_LT(longest_ns, all_ns / 3) << "of " << all_ns << " ns";
-  write_recording({{large.record, 7}});
+  ~Memory() { ::munmap(at_, kPage); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  perfio::MmapRecord record;
+
+ private:
+  void* at_;
+};
+
+TEST_F(Keeping, MemoryThatWasReadJustBeforeTheEndIsKept) {
+  begin();
+  const Memory memory('a');
+  const uint64_t time_ns = monotonic_ns();
+  keeper_->on_mapping(memory.record, time_ns);
+  end_round();
+  settle();
+  ::usleep(5000);
+  end_round();  // nothing was mapped there meanwhile
+  write_recording({{memory.record, time_ns}});
   const auto report = keeper_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(reasons(*report), SizeIs(0));
   const auto entries = open(Stash::Access::read)->entries_of(recording_identity(path()));
-  if (::geteuid() != 0) GTEST_SKIP() << "/proc/PID/map_files needs root";
-  ASSERT_TRUE(entries.ok());
+  ASSERT_TRUE(entries.ok()) << entries.error().message;
   ASSERT_THAT(entries->entries, SizeIs(1));
-  EXPECT_EQ(entries->entries[0].kind, EntryKind::memory);
-  EXPECT_EQ(entries->entries[0].time_ns, 7U);
+  EXPECT_EQ(entries->entries[0].time_ns, time_ns);
+}
+
+TEST_F(Keeping, MemoryOfWhichNoLaterRoundTellsIsNot) {
+  begin();
+  const Memory memory('a');
+  keeper_->on_mapping(memory.record, 7);
+  end_round();
+  settle();
+  write_recording({{memory.record, 7}});
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(reasons(*report)["//anon"], testing::HasSubstr("ended before"));
+  EXPECT_EQ(report->entries, 0U);
+}
+
+TEST_F(Keeping, WhatMayBeCoveredByWhatHadNoRoomIsNotKept) {
+  begin(2000);
+  const Memory memory('a'), later('b');
+  perfio::MmapRecord large = anonymous(1U << 20);
+  large.path = "/memfd:" + std::string(3000, 'x');
+  for (int i = 0; i < 2; ++i) {  // the second time while things are left out already
+    large.addr = i == 0 ? large.addr : memory.record.addr;
+    keeper_->on_mapping(large, 8);
+    if (i == 1) keeper_->on_mapping(memory.record, 7);  // of another ring
+    end_round();
+    settle();
+  }
+  perfio::MmapRecord older = later.record;
+  older.path = "[anon:later]";
+  keeper_->on_mapping(older, 7);  // of another ring, a round later
+  for (int i = 0; i < 3; ++i) {
+    end_round();
+    settle();
+    ::usleep(250'000);
+  }
+  write_recording({{memory.record, 7}});
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  std::map<std::string, std::string> why = reasons(*report);
+  EXPECT_THAT(why["//anon"], testing::HasSubstr("not all of it was followed"));
+  EXPECT_THAT(why["[anon:later]"], testing::HasSubstr("not all of it was followed"));
+  EXPECT_EQ(report->entries, 0U);
+}
+
+TEST_F(Keeping, WhatMayBeCoveredByWhatTheKernelLostIsNotKept) {
+  begin();
+  const Memory memory('a'), kept('b');
+  keeper_->on_mapping(memory.record, 7);
+  keeper_->on_lost();
+  for (int i = 0; i < 3; ++i) {
+    end_round();
+    settle();
+    ::usleep(250'000);
+  }
+  keeper_->on_mapping(kept.record, 8);  // long after
+  for (int i = 0; i < 2; ++i) {
+    end_round();
+    settle();
+    ::usleep(5000);
+  }
+  write_recording({{memory.record, 7}});
+  const auto report = keeper_->finish();
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_THAT(reasons(*report)["//anon"], testing::HasSubstr("not all of it was followed"));
+  EXPECT_EQ(report->entries, 1U);
 }
 
 TEST_F(Keeping, WhatDoesNotFitIntoTheQueueIsNamed) {
@@ -182,28 +254,31 @@ TEST_F(Keeping, ManyNamesAreCountedOnly) {
   EXPECT_THAT(report->skipped, SizeIs(16'384));
 }
 
-/// What `heir` does in a process that was forked while this one kept, and whose parent is dead.
+/// What `heir` does in a process that was forked while this one kept, and whose parent is dead. It has ended, and holds no lock.
 void in_forked(const std::function<void()>& parent, const std::function<void()>& heir) {
-  int alive[2] = {-1, -1};
-  ASSERT_EQ(::pipe(alive), 0);
+  int done[2] = {-1, -1};
+  ASSERT_EQ(::pipe(done), 0);
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   const pid_t recorder = ::fork();
   if (recorder == 0) {
-    ::close(alive[0]);
+    ::close(done[0]);
     parent();
     if (const pid_t second = ::fork(); second != 0) ::_exit(second > 0 ? 0 : 1);  // as one that is killed: nothing is put away
-    char byte = 0;
     while (::getppid() == recorder) ::usleep(1000);
     heir();
-    (void)!::write(alive[1], &byte, 1);
-    ::_exit(0);
+    const pid_t own = ::getpid();
+    ::_exit(::write(done[1], &own, sizeof own) == sizeof own ? 0 : 1);
   }
-  ::close(alive[1]);
+  ::close(done[1]);
   int status = 0;
   ASSERT_EQ(::waitpid(recorder, &status, 0), recorder);
   EXPECT_EQ(status, 0);
-  char byte = 1;
-  EXPECT_EQ(::read(alive[0], &byte, 1), 1) << "the second process did not come to its end";
-  ::close(alive[0]);
+  pid_t second = -1;
+  ASSERT_EQ(::read(done[0], &second, sizeof second), static_cast<ssize_t>(sizeof second)) << "the second process did not come to its end";
+  ASSERT_EQ(::waitpid(second, &status, 0), second);
+  EXPECT_EQ(status, 0);
+  ::close(done[0]);
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
 
 TEST_F(Keeping, AForkGoesOnWhereItsParentWasKilled) {
