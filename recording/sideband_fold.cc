@@ -67,19 +67,22 @@ void SidebandFold::note_time(const perfio::Record& record) {
   const auto ring = ring_of_.find(record.sample_id.id);
   if (ring == ring_of_.end()) return;
   TimeNs& latest = ring_times_[ring->second];
-  std::erase_if(open_losses_, [&](const OpenLoss& loss) {
-    if (loss.ring != ring->second || now <= loss.first) return false;
-    add_lost({loss.first, now}, loss.count, loss.cpu);
-    return true;
-  });
+  if (const auto open = open_losses_.find(ring->second); open != open_losses_.end() && now > open->second.first) {
+    add_lost({open->second.first, now}, open->second.count, open->second.cpu);
+    open_losses_.erase(open);
+  }
   latest = std::max(latest, now);
 }
 
 // struct perf_record_id_index: nr, then id, idx, cpu and tid of each event, u64 each; idx is the number of the ring. One may be split over
-// several records.
+// several records. More may follow behind the `nr` entries (machine_pid and vcpu of each).
 void SidebandFold::on_id_index(Bytes record) {
-  constexpr size_t kMostEvents = 1U << 20, kFirstAt = 16, kEntryBytes = 32;
-  for (size_t at = kFirstAt; at + kEntryBytes <= record.size() && ring_of_.size() < kMostEvents; at += kEntryBytes) {
+  constexpr size_t kMostEvents = 1U << 20, kCountAt = 8, kFirstAt = 16, kEntryBytes = 32;
+  if (record.size() < kFirstAt) return;
+  uint64_t count = 0;
+  std::memcpy(&count, record.data() + kCountAt, sizeof count);
+  count = std::min<uint64_t>(count, (record.size() - kFirstAt) / kEntryBytes);
+  for (size_t at = kFirstAt; count > 0 && ring_of_.size() < kMostEvents; at += kEntryBytes, --count) {
     std::array<uint64_t, 2> id_and_ring{};
     std::memcpy(id_and_ring.data(), record.data() + at, sizeof id_and_ring);
     if (id_and_ring[0] != 0) ring_of_[id_and_ring[0]] = id_and_ring[1];
@@ -235,7 +238,10 @@ void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecor
   const auto latest = ring_times_.find(ring->second);
   const TimeNs first = latest == ring_times_.end() ? kTimeMin : latest->second;
   if (record.sample_id.has_time && time_of(record) > first) return add_lost({first, time_of(record)}, lost.count, cpu);
-  open_losses_.push_back({first, ring->second, lost.count, cpu});
+  // All that are open begin at the ring's latest record: they are one.
+  OpenLoss& open = open_losses_.try_emplace(ring->second, OpenLoss{first, 0, cpu}).first->second;
+  open.count += std::min(lost.count, ~open.count);
+  if (open.cpu != cpu) open.cpu = -1;
 }
 
 void SidebandFold::add_lost(Interval window, uint64_t count, int32_t cpu) {
@@ -390,7 +396,7 @@ void SidebandFold::add_assumed() {
 }
 
 void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
-  for (const OpenLoss& loss : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
+  for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
   open_losses_.clear();
   data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
   fold_mappings(features);

@@ -76,11 +76,11 @@ class SidebandFold {
   std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
   struct OpenLoss {
     TimeNs first;
-    uint64_t ring = 0, count = 0;
-    int32_t cpu = -1;
+    uint64_t count = 0;
+    int32_t cpu = -1;  // -1: of several
   };
-  std::vector<OpenLoss> open_losses_;  // told without a time: they end with their ring's next record
-  std::map<int32_t, bool> cpu_seen_;   // cpus with a switch
+  std::map<uint64_t, OpenLoss> open_losses_;  // ring -> told without a time: ends with the ring's next record
+  std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
   struct AuxEnd {

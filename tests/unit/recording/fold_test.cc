@@ -361,7 +361,7 @@ TEST_F(Fold, LostRecordsSuspectTheImageFromTheRingsLastRecord) {
 
 // One ring for what happens to the target, one for the kernel's code, both on one cpu: what one lost the other knows nothing of.
 TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
-  constexpr uint64_t kTarget = 71, kKernel = 72;
+  constexpr uint64_t kTarget = 71, kKernel = 72, kBehind = 73;
   const auto on_ring = [&](uint64_t id, perfio::Payload payload, uint64_t time) {
     perfio::Record record;
     record.payload = std::move(payload);
@@ -373,7 +373,7 @@ TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
   };
   perfio::Record index;
   index.type = 69;  // PERF_RECORD_ID_INDEX: nr, then id, idx, cpu, tid
-  const std::vector<uint64_t> words = {0, 2, kTarget, 4, 2, ~uint64_t{0}, kKernel, 5, 2, ~uint64_t{0}};
+  const std::vector<uint64_t> words = {0, 2, kTarget, 4, 2, ~uint64_t{0}, kKernel, 5, 2, ~uint64_t{0}, kBehind, 4, 2, ~uint64_t{0}};
   index.raw = std::as_bytes(std::span(words));
   fold_->on_record(index);
   const auto lost = [&](uint64_t id, uint64_t time) { on_ring(id, perfio::LostRecord{id, 5, false}, time); };
@@ -386,12 +386,17 @@ TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
   on_ring(kKernel, perfio::TextPokeRecord{kText.value, bytes_of({0xc3}), bytes_of({0x90})}, 6000);
   lost(kTarget, 6500);
   on_ring(kKernel, perfio::TextPokeRecord{kText.value, bytes_of({0x90}), bytes_of({0xc3})}, 7000);
-  lost(kTarget, 0);  // nothing follows
+  for (int i = 0; i < 3; ++i) lost(kTarget, 0);                     // nothing follows
+  on_ring(kBehind, perfio::CommRecord{7, 7, "four", false}, 8000);  // of no ring: not one of the two entries
   finish();
   std::vector<Interval> windows;
+  std::string last;
   for (const Finding& finding : data_->timeline.findings()) {
-    if (finding.kind == FindingKind::records_lost) windows.push_back(finding.time);
+    if (finding.kind != FindingKind::records_lost) continue;
+    windows.push_back(finding.time);
+    last = finding.what;
   }
+  EXPECT_EQ(last, "15 records of cpu 2 were lost") << "three in a row are one";
   const auto window = [](uint64_t first, uint64_t last) { return Interval{TimeNs{first}, TimeNs{last}}; };
   EXPECT_EQ(windows, (std::vector<Interval>{window(1000, 4000), window(4000, 6000), window(5500, 6500), Interval{TimeNs{6500}, kTimeMax}}));
 }
