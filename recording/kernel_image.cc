@@ -333,8 +333,8 @@ void add_debug_files(ImageBuild& image, const perfio::Features& features) {
   if (const auto elf = image.source.find_vmlinux(build_id, features.os_release); elf) {
     image.add_symbol_file(kKernelDebugPath, elf->path(), {});
   } else if (build_id.empty()) {
-    const std::string path = image.source.find_vmlinux_of_release(features.os_release);
-    if (!path.empty()) image.add_symbol_file(kKernelReleasePath, path, {});
+    const std::vector<std::string> paths = image.source.find_vmlinuxes_of_release(features.os_release);
+    for (size_t i = 0; i < std::min(paths.size(), kMostKernelFiles); ++i) image.add_symbol_file(kernel_release_path(i), paths[i], {});
   }
   for (std::string& folder : image.source.module_folders(features.os_release)) image.add_module_folder(std::move(folder));
 }

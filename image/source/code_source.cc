@@ -351,11 +351,12 @@ std::shared_ptr<const ElfFile> CodeSource::find_vmlinux(const std::string& build
   return nullptr;
 }
 
-std::string CodeSource::find_vmlinux_of_release(const std::string& os_release) {
+std::vector<std::string> CodeSource::find_vmlinuxes_of_release(const std::string& os_release) {
+  std::vector<std::string> found;
   for (const std::string& path : kernel_paths(os_release)) {
-    if (open_file(path).elf) return path;
+    if (open_file(path).elf) found.push_back(path);
   }
-  return {};
+  return found;
 }
 
 std::vector<std::string> CodeSource::module_folders(const std::string& os_release) const {

@@ -85,8 +85,8 @@ class CodeSource {
   std::string find_debug_file(const std::string& elf_path);
   /// A kernel image with exactly this build id: vmlinux below symfs roots, debug directories and the cache. Null if none.
   std::shared_ptr<const ElfFile> find_vmlinux(const std::string& build_id_hex, const std::string& os_release);
-  /// A kernel image of the release, whatever its build id; "" if there is none.
-  std::string find_vmlinux_of_release(const std::string& os_release);
+  /// Kernel images of the release, whatever their build ids, best first.
+  std::vector<std::string> find_vmlinuxes_of_release(const std::string& os_release);
   /// Where modules of the release may be, best first.
   [[nodiscard]] std::vector<std::string> module_folders(const std::string& os_release) const;
   /// The recorded kernel's kallsyms in the build-id cache, "" if absent.

@@ -10,8 +10,10 @@ namespace ptd {
 /// The section path under which Symbolizer::add_debug_file() gets vmlinux. No section has it: the kernel's text is a copy of memory, at an
 /// address that was drawn at boot. What lies between the two is told by _stext, which both name.
 inline constexpr const char* kKernelDebugPath = "[kernel] debug file";
-/// The same of a file of the recorded release, where the recording does not tell a build id: the names of functions have to prove it.
-inline constexpr const char* kKernelReleasePath = "[kernel] file of its release";
+/// The same of files of the recorded release, by number and best first, where the recording does not tell a build id: the names of
+/// functions have to prove one.
+inline std::string kernel_release_path(size_t number) { return "[kernel] file of its release, " + std::to_string(number); }
+inline constexpr size_t kMostKernelFiles = 16;
 
 /// The path of sections that are the kernel's own text; those of a module's have its name in brackets.
 inline constexpr const char* kKernelTextPath = "[kernel.kallsyms]";

@@ -145,15 +145,20 @@ struct Symbolizer::State {
     return index == spaces.end() ? std::span<const NamedRange>{} : std::span<const NamedRange>(index->second.ranges);
   }
   void find_kernel_file() {
-    for (const char* registered : {kKernelDebugPath, kKernelReleasePath}) {
-      const auto paths = elf_paths.find(file_key(registered, {}));
-      if (paths == elf_paths.end()) continue;
-      Section section;
-      section.path = registered;
-      const std::optional<uint64_t> slide = kernel_slide(*file_of(section), registered == kKernelReleasePath);
-      if (slide) kernel = {file_of(section), paths->second.front(), *slide};
-      if (slide) return;
+    if (try_kernel_file(kKernelDebugPath, false)) return;
+    for (size_t i = 0; i < kMostKernelFiles; ++i) {
+      if (try_kernel_file(kernel_release_path(i), true)) return;
     }
+  }
+  // Whether the file registered so is the running kernel's.
+  bool try_kernel_file(const std::string& registered, bool needs_proof) {
+    const auto paths = elf_paths.find(file_key(registered, {}));
+    if (paths == elf_paths.end()) return false;
+    Section section;
+    section.path = registered;
+    const std::optional<uint64_t> slide = kernel_slide(*file_of(section), needs_proof);
+    if (slide) kernel = {file_of(section), paths->second.front(), *slide};
+    return slide.has_value();
   }
   // How much higher the running kernel lies than its file. Unless the file is known to be its own, every function that both name must say
   // so.
@@ -192,7 +197,7 @@ struct Symbolizer::State {
   std::optional<FilePlace> kernel_place(const Section& section, Ip ip) {
     if (const ModuleFile* module = module_file(section, ip)) {
       const auto address = module->address_of(ip);
-      return address ? std::optional(FilePlace{module->path(), {}, *address, *address, true}) : std::nullopt;
+      return address ? std::optional(FilePlace{module->path(), section.build_id, *address, *address, true}) : std::nullopt;
     }
     if (section.path != kKernelTextPath || kernel_file().file == nullptr) return std::nullopt;
     const uint64_t address = ip.value - kernel.slide;
