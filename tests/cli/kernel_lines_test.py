@@ -54,21 +54,25 @@ class KernelLines(unittest.TestCase):
         cls.recording = cls.folder / "recording"
         shutil.copytree(DEMO, cls.recording)
         (cls.recording / "data").write_bytes(with_build_ids((DEMO / "data").read_bytes()))
-        source = cls.folder / "kernel.s"
-        nops = "nop\n" * 16
-        rows = "".join(f".loc 1 {line} 0\n{nops}" for line in range(1, LINES + 1))
-        source.write_text(f'.file 1 "kernel.c"\n.text\n.globl _stext\n_stext:\n{rows}')
         root = cls.folder / "root"
         root.mkdir()
-        link = [os.environ.get("CC", "cc"), "-nostdlib", "-static", "-no-pie", "-g", f"-Wl,--build-id=0x{BUILD_ID.hex()},-Ttext=0x60000000,-e,_stext", source, "-o",
-                root / "vmlinux"]
-        subprocess.run(link, check=True)
+        cls.build_kernel(root / "vmlinux")
         kallsyms = (DEMO / "kcore_dir" / "kallsyms").read_text()
         names = re.findall(r"^(\w+) t (\w+)\t\[demo\]$", kallsyms, re.M)
         cls.module = int(names[0][0], 16)
         cls.functions = {name: int(at, 16) - cls.module for at, name in names}
         cls.stext = int(re.search(r"^(\w+) T _stext$", kallsyms, re.M)[1], 16)
         cls.root = root
+
+    @classmethod
+    def build_kernel(cls, path, functions=None, name="kernel.c"):
+        """A vmlinux with a line for every 16 bytes, and these functions (line -> name)."""
+        source = cls.folder / "kernel.s"
+        label = lambda name: f".type {name}, @function\n{name}:\n" if name else ""
+        rows = "".join(label((functions or {}).get(line)) + f".loc 1 {line} 0\n" + "nop\n" * 16 for line in range(1, LINES + 1))
+        source.write_text(f'.file 1 "{name}"\n.text\n.globl _stext\n_stext:\n{rows}')
+        place = f"-Wl,--build-id=0x{BUILD_ID.hex()},-Ttext=0x60000000,-e,_stext"
+        subprocess.run([os.environ.get("CC", "cc"), "-nostdlib", "-static", "-no-pie", "-g", place, source, "-o", path], check=True)
 
     @classmethod
     def tearDownClass(cls):
@@ -160,6 +164,8 @@ class KernelLines(unittest.TestCase):
         done = run("coverage", "-q", "-i", self.recording, "--symfs", root, "--format", "lcov")
         lines = re.findall(r"^DA:(\d+),(\d+)$", done.stdout, re.M)
         self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, self.counted(self.module, 4096))
+        said = run("coverage", "-i", self.recording, "--symfs", root).stderr
+        self.assertEqual(said.count("demo.ko is taken because its functions lie as the kernel's do\n"), 1, said)
 
     def test_a_profile_of_a_module_is_refused(self):
         root = self.build_module(self.folder / "profiled", self.functions)
@@ -210,6 +216,24 @@ class KernelLines(unittest.TestCase):
             (plain.parent / name).write_bytes(content if content.startswith(b"\xfd7zXZ") else lzma.compress(content))
             self.assert_taken(False, root)
             (plain.parent / name).rename(plain)
+
+    def test_without_a_build_id_each_file_of_the_release_may_prove_itself(self):
+        """The first has a function that lies otherwise, the second has all where the kernel says."""
+        names = {line: f"made_up_{line}" for line in range(1, LINES, 3)}
+        recording, root = self.folder / "of_release", self.folder / "releases"
+        shutil.copytree(DEMO, recording)
+        kallsyms = recording / "kcore_dir" / "kallsyms"
+        made_up = "".join(f"{self.stext + 16 * (line - 1):x} t {name}\n" for line, name in names.items())
+        kallsyms.chmod(0o644)
+        kallsyms.write_text(kallsyms.read_text() + made_up)
+        (root / "boot").mkdir(parents=True)
+        moved = {line + (line == 1501): name for line, name in names.items()}
+        for functions, taken in ((moved, False), (names, True)):
+            self.build_kernel(root / "vmlinux", moved, "wrong.c")
+            self.build_kernel(root / "boot" / f"vmlinux-{RELEASE}", functions)
+            for ip, *place in self.listed("--symfs", root, recording=recording):
+                at = int(ip, 16) - self.stext
+                self.assertEqual(place, [f"kernel.c:{at // 16 + 1}"] if taken and 0 <= at < 16 * LINES else [], ip)
 
     def test_a_file_of_another_build_is_not_taken(self):
         other = self.folder / "other"
