@@ -312,6 +312,28 @@ TEST_F(Keeping, AForkGoesOnWhereItsParentWasKilled) {
   EXPECT_TRUE(std::filesystem::is_empty(place_ + "/incoming"));
 }
 
+TEST_F(Keeping, AForkConfirmsWhatALaterRoundOfItsOwnHasShown) {
+  write_recording({});
+  in_forked(
+      [&] {
+        begin();
+        end_round();
+        settle();
+        while (!keeper_->pause()) ::usleep(1000);
+      },
+      [&] {
+        keeper_->take_over();
+        const Memory shown('a'), not_shown('b');
+        keeper_->on_mapping(shown.record, 9);
+        end_round();
+        ::usleep(5000);
+        keeper_->on_mapping(not_shown.record, 10);
+        end_round();
+        const auto report = keeper_->finish();
+        if (!report.ok() || report->entries != 1) ::_exit(1);
+      });
+}
+
 TEST_F(Keeping, GcKnowsWhoseItIsThoughItWasKilledAndItsRecordingMoved) {
   const MemoryFile code("code", kPage);
   const uint64_t file_bytes = write_recording({}, 100'000);  // in which nothing tells of this mapping
