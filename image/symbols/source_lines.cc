@@ -5,11 +5,14 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
+#include <gelf.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -56,6 +59,40 @@ uint64_t number_of(Dwarf_Die* die, unsigned kind) {
   return dwarf_attr_integrate(die, kind, &attribute) != nullptr && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
 }
 
+/// What a section unpacks to, as it claims.
+uint64_t unpacked_bytes(Elf_Scn* section, const char* name) {
+  GElf_Chdr packed;
+  if (gelf_getchdr(section, &packed) != nullptr) return packed.ch_size;
+  constexpr size_t kSizeAt = 4, kDataAt = 12;  // GNU's older form: "ZLIB", then the size as a big-endian number
+  const Elf_Data* data = name != nullptr && std::string_view(name).starts_with(".zdebug") ? elf_rawdata(section, nullptr) : nullptr;
+  if (data == nullptr || data->d_buf == nullptr || data->d_size < kDataAt) return 0;
+  uint64_t size = 0;
+  for (size_t i = kSizeAt; i < kDataAt; ++i) size = size << 8 | static_cast<const uint8_t*>(data->d_buf)[i];
+  return size;
+}
+
+/// Whether compressed sections of the file unpack to what debug information does: libdw unpacks whatever is claimed, up to a thousandfold.
+bool unpacks_within_reason(int fd) {
+  constexpr uint64_t kAlways = 256U << 20, kMostTimes = 32;
+  struct stat info {};
+  (void)elf_version(EV_CURRENT);
+  Elf* elf = ::fstat(fd, &info) == 0 ? elf_begin(fd, ELF_C_READ_MMAP, nullptr) : nullptr;
+  size_t names = 0;
+  const bool named = elf != nullptr && elf_getshdrstrndx(elf, &names) == 0;
+  const uint64_t most = std::max(kAlways, kMostTimes * static_cast<uint64_t>(info.st_size));
+  uint64_t all = 0;
+  bool within = true;
+  for (Elf_Scn* section = named ? elf_nextscn(elf, nullptr) : nullptr; section != nullptr && within; section = elf_nextscn(elf, section)) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr) continue;
+    const uint64_t size = unpacked_bytes(section, elf_strptr(elf, names, header.sh_name));
+    within = size <= most - all;
+    all += within ? size : 0;
+  }
+  if (elf != nullptr) elf_end(elf);
+  return within;
+}
+
 }  // namespace
 
 struct SourceLines::Handle {
@@ -84,7 +121,7 @@ struct SourceLines::Unit {
 std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path) {
   auto handle = std::make_unique<Handle>();
   handle->fd = ::open(elf_path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (handle->fd < 0) return nullptr;
+  if (handle->fd < 0 || !unpacks_within_reason(handle->fd)) return nullptr;
   handle->dwarf = dwarf_begin(handle->fd, DWARF_C_READ);
   if (handle->dwarf == nullptr) return nullptr;
   std::unique_ptr<SourceLines> lines(new SourceLines(std::move(handle)));
@@ -105,6 +142,7 @@ std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& el
   // libdwfl would unpack whatever is packed, to any size.
   std::array<char, SELFMAG> magic{};
   if (::pread(handle->fd, magic.data(), magic.size(), 0) != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0) return nullptr;
+  if (!unpacks_within_reason(handle->fd)) return nullptr;
   Dwfl_Module* module = dwfl_report_offline(handle->layout, "module", elf_path.c_str(), handle->fd);
   if (module != nullptr) handle->fd = -1;  // libdwfl's from here on
   if (dwfl_report_end(handle->layout, nullptr, nullptr) != 0 || module == nullptr) return nullptr;
