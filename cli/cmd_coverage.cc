@@ -8,6 +8,7 @@
 #include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/source_cache.h"
 #include "cli/symbol_cache.h"
 #include "cli/whole_file.h"
 
@@ -124,10 +125,7 @@ int run(const Words& words) {
       add_unit(words, unit, addresses, coverage);
       return true;
     });
-    if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet)
-      say_on_error(fmt::format(
-          "ptdecode: warning: no build id of this module is recorded; {} is taken because its functions lie as the kernel's do\n",
-          shown(file.path)));
+    if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
     if (!told) without += (without.empty() ? "" : ", ") + file.path;
   }
   if (coverage.empty()) {

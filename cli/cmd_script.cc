@@ -222,6 +222,7 @@ int run(const Words& words) {
         "from\n");
   for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 
+  options->unproven = std::make_shared<UnprovenFiles>();
   Progress progress("decoding", !words.input.quiet && !is_terminal(1));
   GapTally tally;
   std::mutex tally_mutex;
@@ -252,7 +253,8 @@ int run(const Words& words) {
   progress.finish();
   if (interrupted()) {
     output.flush();
-    if (!words.input.quiet) say_on_error(interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
+    if (!words.input.quiet)
+      say_on_error(options->unproven->text() + interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
     return kExitInterrupted;
   }
   if (!complete) {
@@ -262,7 +264,7 @@ int run(const Words& words) {
   if (!output.any()) {
     if (const std::string why = nothing_matched(*options, recording); !why.empty()) say_on_error("ptdecode: " + why + "\n");
   }
-  if (!words.input.quiet) say_on_error(gap_summary(tally, recording, total_bytes));
+  if (!words.input.quiet) say_on_error(options->unproven->text() + gap_summary(tally, recording, total_bytes));
   return strict_status(words.input.strict, tally, recording);
 }
 

@@ -41,7 +41,7 @@ LineWriter::LineWriter(const Recording& recording, const ScriptOptions& options,
       options_(options),
       cpu_(cpu),
       symbols_(recording),
-      sources_(recording),
+      sources_(recording, options.unproven.get()),
       disassembler_(options.att_syntax ? Disassembler::Syntax::att : Disassembler::Syntax::intel),
       needs_comm_(options.fields.has(Field::comm) || !options.comms.empty()) {
   wanted_ = context_wanted();

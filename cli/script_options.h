@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 
 namespace ptd::cli {
 
+class UnprovenFiles;
+
 struct ScriptOptions {
   ItraceOptions itrace = default_itrace();
   Fields fields = default_fields();
@@ -22,7 +25,8 @@ struct ScriptOptions {
   std::optional<int64_t> wall_offset_ns;  ///< times are listed as time of day: time + this since the epoch
   std::vector<int32_t> cpus, pids, tids;  ///< empty: all
   std::vector<std::string> comms, symbols;
-  std::vector<Interval> times;  ///< any of these; empty: all
+  std::vector<Interval> times;              ///< any of these; empty: all
+  std::shared_ptr<UnprovenFiles> unproven;  ///< gets files of modules whose lines are listed unproven; may be null
 
   /// One address a line and nothing else: the fastest listing.
   [[nodiscard]] bool addresses_only() const {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/clean_text.h"
 #include "cli/short_name.h"
 #include "cli/symbol_cache.h"
 
@@ -27,6 +28,24 @@ std::string text_of(const std::vector<SourceFrame>& frames) {
 
 }  // namespace
 
+std::string unproven_text(std::string_view module_path) {
+  return fmt::format(
+      "ptdecode: warning: no build id of this module is recorded; {} is taken because its functions lie as the kernel's do\n",
+      shown(module_path));
+}
+
+void UnprovenFiles::add(std::string_view module_path) {
+  const std::lock_guard lock(mutex_);
+  paths_.emplace(module_path);
+}
+
+std::string UnprovenFiles::text() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const std::string& path : paths_) text += unproven_text(path);
+  return text;
+}
+
 const std::string& SourceCache::find(SpaceId space, Ip ip, TimeNs when) {
   if (is_kernel_half(ip)) space = kKernelSpace;
   const uint64_t key = ip.value ^ (static_cast<uint64_t>(space.value) << 48);
@@ -36,6 +55,10 @@ const std::string& SourceCache::find(SpaceId space, Ip ip, TimeNs when) {
   if (!is_new && entry.space == space && entry.valid.contains(when)) return entry.text;
   const SourcePlace place = recording_.symbolizer().source_at(space, ip, when);
   entry = {space, place.valid, text_of(place.frames)};
+  if (unproven_ != nullptr && is_kernel_half(ip) && !place.frames.empty()) {
+    const auto file = recording_.symbolizer().file_place(space, ip, when);
+    if (file && file->relocatable && file->build_id.empty()) unproven_->add(file->path);
+  }
   return entry.text;
 }
 

@@ -1,17 +1,36 @@
 // SourceCache: lines of source as text, remembered for as long as they hold. One per thread.
 #pragma once
 
+#include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "recording/recording.h"
 
 namespace ptd::cli {
 
+/// A line that says that only the kernel's names prove this file to be the module's that was loaded.
+[[nodiscard]] std::string unproven_text(std::string_view module_path);
+
+/// Files of modules of which lines were told without a build id. Thread-safe.
+class UnprovenFiles {
+ public:
+  void add(std::string_view module_path);
+  /// unproven_text() of each.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<std::string, std::less<>> paths_;
+};
+
 /// Bounded: begins anew when full. Entries serve only moments for which the symbolizer vouches.
 class SourceCache {
  public:
-  explicit SourceCache(const Recording& recording) : recording_(recording) {}
+  /// `unproven`: gets what belongs there; null if nobody asks.
+  SourceCache(const Recording& recording, UnprovenFiles* unproven) : recording_(recording), unproven_(unproven) {}
   /// "parse.c:12", "parse.c:12 (peek inlined at parse.c:30, next inlined at main.c:41)", or "". Valid until the next call.
   const std::string& find(SpaceId space, Ip ip, TimeNs when);
 
@@ -23,6 +42,7 @@ class SourceCache {
     std::string text;
   };
   const Recording& recording_;
+  UnprovenFiles* unproven_;
   std::unordered_map<uint64_t, Entry> entries_;
 };
 

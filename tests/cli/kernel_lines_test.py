@@ -204,8 +204,11 @@ class KernelLines(unittest.TestCase):
             (recording / "data").write_bytes(with_build_ids((DEMO / "data").read_bytes(), told))
             for build_id, root in roots.items():
                 self.assert_taken(build_id == right, root, recording)
-        # Where none is recorded, the names decide.
+        # Where none is recorded, the names decide, and that is said.
         self.assert_taken(True, roots[other])
+        for recording, build_id, count in ((self.recording, other, 1), (self.folder / "with_ids0", own, 0)):
+            said = run("script", "-i", recording, "--itrace=b", "-F", "ip,srcline", "--symfs", roots[build_id]).stderr
+            self.assertEqual(said.count("demo.ko is taken because its functions lie as the kernel's do\n"), count, said)
 
     def test_a_packed_module_is_left_alone(self):
         root = self.build_module(self.folder / "packed", self.functions)
@@ -216,6 +219,16 @@ class KernelLines(unittest.TestCase):
             (plain.parent / name).write_bytes(content if content.startswith(b"\xfd7zXZ") else lzma.compress(content))
             self.assert_taken(False, root)
             (plain.parent / name).rename(plain)
+
+    def test_debug_information_that_unpacks_to_too_much_is_left_alone(self):
+        root = self.build_module(self.folder / "bomb", self.functions)
+        source = self.folder / "module.s"
+        for size, taken in ((1 << 20, True), (300_000_000, False)):
+            source.write_text(source.read_text() + f'.section .debug_str,"MS",@progbits,1\n.zero {size}\n')
+            module = root / "lib" / "modules" / RELEASE / "kernel" / "demo.ko"
+            subprocess.run([os.environ.get("CC", "cc"), "-c", "-g", "-Wa,--compress-debug-sections=zlib", source, "-o", module], check=True)
+            self.assertLess(module.stat().st_size, 1 << 20)
+            self.assert_taken(taken, root)
 
     def test_without_a_build_id_each_file_of_the_release_may_prove_itself(self):
         """The first has a function that lies otherwise, the second has all where the kernel says."""
