@@ -10,6 +10,7 @@
 #include "decoder/arm/legacy_decoder.h"
 #include "decoder/pt/packet_reader.h"
 #include "image/source/mapped_file.h"
+#include "image/stash/stash.h"
 #include "recording/bundle.h"
 #include "recording/parallel.h"
 #include "recording/recording_data.h"
@@ -213,6 +214,8 @@ const arm::TraceConfig* Recording::arm_config(uint32_t stream) const {
 uint64_t Recording::buffer_offset(uint32_t stream, uint64_t offset_bytes) const {
   return stream < state_->data.arm.size() ? state_->data.arm[stream].place_of(offset_bytes) : offset_bytes;
 }
+std::vector<std::string> usual_stashes() { return stash::stash_paths(); }
+
 const pt::DecoderOptions& Recording::decoder_options() const { return state_->data.decoder; }
 const std::map<int32_t, std::string>& Recording::thread_names() const { return state_->data.thread_names; }
 const std::vector<MissingImage>& Recording::missing_images() const { return state_->data.missing; }

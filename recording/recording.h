@@ -36,7 +36,7 @@ struct OpenOptions {
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
   std::map<int32_t, std::vector<std::string>> process_symfs;  ///< the same for what one process, or one that it started, had mapped
   std::string build_id_cache;                                 ///< default: $HOME/.debug
-  std::vector<std::string> stashes;                           ///< where kept code is looked for, in order: stash::stash_paths() or others
+  std::vector<std::string> stashes;                           ///< where kept code is looked for, in order: usual_stashes() or others
   bool debuginfod = false;                                    ///< ask the servers of DEBUGINFOD_URLS for files that are not found
   std::string running_kernel;  ///< "/": kernel code that the recording lacks may come from this machine, if it still runs that boot
   std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)
@@ -88,6 +88,9 @@ struct MissingImage {
   std::string path, build_id, reason;  ///< reason: not found, wrong build id, anonymous, ...
   uint64_t gaps = 0;                   ///< filled by who decodes
 };
+
+/// Where `ptdecode record` keeps code and the command line looks for it: this user's folder, as the environment says, and the machine's.
+[[nodiscard]] std::vector<std::string> usual_stashes();
 
 struct LostRecords {
   uint64_t records = 0;

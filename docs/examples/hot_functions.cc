@@ -6,12 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "image/stash/stash.h"
 #include "recording/recording.h"
 
 int main(int argc, char** argv) {
   ptd::OpenOptions options;
-  options.stashes = ptd::stash::stash_paths();  // code that ptdecode record has kept: this user's, by the environment, and the machine's
+  options.stashes = ptd::usual_stashes();  // code that ptdecode record has kept: this user's, by the environment, and the machine's
   if (argc > 1) options.path = argv[1];
   const auto opened = ptd::Recording::open(options);
   if (!opened.ok()) {
