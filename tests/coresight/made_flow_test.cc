@@ -5,22 +5,13 @@
 #include <deque>
 
 #include "decoder/arm/decoder.h"
-#include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
 #include "recording/recording.h"
 #include "tests/coresight/folder.h"
+#include "tests/coresight/made_told.h"
 #include "tests/coresight/made_unit.h"
 
 namespace ptd::test {
 namespace {
-
-/// What the trace tells: an instruction that ran, or an exception.
-struct Told {
-  bool exception = false;
-  uint64_t address = 0;  ///< of an exception its preferred return address
-  uint64_t number = 0;
-  bool operator==(const Told&) const = default;
-};
 
 struct MadeTrace {
   std::vector<uint8_t> bytes;
@@ -204,61 +195,13 @@ arm::TraceConfig made_config(std::mt19937& random) {
   return config;
 }
 
-struct Decoded {
-  std::vector<Told> told;
-  size_t overflows = 0, other_gaps = 0, marked = 0;
-  std::string first_gap;
-};
-
-/// Adds what a batch tells.
-void take(const Batch& batch, const BlockTable& blocks, Decoded& decoded) {
-  size_t event = 0;
-  for (size_t block = 0; block <= batch.blocks.size(); ++block) {
-    for (; event < batch.events.size() && batch.events[event].before_block <= block; ++event) {
-      const Event& told = batch.events[event];
-      if (told.kind == EventKind::async_branch) decoded.told.push_back({true, told.from.value, told.payload});
-    }
-    if (block == batch.blocks.size()) break;
-    const BlockInfo& info = blocks.info(batch.blocks[block].node);
-    const Bytes code = blocks.bytes(batch.blocks[block].node);
-    for (uint64_t at = 0; at < code.size(); at += classify_arm(code.subspan(at), info.mode).length_bytes)
-      decoded.told.push_back({false, info.ip.value + at, 0});
-    decoded.marked += has(batch.blocks[block].flags, BlockFlag::suspect) ? 1 : 0;
-  }
-  for (const Gap& gap : batch.gaps) {
-    const bool overflow = gap.reason == GapReason::overflow;
-    (overflow ? decoded.overflows : decoded.other_gaps) += 1;
-    if (!overflow && decoded.first_gap.empty())
-      decoded.first_gap = std::to_string(static_cast<int>(gap.reason)) + " at " + std::to_string(gap.stream_offset_bytes);
-  }
-}
-
 Decoded decode(const arm::TraceConfig& config, const MadeProgram& program, const std::vector<uint8_t>& bytes, size_t capacity) {
-  TimelineBuilder builder;
-  Section section;
-  section.space = builder.add_space();
-  section.ip = Ip{program.base()};
-  section.code = own_bytes(program.bytes());
-  section.size_bytes = program.bytes().size();
   arm::DecoderOptions options;
   options.config = config;
-  options.follow.default_space = section.space;
-  builder.add_section(std::move(section));
-  const Timeline timeline = builder.build();
+  const Timeline timeline = timeline_of(program, options.follow.default_space);
   const ContextTrack contexts;
   arm::Decoder decoder(timeline, contexts, options);
-  AuxSegment segment;
-  segment.bytes = std::as_bytes(std::span(bytes));
-  decoder.begin(segment);
-  Decoded decoded;
-  Batch batch;
-  batch.capacity_blocks = capacity;
-  for (bool more = true; more;) {
-    batch.clear();
-    more = decoder.next(batch);
-    take(batch, decoder.blocks(), decoded);
-  }
-  return decoded;
+  return decode_segment(decoder, bytes, capacity);
 }
 
 /// The same from files, cut into segments.

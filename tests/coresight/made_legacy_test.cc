@@ -4,9 +4,8 @@
 #include <cstdlib>
 
 #include "decoder/arm/legacy_decoder.h"
-#include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
 #include "tests/coresight/made_program.h"
+#include "tests/coresight/made_told.h"
 
 namespace ptd::test {
 namespace {
@@ -166,12 +165,6 @@ void LegacyUnit::aside() {
   }
 }
 
-struct Told {
-  bool exception = false;
-  uint64_t address = 0, number = 0;
-  bool operator==(const Told&) const = default;
-};
-
 /// Runs a program and has it traced.
 class LegacyRun {
  public:
@@ -278,56 +271,12 @@ std::vector<uint8_t> LegacyRun::run(unsigned steps, std::vector<Told>& told) {
   return unit_.take();
 }
 
-struct Decoded {
-  std::vector<Told> told;
-  size_t gaps = 0, marked = 0;
-  std::string first_gap;
-};
-
-void take(const Batch& batch, const BlockTable& blocks, Decoded& decoded) {
-  size_t event = 0;
-  for (size_t block = 0; block <= batch.blocks.size(); ++block) {
-    for (; event < batch.events.size() && batch.events[event].before_block <= block; ++event) {
-      const Event& told = batch.events[event];
-      if (told.kind == EventKind::async_branch) decoded.told.push_back({true, told.from.value, told.payload});
-    }
-    if (block == batch.blocks.size()) break;
-    const BlockInfo& info = blocks.info(batch.blocks[block].node);
-    const Bytes code = blocks.bytes(batch.blocks[block].node);
-    for (uint64_t at = 0; at < code.size(); at += classify_arm(code.subspan(at), info.mode).length_bytes)
-      decoded.told.push_back({false, info.ip.value + at, 0});
-    decoded.marked += has(batch.blocks[block].flags, BlockFlag::suspect) ? 1 : 0;
-  }
-  decoded.gaps += batch.gaps.size();
-  if (!batch.gaps.empty() && decoded.first_gap.empty())
-    decoded.first_gap = std::to_string(static_cast<int>(batch.gaps[0].reason)) + " at " + std::to_string(batch.gaps[0].stream_offset_bytes);
-}
-
 Decoded decode(const Setup& setup, const MadeProgram& program, const std::vector<uint8_t>& bytes, size_t capacity) {
-  TimelineBuilder builder;
-  Section section;
-  section.space = builder.add_space();
-  section.ip = Ip{program.base()};
-  section.code = own_bytes(program.bytes());
-  section.size_bytes = program.bytes().size();
   arm::FollowOptions options;
-  options.default_space = section.space;
-  builder.add_section(std::move(section));
-  const Timeline timeline = builder.build();
+  const Timeline timeline = timeline_of(program, options.default_space);
   const ContextTrack contexts;
   arm::LegacyDecoder decoder(timeline, contexts, setup.config(), options);
-  AuxSegment segment;
-  segment.bytes = std::as_bytes(std::span(bytes));
-  decoder.begin(segment);
-  Decoded decoded;
-  Batch batch;
-  batch.capacity_blocks = capacity;
-  for (bool more = true; more;) {
-    batch.clear();
-    more = decoder.next(batch);
-    take(batch, decoder.blocks(), decoded);
-  }
-  return decoded;
+  return decode_segment(decoder, bytes, capacity);
 }
 
 void compare(bool ptm) {
@@ -344,7 +293,7 @@ void compare(bool ptm) {
     while (same < decoded.told.size() && same < told.size() && decoded.told[same] == told[same]) ++same;
     ASSERT_EQ(same, told.size()) << "seed " << seed << " of " << decoded.told.size() << " gap " << decoded.first_gap;
     ASSERT_EQ(decoded.told.size(), told.size()) << "seed " << seed;
-    ASSERT_EQ(decoded.gaps + decoded.marked, 0U) << "seed " << seed << " " << decoded.first_gap;
+    ASSERT_EQ(decoded.overflows + decoded.other_gaps + decoded.marked, 0U) << "seed " << seed << " " << decoded.first_gap;
   }
 }
 
