@@ -493,7 +493,11 @@ PlainCode CodeView::plain(SpaceId space, Ip ip, Interval when) {
     if (!covers()) return plain;
   }
   uint64_t size = slot.last - ip.value + 1;
-  if (const CodeLimits* limits = timeline_.code_limits(); limits != nullptr) size = limits->at_hand(in, ip.value, size);
+  if (const CodeLimits* limits = timeline_.code_limits(); limits != nullptr) {
+    size = limits->at_hand(in, ip.value, size);
+  } else {
+    plain.before_bytes = ip.value - slot.first;
+  }
   plain.bytes = Bytes{slot.bytes + (ip.value - slot.first), size};
   plain.certain = slot.live;
   plain.flags = slot.flags;

@@ -93,8 +93,9 @@ struct FetchResult {
 
 /// Code of one section that no edit touches.
 struct PlainCode {
-  Bytes bytes;
-  Interval certain;  ///< when these bytes, and no others, were live
+  Bytes bytes;                ///< from the address asked for on
+  uint64_t before_bytes = 0;  ///< as many stand in front of them, in memory and in the section, that are alike; maybe not all there are
+  Interval certain;           ///< when these bytes, and no others, were live
   CodeFlag flags = CodeFlag::none;
   SectionId section = kNoSection;
 };

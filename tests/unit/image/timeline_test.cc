@@ -91,18 +91,20 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
   builder.add_edit(poke(kKernelIp + 100, {100, 101}, {1, 2}, 50));
   builder.add_edit(poke(kKernelIp + 140, {140}, {3}, 70));
   CodeView view(builder.build());
-  uint64_t plain_bytes = 0;
+  uint64_t plain_bytes = 0, before_bytes = 0;
   const auto check = [&](SpaceId space, uint64_t ip, uint64_t time) {
     const PlainCode plain = view.plain(space, Ip{ip}, at(time));
     if (plain.bytes.empty()) return;
     EXPECT_TRUE(plain.certain.contains(TimeNs{time}));
     plain_bytes += plain.bytes.size();
-    for (uint64_t i = 0; i < plain.bytes.size(); i += 3) {
+    before_bytes += plain.before_bytes;
+    const Bytes whole{plain.bytes.data() - plain.before_bytes, plain.before_bytes + plain.bytes.size()};
+    for (uint64_t i = 0; i < whole.size(); i += 3) {
       for (const uint64_t moment : {plain.certain.first.value, time, std::min<uint64_t>(plain.certain.last.value, 1000)}) {
-        const auto span = static_cast<unsigned>(std::min<uint64_t>(plain.bytes.size() - i, 15));
-        const Got got = fetch(view, space, ip + i, at(moment), span);
+        const auto span = static_cast<unsigned>(std::min<uint64_t>(whole.size() - i, 15));
+        const Got got = fetch(view, space, ip - plain.before_bytes + i, at(moment), span);
         ASSERT_EQ(got.candidates.size(), 1U);
-        ASSERT_EQ(got.hex(), to_hex(plain.bytes.subspan(i, span)));
+        ASSERT_EQ(got.hex(), to_hex(whole.subspan(i, span)));
         ASSERT_EQ(got.candidates[0].certain, plain.certain);
         ASSERT_EQ(got.candidates[0].flags, plain.flags);
         ASSERT_EQ(got.result.section, plain.section);
@@ -114,6 +116,7 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
     for (uint64_t i = 0; i < 96; i += 5) check(user, 0x1000 + i, time);
   }
   EXPECT_GT(plain_bytes, 20000U);
+  EXPECT_GT(before_bytes, 20000U);
   EXPECT_TRUE(view.plain(kKernelSpace, Ip{kKernelIp + 101}, at(1)).bytes.empty());
   EXPECT_EQ(view.plain(kKernelSpace, Ip{kKernelIp}, at(1)).bytes.size(), 100U);
 }
