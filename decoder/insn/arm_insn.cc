@@ -20,11 +20,18 @@ constexpr uint64_t field(uint32_t word, unsigned low, unsigned width) { return (
 enum class Reach : uint8_t { none, imm26, imm19, imm14, imm9, a32, a32_blx, t1, t2, t3, t4, blx, cbz, le, wls };
 
 struct Row {
+  constexpr Row(uint32_t bits_, uint32_t mask_, ArmClass cls, Reach reach_ = Reach::none, ArmDetail detail = ArmDetail::none,
+                bool link = false, bool conditional = false)
+      : bits(bits_), mask(mask_), reach(reach_) {
+    insn.cls = cls;
+    insn.detail = detail;
+    insn.link = link;
+    insn.conditional = conditional;
+    insn.changes_set = reach == Reach::a32_blx || reach == Reach::blx;
+  }
   uint32_t bits, mask;
-  ArmClass cls;
-  Reach reach = Reach::none;
-  ArmDetail detail = ArmDetail::none;
-  bool link = false, conditional = false;
+  Reach reach;
+  ArmInsn insn;  ///< but for length and displacement
 };
 
 using enum ArmClass;
@@ -311,13 +318,8 @@ int64_t displacement(Reach reach, uint32_t word) {
 }
 
 ArmInsn insn_of(const Row& row, uint32_t word, uint8_t length_bytes) {
-  ArmInsn insn;
-  insn.cls = row.cls;
-  insn.detail = row.detail;
+  ArmInsn insn = row.insn;
   insn.length_bytes = length_bytes;
-  insn.link = row.link;
-  insn.conditional = row.conditional;
-  insn.changes_set = row.reach == Reach::a32_blx || row.reach == Reach::blx;
   insn.displacement = displacement(row.reach, word);
   return insn;
 }
@@ -354,22 +356,27 @@ ArmInsn match(const Row (&rows)[kRows], RowRange range, uint32_t word, uint8_t l
   return match(std::span(rows).subspan(range.first, range.end - range.first), word, length_bytes);
 }
 
-/// Row + 1 of words with this top byte, where the byte alone tells; else 0.
-constexpr std::array<uint8_t, 256> kA64ByTopByte = [] {
-  std::array<uint8_t, 256> rows{};
+/// Words with the same top byte, where it tells all but how far they reach.
+struct TopByte {
+  bool told = false;
+  uint8_t above = 0, beside = 0;  ///< bits above the displacement's, and all that are none of them
+  ArmInsn insn;                   ///< but for the displacement
+};
+constexpr std::array<TopByte, 256> kA64ByTopByte = [] {
+  std::array<TopByte, 256> bytes{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     const RowRange range = kA64Ranges[byte];
-    if (range.end != 0 && (kA64[range.first].mask & 0xffffff) == 0) rows[byte] = static_cast<uint8_t>(range.first + 1);
+    const Row& row = kA64[range.first];
+    if (range.end == 0 || (row.mask & 0xffffff) != 0) continue;
+    TopByte& top = bytes[byte];
+    top.told = row.reach == Reach::imm26 || row.reach == Reach::imm19 || row.reach == Reach::imm14;
+    top.above = row.reach == Reach::imm26 ? 6 : row.reach == Reach::imm19 ? 8 : 13;
+    top.beside = row.reach == Reach::imm26 ? 6 : row.reach == Reach::imm19 ? 13 : 18;
+    top.insn = row.insn;
+    top.insn.length_bytes = 4;
   }
-  return rows;
+  return bytes;
 }();
-
-ArmInsn classify_a64(uint32_t word) {
-  const uint32_t byte = word >> 24;
-  if (const uint8_t row = kA64ByTopByte[byte]; row != 0) return insn_of(kA64[row - 1], word, 4);
-  if (is_plain_a64(word)) return {other, ArmDetail::none, 4};
-  return match(kA64, kA64Ranges[byte], word, 4);
-}
 
 ArmInsn classify_a32(uint32_t word) {
   if (word >> 28 == 0xf) return match(kA32Unconditional, word, 4);
@@ -422,8 +429,8 @@ constexpr StopWords stop_words(Matters matters) {
           hints_by_byte<8>(kT16, matters), hints_by_byte<24>(kT32, matters)};
 }
 // A word of no row is `other` without detail, and so is one of a row that says just that.
-constexpr StopWords kNotPlain = stop_words([](const Row& row) { return row.cls != other || row.detail != ArmDetail::none; });
-constexpr StopWords kNotSound = stop_words([](const Row& row) { return row.cls == bad; });
+constexpr StopWords kNotPlain = stop_words([](const Row& row) { return row.insn.cls != other || row.insn.detail != ArmDetail::none; });
+constexpr StopWords kNotSound = stop_words([](const Row& row) { return row.insn.cls == bad; });
 
 ArmStretch t32_stretch(Bytes bytes, uint64_t most, const StopWords& stops) {
   ArmStretch stretch;
@@ -479,6 +486,16 @@ uint32_t half_at(Bytes bytes, size_t index) { return byte_at(bytes, index) | (by
 
 }  // namespace
 
+ArmInsn classify_a64(uint32_t word) {
+  if (const TopByte& top = kA64ByTopByte[word >> 24]; top.told) {
+    ArmInsn insn = top.insn;
+    insn.displacement = int64_t{static_cast<int32_t>(word << top.above) >> top.beside} * 4;
+    return insn;
+  }
+  if (is_plain_a64(word)) return {other, ArmDetail::none, 4};
+  return match(kA64, kA64Ranges[word >> 24], word, 4);
+}
+
 ArmInsn classify_arm(Bytes bytes, ExecMode mode) {
   if (mode == ExecMode::t32) {
     if (bytes.size() < 2) return {};
@@ -508,12 +525,6 @@ ArmStretch sound_stretch(Bytes bytes, ExecMode mode, uint64_t most) {
          : mode == ExecMode::a64 ? a64_stretch<kNotSound>(bytes, most)
          : mode == ExecMode::a32 ? a32_stretch<kNotSound>(bytes, most)
                                  : ArmStretch{};
-}
-
-Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode) {
-  const uint64_t base = mode == ExecMode::t32 && insn.changes_set ? ip.value & ~uint64_t{3} : ip.value;
-  const uint64_t target = base + static_cast<uint64_t>(insn.displacement);
-  return Ip{mode == ExecMode::a64 ? target : target & 0xffffffffU};
 }
 
 }  // namespace ptd

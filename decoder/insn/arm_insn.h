@@ -40,12 +40,14 @@ constexpr bool is_arm(ExecMode mode) { return mode == ExecMode::a64 || mode == E
 /// Reads one instruction at the start of `bytes` (little-endian, as all Armv7 and later code is). Never reads past `bytes`.
 /// Source: [ARM] "A64 instruction set encoding", "A32 instruction set encoding", "T32 instruction set encoding".
 [[nodiscard]] ArmInsn classify_arm(Bytes bytes, ExecMode mode);
+/// Likewise one A64 instruction.
+[[nodiscard]] ArmInsn classify_a64(uint32_t word);
 
 /// True of most A64 instructions that classify_arm() calls `other` without any detail: bits 28:25 tell that they are neither branch nor
 /// system instruction nor reserved ([ARM] "A64 instruction set encoding").
 [[nodiscard]] constexpr bool is_plain_a64(uint32_t word) {
-  const uint32_t group = (word >> 25) & 0xf;
-  return group > 3 && (group & 0xe) != 0xa;
+  constexpr uint32_t kPlainGroups = 0b1111'0011'1111'0000;
+  return ((kPlainGroups >> ((word >> 25) & 0xf)) & 1) != 0;
 }
 
 /// Instructions that stand side by side.
@@ -60,7 +62,11 @@ struct ArmStretch {
 [[nodiscard]] ArmStretch sound_stretch(Bytes bytes, ExecMode mode, uint64_t most);
 
 /// Target of a direct branch that stands at `ip`; A32 and T32 addresses wrap at 32 bits.
-[[nodiscard]] Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode);
+[[nodiscard]] constexpr Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode) {
+  const uint64_t base = mode == ExecMode::t32 && insn.changes_set ? ip.value & ~uint64_t{3} : ip.value;
+  const uint64_t target = base + static_cast<uint64_t>(insn.displacement);
+  return Ip{mode == ExecMode::a64 ? target : target & 0xffffffffU};
+}
 /// Instruction set at the target of a direct branch.
 [[nodiscard]] constexpr ExecMode arm_target_mode(const ArmInsn& insn, ExecMode mode) {
   if (!insn.changes_set) return mode;
