@@ -10,43 +10,42 @@
 namespace ptd {
 namespace {
 
-constexpr NodeId kEmptySlot = 0xffffffffU;
 constexpr size_t kFirstSlots = 128;
-
-uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v;
-  h *= 0x9e3779b97f4a7c15ULL;
-  return h ^ (h >> 29);
-}
-
-uint64_t hash_block(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, size_t size_bytes) {
-  uint64_t h = mix(space.value, ip.value);
-  h = mix(h, (uint64_t{instructions} << 40) ^ (uint64_t{static_cast<uint8_t>(mode)} << 32) ^ size_bytes);
-  return h;
-}
 
 }  // namespace
 
-// A slot is a pair: the node, and the half of its hash that says where it belongs, so that only a block that is likely the same is looked
-// at.
-NodeId BlockTable::intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes) {
-  if (slots_.size() < 4 * (size_ + 1)) grow();
-  const auto tag = static_cast<uint32_t>(hash_block(space, ip, mode, instructions, bytes.size()) >> 32);
+/// Where an equal block is, or may be put.
+BlockTable::Place BlockTable::find(const BlockInfo& block) const {
+  const uint32_t tag = tag_of(block);
   const size_t mask = slots_.size() / 2 - 1;
-  for (size_t slot = tag & mask;; slot = (slot + 1) & mask) {
+  for (size_t slot = first_slot(tag);; slot = (slot + 1) & mask) {
     const NodeId node = slots_[2 * slot];
-    if (node == kEmptySlot) {
-      slots_[2 * slot] = add({ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), nullptr}, bytes);
-      slots_[2 * slot + 1] = tag;
-      return slots_[2 * slot];
-    }
+    if (node == kEmptySlot) return {slot, tag};
     if (slots_[2 * slot + 1] != tag) continue;
     const BlockInfo& known = info(node);
-    if (known.ip == ip && known.space == space && known.mode == mode && known.instructions == instructions &&
-        known.size_bytes == bytes.size() && std::equal(bytes.begin(), bytes.end(), known.first_byte)) {
-      return node;
+    if (known.ip == block.ip && known.space == block.space && known.mode == block.mode && known.instructions == block.instructions &&
+        known.size_bytes == block.size_bytes && std::equal(block.first_byte, block.first_byte + block.size_bytes, known.first_byte)) {
+      return {slot, tag};
     }
   }
+}
+
+NodeId BlockTable::intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes) {
+  if (slots_.size() < 4 * (found_ + 1)) grow();
+  BlockInfo block{ip, space, mode, instructions, static_cast<uint32_t>(bytes.size()), bytes.data()};
+  const Place place = find(block);
+  NodeId& node = slots_[2 * place.slot];
+  if (node != kEmptySlot) return node;
+  block.first_byte = copy(bytes);
+  node = add(block);
+  slots_[2 * place.slot + 1] = place.tag;
+  ++found_;
+  return node;
+}
+
+NodeId BlockTable::find_or_add(const BlockInfo& block) {
+  const NodeId node = slots_[2 * find(block).slot];
+  return node != kEmptySlot ? node : add(block);
 }
 
 void BlockTable::FreeChunks::operator()(BlockInfo** chunks) const {
@@ -55,27 +54,27 @@ void BlockTable::FreeChunks::operator()(BlockInfo** chunks) const {
   delete[] chunks;
 }
 
-NodeId BlockTable::add(const BlockInfo& info, Bytes bytes) {
+void BlockTable::add_chunk() {
   // Only what stands before the first null is ever looked at.
   if (!chunks_) {
     chunks_.reset(new BlockInfo*[kChunks + 1]);
     chunks_[0] = nullptr;
   }
-  if (size_ % kChunk == 0) {
-    chunks_[size_ / kChunk + 1] = nullptr;
-    chunks_[size_ / kChunk] = std::allocator<BlockInfo>().allocate(kChunk);
-  }
+  chunks_[size_ / kChunk + 1] = nullptr;
+  chunks_[size_ / kChunk] = std::allocator<BlockInfo>().allocate(kChunk);
+}
+
+const std::byte* BlockTable::copy(Bytes bytes) {
   if (bytes.size() > arena_left_) {
     arena_left_ = std::max(kArena, bytes.size());
     arenas_.push_back(std::make_unique_for_overwrite<std::byte[]>(arena_left_));
     arena_next_ = arenas_.back().get();
   }
-  BlockInfo& added = *std::construct_at(&chunks_[size_ / kChunk][size_ % kChunk], info);
-  added.first_byte = arena_next_;
-  std::copy(bytes.begin(), bytes.end(), arena_next_);
+  std::byte* const copied = arena_next_;
+  std::copy(bytes.begin(), bytes.end(), copied);
   arena_next_ += bytes.size();
   arena_left_ -= bytes.size();
-  return static_cast<NodeId>(size_++);
+  return copied;
 }
 
 void BlockTable::grow() {

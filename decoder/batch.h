@@ -47,21 +47,22 @@ struct BlockInfo {
   ExecMode mode = ExecMode::bits64;
   uint16_t instructions = 0;
   uint32_t size_bytes = 0;
-  const std::byte* first_byte = nullptr;  ///< in BlockTable's memory; use BlockTable::bytes
+  const std::byte* first_byte = nullptr;  ///< stays as long as the BlockTable; use BlockTable::bytes
 };
 
-/// Leaves new blocks as they are in resize(): a decoder makes room first and writes then.
-struct RoomForBlocks : std::allocator<Block> {
+/// Leaves what resize() adds as it is: a decoder makes room first and writes then.
+template <typename T>
+struct RoomFor : std::allocator<T> {
   template <typename Other>
   struct rebind {
-    using other = RoomForBlocks;
+    using other = RoomFor<Other>;
   };
   template <typename Made, typename... Args>
   void construct(Made* at, Args&&... args) {
     if constexpr (sizeof...(Args) != 0) ::new (static_cast<void*>(at)) Made(std::forward<Args>(args)...);
   }
 };
-using Blocks = std::vector<Block, RoomForBlocks>;
+using Blocks = std::vector<Block, RoomFor<Block>>;
 [[nodiscard]] uint64_t instructions_of(const Blocks& blocks);
 
 /// Owner of the blocks' static side: one per decoder (worker). Grows only; ids and what they stand for stay where they are for its life.
@@ -71,6 +72,12 @@ class BlockTable {
  public:
   /// Finds or adds the block with exactly these bytes at (space, ip).
   NodeId intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes);
+  /// Likewise, cheaper, a block whose bytes outlive the table. It is for who asks for each block but once: what it adds neither this nor
+  /// intern() finds, what intern() has added it does.
+  NodeId adopt(const BlockInfo& block) {
+    if (found_ != 0 && slots_[2 * first_slot(tag_of(block))] != kEmptySlot) return find_or_add(block);
+    return add(block);
+  }
   [[nodiscard]] const BlockInfo& info(NodeId node) const { return chunks_[node / kChunk][node % kChunk]; }
   [[nodiscard]] Bytes bytes(NodeId node) const { return {info(node).first_byte, info(node).size_bytes}; }
   [[nodiscard]] size_t size() const { return size_; }
@@ -79,17 +86,43 @@ class BlockTable {
   static constexpr size_t kChunk = 1U << 16;  ///< blocks allocated at once; pages that none stands in are never touched
   static constexpr size_t kChunks = 1U << 12;
   static constexpr size_t kArena = 1U << 16;  ///< code bytes allocated at once
+  static constexpr NodeId kEmptySlot = 0xffffffffU;
   struct FreeChunks {
     void operator()(BlockInfo** chunks) const;
   };
+  struct Place {
+    size_t slot;
+    uint32_t tag;
+  };
+  static constexpr uint64_t mix(uint64_t h, uint64_t v) {
+    h ^= v;
+    h *= 0x9e3779b97f4a7c15ULL;
+    return h ^ (h >> 29);
+  }
+  [[nodiscard]] static constexpr uint32_t tag_of(const BlockInfo& block) {
+    const uint64_t mode = static_cast<uint8_t>(block.mode);
+    const uint64_t place = mix(block.space.value, block.ip.value);
+    return static_cast<uint32_t>(mix(place, (uint64_t{block.instructions} << 40) ^ (mode << 32) ^ block.size_bytes) >> 32);
+  }
+  [[nodiscard]] size_t first_slot(uint32_t tag) const { return tag & (slots_.size() / 2 - 1); }
+  [[nodiscard]] Place find(const BlockInfo& block) const;
+  NodeId find_or_add(const BlockInfo& block);
+  NodeId add(const BlockInfo& block) {
+    if (size_ % kChunk == 0) add_chunk();
+    std::construct_at(&chunks_[size_ / kChunk][size_ % kChunk], block);
+    return static_cast<NodeId>(size_++);
+  }
+  void add_chunk();
   void grow();
-  NodeId add(const BlockInfo& info, Bytes bytes);
+  const std::byte* copy(Bytes bytes);
   std::unique_ptr<BlockInfo*[], FreeChunks> chunks_;  // kChunks and a null; those in use come first
-  size_t size_ = 0;
+  size_t size_ = 0, found_ = 0;                       // blocks; those of them in slots_
   std::vector<std::unique_ptr<std::byte[]>> arenas_;
   std::byte* arena_next_ = nullptr;
   size_t arena_left_ = 0;
-  std::vector<NodeId> slots_;  // open addressing, power of two, kEmpty = 0xffffffff
+  // Open addressing, power of two. A slot is a pair: the node or kEmptySlot, and the half of its hash that says where it belongs, so that
+  // only a block that is likely the same is looked at.
+  std::vector<NodeId> slots_;
 };
 
 /// Context from block `before_block` on: given only when something changes.

@@ -2,12 +2,22 @@
 #include "decoder/arm/runs.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace ptd::arm {
 namespace {
 
 constexpr unsigned kMostBadInRow = 4096;
 constexpr size_t kFirstSlots = 128;
+constexpr uint32_t kManyRuns = 1U << 14;  // up to here it is cheaper to make much room at once
+constexpr size_t kMaxCandidates = 16;
+
+uint32_t waypoints_of(WaypointRules rules) {
+  if (rules.every) return ~uint32_t{0};
+  const auto bit = [](ArmClass cls, bool is_waypoint) { return uint32_t{is_waypoint} << static_cast<unsigned>(cls); };
+  return bit(ArmClass::direct, true) | bit(ArmClass::indirect, true) | bit(ArmClass::isb, true) | bit(ArmClass::barrier, rules.barriers) |
+         bit(ArmClass::wait, rules.wait) | bit(ArmClass::tstart, rules.transactions);
+}
 
 uint16_t flags_of(CodeFlag flags) {
   uint16_t block = 0;
@@ -17,57 +27,55 @@ uint16_t flags_of(CodeFlag flags) {
   return block;
 }
 
-Step step_of(const Run& run) {
-  Step step;
+// Two bits: indirect, and whether it links.
+static_assert(static_cast<int>(Way::on) == 0 && static_cast<int>(Way::call) == 1 && static_cast<int>(Way::indirect) == 2 &&
+              static_cast<int>(Way::indirect_call) == 3);
+
+/// What a branch that is taken does, where it stays in its instruction set.
+Way way_of(const ArmInsn& branch) { return static_cast<Way>((branch.cls == ArmClass::indirect ? 2 : 0) + (branch.link ? 1 : 0)); }
+
+/// Writes all of `step`.
+inline void tell_step(const Run& run, Step& step) {
   step.ip = run.ip;
   step.end = run.end;
   step.certain = run.certain;
   step.space = run.space;
   step.mode = run.mode;
-  const bool no_code = run.stop == RunEnd::no_image && run.instructions == 0;
-  step.way.fill(no_code ? Way::no_code : Way::other);
-  if (no_code) step.blocks[0].node = run.section;
-  if (run.stop != RunEnd::waypoint) return step;
-  const bool direct = run.last.cls == ArmClass::direct, indirect = run.last.cls == ArmClass::indirect;
-  step.branch = direct || indirect;
-  const auto ends = static_cast<uint16_t>(BlockFlag::ends_in_branch);
-  const auto not_taken = static_cast<uint16_t>(run.block_flags | ends);
+  step.next = {};
+  if (run.stop != RunEnd::waypoint) {
+    const bool no_code = run.stop == RunEnd::no_image && run.instructions == 0;
+    step.blocks = {};
+    if (no_code) step.blocks[0].node = run.section;
+    step.way.fill(no_code ? Way::no_code : Way::other);
+    step.branch = false;
+    return;
+  }
+  const bool direct = run.last.cls == ArmClass::direct;
+  step.branch = direct || run.last.cls == ArmClass::indirect;
+  const auto not_taken = static_cast<uint16_t>(run.block_flags | static_cast<uint16_t>(BlockFlag::ends_in_branch));
   const auto taken = static_cast<uint16_t>(not_taken | static_cast<uint16_t>(BlockFlag::taken));
   step.blocks = {{{run.node, run.instructions, not_taken}, {run.node, run.instructions, step.branch ? taken : run.block_flags}}};
-  if (run.has_bad) return step;
   const bool may_pass = run.conditional || !step.branch || (direct && run.target == run.end);
-  if (may_pass) step.way[0] = Way::on;
-  if (indirect) step.way[1] = run.last.link ? Way::indirect_call : Way::indirect;
-  if (!indirect && (!direct || run.target_mode == run.mode)) step.way[1] = direct && run.last.link ? Way::call : Way::on;
-  return step;
+  const bool stays = !direct || run.target_mode == run.mode;
+  step.way[0] = may_pass && !run.has_bad ? Way::on : Way::other;
+  step.way[1] = stays && !run.has_bad ? way_of(run.last) : Way::other;
 }
 
 }  // namespace
 
 RunCache::RunCache(const Timeline& timeline, WaypointRules rules, bool own_upper)
-    : timeline_(timeline), view_(timeline), rules_(rules), own_upper_(own_upper), changes_(timeline.has_versions()), slots_(kFirstSlots) {
-  runs_.reserve(kFirstSlots / 2);
-  steps_.reserve(kFirstSlots / 2);
-  runs_.resize(1);
-  steps_.resize(1);
-}
-
-bool RunCache::is_waypoint(const ArmInsn& insn) const {
-  if (rules_.every) return true;
-  switch (insn.cls) {
-    case ArmClass::direct:
-    case ArmClass::indirect:
-    case ArmClass::isb:
-      return true;
-    case ArmClass::barrier:
-      return rules_.barriers;
-    case ArmClass::wait:
-      return rules_.wait;
-    case ArmClass::tstart:
-      return rules_.transactions;
-    default:
-      return false;
-  }
+    : timeline_(timeline),
+      view_(timeline),
+      rules_(rules),
+      waypoints_(waypoints_of(rules)),
+      own_upper_(own_upper),
+      changes_(timeline.has_versions()),
+      slots_(kFirstSlots) {
+  runs_.resize(kFirstSlots / 2);
+  steps_.resize(kFirstSlots / 2);
+  runs_[0] = {};
+  steps_[0] = {};
+  run_count_ = 1;
 }
 
 SectionId RunCache::section_at(SpaceId space, Ip ip, Interval when) {
@@ -83,11 +91,28 @@ const RunCache::Stretch* RunCache::stretch_at(SpaceId space, Ip ip, Interval whe
   for (size_t i = 0; i < kStretches; ++i) {
     const size_t at = (stretch_ + i) % kStretches;
     const Stretch& stretch = stretches_[at];
-    if (stretch.space != space || ip - stretch.ip >= stretch.code.bytes.size() || !stretch.code.certain.contains(when)) continue;
+    if (!stretch.holds(space, ip, when)) continue;
     stretch_ = at;
     return &stretch;
   }
   return nullptr;
+}
+
+/// Likewise, asking the timeline if need be; null: it is for fetch() to find out what is there.
+const RunCache::Stretch* RunCache::look_up_stretch(SpaceId space, Ip ip, Interval when) {
+  if (const Stretch* stretch = stretch_at(space, ip, when); stretch != nullptr || changes_) return stretch;
+  if (hole_at(space, ip, when) != nullptr) return nullptr;
+  const PlainCode code = view_.plain(space, place(ip), when);
+  return code.bytes.empty() ? nullptr : keep_stretch(space, ip, code);
+}
+
+/// It takes the place of one that has not answered last.
+const RunCache::Stretch* RunCache::keep_stretch(SpaceId space, Ip ip, const PlainCode& code) {
+  stretch_ = (stretch_ + kStretches - 1) % kStretches;
+  Stretch& stretch = stretches_[stretch_];
+  stretch = {space, Ip{ip.value - code.before_bytes}, code, flags_of(code.flags)};
+  stretch.code.bytes = {code.bytes.data() - code.before_bytes, code.bytes.size() + code.before_bytes};
+  return &stretch;
 }
 
 const RunCache::Hole* RunCache::hole_at(SpaceId space, Ip ip, Interval when) {
@@ -135,7 +160,7 @@ bool RunCache::fetch_plain(const Request& request, Ip ip) {
   window_ = stretch->code.bytes.subspan(ip - stretch->ip);
   window_ip_ = ip;
   window_certain_ = stretch->code.certain;
-  window_flags_ = flags_of(stretch->code.flags);
+  window_flags_ = stretch->block_flags;
   window_chosen_ = false;
   return true;
 }
@@ -149,6 +174,7 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
     run.stop = RunEnd::no_image;
     return false;
   }
+  if (candidates_.empty()) candidates_.resize(kMaxCandidates);
   const auto ask = [&](unsigned span) { return view_.fetch(request.space, place(run.end), request.when, {}, candidates_, span); };
   const FetchResult result = ask(kArmFetchBytes);
   if (result.status != FetchStatus::ok || result.count == 0) {
@@ -169,8 +195,7 @@ bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser
   if (found[0].site == kNoSite) {  // likely a long stretch with one content, of which nothing more need be asked
     const PlainCode plain = view_.plain(request.space, place(run.end), request.when);
     if (plain.bytes.size() >= kArmFetchBytes) {
-      stretch_ = (stretch_ + kStretches - 1) % kStretches;
-      stretches_[stretch_] = {home(request.space, run.end), run.end, plain};
+      keep_stretch(home(request.space, run.end), run.end, plain);
       return fetch_plain(request, run.end);
     }
   }
@@ -275,8 +300,16 @@ bool RunCache::ends_here(const Request& request, Run& run) {
 void RunCache::intern(Run& run) {
   if (run.instructions == 0) return;
   if (!bytes_.empty()) keep_piece();
+  const Bytes bytes = bytes_.empty() ? piece_ : Bytes(bytes_);
   const SpaceId owner = home(run.space, run.ip);
-  run.node = table_.intern(owner, run.ip, run.mode, run.instructions, bytes_.empty() ? piece_ : Bytes(bytes_));
+  if (!changes_) {  // the table does not find what it adopted
+    const Run& kept = runs_[slots_[slot_of(owner, run.ip, run.mode)]];
+    if (kept.instructions == run.instructions && std::ranges::equal(table_.bytes(kept.node), bytes)) {
+      run.node = kept.node;
+      return;
+    }
+  }
+  run.node = table_.intern(owner, run.ip, run.mode, run.instructions, bytes);
 }
 
 void RunCache::start(const Request& request, Run& run) {
@@ -299,32 +332,29 @@ Run RunCache::read(const Request& request, CandidateChooser& chooser) {
   return run;
 }
 
-/// Reads an A64 run that ends in a waypoint, all of it in plain code met before, or where no code is: most runs. False: read() must.
-bool RunCache::read_plain(const Request& request, Run& run) {
-  if (request.mode != ExecMode::a64 || rules_.every) return false;
-  const SpaceId owner = home(request.space, request.ip);
-  const Stretch* stretch = stretch_at(owner, request.ip, request.when);
-  start(request, run);
-  if (stretch == nullptr) return is_hole(request, run);
-  const Bytes code = stretch->code.bytes.subspan(request.ip - stretch->ip);
-  uint64_t count = 0;  // instructions
-  do {
-    count += plain_stretch(code.subspan(4 * count), ExecMode::a64, request.most - count).instructions;
-    if (count >= request.most || code.size() - 4 * count < 4) return false;
-    run.last = classify_arm(code.subspan(4 * count), ExecMode::a64);
-    if (run.last.cls == ArmClass::bad) return false;
-    ++count;
-  } while (!is_waypoint(run.last));
-  run.stop = RunEnd::waypoint;
-  run.end = run.ip + 4 * count;
-  run.last_ip = run.ip + 4 * (count - 1);
-  run.instructions = static_cast<uint16_t>(count);
-  run.conditional = run.last.conditional;
-  if (run.last.cls == ArmClass::direct) run.target = arm_target(run.last, run.last_ip, ExecMode::a64);
-  run.block_flags = flags_of(stretch->code.flags);
-  run.certain = stretch->code.certain;
-  run.node = table_.intern(owner, run.ip, run.mode, run.instructions, code.first(4 * count));
-  return true;
+/// The first waypoint of A64 code, and where it stands. Null: read() must look.
+inline const std::byte* RunCache::find_waypoint(Bytes code, ArmInsn& waypoint) const {
+  const std::byte* at = code.data();
+  const std::byte* const end = at + 4 * std::min<uint64_t>(code.size() / 4, kMostInstructions);
+  for (; at != end; at += 4) {
+    uint32_t word = 0;
+    std::memcpy(&word, at, 4);
+    if (is_plain_a64(word)) continue;
+    waypoint = classify_a64(word);
+    if (is_waypoint(waypoint)) return at;
+    if (waypoint.cls == ArmClass::bad) break;
+  }
+  return nullptr;
+}
+
+/// The run at `slot`, where it belongs; a new one, to be written, if there is none.
+inline uint32_t RunCache::run_at(SpaceId space, Ip ip, ExecMode mode, size_t slot) {
+  if (slots_[slot] != 0) return slots_[slot];
+  if (run_count_ == steps_.size()) {
+    grow();
+    slot = slot_of(space, ip, mode);
+  }
+  return slots_[slot] = run_count_++;
 }
 
 void RunCache::begin_walk() {
@@ -333,49 +363,76 @@ void RunCache::begin_walk() {
 }
 
 void RunCache::grow() {
-  slots_.assign(slots_.size() * 4, 0);
-  for (uint32_t index = 1; index < steps_.size(); ++index) {
+  slots_.assign(slots_.size() * (run_count_ < kManyRuns ? 8 : 4), 0);
+  runs_.resize(slots_.size() / 2);
+  steps_.resize(slots_.size() / 2);
+  const size_t mask = slots_.size() - 1;
+  for (uint32_t index = 1; index < run_count_; ++index) {
     const Step& step = steps_[index];
     if (index == hole_run_) continue;
-    slots_[slot_of(step.space, step.ip, step.mode)] = index;
+    size_t slot = hash_of(step.space, step.ip, step.mode) & mask;
+    while (slots_[slot] != 0) slot = (slot + 1) & mask;
+    slots_[slot] = index;
   }
 }
 
-/// `slot`: where it belongs.
+/// `slot`: where it belongs. Most runs are A64, end in a waypoint and lie in plain code; all others are left to read_new().
 uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
-  Request request;
-  request.space = home(space, ip);
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  Run run;
-  if (!read_plain(request, run)) run = read(request, chooser);
-  uint32_t index = slots_[slot];
-  if (index == 0 && run.stop == RunEnd::no_image && run.instructions == 0 && !run.chosen) {
-    // A trace may name any number of places without code.
-    if (hole_run_ == 0) hole_run_ = add_run();
-    index = hole_run_;
-  } else if (index == 0) {
-    if (2 * (steps_.size() + 1) > slots_.size()) {
-      grow();
-      slot = slot_of(space, ip, mode);
-    }
-    slots_[slot] = index = add_run();
-  }
-  runs_[index] = run;
-  steps_[index] = step_of(run);
-  if (run.chosen) chosen_.push_back(index);
+  const auto read_it = [&] { return read_new(space, ip, mode, when, chooser, slot); };
+  if (mode != ExecMode::a64 || rules_.every) return read_it();
+  const Stretch* stretch = &stretches_[stretch_];
+  if (!stretch->holds(space, ip, when)) stretch = look_up_stretch(space, ip, when);
+  if (stretch == nullptr) return read_it();
+  const Bytes code = stretch->code.bytes.subspan(ip - stretch->ip);
+  ArmInsn waypoint;
+  const std::byte* const last = find_waypoint(code, waypoint);
+  if (last == nullptr) return read_it();
+  const auto size = static_cast<uint32_t>(last - code.data()) + 4;
+  const auto instructions = static_cast<uint16_t>(size / 4);
+  // Where code changes the same block may be read again.
+  const NodeId node = changes_ ? table_.intern(space, ip, mode, instructions, code.first(size))
+                               : table_.adopt({ip, space, mode, instructions, size, code.data()});
+  const uint32_t index = run_at(space, ip, mode, slot);
+  const Ip last_ip = ip + (size - 4);
+  Run& run = runs_[index];
+  run = {.ip = ip,
+         .end = ip + size,
+         .space = space,
+         .mode = mode,
+         .target_mode = mode,
+         .stop = RunEnd::waypoint,
+         .instructions = instructions,
+         .block_flags = stretch->block_flags,
+         .node = node,
+         .last = waypoint,
+         .last_ip = last_ip,
+         .target = waypoint.cls == ArmClass::direct ? arm_target(waypoint, last_ip, mode) : Ip{},
+         .conditional = waypoint.conditional,
+         .certain = stretch->code.certain};
+  tell_step(run, steps_[index]);
   return index;
 }
 
-uint32_t RunCache::add_run() {
-  if (runs_.size() == runs_.capacity()) {
-    runs_.reserve(4 * runs_.size());
-    steps_.reserve(4 * runs_.size());
+uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
+  Request request;
+  request.space = space;
+  request.ip = ip;
+  request.mode = mode;
+  request.when = when;
+  const Run run = read(request, chooser);
+  uint32_t index = hole_run_;
+  // A trace may name any number of places without code.
+  const bool hole = slots_[slot] == 0 && run.stop == RunEnd::no_image && run.instructions == 0 && !run.chosen;
+  if (!hole) {
+    index = run_at(space, ip, mode, slot);
+  } else if (index == 0) {
+    if (run_count_ == steps_.size()) grow();
+    index = hole_run_ = run_count_++;
   }
-  runs_.emplace_back();
-  steps_.emplace_back();
-  return static_cast<uint32_t>(runs_.size() - 1);
+  runs_[index] = run;
+  tell_step(run, steps_[index]);
+  if (run.chosen) chosen_.push_back(index);
+  return index;
 }
 
 Run RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser) {

@@ -40,7 +40,7 @@ struct Run {
   NodeId node = 0;           ///< valid if instructions != 0
   ArmInsn last;              ///< the waypoint
   Ip last_ip, target;        ///< of a direct branch
-  Ip bad_ip;                 ///< the first place on the way whose bytes are no instruction, if has_bad
+  Ip bad_ip{};               ///< the first place on the way whose bytes are no instruction, if has_bad
   bool has_bad = false;
   bool conditional = false;        ///< the waypoint may be not taken: its own condition, an IT block's, or one that cannot be known
   bool chosen = false;             ///< some of its bytes were chosen from several contents: good for one walk only
@@ -138,6 +138,7 @@ class RunCache {
  private:
   /// Where the timeline has what stands at `ip` ([FollowOptions] own_upper).
   [[nodiscard]] Ip place(Ip ip) const { return own_upper_ ? lowered(ip) : ip; }
+  static constexpr uint64_t kMostInstructions = 0xfff0;  ///< of a block
   struct Request {
     SpaceId space;
     Ip ip;
@@ -147,7 +148,7 @@ class RunCache {
     Ip stop;
     bool through_branches = false;
     bool stop_is_last = false;  ///< the instruction at `stop` is still read
-    uint64_t most = 0xfff0;
+    uint64_t most = kMostInstructions;
   };
   /// What is known besides of the run that is read.
   struct Reading {
@@ -160,6 +161,10 @@ class RunCache {
     SpaceId space = kNoSpace;
     Ip ip;
     PlainCode code;
+    uint16_t block_flags = 0;
+    [[nodiscard]] bool holds(SpaceId in, Ip at, Interval when) const {
+      return space == in && at - ip < code.bytes.size() && code.certain.contains(when);
+    }
   };
   struct Hole {
     SpaceId space = kNoSpace;
@@ -174,42 +179,51 @@ class RunCache {
   bool fetch(const Request& request, Run& run, CandidateChooser& chooser);
   void copy(const CodeCandidate& from, unsigned most_bytes);
   bool fetch_plain(const Request& request, Ip ip);
-  bool read_plain(const Request& request, Run& run);
+  const std::byte* find_waypoint(Bytes code, ArmInsn& waypoint) const;
   [[nodiscard]] const Stretch* stretch_at(SpaceId space, Ip ip, Interval when);
+  const Stretch* look_up_stretch(SpaceId space, Ip ip, Interval when);
+  const Stretch* keep_stretch(SpaceId space, Ip ip, const PlainCode& code);
   [[nodiscard]] const Hole* hole_at(SpaceId space, Ip ip, Interval when);
   bool is_hole(const Request& request, Run& run);
   static void start(const Request& request, Run& run);
   [[nodiscard]] bool at_hand(Ip ip) const;
   void keep_piece();
-  [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const;
+  [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const { return ((waypoints_ >> static_cast<unsigned>(insn.cls)) & 1) != 0; }
   uint32_t find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot);
+  uint32_t read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot);
   void grow();
-  uint32_t add_run();
+  uint32_t run_at(SpaceId space, Ip ip, ExecMode mode, size_t slot);
   /// Where the run stands in slots_, or may be put.
   [[nodiscard]] size_t slot_of(SpaceId space, Ip ip, ExecMode mode) const {
     const size_t mask = slots_.size() - 1;
+    for (size_t slot = hash_of(space, ip, mode) & mask;; slot = (slot + 1) & mask) {
+      if (slots_[slot] == 0) return slot;
+      const Step& step = steps_[slots_[slot]];
+      if (step.ip == ip && step.space == space && step.mode == mode) return slot;
+    }
+  }
+  [[nodiscard]] static uint64_t hash_of(SpaceId space, Ip ip, ExecMode mode) {
     uint64_t hash = ip.value ^ (uint64_t{space.value} << 48) ^ (uint64_t{static_cast<uint8_t>(mode)} << 61);
     hash *= 0x9e3779b97f4a7c15ULL;
-    for (size_t slot = (hash ^ (hash >> 32)) & mask;; slot = (slot + 1) & mask) {
-      const Step& step = steps_[slots_[slot]];
-      if (slots_[slot] == 0 || (step.ip == ip && step.space == space && step.mode == mode)) return slot;
-    }
+    return hash ^ (hash >> 32);
   }
 
   Timeline timeline_;
   CodeView view_;
   WaypointRules rules_;
+  uint32_t waypoints_;  ///< by ArmClass one bit: it ends a run
   BlockTable table_;
   bool own_upper_ = false;
-  bool changes_ = false;   ///< some code of the timeline has several versions
-  std::vector<Run> runs_;  // [0] is none
-  std::vector<Step> steps_;
+  bool changes_ = false;  ///< some code of the timeline has several versions
+  // Those of a number below run_count_ are written; [0] is none.
+  std::vector<Run, RoomFor<Run>> runs_;
+  std::vector<Step, RoomFor<Step>> steps_;
+  uint32_t run_count_ = 0;
   uint32_t hole_run_ = 0;         // the one run that stands for what was found without code last; 0: none yet
   std::vector<uint32_t> chosen_;  // runs made of chosen bytes since begin_walk()
   std::vector<uint32_t> slots_;   // open addressing, power of two; 0: empty
-  static constexpr size_t kMaxCandidates = 16;
   static constexpr size_t kWindowBytes = 64;
-  std::array<CodeCandidate, kMaxCandidates> candidates_;
+  std::vector<CodeCandidate> candidates_;  // none before the first look-up
   // Of the run that is read: its bytes are bytes_, then piece_.
   std::vector<std::byte> bytes_;
   Bytes piece_;  // in the window
