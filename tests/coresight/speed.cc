@@ -29,6 +29,20 @@ ocsd_datapath_resp_t on_element(const void*, const ocsd_trc_index_t, const uint8
 struct PeerSeconds {
   double making = 1e9, decoding = 1e9;
 };
+struct Sum {
+  double own = 0, making = 0, decoding = 0;
+  int sources = 0;
+  void add(double mine, const PeerSeconds& peer) {
+    own += mine;
+    making += peer.making;
+    decoding += peer.decoding;
+    ++sources;
+  }
+  void print(const char* what) const {
+    std::printf("%-60s %d sources  own %9.1f us  OpenCSD %9.1f us, %5.1f of making  %6.1fx, %5.1fx\n", what, sources, 1e6 * own,
+                1e6 * decoding, 1e6 * making, (decoding + making) / own, decoding / own);
+  }
+};
 
 /// Seconds of making a decoder and of one full decode. On our side both are one figure. Telling either where the code is counts nowhere.
 PeerSeconds time_peer(const Recording& recording, uint32_t stream, Bytes trace) {
@@ -63,18 +77,19 @@ double time_own(const Recording& recording, uint32_t stream, uint64_t& instructi
   const Clock::time_point start = Clock::now();
   instructions = 0;
   (void)recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder&, const AuxSegment&) {
-    for (const Block& block : batch.blocks) instructions += block.instructions;
+    instructions += instructions_of(batch.blocks);
     return true;
   });
   return seconds_since(start);
 }
 
-void compare(const char* path, int rounds) {
+void compare(const char* path, int rounds, Sum& all) {
   OpenOptions options;
   options.path = path;
   const auto opened = Recording::open(options);
   if (!opened.ok()) return void(std::fprintf(stderr, "%s\n", opened.error().message.c_str()));
   const Recording& recording = **opened;
+  Sum capture;
   for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
     const arm::TraceConfig& config = *recording.arm_config(stream);
     if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) continue;
@@ -99,13 +114,18 @@ void compare(const char* path, int rounds) {
         path, config.trace_id, trace.size(), static_cast<unsigned long long>(instructions), 1e6 * own,
         static_cast<unsigned long long>(peer_instructions), 1e6 * peer.decoding, 1e6 * peer.making, (peer.decoding + peer.making) / own,
         peer.decoding / own);
+    capture.add(own, peer);
+    all.add(own, peer);
   }
+  if (capture.sources > 1) capture.print(path);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const bool fixed = argc > 3 && std::strcmp(argv[1], "--rounds") == 0;
-  for (int i = fixed ? 3 : 1; i < argc; ++i) compare(argv[i], fixed ? std::atoi(argv[2]) : 0);
+  Sum all;
+  for (int i = fixed ? 3 : 1; i < argc; ++i) compare(argv[i], fixed ? std::atoi(argv[2]) : 0, all);
+  if (all.sources > 1) all.print("all");
   return argc > 1 ? 0 : 2;
 }
