@@ -130,6 +130,7 @@ SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& conf
     });
     if (passed) passed(starts_[i], stretch_end(i));
   }
+  timeless_ = std::none_of(entries.begin(), entries.end(), [](const PsbEntry& entry) { return entry.has_tsc; });
   keep(entries);
 }
 
@@ -256,6 +257,7 @@ Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timin
   if (!timing.use_time) return time;
   std::optional<PsbEntry> first = entry, last = next(entry.offset_bytes + 1);
   const uint64_t end = last ? last->offset_bytes : stream_->end_offset();
+  if (timeless_) first = last = std::nullopt;
   for (size_t steps = 1; first && !first->has_tsc; ++steps) first = steps < kMaxSearch ? previous(first->offset_bytes) : std::nullopt;
   for (size_t steps = 1; last && !last->has_tsc; ++steps) last = steps < kMaxSearch ? next(last->offset_bytes + 1) : std::nullopt;
   // A TSC that runs backwards (a guest's, [SDM] "TSC Packet", VMX) bounds nothing.

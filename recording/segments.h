@@ -93,6 +93,7 @@ class SegmentIndex {
   const AuxStream* stream_;
   std::vector<uint64_t> starts_;  ///< stream offsets at which stretches begin
   std::unique_ptr<Slot[]> slots_;
+  bool timeless_ = false;  ///< no entry has a TSC: none need be looked for
 };
 
 }  // namespace ptd
