@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "decoder/arm/packet_table.h"
-
 namespace ptd::arm {
 namespace {
 
@@ -24,70 +22,66 @@ bool outlives_cancel(ElementKind kind) {
 
 }  // namespace
 
-uint64_t atom_place(Bytes trace, uint64_t offset_bytes, uint32_t& taken) {
-  const auto& forms = plain_forms();
-  for (; offset_bytes < trace.size(); ++offset_bytes) {
-    const uint32_t here = forms[static_cast<uint8_t>(trace[offset_bytes])].count;
-    if (taken < here || here == 0) break;
-    taken -= here;
-  }
-  return offset_bytes;
-}
-
-bool ElementQueue::push_atoms(uint64_t atoms, uint32_t count, uint64_t offset_bytes) {
-  if (!empty()) {
-    Element& newest = elements_.back();
-    if (newest.packets && newest.aux == offset_bytes && newest.count + count <= 64) {
-      newest.value |= atoms << newest.count;
-      newest.count += count;
-      ++newest.aux;
-      return true;
-    }
-  }
+Element element_of(const Noted& noted, uint64_t offset_bytes) {
   Element element;
-  element.p0 = element.packets = true;
-  element.count = count;
-  element.value = atoms;
+  element.kind = is_address(noted.kind)                ? ElementKind::address
+                 : noted.kind == PacketKind::timestamp ? ElementKind::timestamp
+                 : noted.kind == PacketKind::ts_marker ? ElementKind::marker
+                                                       : ElementKind::cycles;
   element.offset_bytes = offset_bytes;
-  element.aux = offset_bytes + 1;
-  return push(element);
+  element.flags = noted.flags;
+  element.value = noted.value;
+  element.isa = noted.isa;
+  element.cycles = noted.cycles;
+  return element;
 }
 
-void ElementQueue::take_atoms(uint32_t count, Bytes trace) {
+void ElementQueue::take(uint32_t count) {
   Element& oldest = front();
   oldest.count -= count;
   if (oldest.count == 0) return pop_front();
   oldest.value = count >= 64 ? 0 : oldest.value >> count;
-  if (!oldest.packets) return;
-  uint32_t taken = oldest.taken + count;
-  oldest.offset_bytes = atom_place(trace, oldest.offset_bytes, taken);
-  oldest.taken = static_cast<uint8_t>(taken);
+}
+
+/// Keeps up what is known of elements that need an address.
+void ElementQueue::keep_bound(const Element& element) {
+  const bool context = element.kind == ElementKind::context && waits_ == Waits::for_context_or_address;
+  if (waits_ != Waits::no && element.kind != ElementKind::address && !context) unbind();
+  waits_ = context ? Waits::for_address : Waits::no;
+  if (!is_bound(element)) return;
+  ++bound_;
+  if (!element.with_address) waits_ = Waits::for_context_or_address;
 }
 
 bool ElementQueue::push(const Element& element) {
   if (size() >= kMost) return false;
-  if (first_ != 0 && first_ == elements_.size()) clear();
   if (first_ > 1024 && first_ > elements_.size() / 2) {
     elements_.erase(elements_.begin(), elements_.begin() + static_cast<std::ptrdiff_t>(first_));
     first_ = 0;
   }
-  elements_.push_back(element);
-  if (is_bound(element)) ++bound_;
+  arm::push(elements_, element);
+  outliving_ = outlives_cancel(element.kind) ? outliving_ + 1 : 0;
+  keep_bound(element);
   return true;
 }
 
 void ElementQueue::pop_front() {
   if (is_bound(front())) --bound_;
+  if (bound_ == 0) loose_ = false;
   ++first_;
   if (first_ == elements_.size()) clear();
 }
 
 void ElementQueue::clear() {
   elements_.clear();
-  first_ = bound_ = 0;
+  first_ = bound_ = outliving_ = 0;
+  loose_ = false;
+  waits_ = Waits::no;
 }
 
 uint64_t ElementQueue::cancel(uint64_t count) {
+  unbind();
+  waits_ = Waits::no;
   uint64_t left = count;
   std::vector<Element> kept;
   while (left != 0 && !empty()) {
@@ -107,10 +101,13 @@ uint64_t ElementQueue::cancel(uint64_t count) {
   }
   if (empty()) clear();
   elements_.insert(elements_.end(), kept.rbegin(), kept.rend());
+  outliving_ = kept.size();
   return count - left;
 }
 
 bool ElementQueue::mispredict() {
+  unbind();
+  waits_ = Waits::no;
   for (size_t i = elements_.size(); i-- > first_;) {
     Element& element = elements_[i];
     if (element.kind == ElementKind::atoms) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decoder/arm/packet.h"
+#include "decoder/arm/room.h"
 
 namespace ptd::arm {
 
@@ -38,32 +39,43 @@ struct Element {
   ElementKind kind = ElementKind::atoms;
   bool p0 = false;
   bool with_address = false;  ///< q
-  bool packets = false;       ///< atoms of packets side by side, the first at offset_bytes, the last before aux
-  uint8_t taken = 0;          ///< atoms of the first of them that are gone
   uint8_t isa = 0;            ///< of an address
   uint8_t flags = 0;          ///< of the packet
   uint32_t count = 0;         ///< atoms left; unseen elements left
   uint32_t cycles = 0;
-  uint64_t value = 0;  ///< atoms: bit 0 is the oldest; addresses; payloads
-  uint64_t aux = 0;
-  uint64_t offset_bytes = 0;  ///< of its packet
+  uint64_t value = 0;         ///< atoms: bit 0 is the oldest; addresses; payloads
+  uint64_t aux = 0;           ///< payloads; stretch: offset of the packet behind its last one
+  uint64_t offset_bytes = 0;  ///< of its packet, or of the first one
   PacketContext context;
 };
 
-/// The packet at or behind `offset_bytes` that an atom is in, if packets of atoms stand there side by side: the atom behind the first
-/// `taken`, which becomes its number in that packet.
-[[nodiscard]] uint64_t atom_place(Bytes trace, uint64_t offset_bytes, uint32_t& taken);
+/// What a packet says that is an address or stands aside, noted so that it need not be read again. 16 bytes.
+struct Noted {
+  uint64_t value = 0;
+  uint32_t cycles = 0;
+  PacketKind kind = PacketKind::commit;
+  uint8_t isa = 0, flags = 0;
+  uint8_t size_bytes = 0;
+};
+/// The element that it is; a commit is none.
+[[nodiscard]] Element element_of(const Noted& noted, uint64_t offset_bytes);
+
+/// A place in packets that were looked at and are not followed yet.
+struct PlaceAhead {
+  uint64_t offset_bytes = 0;     ///< of a packet
+  uint64_t end_bytes = 0;        ///< behind the last of them
+  uint8_t taken = 0;             ///< atoms of the packet that are done
+  const Noted* noted = nullptr;  ///< of the first packet from here on that is not of atoms
+};
 
 /// Elements that are not resolved, the oldest first. Growth is bounded by kMost: beyond, push() fails.
 class ElementQueue {
  public:
-  static constexpr size_t kMost = 1U << 18;
+  static constexpr size_t kMost = 1U << 18, kMostOutliving = 1U << 12;
 
   [[nodiscard]] bool push(const Element& element);
-  /// The atoms of the packet at `offset_bytes`; joined with those of the packet before.
-  [[nodiscard]] bool push_atoms(uint64_t atoms, uint32_t count, uint64_t offset_bytes);
-  /// The oldest element is of atoms: `count` of them are done. `trace` holds their packets.
-  void take_atoms(uint32_t count, Bytes trace);
+  /// The oldest element is of atoms, or unseen: `count` of them are done.
+  void take(uint32_t count);
   [[nodiscard]] bool empty() const { return first_ == elements_.size(); }
   [[nodiscard]] size_t size() const { return elements_.size() - first_; }
   [[nodiscard]] Element& front() { return elements_[first_]; }
@@ -71,9 +83,13 @@ class ElementQueue {
   [[nodiscard]] Element* at(size_t index) { return first_ + index < elements_.size() ? &elements_[first_ + index] : nullptr; }
   void pop_front();
   void clear();
-  /// There is an element that needs an address behind it.
-  [[nodiscard]] bool holds_bound() const { return bound_ != 0; }
+  /// There is an element that needs an address behind it and may have none.
+  [[nodiscard]] bool holds_unbound() const { return bound_ != 0 && (loose_ || waits_ != Waits::no); }
 
+  /// Elements that need an address behind them.
+  [[nodiscard]] size_t bound() const { return bound_; }
+  /// The newest elements are so many that outlive a cancel that another one would take too long.
+  [[nodiscard]] bool is_unwieldy() const { return outliving_ > kMostOutliving && size() > kMostOutliving; }
   /// Removes the newest `count` P0 elements and what belongs to them; time, events and software's values stay. Returns how many P0
   /// elements were there to remove.
   uint64_t cancel(uint64_t count);
@@ -81,10 +97,16 @@ class ElementQueue {
   bool mispredict();
 
  private:
+  void keep_bound(const Element& element);
+  void unbind() { loose_ = loose_ || bound_ != 0; }
   static bool is_bound(const Element& element) { return element.kind == ElementKind::exception || element.kind == ElementKind::q; }
   std::vector<Element> elements_;
   size_t first_ = 0;
-  size_t bound_ = 0;  // see holds_bound()
+  size_t bound_ = 0;    // elements that need an address behind them, and perhaps a context before that
+  bool loose_ = false;  // some of them may have none
+  enum class Waits : uint8_t { no, for_context_or_address, for_address };
+  size_t outliving_ = 0;     // elements at the new end that outlive a cancel, or somewhat fewer than there are
+  Waits waits_ = Waits::no;  // what the newest of them, which is the newest element but for its context, waits for
 };
 
 }  // namespace ptd::arm

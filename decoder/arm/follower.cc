@@ -39,6 +39,8 @@ void Follower::begin(const AuxSegment& segment, CandidateChooser& chooser) {
   latest_ = segment.time.last;
   time_ = segment.time;
   time_known_ = segment.time.first != kTimeMin || segment.time.last != kTimeMax;
+  const bool by_cpu = options_.names == ContextNames::none && segment.tid < 0 && segment.cpu >= 0;
+  time_tells_context_ = by_cpu && !contexts_->switches(segment.cpu).empty();
   lost_before_ = is_loss(segment.break_before);
   update_context();
 }
@@ -65,7 +67,7 @@ void Follower::put_mark(size_t before_block) {
   mark.mode = mode_;
   if (time_known_) mark.about = time_.first;
   mark.cycles = cycles_;
-  out_->marks.push_back(mark);
+  push(out_->marks, mark);
   mark_due_ = false;
   marked_mode_ = mode_;
 }
@@ -101,7 +103,7 @@ void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t off
   gap.space = runs_->home(space_, ip);
   gap.section = section;
   gap.time = time_;
-  out_->gaps.push_back(gap);
+  push(out_->gaps, gap);
   flowing_ = false;
   run_ = left_ = call_ = 0;
 }
@@ -124,7 +126,7 @@ void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_
   Event event = event_of(kind, flags, from, payload, offset);
   event.to = to;
   event.aux = aux;
-  out_->events.push_back(event);
+  push(out_->events, event);
 }
 
 // An exception is told when its handler is known.
@@ -142,10 +144,10 @@ void Follower::flush_exception(bool has_to, Ip to) {
     exception_.to = to;
     exception_.flags |= kEventHasTo;
   }
-  out_->events.push_back(exception_);
+  push(out_->events, exception_);
   for (Event& context : held_contexts_) {
     context.before_block = exception_.before_block;
-    out_->events.push_back(context);
+    push(out_->events, context);
   }
   held_contexts_.clear();
 }

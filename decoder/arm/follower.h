@@ -7,6 +7,7 @@
 #include "decoder/arm/config.h"
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
+#include "decoder/arm/room.h"
 #include "decoder/arm/runs.h"
 #include "image/base/aux_segment.h"
 #include "image/context_track.h"
@@ -58,17 +59,17 @@ class Follower {
   /// What happened up to here is given; the flow does not go on.
   void end();
 
-  /// Takes the atoms and addresses that `reader` comes to, until another packet or the batch is full, but none at or behind `end_offset` or
-  /// once `most_forks` were passed. False: another packet is next.
+  /// Takes the atoms, addresses and what stands aside that `reader` comes to, until another packet or the batch is full, but none at or
+  /// behind `end_offset` or once `most_forks` were passed. False: another packet is next.
   bool plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks);
   /// Forks passed so far.
   [[nodiscard]] size_t forks() const { return chooser_->passed(); }
   /// `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
-  /// Some atoms of an element, likewise. `trace`: where its packets are.
-  void atoms(const Element& element, uint32_t count, Bytes trace);
-  /// Takes the oldest atoms and addresses of `queue` until `left` P0 elements are taken, or another element is the oldest.
-  void take_queued(ElementQueue& queue, Bytes trace, uint64_t& left);
+  /// Takes packets that were looked at before, from `place` on, which moves on, until `left` atoms are taken, or some of them.
+  void packets_ahead(Bytes trace, PlaceAhead& place, uint64_t& left);
+  /// Takes the oldest atoms and addresses of `queue`, until `left` atoms are taken, or another element is the oldest, or some of them.
+  void queued(ElementQueue& queue, uint64_t& left);
   /// Some code of the timeline has several versions.
   [[nodiscard]] bool code_changes() const { return runs_->changes(); }
   /// Atoms tell nothing until an address or a context comes.
@@ -94,8 +95,9 @@ class Follower {
   void waypoint(Ip last, uint64_t offset);
   void q(const Element& element, Ip next, uint8_t isa);
   void source_address(const Element& element);
-  void timestamp(const Element& element);
-  void cycles(const Element& element);
+  /// `flags`, `cycles`: of the packet.
+  void timestamp(uint64_t value, uint8_t flags, uint32_t cycles);
+  void cycles(uint8_t flags, uint32_t cycles);
   void simple_event(EventKind kind, const Element& element);
   /// Flow and all that is known of it are lost; the gap says why.
   void lose(GapReason reason, uint64_t offset, uint64_t lost_bytes);
@@ -176,6 +178,7 @@ class Follower {
   SpaceId space_ = kNoSpace;
   TimeNs earliest_, latest_ = kTimeMax;
   bool time_known_ = false;
+  bool time_tells_context_ = false;  ///< which thread runs depends on it
   Interval time_;
   uint64_t cycles_ = 0;
   bool mark_due_ = true;

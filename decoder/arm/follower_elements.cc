@@ -131,10 +131,10 @@ void Follower::source_address(const Element& element) {
   }
 }
 
-void Follower::timestamp(const Element& element) {
-  if ((element.flags & kFlagCycles) != 0) cycles_ += element.cycles;
+void Follower::timestamp(uint64_t value, uint8_t flags, uint32_t cycles) {
+  if ((flags & kFlagCycles) != 0) cycles_ += cycles;
   if (!options_.use_time) return;
-  const Tsc ticks{element.value};
+  const Tsc ticks{value};
   Interval at = options_.time.to_interval(ticks, ticks);
   if (at.last.value < at.first.value) at.last = at.first;
   time_ = at;
@@ -142,12 +142,12 @@ void Follower::timestamp(const Element& element) {
   const uint64_t slack = options_.slack_ns;
   earliest_ = TimeNs{at.first.value > slack ? at.first.value - slack : 0};
   mark_due_ = true;
-  if (options_.names == ContextNames::none && segment_.tid < 0 && segment_.cpu >= 0) update_context();
+  if (time_tells_context_) update_context();
 }
 
-void Follower::cycles(const Element& element) {
-  if ((element.flags & kFlagCycles) == 0) return;
-  cycles_ += element.cycles;
+void Follower::cycles(uint8_t flags, uint32_t cycles) {
+  if ((flags & kFlagCycles) == 0) return;
+  cycles_ += cycles;
   mark_due_ = true;
 }
 

@@ -122,7 +122,7 @@ void LegacyDecoder::State::count(const LegacyPacket& packet, uint32_t cycles) {
   element.offset_bytes = packet.offset_bytes;
   element.cycles = cycles;
   element.flags = kFlagCycles;
-  follower.cycles(element);
+  follower.cycles(element.flags, element.cycles);
 }
 
 void LegacyDecoder::State::branch(const LegacyPacket& packet) {
@@ -166,7 +166,7 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   if (packet.kind == LegacyKind::async) synced = true;
   if (packet.kind == LegacyKind::bad) return lose(packet);
   if (!synced) return;
-  if (packet.kind == LegacyKind::timestamp) return follower.timestamp(element);
+  if (packet.kind == LegacyKind::timestamp) return follower.timestamp(element.value, element.flags, element.cycles);
   if (packet.kind == LegacyKind::isync) return isync(packet);
   // Cycles pass before the first instruction, too.
   if (!started && packet.kind == LegacyKind::atoms && packet.atoms == 0) count(packet, packet.cycles);
@@ -183,7 +183,7 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
     case LegacyKind::vmid:
       return context(packet);
     case LegacyKind::cycles:
-      return follower.cycles(element);
+      return follower.cycles(element.flags, element.cycles);
     case LegacyKind::trigger:
       return follower.simple_event(EventKind::trace_event, element);
     case LegacyKind::exception_return:

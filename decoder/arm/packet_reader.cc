@@ -21,15 +21,18 @@ void atoms_before(uint8_t header, Packet& packet) {
 
 }  // namespace
 
+// Eleven bytes in a row are looked at by looking at one of them.
 uint64_t find_async(Bytes bytes, uint64_t from) {
-  uint64_t zeros = 0;
-  for (uint64_t at = from; at < bytes.size(); ++at) {
-    if (bytes[at] == std::byte{0}) {
-      ++zeros;
-      continue;
+  constexpr uint64_t kZeros = kAsyncBytes - 1;
+  constexpr std::byte kZero{0};
+  for (uint64_t at = from + kZeros - 1; at < bytes.size();) {
+    uint64_t begin = at, end = at;
+    if (bytes[at] == kZero) {
+      while (begin > from && bytes[begin - 1] == kZero) --begin;
+      while (end < bytes.size() && bytes[end] == kZero) ++end;
+      if (end < bytes.size() && bytes[end] == std::byte{0x80} && end - begin >= kZeros) return end - kZeros;
     }
-    if (bytes[at] == std::byte{0x80} && zeros >= kAsyncBytes - 1) return at + 1 - kAsyncBytes;
-    zeros = 0;
+    at = end + kZeros;
   }
   return bytes.size();
 }
@@ -104,6 +107,58 @@ PacketReader::Status PacketReader::next(Packet& packet) {
   return status;
 }
 
+/// Reads a packet of those that come by the thousand. False: it is none of them. kLongestAside bytes can be read.
+bool PacketReader::short_aside(const std::byte* at, Packet& packet) {
+  const auto header = static_cast<uint8_t>(*at), second = static_cast<uint8_t>(at[1]);
+  packet.flags = 0;
+  if (header == 0x02) {
+    constexpr uint64_t kMore = 0x8080808080808080;
+    uint64_t raw = 0;
+    std::memcpy(&raw, at + 1, sizeof raw);
+    const uint64_t last = ~raw & kMore;  // bytes behind which none follows
+    const unsigned size = last != 0 ? static_cast<unsigned>(std::countr_zero(last)) / 8 + 1 : 9;
+    if (size < 8) raw &= low_mask(8 * size);
+    raw &= ~kMore;
+    // Seven bits a byte, side by side: pairs, then fours, then all.
+    raw = (raw & 0x007f007f007f007f) | (raw & 0x7f007f007f007f00) >> 1;
+    raw = (raw & 0x00003fff00003fff) | (raw & 0x3fff00003fff0000) >> 2;
+    raw = (raw & 0x0fffffff) | (raw & 0x0fffffff00000000) >> 4;
+    if (size == 9) raw |= static_cast<uint64_t>(at[9]) << 56;
+    timestamp_ = size == 9 ? raw : (timestamp_ & ~low_mask(7 * size)) | raw;
+    packet.kind = PacketKind::timestamp;
+    packet.value = timestamp_;
+    packet.size_bytes = 1 + size;
+    return true;
+  }
+  if (header == 0x88 && (*dispatch_)[header] != kNoForm) {
+    packet.kind = PacketKind::ts_marker;
+    packet.value = 0;
+    packet.size_bytes = 1;
+    return true;
+  }
+  const bool in_header = (header & 0xf0) == 0x10;
+  if (!in_header && (header & 0xfe) != 0x0c) return false;
+  packet.kind = in_header ? PacketKind::ccnt_f3 : PacketKind::ccnt_f2;
+  packet.cycles = cycle_threshold_ + (in_header ? header & 3U : second & 0xfU);
+  packet.flags = kFlagCycles;
+  packet.value = 0;
+  packet.size_bytes = in_header ? 1 : 2;
+  return config_.commit_opt1() || set_committed(header, second, packet);
+}
+
+/// Sets how many elements a short cycle count commits, of one byte or two. False: fewer than none.
+bool PacketReader::set_committed(uint8_t header, uint8_t second, Packet& packet) const {
+  packet.flags |= kFlagCommit;
+  if (packet.kind == PacketKind::ccnt_f3) {
+    packet.value = ((header >> 2) & 3U) + 1;
+    return true;
+  }
+  const int64_t base = (header & 1) != 0 ? static_cast<int64_t>(config_.max_speculation()) - 15 : 1;  // from the greatest depth
+  const int64_t committed = base + (second >> 4);
+  packet.value = static_cast<uint64_t>(committed);
+  return committed >= 0;
+}
+
 PacketReader::Status PacketReader::take(const PacketForm& form, Packet& packet) {
   const auto header = static_cast<uint8_t>(bytes_[offset_]);
   const auto done = [](bool whole) { return whole ? Status::ok : Status::cut; };
@@ -150,10 +205,7 @@ PacketReader::Status PacketReader::take(const PacketForm& form, Packet& packet) 
     case Layout::cycles_3:
       packet.cycles = cycle_threshold_ + (header & 3);
       packet.flags = kFlagCycles;
-      if (!config_.commit_opt1()) {
-        packet.value = ((header >> 2) & 3U) + 1;
-        packet.flags |= kFlagCommit;
-      }
+      if (!config_.commit_opt1()) (void)set_committed(header, 0, packet);
       return Status::ok;
     case Layout::number:
       return done(number(kMaxNumberBytes, packet.value));
@@ -276,14 +328,8 @@ PacketReader::Status PacketReader::cycles_2(Packet& packet) {
   if (!byte(both)) return Status::cut;
   packet.cycles = cycle_threshold_ + (both & 0xf);
   packet.flags |= kFlagCycles;
-  if (config_.commit_opt1()) return Status::ok;
-  const bool from_greatest = (static_cast<uint8_t>(bytes_[offset_]) & 1) != 0;
-  const int64_t base = from_greatest ? static_cast<int64_t>(config_.max_speculation()) - 15 : 1;
-  const int64_t commit = base + (both >> 4);
-  if (commit < 0) return Status::bad_packet;
-  packet.value = static_cast<uint64_t>(commit);
-  packet.flags |= kFlagCommit;
-  return Status::ok;
+  const bool fits = config_.commit_opt1() || set_committed(static_cast<uint8_t>(bytes_[offset_]), both, packet);
+  return fits ? Status::ok : Status::bad_packet;
 }
 
 PacketReader::Status PacketReader::two_results(Packet& packet) {
@@ -346,7 +392,7 @@ bool PacketReader::short_address(uint8_t isa, Packet& packet) {
   uint8_t low = 0, high = 0;
   if (!byte(low)) return false;
   if ((low & 0x80) != 0 && !byte(high)) return false;
-  packet.value = short_value(isa, low, high);
+  packet.value = short_value(isa, low | uint64_t{high} << 8);
   packet.isa = isa;
   push_address(packet.value, isa);
   return true;

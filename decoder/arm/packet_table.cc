@@ -148,20 +148,20 @@ constexpr const char* kNames[kPacketKinds] = {
 constexpr PlainForm atom_form(PacketKind kind, unsigned header) {
   switch (kind) {
     case atom_f1:
-      return {1, AddressForm::none, header & 1U};
+      return {1, AddressForm::none, false, header & 1U};
     case atom_f2:
-      return {2, AddressForm::none, header & 3U};
+      return {2, AddressForm::none, false, header & 3U};
     case atom_f3:
-      return {3, AddressForm::none, header & 7U};
+      return {3, AddressForm::none, false, header & 7U};
     case atom_f4: {  // NEEE NNNN NENE ENEN
       constexpr uint8_t kAtoms[4] = {0xe, 0x0, 0xa, 0x5};
-      return {4, AddressForm::none, kAtoms[header & 3]};
+      return {4, AddressForm::none, false, kAtoms[header & 3]};
     }
     case atom_f5:  // f5 NEEEE, d5 NNNNN, d6 NENEN, d7 ENENE
-      return {5, AddressForm::none, header == 0xf5 ? 0x1eU : header == 0xd5 ? 0U : header == 0xd6 ? 0xaU : 0x15U};
+      return {5, AddressForm::none, false, header == 0xf5 ? 0x1eU : header == 0xd5 ? 0U : header == 0xd6 ? 0xaU : 0x15U};
     case atom_f6: {
       const unsigned count = (header & 0x1f) + 4;
-      return {static_cast<uint8_t>(count), AddressForm::none, (1U << (count - ((header & 0x20) == 0 ? 0U : 1U))) - 1};
+      return {static_cast<uint8_t>(count), AddressForm::none, false, (1U << (count - ((header & 0x20) == 0 ? 0U : 1U))) - 1};
     }
     default:
       return {};
@@ -184,10 +184,16 @@ constexpr AddressForm address_form(const PacketForm& form) {
   }
 }
 
+constexpr bool is_aside(PacketKind kind) {
+  return kind == timestamp || kind == ccnt_f1 || kind == ccnt_f2 || kind == ccnt_f3 || kind == ts_marker || kind == commit;
+}
+
 constexpr std::array<PlainForm, 256> make_plain_forms() {
   std::array<PlainForm, 256> forms{};
   for (const PacketForm& form : kForms) {
-    for (unsigned header = form.first; header <= form.last && form.needs == Needs::nothing; ++header) {
+    for (unsigned header = form.first; header <= form.last; ++header) {
+      if (is_aside(form.kind)) forms[header].aside = true;
+      if (form.needs != Needs::nothing) continue;
       if (form.layout == Layout::atoms) forms[header] = atom_form(form.kind, header);
       if (form.layout != Layout::atoms) forms[header].address = address_form(form);
     }

@@ -62,10 +62,11 @@ enum class AddressForm : uint8_t {
   long_64is1 = 7
 };
 
-/// The packets that most of a trace is made of. They stand in streams of any configuration.
+/// The packets that most of a trace is made of. Atoms and addresses stand in streams of any configuration.
 struct PlainForm {
   uint8_t count = 0;  ///< atoms of an atom packet, which is its header and nothing else; 0: the header is of another packet
   AddressForm address = AddressForm::none;
+  bool aside = false;  ///< a packet of time, cycles or a marker, or a commit: it tells nothing of the way that the flow goes
   uint32_t atoms = 0;  ///< 1 is E, the oldest in bit 0
 };
 /// By header byte.

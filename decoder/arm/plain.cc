@@ -6,7 +6,16 @@
 namespace ptd::arm {
 namespace {
 
-/// Packets, as they stand in the trace, up to a place. kForks: forks end them, too.
+/// The packet that an atom is in, if the one at `offset_bytes` and those behind it are of atoms: the atom behind the first `taken`.
+uint64_t place_of_atom(const std::byte* trace, uint64_t offset_bytes, unsigned taken) {
+  for (;; ++offset_bytes) {
+    const unsigned here = plain_forms()[static_cast<uint8_t>(trace[offset_bytes])].count;
+    if (taken < here || here == 0) return offset_bytes;
+    taken -= here;
+  }
+}
+
+/// Packets, as they stand in the trace, up to a place. kForks: forks end them, too. What commits ends them.
 template <bool kForks>
 class PacketSource {
  public:
@@ -19,6 +28,7 @@ class PacketSource {
         forms_(plain_forms().data()),
         begin_(reader.bytes().data()),
         end_(begin_ + std::min<uint64_t>(reader.bytes().size(), end_offset)),
+        addresses_end_(begin_ + reader.bytes().size() - std::min<uint64_t>(reader.bytes().size(), PacketReader::kLongestAddress - 1)),
         at_(begin_ + reader.offset()) {}
 
   /// Atoms of packets side by side, 64 at most. `lost`: atoms tell nothing.
@@ -28,15 +38,12 @@ class PacketSource {
     uint64_t atoms = 0;
     unsigned count = 0;
     packet_ = at;
-    for (; at != end_; ++at) {
+    for (; at < end_; ++at) {
       const PlainForm& form = forms_[static_cast<uint8_t>(*at)];
       if (form.count == 0) {
         if (count != 0) break;
         at_ = at;
-        if (form.address == AddressForm::none || static_cast<uint64_t>(end_ - at) < PacketReader::kLongestAddress) return PlainKind::end;
-        packet_ = at;
-        at_ = reader_.plain_address(at, form.address, address_);
-        return PlainKind::address;
+        return other(form);
       }
       if (lost) continue;
       if (count + form.count > kMostAtoms) break;
@@ -56,103 +63,185 @@ class PacketSource {
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] uint64_t address() const { return address_.value; }
   [[nodiscard]] uint8_t isa() const { return address_.isa; }
+  [[nodiscard]] const Packet& aside() const { return aside_; }
   [[nodiscard]] uint64_t offset(unsigned left) const {
-    const std::byte* at = packet_;
-    for (unsigned taken = count_ - left;; ++at) {
-      const unsigned here = forms_[static_cast<uint8_t>(*at)].count;
-      if (taken < here || here == 0) return static_cast<uint64_t>(at - begin_);
-      taken -= here;
-    }
+    if (left == count_) return static_cast<uint64_t>(packet_ - begin_);
+    return place_of_atom(begin_, static_cast<uint64_t>(packet_ - begin_), count_ - left);
   }
-  [[nodiscard]] size_t blocks_ahead() const { return std::min<size_t>(2 * static_cast<size_t>(end_ - at_), 1U << 10); }
+  [[nodiscard]] size_t blocks_ahead() const { return at_ < end_ ? std::min<size_t>(2 * static_cast<size_t>(end_ - at_), 1U << 10) : 0; }
   /// Behind what was taken.
   [[nodiscard]] uint64_t reached() const { return static_cast<uint64_t>(at_ - begin_); }
 
  private:
+  /// A packet that holds no atoms.
+  [[gnu::always_inline]] PlainKind other(const PlainForm& form) {
+    packet_ = at_;
+    count_ = 0;
+    if (form.address != AddressForm::none && at_ < addresses_end_) {
+      at_ = reader_.plain_address(at_, form.address, address_);
+      return PlainKind::address;
+    }
+    return form.aside && read_aside() ? PlainKind::aside : PlainKind::end;
+  }
+  [[gnu::noinline]] bool read_aside() {
+    reader_.seek(reached());
+    if (reader_.next_aside(aside_) != PacketReader::Status::ok) return false;
+    if (aside_.kind == PacketKind::commit || (aside_.flags & kFlagCommit) != 0) return false;
+    at_ = begin_ + reader_.offset();
+    return true;
+  }
+
   PacketReader& reader_;
   const CandidateChooser& chooser_;
   size_t most_forks_;
   const PlainForm* forms_;
-  const std::byte *begin_, *end_, *at_;
+  const std::byte *begin_, *end_;   ///< an address or a packet aside may end behind it
+  const std::byte* addresses_end_;  ///< before it the longest address can be read
+  const std::byte* at_;
   const std::byte* packet_ = nullptr;  ///< the first one of those taken last
   uint64_t atoms_ = 0;
   unsigned count_ = 0;
   PacketReader::Address address_;
+  Packet aside_;
 };
 
-/// Atoms of one packet, or of one element.
-class AtomSource {
+/// Packets that were looked at before, until so many atoms are taken.
+class AheadSource {
  public:
   static constexpr bool kMayStop = false;
-  AtomSource(uint64_t atoms, uint32_t count, uint64_t offset) : atoms_(atoms), count_(count), offset_(offset) {}
-  AtomSource(const Element& element, uint32_t count, Bytes trace)
-      : atoms_(element.value),
-        count_(count),
-        offset_(element.offset_bytes),
-        trace_(element.packets ? trace : Bytes{}),
-        gone_(element.taken) {}
-  PlainKind next(bool) { return std::exchange(given_, true) ? PlainKind::end : PlainKind::atoms; }
+  AheadSource(Bytes trace, const PlaceAhead& place, uint64_t left)
+      : forms_(plain_forms().data()),
+        begin_(trace.data()),
+        end_(begin_ + place.end_bytes),
+        at_(begin_ + place.offset_bytes),
+        noted_(place.noted),
+        left_(left),
+        gone_(place.taken) {}
+
+  [[gnu::always_inline]] PlainKind next(bool) {
+    const unsigned most = static_cast<unsigned>(std::min<uint64_t>(64, left_));
+    if (most == 0) return PlainKind::end;
+    const std::byte* at = packet_ = at_;
+    unsigned gone = skipped_ = gone_;
+    uint64_t atoms = 0;
+    unsigned count = 0;
+    for (; at != end_; ++at) {
+      const PlainForm& form = forms_[static_cast<uint8_t>(*at)];
+      if (form.count == 0) {
+        if (count != 0) break;
+        return other();
+      }
+      atoms |= uint64_t{form.atoms} >> gone << count;
+      count += form.count - gone;
+      gone = 0;
+      if (count < most) continue;
+      gone = form.count - (count - most);  // of this packet, if it is not done
+      count = most;
+      if (gone == form.count) {
+        ++at;
+        gone = 0;
+      }
+      break;
+    }
+    at_ = at;
+    gone_ = gone;
+    atoms_ = atoms;
+    count_ = count;
+    left_ -= count;
+    return count != 0 ? PlainKind::atoms : PlainKind::end;
+  }
   [[nodiscard]] uint64_t atoms() const { return atoms_; }
   [[nodiscard]] unsigned count() const { return count_; }
-  [[nodiscard]] static uint64_t address() { return 0; }
-  [[nodiscard]] static uint8_t isa() { return 0; }
+  [[nodiscard]] uint64_t address() const { return noted_[-1].value; }
+  [[nodiscard]] uint8_t isa() const { return noted_[-1].isa; }
+  [[nodiscard]] const Noted& aside() const { return noted_[-1]; }
   [[nodiscard]] uint64_t offset(unsigned left) const {
-    uint32_t taken = gone_ + count_ - left;
-    return trace_.empty() ? offset_ : atom_place(trace_, offset_, taken);
+    return place_of_atom(begin_, static_cast<uint64_t>(packet_ - begin_), skipped_ + count_ - left);
   }
-  [[nodiscard]] static size_t blocks_ahead() { return 0; }
+  [[nodiscard]] size_t blocks_ahead() const {
+    return std::min<size_t>(2 * std::min<uint64_t>(static_cast<size_t>(end_ - at_), left_), 1U << 10);
+  }
+  /// Moves to what was taken.
+  void reached(PlaceAhead& place, uint64_t& left) const {
+    place.offset_bytes = static_cast<uint64_t>(at_ - begin_);
+    place.taken = static_cast<uint8_t>(gone_);
+    place.noted = noted_;
+    left = left_;
+  }
 
  private:
-  uint64_t atoms_;
-  uint32_t count_;
-  uint64_t offset_;
-  Bytes trace_;  ///< empty: all are of the packet at offset_
-  uint32_t gone_ = 0;
-  bool given_ = false;
+  /// The packet at hand holds no atoms.
+  [[gnu::always_inline]] PlainKind other() {
+    count_ = 0;
+    at_ += noted_->size_bytes;
+    return is_address(noted_++->kind) ? PlainKind::address : PlainKind::aside;
+  }
+
+  const PlainForm* forms_;
+  const std::byte *begin_, *end_, *at_;
+  const Noted* noted_;
+  const std::byte* packet_ = nullptr;  ///< the first one of those taken last
+  uint64_t atoms_ = 0, left_;
+  unsigned count_ = 0, gone_;
+  unsigned skipped_ = 0;  ///< atoms of packet_ that are not of those taken last
 };
 
-/// The oldest elements of a queue.
+/// The oldest elements of a queue, until so many atoms are taken or another element is the oldest.
 class QueueSource {
  public:
   static constexpr bool kMayStop = false;
-  QueueSource(ElementQueue& queue, Bytes trace, uint64_t& left) : queue_(queue), trace_(trace), left_(left) {}
+  QueueSource(ElementQueue& queue, uint64_t& left) : queue_(queue), left_(left) {}
   PlainKind next(bool) {
     if (left_ == 0 || queue_.empty()) return PlainKind::end;
     const Element& oldest = queue_.front();
+    if (oldest.kind != ElementKind::atoms && oldest.kind != ElementKind::address) return PlainKind::end;
     value_ = oldest.value;
     offset_ = oldest.offset_bytes;
+    isa_ = oldest.isa;
     if (oldest.kind == ElementKind::address) {
-      isa_ = oldest.isa;
-      packets_ = false;
       queue_.pop_front();
       return PlainKind::address;
     }
-    if (oldest.kind != ElementKind::atoms) return PlainKind::end;
-    packets_ = oldest.packets;
-    gone_ = oldest.taken;
-    count_ = static_cast<uint32_t>(std::min<uint64_t>(left_, oldest.count));
+    count_ = static_cast<unsigned>(std::min<uint64_t>(left_, oldest.count));
     left_ -= count_;
-    queue_.take_atoms(count_, trace_);
+    queue_.take(count_);
     return PlainKind::atoms;
   }
   [[nodiscard]] uint64_t atoms() const { return value_; }
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] uint64_t address() const { return value_; }
   [[nodiscard]] uint8_t isa() const { return isa_; }
-  [[nodiscard]] uint64_t offset(unsigned left) const {
-    uint32_t taken = gone_ + count_ - left;
-    return packets_ ? atom_place(trace_, offset_, taken) : offset_;
-  }
+  [[nodiscard]] static Noted aside() { return {}; }
+  [[nodiscard]] uint64_t offset(unsigned) const { return offset_; }
   [[nodiscard]] size_t blocks_ahead() const { return std::min<uint64_t>(left_, 256); }
 
  private:
   ElementQueue& queue_;
-  Bytes trace_;
   uint64_t& left_;
   uint64_t value_ = 0, offset_ = 0;
-  uint32_t count_ = 0, gone_ = 0;
-  bool packets_ = false;
+  unsigned count_ = 0;
   uint8_t isa_ = 0;
+};
+
+/// Atoms of one packet.
+class AtomSource {
+ public:
+  static constexpr bool kMayStop = false;
+  AtomSource(uint64_t atoms, uint32_t count, uint64_t offset) : atoms_(atoms), count_(count), offset_(offset) {}
+  PlainKind next(bool) { return std::exchange(given_, true) ? PlainKind::end : PlainKind::atoms; }
+  [[nodiscard]] uint64_t atoms() const { return atoms_; }
+  [[nodiscard]] unsigned count() const { return count_; }
+  [[nodiscard]] static uint64_t address() { return 0; }
+  [[nodiscard]] static uint8_t isa() { return 0; }
+  [[nodiscard]] static Noted aside() { return {}; }
+  [[nodiscard]] uint64_t offset(unsigned) const { return offset_; }
+  [[nodiscard]] static size_t blocks_ahead() { return 0; }
+
+ private:
+  uint64_t atoms_;
+  uint32_t count_;
+  uint64_t offset_;
+  bool given_ = false;
 };
 
 }  // namespace
@@ -171,7 +260,7 @@ bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset, size_t m
   const Bytes bytes = reader.bytes();
   if (before == bytes.size()) return false;
   const PlainForm& form = plain_forms()[static_cast<uint8_t>(bytes[before])];
-  if (form.count == 0) {
+  if (form.count == 0 && !form.aside) {
     if (form.address == AddressForm::none || bytes.size() - before < PacketReader::kLongestAddress) return false;
     if (need_context_ || has_exception_ || starting_) {  // often just one address comes before the next packet of another kind
       PacketReader::Address at;
@@ -192,23 +281,23 @@ bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset, size_t m
   return reader.offset() != before;
 }
 
+void Follower::packets_ahead(Bytes trace, PlaceAhead& place, uint64_t& left) {
+  AheadSource source(trace, place, left);
+  follow(source);
+  source.reached(place, left);
+}
+
+void Follower::queued(ElementQueue& queue, uint64_t& left) {
+  QueueSource source(queue, left);
+  follow(source);
+}
+
 void Follower::atoms(uint64_t atoms, uint32_t count, uint64_t offset) {
   if (!options_.exact_only) {
     AtomSource source(atoms, count, offset);
     return follow(source);
   }
   for (; count != 0 && !is_lost(); --count, atoms >>= 1) atom(atoms, offset);
-}
-
-void Follower::atoms(const Element& element, uint32_t count, Bytes trace) {
-  AtomSource source(element, count, trace);
-  if (!options_.exact_only) return follow(source);
-  for (uint32_t done = 0; done < count && !is_lost(); ++done) atom(element.value >> done, source.offset(count - done));
-}
-
-void Follower::take_queued(ElementQueue& queue, Bytes trace, uint64_t& left) {
-  QueueSource source(queue, trace, left);
-  follow(source);
 }
 
 }  // namespace ptd::arm

@@ -10,11 +10,11 @@
 namespace ptd::arm {
 
 /// What a source of atoms and addresses gives next.
-enum class PlainKind : uint8_t { atoms, address, end };
+enum class PlainKind : uint8_t { atoms, address, aside, end };
 
 /// One stretch of plain packets or elements. While it lasts the flow stands here and not in the follower, which load() and store() keep
 /// alike. What comes of it is what the follower's atom() and address() would give, sooner. A Source has next(), which makes one of these
-/// current: atoms() and count(), or address(); and offset(left),
+/// current: atoms() and count(), address(), or the packet aside(); and offset(left),
 /// the place of the packet that the atom is in with which `left` are left. kMayStop: a full batch
 /// ends it. blocks_ahead(): about how many will come.
 template <bool kChanges, typename Source>
@@ -31,6 +31,8 @@ class PlainFlow {
         take_address(Ip{source_.address()}, source_.isa());
       } else if (kind == PlainKind::atoms) {
         take_atoms(source_.atoms(), source_.count());
+      } else if (kind == PlainKind::aside) {
+        take_aside(source_.aside());
       } else {
         break;
       }
@@ -40,6 +42,7 @@ class PlainFlow {
 
  private:
   static constexpr size_t kMostAtoms = 64;  // of one next()
+  static constexpr uint64_t kDoubt = std::bit_cast<uint64_t>(Block{0, 0, static_cast<uint16_t>(BlockFlag::suspect)});
 
   [[nodiscard]] bool has_room() const { return out_ < stop_; }
 
@@ -58,7 +61,7 @@ class PlainFlow {
     walked_ = f.walked_;
     fresh_ = false;
     odd_ = f.need_context_ || f.has_exception_ || f.starting_ || (f.isa_ != 0 && mode_ != ExecMode::t32);
-    doubt_ = f.doubtful_ ? std::bit_cast<uint64_t>(Block{0, 0, static_cast<uint16_t>(BlockFlag::suspect)}) : 0;
+    doubt_ = f.doubtful_ ? kDoubt : 0;
     has_stack_ = f.config_.has_return_stack();
     stack_ = has_stack_ && f.push_allowed_;
     steps_ = &f.runs_->step(0);
@@ -102,18 +105,52 @@ class PlainFlow {
 
   void take_atoms(uint64_t atoms, unsigned count) {
     while (count != 0 && !lost_) {
-      SectionId section = kNoSection;
-      if (run_ == 0 && is_hole(section)) return give_gap(section, source_.offset(count));
-      if (!odd_ && (run_ != 0 || find())) {
+      if (!odd_ && (run_ != 0 || find(count))) {
         const Way way = follow(atoms, count);
-        if (way == Way::no_code && !kChanges) return give_gap(steps_[run_].blocks[0].node, source_.offset(count));
         if (way <= Way::indirect_call || way == Way::none) continue;
+        if (way == Way::no_code && !kChanges) return give_no_code(steps_[run_].blocks[0].node, source_.offset(count));
       }
-      take_slowly(atoms, count);
+      if (lost_) return;
+      if (kChanges || odd_ || !contradicts(atoms, count)) take_slowly(atoms, count);
       atoms >>= 1;
       --count;
     }
   }
+
+  /// True if the code speaks against the next atom, which is taken then.
+  bool contradicts(uint64_t atoms, unsigned left) {
+    Follower& f = follower_;
+    if (run_ == 0) {
+      if (!need_ || pop_ || told_ || !taken_) return false;
+      // The code has an indirect branch, and the trace gives no target.
+      contradict(branch_ip(), source_.offset(left));
+      told_ = lost_ = true;
+      return true;
+    }
+    const Run& run = f.runs_->run(run_);
+    if ((atoms & 1) != 0 || run.stop != RunEnd::waypoint || run.has_bad) return false;
+    // A branch that is always taken was not: the flow goes the way that the trace says, and is marked up to the next address.
+    Block* const before = out_;
+    left_ = run_;
+    run_ = 0;
+    *out_++ = std::bit_cast<Block>(std::bit_cast<uint64_t>(steps_[left_].blocks[0]) | doubt_);
+    followed(before, false);
+    give_gap(GapReason::image_mismatch, run.last_ip, section_at(run.last_ip), source_.offset(left));
+    doubt_ = kDoubt;
+    f.doubtful_ = true;
+    return true;
+  }
+
+  /// The packets do not fit the code at `ip`; where the flow goes on is not known.
+  void contradict(Ip ip, uint64_t offset) {
+    give_gap(GapReason::image_mismatch, ip, section_at(ip), offset);
+    need_ = true;
+    pop_ = walked_ = false;
+  }
+
+  [[nodiscard]] SectionId section_at(Ip ip) const { return follower_.runs_->section_at(follower_.space_, ip, now_); }
+  /// Of the branch that was taken last.
+  [[nodiscard]] Ip branch_ip() const { return left_ != 0 ? follower_.runs_->run(left_).last_ip : follower_.branch_ip_; }
 
   /// Takes atoms that do what the code says, along runs that are known. Says what the last one did, or the next one does.
   Way follow(uint64_t& atoms, unsigned& count) {
@@ -173,23 +210,18 @@ class PlainFlow {
     f.put_mark(static_cast<size_t>(before - begin_));
   }
 
-  /// True if it is known that there is no code where the flow stands, and nothing was chosen on the way here.
-  [[nodiscard]] bool is_hole(SectionId& section) {
-    if (kChanges || odd_ || need_) return false;
-    if (!follower_.is64_) ip_.value &= 0xffffffffU;
-    return follower_.runs_->is_known_hole(follower_.space_, ip_, now_, section);
-  }
-
-  /// Finds the run where the flow stands. False: the follower must do it.
-  bool find() {
+  /// Finds the run where the flow stands. False: there is no code, or the follower must do it. `left`: atoms that are to be taken.
+  bool find(unsigned left) {
     Follower& f = follower_;
     if (need_) return find_return();
     if (!f.is64_) ip_.value &= 0xffffffffU;
-    run_ = kChanges ? 0 : f.runs_->known(f.space_, ip_, mode_);
-    if (run_ == 0) {
-      run_ = f.runs_->find(f.space_, ip_, mode_, now_, *f.chooser_);
-      steps_ = &f.runs_->step(0);
+    SectionId section = kNoSection;
+    if (!kChanges && f.runs_->is_known_hole(f.space_, ip_, now_, section)) {
+      give_no_code(section, source_.offset(left));
+      return false;
     }
+    run_ = f.runs_->find(f.space_, ip_, mode_, now_, *f.chooser_);
+    steps_ = &f.runs_->step(0);
     f.call_ = 0;
     if (left_ != 0 && (!kChanges || f.leads_to(left_, taken_, ip_, mode_))) f.runs_->link(left_, taken_, run_);
     fresh_ = kChanges && !steps_[run_].certain.contains(now_);
@@ -218,12 +250,15 @@ class PlainFlow {
     Follower& f = follower_;
     const ExecMode mode = f.mode_of(isa);
     const bool has_place = walked_ && !need_;
-    if (odd_ || (has_place && (mode != mode_ || ip != (run_ != 0 ? steps_[run_].ip : ip_)))) {
+    const bool contradicts = has_place && (mode != mode_ || ip != place());
+    if (odd_ || (kChanges && contradicts)) {
       store();
       f.address(ip, isa, source_.offset(0));
       return load();
     }
-    if (!has_place) {
+    // Nothing but a branch of another kind than the code's leads here.
+    if (contradicts) contradict(taken_ ? branch_ip() : place(), source_.offset(0));
+    if (!has_place || contradicts) {
       if (!walked_ || !taken_) left_ = 0;
       mode_ = mode;
       ip_ = ip;
@@ -238,26 +273,57 @@ class PlainFlow {
     f.doubtful_ = false;
     f.call_ = 0;
     f.isa_ = isa;
-    odd_ = isa != 0 && mode_ != ExecMode::t32;
+    odd_ = false;
+    if (isa != 0) odd_ = mode_ != ExecMode::t32;
   }
 
-  /// No code is at hand where the flow stands.
-  void give_gap(SectionId section, uint64_t offset) {
+  /// Time, cycles or a marker.
+  template <typename Aside>
+  void take_aside(const Aside& packet) {
     Follower& f = follower_;
-    if (run_ != 0) ip_ = steps_[run_].ip;
+    if (packet.kind == PacketKind::timestamp && !kChanges && !f.time_tells_context_) {
+      f.timestamp(packet.value, packet.flags, packet.cycles);
+      now_ = f.when();
+    } else if (packet.kind == PacketKind::timestamp) {
+      store();
+      f.timestamp(packet.value, packet.flags, packet.cycles);
+      load();
+    } else if (packet.kind == PacketKind::ts_marker) {
+      const bool placed = !need_ && !f.need_context_;
+      Event event = f.event_of(EventKind::sync_marker, placed ? kEventHasFrom : uint8_t{0}, place(), packet.value, source_.offset(0));
+      event.before_block = static_cast<uint32_t>(out_ - begin_);
+      push(f.out_->events, event);
+      if (Source::kMayStop && f.out_->events.size() >= f.out_->capacity_blocks) stop_ = begin_;
+    } else {
+      f.cycles(packet.flags, packet.cycles);
+    }
+  }
+
+  /// Where the flow stands.
+  [[nodiscard]] Ip place() const { return run_ != 0 ? steps_[run_].ip : ip_; }
+
+  /// No code is at hand where the flow stands.
+  void give_no_code(SectionId section, uint64_t offset) {
+    ip_ = place();
+    give_gap(GapReason::no_image, ip_, section, offset);
+    taken_ = walked_ = false;
+    need_ = told_ = lost_ = true;
+  }
+
+  void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
+    Follower& f = follower_;
     Gap gap;
-    gap.reason = GapReason::no_image;
+    gap.reason = reason;
     gap.before_block = static_cast<uint32_t>(out_ - begin_);
     gap.stream_offset_bytes = f.segment_.stream_offset_bytes + offset;
-    gap.ip = ip_;
-    gap.space = f.runs_->home(f.space_, ip_);
+    gap.ip = ip;
+    gap.space = f.runs_->home(f.space_, ip);
     gap.section = section;
     gap.time = f.time_;
-    f.out_->gaps.push_back(gap);
-    f.flowing_ = taken_ = walked_ = false;
+    push(f.out_->gaps, gap);
+    f.flowing_ = false;
     f.call_ = run_ = left_ = 0;
     since_ = out_;
-    need_ = told_ = lost_ = true;
     if (Source::kMayStop && f.out_->gaps.size() >= f.out_->capacity_blocks) stop_ = begin_;
   }
 

@@ -6,7 +6,8 @@
 namespace ptd::arm {
 namespace {
 
-constexpr uint64_t kCommitAtOnce = 128;  // P0 elements, about
+constexpr uint64_t kCommitAtOnce = 128;     // P0 elements, about
+constexpr uint64_t kMostAtOnce = 1U << 12;  // bytes of trace
 
 bool is_conditional(PacketKind kind) { return kind >= PacketKind::cond_i_f1 && kind <= PacketKind::cond_res_f4; }
 
@@ -36,6 +37,7 @@ void Resolver::begin(Bytes bytes) {
   bytes_ = bytes;
   reader_.restart(bytes);
   queue_.clear();
+  end_ahead();
   depth_ = 0;
   ignored_ = 0;
   awaits_address_ = overflowed_ = false;
@@ -59,6 +61,7 @@ void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
   const uint64_t next = std::min<uint64_t>(find_async(bytes_, from), bytes_.size());
   follower_->lose(reason, offset, next - std::min(next, offset));
   queue_.clear();
+  end_ahead();
   depth_ = 0;
   awaits_address_ = false;
   state_ = State::no_sync;
@@ -102,47 +105,103 @@ Resolver::Stop Resolver::run(Batch& batch, const Bounds& bounds) {
 /// Atoms and addresses that nothing speculative comes before: most of a trace. False: another packet is next.
 bool Resolver::run_plain(const Bounds& bounds) {
   if (state_ != State::decoding || awaits_address_) return false;
-  if (config_.max_speculation() != 0) return !follower_->code_changes() && run_queued();
+  if (config_.max_speculation() != 0) return !follower_->code_changes() && run_ahead();
   if (!queue_.empty()) return false;
   return follower_->plain_packets(reader_, bounds.offset, bounds.forks);
 }
 
-/// Likewise, where there is speculation: they are queued, and what is committed by it is followed some at once. Before a packet of another
-/// kind all that is due is done.
-bool Resolver::run_queued() {
+/// Likewise, where there is speculation: packets are looked at for what they commit and stay in the trace until they are committed.
+bool Resolver::run_ahead() {
+  if (ahead_ != reader_.offset()) end_ahead();
+  // An exception whose address is missing, or a full queue, is noticed at the packet that commits it, or comes too much.
+  const bool at_once = queue_.holds_unbound() || queue_.size() > ElementQueue::kMost / 2 ||
+                       config_.max_speculation() > ElementQueue::kMost / 4 || ahead_ - behind_ > ElementQueue::kMost / 2;
+  uint64_t due = 0;
+  const bool more = !at_once && look_ahead(due);
+  depth_ += due;
+  commit(due);
+  if (more || state_ != State::decoding) return true;
+  queue_ahead();
+  return state_ != State::decoding;
+}
+
+/// Looks at packets until enough of them is committed. False: another packet is next.
+bool Resolver::look_ahead(uint64_t& due) {
   const auto& forms = plain_forms();
   const Bytes bytes = bytes_;
-  uint64_t at = reader_.offset();
-  const uint64_t begin = at, most = config_.max_speculation();
-  // An exception whose address is missing, or a full queue, is noticed at the packet that commits it, or comes too much.
-  const bool at_once = queue_.holds_bound() || queue_.size() > ElementQueue::kMost / 2 || most > ElementQueue::kMost / 4;
-  const uint64_t ahead = at_once ? 0 : kCommitAtOnce;
-  while (at < bytes.size() && state_ == State::decoding && depth_ <= most + ahead) {
-    if (!at_once && queue_.size() > ElementQueue::kMost / 2) break;
+  const uint64_t most = config_.max_speculation();
+  const uint64_t end = std::min<uint64_t>(bytes.size(), ahead_ + kMostAtOnce);
+  const uint64_t addresses_end = bytes.size() - std::min<uint64_t>(bytes.size(), PacketReader::kLongestAddress - 1);
+  uint64_t at = ahead_, depth = depth_;
+  bool plain = true;
+  while (at < end && due < kCommitAtOnce) {
     const PlainForm& form = forms[static_cast<uint8_t>(bytes[at])];
-    packet_offset_ = at;
-    bool room = true;
     if (form.count != 0) {
-      reader_.seek(++at);
-      depth_ += form.count;
-      room = queue_.push_atoms(form.atoms, form.count, packet_offset_);
-    } else {
-      if (form.address == AddressForm::none || bytes.size() - at < PacketReader::kLongestAddress) break;
+      packet_offset_ = at++;
+      depth += form.count;
+      if (depth <= most) continue;
+      due += depth - most;
+      depth = most;
+    } else if (form.address != AddressForm::none && at < addresses_end) {
       PacketReader::Address address;
+      packet_offset_ = at;
       at = static_cast<uint64_t>(reader_.plain_address(bytes.data() + at, form.address, address) - bytes.data());
-      reader_.seek(at);
-      Element element;
-      element.kind = ElementKind::address;
-      element.offset_bytes = packet_offset_;
-      element.value = address.value;
-      element.isa = address.isa;
-      room = queue_.push(element);
+      push(noted_, {address.value, 0, PacketKind::addr_match, address.isa, 0, static_cast<uint8_t>(at - packet_offset_)});
+    } else {
+      plain = form.aside && pass_aside(at, depth, due);
+      if (!plain) break;
     }
-    if (!room) lose_sync(GapReason::limit, packet_offset_, at);
-    if (at_once) break;
   }
-  commit_excess();
-  return at != begin;
+  reader_.seek(at);
+  ahead_ = at;
+  depth_ = depth;
+  return plain && at < bytes.size();
+}
+
+/// Moves behind the packet at `at`, which does not matter to the way of the flow. False: it is another one, or commits more than there is.
+bool Resolver::pass_aside(uint64_t& at, uint64_t& depth, uint64_t& due) {
+  Packet packet;
+  reader_.seek(at);
+  if (reader_.next_aside(packet) != PacketReader::Status::ok) return false;
+  const bool commits = packet.kind == PacketKind::commit || (packet.flags & kFlagCommit) != 0;
+  if (commits && packet.value > depth) return false;
+  if (commits) due += packet.value;
+  if (commits) depth -= packet.value;
+  packet_offset_ = at;
+  at = reader_.offset();
+  push(noted_, {packet.value, packet.cycles, packet.kind, 0, packet.flags, static_cast<uint8_t>(at - packet_offset_)});
+  return true;
+}
+
+/// Puts the packets that were looked at into the queue.
+void Resolver::queue_ahead() {
+  for (uint64_t at = behind_; at < ahead_;) {
+    const PlainForm& form = plain_forms()[static_cast<uint8_t>(bytes_[at])];
+    const uint64_t offset = at;
+    Element element;
+    if (form.count != 0) {
+      element.p0 = true;
+      element.count = form.count - gone_;
+      element.value = form.atoms >> gone_;
+      element.offset_bytes = at++;
+      gone_ = 0;
+    } else {
+      const Noted& noted = noted_[first_noted_++];
+      at += noted.size_bytes;
+      if (noted.kind == PacketKind::commit) continue;
+      element = element_of(noted, offset);
+    }
+    if (!queue_.push(element)) return lose_sync(GapReason::limit, offset, ahead_);
+  }
+  end_ahead();
+}
+
+/// What was looked at is done.
+void Resolver::end_ahead() {
+  behind_ = ahead_ = reader_.offset();
+  gone_ = 0;
+  noted_.clear();
+  first_noted_ = 0;
 }
 
 /// Before the first trace info only what stands outside the flow has a meaning.
@@ -173,8 +232,8 @@ void Resolver::on_packet(const Packet& packet, uint64_t offset) {
   element.flags = packet.flags;
   if (is_atom(packet.kind)) {
     if (config_.max_speculation() == 0 && queue_.empty()) return follower_->atoms(packet.value, packet.bits, offset);
-    depth_ += packet.bits;
-    if (!queue_.push_atoms(packet.value, packet.bits, offset)) lose_sync(GapReason::limit, offset, reader_.offset());
+    element.value = packet.value;
+    add(element, ElementKind::atoms, packet.bits);
     return commit_excess();
   }
   if (is_address(packet.kind)) return on_address(packet, element);
@@ -214,9 +273,15 @@ void Resolver::on_speculation(const Packet& packet, Element element) {
     commit_excess();
     if (state_ != State::decoding) return;
   }
-  const uint64_t cancelled = queue_.cancel(packet.value);
-  depth_ -= std::min(depth_, cancelled);
+  if (queue_.is_unwieldy()) return lose_sync(GapReason::limit, packet_offset_, reader_.offset());
+  const size_t bound = queue_.bound();
+  uint64_t cancelled = queue_.cancel(packet.value);
   bool fits = cancelled == packet.value;
+  if (awaits_address_ && queue_.bound() != bound) {  // the newest one, which counts when its address comes
+    awaits_address_ = false;
+    --cancelled;
+  }
+  depth_ -= std::min(depth_, cancelled);
   if (fits && packet.kind != PacketKind::cancel_f1) fits = queue_.mispredict();
   if (!fits) lose_sync(GapReason::bad_packet, packet_offset_, reader_.offset());
 }
@@ -231,6 +296,7 @@ void Resolver::stop(const Packet& packet, uint64_t offset) {
     if (aside) execute(element);
   }
   queue_.clear();
+  end_ahead();
   depth_ = 0;
   awaits_address_ = false;
   if (packet.kind == PacketKind::overflow) {
@@ -342,9 +408,7 @@ void Resolver::commit_excess() {
 void Resolver::commit(uint64_t count) {
   uint64_t left = count;
   while (left != 0) {
-    if (!exact_only_) follower_->take_queued(queue_, bytes_, left);
-    if (left == 0) break;
-    if (queue_.empty() || !commit_one(left)) {
+    if (queue_.empty() ? !commit_ahead(left) : !commit_one(left)) {
       lose_sync(GapReason::bad_packet, packet_offset_, reader_.offset());
       return;
     }
@@ -361,10 +425,14 @@ void Resolver::commit(uint64_t count) {
 /// Executes the oldest element, or some of its atoms.
 bool Resolver::commit_one(uint64_t& left) {
   Element& oldest = queue_.front();
+  if (!exact_only_ && (oldest.kind == ElementKind::atoms || oldest.kind == ElementKind::address)) {
+    follower_->queued(queue_, left);
+    return true;
+  }
   if (oldest.kind == ElementKind::atoms || oldest.kind == ElementKind::unseen) {
     const auto count = static_cast<uint32_t>(std::min<uint64_t>(left, oldest.count));
-    if (oldest.kind == ElementKind::atoms) follower_->atoms(oldest, count, bytes_);
-    queue_.take_atoms(count, bytes_);
+    if (oldest.kind == ElementKind::atoms) follower_->atoms(oldest.value, count, oldest.offset_bytes);
+    queue_.take(count);
     left -= count;
     return true;
   }
@@ -373,6 +441,20 @@ bool Resolver::commit_one(uint64_t& left) {
   if (element.p0) --left;
   if (element.kind == ElementKind::exception || element.kind == ElementKind::q) return commit_bound(element);
   execute(element);
+  return true;
+}
+
+/// Packets that were looked at, up to the last atom that is due, or some of them. False: there is none.
+bool Resolver::commit_ahead(uint64_t& left) {
+  if (behind_ == ahead_) return false;
+  PlaceAhead place = {behind_, ahead_, gone_, noted_.data() + first_noted_};
+  follower_->packets_ahead(bytes_, place, left);
+  behind_ = place.offset_bytes;
+  gone_ = place.taken;
+  first_noted_ = static_cast<size_t>(place.noted - noted_.data());
+  if (first_noted_ < noted_.size() / 2) return true;
+  noted_.erase(noted_.begin(), noted_.begin() + static_cast<std::ptrdiff_t>(first_noted_));
+  first_noted_ = 0;
   return true;
 }
 
@@ -412,9 +494,9 @@ void Resolver::execute(const Element& element) {
     case ElementKind::trace_info:
       return follower_->trace_info();
     case ElementKind::timestamp:
-      return follower_->timestamp(element);
+      return follower_->timestamp(element.value, element.flags, element.cycles);
     case ElementKind::cycles:
-      return follower_->cycles(element);
+      return follower_->cycles(element.flags, element.cycles);
     case ElementKind::pe_reset:
       return follower_->reset(element);
     case ElementKind::unseen:

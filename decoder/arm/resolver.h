@@ -29,7 +29,11 @@ class Resolver {
   enum class State : uint8_t { no_sync, wait_info, decoding, done };
 
   bool run_plain(const Bounds& bounds);
-  bool run_queued();
+  bool run_ahead();
+  bool look_ahead(uint64_t& due);
+  bool pass_aside(uint64_t& at, uint64_t& depth, uint64_t& due);
+  void queue_ahead();
+  void end_ahead();
   bool resync(uint64_t from);
   void lose_sync(GapReason reason, uint64_t offset, uint64_t from);
   void on_packet(const Packet& packet, uint64_t offset);
@@ -43,6 +47,7 @@ class Resolver {
   void commit(uint64_t count);
   void commit_excess();
   bool commit_one(uint64_t& left);
+  bool commit_ahead(uint64_t& left);
   bool commit_bound(Element element);
   void execute(const Element& element);
 
@@ -59,6 +64,11 @@ class Resolver {
   uint64_t ignored_ = 0;    ///< packets of conditional and data trace
   uint64_t sync_from_ = 0;  ///< where the search for sync began
   uint64_t packet_offset_ = 0;
+  // Behind the queue come packets that were looked at, up to where the reader stands: what they commit is counted.
+  uint64_t behind_ = 0, ahead_ = 0;  ///< the first of them; behind the last
+  uint8_t gone_ = 0;                 ///< atoms of the first that are done
+  std::vector<Noted> noted_;
+  size_t first_noted_ = 0;  ///< the oldest one that is not done
 };
 
 }  // namespace ptd::arm

@@ -118,7 +118,7 @@ const RunCache::Stretch* RunCache::keep_stretch(SpaceId space, Ip ip, const Plai
 const RunCache::Hole* RunCache::hole_at(SpaceId space, Ip ip, Interval when) {
   for (size_t i = 0; i < kStretches; ++i) {
     const size_t at = (hole_ + i) % kStretches;
-    if (holes_[at].space != space || !holes_[at].code.covers(place(ip), when)) continue;
+    if (!holes_[at].holds(space, place(ip), when)) continue;
     hole_ = at;
     return &holes_[at];
   }

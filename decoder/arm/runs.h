@@ -100,17 +100,11 @@ class RunCache {
     if (index != 0 && (!changes_ || steps_[index].certain.contains(when))) return index;
     return find_new(space, ip, mode, when, chooser, slot);
   }
-  /// Likewise, for code that never changes; 0: it is not read yet.
-  [[nodiscard]] uint32_t known(SpaceId space, Ip ip, ExecMode mode) const { return slots_[slot_of(home(space, ip), ip, mode)]; }
-  /// True if a look-up has told before that there is no code at `ip`; `section` is what is there.
+  /// True if the look-up that found no code last tells that there is none at `ip`, either; `section` is what is there.
   [[nodiscard]] bool is_known_hole(SpaceId space, Ip ip, Interval when, SectionId& section) const {
-    const SpaceId owner = home(space, ip);
-    for (size_t i = 0; i < kStretches; ++i) {
-      const Hole& hole = holes_[(hole_ + i) % kStretches];
-      section = hole.code.section;
-      if (hole.space == owner && hole.code.covers(place(ip), when)) return true;
-    }
-    return false;
+    const Hole& hole = holes_[hole_];
+    section = hole.code.section;
+    return hole.holds(home(space, ip), place(ip), when);
   }
   /// By index; stays until the next find().
   [[nodiscard]] const Run& run(uint32_t index) const { return runs_[index]; }
@@ -169,6 +163,7 @@ class RunCache {
   struct Hole {
     SpaceId space = kNoSpace;
     NoCode code;
+    [[nodiscard]] bool holds(SpaceId in, Ip at, Interval when) const { return space == in && code.covers(at, when); }
   };
   Run read(const Request& request, CandidateChooser& chooser);
   [[nodiscard]] static bool ends_here(const Request& request, Run& run);

@@ -1,6 +1,7 @@
 // The fast path against atoms taken one by one: every block, mark, event and gap must be the same.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <random>
 
@@ -63,8 +64,9 @@ constexpr uint64_t kBase = 0xffffffc000080000;
 /// A trace that nobody recorded, over code that nobody wrote.
 class Made {
  public:
-  explicit Made(unsigned seed) : random_(seed) {
-    if (below(3) == 0) speculation_ = 1 + below(below(2) == 0 ? 8 : 200);
+  /// `windows`: code that changes, and more trace than is decided on at once.
+  explicit Made(unsigned seed, bool windows = false) : random_(seed), windows_(windows) {
+    if (below(3) == 0 && !windows) speculation_ = 1 + below(below(2) == 0 ? 8 : 200);
   }
 
   Timeline timeline();
@@ -79,8 +81,10 @@ class Made {
   }
   void address(bool with_context);
   void speculate();
+  void count_cycles();
 
   std::mt19937 random_;
+  bool windows_;
   uint32_t words_ = 0;
   uint32_t speculation_ = 0;  ///< elements in flight at most
   std::vector<std::byte> trace_;
@@ -110,7 +114,7 @@ uint32_t Made::word() {
 }
 
 Timeline Made::timeline() {
-  words_ = 8 + below(56);
+  words_ = (windows_ ? 64 : 8) + below(56);
   std::vector<std::byte> code;
   for (uint32_t i = 0; i < words_; ++i) {
     const uint32_t made = word();
@@ -123,7 +127,7 @@ Timeline Made::timeline() {
   section.code = own_bytes(code);
   builder.add_section(std::move(section));
   std::vector<std::byte> now = code;
-  const uint32_t edits = below(3) == 0 ? below(6) : 0;
+  const uint32_t edits = windows_ ? 1 + below(2) : below(3) == 0 ? below(6) : 0;
   for (uint32_t i = 0; i < edits; ++i) {
     const uint32_t at = 4 * below(words_), made = word();
     Edit edit;
@@ -160,12 +164,34 @@ void Made::speculate() {
   }
 }
 
+/// Cycle counts, markers, a timestamp with cycles.
+void Made::count_cycles() {
+  switch (below(6)) {
+    case 0:
+      return put({0x0e, 1 + below(3), below(128)});
+    case 1:
+      return put({0x0c, below(256)});
+    case 2:
+      return put({0x0d, 0xf0 | below(16)});
+    case 3:
+      return put({0x88});
+    case 4:
+      return put({0x03, 0x80 | below(128), below(128), 0x80 | below(128), 0x80 | below(128), below(128)});
+    default:
+      return put({0x10 + below(16)});
+  }
+}
+
 std::vector<std::byte> Made::trace() {
   put({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
   address(true);
   uint32_t time = 0;
-  for (uint32_t packets = 20 + below(200); packets != 0; --packets) {
-    switch (below(16)) {
+  for (uint32_t packets = (windows_ ? 6000 : 20) + below(200); packets != 0; --packets) {
+    constexpr std::array<uint32_t, 3> kAddressesAndAtoms = {0, 2, 10};  // a window that few forks stand in ends at any byte
+    switch (windows_ && below(8) != 0 ? kAddressesAndAtoms[below(3)] : below(17)) {
+      case 16:
+        if (below(2) == 0) count_cycles();
+        break;
       case 0:
       case 1:
         address(false);
@@ -181,7 +207,10 @@ std::vector<std::byte> Made::trace() {
         put({0x02, 0x80 | (time & 0x7f), time >> 7 & 0x7f});
         break;
       case 5:
-        if (below(4) == 0) put({0x06, 0x5c | below(2)}), address(false);  // exception
+        if (below(4) != 0) break;
+        put({0x06, 0x5c | below(2)});  // exception
+        if (speculation_ != 0 && below(8) == 0) speculate();
+        address(false);
         break;
       case 6:
         if (below(8) == 0) put({0x04}), address(true);
@@ -209,15 +238,17 @@ arm::DecoderOptions Made::options() {
   options.config.devarch = ete ? 0x47735a13 : 0;
   options.config.configr = below(2) == 0 ? 0x1000 : 0;
   options.config.idr8 = speculation_;
+  if (speculation_ != 0 && below(2) == 0) options.config.idr0 &= ~0x20000000U;  // cycle counts commit
   options.max_tries = 8;
   return options;
 }
 
-TEST(ArmPaths, AreTheSameOnMadeTraces) {
+void compare_made(bool windows, unsigned seeds) {
   uint64_t blocks = 0;
-  const char* seeds = std::getenv("PTDECODE_SEEDS");  // how many
-  for (unsigned seed = 0; seed < (seeds == nullptr ? 2000U : static_cast<unsigned>(std::atoi(seeds))); ++seed) {
-    Made made(seed);
+  const char* given = std::getenv("PTDECODE_SEEDS");  // how many
+  if (given != nullptr) seeds = static_cast<unsigned>(std::atoi(given));
+  for (unsigned seed = 0; seed < seeds; ++seed) {
+    Made made(seed, windows);
     const Timeline timeline = made.timeline();
     const std::vector<std::byte> trace = made.trace();
     AuxSegment segment;
@@ -226,8 +257,73 @@ TEST(ArmPaths, AreTheSameOnMadeTraces) {
     const ContextTrack contexts;
     ASSERT_EQ(compare(timeline, contexts, made.options(), {segment}, 1 + seed % 64, blocks), "") << "seed " << seed;
   }
-  EXPECT_GT(blocks, 10000U);
+  EXPECT_GT(blocks, 5 * seeds);
 }
+
+TEST(ArmPaths, AreTheSameOnMadeTraces) { compare_made(false, 2000); }
+
+Timeline one_branch() {
+  TimelineBuilder builder;
+  Section section;
+  section.ip = Ip{kBase};
+  const std::vector<std::byte> code = {std::byte{0}, std::byte{0}, std::byte{0}, std::byte{0x14}};  // b .
+  section.size_bytes = code.size();
+  section.code = own_bytes(code);
+  builder.add_section(std::move(section));
+  return builder.build();
+}
+
+TEST(ArmPaths, AreTheSameBehindAnExceptionThatIsCancelledBeforeItsAddress) {
+  const Timeline timeline = one_branch();
+  std::vector<std::byte> trace;
+  // A-Sync, trace info, trace on, address and context; exception, cancel 1, address; EE, commit 3 of the 2 that there are; E six times,
+  // event.
+  for (const unsigned byte : {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x01, 0x00, 0x04, 0x85,
+                              0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31, 0x06, 0x5c, 0x2e, 0x01, 0x9d, 0x00, 0x00, 0x08,
+                              0x00, 0xc0, 0xff, 0xff, 0xff, 0xdb, 0x2d, 0x03, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0x71}) {
+    trace.push_back(static_cast<std::byte>(byte));
+  }
+  AuxSegment segment;
+  segment.bytes = trace;
+  arm::DecoderOptions options;
+  options.config.protocol = arm::Protocol::etmv4;
+  options.config.idr8 = 5;
+  const ContextTrack contexts;
+  uint64_t blocks = 0;
+  EXPECT_EQ(compare(timeline, contexts, options, {segment}, 4096, blocks), "");
+  EXPECT_EQ(blocks, 1U);
+}
+
+// Each cancel would pass over all of the timestamps again.
+TEST(ArmPaths, LimitWhatACancelPassesOver) {
+  const Timeline timeline = one_branch();
+  std::vector<std::byte> trace;
+  const auto put = [&](std::initializer_list<unsigned> bytes) {
+    for (const unsigned byte : bytes) trace.push_back(static_cast<std::byte>(byte));
+  };
+  put({0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x01, 0x00, 0x04});
+  put({0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31, 0xf5});
+  for (int i = 0; i < 5000; ++i) put({0x02, 0x01});
+  const uint64_t cancel = trace.size();
+  put({0x2e, 0x01});
+  AuxSegment segment;
+  segment.bytes = trace;
+  arm::DecoderOptions options;
+  options.config.protocol = arm::Protocol::etmv4;
+  options.config.idr8 = 5;
+  const ContextTrack contexts;
+  uint64_t blocks = 0;
+  EXPECT_EQ(compare(timeline, contexts, options, {segment}, 4096, blocks), "");
+  arm::Decoder decoder(timeline, contexts, options);
+  Batch batch;
+  decoder.begin(segment);
+  EXPECT_FALSE(decoder.next(batch));
+  ASSERT_EQ(batch.gaps.size(), 1U);
+  EXPECT_EQ(batch.gaps[0].reason, GapReason::limit);
+  EXPECT_EQ(batch.gaps[0].stream_offset_bytes, cancel);
+}
+
+TEST(ArmPaths, AreTheSameInWindowsOfChangingCode) { compare_made(true, 400); }
 
 }  // namespace
 }  // namespace ptd::test
