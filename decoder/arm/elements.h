@@ -49,6 +49,12 @@ struct Element {
   PacketContext context;
 };
 
+/// What packets that come by the thousand are.
+constexpr bool is_plain(ElementKind kind) {
+  return kind == ElementKind::atoms || kind == ElementKind::address || kind == ElementKind::timestamp || kind == ElementKind::cycles ||
+         kind == ElementKind::marker;
+}
+
 /// What a packet says that is an address or stands aside, noted so that it need not be read again. 16 bytes.
 struct Noted {
   uint64_t value = 0;

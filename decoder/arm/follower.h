@@ -68,7 +68,7 @@ class Follower {
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
   /// Takes packets that were looked at before, from `place` on, which moves on, until `left` atoms are taken, or some of them.
   void packets_ahead(Bytes trace, PlaceAhead& place, uint64_t& left);
-  /// Takes the oldest atoms and addresses of `queue`, until `left` atoms are taken, or another element is the oldest, or some of them.
+  /// Takes the oldest plain elements of `queue`, until `left` atoms are taken or another element is the oldest, or some of them.
   void queued(ElementQueue& queue, uint64_t& left);
   /// Some code of the timeline has several versions.
   [[nodiscard]] bool code_changes() const { return runs_->changes(); }

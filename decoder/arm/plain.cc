@@ -186,41 +186,49 @@ class AheadSource {
   unsigned skipped_ = 0;  ///< atoms of packet_ that are not of those taken last
 };
 
-/// The oldest elements of a queue, until so many atoms are taken or another element is the oldest.
+/// The oldest elements of a queue, until so many atoms are taken or an element comes that is not plain.
 class QueueSource {
  public:
   static constexpr bool kMayStop = false;
   QueueSource(ElementQueue& queue, uint64_t& left) : queue_(queue), left_(left) {}
   PlainKind next(bool) {
-    if (left_ == 0 || queue_.empty()) return PlainKind::end;
+    if (left_ == 0 || queue_.empty() || !is_plain(queue_.front().kind)) return PlainKind::end;
     const Element& oldest = queue_.front();
-    if (oldest.kind != ElementKind::atoms && oldest.kind != ElementKind::address) return PlainKind::end;
     value_ = oldest.value;
     offset_ = oldest.offset_bytes;
-    isa_ = oldest.isa;
-    if (oldest.kind == ElementKind::address) {
-      queue_.pop_front();
-      return PlainKind::address;
+    if (oldest.kind == ElementKind::atoms) {
+      count_ = static_cast<unsigned>(std::min<uint64_t>(left_, oldest.count));
+      left_ -= count_;
+      queue_.take(count_);
+      return PlainKind::atoms;
     }
-    count_ = static_cast<unsigned>(std::min<uint64_t>(left_, oldest.count));
-    left_ -= count_;
-    queue_.take(count_);
-    return PlainKind::atoms;
+    const bool address = oldest.kind == ElementKind::address;
+    isa_ = oldest.isa;
+    if (!address) aside_ = {oldest.value, oldest.cycles, packet_of(oldest.kind), 0, oldest.flags, 0};
+    queue_.pop_front();
+    return address ? PlainKind::address : PlainKind::aside;
   }
   [[nodiscard]] uint64_t atoms() const { return value_; }
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] uint64_t address() const { return value_; }
   [[nodiscard]] uint8_t isa() const { return isa_; }
-  [[nodiscard]] static Noted aside() { return {}; }
+  [[nodiscard]] const Noted& aside() const { return aside_; }
   [[nodiscard]] uint64_t offset(unsigned) const { return offset_; }
   [[nodiscard]] size_t blocks_ahead() const { return std::min<uint64_t>(left_, 256); }
 
  private:
+  static PacketKind packet_of(ElementKind kind) {
+    return kind == ElementKind::timestamp ? PacketKind::timestamp
+           : kind == ElementKind::marker  ? PacketKind::ts_marker
+                                          : PacketKind::ccnt_f1;
+  }
+
   ElementQueue& queue_;
   uint64_t& left_;
   uint64_t value_ = 0, offset_ = 0;
   unsigned count_ = 0;
   uint8_t isa_ = 0;
+  Noted aside_;
 };
 
 /// Atoms of one packet.

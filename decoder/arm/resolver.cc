@@ -425,7 +425,7 @@ void Resolver::commit(uint64_t count) {
 /// Executes the oldest element, or some of its atoms.
 bool Resolver::commit_one(uint64_t& left) {
   Element& oldest = queue_.front();
-  if (!exact_only_ && (oldest.kind == ElementKind::atoms || oldest.kind == ElementKind::address)) {
+  if (!exact_only_ && is_plain(oldest.kind)) {
     follower_->queued(queue_, left);
     return true;
   }
