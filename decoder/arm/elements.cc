@@ -60,7 +60,6 @@ bool ElementQueue::push(const Element& element) {
     first_ = 0;
   }
   arm::push(elements_, element);
-  outliving_ = outlives_cancel(element.kind) ? outliving_ + 1 : 0;
   keep_bound(element);
   return true;
 }
@@ -74,7 +73,7 @@ void ElementQueue::pop_front() {
 
 void ElementQueue::clear() {
   elements_.clear();
-  first_ = bound_ = outliving_ = 0;
+  first_ = bound_ = 0;
   loose_ = false;
   waits_ = Waits::no;
 }
@@ -101,7 +100,7 @@ uint64_t ElementQueue::cancel(uint64_t count) {
   }
   if (empty()) clear();
   elements_.insert(elements_.end(), kept.rbegin(), kept.rend());
-  outliving_ = kept.size();
+  passed_ += kept.size();
   return count - left;
 }
 
@@ -115,6 +114,7 @@ bool ElementQueue::mispredict() {
       return true;
     }
     if (element.kind == ElementKind::unseen) return true;
+    ++passed_;
     if (element.kind == ElementKind::address) elements_.erase(elements_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return false;

@@ -43,9 +43,9 @@ struct Element {
   uint8_t flags = 0;          ///< of the packet
   uint32_t count = 0;         ///< atoms left; unseen elements left
   uint32_t cycles = 0;
-  uint64_t value = 0;         ///< atoms: bit 0 is the oldest; addresses; payloads
-  uint64_t aux = 0;           ///< payloads; stretch: offset of the packet behind its last one
-  uint64_t offset_bytes = 0;  ///< of its packet, or of the first one
+  uint64_t value = 0;  ///< atoms: bit 0 is the oldest; addresses; payloads
+  uint64_t aux = 0;
+  uint64_t offset_bytes = 0;  ///< of its packet
   PacketContext context;
 };
 
@@ -77,7 +77,7 @@ struct PlaceAhead {
 /// Elements that are not resolved, the oldest first. Growth is bounded by kMost: beyond, push() fails.
 class ElementQueue {
  public:
-  static constexpr size_t kMost = 1U << 18, kMostOutliving = 1U << 12;
+  static constexpr size_t kMost = 1U << 18;
 
   [[nodiscard]] bool push(const Element& element);
   /// The oldest element is of atoms, or unseen: `count` of them are done.
@@ -89,13 +89,18 @@ class ElementQueue {
   [[nodiscard]] Element* at(size_t index) { return first_ + index < elements_.size() ? &elements_[first_ + index] : nullptr; }
   void pop_front();
   void clear();
+  /// Begins with another trace.
+  void restart() {
+    clear();
+    passed_ = 0;
+  }
   /// There is an element that needs an address behind it and may have none.
   [[nodiscard]] bool holds_unbound() const { return bound_ != 0 && (loose_ || waits_ != Waits::no); }
 
   /// Elements that need an address behind them.
   [[nodiscard]] size_t bound() const { return bound_; }
-  /// The newest elements are so many that outlive a cancel that another one would take too long.
-  [[nodiscard]] bool is_unwieldy() const { return outliving_ > kMostOutliving && size() > kMostOutliving; }
+  /// Cancels and mispredictions have passed over so many elements that outlive them that no trace unit wrote this trace.
+  [[nodiscard]] bool is_unwieldy() const { return passed_ > kMostPassed; }
   /// Removes the newest `count` P0 elements and what belongs to them; time, events and software's values stay. Returns how many P0
   /// elements were there to remove.
   uint64_t cancel(uint64_t count);
@@ -106,12 +111,13 @@ class ElementQueue {
   void keep_bound(const Element& element);
   void unbind() { loose_ = loose_ || bound_ != 0; }
   static bool is_bound(const Element& element) { return element.kind == ElementKind::exception || element.kind == ElementKind::q; }
+  static constexpr uint64_t kMostPassed = 1U << 22;
   std::vector<Element> elements_;
+  uint64_t passed_ = 0;
   size_t first_ = 0;
   size_t bound_ = 0;    // elements that need an address behind them, and perhaps a context before that
   bool loose_ = false;  // some of them may have none
   enum class Waits : uint8_t { no, for_context_or_address, for_address };
-  size_t outliving_ = 0;     // elements at the new end that outlive a cancel, or somewhat fewer than there are
   Waits waits_ = Waits::no;  // what the newest of them, which is the newest element but for its context, waits for
 };
 

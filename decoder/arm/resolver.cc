@@ -36,7 +36,7 @@ EventKind event_of(ElementKind kind) {
 void Resolver::begin(Bytes bytes) {
   bytes_ = bytes;
   reader_.restart(bytes);
-  queue_.clear();
+  queue_.restart();
   end_ahead();
   depth_ = 0;
   ignored_ = 0;

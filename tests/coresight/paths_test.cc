@@ -294,23 +294,24 @@ TEST(ArmPaths, AreTheSameBehindAnExceptionThatIsCancelledBeforeItsAddress) {
   EXPECT_EQ(blocks, 1U);
 }
 
-// Each cancel would pass over all of the timestamps again.
-TEST(ArmPaths, LimitWhatACancelPassesOver) {
+// Each cancel passes over all of the timestamps again.
+TEST(ArmPaths, LimitWhatCancelsPassOver) {
   const Timeline timeline = one_branch();
   std::vector<std::byte> trace;
   const auto put = [&](std::initializer_list<unsigned> bytes) {
     for (const unsigned byte : bytes) trace.push_back(static_cast<std::byte>(byte));
   };
   put({0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x01, 0x00, 0x04});
-  put({0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31, 0xf5});
+  put({0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31});
+  for (int i = 0; i < 100; ++i) put({0xf4});  // 24 atoms
   for (int i = 0; i < 5000; ++i) put({0x02, 0x01});
-  const uint64_t cancel = trace.size();
-  put({0x2e, 0x01});
+  const uint64_t cancels = trace.size();
+  for (int i = 0; i < 2000; ++i) put({0x2e, 0x01});
   AuxSegment segment;
   segment.bytes = trace;
   arm::DecoderOptions options;
   options.config.protocol = arm::Protocol::etmv4;
-  options.config.idr8 = 5;
+  options.config.idr8 = 3000;
   const ContextTrack contexts;
   uint64_t blocks = 0;
   EXPECT_EQ(compare(timeline, contexts, options, {segment}, 4096, blocks), "");
@@ -320,7 +321,7 @@ TEST(ArmPaths, LimitWhatACancelPassesOver) {
   EXPECT_FALSE(decoder.next(batch));
   ASSERT_EQ(batch.gaps.size(), 1U);
   EXPECT_EQ(batch.gaps[0].reason, GapReason::limit);
-  EXPECT_EQ(batch.gaps[0].stream_offset_bytes, cancel);
+  EXPECT_GT(batch.gaps[0].stream_offset_bytes, cancels + 2 * 500U);  // a few hundred are no damage
 }
 
 TEST(ArmPaths, AreTheSameInWindowsOfChangingCode) { compare_made(true, 400); }
