@@ -120,7 +120,8 @@ Result<LiveEvent> LiveEvent::open(const EventSpec& spec, const EventTarget& targ
   return event;
 }
 
-Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without) {
+Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without,
+                                                int* number) {
   struct Kind {
     bool EventSpec::*wanted;
     const char* what;
@@ -133,20 +134,21 @@ Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarg
                              {&EventSpec::ksymbols, "KSYMBOL: kernel code that comes and goes (Linux 5.1)"},
                              {&EventSpec::namespaces, "NAMESPACES (Linux 4.12, CAP_SYS_ADMIN)"},
                              {&EventSpec::switches, "SWITCH: context switches (Linux 4.3)"}};
-  int number = 0;
-  Result<LiveEvent> event = open(spec, target, &number);
+  int why = 0;
+  Result<LiveEvent> event = open(spec, target, &why);
   for (const Kind& kind : kKinds) {
     if (event.ok() || !(spec.*kind.wanted)) continue;
-    const bool refused = number == EACCES && kind.wanted == &EventSpec::namespaces;
-    if (number != EINVAL && number != EOPNOTSUPP && number != E2BIG && !refused) break;
+    const bool refused = why == EACCES && kind.wanted == &EventSpec::namespaces;
+    if (why != EINVAL && why != EOPNOTSUPP && why != E2BIG && !refused) break;
     EventSpec less = spec;
     less.*kind.wanted = false;
-    Result<LiveEvent> again = open(less, target, &number);
-    if (!again && number != EINVAL) continue;
+    Result<LiveEvent> again = open(less, target, &why);
+    if (!again && why != EINVAL) continue;
     spec = less;
     without.emplace_back(std::string("this kernel does not record ") + kind.what);
     event = std::move(again);
   }
+  if (number != nullptr) *number = why;
   return event;
 }
 

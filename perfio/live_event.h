@@ -43,7 +43,8 @@ class LiveEvent {
   static Result<LiveEvent> open(const EventSpec& spec, const EventTarget& target, int* number = nullptr);
   /// The same, without those kinds of sideband that this kernel does not know: they are taken out of `spec`, and `without` gets a sentence
   /// for each.
-  static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without);
+  static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without,
+                                              int* number = nullptr);
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
   /// and TEXT_POKE records of what happens there; it is on from the start, and counts losses where the kernel does. Needs CAP_PERFMON or
   /// root. Errors: file_open.

@@ -118,7 +118,9 @@ Status EventSet::map_again() {
 /// Opens an event; it gets a ring of its own, or sends to that of its role and cpu.
 Status EventSet::add_event(RingRole role, const EventTarget& target) {
   EventSpec& spec = specs_[index_of(role)];
-  Result<LiveEvent> event = known_[index_of(role)] ? LiveEvent::open(spec, target) : LiveEvent::open_what_is_known(spec, target, without_);
+  refused_ = 0;
+  Result<LiveEvent> event =
+      known_[index_of(role)] ? LiveEvent::open(spec, target, &refused_) : LiveEvent::open_what_is_known(spec, target, without_, &refused_);
   if (!event) return event.error();
   known_[index_of(role)] = true;
   if (role == RingRole::trace && !choice_.trace->filter.empty()) {
@@ -227,7 +229,8 @@ Status EventSet::attach_all() {
       attached += status.ok() ? 1 : 0;
       if (status.ok()) continue;
       last = status;
-      if (process_of(tid) >= 0) return status;  // it did not just end
+      // One that has ended may still be seen, until its parent has asked for its status.
+      if (refused_ != ESRCH && process_of(tid) >= 0) return status;
     }
     if (!fresh) break;
   }

@@ -109,6 +109,7 @@ class EventSet {
   std::vector<int32_t> cpus_;
   perfio::EventSpec specs_[3];
   bool known_[3] = {};  // whether open_what_is_known() has found out what the kernel knows
+  int refused_ = 0;     // errno of the event that could not be opened last
   std::vector<EventRings> rings_;
   std::vector<perfio::EventAttr> attrs_;
   int32_t attr_index_[3] = {-1, -1, -1};

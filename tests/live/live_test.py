@@ -332,6 +332,17 @@ class Life(Recorded):
         exits = {struct.unpack_from("<IIII", body)[2] for kind, _, body in PerfData(path).records if kind == EXIT}
         self.assertLessEqual({inner, shell.pid}, exits)
 
+    def test_a_tree_with_a_process_that_has_ended_and_is_not_asked_for(self):
+        path = self.dir / "p"
+        code = "import os,time\nif os.fork() == 0: os._exit(0)\ntime.sleep(0.1)\nprint(os.getpid(),flush=True)\ntime.sleep(600)"
+        target = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        self.started.append(target)
+        pid = int(target.stdout.readline())
+        own = self.record("-p", pid, "--tree", "-o", path)
+        self.wait_for_file(path)
+        own.send_signal(signal.SIGINT)
+        self.assertEqual(own.wait(60), 0, own.stderr.read())
+
     def test_a_recorder_that_is_killed_leaves_a_whole_file_and_the_target(self):
         target, pid = self.target("forever")
         path = self.dir / "p"
