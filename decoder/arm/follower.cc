@@ -95,14 +95,7 @@ void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t off
     trouble_offset_ = offset;
     trouble_forks_ = chooser_->passed();
   }
-  Gap gap;
-  gap.reason = reason;
-  gap.before_block = static_cast<uint32_t>(out_->blocks.size());
-  gap.stream_offset_bytes = segment_.stream_offset_bytes + offset;
-  gap.ip = ip;
-  gap.space = runs_->home(space_, ip);
-  gap.section = section;
-  gap.time = time_;
+  const Gap gap = gap_of(reason, ip, section, offset, out_->blocks.size());
   push(out_->gaps, gap);
   flowing_ = false;
   run_ = left_ = call_ = 0;

@@ -126,6 +126,17 @@ class Follower {
   void leave(uint32_t index, bool executed);
   void give_block(const Run& run, uint16_t flags);
   void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset);
+  [[nodiscard]] Gap gap_of(GapReason reason, Ip ip, SectionId section, uint64_t offset, size_t before_block) const {
+    Gap gap;
+    gap.reason = reason;
+    gap.before_block = static_cast<uint32_t>(before_block);
+    gap.stream_offset_bytes = segment_.stream_offset_bytes + offset;
+    gap.ip = ip;
+    gap.space = runs_->home(space_, ip);
+    gap.section = section;
+    gap.time = time_;
+    return gap;
+  }
   [[nodiscard]] Event event_of(EventKind kind, uint8_t flags, Ip from, uint64_t payload, uint64_t offset) const;
   void hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t offset);
   void give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_t payload, uint64_t aux, uint64_t offset);

@@ -273,8 +273,7 @@ class PlainFlow {
     f.doubtful_ = false;
     f.call_ = 0;
     f.isa_ = isa;
-    odd_ = false;
-    if (isa != 0) odd_ = mode_ != ExecMode::t32;
+    odd_ = isa != 0 && mode_ != ExecMode::t32;
   }
 
   /// Time, cycles or a marker.
@@ -312,14 +311,7 @@ class PlainFlow {
 
   void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
     Follower& f = follower_;
-    Gap gap;
-    gap.reason = reason;
-    gap.before_block = static_cast<uint32_t>(out_ - begin_);
-    gap.stream_offset_bytes = f.segment_.stream_offset_bytes + offset;
-    gap.ip = ip;
-    gap.space = f.runs_->home(f.space_, ip);
-    gap.section = section;
-    gap.time = f.time_;
+    const Gap gap = f.gap_of(reason, ip, section, offset, static_cast<size_t>(out_ - begin_));
     push(f.out_->gaps, gap);
     f.flowing_ = false;
     f.call_ = run_ = left_ = 0;
