@@ -273,51 +273,51 @@ Timeline one_branch() {
   return builder.build();
 }
 
-TEST(ArmPaths, AreTheSameBehindAnExceptionThatIsCancelledBeforeItsAddress) {
-  const Timeline timeline = one_branch();
-  std::vector<std::byte> trace;
-  // A-Sync, trace info, trace on, address and context; exception, cancel 1, address; EE, commit 3 of the 2 that there are; E six times,
-  // event.
-  for (const unsigned byte : {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x01, 0x00, 0x04, 0x85,
-                              0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31, 0x06, 0x5c, 0x2e, 0x01, 0x9d, 0x00, 0x00, 0x08,
-                              0x00, 0xc0, 0xff, 0xff, 0xff, 0xdb, 0x2d, 0x03, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0x71}) {
-    trace.push_back(static_cast<std::byte>(byte));
+/// A trace of one_branch() with speculation.
+struct Speculative {
+  explicit Speculative(uint32_t depth) {
+    options.config.protocol = arm::Protocol::etmv4;
+    options.config.idr8 = depth;
+    // A-Sync, trace info, an address with a context.
+    put({0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x01, 0x00, 0x04});
+    put({0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31});
   }
-  AuxSegment segment;
-  segment.bytes = trace;
+  void put(std::initializer_list<unsigned> bytes) {
+    for (const unsigned byte : bytes) trace.push_back(static_cast<std::byte>(byte));
+  }
+  [[nodiscard]] AuxSegment segment() const {
+    AuxSegment whole;
+    whole.bytes = trace;
+    return whole;
+  }
+  Timeline timeline = one_branch();
+  ContextTrack contexts;
   arm::DecoderOptions options;
-  options.config.protocol = arm::Protocol::etmv4;
-  options.config.idr8 = 5;
-  const ContextTrack contexts;
+  std::vector<std::byte> trace;
+};
+
+TEST(ArmPaths, AreTheSameBehindAnExceptionThatIsCancelledBeforeItsAddress) {
+  Speculative made(5);
+  made.put({0x06, 0x5c, 0x2e, 0x01, 0x9d, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff});  // exception, cancel 1, address
+  // EE, commit 3 of the 2 that there are, E six times, event.
+  made.put({0xdb, 0x2d, 0x03, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0x71});
   uint64_t blocks = 0;
-  EXPECT_EQ(compare(timeline, contexts, options, {segment}, 4096, blocks), "");
+  EXPECT_EQ(compare(made.timeline, made.contexts, made.options, {made.segment()}, 4096, blocks), "");
   EXPECT_EQ(blocks, 1U);
 }
 
 // Each cancel passes over all of the timestamps again.
 TEST(ArmPaths, LimitWhatCancelsPassOver) {
-  const Timeline timeline = one_branch();
-  std::vector<std::byte> trace;
-  const auto put = [&](std::initializer_list<unsigned> bytes) {
-    for (const unsigned byte : bytes) trace.push_back(static_cast<std::byte>(byte));
-  };
-  put({0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0x01, 0x01, 0x00, 0x04});
-  put({0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31});
-  for (int i = 0; i < 100; ++i) put({0xf4});  // 24 atoms
-  for (int i = 0; i < 5000; ++i) put({0x02, 0x01});
-  const uint64_t cancels = trace.size();
-  for (int i = 0; i < 2000; ++i) put({0x2e, 0x01});
-  AuxSegment segment;
-  segment.bytes = trace;
-  arm::DecoderOptions options;
-  options.config.protocol = arm::Protocol::etmv4;
-  options.config.idr8 = 3000;
-  const ContextTrack contexts;
+  Speculative made(3000);
+  for (int i = 0; i < 100; ++i) made.put({0xf4});  // 24 atoms
+  for (int i = 0; i < 5000; ++i) made.put({0x02, 0x01});
+  const uint64_t cancels = made.trace.size();
+  for (int i = 0; i < 2000; ++i) made.put({0x2e, 0x01});
   uint64_t blocks = 0;
-  EXPECT_EQ(compare(timeline, contexts, options, {segment}, 4096, blocks), "");
-  arm::Decoder decoder(timeline, contexts, options);
+  EXPECT_EQ(compare(made.timeline, made.contexts, made.options, {made.segment()}, 4096, blocks), "");
+  arm::Decoder decoder(made.timeline, made.contexts, made.options);
   Batch batch;
-  decoder.begin(segment);
+  decoder.begin(made.segment());
   EXPECT_FALSE(decoder.next(batch));
   ASSERT_EQ(batch.gaps.size(), 1U);
   EXPECT_EQ(batch.gaps[0].reason, GapReason::limit);
