@@ -52,7 +52,7 @@ void PacketLister::segment(const AuxSegment& segment, TextBuffer& out) {
   if (segment.break_before != AuxBreak::none) clock_.reset();
   const Bytes bytes = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
   pt::PacketReader reader(segment.bytes);
-  reader.set_skip_corrupt_tma(config_.errata.skz84);
+  reader.set_errata(config_.errata);
   pt::Packet packet;
   while (reader.offset() < bytes.size()) {
     const uint64_t at = reader.offset();

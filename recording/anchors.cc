@@ -151,6 +151,7 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
                   const std::vector<Ip>& poke_entries, AnchorStream& stream) {
   const Bytes own = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
   pt::PacketReader reader(own);
+  reader.set_errata(config.errata);
   pt::PtClock clock(config);
   pt::Packet packet;
   uint64_t last_ip = 0;

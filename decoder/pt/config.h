@@ -10,18 +10,18 @@
 namespace ptd::pt {
 
 struct CpuId {
-  uint16_t family = 0;  ///< 0: not known; no errata are then worked around
+  uint16_t family = 0;  ///< 0: not known; see errata_of()
   uint8_t model = 0;
   uint8_t stepping = 0;
   friend constexpr bool operator==(const CpuId&, const CpuId&) = default;
 };
 
-/// Named defects of processors that change how packets must be read, each under the first id that it was published with (Intel
-/// specification updates; errata.cc has the ids by processor).
+/// Named defects of processors that change how packets must be read, each under the first id that it was published with (Intel specification
+/// updates; errata.cc has the ids by processor). docs/DIFFERENCES.md, "Errata", names the test of each.
 struct Errata {
   bool bdm70 : 1 = false;   ///< the PSB+ before a TIP.PGE may hold FUP and MODE.Exec although tracing is off
-  bool bdm64 : 1 = false;   ///< a TSX abort right after a branch: a packet with a wrong target of that branch may precede the abort's
-  bool skd007 : 1 = false;  ///< OVF may stand behind the first byte of a multi-byte CYC, in place of its other bytes
+  bool bdm64 : 1 = false;   ///< a TSX abort right after a branch: the branch's packet may tell a wrong target
+  bool skd007 : 1 = false;  ///< OVF may follow the first byte of a multi-byte CYC, in place of its other bytes
   bool skd010 : 1 = false;  ///< OVF may be followed by neither FUP nor TIP.PGE
   bool skd022 : 1 = false;  ///< a VM entry that clears TraceEn puts a FUP before its TIP.PGD
   bool skl014 : 1 = false;  ///< the TIP.PGD of a direct unconditional branch out of the filter region may have no ip
@@ -31,7 +31,7 @@ struct Errata {
   bool skz84 : 1 = false;   ///< in a VMX guest with TSC offset or scaling, TMA is corrupt and a bogus byte follows it
   friend constexpr bool operator==(const Errata&, const Errata&) = default;
 };
-/// The errata of a cpu, from the table in errata.cc.
+/// The errata of a cpu, from the table in errata.cc, and those that are worked around for every processor.
 [[nodiscard]] Errata errata_of(CpuId cpu);
 
 /// Whether near returns may be compressed to a TNT bit (IA32_RTIT_CTL.DisRETC == 0).

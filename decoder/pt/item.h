@@ -162,7 +162,7 @@ class ItemReader {
   void flush_tsx(uint64_t offset);
   Item& push(ItemKind kind, uint64_t offset);
   void push_held();
-  bool next_flow_is_pge(uint64_t offset) const;
+  bool is_off_at(uint64_t offset) const;
   ExecMode take_mode();
 
   AuxSegment segment_;

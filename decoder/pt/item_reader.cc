@@ -38,7 +38,7 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   segment_ = segment;
   config_ = config;
   reader_ = PacketReader(segment.bytes);
-  reader_.set_skip_corrupt_tma(config.errata.skz84);
+  reader_.set_errata(config.errata);
   ahead_.begin(segment, config, slack_ns);
   cursor_ = {};
   cursor_.now_first = segment.time.first;
@@ -149,9 +149,7 @@ bool ItemReader::step() {
   }
   if (packet.kind == PacketKind::pad) return true;
   if (is_timing(packet.kind)) {
-    if (packet.kind == PacketKind::cyc && config_.errata.skd007 && is_ovf_in_cyc(segment_.bytes, offset)) {
-      reader_.seek(offset + 1);
-    } else if (packet.kind == PacketKind::cbr) {
+    if (packet.kind == PacketKind::cbr) {
       Item& item = push(ItemKind::now, offset);
       item.event = EventKind::cbr;
       item.value = packet.value;
@@ -187,7 +185,7 @@ void ItemReader::read_start() {
     }
     switch (packet.kind) {
       case PacketKind::psbend:
-        if (start_.has_ip && (config_.errata.bdm70 || config_.cpu.family == 0) && next_flow_is_pge(reader_.offset())) start_.has_ip = false;
+        if (start_.has_ip && config_.errata.bdm70 && is_off_at(reader_.offset())) start_.has_ip = false;
         return;
       case PacketKind::fup:
         start_.has_ip = decompress_ip(packet, cursor_.last_ip);
@@ -233,16 +231,32 @@ void ItemReader::read_start() {
   }
 }
 
-// A FUP in PSB+ although the next flow packet is TIP.PGE: tracing was off (erratum BDM70).
-bool ItemReader::next_flow_is_pge(uint64_t offset) const {
-  PacketReader ahead(segment_.bytes, offset);
+// Whether the packets from `offset` on show that tracing is off there, although a FUP came before them (errata BDM70, APL12): TIP.PGE,
+// TraceStop or a PSB+ without FUP comes before any packet that is written only while tracing is on.
+bool ItemReader::is_off_at(uint64_t offset) const {
+  PacketReader ahead = reader_;
+  ahead.seek(offset);
   Packet packet;
-  while (ahead.next(packet) == PacketReader::Status::ok) {
-    if (packet.kind == PacketKind::pad || is_timing(packet.kind) || packet.kind == PacketKind::mode_exec ||
-        packet.kind == PacketKind::mode_tsx || packet.kind == PacketKind::pip || packet.kind == PacketKind::vmcs) {
-      continue;
+  for (bool in_psb = false; ahead.next(packet) == PacketReader::Status::ok;) {
+    switch (packet.kind) {
+      case PacketKind::tip_pge:
+      case PacketKind::trace_stop:
+        return true;
+      case PacketKind::psb:
+        in_psb = true;
+        break;
+      case PacketKind::psbend:
+        return in_psb;
+      case PacketKind::tnt_short:
+      case PacketKind::tnt_long:
+      case PacketKind::tip:
+      case PacketKind::tip_pgd:
+      case PacketKind::fup:
+      case PacketKind::ovf:
+        return false;
+      default:
+        break;
     }
-    return packet.kind == PacketKind::tip_pge;
   }
   return false;
 }
@@ -334,11 +348,11 @@ void ItemReader::flush_tsx(uint64_t offset) {
 void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
   const bool has_ip = decompress_ip(packet, cursor_.last_ip);
   if (in_overflow_) {
-    // Erratum APL12: outside of the filter a FUP may follow OVF although tracing is off; then TIP.PGE comes next.
-    const bool on = has_ip && !next_flow_is_pge(reader_.offset());
-    end_overflow(on, cursor_.last_ip);
-    enabled_ = on;
-    return;
+    // Erratum APL12: outside of the filter a FUP may follow OVF although tracing is off.
+    enabled_ = has_ip && !(config_.errata.apl12 && is_off_at(reader_.offset()));
+    end_overflow(enabled_, cursor_.last_ip);
+    // Erratum SKD010: OVF's own FUP may be missing, then this one may have an event of its own.
+    if (!enabled_ || (!tsx_pending_ && binding_.empty())) return;
   }
   if ((has_fup_ && !fup_optional_) || !has_ip) return fail(offset);
   has_fup_ = false;
@@ -372,7 +386,11 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
 
 void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
   const bool has_ip = decompress_ip(packet, cursor_.last_ip);
-  if (in_overflow_) end_overflow(false, 0);
+  if (in_overflow_) {  // erratum SKD010: OVF's FUP is missing; the flow goes on at the target
+    enabled_ = has_ip && config_.errata.skd010;
+    end_overflow(enabled_, cursor_.last_ip);
+    if (enabled_) return;
+  }
   flush_tsx(offset);
   Item& item = push(has_fup_ ? ItemKind::async_branch : ItemKind::tip, has_fup_ ? fup_offset_ : offset);
   if (has_fup_) {
@@ -389,7 +407,10 @@ void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
 
 void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
   const bool has_ip = decompress_ip(packet, cursor_.last_ip);
-  if (in_overflow_) end_overflow(false, 0);
+  if (in_overflow_) {
+    end_overflow(false, 0);
+    if (!config_.errata.apl11) return fail(offset);
+  }
   flush_tsx(offset);
   Item& item = push(has_fup_ ? ItemKind::async_disabled : ItemKind::tip_pgd, has_fup_ ? fup_offset_ : offset);
   if (has_fup_) {

@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint64_t kPsbBytes = 16;
 constexpr uint64_t kMaxCycBytes = 10;  // 5 + 8 * 7 + 3 bits
+constexpr std::byte kOvf[] = {std::byte{0x02}, std::byte{0xf3}};
+constexpr uint8_t kOvfBytes = 2;
 constexpr uint8_t kPsbFirst = 0x02;
 constexpr uint8_t kPsbSecond = 0x82;
 
@@ -178,7 +180,8 @@ PacketReader::Status PacketReader::slow(Packet& packet, uint64_t left) {
         status = left < 2 ? Status::cut : fixed(kDispatch.form_of_escape[byte_at(p + 1)], packet, left);
         break;
       default: {  // the hot kinds, inside a block
-        PacketReader outside(bytes_, offset_);
+        PacketReader outside = *this;
+        outside.block_items_ = 0;
         status = outside.next(packet);
         offset_ = outside.offset_;
         break;
@@ -256,6 +259,12 @@ PacketReader::Status PacketReader::take_tnt_long(Packet& packet, uint64_t left) 
 
 PacketReader::Status PacketReader::take_cyc(Packet& packet, uint64_t left) {
   const std::byte* p = bytes_.data() + offset_;
+  if (ovf_in_cyc_ && left > kOvfBytes && p[1] == kOvf[0] && p[2] == kOvf[1]) {
+    packet.kind = PacketKind::ovf;
+    packet.size_bytes = 1 + kOvfBytes;
+    offset_ += packet.size_bytes;
+    return Status::ok;
+  }
   uint64_t value = byte_at(p) >> 3;
   bool more = (byte_at(p) & 4) != 0;
   uint64_t size = 1;

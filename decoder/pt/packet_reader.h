@@ -1,6 +1,7 @@
 // Splits Intel PT bytes into packets. Stateless but for the block-item context of PEBS (BBP .. BEP).
 #pragma once
 
+#include "decoder/pt/config.h"
 #include "decoder/pt/packet.h"
 
 namespace ptd::pt {
@@ -33,8 +34,14 @@ class PacketReader {
     block_items_ = 0;
   }
 
-  /// Erratum SKZ84: a TMA with reserved bits set is corrupt and has a bogus byte behind it; both are then given as one PAD of 8 bytes.
-  void set_skip_corrupt_tma(bool on) { skip_corrupt_tma_ = on; }
+  /// Errata that change where packets begin and end:
+  /// - SKZ84: a TMA with reserved bits set is corrupt and a bogus byte follows it. Both are given as one PAD of 8 bytes.
+  /// - SKD007: the first byte of a CYC and an OVF after it read as two CYCs in a row, which only a counter that wraps writes, and then the
+  ///   value is full. They are given as one OVF of 3 bytes.
+  void set_errata(const Errata& errata) {
+    skip_corrupt_tma_ = errata.skz84;
+    ovf_in_cyc_ = errata.skd007;
+  }
 
   /// Bytes of an item's payload between BBP and what ends the block; 0 outside. Between them a byte xxxxx100 is a BIP, not a TNT.
   /// Packets that cannot stand inside a block end it ([SDM] "BEP Packet"; timing, power and FUP packets can).
@@ -52,7 +59,7 @@ class PacketReader {
   Bytes bytes_;
   uint64_t offset_ = 0;
   uint8_t block_items_ = 0;  ///< 0: outside; 4 or 8: size of the items between BBP and BEP
-  bool skip_corrupt_tma_ = false;
+  bool skip_corrupt_tma_ = false, ovf_in_cyc_ = false;
 };
 
 }  // namespace ptd::pt

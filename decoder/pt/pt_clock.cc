@@ -36,6 +36,7 @@ PtClock::PtClock(const Config& config) {
   mtc_shift_ = config.mtc_period & 15;
   nominal_ = config.max_nonturbo_ratio;
   has_mtc_ = config.has_mtc;
+  loses_cyc_ = config.errata.skl168;
 }
 
 void PtClock::reset() {
@@ -49,6 +50,7 @@ void PtClock::reset() {
   fresh.cbr_ = cbr_;
   fresh.has_mtc_ = has_mtc_;
   fresh.strict_holes_ = strict_holes_;
+  fresh.loses_cyc_ = loses_cyc_;
   fresh.reference_ = known_ ? tsc_ : reference_;
   *this = fresh;
 }
@@ -71,6 +73,9 @@ bool PtClock::on_packet(const Packet& packet, uint64_t offset_bytes) {
       return false;
     case PacketKind::ovf:
       return on_overflow();
+    case PacketKind::psb:
+      if (loses_cyc_) calibrating_ = false;
+      return false;
     default:
       return false;
   }

@@ -120,6 +120,7 @@ class PtClock {
   bool tma_due_ = false;    ///< a TSC came, its TMA did not yet
   bool lost_ = false;       ///< whole windows of MTCs may be missing
   bool calibrating_ = false, measured_ = false, strict_holes_ = false;
+  bool loses_cyc_ = false;  ///< erratum SKL168: cycles before a PSB may be missing
 };
 
 }  // namespace ptd::pt

@@ -509,6 +509,7 @@ void Runner::leave() {
     walker_.refresh_now(state);
   } else {
     walker_.settle(*flow_);
+    if (moved_) walker_.correct_target(*flow_);
   }
 }
 

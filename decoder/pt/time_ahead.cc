@@ -62,25 +62,13 @@ uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
   return at;
 }
 
-bool is_ovf_in_cyc(Bytes segment, uint64_t offset) {
-  const Bytes bytes = segment.subspan(offset);
-  if (bytes.size() < 3 || bytes[1] != std::byte{0x02} || bytes[2] != std::byte{0xf3}) return false;
-  PacketReader ahead(segment, offset + 1);
-  Packet packet;
-  while (ahead.next(packet) == PacketReader::Status::ok) {
-    if (packet.kind == PacketKind::ovf || packet.kind == PacketKind::pad || is_timing(packet.kind)) continue;
-    return packet.kind == PacketKind::fup || packet.kind == PacketKind::tip_pge;
-  }
-  return false;
-}
-
 void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns) {
   segment_ = segment;
   config_ = config;
   slack_ns_ = slack_ns;
   splits_time_ = config.time.valid() && !config.time.cap_user_time_short && config.time.time_shift <= 32;
   reader_ = PacketReader(segment.bytes);
-  reader_.set_skip_corrupt_tma(config.errata.skz84);
+  reader_.set_errata(config.errata);
   clock_ = PtClock(config);
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
   window_ = 0;
@@ -182,7 +170,7 @@ void TimeAhead::scan_plain() {
       if (!clock_.on_due_mtc(static_cast<uint8_t>(second), at)) break;
       add(at, at + 2, true);
       at += 2;
-    } else if ((byte & kCycMask) == kCycMask && !config_.errata.skd007 && ((byte & kCycMore) == 0 || (second & 1) == 0)) {
+    } else if ((byte & kCycMask) == kCycMask && ((byte & kCycMore) == 0 || ((second & 1) == 0 && !config_.errata.skd007))) {
       Packet packet;
       packet.kind = PacketKind::cyc;
       packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
@@ -216,11 +204,6 @@ bool TimeAhead::scan_packet() {
       clock_.on_packet(packet, offset);
       return true;
     case PacketKind::cyc:
-      if (config_.errata.skd007 && is_ovf_in_cyc(segment_.bytes, offset)) {
-        reader_.seek(offset + 1);
-        return true;
-      }
-      [[fallthrough]];
     case PacketKind::tsc:
     case PacketKind::tma:
     case PacketKind::mtc: {

@@ -97,9 +97,6 @@ class TimeAhead {
   bool in_start_ = false, done_ = true;
 };
 
-/// Erratum SKD007: an OVF may be issued after the first byte of a CYC, in place of its second. True if the CYC at `offset` is such a torso:
-/// it reads on as `02` with `f3` behind it and what an OVF needs follows, a FUP or TIP.PGE.
-[[nodiscard]] bool is_ovf_in_cyc(Bytes segment, uint64_t offset);
 /// TSC, TMA, MTC, CYC, CBR.
 [[nodiscard]] constexpr bool is_timing(PacketKind kind) {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||

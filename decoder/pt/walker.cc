@@ -13,6 +13,7 @@ constexpr size_t kContents = 16;                 // distinct contents asked of t
 constexpr size_t kMostContents = 256;            // the same where that is not enough
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
+constexpr uint32_t kMostStepsToAbort = 4096;     // instructions, from a branch to the abort of a transaction
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
 
 size_t cache_slot(Ip ip, SpaceId space) { return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49; }
@@ -178,7 +179,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
-    if (execute(flow, entry.insn) == Go::lost && !abort_after_branch(flow)) return WalkStop::lost;
+    if (execute(flow, entry.insn) == Go::lost) return WalkStop::lost;
   }
 }
 
@@ -194,18 +195,33 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
     lose(flow, GapReason::limit);
     return false;
   }
-  return execute(flow, candidate.insn) != Go::lost || abort_after_branch(flow);
+  return execute(flow, candidate.insn) != Go::lost;
 }
 
-// Erratum BDM64: a transaction abort right behind a branch may give a wrong target before it. The abort's own ip is right.
-bool Walker::abort_after_branch(Flow& flow) {
+// Erratum BDM64: of a branch right before a transaction's abort the packets may tell a wrong target. The abort's own ip is right: if the
+// target does not lead there, the branch did. To be called after each branch that took something from the trace.
+void Walker::correct_target(Flow& flow) {
   FlowState& state = flow.state;
-  if (!options_.config.errata.bdm64 || state.tnt_count != 0) return false;
-  const Item item = items_.at(state.next);
-  if (item.kind != ItemKind::at_ip || item.event != EventKind::tsx_abort) return false;
-  finish_block(flow, 0);
-  state.ip = Ip{item.ip};
-  return true;
+  if (!options_.config.errata.bdm64 || !state.has_stop || state.stop_ip == state.ip.value || flow.block_instructions != 0) return;
+  const Item& item = items_.at(state.next);
+  if (item.kind == ItemKind::at_ip && item.event == EventKind::tsx_abort && !reaches(flow, Ip{item.ip})) state.ip = Ip{item.ip};
+}
+
+// Whether the flow comes to `ip` without a packet. Where the bytes have several candidates, it may.
+bool Walker::reaches(Flow& flow, Ip ip) {
+  FlowState& state = flow.state;
+  const Ip start = state.ip;
+  bool leads_on = true;
+  for (uint32_t steps = 0; leads_on && state.ip != ip; ++steps) {
+    leads_on = steps < kMostStepsToAbort && read_candidates(flow, space_of(state, state.ip));
+    if (!leads_on || candidates_.size() > 1) break;
+    const Insn& insn = candidates_[0].insn;
+    const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::call_direct;
+    leads_on = direct || insn.cls == InsnClass::other || insn.cls == InsnClass::mov_cr3 || insn.cls == InsnClass::ptwrite;
+    state.ip = direct ? direct_target(insn, state.ip, state.mode) : next_sequential(insn, state.ip, state.mode);
+  }
+  state.ip = start;
+  return leads_on;
 }
 
 void Walker::lose(const Flow& flow, GapReason reason) {
@@ -489,6 +505,7 @@ Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
   finish_block(flow, taken ? BlockFlag::taken | BlockFlag::ends_in_branch : static_cast<uint16_t>(BlockFlag::ends_in_branch));
   state.ip = taken ? target : fall;
   took(flow);
+  correct_target(flow);
   return Go::on;
 }
 
@@ -509,6 +526,7 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
         finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
         state.ip = Ip{target};
         took(flow);
+        correct_target(flow);
         return Go::on;
       }
       const bool open = bit && !has_target && state.calls_unseen;
@@ -561,6 +579,7 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   set_mode(flow, item.mode, item, state.ip);
   if (was_kernel && !is_kernel_half(state.ip)) update_context(flow, item.before, item.hi);
   took(flow);
+  correct_target(flow);
   return Go::on;
 }
 

@@ -128,7 +128,8 @@ class Walker {
   bool read_survey(Flow& flow, SpaceId space);
   [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;
   void lose(const Flow& flow, GapReason reason);
-  bool abort_after_branch(Flow& flow);
+  void correct_target(Flow& flow);
+  bool reaches(Flow& flow, Ip ip);
   [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return is_kernel_half(ip) ? kKernelSpace : state.context.space; }
 
   bool done_flow(const FlowState& state);

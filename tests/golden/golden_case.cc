@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "decoder/insn/insn.h"
+#include "decoder/pt/errata.h"
 #include "decoder/pt/packet_reader.h"
 #include "decoder/pt/packet_writer.h"
 
@@ -115,6 +116,8 @@ struct Parser {
       options.max_silent_instructions = number(value);
     } else if (key == "candidates") {
       options.max_candidates = static_cast<uint32_t>(number(value));
+    } else if (key == "erratum") {
+      test.erratum = value;
     } else if (key == "unchanged-when-frozen") {
       test.frozen_differs = false;
     } else {
@@ -311,11 +314,16 @@ Case load_case(const std::string& path) {
   const size_t slash = path.rfind('/');
   parser.test.name = path.substr(slash + 1, path.rfind('.') - slash - 1);
   parser.test.options.config.return_compression = pt::ReturnCompression::off;
+  parser.test.options.config.errata = pt::errata_of({});
   parser.test.options.default_space = SpaceId{1};
   std::ifstream file(path);
   for (std::string text; std::getline(file, text);) parser.line(text);
   parser.close();
   parser.test.contexts.sort();
+  pt::Errata known;
+  if (!parser.test.erratum.empty() && !pt::set_erratum(known, parser.test.erratum, true)) {
+    parser.test.error = "option erratum=" + parser.test.erratum;
+  }
   return std::move(parser.test);
 }
 
@@ -359,6 +367,12 @@ std::vector<std::string> decode_case(const Case& test, const Timeline& timeline,
     }
   }
   return lines;
+}
+
+std::vector<std::string> decode_without_erratum(const Case& test, const Timeline& timeline) {
+  Case without = test;
+  pt::set_erratum(without.options.config.errata, test.erratum, false);
+  return decode_case(without, timeline, 4096);
 }
 
 void rewrite_want(const Case& test, const std::vector<std::string>& lines) {

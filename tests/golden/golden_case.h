@@ -14,7 +14,7 @@ namespace ptd::golden {
 /// One file of tests/golden/cases. Sections begin with a word at the start of a line, their lines are indented:
 ///   why TEXT
 ///   option slack=NS | ret=on|off|unknown | tips=prompt|deferred | cpu=F/M/S | bp=IP | filter=IP..IP | silent=N | candidates=N |
-///   unchanged-when-frozen code IP [from=T] [to=T]      hex bytes, `;` starts a comment user IP [from=T] [to=T] [space=N]   the same in a
+///   erratum=BIT (the case fails without it) | unchanged-when-frozen code IP [from=T] [to=T]      hex bytes, `;` starts a comment user IP [from=T] [to=T] [space=N]   the same in a
 ///   user address space, by default the first, 1 fork T PARENT                the next address space begins as a copy of PARENT at T switch
 ///   T SPACE               the thread of that address space runs from T on; without any, that of space 1 poke T IP OLD NEW [cpu=N]    hex
 ///   bytes, `-` for none edit T1..T2 IP OLD NEW       an edit with an uncertain time lost T1..T2                  records were lost copy
@@ -32,6 +32,7 @@ struct Case {
   std::map<uint64_t, AuxBreak> seams;  ///< by offset in the trace
   ContextTrack contexts;
   bool frozen_differs = true;
+  std::string erratum;  ///< name of the erratum whose work-around the case needs
   std::string error;  ///< not empty: the file itself is wrong
 
   struct Setup {
@@ -48,6 +49,8 @@ struct Case {
 [[nodiscard]] Timeline build_timeline(const Case& test, bool frozen);
 /// The flow in the words of `want`. Batches of `capacity_blocks` blocks: must not matter.
 [[nodiscard]] std::vector<std::string> decode_case(const Case& test, const Timeline& timeline, size_t capacity_blocks);
+/// The same without the work-around for `test.erratum`.
+[[nodiscard]] std::vector<std::string> decode_without_erratum(const Case& test, const Timeline& timeline);
 /// Rewrites the want section of the case's file.
 void rewrite_want(const Case& test, const std::vector<std::string>& lines);
 

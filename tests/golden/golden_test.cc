@@ -53,6 +53,10 @@ class GoldenTest : public testing::Test {
     const Timeline timeline = build_timeline(case_, false);
     EXPECT_EQ(decode_case(case_, timeline, 4096), case_.want) << case_.why;
     EXPECT_EQ(decode_case(case_, timeline, 1), case_.want) << "with batches of one block";
+    Case exact = case_;
+    exact.options.exact_only = true;
+    EXPECT_EQ(decode_case(exact, timeline, 4096), case_.want) << "without the fast path";
+    if (!case_.erratum.empty()) EXPECT_NE(decode_without_erratum(case_, timeline), case_.want) << "without " << case_.erratum;
     std::vector<std::string> findings = case_.findings;
     std::sort(findings.begin(), findings.end());
     EXPECT_EQ(finding_words(timeline), findings);

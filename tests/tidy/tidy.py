@@ -151,6 +151,33 @@ def check_data(names):
             finding(name, 1, f"its sha256 {digest} is in no README.md of data/")
 
 
+def read_if_there(name):
+    try:
+        with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def check_errata(names):
+    """Each bit of struct Errata has a row in the table of docs/DIFFERENCES.md, whose test exists and turns that bit off."""
+    config, docs = "decoder/pt/config.h", "docs/DIFFERENCES.md"
+    body = re.search(r"struct Errata \{(.*?)\n\};", read_if_there(config), re.DOTALL)
+    bits = re.findall(r"^\s*bool (\w+) :", body.group(1), re.MULTILINE) if body else []
+    section = read_if_there(docs).partition("\n## Errata\n")[2].partition("\n## ")[0]
+    rows = {row[0].strip(): row[-1].strip() for row in (l.strip("|").split("|") for l in section.split("\n") if l.startswith("| "))}
+    unit = "".join(read_if_there(n) for n in names if bits and n.startswith("tests/unit/pt/"))
+    for bit in bits:
+        kind, _, test = rows.get(bit, "").partition(" ")
+        case = read_if_there(f"tests/golden/cases/{test}.case")
+        found = {"golden": re.search(rf"^option .*\berratum={bit}\b", case, re.MULTILINE),
+                 "unit": re.search(r"TEST\(" + ",\\s*".join(map(re.escape, test.split("."))) + rf"\) {{(?:(?!\nTEST).)*errata\.{bit}\b", unit, re.DOTALL)}
+        if not found.get(kind):
+            finding(docs, 1, f"no test of erratum {bit} in the table of errata")
+    for name in rows.keys() - set(bits) - {"erratum"} if bits else []:
+        finding(docs, 1, f"the table of errata has {name}, struct Errata has not")
+
+
 def main():
     names = tracked_files()
     for name in names:
@@ -163,6 +190,7 @@ def main():
         if name.endswith(".md"):
             check_links(name, text)
     check_data(names)
+    check_errata(names)
     for line in findings:
         print(line)
     print(f"{len(names)} files, {len(findings)} findings")

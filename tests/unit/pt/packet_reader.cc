@@ -170,13 +170,34 @@ TEST(PacketReader, CorruptTmaOfSkz84IsSkipped) {
       "02730102ff000055"
       "5907");
   PacketReader reader{Bytes(bytes)};
-  reader.set_skip_corrupt_tma(true);
+  Errata errata;
+  errata.skz84 = true;
+  reader.set_errata(errata);
   Packet packet;
   ASSERT_EQ(reader.next(packet), Status::ok);
   EXPECT_EQ(packet.kind, PacketKind::pad);
   EXPECT_EQ(packet.size_bytes, 8);
   ASSERT_EQ(reader.next(packet), Status::ok);
   EXPECT_EQ(packet.kind, PacketKind::mtc);
+}
+
+TEST(PacketReader, OvfInACycOfSkd007IsAnOvf) {
+  const auto kinds_of = [](const char* hex, bool skd007) {
+    const auto bytes = test::from_hex(hex);
+    PacketReader reader{Bytes(bytes)};
+    Errata errata;
+    errata.skd007 = skd007;
+    reader.set_errata(errata);
+    std::vector<PacketKind> kinds;
+    for (Packet packet; reader.next(packet) == Status::ok;) kinds.push_back(packet.kind);
+    return kinds;
+  };
+  using enum PacketKind;
+  for (const char* torn : {"f702f300", "0702f300"}) {
+    EXPECT_EQ(kinds_of(torn, true), (std::vector{ovf, pad}));
+    EXPECT_EQ(kinds_of(torn, false), (std::vector{cyc, cyc, pad}));
+  }
+  for (const char* whole : {"f704f300", "f7025907", "f703f202", "f702"}) EXPECT_EQ(kinds_of(whole, true), kinds_of(whole, false));
 }
 
 TEST(PacketWriter, RefusesWhatDoesNotFit) {

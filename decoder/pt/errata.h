@@ -1,0 +1,16 @@
+// Errata by name.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "decoder/pt/config.h"
+
+namespace ptd::pt {
+
+/// The names of all members of Errata.
+[[nodiscard]] std::span<const std::string_view> errata_names();
+/// Sets the member `name`. False: there is none.
+bool set_erratum(Errata& errata, std::string_view name, bool on);
+
+}  // namespace ptd::pt
