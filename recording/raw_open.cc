@@ -1,5 +1,7 @@
 // Opens a raw capture: trace bytes and code bytes as plain files.
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 
 #include "decoder/pt/packet_reader.h"
 #include "image/source/mapped_file.h"
@@ -55,11 +57,18 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
   return {};
 }
 
-Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image) {
+Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, std::vector<std::string>& warnings) {
   if (raw.pages_dump.empty()) return {};
-  auto ranges = read_page_dump(raw.pages_dump, raw.pages_addresses);
-  if (!ranges.ok()) return ranges.error();
-  for (MemoryRange& range : *ranges) {
+  auto pages = read_page_dump(raw.pages_dump, raw.pages_addresses);
+  if (!pages.ok()) return pages.error();
+  if (!pages->odd_addresses.empty()) {
+    char address[32];
+    std::snprintf(address, sizeof address, "0x%" PRIx64, pages->odd_addresses[0]);
+    warnings.push_back(raw.pages_addresses + ": skipped " + std::to_string(pages->odd_addresses.size()) +
+                       " of the dump's pages, as the address is not a multiple of 4096: " + address +
+                       (pages->odd_addresses.size() > 1 ? ", ..." : ""));
+  }
+  for (MemoryRange& range : pages->ranges) {
     Section section;
     section.ip = range.ip;
     section.space = space_of(range.ip, user);
@@ -92,7 +101,7 @@ Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData
   ImageBuild image(options);
   const SpaceId user = image.builder.add_space();
   if (Status status = add_images(raw, user, image); !status.ok()) return status;
-  if (Status status = add_pages(raw, user, image); !status.ok()) return status;
+  if (Status status = add_pages(raw, user, image, data.warnings); !status.ok()) return status;
 
   pt::Config& config = data.decoder.config;
   config.cpu = raw.cpu;

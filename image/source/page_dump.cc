@@ -16,7 +16,7 @@ struct Page {
 
 }  // namespace
 
-Result<std::vector<MemoryRange>> read_page_dump(const std::string& dump_path, const std::string& addresses_path) {
+Result<PageDump> read_page_dump(const std::string& dump_path, const std::string& addresses_path) {
   auto dump = MappedFile::open(dump_path);
   if (!dump.ok()) return dump.error();
   auto addresses = MappedFile::open(addresses_path);
@@ -29,26 +29,29 @@ Result<std::vector<MemoryRange>> read_page_dump(const std::string& dump_path, co
                      std::to_string(count) + " pages of 4096 bytes",
                  0};
   }
-  std::vector<Page> pages(count);
+  PageDump found;
+  std::vector<Page> pages;
   for (uint64_t i = 0; i < count; ++i) {
-    std::memcpy(&pages[i].address, list.data() + i * sizeof(uint64_t), sizeof(uint64_t));
-    pages[i].index = i;
-    if (pages[i].address % kPageBytes != 0) {
-      return Error{ErrorKind::file_format, addresses_path + ": an address is not a multiple of 4096", i * sizeof(uint64_t)};
+    uint64_t address = 0;
+    std::memcpy(&address, list.data() + i * sizeof(uint64_t), sizeof(uint64_t));
+    if (address % kPageBytes == 0) {
+      pages.push_back({address, i});
+    } else {
+      found.odd_addresses.push_back(address);
     }
   }
+  if (pages.empty() && count != 0) return Error{ErrorKind::file_format, addresses_path + ": no address is a multiple of 4096", 0};
   std::stable_sort(pages.begin(), pages.end(), [](const Page& a, const Page& b) { return a.address < b.address; });
-  std::vector<MemoryRange> ranges;
   for (size_t i = 0; i < pages.size();) {
     size_t end = i + 1;
     while (end < pages.size() && pages[end].address == pages[end - 1].address + kPageBytes && pages[end].index == pages[end - 1].index + 1)
       ++end;
-    ranges.push_back({Ip{pages[i].address}, piece_of(*dump, pages[i].index * kPageBytes, (end - i) * kPageBytes)});
+    found.ranges.push_back({Ip{pages[i].address}, piece_of(*dump, pages[i].index * kPageBytes, (end - i) * kPageBytes)});
     const uint64_t last = pages[end - 1].address;
     i = end;
     while (i < pages.size() && pages[i].address == last) ++i;
   }
-  return ranges;
+  return found;
 }
 
 }  // namespace ptd

@@ -155,13 +155,30 @@ TEST(SourcePageDump, JoinsPagesThatFollowEachOther) {
   pages[4096] = std::byte{2};
   pages[2 * 4096] = std::byte{3};
   for (const uint64_t address : {0x401000, 0x402000, 0x400000}) testing::append(addresses, address);
-  const auto ranges = read_page_dump(dir.write("pages.dump", pages), dir.write("pages.addr", addresses));
-  ASSERT_TRUE(ranges.ok()) << ranges.error().message;
-  ASSERT_EQ(ranges->size(), 2U);
-  EXPECT_EQ((*ranges)[0].ip.value, 0x400000U);
-  EXPECT_EQ((*ranges)[0].code.bytes[0], std::byte{3});
-  EXPECT_EQ((*ranges)[1].code.bytes.size(), 8192U);
-  EXPECT_EQ((*ranges)[1].code.bytes[4096], std::byte{2});
+  const auto dump = read_page_dump(dir.write("pages.dump", pages), dir.write("pages.addr", addresses));
+  ASSERT_TRUE(dump.ok()) << dump.error().message;
+  const std::vector<MemoryRange>& ranges = dump->ranges;
+  ASSERT_EQ(ranges.size(), 2U);
+  EXPECT_EQ(ranges[0].ip.value, 0x400000U);
+  EXPECT_EQ(ranges[0].code.bytes[0], std::byte{3});
+  EXPECT_EQ(ranges[1].code.bytes.size(), 8192U);
+  EXPECT_EQ(ranges[1].code.bytes[4096], std::byte{2});
+  EXPECT_TRUE(dump->odd_addresses.empty());
+}
+
+TEST(SourcePageDump, LeavesOutPagesAtOddAddresses) {
+  const TempDir dir;
+  std::vector<std::byte> pages(4 * 4096), addresses;
+  for (size_t i = 0; i < 4; ++i) pages[i * 4096] = std::byte{static_cast<unsigned char>(i + 1)};
+  for (const uint64_t address : {0x401000, 0x402008, 0x402000, 0x7f01}) testing::append(addresses, address);
+  const auto dump = read_page_dump(dir.write("pages.dump", pages), dir.write("pages.addr", addresses));
+  ASSERT_TRUE(dump.ok()) << dump.error().message;
+  EXPECT_EQ(dump->odd_addresses, (std::vector<uint64_t>{0x402008, 0x7f01}));
+  ASSERT_EQ(dump->ranges.size(), 2U);  // what lies between the two in the dump belongs to neither
+  EXPECT_EQ(dump->ranges[0].ip.value, 0x401000U);
+  EXPECT_EQ(dump->ranges[0].code.bytes.size(), 4096U);
+  EXPECT_EQ(dump->ranges[1].ip.value, 0x402000U);
+  EXPECT_EQ(dump->ranges[1].code.bytes[0], std::byte{3});
 }
 
 TEST(SourcePageDump, RefusesCountsThatDiffer) {

@@ -1,6 +1,7 @@
 // Opening what users have: LLDB bundles, raw captures, perf.data; every corpus case.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "recording/perf_cpuid.h"
@@ -136,6 +137,22 @@ TEST(OpenRaw, PageDumps) {
     EXPECT_EQ((*opened)->segment_starts(0).size(), psbs);
     EXPECT_EQ((*opened)->decoder_options().config.cpu.model, 94);
   }
+}
+
+// As libxdc writes them: the last entry is no page.
+TEST(OpenRaw, APageAtAnOddAddressIsSkippedWithAWarning) {
+  const TempDir dir;
+  RawOptions raw;
+  raw.pt_path = dir.write("trace", std::string("\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82\x02\x82", 16));
+  raw.pages_dump = dir.write("pages.dump", std::string(2 * 4096, '\x90'));
+  raw.pages_addresses = dir.write("pages.addr", std::string("\0\x10\x40\0\0\0\0\0\x18\0\0\0\0\0\0\0", 16));
+  const auto opened = Recording::open_raw(raw, open_options(""));
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_EQ(byte_at(**opened, (*opened)->decoder_options().default_space, 0x401fff), 0x90);
+  const auto& warnings = (*opened)->warnings();
+  EXPECT_TRUE(std::any_of(warnings.begin(), warnings.end(), [](const std::string& warning) {
+    return warning.find("pages.addr: skipped 1 of the dump's pages") != std::string::npos && warning.find("0x18") != std::string::npos;
+  }));
 }
 
 TEST(OpenRaw, ImagePieces) {
