@@ -32,8 +32,7 @@ uint64_t period_in_ns(const ItraceOptions& itrace, const TimeConversion& time) {
 }  // namespace
 
 StreamScript::StreamScript(const Recording& recording, const ScriptOptions& options, int32_t cpu)
-    : recording_(recording),
-      options_(options),
+    : options_(options),
       addresses_only_(options.addresses_only()),
       call_tree_(options.fields.has(Field::callindent)),
       stacks_(options.fields.has(Field::brstack)),
@@ -253,7 +252,7 @@ void StreamScript::take_block(const Block& block, TextBuffer& out) {
   const CachedInsn& last = insns.back();
   if (!call_tree_ && !options_.itrace.branches && last.cls <= InsnClass::jcc) return;
   const BlockInfo& info = nodes_.info(block.node);
-  Pending& pending = pending_.emplace();
+  Pending pending;
   pending.from = info.ip + last.offset_bytes;
   pending.insn = last;
   const Bytes bytes = nodes_.bytes(block.node).subspan(last.offset_bytes);
@@ -262,6 +261,7 @@ void StreamScript::take_block(const Block& block, TextBuffer& out) {
   pending.mode = info.mode;
   pending.mark_number = mark_number_;
   pending.mark = writer_.mark();
+  pending_ = pending;
 }
 
 void StreamScript::sample(const Block& block, std::span<const CachedInsn> insns, TextBuffer& out) {

@@ -56,7 +56,6 @@ class StreamScript {
   [[nodiscard]] bool shown(const BranchKind& kind) const;
   [[nodiscard]] bool shown(const Event& event) const;
 
-  const Recording& recording_;
   const ScriptOptions& options_;
   /// Branches in a line of -F brstack. Each branch is in one line; what ran between the last of one and the first of the next is not told.
   static constexpr size_t kMostStacked = 256;

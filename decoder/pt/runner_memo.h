@@ -139,7 +139,7 @@ class MemoTable {
       using other = LineAllocator<Other>;
     };
     T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
-    void deallocate(T* at, size_t count) { ::operator delete(at, count * sizeof(T), kLine); }
+    void deallocate(T* at, size_t) { ::operator delete(at, kLine); }
     static constexpr std::align_val_t kLine{64};
   };
   struct CountedBody {
