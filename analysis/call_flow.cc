@@ -20,18 +20,18 @@ bool is_jump(const InsnClass cls, const InsnDetail detail) {
 
 }  // namespace
 
-CallFlow::CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid)
-    : finder_(symbolizer, table), cpu_(cpu), stream_tid_(tid), tid_(tid) {}
+CallFlow::CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid, const FlowClock& clock)
+    : finder_(symbolizer, table), cpu_(cpu), stream_tid_(tid), tid_(tid), dates_(clock) {}
 
 const CallFlow::Node& CallFlow::node(NodeId id) {
   if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
   Node& node = nodes_[id];
-  if (node.known && node.at.valid.contains(now_)) return node;
+  if (node.known && node.at.valid.contains(dates_.now())) return node;
   const BlockInfo& info = blocks_->info(id);
   node.ip = info.ip;
   node.next = info.ip + info.size_bytes;
   node.at = find(info.ip);
-  if (!node.at.named) node.at.valid = {now_, now_};
+  if (!node.at.named) node.at.valid = {dates_.now(), dates_.now()};
   if (node.known) return node;
   Bytes bytes = blocks_->bytes(id);
   Insn insn;
@@ -109,23 +109,45 @@ void CallFlow::take_block(const Block& block) {
   if (pending_) {
     resolve(here.at, here.ip, here.bare_return);
   } else if (!flowing_) {
-    begin(here.ip);
+    begin(here.ip, false, halted_ ? kFlowHalted : 0);
   }
-  position_ += block.instructions;
-  halted_ = here.detail == InsnDetail::hlt || here.detail == InsnDetail::mwait || here.detail == InsnDetail::umwait;
+  prove();
+  dates_.ran(block.instructions);
+  if (here.detail == InsnDetail::hlt || here.detail == InsnDetail::mwait || here.detail == InsnDetail::umwait) halt(here.next);
   if (!has(block.flags, BlockFlag::taken)) return;
   pending_ = Pending{here.cls, here.detail, here.at.id, here.next};
 }
 
-void CallFlow::begin(Ip to, bool exact) {
+void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
   flowing_ = true;
+  dates_.set_flowing(true);
+  was_paused_ = std::exchange(paused_, false);
+  proved_ = halted_ = false;
   const FoundFunction at = find(to);
   FlowStep step;
   step.kind = FlowKind::begin;
   step.function = at.id;
   step.to = to;
-  step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
-  push(step, !exact);
+  step.flags = static_cast<uint8_t>(flags | (at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
+  // A stream's first start follows its first moment at once, or a timing packet would have told how long it waited.
+  const bool first = !std::exchange(began_, true) && dates_.has_tick();
+  push(step, !exact && !first);
+}
+
+void CallFlow::stop() {
+  flowing_ = false;
+  dates_.set_flowing(false);
+}
+
+// The core sleeps, up to the next instruction or interrupt.
+void CallFlow::halt(Ip next) {
+  FlowStep step;
+  step.kind = FlowKind::pause;
+  step.flags = kFlowHalted;
+  step.return_to = next;
+  push(step);
+  stop();
+  paused_ = halted_ = true;
 }
 
 void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
@@ -188,6 +210,7 @@ void CallFlow::take_mark(const Mark& mark) {
   }
   FlowStep step;
   if (has_thread_ && tid != tid_) {
+    drop_unproved();
     step.kind = FlowKind::switch_out;
     push(step);
   }
@@ -209,7 +232,7 @@ void CallFlow::take_event(const Event& event) {
       if (pending_ && has_from) resolve(find(event.from), event.from);
       pending_.reset();
       if (known) told(likeliest(event), event.cycles);
-      if (!flowing_ && has_from) begin(event.from);
+      if (!flowing_ && has_from) begin(event.from, false, halted_ ? kFlowHalted : 0);
       const FoundFunction at = has_to ? find(event.to) : FoundFunction{};
       FlowStep step;
       step.kind = FlowKind::interrupt;
@@ -219,7 +242,9 @@ void CallFlow::take_event(const Event& event) {
       step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0) |
                                         ((event.flags & kEventBreakpoint) != 0 ? kFlowBreakpoint : 0));
       flowing_ = true;
-      return push(step, std::exchange(halted_, false));
+      dates_.set_flowing(true);
+      proved_ = halted_ = false;
+      return push(step);
     }
     case EventKind::disabled:
     case EventKind::async_disabled: {
@@ -232,15 +257,14 @@ void CallFlow::take_event(const Event& event) {
       step.kind = FlowKind::pause;
       if (far || interrupted) step.flags |= kFlowFar;
       step.return_to = event.kind == EventKind::async_disabled && has_from ? event.from : Ip{event.aux};
-      if (flowing_) push(step);
-      flowing_ = false;
+      take_pause(step);
       return;
     }
     case EventKind::enabled: {
       if (status && (flowing_ || pending_)) return;
       pending_.reset();
       // With a count of its own the packet tells when tracing went on; else that was at some time after its last timing packet.
-      const bool exact = known && last_count_ != kNoCount && event.cycles > last_count_;
+      const bool exact = known && dates_.last_count() && event.cycles > *dates_.last_count();
       if (known) told(likeliest(event), event.cycles);
       if (has_to) begin(event.to, exact);
       return;
@@ -250,86 +274,123 @@ void CallFlow::take_event(const Event& event) {
   }
 }
 
+// Tracing stops. If nothing ran since it began, the pause before goes on.
+void CallFlow::take_pause(const FlowStep& step) {
+  const bool nothing_ran = first_unproved() == FlowKind::begin;
+  if (nothing_ran) drop_unproved();
+  prove();
+  if (flowing_ && !(nothing_ran && was_paused_)) push(step);
+  paused_ = paused_ || flowing_;
+  stop();
+}
+
+// The loss begins where flow resumed or an interrupt was taken, if no instruction was decoded since.
 void CallFlow::take_gap(const Gap& gap) {
   pending_.reset();
   FlowStep step;
   step.kind = FlowKind::gap;
   step.gap = gap.reason;
-  if (gap.time.first != kTimeMin && gap.time.last != kTimeMax) anchor(gap.time.first);
-  push(step);
-  flowing_ = false;
+  if (gap.time.first != kTimeMin && gap.time.last != kTimeMax) put_out(dates_.anchor(gap.time.first));
+  if (!unproved_.empty()) {
+    const FlowStep first = unproved_.front();
+    drop_unproved();
+    fill(step);
+    step.time = first.time;
+    step.floor = first.floor;
+    step.cycles = std::exchange(dropped_cycles_, 0);
+    out_.push_back(step);
+  } else if (first_unproved()) {
+    const size_t at = drop_unproved();
+    fill(step);
+    held_[at] = {step, false, false};
+  } else {
+    push(step);
+  }
+  stop();
+  proved_ = true;
+  paused_ = halted_ = false;
 }
 
-void CallFlow::push(FlowStep step, bool waited) {
+// Sets what the stream says of each step.
+void CallFlow::fill(FlowStep& step) {
   step.pid = pid_;
   step.tid = tid_;
   step.cpu = cpu_;
   step.space = space_;
-  step.instructions = static_cast<uint32_t>(std::min<uint64_t>(position_ - last_position_, 0xffffffffU));
-  last_position_ = position_;
-  pauses_held_ += waited ? 1 : 0;
-  held_.push_back({step, position_, waited});
-  if (held_.size() >= kMaxHeld)
-    anchor(TimeNs{now_.value + (rate_instructions_ == 0 ? 0 : (position_ - anchor_position_) * rate_ns_ / rate_instructions_)});
+  step.instructions = static_cast<uint32_t>(std::min<uint64_t>(dates_.position() - last_position_, 0xffffffffU));
+  last_position_ = dates_.position();
 }
 
-// A packet told a moment and a count of cycles. If it is the last one over again what waits goes on to wait: it ran behind that one.
+void CallFlow::push(FlowStep step, bool resumes) {
+  fill(step);
+  const bool unproved = !proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt);
+  held_.push_back({step, unproved, false});
+  dates_.add(resumes);
+  if (held_.size() >= kMaxHeld) put_out(dates_.anchor_untold(false));
+}
+
+// An instruction was decoded.
+void CallFlow::prove() {
+  if (std::exchange(proved_, true)) return;
+  out_.insert(out_.end(), unproved_.begin(), unproved_.end());
+  unproved_.clear();
+  for (Held& held : held_) held.unproved = false;
+}
+
+// The kind of the first step that no instruction proves.
+std::optional<FlowKind> CallFlow::first_unproved() const {
+  if (!unproved_.empty()) return unproved_.front().kind;
+  for (const Held& held : held_) {
+    if (held.unproved) return held.step.kind;
+  }
+  return {};
+}
+
+// Their instructions and cycles go to the next step. Returns the index in held_ of the first one there.
+size_t CallFlow::drop_unproved() {
+  for (const FlowStep& step : unproved_) {
+    last_position_ -= step.instructions;
+    dropped_cycles_ += step.cycles;
+  }
+  unproved_.clear();
+  size_t first = held_.size();
+  for (size_t i = 0; i < held_.size(); ++i) {
+    if (!std::exchange(held_[i].unproved, false)) continue;
+    last_position_ -= held_[i].step.instructions;
+    held_[i].dropped = true;
+    first = std::min(first, i);
+  }
+  return first;
+}
+
+// A packet told a moment and a count of cycles. If it is the last one over again what waits goes on to wait: it ran after that one.
 void CallFlow::told(TimeNs time, uint64_t cycles) {
-  const bool counts = cycles != last_count_;
-  if (timed_ && time <= now_ && !counts) return;
-  anchor(time, counts ? std::optional(cycles) : std::nullopt);
+  const bool counts = dates_.last_count() != cycles;
+  if (dates_.timed() && time <= dates_.now() && !counts) return;
+  put_out(dates_.anchor(time, counts ? std::optional(cycles) : std::nullopt));
 }
 
-// Dates what waits: see the class.
-void CallFlow::anchor(TimeNs time, std::optional<uint64_t> counted_cycles) {
-  if (!timed_) now_ = time;
-  timed_ = true;
-  time = std::max(time, now_);
-  const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
-  if (held_.empty() && passed == 0 && !counted_cycles) return;
-  const auto share = [&](uint64_t of, uint64_t position) {  // by instructions
-    return instructions == 0 ? 0 : static_cast<uint64_t>(static_cast<unsigned __int128>(of) * (position - anchor_position_) / instructions);
-  };
-  const bool stopped = pauses_held_ != 0 || !flowing_;  // tracing was off in between
-  uint64_t running = flowing_ || instructions != 0 ? passed : 0;
-  if (stopped && rate_instructions_ != 0) {
-    const auto usual = static_cast<unsigned __int128>(instructions) * rate_ns_ / rate_instructions_;
-    running = static_cast<uint64_t>(std::min<unsigned __int128>(passed, usual));
-  } else if (!stopped && instructions != 0 && passed != 0) {
-    rate_instructions_ += instructions;
-    rate_ns_ += passed;
-    if (rate_instructions_ > (1U << 24)) rate_instructions_ /= 2, rate_ns_ /= 2;
+// Gives out the steps that wait: `dates` has one for each, or none if they go on to wait.
+void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
+  for (size_t i = 0; i < dates.size(); ++i) {
+    Held& held = held_[i];
+    held.step.time = dates[i].time;
+    held.step.floor = dates[i].floor;
+    dropped_cycles_ += dates[i].cycles;
+    if (held.dropped) continue;
+    held.step.cycles = std::exchange(dropped_cycles_, 0);
+    (held.unproved ? unproved_ : out_).push_back(held.step);
   }
-  const uint64_t paused = passed - running;
-  const uint64_t cycles = cycles_.take(instructions, stopped, counted_cycles);
-  last_count_ = counted_cycles.value_or(last_count_);
-  uint64_t cycles_before = 0;
-  size_t begun = 0;
-  for (Held& held : held_) {
-    begun += held.waited ? 1 : 0;
-    const uint64_t ran = share(running, held.position);
-    const uint64_t waited = pauses_held_ == 0 ? 0 : paused / pauses_held_ * begun;
-    held.step.time = TimeNs{now_.value + ran + waited};
-    held.step.floor = now_;
-    const uint64_t cycles_here = share(cycles, held.position);
-    held.step.cycles = cycles_here - std::exchange(cycles_before, cycles_here) + std::exchange(cycles_left_, 0);
-    out_.push_back(held.step);
-  }
-  cycles_left_ += cycles - cycles_before;
-  held_.clear();
-  pauses_held_ = 0;
-  now_ = time;
-  anchor_position_ = position_;
+  held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(dates.size()));
 }
 
 void CallFlow::finish() {
   pending_.reset();
+  drop_unproved();
   FlowStep step;
   step.kind = FlowKind::switch_out;
   push(step);
-  const bool timed = timed_;
-  anchor(now_);
-  timed_ = timed;
+  put_out(dates_.anchor_untold(true));
 }
 
 }  // namespace ptd

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
-#include "analysis/cycle_share.h"
+#include "analysis/flow_dates.h"
 #include "analysis/function_table.h"
 #include "decoder/batch.h"
 #include "decoder/insn/insn.h"
@@ -31,6 +32,7 @@ inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`
 inline constexpr uint8_t kFlowFar = 4;
 inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
 inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it lies outside of what was traced
+inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
 
 /// One transfer. Times never go back within a stream.
 struct FlowStep {
@@ -52,29 +54,25 @@ struct FlowStep {
 
 /// Fed with one stream's batches in order. Not thread-safe.
 ///
-/// Time: a mark or an event tells a moment at which something ran. What ran between two such moments gets its share by instructions. If
-/// tracing was off in between, the instructions get what they took on average before, the rest is the pause. Steps wait for the next
-/// moment, so out() lags behind; finish() gives the rest. An interrupt that ends a HLT is dated likewise: the wait is before it.
+/// FlowDates dates the steps. They wait for the next moment that a packet tells, so out() lags behind; finish() gives the rest. An
+/// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an
+/// interrupt is taken, and no instruction is decoded before the flow is lost, it is lost from there on.
 class CallFlow {
  public:
   /// `cpu` or `tid` of the stream; -1 for the other.
-  CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid);
+  CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid, const FlowClock& clock = {});
 
   /// What take() gets from here on is of another segment of the trace.
-  void begin_segment() {
-    cycles_.begin_segment();
-    last_count_ = kNoCount;
-  }
+  void begin_segment() { dates_.begin_segment(); }
   void take(const Batch& batch, const BlockTable& blocks);
   /// The stream is over.
   void finish();
   /// Steps whose time is known; the caller takes them away.
   [[nodiscard]] std::vector<FlowStep>& out() { return out_; }
   /// False until a packet told a time.
-  [[nodiscard]] bool timed() const { return timed_; }
+  [[nodiscard]] bool timed() const { return dates_.timed(); }
 
  private:
-  static constexpr uint64_t kNoCount = ~uint64_t{0};
   struct Node {
     FoundFunction at, end;  ///< at its first instruction; the function that its last one belongs to is the same
     Ip ip, next;
@@ -96,14 +94,23 @@ class CallFlow {
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
-  void begin(Ip to, bool exact = false);
+  void take_pause(const FlowStep& step);
+  void begin(Ip to, bool exact = false, uint8_t flags = 0);
+  void halt(Ip next);
+  void stop();
   void resolve(const FoundFunction& at, Ip to, bool bare_return = false);
   void resolve_unseen(Ip to);
-  void push(FlowStep step, bool waited = false);
+  void fill(FlowStep& step);
+  void push(FlowStep step, bool resumes = false);
   void told(TimeNs time, uint64_t cycles);
-  void anchor(TimeNs time, std::optional<uint64_t> counted_cycles = {});
-  [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, now_); }
-  [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) { return at.named ? at.id : finder_.unnamed_entry(space_, to, now_); }
+  void put_out(std::span<const FlowDates::Date> dates);
+  void prove();
+  [[nodiscard]] std::optional<FlowKind> first_unproved() const;
+  size_t drop_unproved();
+  [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, dates_.now()); }
+  [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) {
+    return at.named ? at.id : finder_.unnamed_entry(space_, to, dates_.now());
+  }
 
   FunctionFinder finder_;
   const int32_t cpu_, stream_tid_;
@@ -112,22 +119,22 @@ class CallFlow {
   std::optional<Pending> pending_;
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
-  bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does
-  bool flowing_ = false, timed_ = false, has_thread_ = false;
+  bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
+  bool flowing_ = false, began_ = false, has_thread_ = false;
+  bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
   size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
-  TimeNs now_;  ///< the last moment told
-  uint64_t position_ = 0, last_position_ = 0, anchor_position_ = 0;
+  FlowDates dates_;
+  uint64_t last_position_ = 0;
   struct Held {
     FlowStep step;
-    uint64_t position = 0;
-    bool waited = false;  ///< time may have passed before it without an instruction
+    bool unproved = false, dropped = false;
   };
-  std::vector<Held> held_;
-  size_t pauses_held_ = 0;
-  uint64_t rate_instructions_ = 0, rate_ns_ = 0;  ///< over stretches without a pause
-  CycleShare cycles_;
-  uint64_t last_count_ = kNoCount;
-  uint64_t cycles_left_ = 0;  ///< of what ran behind the last step
+  std::vector<Held> held_;  ///< each has a point of dates_
+  /// False from a start or interrupt up to the first instruction after it. Steps that come then are given out with that instruction;
+  /// those that are dated before stay in unproved_.
+  bool proved_ = true;
+  std::vector<FlowStep> unproved_;
+  uint64_t dropped_cycles_ = 0;  ///< of steps that were dropped
   std::vector<FlowStep> out_;
 };
 

@@ -43,37 +43,6 @@ const char* sentence(CallLoss loss) {
   return "";
 }
 
-CallTree::CallTree(const ContextTrack* contexts) {
-  if (contexts == nullptr) return;
-  for (const int32_t cpu : contexts->cpus()) {
-    const std::vector<ContextTrack::Switch>& switches = contexts->switches(cpu);
-    for (size_t i = 0; i < switches.size(); ++i) {
-      if (switches[i].to.tid <= 0) continue;
-      runs_[switches[i].to.tid].push_back({switches[i].time, i + 1 < switches.size() ? switches[i + 1].time : kTimeMax});
-    }
-  }
-  for (auto& [tid, runs] : runs_) {
-    std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.first < b.first; });
-  }
-}
-
-// How much of [first, last] the thread was on no cpu, by the records of context switches.
-uint64_t CallTree::off_cpu_part(int32_t tid, TimeNs first, TimeNs last) const {
-  const auto found = runs_.find(tid);
-  if (found == runs_.end() || last <= first) return 0;
-  const std::vector<Run>& runs = found->second;
-  auto run = std::lower_bound(runs.begin(), runs.end(), first, [](const Run& r, TimeNs t) { return r.last < t; });
-  uint64_t on = 0;
-  TimeNs covered = first;
-  for (; run != runs.end() && run->first < last; ++run) {
-    const TimeNs from = std::max(run->first, covered), to = std::min(run->last, last);
-    if (to <= from) continue;
-    on += to.value - from.value;
-    covered = to;
-  }
-  return last.value - first.value - on;
-}
-
 uint32_t CallTree::thread_of(const FlowStep& step) {
   const int64_t key =
       step.tid > 0 ? int64_t{step.tid} : std::numeric_limits<int64_t>::min() + (int64_t{step.tid} + 2) * (1LL << 32) + step.cpu + 1;
@@ -104,10 +73,8 @@ void CallTree::spend(Now& now) {
 
 void CallTree::stop(Now& now, Off why) {
   Stack& stack = now.stack;
-  if (stack.off != Off::running) {
-    if (why == Off::lost) stack.off = why;
-    return;
-  }
+  if (stack.off == Off::lost && why != Off::switched) go_on(now);  // tracing is known to be off: no more is lost
+  if (stack.off != Off::running) return;
   stack.off = why;
   stack.off_since = now.step.time;
   stack.off_floor = now.step.floor;
@@ -135,20 +102,11 @@ void CallTree::go_on(Now& now) {
   step.floor = now.step.floor;
   step.start = stack.off_since;
   step.start_floor = stack.off_floor;
+  const bool whole = why == Off::switched || why == Off::halted;
   const uint64_t passed = step.total_ns();
-  switch (why) {
-    case Off::lost:
-      step.lost_ns = passed;
-      break;
-    case Off::switched:
-      step.off_cpu_ns = passed;
-      break;
-    default:
-      step.off_cpu_ns = off_cpu_part(now.thread.tid, step.start, step.time);
-      step.untraced_ns = passed - step.off_cpu_ns;
-      if (stack.kernel) step.flags |= kCallKernel;
-      break;
-  }
+  step.off_cpu_ns = whole ? passed : runs_ == nullptr ? 0 : runs_->off_ns(now.thread.tid, step.start, step.time);
+  (why == Off::lost ? step.lost_ns : step.untraced_ns) = passed - step.off_cpu_ns;
+  if (why == Off::paused && stack.kernel) step.flags |= kCallKernel;
   now.thread.off_cpu_ns += step.off_cpu_ns;
   now.thread.untraced_ns += step.untraced_ns;
   now.thread.lost_ns += step.lost_ns;
@@ -329,6 +287,7 @@ void CallTree::take_begin(Now& now) {
   const FlowStep& step = now.step;
   const Ip due = std::exchange(now.stack.resume, Ip{});
   if (frames.empty()) return root(now);
+  if ((step.flags & kFlowHalted) != 0) return;
   if (const size_t match = innermost(frames, [&](const Frame& frame) { return frame.return_to == step.to; }); match != 0)
     return leave_to(now, match - 1);
   if (step.to == due) return;
@@ -352,11 +311,13 @@ void CallTree::take(const FlowStep& step, std::vector<CallStep>& out) {
   if (step.kind == FlowKind::pause) {
     now.stack.resume = step.return_to;
     now.stack.kernel = (step.flags & kFlowFar) != 0;
-    return stop(now, Off::paused);
+    return stop(now, (step.flags & kFlowHalted) != 0 ? Off::halted : Off::paused);
   }
   if (step.kind == FlowKind::gap) {
+    const bool lost = now.stack.off == Off::lost && now.stack.met;
+    if (!lost) go_on(now);
     give_up(now, CallLoss::gap);
-    return stop(now, Off::lost);
+    return lost ? void() : stop(now, Off::lost);
   }
   go_on(now);
   if (step.to.value != 0 && !is_kernel_half(step.to)) {
@@ -400,14 +361,23 @@ void CallTree::restart(TimeNs time, std::vector<CallStep>& out) {
   }
 }
 
-void CallTree::finish(std::vector<CallStep>& out, TimeNs until) {
+void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
   for (uint32_t index = 0; index < stacks_.size(); ++index) {
+    Stack& stack = stacks_[index];
+    CallThread& thread = threads_[index];
     FlowStep step;
-    const bool running = stacks_[index].off == Off::running;
-    step.time = step.floor = running ? std::max(until, threads_[index].last) : stacks_[index].off_since;
-    Now now{step, index, stacks_[index], threads_[index], out};
-    if (running) spend(now);
-    while (!stacks_[index].frames.empty()) leave(now, kCallCut);
+    step.cpu = thread.cpu;
+    step.time = step.floor = thread.last;
+    Now now{step, index, stack, thread, out};
+    if (until != kTimeMin && (stack.off == Off::running || (goes_on && goes_on(thread)))) step.time = step.floor = std::max(until, thread.last);
+    if (stack.off == Off::running) {
+      spend(now);
+    } else if (stack.off == Off::lost || thread.last < step.time) {
+      go_on(now);
+    } else {
+      step.time = step.floor = stack.off_since;
+    }
+    while (!stack.frames.empty()) leave(now, kCallCut);
   }
 }
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
 #include "analysis/call_flow.h"
-#include "image/context_track.h"
+#include "analysis/thread_runs.h"
 
 namespace ptd {
 
@@ -91,16 +92,17 @@ class CallTree {
  public:
   static constexpr size_t kMaxFrames = 1U << 16;
 
-  /// `contexts` tells off-cpu time from time that was filtered; may be null, must outlive the tree.
-  explicit CallTree(const ContextTrack* contexts);
+  /// `runs` tells off-cpu time from time that was filtered or lost; may be null, must outlive the tree.
+  explicit CallTree(const ThreadRuns* runs) : runs_(runs) {}
 
   /// Appends what the step means to `out`.
   void take(const FlowStep& step, std::vector<CallStep>& out);
   /// Counting begins at `time`: what is open has no start from here on, and is entered anew; nothing before counts. Every step taken so far
   /// was of before `time`.
   void restart(TimeNs time, std::vector<CallStep>& out);
-  /// The trace, or what of it is wanted, is over: what is open is left, cut. Threads that run do so up to `until`, if that is given.
-  void finish(std::vector<CallStep>& out, TimeNs until = kTimeMin);
+  /// The trace, or what of it is wanted, is over: what is open is left, cut. If `until` is given, threads that run do so up to then, and
+  /// those that wait, or are lost, do so up to then if `goes_on` says that there is more of them after it.
+  void finish(std::vector<CallStep>& out, TimeNs until = kTimeMin, const std::function<bool(const CallThread&)>& goes_on = {});
   [[nodiscard]] const std::vector<CallThread>& threads() const { return threads_; }
 
  private:
@@ -114,7 +116,7 @@ class CallTree {
     uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
     uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
   };
-  enum class Off : uint8_t { running, switched, paused, lost };
+  enum class Off : uint8_t { running, switched, paused, halted, lost };
   struct Stack {
     std::vector<Frame> frames, given_up;
     Off off = Off::lost;  ///< nothing is known before the first step
@@ -124,9 +126,6 @@ class CallTree {
     SpaceId space = kNoSpace;
     Ip resume;
     std::unordered_map<FunctionId, uint32_t> open;
-  };
-  struct Run {
-    TimeNs first, last;
   };
   /// One step being taken.
   struct Now {
@@ -151,12 +150,11 @@ class CallTree {
   void take_begin(Now& now);
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
-  [[nodiscard]] uint64_t off_cpu_part(int32_t tid, TimeNs first, TimeNs last) const;
 
   std::unordered_map<int64_t, uint32_t> index_of_;
   std::vector<CallThread> threads_;
   std::vector<Stack> stacks_;
-  std::unordered_map<int32_t, std::vector<Run>> runs_;  ///< when a thread was on a cpu
+  const ThreadRuns* runs_ = nullptr;
 };
 
 [[nodiscard]] const char* sentence(CallLoss loss);

@@ -17,15 +17,32 @@ namespace {
 constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 8192;
 constexpr size_t kFirstSteps = 64;  // the first ones go out early: somebody waits for the first line
 
+// What the stream's clock promises: see FlowClock.
+FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadRuns& runs) {
+  FlowClock clock;
+  const StreamInfo& info = recording.streams()[stream];
+  if (info.cpu < 0) {
+    clock.runs = &runs;
+    clock.tid = info.tid;
+  }
+  const pt::Config& config = recording.decoder_options().config;
+  if (recording.arm_config(stream) != nullptr || !config.has_mtc || config.tsc_ctc_ratio_d == 0) return clock;
+  const Tsc period{(uint64_t{config.tsc_ctc_ratio_n} << std::min<uint8_t>(config.mtc_period, 15)) / config.tsc_ctc_ratio_d};
+  clock.tick_ns = config.time.valid() ? config.time.to_ns(period).value - config.time.to_ns(Tsc{0}).value : period.value;
+  return clock;
+}
+
 /// A stream on a thread of its own, and the steps that it has ready.
 class StreamWalk {
  public:
-  StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, uint32_t stream, std::mutex& gap_mutex)
+  StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, uint32_t stream, const ThreadRuns& runs,
+             std::mutex& gap_mutex)
       : recording_(recording),
         options_(options),
         stream_(stream),
         gap_mutex_(gap_mutex),
-        flow_(recording.symbolizer(), functions, recording.streams()[stream].cpu, recording.streams()[stream].tid) {}
+        flow_(recording.symbolizer(), functions, recording.streams()[stream].cpu, recording.streams()[stream].tid,
+              flow_clock(recording, stream, runs)) {}
   ~StreamWalk() {
     {
       const std::lock_guard lock(mutex_);
@@ -131,16 +148,17 @@ class StreamWalk {
 
 Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink, bool* timed) {
   std::mutex gap_mutex;
+  const ThreadRuns runs(recording.contexts());
   std::vector<std::unique_ptr<StreamWalk>> walks;
   using Turn = std::pair<TimeNs, size_t>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order;
   std::vector<uint32_t> streams = options.streams;
   for (uint32_t i = 0; options.streams.empty() && i < recording.streams().size(); ++i) streams.push_back(i);
   for (const uint32_t stream : streams) {
-    walks.push_back(std::make_unique<StreamWalk>(recording, options, functions, stream, gap_mutex));
+    walks.push_back(std::make_unique<StreamWalk>(recording, options, functions, stream, runs, gap_mutex));
     order.emplace(walks.back()->time(), walks.size() - 1);
   }
-  CallTree tree(&recording.contexts());
+  CallTree tree(&runs);
   std::vector<CallStep> steps;
   bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false, given = false, stopped = false;
   Status status;
@@ -176,7 +194,14 @@ Status walk_calls(const Recording& recording, const CallWalkOptions& options, Fu
     walks[index].reset();
   }
   if (wanted && inside) {
-    tree.finish(steps, behind ? options.time.last : kTimeMin);
+    // A stream of one thread is over with it; a cpu's goes on with others.
+    tree.finish(steps, behind ? options.time.last : kTimeMin, [&](const CallThread& thread) {
+      for (size_t i = 0; i < streams.size(); ++i) {
+        const StreamInfo& info = recording.streams()[streams[i]];
+        if (info.cpu < 0 && info.tid == thread.tid) return walks[i] != nullptr;
+      }
+      return thread.tid <= 0 || runs.runs_after(thread.tid, options.time.last);
+    });
     sink(steps, tree);
   }
   if (timed != nullptr) *timed = any_time;

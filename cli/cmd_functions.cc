@@ -266,7 +266,8 @@ Command add_functions(CLI::App& app) {
   command.footer(
       "Self is the time in the function itself; total also what it called and waited for. Waiting is the part of total in which it did "
       "not\n"
-      "run: off the cpu, not traced (kernel, filter), lost. Partial calls were not seen from start to end and are in no percentile.\n"
+      "run: off the cpu or halted, not traced (kernel, filter), lost. Time in a stop of the trace that the instructions before and after it\n"
+      "do not account for is waiting. Partial calls were not seen from start to end and are in no percentile.\n"
       "Ipc: the function's own instructions per core cycle, where the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "Examples:\n"
       "  ptdecode functions --comm postgres                       where the time went\n"

@@ -1,0 +1,99 @@
+// FlowDates: see flow_dates.h.
+#include "analysis/flow_dates.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+uint64_t part(uint64_t of, uint64_t some, uint64_t all) {
+  return all == 0 ? 0 : static_cast<uint64_t>(static_cast<unsigned __int128>(of) * some / all);
+}
+
+}  // namespace
+
+void FlowDates::begin_segment() {
+  cycles_.begin_segment();
+  last_count_.reset();
+}
+
+void FlowDates::add(bool resumes) {
+  resumes_ += resumes ? 1 : 0;
+  points_.push_back({position_, resumes});
+}
+
+uint64_t FlowDates::usual_ns(uint64_t instructions) const {
+  const auto count = static_cast<unsigned __int128>(instructions);
+  const auto ns = rate_instructions_ == 0 ? count * kSlowestNs : count * rate_ns_ / rate_instructions_;
+  return static_cast<uint64_t>(std::min<unsigned __int128>(ns, ~uint64_t{0}));
+}
+
+void FlowDates::learn(uint64_t passed, uint64_t instructions) {
+  if (instructions == 0 || passed == 0) return;
+  rate_instructions_ += instructions;
+  rate_ns_ += passed;
+  if (rate_instructions_ > kRemembered) rate_instructions_ /= 2, rate_ns_ /= 2;
+}
+
+FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const {
+  const bool open = !flowing_;
+  const uint64_t pauses = resumes_ + (open ? 1 : 0);
+  if (pauses == 0) return {passed, 0};
+  const TimeNs end{now_.value + passed};
+  const auto off = clock_.runs == nullptr ? std::nullopt : clock_.runs->off_span(clock_.tid, now_, end);
+  uint64_t limit = passed, running = usual_ns(instructions);  // limit: of all that ran, and of the pauses that are over
+  if (open) {
+    if (clock_.tick_ns != 0) limit = std::min(limit, clock_.tick_ns);
+    if (off) limit = std::min(limit, off->first.value - now_.value);
+  } else if (off && resumes_ == 1) {
+    const auto resumed = std::find_if(points_.begin(), points_.end(), [](const Point& point) { return point.resumes; });
+    const uint64_t before = resumed->position - anchor_position_, after = instructions - before;
+    if (before != 0) running = std::min(running, part(off->first.value - now_.value, instructions, before));
+    if (after != 0) running = std::min(running, part(end.value - off->last.value, instructions, after));
+  }
+  running = std::min(running, limit);
+  uint64_t wait = (limit - running) / pauses;
+  if (!open && !off && clock_.tick_ns != 0 && wait > clock_.tick_ns) {
+    wait = clock_.tick_ns;
+    running = passed - wait * pauses;
+  }
+  return {running, wait};
+}
+
+std::span<const FlowDates::Date> FlowDates::anchor(TimeNs time, std::optional<uint64_t> counted_cycles) {
+  dates_.clear();
+  if (!std::exchange(timed_, true)) now_ = time;
+  time = std::max(time, now_);
+  const uint64_t passed = time.value - now_.value, instructions = position_ - anchor_position_;
+  if (points_.empty() && passed == 0 && !counted_cycles) return dates_;
+  const bool stopped = resumes_ != 0 || !flowing_;  // at some moment of the stretch
+  const Shares shares = share(passed, instructions);
+  if (!stopped) learn(passed, instructions);
+  const uint64_t cycles = cycles_.take(instructions, stopped, counted_cycles);
+  if (counted_cycles) last_count_ = counted_cycles;
+  uint64_t cycles_before = 0, waited = 0;
+  for (const Point& point : points_) {
+    if (point.resumes) waited += shares.wait;
+    const uint64_t ran = part(shares.running, point.position - anchor_position_, instructions);
+    const uint64_t cycles_here = part(cycles, point.position - anchor_position_, instructions);
+    dates_.push_back({TimeNs{now_.value + ran + waited}, now_,
+                      cycles_here - std::exchange(cycles_before, cycles_here) + std::exchange(cycles_left_, 0)});
+  }
+  cycles_left_ += cycles - cycles_before;
+  points_.clear();
+  resumes_ = 0;
+  now_ = time;
+  anchor_position_ = position_;
+  return dates_;
+}
+
+std::span<const FlowDates::Date> FlowDates::anchor_untold(bool ends) {
+  const bool timed = timed_;
+  const bool by_rate = !ends && rate_instructions_ != 0;
+  const auto dates = anchor(TimeNs{now_.value + (by_rate ? usual_ns(position_ - anchor_position_) : 0)});
+  timed_ = timed;
+  return dates;
+}
+
+}  // namespace ptd

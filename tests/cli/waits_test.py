@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Waiting is not running: a program that waits in sixteen ways, and measures each wait with its own clock, against what the commands say of it.
+
+A recording is made up to three times: a busy machine stops the program between its clock and its wait. Each way must be right once.
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
+"""
+import collections
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared" / "corpus"))
+WAIT_MS = 150
+TRIES = 3
+ALLOWED = 0.01  # of the truth
+
+
+def run(*words):
+    done = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class Take:
+    """One recording, what the program says of itself, and the calls of its first thread."""
+
+    def __init__(self, folder, program, options, number):
+        self.data, truth = folder / f"waits{number}.data", folder / "waits.txt"
+        truth.write_text("")
+        run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], *options, "-o", self.data, "--", program, truth, WAIT_MS)
+        self.waits, self.spins = {}, []
+        for line in truth.read_text().splitlines():
+            name, waited, spun = line.split()
+            self.waits[name] = int(waited)
+            self.spins.append(int(spun))
+        calls = [line for line in json_lines(run("script", "-q", "-i", self.data, "--format", "json")) if "call" in line]
+        self.tid = next(line["tid"] for line in calls if line["call"] == "main")
+        self.calls = collections.defaultdict(list)
+        for line in calls:
+            if line["tid"] == self.tid:
+                self.calls[line["call"]].append(line)
+
+
+def waited(line):
+    return line["off_cpu_ns"] + line["untraced_ns"]
+
+
+class Waits(unittest.TestCase):
+    OPTIONS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        cls.program = cls.folder / "waits"
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-fno-inline", "-fno-optimize-sibling-calls", "-g", "-pthread",
+                        SOURCE / "tests/cli/programs/waits.c", "-o", cls.program], check=True)
+        cls.takes = [Take(cls.folder, cls.program, cls.OPTIONS, 0)]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def once(self, wrong):
+        """`wrong(take)` names what is wrong in a recording; nothing may be so in all of them."""
+        left = None
+        for at in range(TRIES):
+            if at == len(self.takes):
+                self.takes.append(Take(self.folder, self.program, self.OPTIONS, at))
+            found = wrong(self.takes[at])
+            left = found if left is None else {name: said for name, said in found.items() if name in left}
+            if not left:
+                return
+        self.fail(left)
+
+    def test_each_wait_is_as_long_as_the_program_measured(self):
+        def wrong(take):
+            self.assertEqual(len(take.waits), 16)
+            bad = {}
+            for name, truth in take.waits.items():
+                call = take.calls["by_" + name][-1]
+                told, running = waited(call), call["end_ns"] - call["start_ns"] - waited(call)
+                if abs(told - truth) > ALLOWED * truth or running > ALLOWED * truth:
+                    bad[name] = f"truth {truth} ns, waits {told} ns, runs {running} ns"
+            return bad
+        self.once(wrong)
+
+    def test_running_is_as_long_as_the_program_measured(self):
+        def wrong(take):
+            own = sum(line["self_ns"] for line in take.calls["spin"][1::2])
+            truth = sum(take.spins)
+            return {} if abs(own - truth) <= ALLOWED * truth else {"spin": f"truth {truth} ns, runs {own} ns"}
+        self.once(wrong)
+
+    def test_functions_and_flame_tell_the_same_time(self):
+        take = self.takes[-1]
+        calls, functions = collections.Counter(), collections.Counter()
+        for name, lines in take.calls.items():
+            calls[name] += sum(line["self_ns"] for line in lines)
+        for line in json_lines(run("functions", "-q", "-i", take.data, "--limit", "0", "--format", "json", "--tid", take.tid))[1:]:
+            functions[line["function"]] += line["self_ns"]
+        self.assertEqual(calls, functions)
+        flame = collections.Counter()
+        for line in run("flame", "-q", "-i", take.data, "--format", "folded", "--tid", take.tid).splitlines():
+            stack, ns = line.rsplit(" ", 1)
+            flame["all"] += int(ns)
+        self.assertEqual(flame["all"], sum(calls.values()))
+
+    def test_a_window_inside_a_wait_shows_the_wait(self):
+        take = self.takes[-1]
+        call = take.calls["by_nanosleep"][-1]
+        length = call["end_ns"] - call["start_ns"]
+        first, last = call["start_ns"] + length // 3, call["start_ns"] + length // 3 * 2
+        window = ("--tid", take.tid, "--time", f"{first // 10**9}.{first % 10**9:09},{last // 10**9}.{last % 10**9:09}")
+        rows = {line["function"]: line for line in json_lines(run("functions", "-q", "-i", take.data, "--limit", "0", "--format", "json", *window))[1:]}
+        self.assertEqual((waited(rows["by_nanosleep"]), rows["by_nanosleep"]["self_ns"]), (last - first, 0))
+        self.assertEqual(rows["by_nanosleep"]["total_ns"], last - first)
+        pauses = [line for line in json_lines(run("script", "-q", "-i", take.data, "--format", "json", *window)) if "pause" in line]
+        self.assertEqual([waited(line) for line in pauses], [last - first])
+
+
+class WaitsWithCycles(Waits):
+    OPTIONS = ("--cyc",)
+
+
+class NothingDecoded(unittest.TestCase):
+    def test_what_is_wholly_lost_does_not_run(self):
+        """A recording without its code: no instruction is decoded, so nothing runs and no function is named."""
+        data = CORPUS / "pt-perfdata-skylake" / "perf.data"
+        if not data.exists():
+            self.skipTest(f"{data} is not there")
+        stat = json.loads(run("stat", "-q", "-i", data, "--format", "json"))
+        self.assertEqual(sum(each["instructions"] for each in stat["streams"]), 0)
+        rows = json_lines(run("functions", "-q", "-i", data, "--limit", "0", "--format", "json"))[1:]
+        self.assertEqual(rows, [])
+        self.assertRegex(run("functions", "-q", "-i", data), r"threads: 0 ns running, .* [1-9][.0-9]* [mu]s lost")
+        self.assertEqual(run("flame", "-q", "-i", data, "--format", "folded"), "")
+
+
+if __name__ == "__main__":
+    if shutil.which("qemu-x86_64") is None:
+        print("qemu-x86_64 is not installed")
+        sys.exit(77)
+    unittest.main(verbosity=2)

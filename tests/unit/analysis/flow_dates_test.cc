@@ -1,0 +1,128 @@
+// FlowDates: whose time it was, from moments and instruction counts made by hand. Truth: what each case says that the program did.
+#include "analysis/flow_dates.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kTick = 1000, kSecond = 1'000'000'000;
+
+/// A stream: runs, stops and resumes; moments where packets tell them. Adds up the time between its starts and stops.
+class Stream {
+ public:
+  explicit Stream(const FlowClock& clock) : dates_(clock) { at(0); }
+  Stream& at(uint64_t time) {
+    for (const FlowDates::Date& date : dates_.anchor(TimeNs{kBase + time})) moments_.push_back(date.time.value - kBase);
+    return *this;
+  }
+  Stream& run(uint64_t instructions) {
+    dates_.ran(instructions);
+    return *this;
+  }
+  Stream& start() { return point(std::exchange(started_, true)); }
+  Stream& stop() {
+    dates_.add(false);
+    dates_.set_flowing(false);
+    return *this;
+  }
+  [[nodiscard]] const std::vector<uint64_t>& moments() const { return moments_; }
+
+  static constexpr uint64_t kBase = 5000;
+
+ private:
+  Stream& point(bool resumes) {
+    dates_.add(resumes);
+    dates_.set_flowing(true);
+    return *this;
+  }
+  FlowDates dates_;
+  bool started_ = false;
+  std::vector<uint64_t> moments_;
+};
+
+TEST(FlowDates, ASecondAfterAStopIsWaitingThoughNoRateIsKnown) {
+  for (const uint64_t tick : {uint64_t{0}, kTick}) {
+    Stream stream({.tick_ns = tick});
+    stream.start().run(40).stop().at(kSecond).start().run(10).at(kSecond + 100);
+    ASSERT_EQ(stream.moments().size(), 3U);
+    EXPECT_LE(stream.moments()[1] - stream.moments()[0], 40 * FlowDates::kSlowestNs);
+    EXPECT_GE(stream.moments()[2], kSecond);
+    EXPECT_GE(stream.moments()[2] - stream.moments()[1], kSecond * 99 / 100);
+  }
+}
+
+TEST(FlowDates, NothingRanLongerThanToTheNextTimingPacketThatWasDue) {
+  Stream stream({.tick_ns = kTick});
+  stream.start();
+  for (uint64_t i = 1; i <= 10; ++i) stream.run(10).at(i * kTick);  // slow code: 100 ns each
+  stream.run(1000).stop().at(kSecond);                               // fast code, then a wait
+  ASSERT_EQ(stream.moments().size(), 2U);
+  EXPECT_LE(stream.moments()[1], 11 * kTick);
+}
+
+TEST(FlowDates, AShortPauseBeforeALongOneStaysShort) {
+  Stream stream({.tick_ns = kTick});
+  stream.start().run(100).at(kTick);
+  stream.run(10).stop().start().run(10).stop().at(kSecond);  // reads a clock, then sleeps
+  ASSERT_EQ(stream.moments().size(), 4U);
+  EXPECT_LE(stream.moments()[3], 2 * kTick);
+}
+
+TEST(FlowDates, APauseThatIsOverWithoutAPacketInItIsShorterThanAPeriod) {
+  Stream stream({.tick_ns = kTick});
+  stream.start().run(1000).at(kTick);                  // 1 ns each
+  stream.stop().start().run(1000).at(20 * kTick);  // a call of the system, then slow code
+  ASSERT_EQ(stream.moments().size(), 3U);
+  EXPECT_LE(stream.moments()[2] - stream.moments()[1], kTick);
+}
+
+TEST(FlowDates, WithoutTicksPausesShareTheTimeEvenly) {
+  Stream stream({});
+  stream.start().run(1000).at(1000);
+  stream.run(100).stop().start().run(100).stop().at(1000 + 200 + 6000).start().at(7300);
+  ASSERT_EQ(stream.moments().size(), 5U);
+  EXPECT_EQ(stream.moments()[1], 1100U);
+  EXPECT_EQ(stream.moments()[2] - stream.moments()[1], 3000U);
+  EXPECT_EQ(stream.moments()[4] - stream.moments()[3], 3000U + 100U);
+}
+
+TEST(FlowDates, WithoutAPauseAllIsRunning) {
+  Stream stream({.tick_ns = kTick});
+  stream.start().run(1).at(kSecond).run(1).stop().at(kSecond + 10);
+  EXPECT_EQ(stream.moments()[1], kSecond + 10);
+}
+
+/// Thread 7 leaves its cpu at `out` and comes back at `in`.
+ThreadRuns runs(uint64_t out, uint64_t in) {
+  ContextTrack contexts;
+  contexts.add_switch(0, TimeNs{1}, {7, 7, kNoSpace});
+  contexts.add_switch(0, TimeNs{Stream::kBase + out}, {8, 8, kNoSpace});
+  contexts.add_switch(0, TimeNs{Stream::kBase + in}, {7, 7, kNoSpace});
+  contexts.sort();
+  return ThreadRuns(contexts);
+}
+
+TEST(FlowDates, NothingRunsWhileTheThreadIsOnNoCpu) {
+  const ThreadRuns away = runs(50, 9000);
+  Stream open({.runs = &away, .tid = 7});
+  open.start().run(1000).stop().at(9000);  // by the usual rate it would run for 5000 ns
+  EXPECT_LE(open.moments()[1], 50U);
+  Stream over({.runs = &away, .tid = 7});
+  over.start().run(1000).stop().start().run(1000).at(9200);
+  EXPECT_LE(over.moments()[1], 50U);
+  EXPECT_GE(over.moments()[2], 9000U);
+}
+
+TEST(FlowDates, SwitchRecordsSayWhichPauseWasLong) {
+  const ThreadRuns away = runs(400, kSecond);
+  Stream stream({.runs = &away, .tid = 7});
+  stream.start().run(20).stop().start().run(20).stop().at(kSecond);
+  ASSERT_EQ(stream.moments().size(), 4U);
+  EXPECT_LE(stream.moments()[3], 400U);
+}
+
+}  // namespace
+}  // namespace ptd
