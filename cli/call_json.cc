@@ -3,8 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "cli/name_match.h"
 
 namespace ptd::cli {
 
@@ -74,7 +75,7 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
     return put(json, out);
   }
   const std::string function = function_text(input_.functions(), step.function);
-  if (!symbols_.empty() && std::find(symbols_.begin(), symbols_.end(), function) == symbols_.end()) return;
+  if (!name_wanted(symbols_, function)) return;
   json.update({{"call", function},
                {"module", step.function == kNoFunction ? "" : input_.functions().info(step.function).module},
                {"kind", name_of(step.frame)},

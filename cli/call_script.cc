@@ -7,6 +7,7 @@
 
 #include "cli/clean_text.h"
 #include "cli/line_writer.h"
+#include "cli/name_match.h"
 
 namespace ptd::cli {
 
@@ -47,7 +48,7 @@ bool CallScript::shown(Thread& thread, const CallStep& step) {
   if (symbols_.empty()) return true;
   if (step.kind == CallStepKind::enter && thread.shown_from == 0 && step.function != kNoFunction) {
     const std::string& called = input_.functions().info(step.function).name;
-    if (std::find(symbols_.begin(), symbols_.end(), called) != symbols_.end()) thread.shown_from = step.depth + 1;
+    if (name_wanted(symbols_, called)) thread.shown_from = step.depth + 1;
   }
   const bool inside = thread.shown_from != 0;
   if (step.kind == CallStepKind::leave && step.depth + 1 == thread.shown_from) thread.shown_from = 0;

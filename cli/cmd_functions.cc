@@ -11,7 +11,9 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/format_option.h"
+#include "cli/name_match.h"
 #include "cli/short_name.h"
+#include "cli/size_words.h"
 
 namespace ptd::cli {
 
@@ -70,7 +72,7 @@ std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool
   const auto met = [](const FunctionTotals& totals) { return totals.calls + totals.partial != 0; };
   for (FunctionId id = 0; id < profile.functions().size(); ++id) {
     if (!met(profile.functions()[id])) continue;
-    if (words.function.empty() || functions.info(id).name == words.function) rows.push_back({id, &profile.functions()[id]});
+    if (words.function.empty() || matches_name(words.function, functions.info(id).name)) rows.push_back({id, &profile.functions()[id]});
   }
   if (words.function.empty() && met(profile.untraced())) rows.push_back({kNoFunction, &profile.untraced()});
   std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
@@ -79,7 +81,7 @@ std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool
   return rows;
 }
 
-void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed, const FunctionTable& functions, const std::string& name) {
+void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed, const FunctionTable& functions) {
   const auto dump = [](const nlohmann::json& json) {
     standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
   };
@@ -107,7 +109,7 @@ void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed,
     dump(json);
   }
   for (const SlowCall& call : slow.calls()) {
-    dump({{"call", name},
+    dump({{"call", function_text(functions, call.step.function)},
           {"start", moment_text(call.step.start_floor)},
           {"end", moment_text(call.step.time)},
           {"start_ns", call.step.start.value},
@@ -168,18 +170,19 @@ void print_table(const Words& words, const std::vector<Row>& rows, bool timed, c
   for (size_t i = 0; i < rows.size() && (words.limit == 0 || i < words.limit); ++i)
     output.write(line_of(rows[i], columns, functions, width));
   if (words.limit != 0 && rows.size() > words.limit)
-    output.write(fmt::format("and {} more functions; --limit 0 lists all\n", rows.size() - words.limit));
+    output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - words.limit, "more function")));
 }
 
-void print_slow(const Words& words, const SlowCalls& slow) {
+void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& functions) {
   Output& output = standard_output();
-  output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  look closer\n", words.function, "took", "off cpu",
-                           "untraced", "comm", "tid"));
+  output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  look closer\n", shown(words.function), "took",
+                           "off cpu", "untraced", "comm", "tid"));
   for (const SlowCall& call : slow.calls()) {
-    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}\n", duration_text(call.step.total_ns()),
+    const std::string name = is_glob(words.function) ? "  " + shown(function_text(functions, call.step.function)) : "";
+    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", duration_text(call.step.total_ns()),
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
                              call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
-                             moment_text(call.step.start_floor), moment_text(call.step.time)));
+                             moment_text(call.step.start_floor), moment_text(call.step.time), name));
   }
 }
 
@@ -193,11 +196,11 @@ void print_threads(const std::vector<CallThread>& threads) {
     gaps += thread.gaps;
     forgotten += thread.forgotten;
   }
-  std::string text = fmt::format("{} threads: {} running, {} off cpu, {} not traced, {} lost\n", threads.size(), duration_text(running),
-                                 duration_text(off_cpu), duration_text(untraced), duration_text(lost));
+  std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", counted(threads.size(), "thread"),
+                                 duration_text(running), duration_text(off_cpu), duration_text(untraced), duration_text(lost));
   if (gaps + forgotten != 0)
-    text +=
-        fmt::format("open calls were given up {} times at gaps, {} times because flow went on where no call explains\n", gaps, forgotten);
+    text += fmt::format("open calls were given up {} at gaps, {} because flow went on where no call explains\n", counted(gaps, "time"),
+                        counted(forgotten, "time"));
   standard_output().write(text);
 }
 
@@ -216,7 +219,7 @@ int run(const Words& words) {
       kept.push_back(step);
       const bool whole = step.kind == CallStepKind::leave && (step.flags & (kCallNoStart | kCallMiddle | kCallCut)) == 0;
       if (words.slowest == 0 || !whole || step.function == kNoFunction) continue;
-      if (input.functions().info(step.function).name != words.function) continue;
+      if (!matches_name(words.function, input.functions().info(step.function).name)) continue;
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
@@ -235,10 +238,10 @@ int run(const Words& words) {
         {ErrorKind::usage, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists what was", words.function), 0});
   }
   if (words.format == "json") {
-    print_json(rows, slow, input.timed(), input.functions(), words.function);
+    print_json(rows, slow, input.timed(), input.functions());
   } else {
     print_table(words, rows, input.timed(), input.functions());
-    if (words.slowest != 0) print_slow(words, slow);
+    if (words.slowest != 0) print_slow(words, slow, input.functions());
     if (words.function.empty() && input.timed()) print_threads(threads);
   }
   standard_output().flush();
@@ -254,7 +257,7 @@ Command add_functions(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("functions", "Where the time went: calls, own and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
-  command.add_option("--func", words->function, "this function only");
+  command.add_option("--func", words->function, "this function only; wildcards: 'sqlite3*'");
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));

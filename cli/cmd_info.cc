@@ -15,6 +15,7 @@
 #include "cli/info.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/size_words.h"
 #include "recording/survey.h"
 
 namespace ptd::cli {
@@ -117,14 +118,14 @@ std::string threads_text(const Survey& survey) {
   std::vector<std::pair<std::string, std::vector<const ThreadInfo*>>> ranked(by_name.begin(), by_name.end());
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
   std::string text;
-  add(text, "threads", fmt::format("{}, {} names", survey.threads.size(), ranked.size()));
+  add(text, "threads", fmt::format("{}, {}", survey.threads.size(), counted(ranked.size(), "name")));
   for (size_t i = 0; i < ranked.size() && i < kListedThreads; ++i) {
     text += fmt::format("{:<11}   {:<16} tid", "", shown(ranked[i].first));
     for (size_t k = 0; k < ranked[i].second.size() && k < 6; ++k) text += fmt::format(" {}", ranked[i].second[k]->tid);
     if (ranked[i].second.size() > 6) text += fmt::format(" and {} more", ranked[i].second.size() - 6);
     text += "\n";
   }
-  if (ranked.size() > kListedThreads) text += fmt::format("{:<11}   and {} more names\n", "", ranked.size() - kListedThreads);
+  if (ranked.size() > kListedThreads) text += fmt::format("{:<11}   and {}\n", "", counted(ranked.size() - kListedThreads, "more name"));
   return text;
 }
 
@@ -138,7 +139,8 @@ std::string images_text(const Survey& survey) {
   }
   std::string from;
   for (const auto& [place, count] : places) from += fmt::format("{}{} by {}", from.empty() ? " (" : ", ", count, place);
-  add(text, "code", fmt::format("{} files found{}{}, {} missing", survey.images.size() - missing, from, from.empty() ? "" : ")", missing));
+  add(text, "code",
+      fmt::format("{} found{}{}, {} missing", counted(survey.images.size() - missing, "file"), from, from.empty() ? "" : ")", missing));
   for (size_t i = 0; i < missing && i < kListedImages; ++i) {
     const SurveyImage& image = survey.images[i];
     text += fmt::format("{:<11}   {} ({}{}{})\n", "", shown(image.path), shown(image.reason), image.build_id.empty() ? "" : "; build id ",
@@ -157,9 +159,9 @@ std::string rest_text(const Survey& survey) {
   const LostRecords& lost = survey.lost;
   if (lost.count + lost.aux_truncated + lost.aux_partial + lost.aux_collision != 0)
     add(text, "lost",
-        fmt::format("{} records in {} places; trace cut {} times, partial {}, collisions {}", lost.count, lost.records, lost.aux_truncated,
-                    lost.aux_partial, lost.aux_collision));
-  for (const auto& [name, count] : survey.other_events) add(text, "ignored", fmt::format("{} samples of {}", count, name));
+        fmt::format("{} in {}; trace cut {}, partial {}, collisions {}", counted(lost.count, "record"), counted(lost.records, "place"),
+                    counted(lost.aux_truncated, "time"), lost.aux_partial, lost.aux_collision));
+  for (const auto& [name, count] : survey.other_events) add(text, "ignored", fmt::format("{} of {}", counted(count, "sample"), name));
   for (const std::string& warning : survey.warnings) add(text, "warning", warning);
   return text;
 }
@@ -244,7 +246,7 @@ Command add_info(CLI::App& app) {
   add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"
-      "  ptdecode info                      of ./perf.data; 'ptdecode' alone says the same\n"
+      "  ptdecode info                      of ./perf.data; 'ptdecode' alone says the same, 'ptdecode -i FILE' of another\n"
       "  ptdecode info --json -i rec/ | jq '.threads[].comm'");
   return [words] { return show_info(words->input, words->format == "json"); };
 }

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/packet_text.h"
 #include "cli/progress.h"
+#include "cli/size_words.h"
 #include "decoder/pt/packet_reader.h"
 #include "decoder/pt/pt_clock.h"
 
@@ -178,7 +179,7 @@ int run(const Words& words) {
   }
   progress.finish();
   if (!output.flush()) return output.error() == 0 ? kExitOk : report_error({ErrorKind::file_open, "standard output cannot be written", 0});
-  if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {} places hold no packet\n", bad));
+  if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {} no packet\n", counted(bad, "place holds", "places hold")));
   return words.input.strict && bad != 0 ? kExitFinding : kExitOk;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/record_live.h"
+#include "cli/size_words.h"
 #include "cli/stash_words.h"
 #include "recording/emulate/user_runner.h"
 
@@ -50,18 +51,18 @@ int explain() {
 
 std::string summary_text(const Words& words, const emulate::EmulateResult& result) {
   const emulate::RecordingSummary& s = result.summary;
-  std::string text =
-      fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {} {}, {} {}, {} {} run in {:.2f} s\n", words.options.output,
-                  s.instructions, s.packet_bytes, s.processes, s.processes == 1 ? "process" : "processes", s.threads,
-                  s.threads == 1 ? "thread" : "threads", s.programs, s.programs == 1 ? "program" : "programs", result.run_s);
+  std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {} run in {:.2f} s\n", words.options.output,
+                                 s.instructions, s.packet_bytes, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
+                                 counted(s.programs, "program"), result.run_s);
   if (s.uncounted_threads != 0) {
     text += fmt::format("ptdecode: {} {} killed: what {} ran is not in that count of instructions\n", s.uncounted_threads,
                         s.uncounted_threads == 1 ? "thread was" : "threads were", s.uncounted_threads == 1 ? "it" : "they");
   }
   if (s.code_loads != 0)
-    text += fmt::format("ptdecode: {} pieces of code that is in no file: {}.jit\n", s.code_loads, words.options.output);
-  if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {} times, as asked\n", s.overflows);
-  if (s.irregular != 0) text += fmt::format("ptdecode: the flow was lost {} times: the emulator did not tell where it went\n", s.irregular);
+    text += fmt::format("ptdecode: {} of code that is in no file: {}.jit\n", counted(s.code_loads, "piece"), words.options.output);
+  if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {}, as asked\n", counted(s.overflows, "time"));
+  if (s.irregular != 0)
+    text += fmt::format("ptdecode: the flow was lost {}: the emulator did not tell where it went\n", counted(s.irregular, "time"));
   for (const std::string& warning : s.warnings) text += "ptdecode: " + warning + "\n";
   return text;
 }

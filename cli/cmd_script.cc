@@ -295,7 +295,7 @@ Command add_script(CLI::App& app) {
   command.add_option("--pid", words->pids, "these processes only");
   command.add_option("--tid", words->tids, "these threads only");
   command.add_option("--comm,--comms", words->comms, "these command names only");
-  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions");
+  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions; wildcards: 'sqlite3*'");
   command
       .add_option("--time", words->times,
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
@@ -312,6 +312,7 @@ Command add_script(CLI::App& app) {
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
+      "  ptdecode script -S 'sqlite3*,*_hash'                      calls of functions with such names\n"
       "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches for programs\n"
       "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  the same for programs\n"
       "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"

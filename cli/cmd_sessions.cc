@@ -7,6 +7,7 @@
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/size_words.h"
 #include "cli/stash_words.h"
 #include "recording/live/session.h"
 
@@ -36,9 +37,10 @@ std::string session_text(const live::SessionStatus& session) {
   if (session.aux_bytes != 0) text += fmt::format(", {} KiB for the trace", session.aux_bytes / 1024);
   text += "\n";
   if (session.target_ended) text += "  what it recorded has ended; its data stays\n";
-  if (session.lost_records != 0) text += fmt::format("  {} records were lost\n", session.lost_records);
-  if (session.forgotten != 0) text += fmt::format("  {} records found no room\n", session.forgotten);
-  if (session.takeovers != 0) text += fmt::format("  its keeper was killed {} times, and another one went on\n", session.takeovers);
+  if (session.lost_records != 0) text += fmt::format("  {} lost\n", counted(session.lost_records, "record was", "records were"));
+  if (session.forgotten != 0) text += fmt::format("  {} found no room\n", counted(session.forgotten, "record"));
+  if (session.takeovers != 0)
+    text += fmt::format("  its keeper was killed {}, and another one went on\n", counted(session.takeovers, "time"));
   return text;
 }
 

@@ -40,10 +40,6 @@ std::string date_text(int64_t seconds) {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &broken)};
 }
 
-std::string plural(uint64_t count, std::string_view word, std::string_view ending = "s") {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : ending);
-}
-
 size_t processes_of(const stash::Entries& entries) {
   std::vector<int32_t> pids;
   for (const stash::Entry& entry : entries.entries) pids.push_back(entry.pid);
@@ -93,7 +89,7 @@ void print_contents(const stash::Listing& listing) {
   for (const stash::ContentInfo& content : listing.contents) {
     const std::string build_id = content.build_ids.empty() ? "" : " build id " + content.build_ids.front();
     standard_output().write(fmt::format("{} {:>10}  {:<13} {}{}\n", content.hash.substr(0, 16), size_text(content.size_bytes),
-                                        plural(content.recordings, "recording"),
+                                        counted(content.recordings, "recording"),
                                         content.paths.empty() ? "(no entry names it)" : shown(content.paths.front()), shown(build_id)));
   }
 }
@@ -102,7 +98,7 @@ void print_recordings(const stash::Listing& listing) {
   for (const stash::RecordingInfo& recording : listing.recordings) {
     const stash::Entries& entries = recording.entries;
     standard_output().write(fmt::format("{}  {:>10}  {:<12} {:<13} {}{}\n", date_text(entries.made_s), size_text(recording.size_bytes),
-                                        plural(recording.contents, "file"), plural(processes_of(entries), "process", "es"),
+                                        counted(recording.contents, "file"), counted(processes_of(entries), "process", "processes"),
                                         entries.recording.empty() ? recording.identity : shown(entries.recording),
                                         recording.trouble.empty() ? "" : " (" + shown(recording.trouble) + ")"));
   }
@@ -115,8 +111,8 @@ int list(const Words& words, const stash::Stash& stash) {
     return kExitOk;
   }
   words.contents ? print_contents(listing) : print_recordings(listing);
-  standard_output().write(fmt::format("{}: {} of {}, {}{}\n", stash.path(), plural(listing.contents.size(), "file"),
-                                      plural(listing.recordings.size(), "recording"), size_text(listing.total_bytes),
+  standard_output().write(fmt::format("{}: {} of {}, {}{}\n", stash.path(), counted(listing.contents.size(), "file"),
+                                      counted(listing.recordings.size(), "recording"), size_text(listing.total_bytes),
                                       listing.in_the_making == 0 ? "" : fmt::format("; {} in the making", listing.in_the_making)));
   return kExitOk;
 }
@@ -147,9 +143,9 @@ int collect(const Words& words, stash::Stash& stash) {
   for (const std::string& trouble : report->troubles) say_on_error("ptdecode: " + shown(trouble) + "\n");
   for (const std::string& path : report->adopted)
     standard_output().write(fmt::format("{}made whole: {} (its recorder did not end by itself)\n", would, shown(path)));
-  standard_output().write(fmt::format("{}: {}, {} {}freed{}\n", stash.path(), plural(report->contents, "file"),
+  standard_output().write(fmt::format("{}: {}, {} {}freed{}\n", stash.path(), counted(report->contents, "file"),
                                       size_text(report->freed_bytes), would,
-                                      report->leftovers == 0 ? "" : fmt::format("; {} removed", plural(report->leftovers, "leftover"))));
+                                      report->leftovers == 0 ? "" : fmt::format("; {} removed", counted(report->leftovers, "leftover"))));
   return kExitOk;
 }
 
@@ -157,10 +153,10 @@ int verify(const Words& words, stash::Stash& stash) {
   const stash::VerifyReport report = stash::verify(stash, words.remove);
   for (const stash::Problem& problem : report.problems)
     standard_output().write(fmt::format("{}: {}{}\n", shown(problem.path), shown(problem.what), problem.removed ? " (removed)" : ""));
-  standard_output().write(fmt::format("{}: {}, {}, hashed; {} with {}: {}\n", stash.path(), plural(report.contents, "file"),
-                                      size_text(report.bytes), plural(report.recordings, "recording"),
+  standard_output().write(fmt::format("{}: {}, {}, hashed; {} with {}: {}\n", stash.path(), counted(report.contents, "file"),
+                                      size_text(report.bytes), counted(report.recordings, "recording"),
                                       fmt::format("{} entr{}", report.entries, report.entries == 1 ? "y" : "ies"),
-                                      report.problems.empty() ? "whole" : plural(report.problems.size(), "problem")));
+                                      report.problems.empty() ? "whole" : counted(report.problems.size(), "problem")));
   return report.problems.empty() ? kExitOk : kExitFinding;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/finding_text.h"
+#include "cli/name_match.h"
 #include "cli/nearest_word.h"
 
 namespace ptd::cli {
@@ -99,7 +100,7 @@ std::string nothing_matched(const ScriptOptions& options, const Recording& recor
   add(!options.symbols.empty(), "-S");
   if (filters.empty()) return {};
   for (const std::string& symbol : options.symbols) {
-    if (recording.symbolizer().addresses_of(symbol).empty()) hint += fmt::format("; no function is named '{}'", symbol);
+    if (!is_glob(symbol) && recording.symbolizer().addresses_of(symbol).empty()) hint += fmt::format("; no function is named '{}'", symbol);
   }
   std::set<std::string> names;
   for (const auto& [tid, name] : recording.thread_names()) names.insert(name);

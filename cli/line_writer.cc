@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "cli/clean_text.h"
+#include "cli/name_match.h"
 
 namespace ptd::cli {
 
@@ -64,7 +65,7 @@ bool LineWriter::context_wanted() {
 }
 
 bool LineWriter::symbol_wanted(Ip ip) {
-  return options_.symbols.empty() || among(options_.symbols, symbols_.find(mark_.space, ip, mark_.time.first).name);
+  return options_.symbols.empty() || name_wanted(options_.symbols, symbols_.find(mark_.space, ip, mark_.time.first).name);
 }
 
 void LineWriter::make_prefix() {

@@ -8,6 +8,7 @@
 
 #include "cli/call_input.h"
 #include "cli/clean_text.h"
+#include "cli/size_words.h"
 
 namespace ptd::cli {
 
@@ -114,7 +115,8 @@ std::string loss_text(const LossSum& sum, const GapTally& gaps, const Recording&
         fmt::format("  {:>6.2f} % {:>9} {:>9} {:>8}  {}  ({})\n", 100 * share(loss.lost_ns, loss.traced_ns), duration_text(loss.lost_ns),
                     duration_text(loss.traced_ns), all, name_of(rows[i].first, recording), reasons.empty() ? "began elsewhere" : reasons);
   }
-  if (rows.size() > kListedThreads) text += fmt::format("  and {} more threads; --json lists all\n", rows.size() - kListedThreads);
+  if (rows.size() > kListedThreads)
+    text += fmt::format("  and {}; --json lists all\n", counted(rows.size() - kListedThreads, "more thread"));
   if (sum.span.last != kTimeMax) {
     text += fmt::format("over the run, from {} to {} (blank: not traced, '.': nothing lost, 1-9: tenths lost, '#': all)\n  |",
                         moment_text(sum.span.first), moment_text(sum.span.last));

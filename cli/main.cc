@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr const char* kIntro =
     "ptdecode: exact decoding of Intel PT and Arm CoreSight traces, through code that changes while it runs.\n\n"
     "  perf record -e intel_pt// --kcore -- ./program    makes ./perf.data\n"
-    "  ptdecode                                          what the recording is\n"
+    "  ptdecode                                          what the recording is (-i FILE: another one)\n"
     "  ptdecode script --call-trace | less               who called whom\n"
     "  ptdecode stat                                     how much was traced, and what was lost\n"
     "  ptdecode demo                                     no recording at hand: see a kernel patch itself";
@@ -48,6 +49,17 @@ int without_command(const CLI::App& app) {
   ptd::cli::standard_output().write(kNext);
   ptd::cli::standard_output().flush();
   return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
+}
+
+/// Options without a command ("ptdecode -i FILE") are those of `info`, unless a command follows them.
+bool means_info(const std::vector<std::string>& words, const std::map<std::string, ptd::cli::Command>& commands) {
+  static const std::set<std::string> kOwn = {"-h", "--help", "--version"};
+  if (!words.front().starts_with('-') || kOwn.contains(words.front())) return false;
+  const size_t value = words.front().find('=') == std::string::npos ? 1 : 0;  // of the first option
+  for (size_t i = value + 1; i < words.size(); ++i) {
+    if (commands.contains(words[i])) return false;
+  }
+  return true;
 }
 
 int unknown_command(const std::string& word, const std::map<std::string, ptd::cli::Command>& commands) {
@@ -95,14 +107,16 @@ int main(int argc, char** argv) try {
       {"stash", ptd::cli::add_stash(app)},       {"doctor", ptd::cli::add_doctor(app)},
   };
   if (argc == 1) return without_command(app);
-  if (const std::string word = argv[1]; !word.starts_with('-') && !commands.contains(word)) return unknown_command(word, commands);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.front().starts_with('-') && !commands.contains(words.front())) return unknown_command(words.front(), commands);
+  if (means_info(words, commands)) words.insert(words.begin(), "info");
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::Success& help) {
     const int status = app.exit(help);
     return std::cout.flush() ? status : output_lost();
   } catch (const CLI::ParseError& error) {
-    ptd::cli::say_on_error(ptd::cli::usage_text(app, error, {argv + 1, argv + argc}));
+    ptd::cli::say_on_error(ptd::cli::usage_text(app, error, words));
     return ptd::cli::kExitUsage;
   }
   const int status = commands.at(app.get_subcommands().front()->get_name())();

@@ -7,6 +7,7 @@
 
 #include "cli/clean_text.h"
 #include "cli/exit_status.h"
+#include "cli/size_words.h"
 
 namespace ptd::cli {
 
@@ -125,7 +126,7 @@ std::string interrupt_text(double share_decoded, const GapTally& tally) {
 
 std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
   if (tally.total() == 0) return {};
-  std::string text = fmt::format("ptdecode: flow was lost in {} place{}:\n", tally.total(), tally.total() == 1 ? "" : "s");
+  std::string text = fmt::format("ptdecode: flow was lost in {}:\n", counted(tally.total(), "place"));
   for (int i = 0; i < kGapReasons; ++i) {
     const auto reason = static_cast<GapReason>(i);
     const GapTally::Count& count = tally.by_reason()[static_cast<size_t>(i)];

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/line_writer.h"
+#include "cli/size_words.h"
 
 namespace ptd::cli {
 
@@ -43,7 +44,8 @@ OtherEvents read_samples(const InputOptions& input, const std::vector<Interval>&
     return {};
   }
   if (samples->left_out != 0 && !input.quiet)
-    say_on_error(fmt::format("ptdecode: {} more samples of other events are not listed; choose with --time\n", samples->left_out));
+    say_on_error(fmt::format("ptdecode: {} not listed; choose with --time\n",
+                             counted(samples->left_out, "more sample of other events is", "more samples of other events are")));
   return std::move(*samples);
 }
 

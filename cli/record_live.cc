@@ -11,6 +11,7 @@
 #include "cli/exit_status.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/size_words.h"
 #include "recording/keeping_thread.h"
 #include "recording/live/address_filter.h"
 #include "recording/live/pmu_terms.h"
@@ -145,9 +146,11 @@ std::string summary(const LiveWords& words, const live::RecordReport& report) {
   if (report.kernel.bpf_programs != 0) text += fmt::format(", {} BPF programs", report.kernel.bpf_programs);
   text += "\n";
   if (report.aux_truncated != 0) {
-    text += fmt::format("ptdecode: the trace was cut {} times, as its buffer was full: give it more with -m ,SIZE\n", report.aux_truncated);
+    text += fmt::format("ptdecode: the trace was cut {}, as its buffer was full: give it more with -m ,SIZE\n",
+                        counted(report.aux_truncated, "time"));
   }
-  if (report.lost_records != 0) text += fmt::format("ptdecode: {} records were lost: give more room with -m SIZE\n", report.lost_records);
+  if (report.lost_records != 0)
+    text += fmt::format("ptdecode: {} lost: give more room with -m SIZE\n", counted(report.lost_records, "record was", "records were"));
   if (report.kernel.bpf_gone != 0)
     text += fmt::format("ptdecode: {} BPF programs went before their code was read\n", report.kernel.bpf_gone);
   return text;

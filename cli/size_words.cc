@@ -59,4 +59,9 @@ std::string size_text(uint64_t bytes) {
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+std::string counted(uint64_t count, std::string_view word, std::string_view plural) {
+  if (count == 1) return fmt::format("1 {}", word);
+  return plural.empty() ? fmt::format("{} {}s", count, word) : fmt::format("{} {}", count, plural);
+}
+
 }  // namespace ptd::cli

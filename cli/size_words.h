@@ -1,4 +1,4 @@
-// Sizes and ages as people write them.
+// Sizes, counts and ages as people write them.
 #pragma once
 
 #include <cstdint>
@@ -15,4 +15,6 @@ namespace ptd::cli {
 [[nodiscard]] Result<int64_t> parse_age_s(std::string_view text);
 /// "5 bytes", "1.5 MiB".
 [[nodiscard]] std::string size_text(uint64_t bytes);
+/// "1 thread", "2 threads"; `plural` for words that take more than an s.
+[[nodiscard]] std::string counted(uint64_t count, std::string_view word, std::string_view plural = {});
 }  // namespace ptd::cli

@@ -9,6 +9,7 @@
 #include "cli/arm_packets.h"
 #include "cli/finding_text.h"
 #include "cli/packet_text.h"
+#include "cli/size_words.h"
 #include "decoder/pt/packet_reader.h"
 
 namespace ptd::cli {
@@ -90,8 +91,9 @@ std::string stat_text(const StreamStat& stat) {
   std::string text = stat.info.source.empty() ? std::string()
                                               : fmt::format("{}, {}, id 0x{:x}{}{}\n", stat.info.source, arm::name(stat.info.protocol),
                                                             stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
-  text += fmt::format("{} {}: {} bytes of trace, {} segments, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
-                      stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, stat.segments, time_text(stat.info.time));
+  text += fmt::format("{} {}: {} bytes of trace, {}, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
+                      stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, counted(stat.segments, "segment"),
+                      time_text(stat.info.time));
   text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
   text += "  packets\n";
   for (size_t i = 0; i < stat.packets.size(); ++i) {
