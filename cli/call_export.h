@@ -38,7 +38,7 @@ class PerfettoWriter {
   uint64_t slices_ = 0;
 };
 
-/// Own time (without times: own instructions) of every stack of calls.
+/// Own time (without times: own instructions) of every stack of calls. A call is below the name that its thread had when it began.
 class StackTotals {
  public:
   explicit StackTotals(CallInput& input) : input_(input) {}
@@ -52,16 +52,20 @@ class StackTotals {
   };
   /// Node 0 is the root of all; its children are command names.
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
-  /// "comm;outer;inner 1234\n" for every stack with own time.
+  /// "comm;outer;inner 1234\n" for every stack with own time; a blank or ';' in a name becomes '_' or ':'.
   [[nodiscard]] std::string folded() const;
   /// A self-contained SVG: frames as wide as their time, a click goes into one, Ctrl-F searches.
   [[nodiscard]] std::string svg(const std::string& title) const;
 
  private:
   size_t child(size_t parent, const std::string& name);
+  size_t below(size_t process, size_t node);
   CallInput& input_;
   std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}}};
-  std::vector<std::vector<size_t>> paths_;  ///< by thread: nodes of the open calls
+  struct Open {
+    size_t node = 0, process = 0;
+  };
+  std::vector<std::vector<Open>> paths_;  ///< by thread: the open calls
 };
 
 }  // namespace ptd::cli

@@ -4,6 +4,7 @@
 #include "cli/call_export.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/size_words.h"
 #include "cli/whole_file.h"
 
 namespace ptd::cli {
@@ -37,7 +38,7 @@ int run_timeline(const Words& words) {
   if (const Status written = (*file)->finish(); !written) return report_error(written.error());
   input.say_summary(words.calls, writer.slices() != 0);
   if (!words.calls.input.quiet)
-    say_on_error(fmt::format("ptdecode: {}: {} slices; open it in ui.perfetto.dev\n", words.output, writer.slices()));
+    say_on_error(fmt::format("ptdecode: {}: {}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice")));
   return status;
 }
 
@@ -84,9 +85,10 @@ Command add_flame(CLI::App& app) {
   command.add_option("--format", words->format, "svg, or folded: 'comm;outer;inner NANOSECONDS' a line")
       ->check(CLI::IsMember({"svg", "folded"}));
   command.footer(
-      "Exact, not sampled: every call counts. Without times in the trace, instructions take their place. In the SVG a click goes into a "
-      "frame,\n"
-      "Escape comes back, Ctrl-F searches.\n"
+      "Exact, not sampled: every call counts, below the name that its thread had when the call began. Without times in the trace,\n"
+      "instructions take their place. In the SVG a click goes into a frame, Escape comes back, Ctrl-F searches and tells the share of "
+      "time.\n"
+      "Names in folded lines have '_' in place of blanks.\n"
       "Examples:\n"
       "  ptdecode flame -o run.svg --comm postgres\n"
       "  ptdecode flame --format folded | flamegraph.pl > run.svg");

@@ -64,15 +64,26 @@ function zoom(to) {
     place(g, 10 + (gx - x) / w * 1180, inside ? gw / w * 1180 : 0);
   });
 }
+function matches(name, word) {
+  if (word === '') return false;
+  try { return new RegExp(word).test(name); } catch (e) { return name.indexOf(word) >= 0; }
+}
+// The share of time in frames that match: what is inside of a match counts once. Of frames from left to right, the outer one comes first.
 function search(word) {
-  var found = 0;
-  frames.forEach(function (g) {
-    var hit = false;
-    try { hit = word !== '' && new RegExp(word).test(g.getAttribute('data-n')); } catch (e) { hit = g.getAttribute('data-n').indexOf(word) >= 0; }
-    g.querySelector('rect').style.fill = hit ? 'rgb(230,0,230)' : '';
-    if (hit) found += 1;
-  });
-  info.textContent = word === '' ? '' : found + ' frames match ' + word;
+  var found = 0, total = 0, end = -1;
+  frames.map(function (g) { return { g: g, x: num(g, 'data-x'), w: num(g, 'data-w'), d: num(g, 'data-d') }; })
+    .sort(function (a, b) { return a.x - b.x || a.d - b.d; })
+    .forEach(function (f) {
+      var hit = matches(f.g.getAttribute('data-n'), word);
+      f.g.querySelector('rect').style.fill = hit ? 'rgb(230,0,230)' : '';
+      if (!hit) return;
+      found += 1;
+      if (f.x + f.w <= end + 1e-3) return;
+      end = f.x + f.w;
+      total += num(f.g, 'data-v');
+    });
+  var all = num(frames[0], 'data-v'), share = all > 0 ? (100 * total / all).toFixed(2) : '0.00';
+  info.textContent = word === '' ? '' : word + ': ' + share + ' % in ' + found + (found === 1 ? ' frame' : ' frames');
 }
 frames.forEach(function (g) {
   g.addEventListener('click', function () { zoom(g); });
@@ -95,17 +106,27 @@ size_t StackTotals::child(size_t parent, const std::string& name) {
   return index;
 }
 
+// The frames down to `node`, as nodes below another process.
+size_t StackTotals::below(size_t process, size_t node) {
+  std::vector<size_t> frames;
+  for (; nodes_[node].parent != 0; node = nodes_[node].parent) frames.push_back(node);
+  for (size_t i = frames.size(); i-- > 0;) process = child(process, std::string(nodes_[frames[i]].name));
+  return process;
+}
+
 void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   for (const CallStep& step : steps) {
     if (!input_.wanted(step, tree)) continue;
     if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
-    std::vector<size_t>& path = paths_[step.thread];
+    std::vector<Open>& path = paths_[step.thread];
     if (step.kind == CallStepKind::enter) {
-      if (path.empty()) path.push_back(child(0, shown(input_.comm(step, tree))));
+      const size_t process = child(0, shown(input_.comm(step, tree)));
+      size_t outer = path.empty() ? process : path.back().node;
+      if (!path.empty() && path.back().process != process) outer = below(process, outer);
       const bool kernel = step.function == kNoFunction && step.frame == FrameKind::syscall;
-      path.push_back(child(path.back(), kernel ? "[kernel]" : shown(function_text(input_.functions(), step.function))));
-    } else if (step.kind == CallStepKind::leave && path.size() > 1) {
-      Node& node = nodes_[path.back()];
+      path.push_back({child(outer, kernel ? "[kernel]" : shown(function_text(input_.functions(), step.function))), process});
+    } else if (step.kind == CallStepKind::leave && !path.empty()) {
+      Node& node = nodes_[path.back().node];
       node.self += input_.has_time() ? step.self_ns : step.self_instructions;
       node.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
       path.pop_back();
@@ -122,6 +143,7 @@ std::string StackTotals::folded() const {
     for (size_t k = names.size(); k-- > 0;) {
       std::string name = *names[k];
       std::replace(name.begin(), name.end(), ';', ':');
+      std::replace(name.begin(), name.end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
       out += (k + 1 == names.size() ? "" : ";") + name;
     }
     out += fmt::format(" {}\n", nodes_[i].self);

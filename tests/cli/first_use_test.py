@@ -3,10 +3,12 @@
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
+import collections
 import fnmatch
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +51,12 @@ def functions(path, *words):
     return [line for line in json_lines(done) if "function" in line]
 
 
+def folded(path, *words):
+    """stack -> amount"""
+    lines = run("flame", "-q", "-i", path, "--format", "folded", *words).stdout.splitlines()
+    return {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in lines}
+
+
 WORKER = """
 #include <sys/prctl.h>
 #include <stdlib.h>
@@ -70,6 +78,20 @@ class Shell(unittest.TestCase):
     def setUpClass(cls):
         cls.first, cls.second = build("first_one", WORKER), build("second_one", WORKER)
         cls.path, _ = record("shell", "/bin/sh", "-c", f"{cls.first} 1000; {cls.second} 3000; exit 0")
+
+    def test_the_flame_graph_has_each_program_under_its_own_name(self):
+        own = collections.Counter()
+        for stack, amount in folded(self.path).items():
+            own[stack.split(";")[0]] += amount
+        self.assertEqual(set(own), {"sh", "first_one", "second_one"})
+        for name, amount in own.items():
+            self.assertEqual(amount, sum(line["self_ns"] for line in functions(self.path, "--comm", name)), name)
+        self.assertTrue(any(stack.startswith("second_one;") and stack.endswith(";main;step") for stack in folded(self.path)))
+
+    def test_a_call_is_below_the_name_that_its_thread_had(self):
+        path, _ = record("renamed", self.first, "3000", "other name")
+        steps = {stack.split(";")[0]: stack.split(";")[-2:] for stack in folded(path) if stack.endswith(";step")}
+        self.assertEqual(steps, {"first_one": ["main", "step"], "other_name": ["main", "step"]})
 
     def test_a_file_without_a_command_is_described(self):
         done = run("-i", self.path)
@@ -102,6 +124,44 @@ class Shell(unittest.TestCase):
                       ["functions", "--limit", str(len(functions(path)) - 1)]):
             done = run(*words, "-i", path)
             self.assertNotRegex(done.stdout + done.stderr, r"\b1 (?!ns|us|ms)[a-z]+( [a-z]+)?s\b(?! of| with)", words)
+
+    def test_folded_stacks_have_one_blank(self):
+        program = build("blanks", """
+            #include <map>
+            template <class A, class B> int take(std::map<A, B> const& all, unsigned long long n) { int s = 0; for (auto& e : all) s += e.second; return s + n; }
+            int main() { std::map<int, int> m; for (int i = 0; i < 100; i++) m[i] = i; return take<int, int>(m, 3) == 4953 ? 0 : 1; }
+            """, suffix=".cc")
+        path, done = record("blanks", program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = run("flame", "-q", "-i", path, "--format", "folded").stdout.splitlines()
+        self.assertTrue(any("take<int,_int>" in line for line in lines))
+        for line in lines:
+            self.assertEqual(line.count(" "), 1, line)
+
+    @unittest.skipUnless(shutil.which("node"), "node is not installed")
+    def test_searching_the_flame_graph_tells_the_share_of_time(self):
+        svg = WORK / "search.svg"
+        self.assertEqual(run("flame", "-q", "-i", self.path, "-o", svg).returncode, 0)
+        text = svg.read_text()
+        # What a browser would give the script: frames with attributes, and no more of them.
+        frames = [dict(re.findall(r'(data-\w+)="([^"]*)"', group)) for group in re.findall(r'<g class="f"[^>]*>', text)]
+        script = re.search(r"<script><!\[CDATA\[(.*)\]\]></script>", text, re.S).group(1)
+        stub = """
+            var info = {}, style = function () { return { style: {}, setAttribute: function () {}, addEventListener: function () {} }; };
+            var made = FRAMES.map(function (a) { var g = style(); g.getAttribute = function (k) { return a[k]; }; g.querySelector = style; return g; });
+            var document = { documentElement: { querySelectorAll: function () { return made; } },
+                             getElementById: function (id) { return id === 'info' ? info : style(); } };
+            var window = { addEventListener: function () {} };
+            """.replace("FRAMES", json.dumps(frames))
+        stacks = folded(self.path)
+        whole = sum(stacks.values())
+        for word in ("^step$", "main", "second_one", "^nobody$"):
+            done = subprocess.run(["node", "-e", stub + script + f"search({json.dumps(word)}); console.log(info.textContent);"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            share = 100 * sum(amount for stack, amount in stacks.items() if any(re.search(word, name) for name in stack.split(";"))) / whole
+            said = re.match(r".*: ([0-9.]+) % in \d+ frames?$", done.stdout)
+            self.assertTrue(said, done.stdout)
+            self.assertAlmostEqual(float(said.group(1)), share, delta=0.2)  # frames that are too narrow to draw are not searched
 
 
 if __name__ == "__main__":
