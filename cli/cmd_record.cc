@@ -54,9 +54,9 @@ std::string summary_text(const Words& words, const emulate::EmulateResult& resul
   std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {} run in {:.2f} s\n", words.options.output,
                                  s.instructions, s.packet_bytes, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
                                  counted(s.programs, "program"), result.run_s);
-  if (s.uncounted_threads != 0) {
-    text += fmt::format("ptdecode: {} {} killed: what {} ran is not in that count of instructions\n", s.uncounted_threads,
-                        s.uncounted_threads == 1 ? "thread was" : "threads were", s.uncounted_threads == 1 ? "it" : "they");
+  if (s.killed_threads != 0) {
+    text += fmt::format("ptdecode: {} killed: what {} ran of the last few instructions is not known, and the recording has a gap there\n",
+                        s.killed_threads == 1 ? "1 thread was" : counted(s.killed_threads, "thread") + " were", s.killed_threads == 1 ? "it" : "they");
   }
   if (s.code_loads != 0)
     text += fmt::format("ptdecode: {} of code that is in no file: {}.jit\n", counted(s.code_loads, "piece"), words.options.output);

@@ -13,7 +13,8 @@ namespace ptd::emulate {
 namespace {
 
 constexpr uint64_t kWindowBytes = uint64_t{1} << 30, kSmallWindowBytes = 256 * 1024;
-constexpr uint64_t kRoomBytes = 64 * 1024;  // given a place on the disk at once
+constexpr uint64_t kRoomBytes = 64 * 1024;               // given a place on the disk at once
+constexpr uint64_t kKeptBytes = uint64_t{8} << 20;  // of a window in the process's memory, at most
 
 // A file that grows beyond the program's limit would kill it by SIGXFSZ.
 bool may_grow_to(uint64_t bytes) {
@@ -26,7 +27,7 @@ bool may_grow_to(uint64_t bytes) {
 bool MappedLog::open(const std::string& path) {
   close();
   path_ = path;
-  size_ = window_at_ = window_bytes_ = room_ = 0;
+  size_ = window_at_ = window_bytes_ = room_ = released_ = 0;
   failed_ = true;
   if (!may_grow_to(kMappedLogHeaderBytes)) return false;
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -43,7 +44,7 @@ bool MappedLog::open(const std::string& path) {
   return !failed_;
 }
 
-// The file has holes behind what has room, so that a large window costs nothing.
+// The file has holes after what has room, so that a large window costs nothing.
 bool MappedLog::map_window() {
   unmap_window();
   const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
@@ -82,10 +83,20 @@ bool MappedLog::make_room() {
 
 void MappedLog::cut() {
   failed_ = true;
+  room_ = size_;
   if (header_ != nullptr) __atomic_store_n(header_ + 1, 1, __ATOMIC_RELEASE);
 }
 
-bool MappedLog::append(Bytes bytes) {
+// Pages that are full stay in the file's page cache, which the kernel writes back and takes away as it needs memory.
+void MappedLog::release_full_pages() {
+  released_ = std::max(released_, window_at_);
+  if (size_ - released_ < kKeptBytes) return;
+  const uint64_t bytes = (size_ - released_) / kRoomBytes * kRoomBytes;
+  (void)madvise(window_ + (released_ - window_at_), bytes, MADV_DONTNEED);
+  released_ += bytes;
+}
+
+bool MappedLog::append_slowly(Bytes bytes) {
   while (!bytes.empty() && !failed_) {
     if ((size_ == window_at_ + window_bytes_ && !map_window()) || (size_ == room_ && !make_room())) {
       cut();
@@ -94,10 +105,12 @@ bool MappedLog::append(Bytes bytes) {
     const size_t piece = std::min<size_t>(bytes.size(), room_ - size_);
     std::memcpy(window_ + (size_ - window_at_), bytes.data(), piece);
     size_ += piece;
-    __atomic_store_n(header_, size_, __ATOMIC_RELEASE);
     bytes = bytes.subspan(piece);
   }
-  return !failed_;
+  if (failed_) return false;
+  release_full_pages();
+  __atomic_store_n(header_, size_, __ATOMIC_RELEASE);
+  return true;
 }
 
 void MappedLog::unmap_window() {
@@ -109,6 +122,7 @@ void MappedLog::close() {
   unmap_window();
   if (header_ != nullptr) munmap(header_, kMappedLogHeaderBytes);
   header_ = nullptr;
+  room_ = size_;
   failed_ = true;
 }
 

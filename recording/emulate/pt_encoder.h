@@ -87,6 +87,9 @@ class PtEncoder {
 
   /// Sends the branches that wait.
   void flush();
+  /// The branches that wait for a TNT packet: results, the last one in bit 0, and how many.
+  [[nodiscard]] uint64_t waiting_branches() const { return tnt_; }
+  [[nodiscard]] unsigned waiting_count() const { return tnt_count_; }
   /// Bytes written so far in the stream.
   [[nodiscard]] uint64_t written() const { return base_bytes_ + out_.size(); }
   /// The caller took `out` away: the stream goes on behind what it held.

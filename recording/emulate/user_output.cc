@@ -53,7 +53,7 @@ std::vector<UserEvent> read_events(const std::string& path) {
   const LogData data = read_log(path);
   std::istringstream lines(std::string(reinterpret_cast<const char*>(data.bytes.data()), data.bytes.size()));
   std::string line;
-  while (std::getline(lines, line)) {
+  while (std::getline(lines, line) && !lines.eof()) {  // a line without an end was cut
     std::istringstream words(line);
     UserEvent event;
     std::string word;
@@ -62,6 +62,21 @@ std::vector<UserEvent> read_events(const std::string& path) {
     events.push_back(std::move(event));
   }
   return events;
+}
+
+bool ends_in_exec(const UserImage& image) {
+  return std::any_of(image.threads.begin(), image.threads.end(),
+                     [](const UserThreadOutput& thread) { return !thread.events.empty() && thread.events.back().kind == "exec"; });
+}
+
+// Threads that were there when their process ended said nothing themselves.
+void end_threads(UserImage& image) {
+  const bool exec = ends_in_exec(image);
+  for (UserThreadOutput& thread : image.threads) {
+    const std::string& last = thread.events.back().kind;
+    if (last == "exit" || (exec && (last == "exec" || thread.tid == image.pid))) continue;
+    thread.events.push_back({image.last_tsc, "exit", {}});
+  }
 }
 
 /// Numbers of processes and threads that are nobody else's. Those that the plugin sees are of the process' own PID namespace, and in two
@@ -92,10 +107,6 @@ class Numbers {
       return static_cast<int>(i);
     }
     return -1;
-  }
-  static bool ends_in_exec(const UserImage& image) {
-    return std::any_of(image.threads.begin(), image.threads.end(),
-                       [](const UserThreadOutput& thread) { return !thread.events.empty() && thread.events.back().kind == "exec"; });
   }
   int32_t number_of(uint32_t process, int32_t given) {
     const auto known = numbers_.find({process, given});
@@ -157,7 +168,8 @@ std::vector<UserImage> read_user_output(const std::string& folder) {
     thread.pid = static_cast<int32_t>(thread.events.front().number(0));
     thread.tid = static_cast<int32_t>(thread.events.front().number(1));
     thread.first_tsc = thread.events.front().tsc;
-    thread.last_tsc = thread.events.back().tsc;
+    thread.end = complete_thread(stem, fs::exists(stem + ".truth", error));
+    thread.last_tsc = std::max(thread.events.back().tsc, thread.end.moment.totals.tsc);
     thread.packet_path = stem + ".pt";
     thread.truth_path = stem + ".truth";
     const std::string file = fs::path(stem).filename().string();
@@ -186,6 +198,7 @@ std::vector<UserImage> read_user_output(const std::string& folder) {
     for (UserEvent& event : image.threads.front().events) {
       if (event.kind == "thread" || event.kind == "first_map") event.tsc = image.first_tsc;
     }
+    end_threads(image);
     images.push_back(std::move(image));
   }
   std::sort(images.begin(), images.end(), [](const auto& a, const auto& b) { return a.first_tsc < b.first_tsc; });

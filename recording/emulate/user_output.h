@@ -7,6 +7,7 @@
 
 #include "image/base/result.h"
 #include "image/source/mapped_file.h"
+#include "recording/emulate/thread_state.h"
 #include "recording/emulate/truth_file.h"
 
 namespace ptd::emulate {
@@ -32,6 +33,7 @@ struct UserThreadOutput {
   uint64_t first_tsc = 0, last_tsc = 0;
   std::vector<UserEvent> events;
   std::string packet_path, truth_path;
+  ThreadEnd end;
 };
 
 /// One process image: from exec or fork to exec or exit.
@@ -54,7 +56,8 @@ struct LogData {
 };
 [[nodiscard]] LogData read_log(const std::string& path);
 
-/// Everything in the folder, images in order of time. Damaged lines and images without a start are left out.
+/// Everything in the folder, images in order of time, after completing the logs of all threads: their processes must be gone. Damaged lines
+/// and images without a start are left out.
 [[nodiscard]] std::vector<UserImage> read_user_output(const std::string& folder);
 /// Block `number` of image `index`, looked up through its parents; null if nobody defined it.
 [[nodiscard]] const TruthBlock* find_block(const std::vector<UserImage>& images, size_t index, uint64_t number);

@@ -1,5 +1,6 @@
 // The QEMU plugin for user mode: QEMU's callbacks -> UserProcess.
 #include <dlfcn.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <span>
 #include <sstream>
 
+#include "recording/emulate/emulator_hooks.h"
 #include "recording/emulate/qemu_api.h"
 #include "recording/emulate/user_exec.h"
 #include "recording/emulate/user_process.h"
@@ -37,6 +39,7 @@ enum Call : uint8_t {
   kExecve,
   kPrctl,
   kExecveat,
+  kExitGroup,
 };
 struct CallNumber {
   int64_t number;
@@ -44,9 +47,11 @@ struct CallNumber {
 };
 // linux "arch/x86/entry/syscalls/syscall_64.tbl"; "include/uapi/asm-generic/unistd.h", which aarch64 has.
 constexpr CallNumber kCallsX86_64[] = {{9, kMmap},  {10, kMprotect}, {11, kMunmap}, {13, kRtSigaction}, {25, kMremap},   {56, kClone},
-                                       {57, kFork}, {58, kVfork},    {59, kExecve}, {157, kPrctl},      {322, kExecveat}};
+                                       {57, kFork}, {58, kVfork},    {59, kExecve}, {157, kPrctl},      {322, kExecveat},
+                                       {231, kExitGroup}};
 constexpr CallNumber kCallsAarch64[] = {{222, kMmap},  {226, kMprotect}, {215, kMunmap}, {134, kRtSigaction}, {216, kMremap},
-                                        {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat}};
+                                        {220, kClone}, {221, kExecve},   {167, kPrctl},  {281, kExecveat},
+                                        {94, kExitGroup}};
 constexpr uint64_t kCloneThread = 0x10000, kMapAnonymous = 0x20, kProtExec = 4, kPrSetName = 15;
 constexpr size_t kCommBytes = 16;
 
@@ -58,6 +63,8 @@ struct SignalFrame {
   bool has_restorer;
   uint64_t number, stack, place, siginfo;  // in the frame: first argument, stack pointer and instruction that were interrupted
 };
+/// The next instruction, in words: after regs[16]; after regs and xregs.
+constexpr size_t kProgramCounterX86_64 = 16, kProgramCounterAarch64 = 8 + 32;
 constexpr SignalFrame kFrameX86_64{4, 7, true, 8 + 40 + 8 * 8, 8 + 40 + 15 * 8, 8 + 40 + 16 * 8, 8 + 40 + 256 + 8};
 constexpr uint64_t kArmContext = 128 + 176;  // struct sigcontext: fault address, x0 .. x30, sp, pc
 constexpr SignalFrame kFrameAarch64{8 + 31, 8, false, kArmContext + 8, kArmContext + 8 + 31 * 8, kArmContext + 8 + 32 * 8, 0};
@@ -172,6 +179,7 @@ void enter_watched(UserThread& thread, const Block& block, const uint64_t* regis
   const bool dated = thread.sync_first != 0;
   if (!signal_entry(registers, thread.tracer.current(), event))
     return dated ? enter_dated(thread, block) : thread.tracer.enter(block, read_clock);
+  forget_sent_signals();
   if (dated) return enter_dated_handler(thread, block, event);
   thread.tracer.enter_handler(block, event, read_clock());
 }
@@ -204,6 +212,7 @@ void describe_map(UserThread& thread, uint64_t now, uint64_t address) {
 void after_call(UserThread& thread, Call call, int64_t result) {
   const auto& a = thread.call_args;
   if (work_clock().is_open()) work_clock().pass(kWorkTicksOfCall);
+  if (call == kExecve || call == kExecveat) g_process.release();  // it failed
   if (result < 0 && result > -4096) return;
   const uint64_t now = read_clock();
   constexpr uint64_t kWriteAndExec = 6;
@@ -269,24 +278,31 @@ void on_exec(UserThread& thread, const std::string& given, uint64_t argv, uint64
   const ExecKind kind = exec_kind(path, g_command.machine);
   const uint64_t now = read_clock();
   if (kind == ExecKind::foreign) thread.event(now, "escaped", hex_of(path));
+  if (kind == ExecKind::foreign) (void)g_process.hold_others(&thread);
   std::vector<std::string> arguments, environment;
   if (kind != ExecKind::emulated || !peek_list(argv, arguments) || !peek_list(envp, environment)) return;
   (void)g_process.can_record_exec();
-  thread.tell_counts(now);
+  (void)g_process.hold_others(&thread);
   thread.event(now, "exec", hex_of(file_name(path).substr(0, kCommBytes - 1)));
   // What ran before belongs to this program: a PSB+ says when, as where tracing is switched off and on.
   thread.encoder.set_time(now);
   thread.tracer.sync_outside();
-  thread.commit();
+  thread.publish();
   exec_emulated(g_command, path, std::move(arguments), reinterpret_cast<char* const*>(envp));
   thread.event(read_clock(), "exec_failed", "");
+  g_process.release();
+}
+
+// Threads that were stopped never leave the emulator's code, which would wait for them: the process ends here.
+void on_exit_group(UserThread& thread, int status) {
+  if (g_process.hold_others(&thread)) syscall(SYS_exit_group, status);
 }
 
 void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
   pass_work(thread);
   const uint64_t now = read_clock();
   thread.tracer.leave(now);
-  thread.commit();
+  thread.publish();
   thread.call = number;
   std::copy(a, a + 6, thread.call_args.begin());
   switch (call_of(number)) {
@@ -298,6 +314,8 @@ void before_call(UserThread& thread, int64_t number, const uint64_t* a) {
       const std::string path = exec_path_of(static_cast<int>(a[0]), peek_text(a[1], 4096));
       return on_exec(thread, path, a[2], a[3]);
     }
+    case kExitGroup:
+      return on_exit_group(thread, static_cast<int>(a[0]));
     case kPrctl:
       if (a[0] == kPrSetName) thread.event(now, "comm", hex_of(peek_text(a[1], kCommBytes - 1)));
       return;
@@ -327,7 +345,10 @@ void on_syscall_return(qemu_plugin_id_t, unsigned vcpu, int64_t number, int64_t 
 }
 
 void on_vcpu_exit(qemu_plugin_id_t, unsigned vcpu) { g_process.remove_thread(vcpu); }
-void on_exit(qemu_plugin_id_t, void*) { g_process.finish_all(); }
+
+void on_death(int number, bool fault) {
+  g_process.die_by_signal(number, fault, is_aarch64() ? kProgramCounterAarch64 : kProgramCounterX86_64);
+}
 
 }  // namespace
 }  // namespace ptd::emulate
@@ -339,6 +360,7 @@ __attribute__((used)) void ptd_block(unsigned vcpu, ptd::emulate::Block* block, 
   using namespace ptd::emulate;
   UserThread* thread = g_process.thread(vcpu);
   if (thread == nullptr) return;
+  thread->registers = registers;
   pass_work(*thread);
   if (block->watched) {
     if (block->stale) g_process.entered_stale(*thread, *block);
@@ -348,7 +370,8 @@ __attribute__((used)) void ptd_block(unsigned vcpu, ptd::emulate::Block* block, 
   } else {
     thread->tracer.enter(*block, read_clock);
   }
-  if (thread->commit_due()) thread->commit();
+  thread->publish();
+  if (g_process.is_holding()) g_process.wait_for_release(*thread);
 }
 
 #if defined(__x86_64__)
@@ -385,12 +408,12 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   g_command.qemu = std::filesystem::read_symlink("/proc/self/exe", error).string();
   g_command.plugin = plugin_path();
   g_command.machine = arm ? kMachineAarch64 : kMachineX86_64;
+  (void)hook_emulator(on_death);
   g_process.start(g_command.folder, arm ? ptd::ExecMode::a64 : ptd::ExecMode::bits64);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
   qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
   qemu_plugin_register_vcpu_syscall_ret_cb(id, on_syscall_return);
   qemu_plugin_register_vcpu_exit_cb(id, on_vcpu_exit);
-  qemu_plugin_register_atexit_cb(id, on_exit, nullptr);
   return 0;
 }
 }
@@ -402,7 +425,9 @@ namespace {
 // caller.
 void on_no_code(unsigned vcpu, void* address) {
   UserThread* thread = g_process.thread(vcpu);
-  if (thread != nullptr) thread->tracer.leave_async({reinterpret_cast<uint64_t>(address), false}, read_clock());
+  if (thread == nullptr) return;
+  thread->tracer.leave_async({reinterpret_cast<uint64_t>(address), false}, read_clock());
+  thread->publish();
 }
 
 void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {

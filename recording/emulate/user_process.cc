@@ -23,6 +23,8 @@ constexpr uint64_t kPageBytes = 4096;
 // Ticks between the change of code and the PSB+ on either side: more than a nanosecond at any clock.
 constexpr uint64_t kSyncTicks = 32;
 
+constexpr size_t kStepBytes = 4096;  // more than most steps write
+
 thread_local UserThread* tl_thread = nullptr;
 
 pid_t this_thread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
@@ -101,9 +103,10 @@ UserThread::UserThread(const UserConfig& config, std::atomic<bool>& cut, const s
       cut_(cut),
       truth_(truth_bytes_),
       overflow_at_(config.overflow_bytes) {
-  packets_.reserve(2 * kCommitBytes);
-  truth_bytes_.reserve(2 * kCommitBytes);
+  packets_.reserve(kStepBytes);
+  truth_bytes_.reserve(kStepBytes);
   has_files_ = packet_log_.open(name + ".pt") && (!config.truth || truth_log_.open(name + ".truth")) && event_log_.open(name + ".events");
+  if (has_files_) state_ = new (packet_log_.owner_area()) ThreadState;
 }
 
 void UserThread::event(uint64_t tsc, const char* kind, const std::string& rest) {
@@ -111,38 +114,38 @@ void UserThread::event(uint64_t tsc, const char* kind, const std::string& rest) 
   if (!event_log_.append(std::as_bytes(std::span(line))) && has_files_) cut_ = true;
 }
 
-void UserThread::commit() {
+void UserThread::publish_bytes(uint32_t more_flags) {
   encoder.taken(packets_.size());
-  // The truth first: who is killed between the two has packets that are missing, not a truth that is.
-  if (!cut_ && has_files_ && ((!truth_bytes_.empty() && !truth_log_.append(truth_bytes_)) || !packet_log_.append(packets_))) cut_ = true;
-  if (cut_) packet_log_.cut();
+  const auto append = [](MappedLog& log, Bytes bytes) { return bytes.empty() || log.append(bytes); };
+  if (state_ != nullptr && !cut_ && (!append(truth_log_, truth_bytes_) || !append(packet_log_, packets_))) cut_ = true;
   packets_.clear();
   truth_bytes_.clear();
+  if (state_ == nullptr) return;
+  if (cut_) {
+    packet_log_.cut();
+    state_ = nullptr;
+    return;
+  }
+  state_->set_totals({packet_log_.size(), truth_log_.size(), encoder.time(), tracer.counts().irregular, encoder.counts().overflow});
+  publish_step(more_flags);
   if (config_.overflow_bytes != 0 && encoder.written() >= overflow_at_) {
     overflow_at_ = encoder.written() + config_.overflow_bytes;
     tracer.overflow(config_.overflow_blocks);
   }
 }
 
-void UserThread::finish(uint64_t tsc) {
-  if (finished_) return;
-  finished_ = true;
-  // Another thread ends the process: as on a processor, an interrupt comes before the block that was entered last.
-  if (tracer.current() != nullptr) encoder.disable_async(tracer.current()->ip);
+void UserThread::set_held(bool held) { publish_bytes(held ? uint32_t{TraceStep::kHeld} : 0U); }
+
+void UserThread::end_at_registers(const uint64_t* program_counter, bool fault) {
+  tracer.leave_async({*program_counter, fault}, read_clock());
   tracer.stop();
-  commit();
-  tell_counts(tsc);
-  event(tsc, "exit", "");
-  packet_log_.close();
-  truth_log_.close();
-  event_log_.close();
+  publish_bytes(TraceStep::kEnded);
 }
 
-void UserThread::tell_counts(uint64_t tsc) {
-  const BlockTracer::Counts& counts = tracer.counts();
-  event(tsc, "counts",
-        std::to_string(counts.insns) + ' ' + std::to_string(counts.blocks) + ' ' + std::to_string(counts.irregular) + ' ' +
-            std::to_string(encoder.counts().overflow) + ' ' + std::to_string(counts.stops_inside));
+void UserThread::finish(uint64_t tsc) {
+  tracer.stop();
+  publish_bytes(TraceStep::kEnded);
+  event(tsc, "exit", "");
 }
 
 void UserProcess::start(const std::string& folder, ExecMode mode) {
@@ -208,6 +211,7 @@ void UserProcess::become_child(unsigned vcpu) {
   parent_blocks_ = store_.size();
   pid_ = getpid();
   lock_.clear();
+  holding_ = false;
   started_ = false;
   serial_ = 0;
   for (std::unique_ptr<UserThread>& thread : owned_) (void)thread.release();  // their buffers are the parent's to write
@@ -218,6 +222,8 @@ void UserProcess::become_child(unsigned vcpu) {
   add_thread(vcpu);
 }
 
+UserThread* UserProcess::current_thread() { return tl_thread; }
+
 void UserProcess::remove_thread(unsigned vcpu) {
   if (vcpu >= kMaxVcpus || threads_[vcpu] == nullptr) return;
   const Spin hold(lock_);
@@ -226,11 +232,6 @@ void UserProcess::remove_thread(unsigned vcpu) {
   threads_[vcpu] = nullptr;
   std::erase_if(owned_, [&](const auto& owned) { return owned.get() == thread; });
   if (tl_thread == thread) tl_thread = nullptr;
-}
-
-void UserProcess::finish_all() {
-  const Spin hold(lock_);
-  for (std::unique_ptr<UserThread>& thread : owned_) thread->finish(read_clock());
 }
 
 // Notes the bytes as those that stand there now. True if any was not known; `changed` if any was another.

@@ -13,6 +13,7 @@
 
 #include "recording/emulate/block_tracer.h"
 #include "recording/emulate/mapped_log.h"
+#include "recording/emulate/thread_state.h"
 #include "recording/emulate/user_config.h"
 #include "recording/emulate/work_clock.h"
 
@@ -25,7 +26,8 @@ namespace ptd::emulate {
 /// Lower-case hex of text, "-" for none: how strings stand in an event line.
 [[nodiscard]] std::string hex_of(const std::string& text);
 
-/// One thread of the program: its packets, truth and events, each in a file of its own. Used by that thread only, but for finish().
+/// One thread of the program: its packets, truth and events, each in a file of its own. What it publishes survives any death of the process;
+/// the recorder completes the files (complete_thread()). Used by that thread only, except where it can no longer run.
 class UserThread {
  public:
   /// `name`: path of its files without their ending. `cut`: the process has lost something and is not recorded further; set by whoever
@@ -36,13 +38,20 @@ class UserThread {
 
   /// Appends "tsc kind rest" to the events.
   void event(uint64_t tsc, const char* kind, const std::string& rest);
-  /// Hands over what was written so far to the files.
-  void commit();
-  [[nodiscard]] bool commit_due() const { return packets_.size() >= kCommitBytes || truth_bytes_.size() >= kCommitBytes; }
-  /// The thread ends, or the process does: no more comes.
+  /// Ends a step: from here on it is part of the recording whatever happens to the process.
+  void publish() {
+    if (!packets_.empty() || !truth_bytes_.empty() || state_ == nullptr) return publish_bytes(0);
+    publish_step(0);
+  }
+  /// The thread waits before the block that it entered, of which nothing runs until it is told otherwise.
+  void set_held(bool held);
+  /// The process dies; this thread runs nothing more. Its next instruction is the one that the emulator has in its registers. `fault`: that
+  /// instruction raised the signal.
+  void end_at_registers(const uint64_t* program_counter, bool fault);
+  /// The thread ends by itself, outside of what is traced.
   void finish(uint64_t tsc);
-  /// How much it ran, for the summary.
-  void tell_counts(uint64_t tsc);
+  /// What it last published.
+  [[nodiscard]] TraceStep published() const { return state_ != nullptr ? state_->step() : TraceStep(); }
   /// Whether its files could be made.
   [[nodiscard]] bool has_files() const { return has_files_; }
 
@@ -52,16 +61,33 @@ class UserThread {
   uint64_t sync_first = 0, sync_last = 0;  ///< known code changed between these times; 0: it did not
   int64_t call = -1;                       ///< number and arguments of the system call that is under way
   std::array<uint64_t, 6> call_args{};
+  const uint64_t* registers = nullptr;     ///< the emulator's CPU state; null where it is not known
 
  private:
-  static constexpr size_t kCommitBytes = 4096;
+  void publish_step(uint32_t more_flags) {
+    TraceStep& step = state_->next();
+    step.branches = encoder.waiting_branches();
+    step.branch_count = encoder.waiting_count();
+    step.insns = tracer.counts().insns;
+    uint32_t flags = more_flags | state_->totals_flag();
+    if (encoder.enabled()) flags |= TraceStep::kEnabled;
+    if (encoder.losing()) flags |= TraceStep::kLosing;
+    if (const Block* block = tracer.current(); block != nullptr) {
+      step.ip = block->ip;
+      flags |= TraceStep::kEntered;
+    }
+    step.flags = flags;
+    state_->publish();
+  }
+  void publish_bytes(uint32_t more_flags);
   const UserConfig& config_;
   std::atomic<bool>& cut_;
   std::vector<std::byte> packets_, truth_bytes_;
   TruthLog truth_;
   MappedLog packet_log_, truth_log_, event_log_;
+  ThreadState* state_ = nullptr;  ///< in the packet log; null if nothing more can be recorded
   uint64_t overflow_at_ = 0;
-  bool finished_ = false, has_files_ = true;
+  bool has_files_ = true;
 };
 
 /// One process image, from exec or fork to exec or exit. Translation calls come under QEMU's lock, system call ones from any thread.
@@ -79,7 +105,19 @@ class UserProcess {
     return known != nullptr ? known : add_thread(vcpu);
   }
   void remove_thread(unsigned vcpu);
-  void finish_all();
+  /// The thread that calls; null if it is none of the program's.
+  [[nodiscard]] static UserThread* current_thread();
+
+  /// `self` is about to end this program: by exit, exec or a signal. The others stop where they are, each before a block or in a system call,
+  /// and stay there until release(). Waits for them, within a bound; who does not stop in time has an open end. True if any stopped.
+  bool hold_others(const UserThread* self);
+  void release() { holding_ = false; }
+  [[nodiscard]] bool is_holding() const { return holding_.load(std::memory_order_relaxed); }
+  /// In a thread that is to stop.
+  void wait_for_release(UserThread& thread);
+  /// This thread's signal `number` ends the process, with no handler and no further instruction. `program_counter`: words into the
+  /// emulator's CPU state.
+  void die_by_signal(int number, bool fault, size_t program_counter);
 
   /// A block was translated now: known or new, and whether its bytes replace others that were seen at their place.
   Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
@@ -102,6 +140,8 @@ class UserProcess {
     std::vector<Block*> blocks;  ///< that have bytes in it
   };
   UserThread* add_thread(unsigned vcpu);
+  template <class Stopped>
+  bool wait_for_others(const UserThread* self, Stopped&& stopped);
   void open_block_log();
   bool remember(uint64_t ip, Bytes code, bool& changed);
   void find_stale(const Block& fresh);
@@ -117,6 +157,7 @@ class UserProcess {
   bool started_ = false;
   std::atomic<bool> writable_code_{false};
   std::atomic<bool> cut_{false};  ///< see UserThread
+  std::atomic<bool> holding_{false};
   SharedCount missing_;
   unsigned serial_ = 0;
   std::unique_ptr<UserThread*[]> threads_;
@@ -128,7 +169,6 @@ class UserProcess {
   std::vector<std::byte> block_bytes_;
   std::unordered_set<uint64_t> handlers_, restorers_;
   std::unordered_set<std::string> first_maps_;
-  friend class StartMaps;
 };
 
 /// The file mappings of this process, one text a line "start end offset dev_major dev_minor inode prot path-in-hex".

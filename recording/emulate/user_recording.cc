@@ -237,15 +237,10 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   for (const UserImage& image : images) {
     pids.push_back(image.pid);
     for (const UserThreadOutput& thread : image.threads) {
-      bool counted = false;
-      for (const UserEvent& event : thread.events) {
-        if (event.kind != "counts") continue;
-        counted = true;
-        summary.instructions += event.number(0);
-        summary.irregular += event.number(2);
-        summary.overflows += event.number(3);
-      }
-      summary.uncounted_threads += counted ? 0 : 1;
+      summary.instructions += thread.end.moment.step.insns;
+      summary.irregular += thread.end.moment.totals.irregular;
+      summary.overflows += thread.end.moment.totals.overflows;
+      summary.killed_threads += thread.end.unknown ? 1 : 0;
     }
   }
   std::sort(pids.begin(), pids.end());

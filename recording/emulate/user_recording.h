@@ -26,7 +26,7 @@ struct RecordingSummary {
   uint64_t instructions = 0, packet_bytes = 0, threads = 0, processes = 0, programs = 0;
   uint64_t code_loads = 0;  ///< jitdump records: code that is in no file
   uint64_t overflows = 0, irregular = 0;
-  uint64_t uncounted_threads = 0;  ///< killed before they could say how many instructions they ran
+  uint64_t killed_threads = 0;  ///< whose last instructions are not known: those of the block that they were killed in
   std::vector<std::string> warnings;
 };
 

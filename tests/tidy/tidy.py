@@ -19,7 +19,7 @@ DOORS = [
     (r"Zydis/", ("decoder/insn/disassembler.cc", "tests/")),
     (r"opencsd/", ("decoder/arm/legacy_packets.cc", "tests/")),
     (r"capstone/", ("decoder/insn/arm_disassembler.cc", "tests/")),
-    (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "recording/live/", "tests/")),
+    (r"(libelf|gelf|elf|link)\.h|elfutils/|dwarf\.h", ("image/source/", "image/symbols/", "recording/live/", "recording/emulate/emulator_hooks", "tests/")),
     (r"openssl/", ("image/stash/content_hash.cc", "tests/")),
     (r"libiberty/", ("image/symbols/rust_name.cc", "tests/")),
     (r"zstd\.h", ("perfio/", "tests/")),

@@ -1,0 +1,16 @@
+// Functions that QEMU calls in the C library, seen by the plugin first: its interface has no callback for a program that dies.
+#pragma once
+
+namespace ptd::emulate {
+
+/// Called in the dying thread just before QEMU ends its own process by signal `number`, which the program has no handler for. `fault`: an
+/// instruction of the program raised it; otherwise it was sent.
+using DeathCallback = void (*)(int number, bool fault);
+
+/// Replaces kill() and sigaction() in the tables through which the main program calls the C library. False if it does not call them so:
+/// programs that die are then recorded up to the block that they died in.
+bool hook_emulator(DeathCallback on_death);
+/// The program's handler of a signal begins: what was sent to this thread before has arrived.
+void forget_sent_signals();
+
+}  // namespace ptd::emulate
