@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <ostream>
 
@@ -29,18 +30,83 @@ std::vector<Capture> captures() {
       std::string suffix;
       if (folder.starts_with("capture")) suffix = "-" + folder;
       if (folder.starts_with("snapshot-")) suffix = folder.substr(8);
-      list.push_back({entry.path().filename().string() + (suffix.empty() ? "" : suffix), inner.path().string(), dir + "/expected", suffix});
+      list.push_back({entry.path().filename().string() + (suffix.empty() ? "" : suffix), inner.path().string(), dir + "/expected", suffix, ""});
     }
   }
   std::sort(list.begin(), list.end(), [](const Capture& a, const Capture& b) { return a.name < b.name; });
   return list;
 }
 
+std::vector<Capture> upstream_captures() {
+  std::vector<Capture> list;
+  const char* tests = std::getenv("PTDECODE_OPENCSD_TESTS");
+  std::error_code none;
+  std::vector<fs::path> snapshots, results;
+  for (const auto& entry : fs::directory_iterator(tests != nullptr ? tests : "", none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("snapshots")) snapshots.push_back(entry.path());
+    if (name.starts_with("results")) results.push_back(entry.path());
+  }
+  for (const fs::path& folder : snapshots) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      for (const fs::path& made : results) {
+        const std::string listing = (made / name).string();
+        if (existing(listing + ".ppl").empty()) continue;
+        list.push_back({folder.filename().string() + "-" + name, entry.path().string(), "", "", listing});
+        break;
+      }
+    }
+  }
+  std::sort(list.begin(), list.end(), [](const Capture& a, const Capture& b) { return a.path < b.path; });
+  return list;
+}
+
+std::string ranges_of(const Capture& capture) {
+  if (!capture.results.empty()) return existing(capture.results + ".ppl");
+  return existing(capture.expected_dir + "/ranges" + capture.suffix + ".tsv");
+}
+
+std::string session_ranges_of(const Capture& capture) {
+  return existing(capture.results.empty() ? capture.expected_dir + "/ranges_multi_sess.tsv" : capture.results + "_multi_sess.ppl");
+}
+
+std::string listing_of(const Capture& capture) {
+  if (!capture.results.empty()) return existing(capture.results + ".ppl");
+  return existing(capture.expected_dir + "/listing" + capture.suffix + ".ppl");
+}
+
 void PrintTo(const Capture& capture, std::ostream* out) { *out << capture.name; }
+
+namespace {
+
+// Idx:21; ID:1; OCSD_GEN_TRC_ELEM_INSTR_RANGE(exec range=0xcda88:[0xcda98] num_i(4) last_sz(4) (ISA=A64) E BR   <cond>)
+void read_listed_ranges(const std::vector<std::string>& lines, RangesById& ranges) {
+  for (const std::string& line : lines) {
+    const size_t start = line.find("Idx:"), element = line.find("OCSD_GEN_TRC_ELEM_INSTR_RANGE(");
+    uint64_t offset = 0;
+    uint32_t id = 0;
+    Range range;
+    if (start == std::string::npos || element == std::string::npos) continue;
+    if (std::sscanf(line.c_str() + start, "Idx:%" SCNu64 "; ID:%" SCNx32, &offset, &id) != 2) continue;
+    if (std::sscanf(line.c_str() + element, "OCSD_GEN_TRC_ELEM_INSTR_RANGE(exec range=%" SCNx64 ":[%" SCNx64 "] num_i(%" SCNu64 ")",
+                    &range.start, &range.end, &range.instructions) != 3) {
+      continue;
+    }
+    range.executed = line.find(") E ", element) != std::string::npos;
+    ranges[id].push_back(range);
+  }
+}
+
+}  // namespace
 
 bool read_ranges(const std::string& path, RangesById& ranges) {
   const auto lines = read_lines(path);
   if (!lines) return false;
+  if (path.find(".ppl") != std::string::npos) {
+    read_listed_ranges(*lines, ranges);
+    return true;
+  }
   for (const std::string& line : *lines) {
     uint32_t id = 0;
     int executed = 0;

@@ -10,14 +10,22 @@
 
 namespace ptd::test {
 
-/// A snapshot of the corpus with its files of results.
+/// A snapshot with its files of results.
 struct Capture {
   std::string name, path, expected_dir, suffix;
+  std::string results;  ///< of OpenCSD's own tests: its listing without the ending; expected_dir is empty then
 };
+/// Its files of results; empty if it has none.
+[[nodiscard]] std::string ranges_of(const Capture& capture);
+[[nodiscard]] std::string session_ranges_of(const Capture& capture);  ///< of all buffers; those of ranges_of() are of the first only
+[[nodiscard]] std::string listing_of(const Capture& capture);
 /// What a test's name says of it.
 void PrintTo(const Capture& capture, std::ostream* out);
 /// By name; none without a corpus.
 [[nodiscard]] std::vector<Capture> captures();
+/// The snapshots of OpenCSD's own tests of which its scripts have made listings: $PTDECODE_OPENCSD_TESTS is the folder decoder/tests of its
+/// source, with snapshots*/NAME and results*/NAME.ppl.
+[[nodiscard]] std::vector<Capture> upstream_captures();
 /// `path`, or the same compressed; empty if neither is there.
 [[nodiscard]] std::string existing(const std::string& path);
 
@@ -29,7 +37,7 @@ struct Range {
 };
 using RangesById = std::map<uint32_t, std::vector<Range>>;
 
-/// Lines `id start end instructions executed` of a ranges file; hex addresses.
+/// Lines `id start end instructions executed` of a ranges file, hex addresses; or the ranges in a listing (.ppl).
 [[nodiscard]] bool read_ranges(const std::string& path, RangesById& ranges);
 /// Every block of a recording as a range; streams [first, last).
 [[nodiscard]] RangesById decode_ranges(const Recording& recording, uint32_t first, uint32_t last);
