@@ -1,4 +1,6 @@
-// Writes seeds for fuzz_bundle: bundles with their chunks uncompressed. Usage: make_bundle_seeds RECORDING FROM_NS TO_NS OUTPUT
+// Writes seeds for fuzz_bundle: bundles with their chunks uncompressed, of at most BYTES of each stream's trace.
+// Usage: make_bundle_seeds RECORDING FROM_NS TO_NS BYTES OUTPUT
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -6,6 +8,7 @@
 #include "image/source/mapped_file.h"
 #include "recording/bundle.h"
 #include "recording/bundle_container.h"
+#include "recording/bundle_wire.h"
 
 using namespace ptd;
 
@@ -26,14 +29,47 @@ void put_chunk(std::ofstream& out, const std::string& type, Bytes content) {
   out.write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
 }
 
+// Cuts each stream after `most` bytes: the chunks STRM and AUX (docs/FORMAT.md).
+void shorten(BundleChunks& chunks, uint64_t most) {
+  ByteReader in{Bytes{chunks["STRM"]}};
+  Bytes trace{chunks["AUX "]};
+  ByteWriter out;
+  std::vector<std::byte> kept;
+  const uint64_t streams = in.number();
+  out.number(streams);
+  for (uint64_t i = 0; i < streams; ++i) {
+    out.signed_number(in.signed_number());
+    out.signed_number(in.signed_number());
+    out.number(in.number());
+    uint64_t left = most;
+    const uint64_t pieces = in.number();
+    out.number(pieces);
+    for (uint64_t piece = 0; piece < pieces; ++piece) {
+      out.number(in.number());
+      const uint64_t size = in.number(), taken = std::min(size, left);
+      out.number(taken);
+      kept.insert(kept.end(), trace.begin(), trace.begin() + static_cast<std::ptrdiff_t>(taken));
+      trace = trace.subspan(size);
+      left -= taken;
+    }
+    for (int list = 0; list < 2; ++list) {  // seams, AUX records: two numbers each
+      const uint64_t count = in.number();
+      out.number(count);
+      for (uint64_t n = 0; n < 2 * count; ++n) out.number(in.number());
+    }
+  }
+  chunks["STRM"] = out.bytes();
+  chunks["AUX "] = kept;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 6) return 2;
   OpenOptions options;
   options.path = argv[1];
   BundleOptions bundle;
-  bundle.output_path = argv[4];
+  bundle.output_path = argv[5];
   bundle.time = {TimeNs{std::strtoull(argv[2], nullptr, 10)}, TimeNs{std::strtoull(argv[3], nullptr, 10)}};
   if (bundle.time.last.value == 0) bundle.time = {};
   const auto report = write_bundle(options, bundle);
@@ -41,10 +77,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", report.error().message.c_str());
     return 1;
   }
-  const auto file = MappedFile::open(argv[4]);
-  auto chunks = file.ok() ? read_bundle_chunks((*file)->bytes(), argv[4]) : Result<BundleChunks>(file.error());
+  const auto file = MappedFile::open(argv[5]);
+  auto chunks = file.ok() ? read_bundle_chunks((*file)->bytes(), argv[5]) : Result<BundleChunks>(file.error());
   if (!chunks.ok()) return 1;
-  std::ofstream out(argv[4], std::ios::binary);
+  shorten(*chunks, std::strtoull(argv[4], nullptr, 10));
+  std::ofstream out(argv[5], std::ios::binary);
   out << kBundleMagic;
   put(out, kBundleVersion, 4);
   put(out, 0, 4);
