@@ -178,6 +178,20 @@ def check_errata(names):
         finding(docs, 1, f"the table of errata has {name}, struct Errata has not")
 
 
+def check_figures():
+    """The figures of README.md's table of speeds are those of the row of the same name in a table of docs/EVIDENCE.md."""
+    def rows(text):
+        cells = [[c.strip() for c in line.strip("|").split("|")] for line in text.split("\n") if line.startswith("| ")]
+        return [(row[0].split(",")[0], row[1:]) for row in cells if any(re.match(r"\d", cell) for cell in row[1:])]
+    readme, evidence = read_if_there("README.md"), rows(read_if_there("docs/EVIDENCE.md"))
+    speeds = rows(readme.partition("\n## Speed\n")[2].partition("\n## ")[0])
+    if "\n## Speed\n" in readme and not speeds:
+        finding("README.md", 1, "no table of speeds")
+    for name, figures in speeds:
+        if not any(name == other and set(figures) <= set(cells) for other, cells in evidence):
+            finding("README.md", 1, f"the figures of {name} are not those of docs/EVIDENCE.md: {', '.join(figures)}")
+
+
 def main():
     names = tracked_files()
     for name in names:
@@ -191,6 +205,7 @@ def main():
             check_links(name, text)
     check_data(names)
     check_errata(names)
+    check_figures()
     for line in findings:
         print(line)
     print(f"{len(names)} files, {len(findings)} findings")

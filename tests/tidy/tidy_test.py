@@ -25,7 +25,10 @@ OFFENCES = {  # path: (content, words of the finding)
     "docs/DIFFERENCES.md": ("\n## Errata\n| a1 | golden a |\n| a2 | golden a |\n| a3 | unit S.A |\n| a4 | unit S.B |\n| a6 | x |\n", "erratum a1"),
 }
 MORE = ["erratum a4", "erratum a5", "has a6"]  # of docs/DIFFERENCES.md
+# Of the first row the figures are those of docs/EVIDENCE.md, of the second they are not.
+OFFENCES["README.md"] = ("\n## Speed\n| a, short | 10 | 2x |\n| b | 11 | 2x |\n", "figures of b")
 FINE = {
+    "docs/EVIDENCE.md": "| a | 5 | 2x | 10 |\n| b | 5 | 2x | 10 |\n| c | 11 | 2x |\n",
     "image/timeline.h": HEAD + "#pragma once\n", "decoder/batch.h": HEAD + "#pragma once\n", "tests/x.h": HEAD + "#pragma once\n",
     "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "image/timeline.h"\n',
     "decoder/pt/config.h": HEAD + "#pragma once\nstruct Errata {\n" + "".join(f"  bool a{i} : 1 = false;\n" for i in range(1, 6)) + "};\n",
@@ -43,7 +46,7 @@ with tempfile.TemporaryDirectory() as root:
     lines = run.stdout.splitlines()[:-1]
     bad = [f"not found: {p}: {w}" for p, (_, w) in OFFENCES.items() if not any(l.startswith(p + ":") and w in l for l in lines)]
     bad += [f"not found: {w}" for w in MORE if not any(w in l for l in lines)]
-    bad += [f"false alarm: {l}" for l in lines if "erratum a2" in l or "erratum a3" in l]
+    bad += [f"false alarm: {l}" for l in lines if "erratum a2" in l or "erratum a3" in l or "figures of a" in l]
     bad += [f"false alarm: {l}" for l in lines if l.split(":")[0] in FINE]
     if run.returncode != 1:
         bad.append(f"exit status {run.returncode}")
