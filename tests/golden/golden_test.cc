@@ -56,7 +56,9 @@ class GoldenTest : public testing::Test {
     Case exact = case_;
     exact.options.exact_only = true;
     EXPECT_EQ(decode_case(exact, timeline, 4096), case_.want) << "without the fast path";
-    if (!case_.erratum.empty()) EXPECT_NE(decode_without_erratum(case_, timeline), case_.want) << "without " << case_.erratum;
+    if (!case_.erratum.empty()) {
+      EXPECT_NE(decode_without_erratum(case_, timeline), case_.want) << "without " << case_.erratum;
+    }
     std::vector<std::string> findings = case_.findings;
     std::sort(findings.begin(), findings.end());
     EXPECT_EQ(finding_words(timeline), findings);

@@ -135,15 +135,16 @@ void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std:
   const PlacedStreams base = open(copy.path(), dir, findings);
   if (base.empty()) findings.push_back(dir + ": the undamaged snapshot does not open");
   const std::string buffer = only_buffer(members["trace.ini"]);
-  for (const auto& [name, whole] : members) {
-    each_damage(dir + "/" + name, whole, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
+  for (const auto& member : members) {
+    const std::string& name = member.first;
+    each_damage(dir + "/" + name, member.second, plan, [&](const std::string& what, const std::vector<std::byte>& damaged, uint64_t at) {
       CaseGuard guard(what);
       copy.write(name, damaged);
       const PlacedStreams got = open(copy.path(), what, findings);
       guard.end(findings);
       if (name == buffer) expect_same_before(base, got, at, what, findings);
     });
-    copy.write(name, whole);
+    copy.write(name, member.second);
   }
 }
 
