@@ -13,7 +13,7 @@ constexpr size_t kContents = 16;                 // distinct contents asked of t
 constexpr size_t kMostContents = 256;            // the same where that is not enough
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
-constexpr uint32_t kMostStepsToAbort = 4096;     // instructions, from a branch to the abort of a transaction
+constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
 
 size_t cache_slot(Ip ip, SpaceId space) { return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49; }
