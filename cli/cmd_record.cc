@@ -24,6 +24,8 @@ struct Words {
   unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
   bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
   StashWords stash;
+  std::string recover;
+  const CLI::Option* output = nullptr;
 };
 
 // Without --emulate: what there is instead.
@@ -51,9 +53,10 @@ int explain() {
 
 std::string summary_text(const Words& words, const emulate::EmulateResult& result) {
   const emulate::RecordingSummary& s = result.summary;
-  std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {} run in {:.2f} s\n", words.options.output,
+  std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {}{}\n", words.options.output,
                                  s.instructions, s.packet_bytes, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
-                                 counted(s.programs, "program"), result.run_s);
+                                 counted(s.programs, "program"),
+                                 result.run_s != 0 ? fmt::format(" run in {:.2f} s", result.run_s) : "");
   if (s.killed_threads != 0) {
     text += fmt::format("ptdecode: {} killed: what {} ran of the last few instructions is not known, and the recording has a gap there\n",
                         s.killed_threads == 1 ? "1 thread was" : counted(s.killed_threads, "thread") + " were", s.killed_threads == 1 ? "it" : "they");
@@ -67,8 +70,19 @@ std::string summary_text(const Words& words, const emulate::EmulateResult& resul
   return text;
 }
 
+// The recording of a recorder that was killed.
+int recover(Words& words) {
+  Result<emulate::EmulateResult> result = emulate::recover(words.recover, words.output->count() != 0 ? words.options.output : std::string());
+  if (!result) return report_error(result.error());
+  words.options.output = result->output;
+  say_on_error(summary_text(words, *result));
+  keep_recorded(result->output, words.stash, words.quiet);
+  return kExitOk;
+}
+
 int run(Words& words) {
   emulate::EmulateOptions& options = words.options;
+  if (!words.recover.empty()) return recover(words);
   if (!words.emulate && (words.live.sideband || !words.live.event.empty())) {
     words.live.output = options.output;
     words.live.command = options.command;
@@ -130,11 +144,13 @@ Command add_record(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("record", "Make a recording: of this machine, or under an emulator where it cannot trace");
   add_live_options(command, words->live);
   command.add_flag("--emulate", words->emulate, "run the program under qemu-user and write the trace that a processor would");
-  command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
+  words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
   command.add_option("--truth", words->options.truth_folder, "also write what really ran, for ptdecode verify: DIR/truth.tidN.ptt");
   add_packet_options(command, *words);
   command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 or qemu-aarch64 of PATH, as the program wants)");
   command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not where it was built or installed");
+  command.add_option("--recover", words->recover,
+                     "complete a recording of --emulate whose processes were all killed: DIR is OUTPUT.work-XXXXXX, which they left");
   add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.add_option("program", words->options.command, "the program and its arguments, behind --");
@@ -143,7 +159,8 @@ Command add_record(CLI::App& app) {
       "OUTPUT.jit, for ptdecode and for perf inject --jit. Programs for x86-64 get Intel PT, those for aarch64 CoreSight ETMv4.\n"
       "Without --emulate the recording is of the kernel's events. It ends with PROGRAM, with the last thread of -p and -t, or with "
       "Ctrl-C;\n"
-      "what is recorded runs on. If the recorder is killed, another process completes the file.\n"
+      "what is recorded runs on. If the recorder is killed, another process completes the file. If that is killed too, the logs of --emulate\n"
+      "stay in OUTPUT.work-XXXXXX, and --recover makes the recording of them.\n"
       "Examples:\n"
       "  ptdecode record -e intel_pt//u -- ls -l                a processor's trace\n"
       "  ptdecode record -e intel_pt/cyc,noretcomp/k -a --kcore the kernel's, of all cpus, until Ctrl-C\n"

@@ -109,11 +109,11 @@ EtmEncoder::Synced EtmEncoder::sync(uint64_t ip, bool trace_on) {
   synced.here = true;
   synced.twice = asked_ != time_ && asked_ != 0;
   if (synced.twice) {
-    synced.first_offset_bytes = out_.size();
+    synced.first_offset_bytes = written();
     synced.first_time = asked_;
     put_sync(ip, asked_, trace_on);
   }
-  synced.offset_bytes = out_.size();
+  synced.offset_bytes = written();
   synced.time = time_;
   put_sync(ip, time_, trace_on && !synced.twice);
   sync_due_ = false;

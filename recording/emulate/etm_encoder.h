@@ -42,6 +42,8 @@ class EtmEncoder {
   void recover();
   /// Nothing follows.
   void flush() { flush_atoms(); }
+  /// The caller took `out` away: the stream goes on after what it held.
+  void taken(size_t bytes) { base_bytes_ += bytes; }
 
  private:
   static constexpr size_t kStackDepth = 15;
@@ -58,7 +60,10 @@ class EtmEncoder {
   void context();
   void timestamp(uint64_t time);
 
+  [[nodiscard]] uint64_t written() const { return base_bytes_ + out_.size(); }
+
   std::vector<std::byte>& out_;
+  uint64_t base_bytes_ = 0;
   uint32_t context_id_;
   std::vector<bool> atoms_;
   std::array<uint64_t, 3> last_{};  // addresses, the newest first

@@ -2,7 +2,9 @@
 #include "recording/emulate/etm_stream.h"
 
 #include <array>
+#include <vector>
 
+#include "perfio/output_file.h"
 #include "recording/emulate/etm_encoder.h"
 
 namespace ptd::emulate {
@@ -10,8 +12,8 @@ namespace {
 
 class Transcoder {
  public:
-  Transcoder(const TruthFileWriter::Lookup& lookup, int32_t tid, EtmStream& out)
-      : lookup_(lookup), out_(out), encoder_(out.packets, static_cast<uint32_t>(tid)), truth_(out.truth) {}
+  Transcoder(const TruthFileWriter::Lookup& lookup, int32_t tid, perfio::OutputFile& packet_file, perfio::OutputFile& truth_file)
+      : lookup_(lookup), packet_file_(packet_file), truth_file_(truth_file), encoder_(packets_, static_cast<uint32_t>(tid)), truth_(truth_bytes_) {}
 
   void block(uint64_t number, uint64_t first, uint64_t count, bool whole) {
     const TruthBlock* block = lookup_(number);
@@ -47,6 +49,15 @@ class Transcoder {
     truth_.end();
   }
   void flush() { encoder_.flush(); }
+  /// Writes what there is to the files.
+  Status write_out() {
+    encoder_.taken(packets_.size());
+    Status status = packet_file_.append(packets_);
+    if (status.ok()) status = truth_file_.append(truth_bytes_);
+    packets_.clear();
+    truth_bytes_.clear();
+    return status;
+  }
 
  private:
   void tell(uint64_t number, uint64_t first, uint64_t count, bool whole) {
@@ -54,17 +65,24 @@ class Transcoder {
     truth_.part(static_cast<uint32_t>(number), static_cast<unsigned>(first), static_cast<unsigned>(count));
   }
   const TruthFileWriter::Lookup& lookup_;
-  EtmStream& out_;
+  perfio::OutputFile& packet_file_;
+  perfio::OutputFile& truth_file_;
+  std::vector<std::byte> packets_, truth_bytes_;
   EtmEncoder encoder_;
   TruthLog truth_;
 };
 
 }  // namespace
 
-EtmStream encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid) {
-  EtmStream stream;
-  Transcoder to(lookup, tid, stream);
-  for_each_log_record(log, [&](uint64_t tag, const std::array<uint64_t, 3>& field) {
+Status encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmFiles& files,
+                  const std::function<void(Bytes)>& on_passed) {
+  auto packets = perfio::OutputFile::create(files.packets);
+  if (!packets) return packets.error();
+  auto truth = perfio::OutputFile::create(files.truth);
+  if (!truth) return truth.error();
+  Transcoder to(lookup, tid, **packets, **truth);
+  Status status;
+  const auto on_record = [&](uint64_t tag, const std::array<uint64_t, 3>& field) {
     if (tag >= static_cast<uint64_t>(TruthTag::block)) {
       const uint64_t number = tag - static_cast<uint64_t>(TruthTag::block);
       const TruthBlock* block = lookup(number);
@@ -87,9 +105,15 @@ EtmStream encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t t
       default:
         return;
     }
+  };
+  for_each_log_record(log, on_record, [&](Bytes passed) {
+    if (status.ok()) status = to.write_out();
+    on_passed(passed);
   });
   to.flush();
-  return stream;
+  if (status.ok()) status = to.write_out();
+  if (status.ok()) status = (*packets)->close();
+  return status.ok() ? (*truth)->close() : status;
 }
 
 }  // namespace ptd::emulate

@@ -44,9 +44,17 @@ bool get_record(Bytes& log, uint64_t& tag, std::array<uint64_t, 3>& field) {
 
 }  // namespace
 
-void for_each_log_record(Bytes log, const std::function<void(uint64_t tag, const std::array<uint64_t, 3>& field)>& on_record) {
+void for_each_log_record(Bytes log, const std::function<void(uint64_t tag, const std::array<uint64_t, 3>& field)>& on_record,
+                         const std::function<void(Bytes)>& on_passed) {
   uint64_t tag = 0;
-  for (std::array<uint64_t, 3> field{}; get_record(log, tag, field); field = {}) on_record(tag, field);
+  Bytes rest = log;
+  for (std::array<uint64_t, 3> field{}; get_record(rest, tag, field); field = {}) {
+    on_record(tag, field);
+    if (const size_t passed = log.size() - rest.size(); passed >= kBufferBytes) {
+      on_passed(log.first(passed));
+      log = rest;
+    }
+  }
 }
 
 Result<std::unique_ptr<TruthFileWriter>> TruthFileWriter::create(const std::string& path) {
@@ -107,8 +115,9 @@ bool TruthFileWriter::take_definition(Bytes& log, const std::array<uint64_t, 3>&
   return true;
 }
 
-Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_base_bytes) {
+Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_base_bytes, const std::function<void(Bytes)>& on_passed) {
   numbers_.clear();
+  Bytes held = log;
   TruthLog out(raw_);
   uint64_t tag = 0;
   for (std::array<uint64_t, 3> field{}; get_record(log, tag, field); field = {}) {
@@ -129,6 +138,10 @@ Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_
     }
     if (!known) return Error{ErrorKind::file_format, "a ground truth names a block that nobody defined", 0};
     if (Status status = write_out(kBufferBytes); !status) return status;
+    if (const size_t passed = held.size() - log.size(); passed >= kBufferBytes) {
+      on_passed(held.first(passed));
+      held = log;
+    }
   }
   return {};
 }

@@ -21,8 +21,9 @@ struct TruthBlock {
   std::vector<std::byte> bytes;
 };
 
-/// Calls `on_record(tag, fields)` for each whole record of a raw log (TruthLog).
-void for_each_log_record(Bytes log, const std::function<void(uint64_t tag, const std::array<uint64_t, 3>& field)>& on_record);
+/// Calls `on_record(tag, fields)` for each whole record of a raw log (TruthLog), and `on_passed(bytes)` for stretches of it that are done.
+void for_each_log_record(Bytes log, const std::function<void(uint64_t tag, const std::array<uint64_t, 3>& field)>& on_record,
+                         const std::function<void(Bytes)>& on_passed);
 
 /// Writes one truth file from raw logs (TruthLog), which name blocks by the numbers of a BlockStore.
 class TruthFileWriter {
@@ -31,9 +32,9 @@ class TruthFileWriter {
   static Result<std::unique_ptr<TruthFileWriter>> create(const std::string& path);
   /// Appends the records of a log up to its last whole one; `lookup` gives the blocks that the log does not define, whose numbers are
   /// this log's own.
-  /// `stream_base_bytes` is added to the offsets of PSBs. A log that ends early (killed) is fine. Errors: of the file system; file_format
-  /// for a log that names an unknown block.
-  Status append(Bytes log, const Lookup& lookup, uint64_t stream_base_bytes);
+  /// `stream_base_bytes` is added to the offsets of PSBs. `on_passed` is called with stretches of the log that are done. A log that ends early
+  /// (killed) is fine. Errors: of the file system; file_format for a log that names an unknown block.
+  Status append(Bytes log, const Lookup& lookup, uint64_t stream_base_bytes, const std::function<void(Bytes)>& on_passed);
   Status finish();
 
  private:

@@ -31,6 +31,17 @@ void each_field(Config& config, F&& f) {
 
 }  // namespace
 
+std::string hex_of(const std::string& text) {
+  if (text.empty()) return "-";
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const char c : text) {
+    hex += kDigits[static_cast<unsigned char>(c) >> 4];
+    hex += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return hex;
+}
+
 std::string to_text(const UserConfig& config) {
   std::ostringstream text;
   each_field(config, [&](const char* name, const auto& field) { text << name << ' ' << static_cast<uint64_t>(field) << '\n'; });

@@ -22,6 +22,8 @@ inline constexpr const char* kConfigFile = "config";
 /// A SharedCount: threads and programs that could not be recorded at all.
 inline constexpr const char* kMissingFile = "missing";
 
+/// Lower-case hex of text, "-" for none: how strings are written in the lines of events and plans.
+[[nodiscard]] std::string hex_of(const std::string& text);
 /// The lines of `config`.
 [[nodiscard]] std::string to_text(const UserConfig& config);
 /// Unknown names are left alone.

@@ -1,6 +1,8 @@
 // The plugin's files, read back.
 #include "recording/emulate/user_output.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -144,6 +146,13 @@ std::string UserEvent::text(size_t index) const {
     text += static_cast<char>(value);
   }
   return text;
+}
+
+void release_pages(Bytes passed) {
+  constexpr uintptr_t kPage = 4096;
+  const auto first = (reinterpret_cast<uintptr_t>(passed.data()) + kPage - 1) & ~(kPage - 1);
+  const auto end = reinterpret_cast<uintptr_t>(passed.data() + passed.size()) & ~(kPage - 1);
+  if (first < end) (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 
 LogData read_log(const std::string& path) {

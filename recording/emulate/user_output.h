@@ -54,6 +54,8 @@ struct LogData {
   Bytes bytes;
   bool cut = false;  ///< more should have followed
 };
+/// Takes the whole pages of `passed`, part of a mapped file, out of this process's memory; they are read again if they are touched.
+void release_pages(Bytes passed);
 [[nodiscard]] LogData read_log(const std::string& path);
 
 /// Everything in the folder, images in order of time, after completing the logs of all threads: their processes must be gone. Damaged lines

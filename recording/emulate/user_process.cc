@@ -62,17 +62,6 @@ uint64_t read_clock() {
 #endif
 }
 
-std::string hex_of(const std::string& text) {
-  if (text.empty()) return "-";
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const char c : text) {
-    hex += kDigits[static_cast<unsigned char>(c) >> 4];
-    hex += kDigits[static_cast<unsigned char>(c) & 15];
-  }
-  return hex;
-}
-
 std::vector<std::string> file_maps() {
   std::vector<std::string> maps;
   std::ifstream file("/proc/self/maps");

@@ -23,9 +23,6 @@ namespace ptd::emulate {
 [[nodiscard]] uint64_t read_clock();
 [[nodiscard]] WorkClock& work_clock();
 
-/// Lower-case hex of text, "-" for none: how strings stand in an event line.
-[[nodiscard]] std::string hex_of(const std::string& text);
-
 /// One thread of the program: its packets, truth and events, each in a file of its own. What it publishes survives any death of the process;
 /// the recorder completes the files (complete_thread()). Used by that thread only, except where it can no longer run.
 class UserThread {

@@ -41,7 +41,7 @@ struct Stream {
     const UserThreadOutput* thread = nullptr;
     LogData packets;
     uint64_t base_bytes = 0;
-    EtmStream etm;  ///< of aarch64: what `packets` shows
+    LogData truth;  ///< raw log
     bool cut = false;
   };
   std::vector<Piece> pieces;
@@ -99,7 +99,29 @@ perfio::AuxtraceInfoRecord auxtrace_info(const RecordingOptions& options) {
   return info;
 }
 
-std::vector<Stream> streams_of(const std::vector<UserImage>& images, bool aarch64) {
+// A file that was written whole.
+Result<LogData> whole_file(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file) return file.error();
+  return LogData{*file, (*file)->bytes(), false};
+}
+
+// The packets of aarch64 are made of what ran.
+Status encode_piece(const std::vector<UserImage>& images, Stream::Piece& piece) {
+  const std::string stem = piece.thread->truth_path;
+  const LogData log = read_log(stem);
+  const EtmFiles files{stem + ".etm", stem + ".etm_truth"};
+  const auto lookup = [&](uint64_t number) { return find_block(images, piece.image, number); };
+  if (Status status = encode_etm(log.bytes, lookup, piece.thread->tid, files, release_pages); !status) return status;
+  auto packets = whole_file(files.packets), truth = whole_file(files.truth);
+  if (!packets || !truth) return packets ? truth.error() : packets.error();
+  piece.packets = std::move(*packets);
+  piece.truth = std::move(*truth);
+  piece.cut = log.cut;
+  return {};
+}
+
+Result<std::vector<Stream>> streams_of(const std::vector<UserImage>& images, bool aarch64) {
   std::vector<Stream> streams;
   for (size_t i = 0; i < images.size(); ++i) {
     for (const UserThreadOutput& thread : images[i].threads) {
@@ -110,13 +132,10 @@ std::vector<Stream> streams_of(const std::vector<UserImage>& images, bool aarch6
       }
       Stream::Piece piece{i, &thread, {}, known->size_bytes, {}, false};
       if (aarch64) {
-        const LogData log = read_log(thread.truth_path);
-        piece.etm = encode_etm(
-            log.bytes, [&](uint64_t number) { return find_block(images, i, number); }, thread.tid);
-        piece.packets.bytes = piece.etm.packets;
-        piece.cut = log.cut;
+        if (Status status = encode_piece(images, piece); !status) return status.error();
       } else {
         piece.packets = read_log(thread.packet_path);
+        piece.truth = read_log(thread.truth_path);
         piece.cut = piece.packets.cut;
       }
       known->size_bytes += piece.packets.bytes.size();
@@ -132,11 +151,8 @@ Status write_truth(const RecordingOptions& options, const std::vector<UserImage>
   auto writer = TruthFileWriter::create(path);
   if (!writer) return writer.error();
   for (const Stream::Piece& piece : stream.pieces) {
-    LogData log;
-    if (!options.aarch64) log = read_log(piece.thread->truth_path);
-    const Bytes records = options.aarch64 ? Bytes(piece.etm.truth) : log.bytes;
     const auto lookup = [&](uint64_t number) { return find_block(images, piece.image, number); };
-    if (Status status = (*writer)->append(records, lookup, piece.base_bytes); !status) return status;
+    if (Status status = (*writer)->append(piece.truth.bytes, lookup, piece.base_bytes, release_pages); !status) return status;
   }
   return (*writer)->finish();
 }
@@ -201,6 +217,7 @@ void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<St
         record.cpu = aarch64 ? static_cast<int32_t>(index) : -1;
         record.payload = packets.subspan(at, end - at);
         out.check(writer.add_auxtrace(record));
+        release_pages(packets.first(end));
       }
     }
   }
@@ -250,13 +267,13 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
     for (const Stream::Piece& piece : stream.pieces) cut += piece.cut ? 1 : 0;
   }
   if (cut != 0) {
-    summary.warnings.push_back("the working folder (TMPDIR) was full: " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
+    summary.warnings.push_back("the disk of the working folder was full: " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
                                " not recorded to the end");
   }
   if (missing != 0) {
     summary.warnings.push_back(
         std::to_string(missing) + (missing == 1 ? " thread or program is" : " threads or programs are") +
-        " not in the recording: the working folder (TMPDIR) was full, or out of reach after a change of root, user or "
+        " not in the recording: the disk of the working folder was full, or the folder out of reach after a change of root, user or "
         "limits");
   }
   return summary;
@@ -269,9 +286,11 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
   if (images.empty() && missing != 0)
     return Error{ErrorKind::file_open,
-                 "nothing was recorded: the working folder " + options.work_folder + " (TMPDIR) is full or out of reach", 0};
+                 "nothing was recorded: the working folder " + options.work_folder + " is full or out of reach", 0};
   if (images.empty()) return Error{ErrorKind::file_format, "the emulator left no trace: the program did not start", 0};
-  const std::vector<Stream> streams = streams_of(images, options.aarch64);
+  const Result<std::vector<Stream>> made = streams_of(images, options.aarch64);
+  if (!made) return made.error();
+  const std::vector<Stream>& streams = *made;
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
   UserSideband sideband(images, options.output + ".jit", program.substr(program.rfind('/') + 1).substr(0, 15));
   if (Status status = sideband.run(); !status) return status.error();

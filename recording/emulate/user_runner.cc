@@ -2,8 +2,6 @@
 #include "recording/emulate/user_runner.h"
 
 #include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,12 +14,11 @@
 #include <fstream>
 
 #include "recording/emulate/mapped_log.h"
+#include "recording/emulate/program_holder.h"
+#include "recording/emulate/recording_plan.h"
 #include "recording/emulate/user_exec.h"
 #include "recording/emulate/work_clock.h"
-
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
+#include "recording/emulate/work_folder.h"
 
 namespace ptd::emulate {
 namespace {
@@ -30,68 +27,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPluginName = "ptdecode-emulate.so";
 constexpr uint64_t kNsPerSecond = 1'000'000'000, kBusHz = 100'000'000;
-
-uint64_t monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
-}
-
-struct ClockPair {
-  uint64_t tsc = 0, ns = 0;
-};
-
-// The plugin's clock and CLOCK_MONOTONIC at one moment: the closest of a few readings.
-ClockPair read_clocks() {
-  ClockPair best;
-#if defined(__x86_64__)
-  uint64_t width = ~uint64_t{0};
-  for (int i = 0; i < 16; ++i) {
-    const uint64_t before = __rdtsc(), ns = monotonic_ns(), after = __rdtsc();
-    if (after - before >= width) continue;
-    width = after - before;
-    best = {before + width / 2, ns};
-  }
-#else
-  best.tsc = best.ns = monotonic_ns();
-#endif
-  return best;
-}
-
-// mult and shift as the kernel has them for its TSC: 31 bits of fraction at most.
-TimeConversion conversion_of(ClockPair start, ClockPair end) {
-  TimeConversion time;
-  const uint64_t ticks = end.tsc - start.tsc, ns = end.ns - start.ns;
-  if (ticks == 0 || ns == 0) return time;
-  const double ns_per_tick = static_cast<double>(ns) / static_cast<double>(ticks);
-  time.time_shift = 31;
-  while (time.time_shift > 0 && ns_per_tick * static_cast<double>(uint64_t{1} << time.time_shift) >= 4294967295.0) --time.time_shift;
-  time.time_mult = static_cast<uint32_t>(ns_per_tick * static_cast<double>(uint64_t{1} << time.time_shift));
-  time.time_zero = start.ns - time.to_ns(Tsc{start.tsc}).value;
-  return time;
-}
-
-/// A folder that goes away with this object.
-class WorkFolder {
- public:
-  explicit WorkFolder(const std::string& parent) {
-    const char* temporary = std::getenv("TMPDIR");
-    std::string name = (!parent.empty() ? parent : temporary != nullptr && *temporary != 0 ? temporary : "/tmp");
-    std::error_code error;
-    name = fs::absolute(name, error).string() + "/ptdecode-XXXXXX";
-    if (mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~WorkFolder() {
-    std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string find_plugin(const std::string& given) {
   if (!given.empty()) return given;
@@ -103,11 +38,6 @@ std::string find_plugin(const std::string& given) {
   return {};
 }
 
-// In the child: becomes the emulator. Only returns if that fails.
-void become_emulator(const EmulateOptions& options, const EmulatorCommand& command, const std::string& program) {
-  exec_emulated(command, program, options.command, environ);
-}
-
 volatile sig_atomic_t g_program = 0;  // who gets the signals that ask this process to end
 
 void pass_on(int number) {
@@ -117,7 +47,9 @@ void pass_on(int number) {
 /// Until this object goes, Ctrl-C is left to the program, which gets it too and decides; what asks to end is passed on to it.
 class Signals {
  public:
-  Signals() : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {}
+  explicit Signals(pid_t program) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
+    g_program = program;
+  }
   ~Signals() {
     g_program = 0;
     (void)std::signal(SIGINT, interrupt_);
@@ -154,16 +86,48 @@ Status try_folder(const std::string& path) {
   return {};
 }
 
-// Waits for the program and, as this process takes in orphans, for all that it started.
-int wait_for_all(pid_t program) {
-  int result = 0;
-  while (true) {
-    int status = 0;
-    const pid_t pid = waitpid(-1, &status, 0);
-    if (pid < 0 && errno == EINTR) continue;
-    if (pid < 0) return result;
-    if (pid == program) result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+// The recording, and the folder's end if it could be made. If not (a full disk), its error says where the logs are.
+Result<RecordingSummary> complete(RecordingPlan& plan, const WorkFolder& folder) {
+  set_time(plan);
+  Result<RecordingSummary> summary = write_recording(plan.recording);
+  if (summary || summary.error().kind != ErrorKind::file_open) {
+    folder.remove();
+    return summary;
   }
+  Error error = summary.error();
+  error.message += "; what was recorded is in " + folder.path() + ", for ptdecode record --recover";
+  return error;
+}
+
+// What the plugin needs to know, and what makes a recording of its logs.
+Status prepare(const EmulateOptions& options, const EmulatorCommand& command, RecordingPlan& plan) {
+  RecordingOptions& recording = plan.recording;
+  std::error_code error;
+  recording.work_folder = command.folder;
+  recording.config = options.config;
+  recording.aarch64 = command.machine == kMachineAarch64;
+  recording.config.truth = recording.aarch64 || !options.truth_folder.empty();  // of which the packets of aarch64 are made
+  recording.output = fs::absolute(options.output, error).string();
+  if (!options.truth_folder.empty()) recording.truth_folder = fs::absolute(options.truth_folder, error).string();
+  recording.psb_period = options.psb_period;
+  recording.command_line = options.command;
+  plan.boot = this_boot();
+  plan.before = read_clocks();
+  const timespec pause{0, 20'000'000};
+  nanosleep(&pause, nullptr);
+  plan.start = read_clocks();
+  const uint64_t ns = plan.start.ns - plan.before.ns;
+  const uint64_t ratio = ((plan.start.tsc - plan.before.tsc) * 10 + ns / 2) / ns;  // of a bus clock of 100 MHz
+  recording.config.pt.bus_ratio = static_cast<uint8_t>(std::clamp<uint64_t>(ratio, 1, 255));
+  if (options.config.work_clock) {
+    recording.config.pt.bus_ratio = kWorkTicksPerSecond / kBusHz;
+    if (!WorkClock::create(command.folder)) return Error{ErrorKind::file_open, "the clock cannot be made in " + command.folder, 0};
+  }
+  std::ofstream config(command.folder + "/" + kConfigFile);
+  config << to_text(recording.config) << std::flush;
+  if (!config || !SharedCount::create(command.folder + "/" + kMissingFile))
+    return Error{ErrorKind::file_open, "cannot write to the working folder " + command.folder + ": " + std::strerror(errno), 0};
+  return write_plan(plan);
 }
 
 }  // namespace
@@ -200,54 +164,43 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " is not beside this program", 0};
   if (Status status = try_output(options.output); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
-  const WorkFolder folder(options.work_parent);
-  if (folder.path().empty()) return Error{ErrorKind::file_open, "a working folder cannot be made in TMPDIR", 0};
-  command.folder = folder.path();
-
-  RecordingOptions recording;
-  recording.config = options.config;
-  recording.aarch64 = command.machine == kMachineAarch64;
-  recording.config.truth = recording.aarch64 || !options.truth_folder.empty();  // of which the packets of aarch64 are made
-  const ClockPair before = read_clocks();
-  const timespec pause{0, 20'000'000};
-  nanosleep(&pause, nullptr);
-  const ClockPair start = read_clocks();
-  const uint64_t ns = start.ns - before.ns, ratio = ((start.tsc - before.tsc) * 10 + ns / 2) / ns;  // of a bus clock of 100 MHz
-  recording.config.pt.bus_ratio = static_cast<uint8_t>(std::clamp<uint64_t>(ratio, 1, 255));
-  if (options.config.work_clock) {
-    recording.config.pt.bus_ratio = kWorkTicksPerSecond / kBusHz;
-    if (!WorkClock::create(folder.path())) return Error{ErrorKind::file_open, "the clock cannot be made in " + folder.path(), 0};
+  const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);
+  if (!folder) return folder.error();
+  command.folder = folder->path();
+  RecordingPlan plan;
+  if (Status status = prepare(options, command, plan); !status) {
+    folder->remove();
+    return status.error();
   }
-  std::ofstream config(folder.path() + "/" + kConfigFile);
-  config << to_text(recording.config) << std::flush;
-  if (!config || !SharedCount::create(folder.path() + "/" + kMissingFile))
-    return Error{ErrorKind::file_open, "cannot write to the working folder " + folder.path() + " (TMPDIR): " + std::strerror(errno), 0};
-
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
   EmulateResult result;
-  {
-    const Signals signals;
-    const pid_t pid = fork();
-    if (pid < 0) return Error{ErrorKind::file_open, "fork: " + std::string(std::strerror(errno)), 0};
-    if (pid == 0) {
-      for (const int number : {SIGINT, SIGPIPE, SIGTERM, SIGHUP, SIGXFSZ}) (void)std::signal(number, SIG_DFL);
-      become_emulator(options, command, program);
-      _exit(127);
-    }
-    g_program = pid;
-    result.exit_status = wait_for_all(pid);
+  const auto become_program = [&] { exec_emulated(command, program, options.command, environ); };
+  const auto holder = ProgramHolder::start({become_program, [&] { (void)complete(plan, *folder); }});
+  if (!holder) {
+    folder->remove();
+    return holder.error();
   }
-  const ClockPair end = read_clocks();
-  result.run_s = static_cast<double>(end.ns - start.ns) / static_cast<double>(kNsPerSecond);
-  recording.time =
-      options.config.work_clock ? conversion_of({0, kNsPerSecond}, {kWorkTicksPerSecond, 2 * kNsPerSecond}) : conversion_of(before, end);
-  recording.work_folder = folder.path();
-  recording.output = options.output;
-  recording.truth_folder = options.truth_folder;
-  recording.psb_period = options.psb_period;
-  recording.command_line = options.command;
-  Result<RecordingSummary> summary = write_recording(recording);
+  {
+    const Signals signals((*holder)->program());
+    result.exit_status = (*holder)->wait();
+  }
+  result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
+  Result<RecordingSummary> summary = complete(plan, *folder);
   if (!summary) return summary.error();
+  result.summary = std::move(*summary);
+  return result;
+}
+
+Result<EmulateResult> recover(const std::string& folder, const std::string& output) {
+  const Result<WorkFolder> adopted = WorkFolder::adopt(folder);
+  if (!adopted) return adopted.error();
+  Result<RecordingPlan> plan = read_plan(adopted->path());
+  if (!plan) return plan.error();
+  if (!output.empty()) plan->recording.output = output;
+  if (Status status = try_output(plan->recording.output); !status) return status.error();
+  Result<RecordingSummary> summary = complete(*plan, *adopted);
+  if (!summary) return summary.error();
+  EmulateResult result;
+  result.output = plan->recording.output;
   result.summary = std::move(*summary);
   return result;
 }

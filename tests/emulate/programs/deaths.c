@@ -1,4 +1,4 @@
-// deaths WAY [FILE]: dies in that way. FILE is mapped and counts what loops did: 8 bytes a thread. The same code runs natively and emulated.
+// deaths WAY [FILE]: dies in that way. FILE is mapped and counts what loops did: 8 bytes a thread. deaths work N: calls and returns. The same code runs natively and emulated.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { kStop = 500 };  // the counter that ends all loops
 static volatile uint64_t* counters;
 static volatile int never;
 static sigjmp_buf jump;
@@ -27,7 +28,8 @@ __attribute__((noinline)) static int work(int n) {
 
 // The loop of which tests count `counted`: as often as the counter says. PAUSE is slow under an emulator, which keeps recordings small.
 __attribute__((noinline)) static void* spin(void* counter) {
-  __asm__ volatile(".globl counted\ncounted: incq (%0)\n pause\n cmpq $-1, (%0)\n jne counted\n" : : "r"(counter) : "memory");
+  const void* stop = (const void*)(counters + kStop);
+  __asm__ volatile(".globl counted\ncounted: incq (%0)\n pause\n cmpq $0, (%1)\n je counted\n" : : "r"(counter), "r"(stop) : "memory");
   return 0;
 }
 
@@ -109,6 +111,7 @@ static void alarm_soon(void) {
 
 int main(int argc, char** argv) {
   const char* way = argc > 1 ? argv[1] : "";
+  if (strcmp(way, "work") == 0) return argc > 2 ? work(atoi(argv[2])) & 0 : 2;
   if (argc > 2) {
     const int fd = open(argv[2], O_RDWR);
     counters = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -197,6 +200,10 @@ int main(int argc, char** argv) {
   }
   // Ways that end a loop at a moment that only the counters tell.
   WAY("spin") spin((void*)counters);
+  WAY("until_told") {
+    spin((void*)(counters + 1));
+    exit(3);
+  }
   WAY("alarm") {
     alarm_soon();
     spin((void*)counters);

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""`ptdecode record --emulate` whose processes are killed by SIGKILL: the recorder, its second process, the emulator, any of them together. What ran
+is in a recording, by itself or by `ptdecode record --recover`, and the memory of no process grows with the trace.
+
+How much ran is known from counters in shared memory that the program advances. Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit
+status 77 without qemu-x86_64.
+"""
+import glob
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+
+from deaths_test import PTDECODE, PLUGIN, Trial, check, emulator_of, failures, run
+
+MEGABYTE = 1 << 20
+
+
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until(what, done, seconds=60):
+    end = time.monotonic() + seconds
+    while not done() and time.monotonic() < end:
+        time.sleep(0.01)
+    check(what, done())
+
+
+class Kill:
+    """A recording of loops that run until the test lets them end; knows the three processes."""
+
+    def __init__(self, trial, way="until_told"):
+        self.trial = trial
+        for path in glob.glob(trial.out + "*"):
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        self.recorder = trial.start([trial.deaths, way, trial.counters])
+        while trial.count()[1] < 1000:
+            time.sleep(0.002)
+        self.emulator = emulator_of(self.recorder.pid)
+        self.holder = parent_of(self.emulator)
+        check("the emulator's parent is the second process", parent_of(self.holder) == self.recorder.pid)
+        self.folders = glob.glob(trial.out + ".work-*")
+
+    def kill(self, *pids):
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        for pid in pids:
+            if pid == self.recorder.pid:
+                self.recorder.wait(timeout=60)  # its pipes stay open in the program
+        wait_until("killed", lambda: not any(is_alive(pid) for pid in pids))
+
+    def let_end(self):
+        """The program's loops end, and then the program, by exit."""
+        with open(self.trial.counters, "r+b") as file:
+            file.seek(4000)
+            file.write(b"\1")
+        wait_until("the program ends", lambda: not is_alive(self.emulator))
+
+    def recover(self, status=0):
+        done = run([PTDECODE, "record", "--recover", self.folders[0], "--no-stash"])
+        check(f"record --recover: status {status}", done.returncode == status, done.stdout + done.stderr)
+        return done.stderr
+
+
+def without_recorder(trial):
+    what = "the recorder is killed"
+    trio = Kill(trial)
+    trio.kill(trio.recorder.pid)
+    check(f"{what}: the program runs on", is_alive(trio.emulator))
+    trio.let_end()
+    wait_until(f"{what}: no working folder remains", lambda: not glob.glob(trial.out + ".work-*"))
+    trial.counts(what, 1, [0])
+
+
+def without_holder(trial):
+    what = "the second process is killed"
+    trio = Kill(trial)
+    trio.kill(trio.holder)
+    trio.let_end()
+    trio.recorder.communicate(timeout=60)
+    check(f"{what}: the program's status", trio.recorder.returncode == 3, str(trio.recorder.returncode))
+    check(f"{what}: no working folder remains", not glob.glob(trial.out + ".work-*"))
+    trial.counts(what, 1, [0])
+
+
+def without_both(trial):
+    what = "both are killed, the program goes on"
+    trio = Kill(trial)
+    trio.kill(trio.recorder.pid, trio.holder)
+    said = trio.recover(status=1)
+    check(f"{what}: it is not taken away from a running program", str(trio.emulator) in said and "still runs" in said, said)
+    trio.let_end()
+    trio.recover()
+    check(f"{what}: no working folder remains", not glob.glob(trial.out + ".work-*"))
+    trial.counts(what, 1, [0])
+
+
+def without_all(trial):
+    what = "all are killed"
+    trio = Kill(trial)
+    trio.kill(trio.recorder.pid, trio.holder, trio.emulator)
+    moved = trio.folders[0] + "-elsewhere"
+    os.rename(trio.folders[0], moved)
+    trio.folders = [moved]
+    said = trio.recover()
+    check(f"{what}: the end is open", "killed" in said, said)
+    trial.counts(what, 1, [1])
+
+
+def while_recorded(trial):
+    what = "recover during the recording"
+    trio = Kill(trial)
+    said = trio.recover(status=1)
+    check(f"{what}: refused", "recorder still runs" in said, said)
+    trio.kill(trio.emulator)
+    trio.recorder.communicate(timeout=60)
+    trial.counts(what, 1, [1])
+    done = run([PTDECODE, "record", "--recover", trial.folder, "--no-stash"])
+    check("recover of another folder: refused", done.returncode == 1 and "not the working folder" in done.stderr, done.stderr)
+
+
+def memory_of(trial, rounds, options):
+    """The most memory that any process of a recording took, and the bytes of the recording."""
+    command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-q", "-o", trial.out, *options, "--", trial.deaths, "work", str(rounds)]
+    pid = os.spawnv(os.P_NOWAIT, PTDECODE, command)
+    _, status, usage = os.wait4(pid, 0)
+    check(f"record {rounds} rounds", status == 0, str(status))
+    return usage.ru_maxrss * 1024, os.path.getsize(trial.out)
+
+
+def memory(trial):
+    for options in ([], ["--truth", trial.truth]):
+        packets = ["--cyc", "--short-tnt", "--no-retcomp", *options]
+        small, small_bytes = memory_of(trial, 19, packets)
+        large, large_bytes = memory_of(trial, 34, packets)
+        check(f"memory does not grow with the trace {options[:1]}", large_bytes - small_bytes > 3 * (large - small) and large_bytes > 64 * MEGABYTE,
+              f"{small} for {small_bytes}, {large} for {large_bytes}")
+        print(f"       {small // 1024} KiB for {small_bytes} bytes, {large // 1024} KiB for {large_bytes} bytes")
+
+
+def main():
+    if not shutil.which("qemu-x86_64"):
+        print("skipped: qemu-x86_64 is not installed (apt install qemu-user)")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(folder)
+        for case in (without_recorder, without_holder, without_both, without_all, while_recorded, memory):
+            if not sys.argv[1:] or case.__name__ in sys.argv[1:]:
+                case(trial)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
