@@ -112,7 +112,7 @@ class Trial:
     def verified(self, what, gaps, whole=True):
         """The decode agrees with what the emulator's callbacks saw, with that many gaps."""
         done = run([PTDECODE, "verify", "-q", "-i", self.out, *sorted(glob.glob(self.truth + "/*.ptt"))])
-        lines = [line for line in done.stdout.splitlines() if line.startswith("tid")]
+        lines = [line for line in done.stdout.splitlines() if line.startswith(("tid", "cpu"))]
         good = done.returncode == 0 and lines and all("silently wrong 0" in line and not (whole and "behind the end" in line) for line in lines)
         check(f"{what}: the flow is what the emulator ran", good, done.stdout + done.stderr)
         found = sum(int(re.search(r"; gaps (\d+)", line)[1]) for line in lines)
@@ -160,6 +160,31 @@ class Trial:
         check(f"{what}: whether the end is known", ("killed" in said) == killed, said)
 
 
+ARM_BASE, ARM_HEADERS, ARM_ROUNDS = 0x400000, 64 + 56, 100
+ARM_CODE = (0xd2800000 | ARM_ROUNDS << 5,  # mov x0, #rounds
+            0x94000005,                    # bl to add
+            0xf1000400, 0x54ffffc1,        # subs x0, x0, #1; b.ne to bl
+            0xd2800101, 0xb9000020,        # mov x1, #8; str w0, [x1]: no memory there
+            0x91000442, 0xd65f03c0)        # add x2, x2, #1; ret
+
+
+def dies_on_arm(trial):
+    """The same of an aarch64 program, whose instructions can be counted by hand."""
+    program = os.path.join(trial.folder, "arm")
+    text = struct.pack(f"<{len(ARM_CODE)}I", *ARM_CODE)
+    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, ARM_BASE + ARM_HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    size = ARM_HEADERS + len(text)
+    with open(program, "wb") as file:
+        file.write(header + struct.pack("<IIQQQQQQ", 1, 5, 0, ARM_BASE, ARM_BASE, size, size, 4096) + text)
+    os.chmod(program, 0o755)
+    _, said = trial.start([program]).communicate(timeout=120)
+    flow = [int(line, 16) for line in run([PTDECODE, "script", "-q", "-i", trial.out, "--itrace=i1i", "-F", "ip"]).stdout.split()]
+    check("aarch64: all instructions up to the fault", len(flow) == 1 + 5 * ARM_ROUNDS + 1 and flow[-1:] == [ARM_BASE + ARM_HEADERS + 16], f"{len(flow)} {said}")
+    last = run([PTDECODE, "script", "-q", "-i", trial.out, "--itrace=b", "-F", "ip,addr"]).stdout.split("\n")[-2:][0].split()
+    check("aarch64: the fault is where it is", last and int(last[0], 16) == ARM_BASE + ARM_HEADERS + 20, str(last))
+    trial.verified("aarch64", [0])
+
+
 def emulator_of(recorder):
     """The process under a recorder that runs the emulator."""
     while True:
@@ -195,6 +220,8 @@ def main():
                 trial.as_natively(way, [trial.deaths, way])
         if not wanted or "throws" in wanted:
             trial.as_natively("throws", [trial.throws])
+        if shutil.which("qemu-aarch64") and (not wanted or "arm" in wanted):
+            dies_on_arm(trial)
         for way in COUNTED:
             if not wanted or way in wanted:
                 trial.counted_way(way)
