@@ -3,7 +3,7 @@
 
 namespace ptd::pt {
 
-bool TimeCursor::Run::next(Bytes bytes, TimePoint& point) {
+bool TimeCursor::Run::next(Bytes bytes, TimeBound& point) {
   Packet packet;
   for (;;) {
     const uint64_t at = reader.offset();
@@ -51,8 +51,8 @@ Tsc TimeCursor::latest_after(uint64_t offset_bytes) {
   return has_bound_ ? bound_.latest : kTscMax;
 }
 
-std::vector<TimePoint> scan_times(Bytes segment, PtClock start) {
-  std::vector<TimePoint> points;
+std::vector<TimeBound> scan_times(Bytes segment, PtClock start) {
+  std::vector<TimeBound> points;
   PacketReader reader(segment);
   Packet packet;
   for (;;) {

@@ -9,13 +9,13 @@
 namespace ptd::pt {
 
 /// A timing packet that moved the clock, and the bounds of its moment.
-struct TimePoint {
+struct TimeBound {
   uint64_t offset_bytes = 0;
   Tsc earliest, latest;
 };
 
 /// All points of a segment. For tests and listings: takes 24 bytes a point; the flow uses TimeCursor.
-[[nodiscard]] std::vector<TimePoint> scan_times(Bytes segment, PtClock start);
+[[nodiscard]] std::vector<TimeBound> scan_times(Bytes segment, PtClock start);
 
 /// Runs over a segment's timing packets ahead of the flow. Asked with offsets that never go back; each packet is read at most twice, and
 /// nothing is allocated. Past bytes that are no packet it goes on at the next PSB, with the clock's configuration and calibration only. The
@@ -34,17 +34,17 @@ class TimeCursor {
   struct Run {
     PacketReader reader;
     PtClock clock;
-    bool next(Bytes bytes, TimePoint& point);
+    bool next(Bytes bytes, TimeBound& point);
   };
   void advance(uint64_t offset_bytes);
 
   Bytes bytes_;
   Run run_;          ///< stands behind point_
-  TimePoint point_;  ///< the first at or after the last offset asked for
+  TimeBound point_;  ///< the first at or after the last offset asked for
   bool has_point_ = false;
   Tsc before_;
   Run ahead_;        ///< looks for a bound where point_ has none
-  TimePoint bound_;  ///< the first bounded point behind point_
+  TimeBound bound_;  ///< the first bounded point behind point_
   bool has_bound_ = false, bound_valid_ = false;
 };
 
