@@ -109,8 +109,9 @@ void CallFlow::take_block(const Block& block) {
   if (pending_) {
     resolve(here.at, here.ip, here.bare_return);
   } else if (!flowing_) {
-    begin(here.ip, false, halted_ ? kFlowHalted : 0);
+    begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
   }
+  synced_ = false;
   prove();
   dates_.ran(block.instructions);
   if (here.detail == InsnDetail::hlt || here.detail == InsnDetail::mwait || here.detail == InsnDetail::umwait) halt(here.next);
@@ -202,7 +203,8 @@ void CallFlow::resolve_unseen(Ip to) {
 }
 
 void CallFlow::take_mark(const Mark& mark) {
-  if (is_dated(mark)) told(likeliest(mark), mark.cycles);
+  synced_ = is_dated(mark);
+  if (synced_) told(likeliest(mark), mark.cycles);
   const int32_t tid = mark.tid < 0 ? stream_tid_ : mark.tid;
   if (has_thread_ && tid == tid_ && mark.pid == pid_) {
     space_ = mark.space;
@@ -281,6 +283,7 @@ void CallFlow::take_pause(const FlowStep& step) {
   prove();
   if (flowing_ && !(nothing_ran && was_paused_)) push(step);
   paused_ = paused_ || flowing_;
+  lost_ = lost_ && !paused_;
   stop();
 }
 
@@ -307,8 +310,8 @@ void CallFlow::take_gap(const Gap& gap) {
     push(step);
   }
   stop();
-  proved_ = true;
-  paused_ = halted_ = false;
+  proved_ = lost_ = true;
+  paused_ = halted_ = synced_ = false;
 }
 
 // Sets what the stream says of each step.
@@ -325,12 +328,13 @@ void CallFlow::push(FlowStep step, bool resumes) {
   fill(step);
   const bool unproved = !proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt);
   held_.push_back({step, unproved, false});
-  dates_.add(resumes);
+  dates_.add(resumes, step.kind == FlowKind::begin && (step.flags & kFlowHalted) != 0);
   if (held_.size() >= kMaxHeld) put_out(dates_.anchor_untold(false));
 }
 
 // An instruction was decoded.
 void CallFlow::prove() {
+  lost_ = false;
   if (std::exchange(proved_, true)) return;
   out_.insert(out_.end(), unproved_.begin(), unproved_.end());
   unproved_.clear();
@@ -384,9 +388,10 @@ void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
   held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(dates.size()));
 }
 
-void CallFlow::finish() {
+void CallFlow::finish(TimeNs end) {
   pending_.reset();
   drop_unproved();
+  if (lost_ && end != kTimeMin && end != kTimeMax) put_out(dates_.anchor(end));
   FlowStep step;
   step.kind = FlowKind::switch_out;
   push(step);

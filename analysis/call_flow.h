@@ -65,8 +65,8 @@ class CallFlow {
   /// What take() gets from here on is of another segment of the trace.
   void begin_segment() { dates_.begin_segment(); }
   void take(const Batch& batch, const BlockTable& blocks);
-  /// The stream is over.
-  void finish();
+  /// The stream is over. A flow that is lost then is so up to `end`, if that is given.
+  void finish(TimeNs end = kTimeMin);
   /// Steps whose time is known; the caller takes them away.
   [[nodiscard]] std::vector<FlowStep>& out() { return out_; }
   /// False until a packet told a time.
@@ -122,6 +122,8 @@ class CallFlow {
   bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
   bool flowing_ = false, began_ = false, has_thread_ = false;
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
+  bool lost_ = false;    ///< since a gap
+  bool synced_ = false;  ///< a mark has just told when the next block ran: a flow that begins with it does so then
   size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
   FlowDates dates_;
   uint64_t last_position_ = 0;

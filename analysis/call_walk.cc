@@ -11,26 +11,13 @@
 #include <thread>
 #include <utility>
 
+#include "analysis/flow_clock.h"
+
 namespace ptd {
 namespace {
 
 constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 8192;
 constexpr size_t kFirstSteps = 64;  // the first ones go out early: somebody waits for the first line
-
-// What the stream's clock promises: see FlowClock.
-FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadRuns& runs) {
-  FlowClock clock;
-  const StreamInfo& info = recording.streams()[stream];
-  if (info.cpu < 0) {
-    clock.runs = &runs;
-    clock.tid = info.tid;
-  }
-  const pt::Config& config = recording.decoder_options().config;
-  if (recording.arm_config(stream) != nullptr || !config.has_mtc || config.tsc_ctc_ratio_d == 0) return clock;
-  const Tsc period{(uint64_t{config.tsc_ctc_ratio_n} << std::min<uint8_t>(config.mtc_period, 15)) / config.tsc_ctc_ratio_d};
-  clock.tick_ns = config.time.valid() ? config.time.to_ns(period).value - config.time.to_ns(Tsc{0}).value : period.value;
-  return clock;
-}
 
 /// A stream on a thread of its own, and the steps that it has ready.
 class StreamWalk {
@@ -88,7 +75,7 @@ class StreamWalk {
           if (options_.time.last < segment.time.first) return false;
           return flow_.out().size() < (pushed_ ? kChunkSteps : kFirstSteps) || push();
         });
-    flow_.finish();
+    flow_.finish(options_.time.last == kTimeMax ? recording_.streams()[stream_].time.last : kTimeMin);
     push();
     const std::lock_guard lock(mutex_);
     ended_ = true;

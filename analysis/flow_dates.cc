@@ -18,8 +18,9 @@ void FlowDates::begin_segment() {
   last_count_.reset();
 }
 
-void FlowDates::add(bool resumes) {
+void FlowDates::add(bool resumes, bool slept) {
   resumes_ += resumes ? 1 : 0;
+  slept_ = slept_ || slept;
   points_.push_back({position_, resumes});
 }
 
@@ -54,7 +55,7 @@ FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const
   }
   running = std::min(running, limit);
   uint64_t wait = (limit - running) / pauses;
-  if (!open && !off && clock_.tick_ns != 0 && wait > clock_.tick_ns) {
+  if (!open && !off && !slept_ && clock_.tick_ns != 0 && wait > clock_.tick_ns) {
     wait = clock_.tick_ns;
     running = passed - wait * pauses;
   }
@@ -83,6 +84,7 @@ std::span<const FlowDates::Date> FlowDates::anchor(TimeNs time, std::optional<ui
   cycles_left_ += cycles - cycles_before;
   points_.clear();
   resumes_ = 0;
+  slept_ = false;
   now_ = time;
   anchor_position_ = position_;
   return dates_;

@@ -29,7 +29,7 @@ struct FlowClock {
 ///  - If tracing is off at the stretch's end, all that ran did so before the next MTC packet was due, and before a switch record says that
 ///    the thread left the cpu: no such packet came. The pause that is still open gets all time after that.
 ///  - What is left is shared evenly among the pauses. None that is over lasted longer than an MTC period, for no packet came in it, unless
-///    switch records say so. A single pause covers the time in which the thread was on no cpu.
+///    switch records say so or the core slept. A single pause covers the time in which the thread was on no cpu.
 ///
 /// So time in which no instruction is known to have run is waiting time. Not thread-safe.
 class FlowDates {
@@ -46,8 +46,8 @@ class FlowDates {
   /// Cycles are counted from 0 again: the stream's next segment.
   void begin_segment();
   void ran(uint64_t instructions) { position_ += instructions; }
-  /// Adds a point. `resumes`: the flow was stopped before it; waiting ends here.
-  void add(bool resumes);
+  /// Adds a point. `resumes`: the flow was stopped before it; waiting ends here. `slept`: the core slept, so no packet was due.
+  void add(bool resumes, bool slept = false);
   /// Whether the flow goes on from here on; false: it is stopped.
   void set_flowing(bool on) { flowing_ = on; }
   /// A packet tells a moment, and maybe a count of cycles: dates all points. The span is valid until the next call.
@@ -85,6 +85,7 @@ class FlowDates {
   std::vector<Point> points_;
   std::vector<Date> dates_;
   uint64_t resumes_ = 0;                          ///< points that resume
+  bool slept_ = false;                            ///< one of them from sleep
   uint64_t rate_instructions_ = 0, rate_ns_ = 0;  ///< over stretches without a pause
   CycleShare cycles_;
   std::optional<uint64_t> last_count_;

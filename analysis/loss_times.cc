@@ -2,11 +2,15 @@
 #include "analysis/loss_times.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "analysis/likeliest_time.h"
 
 namespace ptd {
 
-LossTimes::LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span)
-    : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), tid_(cpu >= 0 ? -1 : tid) {
+LossTimes::LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span, const FlowClock& clock)
+    : contexts_(contexts), cpu_(cpu), stream_tid_(tid), span_(span), dates_(clock) {
+  last_.tid = now_.tid = cpu >= 0 ? -1 : tid;
   if (cpu >= 0) return;
   for (const int32_t each : contexts.cpus()) {
     const std::vector<ContextTrack::Switch>& switches = contexts.switches(each);
@@ -30,60 +34,147 @@ void LossTimes::add_to_bins(TimeNs first, TimeNs last, uint64_t Bin::*what) {
   }
 }
 
+// Accounts for the time up to `time`, in the state that was dated last. What is not proved waits.
 void LossTimes::pass(TimeNs time) {
-  if (has_time_ && state_ == State::flowing && now_ < time) {
-    thread().traced_ns += time.value - now_.value;
-    add_to_bins(now_, time, &Bin::traced_ns);
+  if (now_.unproved || time <= since_) return;
+  if (now_.state == State::flowing) {
+    thread(now_).traced_ns += time.value - since_.value;
+    add_to_bins(since_, time, &Bin::traced_ns);
+  } else if (now_.state == State::lost) {
+    share_loss(since_, time);
   }
-  now_ = has_time_ ? std::max(now_, time) : time;
-  has_time_ = true;
+  since_ = time;
 }
 
-void LossTimes::begin_loss(const Gap& gap) {
-  if (gap.time.first != kTimeMin) pass(gap.time.first);
-  if (state_ != State::lost) {
-    lost_since_ = now_;
-    reason_ = gap.reason;
-  }
-  state_ = State::lost;
-  ++thread().gaps[static_cast<size_t>(gap.reason) % kGapReasons];
+void LossTimes::apply(const Change& change, TimeNs at) {
+  if (now_.unproved && change.unproved) return;
+  pass(at);
+  now_ = change;
+  since_ = std::max(since_, at);
 }
 
-void LossTimes::add_lost(TimeNs first, TimeNs last, const Context& whose) {
+void LossTimes::told(TimeNs time) {
+  if (dates_.timed() && time <= dates_.now()) return;
+  if (!dates_.timed()) since_ = time;
+  put(dates_.anchor(time));
+  pass(dates_.now());
+}
+
+void LossTimes::put(std::span<const FlowDates::Date> dates) {
+  for (size_t i = 0; i < dates.size(); ++i) apply(held_[i], dates[i].time);
+  held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(dates.size()));
+}
+
+void LossTimes::change(State state, bool resumes) {
+  last_.state = state;
+  last_.unproved = state == State::flowing && !proved_;
+  held_.push_back(last_);
+  dates_.add(resumes);
+  dates_.set_flowing(state == State::flowing);
+  if (held_.size() >= kMaxHeld) put(dates_.anchor_untold(false));
+}
+
+// What waits for an instruction was none: it is in the state `becomes`.
+void LossTimes::settle(State becomes) {
+  proved_ = true;
+  for (Change& each : held_) settle(each, becomes);
+  settle(now_, becomes);
+  settle(last_, becomes);
+}
+
+void LossTimes::settle(Change& change, State becomes) const {
+  if (!std::exchange(change.unproved, false)) return;
+  change.state = becomes;
+  change.reason = last_.reason;
+}
+
+void LossTimes::resume(bool waited) {
+  const bool first = !std::exchange(began_, true) && dates_.has_tick();
+  resumed_from_ = last_.state;
+  proved_ = false;
+  change(State::flowing, waited && !first);
+}
+
+void LossTimes::add_lost(TimeNs first, TimeNs last, const Change& whose) {
   if (last <= first) return;
-  ThreadLoss& loss = threads_[{whose.pid, whose.tid}];
+  ThreadLoss& loss = thread(whose);
   loss.lost_ns += last.value - first.value;
-  loss.lost_by_reason_ns[static_cast<size_t>(reason_) % kGapReasons] += last.value - first.value;
+  loss.lost_by_reason_ns[static_cast<size_t>(now_.reason) % kGapReasons] += last.value - first.value;
   add_to_bins(first, last, &Bin::lost_ns);
 }
 
-void LossTimes::end_loss() {
-  if (!has_time_ || now_ <= lost_since_) return;
-  const Context before{pid_, tid_, kNoSpace};
+void LossTimes::share_loss(TimeNs first, TimeNs last) {
   if (cpu_ < 0) {
-    if (runs_.empty()) return add_lost(lost_since_, now_, before);
-    for (const Run& run : runs_) add_lost(std::max(run.first, lost_since_), std::min(run.last, now_), before);
+    if (runs_.empty()) return add_lost(first, last, now_);
+    for (const Run& run : runs_) add_lost(std::max(run.first, first), std::min(run.last, last), now_);
     return;
   }
   const std::vector<ContextTrack::Switch>& switches = contexts_.switches(cpu_);
-  TimeNs from = lost_since_;
-  Context whose = contexts_.at_cpu(cpu_, from);
-  if (whose.tid < 0) whose = before;
+  const auto change_of = [](const Context& context) {
+    Change whose;
+    whose.pid = context.pid;
+    whose.tid = context.tid;
+    return whose;
+  };
+  TimeNs from = first;
+  Change whose = change_of(contexts_.at_cpu(cpu_, from));
+  if (whose.tid < 0) whose = now_;
   auto next = std::upper_bound(switches.begin(), switches.end(), from, [](TimeNs t, const ContextTrack::Switch& s) { return t < s.time; });
-  for (; next != switches.end() && next->time < now_; ++next) {
+  for (; next != switches.end() && next->time < last; ++next) {
     add_lost(from, next->time, whose);
     from = next->time;
-    whose = next->to;
+    whose = change_of(next->to);
   }
-  add_lost(from, now_, whose);
+  add_lost(from, last, whose);
+}
+
+void LossTimes::take_gap(const Gap& gap) {
+  if (gap.time.first != kTimeMin && gap.time.last != kTimeMax) told(gap.time.first);
+  if (last_.state != State::lost) last_.reason = gap.reason;
+  synced_ = false;
+  settle(State::lost);
+  if (last_.state != State::lost) change(State::lost);
+  dates_.set_flowing(false);
+  ++thread(last_).gaps[static_cast<size_t>(gap.reason) % kGapReasons];
 }
 
 void LossTimes::take_event(const Event& event) {
-  const bool stops = event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
-  if (!stops && event.kind != EventKind::enabled) return;
-  if (event.time.first != kTimeMin) pass(event.time.first);
-  if (stops && state_ == State::flowing) state_ = State::off;
-  if (!stops && state_ == State::off) state_ = State::flowing;
+  if (is_dated(event)) told(likeliest(event));
+  switch (event.kind) {
+    case EventKind::disabled:
+    case EventKind::async_disabled:
+      settle(State::off);
+      if (last_.state == State::flowing) change(State::off);
+      dates_.set_flowing(false);
+      return;
+    case EventKind::enabled:
+      if (last_.state != State::flowing && (event.flags & kEventHasTo) != 0) resume(true);
+      return;
+    case EventKind::async_branch:
+      return resume(last_.state != State::flowing);
+    default:
+      return;
+  }
+}
+
+void LossTimes::take_mark(const Mark& mark) {
+  synced_ = is_dated(mark);
+  if (synced_) told(likeliest(mark));
+  const int32_t tid = mark.tid < 0 && cpu_ < 0 ? stream_tid_ : mark.tid;
+  if (tid == last_.tid && mark.pid == last_.pid) return;
+  last_.pid = mark.pid;
+  last_.tid = tid;
+  change(last_.state);
+}
+
+void LossTimes::take_block(const Block& block) {
+  if (last_.state != State::flowing) resume(!synced_);
+  synced_ = false;
+  if (!std::exchange(proved_, true)) {
+    for (Change& each : held_) each.unproved = false;
+    now_.unproved = last_.unproved = false;
+  }
+  dates_.ran(block.instructions);
 }
 
 void LossTimes::take(const Batch& batch) {
@@ -96,33 +187,29 @@ void LossTimes::take(const Batch& batch) {
       const TimeNs mark_time = here(batch.marks, mark) ? batch.marks[mark].time.first : kTimeMax;
       const TimeNs event_time = here(batch.events, event) ? batch.events[event].time.first : kTimeMax;
       if (here(batch.gaps, gap) && batch.gaps[gap].time.first <= std::min(mark_time, event_time)) {
-        begin_loss(batch.gaps[gap++]);
+        take_gap(batch.gaps[gap++]);
       } else if (here(batch.events, event) && (event_time <= mark_time || !here(batch.marks, mark))) {
         take_event(batch.events[event++]);
       } else if (here(batch.marks, mark)) {
-        const Mark& now = batch.marks[mark++];
-        if (now.time_known) pass(now.time.first);
-        if (state_ == State::lost) end_loss(), lost_since_ = now_;
-        pid_ = now.pid;
-        tid_ = now.tid;
+        take_mark(batch.marks[mark++]);
       } else {
-        begin_loss(batch.gaps[gap++]);
+        take_gap(batch.gaps[gap++]);
       }
     }
     if (at >= count) break;
-    if (state_ == State::lost) end_loss();
-    state_ = State::flowing;
     uint32_t next = count;
     if (mark < batch.marks.size()) next = std::min(next, batch.marks[mark].before_block);
     if (event < batch.events.size()) next = std::min(next, batch.events[event].before_block);
     if (gap < batch.gaps.size()) next = std::min(next, batch.gaps[gap].before_block);
-    at = std::max(next, at + 1);
+    for (next = std::max(next, at + 1); at < next; ++at) take_block(batch.blocks[at]);
   }
 }
 
 void LossTimes::finish(TimeNs end) {
-  if (end != kTimeMin && end != kTimeMax) pass(end);
-  if (state_ == State::lost) end_loss();
+  settle(resumed_from_);
+  if (end != kTimeMin && end != kTimeMax) told(end);
+  put(dates_.anchor_untold(true));
+  pass(dates_.now());
 }
 
 }  // namespace ptd

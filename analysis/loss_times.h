@@ -4,9 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "analysis/flow_dates.h"
 #include "decoder/batch.h"
 #include "image/context_track.h"
 
@@ -20,8 +22,9 @@ struct ThreadLoss {
 
 /// Fed with one stream's batches in order. Not thread-safe.
 ///
-/// A loss goes from the gap's time to the time of the next block that is known to have run. On a cpu it is shared out among the threads
-/// that the switches tell; of a thread's own stream only what it spent on a cpu counts.
+/// A loss goes from the gap, or from the start or interrupt before it after which no instruction was decoded, to the time of the next block
+/// that is known to have run, or to the next stop of the trace. On a cpu it is shared out among the threads that the switches tell; of a
+/// thread's own stream only what it spent on a cpu counts. What of the time was traced FlowDates says, as for calls.
 class LossTimes {
  public:
   static constexpr size_t kBins = 60;
@@ -31,7 +34,7 @@ class LossTimes {
   using Threads = std::map<std::pair<int32_t, int32_t>, ThreadLoss>;  ///< by pid and tid
 
   /// `cpu` or `tid` of the stream, -1 for the other. `span` is what the bins share out evenly: bounded on both sides, or there are no bins.
-  LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span);
+  LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span, const FlowClock& clock = {});
   void take(const Batch& batch);
   /// The stream is over; what is lost then is so up to `end`.
   void finish(TimeNs end);
@@ -40,27 +43,48 @@ class LossTimes {
   [[nodiscard]] const std::array<Bin, kBins>& bins() const { return bins_; }
 
  private:
+  static constexpr size_t kMaxHeld = 1U << 16;
   enum class State : uint8_t { unknown, flowing, off, lost };
   struct Run {
     TimeNs first, last;
   };
-  void pass(TimeNs time);
-  void begin_loss(const Gap& gap);
-  void end_loss();
+  /// From some point on: what the flow does, and whose it is.
+  struct Change {
+    State state = State::unknown;
+    GapReason reason = GapReason::bad_packet;
+    int32_t pid = -1, tid = -1;
+    bool unproved = false;  ///< flowing, but no instruction was decoded since
+  };
+  void take_mark(const Mark& mark);
   void take_event(const Event& event);
-  void add_lost(TimeNs first, TimeNs last, const Context& whose);
+  void take_gap(const Gap& gap);
+  void take_block(const Block& block);
+  void change(State state, bool resumes = false);
+  void resume(bool waited);
+  void settle(State becomes);
+  void settle(Change& change, State becomes) const;
+  void told(TimeNs time);
+  void put(std::span<const FlowDates::Date> dates);
+  void apply(const Change& change, TimeNs at);
+  void pass(TimeNs time);
+  void share_loss(TimeNs first, TimeNs last);
+  void add_lost(TimeNs first, TimeNs last, const Change& whose);
   void add_to_bins(TimeNs first, TimeNs last, uint64_t Bin::*what);
-  [[nodiscard]] ThreadLoss& thread() { return threads_[{pid_, tid_}]; }
+  [[nodiscard]] ThreadLoss& thread(const Change& whose) { return threads_[{whose.pid, whose.tid}]; }
 
   const ContextTrack& contexts_;
   const int32_t cpu_, stream_tid_;
   const Interval span_;
   std::vector<Run> runs_;  ///< of the thread of a thread's stream
-  State state_ = State::unknown;
-  TimeNs now_, lost_since_;
-  bool has_time_ = false;
-  GapReason reason_ = GapReason::bad_packet;
-  int32_t pid_ = -1, tid_ = -1;
+  FlowDates dates_;
+  std::vector<Change> held_;  ///< each has a point of dates_
+  Change last_;               ///< the last change
+  Change now_;                ///< the last change that was dated; time before since_ is accounted for
+  TimeNs since_;
+  bool proved_ = true;  ///< an instruction was decoded since the flow resumed or was interrupted
+  bool began_ = false;
+  bool synced_ = false;  ///< a mark has just told when the next block ran
+  State resumed_from_ = State::unknown;  ///< what the flow was before it resumed or was interrupted last
   Threads threads_;
   std::array<Bin, kBins> bins_{};
 };

@@ -44,6 +44,13 @@ class KernelCalls(unittest.TestCase):
         calls = {each["function"]: each["calls"] for each in map(json.loads, done.stdout.splitlines()[1:])}
         self.assertEqual(calls["__switch_to_asm"], entered)
 
+    def test_a_halted_core_does_not_run(self):
+        """HLT stops the core until an interrupt ([SDM] "HLT"): nothing of the wait is the function's own."""
+        rows = [json.loads(line) for line in run("functions", "--format", "json", "--limit", "0").stdout.splitlines()[1:]]
+        row = next(each for each in rows if each["function"] == "native_safe_halt")
+        self.assertGreater(row["off_cpu_ns"], 100_000_000)
+        self.assertLess(row["self_ns"], row["off_cpu_ns"] * 0.01)
+
     def test_time_outside_of_the_kernel_is_that_of_the_packets(self):
         """From each TIP.PGD to the next TIP.PGE, as the packets' own listing dates them."""
         away = 0.0

@@ -147,6 +147,16 @@ class NothingDecoded(unittest.TestCase):
         self.assertRegex(run("functions", "-q", "-i", data), r"threads: 0 ns running, .* [1-9][.0-9]* [mu]s lost")
         self.assertEqual(run("flame", "-q", "-i", data, "--format", "folded"), "")
 
+    def test_stat_and_functions_tell_the_same_loss(self):
+        data = CORPUS / "pt-perfdata-skylake" / "perf.data"
+        if not data.exists():
+            self.skipTest(f"{data} is not there")
+        threads = [each for each in json.loads(run("stat", "-q", "-i", data, "--format", "json"))["loss_times"]["threads"] if each["gaps"]]
+        self.assertEqual(sum(each["traced_ns"] for each in threads), 0)
+        lost = sum(line["lost_ns"] for line in json_lines(run("script", "-q", "-i", data, "--format", "json")) if "pause" in line)
+        told = sum(each["lost_ns"] for each in threads)
+        self.assertAlmostEqual(lost, told, delta=told * 0.01)
+
 
 if __name__ == "__main__":
     if shutil.which("qemu-x86_64") is None:

@@ -22,7 +22,11 @@ class Stream {
     dates_.ran(instructions);
     return *this;
   }
-  Stream& start() { return point(std::exchange(started_, true)); }
+  Stream& start(bool slept = false) {
+    dates_.add(std::exchange(started_, true), slept);
+    dates_.set_flowing(true);
+    return *this;
+  }
   Stream& stop() {
     dates_.add(false);
     dates_.set_flowing(false);
@@ -33,11 +37,6 @@ class Stream {
   static constexpr uint64_t kBase = 5000;
 
  private:
-  Stream& point(bool resumes) {
-    dates_.add(resumes);
-    dates_.set_flowing(true);
-    return *this;
-  }
   FlowDates dates_;
   bool started_ = false;
   std::vector<uint64_t> moments_;
@@ -77,6 +76,13 @@ TEST(FlowDates, APauseThatIsOverWithoutAPacketInItIsShorterThanAPeriod) {
   stream.stop().start().run(1000).at(20 * kTick);  // a call of the system, then slow code
   ASSERT_EQ(stream.moments().size(), 3U);
   EXPECT_LE(stream.moments()[2] - stream.moments()[1], kTick);
+}
+
+TEST(FlowDates, ACoreThatSleepsSendsNoPackets) {
+  Stream stream({.tick_ns = kTick});
+  stream.start().run(1000).at(kTick).stop().start(true).run(100).at(kSecond);  // HLT, then an interrupt
+  ASSERT_EQ(stream.moments().size(), 3U);
+  EXPECT_GE(stream.moments()[2] - stream.moments()[1], kSecond - kTick - 100);
 }
 
 TEST(FlowDates, WithoutTicksPausesShareTheTimeEvenly) {

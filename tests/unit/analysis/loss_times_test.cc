@@ -33,7 +33,7 @@ Event event(uint32_t before, uint64_t time, EventKind kind) {
 
 Batch batch(size_t blocks) {
   Batch batch;
-  batch.blocks.resize(blocks);
+  batch.blocks.assign(blocks, Block{0, 10, 0});
   return batch;
 }
 
@@ -105,6 +105,7 @@ TEST(LossTimes, OfAThreadsOwnStreamOnlyTimeOnACpuIsLost) {
   one.marks = {mark(0, 1000, 7), mark(1, 1200, 7)};
   one.gaps = {gap(1, 1100, GapReason::overflow)};
   losses.take(one);
+  losses.finish(TimeNs{1200});
   EXPECT_EQ(losses.threads().at({7, 7}).lost_ns, 40U);
 }
 

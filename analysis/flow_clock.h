@@ -1,0 +1,25 @@
+// flow_clock(): what the clock of a recording's stream promises.
+#pragma once
+
+#include "analysis/flow_dates.h"
+#include "recording/recording.h"
+
+namespace ptd {
+
+/// `runs` must outlive what uses the clock.
+[[nodiscard]] inline FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadRuns& runs) {
+  FlowClock clock;
+  const StreamInfo& info = recording.streams()[stream];
+  if (info.cpu < 0) {
+    clock.runs = &runs;
+    clock.tid = info.tid;
+  }
+  const pt::Config& config = recording.decoder_options().config;
+  if (recording.arm_config(stream) != nullptr || !config.has_mtc || config.tsc_ctc_ratio_d == 0) return clock;
+  const unsigned shift = config.mtc_period < 15 ? config.mtc_period : 15;
+  const Tsc period{(uint64_t{config.tsc_ctc_ratio_n} << shift) / config.tsc_ctc_ratio_d};
+  clock.tick_ns = config.time.valid() ? config.time.to_ns(period).value - config.time.to_ns(Tsc{0}).value : period.value;
+  return clock;
+}
+
+}  // namespace ptd
