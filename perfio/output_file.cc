@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "image/base/whole_file.h"
+
 namespace ptd::perfio {
 namespace {
 
@@ -17,9 +19,9 @@ constexpr size_t kBufferBytes = 1U << 20;
 }  // namespace
 
 Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return Error{ErrorKind::file_open, "cannot write " + path + ": " + std::strerror(errno), 0};
-  return std::unique_ptr<OutputFile>(new OutputFile(fd, path));
+  Result<Fd> fd = create_private(path);
+  if (!fd) return fd.error();
+  return std::unique_ptr<OutputFile>(new OutputFile(fd->release(), path));
 }
 
 Result<std::unique_ptr<OutputFile>> OutputFile::on_descriptor(int fd, const std::string& name, bool stream) {

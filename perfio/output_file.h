@@ -12,6 +12,7 @@ namespace ptd::perfio {
 
 class OutputFile {
  public:
+  /// See create_private().
   static Result<std::unique_ptr<OutputFile>> create(const std::string& path);
   /// Writes to a descriptor that is open already, which is duplicated and stays the caller's: a file, from its start; or a stream (a pipe),
   /// front to back only.

@@ -30,11 +30,19 @@ struct Place {
   std::string path;
   bool of_procfs = false;  ///< a link that only looks like one: the kernel knows what it leads to
   int descriptor = -1;     ///< of this process
+  bool foreign = false;    ///< a link that another user put into a folder for all: not followed
 };
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+/// The rule of the kernel's fs.protected_symlinks, which an administrator may have turned off.
+bool is_foreign(const struct stat& link, const std::string& folder) {
+  struct stat place {};
+  if (::stat(folder.c_str(), &place) != 0) return true;
+  return (place.st_mode & S_IWOTH) != 0 && link.st_uid != ::geteuid() && link.st_uid != place.st_uid;
 }
 
 int number_of(const std::string& text) {
@@ -44,7 +52,7 @@ int number_of(const std::string& text) {
 }
 
 Place follow(const std::string& path) {
-  Place place{path, false, -1};
+  Place place{path, false, -1, false};
   for (int links = 0; links < kMaxLinks; ++links) {
     struct stat info {};
     if (::lstat(place.path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) break;
@@ -58,6 +66,8 @@ Place follow(const std::string& path) {
         place.descriptor = number_of(place.path.substr(place.path.rfind('/') + 1));
       if (place.of_procfs) break;
     }
+    place.foreign = is_foreign(info, folder);
+    if (place.foreign) break;
     const fs::path to = fs::read_symlink(place.path, error);
     if (error) break;
     place.path = to.is_absolute() ? to.string() : folder + "/" + to.string();
@@ -82,6 +92,7 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsi
   // Also a link that another user put into a folder for all: then the kernel refuses to follow it.
   if (!there && errno != ENOENT) return open_error(path, errno);
   const Place place = follow(path);
+  if (place.foreign) return open_error(path, EACCES);
   if (there && place.descriptor >= 0) return straight(::fcntl(place.descriptor, F_DUPFD_CLOEXEC, 3));
   if (there && (place.of_procfs || !S_ISREG(info.st_mode)))
     return straight(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | (S_ISREG(info.st_mode) ? O_TRUNC : 0)));
@@ -98,6 +109,21 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsi
     return file;
   }
   return open_error(path, EEXIST);
+}
+
+Result<Fd> create_private(const std::string& path) {
+  struct stat info {};
+  const bool there = ::stat(path.c_str(), &info) == 0;
+  if (!there && errno != ENOENT) return open_error(path, errno);
+  const Place place = follow(path);
+  if (place.foreign) return open_error(path, EACCES);
+  const bool straight = there && (place.of_procfs || !S_ISREG(info.st_mode));
+  // A file that is there may be open elsewhere, or have other names: the new one takes its name, and nothing else of it.
+  if (there && !straight && ::unlink(place.path.c_str()) != 0) return open_error(path, errno);
+  Fd fd(straight ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY)
+                 : ::open(place.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd.ok()) return open_error(path, errno);
+  return fd;
 }
 
 WholeFile::~WholeFile() {

@@ -5,13 +5,15 @@
 #include <string>
 #include <string_view>
 
+#include "image/base/fd.h"
 #include "image/base/result.h"
 
 namespace ptd {
 
 /// A result on its way to the place that a user named. What a path leads to decides how:
 ///   - nothing, or a regular file: written beside it under a name of its own (with the process id, never through a link), which finish()
-///     puts in its place. A symbolic link stays; what it leads to is replaced, or made. The permissions of what is replaced stay;
+///     puts in its place. A symbolic link stays; what it leads to is replaced, or made. The permissions of what is replaced stay.
+///     A link that another user put into a folder that all may write to is refused;
 ///   - a descriptor of this process (/dev/stdout, /dev/fd/63, process substitution) and "-", standard output: written straight, to the
 ///     descriptor itself, so that `>> file` appends;
 ///   - a device, a FIFO, another link of procfs: opened and written straight, never replaced.
@@ -47,5 +49,9 @@ class WholeFile {
   int error_ = 0;
   bool closed_ = false;  // the reader went
 };
+
+/// Makes a file that only this user may read (mode 0600) and that grows where it is, so that a killed process leaves what it has written.
+/// Follows and refuses links as WholeFile does; a regular file that is there is removed, a device or FIFO is opened. Errors: file_open.
+[[nodiscard]] Result<Fd> create_private(const std::string& path);
 
 }  // namespace ptd

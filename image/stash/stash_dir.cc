@@ -67,10 +67,6 @@ bool remove_at(int parent, const char* name, int depth) {
 
 Error system_error(const std::string& what, int number) { return Error{ErrorKind::file_open, what + ": " + std::strerror(number), 0}; }
 
-Fd::~Fd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Result<Dir> Dir::open_top(const std::string& path, unsigned create_mode, bool owner_root) {
   if (create_mode != 0) {
     make_parents(path);

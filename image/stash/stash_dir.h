@@ -8,28 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/fd.h"
 #include "image/base/result.h"
 #include "image/base/types.h"
 
 namespace ptd::stash {
 
-/// An open file descriptor that closes itself.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd();
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool ok() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
+using ptd::Fd;
 
 /// A failed system call: "WHAT: reason".
 [[nodiscard]] Error system_error(const std::string& what, int number);

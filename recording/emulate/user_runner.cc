@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "image/base/whole_file.h"
 #include "recording/emulate/mapped_log.h"
 #include "recording/emulate/program_holder.h"
 #include "recording/emulate/recording_plan.h"
@@ -67,14 +68,10 @@ class Signals {
 /// Whether a file could be written there: better known before the program runs than after.
 Status try_output(const std::string& path) {
   std::error_code error;
-  const bool was_there = fs::exists(path, error);
-  if (path == "-" || (was_there && !fs::is_regular_file(path, error)))
+  if (path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
     return Error{ErrorKind::usage, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return Error{ErrorKind::file_open, "cannot write " + path + ": " + std::strerror(errno), 0};
-  close(fd);
-  if (!was_there) fs::remove(path, error);
-  return {};
+  const auto file = WholeFile::open(path, 0600);  // removed again, as it is not finished
+  return file.ok() ? Status() : file.error();
 }
 
 Status try_folder(const std::string& path) {

@@ -147,5 +147,45 @@ TEST_F(WholeFileTest, WhatIsNoPlaceIsAnError) {
   EXPECT_EQ(files(), 0U);
 }
 
+TEST_F(WholeFileTest, APrivateFileTakesTheNameAndNothingElseOfTheOldOne) {
+  const mode_t before = ::umask(0);
+  put(at("old"), "precious");
+  fs::permissions(at("old"), fs::perms::all);
+  fs::create_hard_link(at("old"), at("second name"));
+  ASSERT_TRUE(create_private(at("old")).ok());
+  ::umask(before);
+  EXPECT_EQ(text_of(at("second name")), "precious");
+  EXPECT_EQ(text_of(at("old")), "");
+  EXPECT_EQ(fs::status(at("old")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  ASSERT_TRUE(create_private(at("new")).ok());
+  EXPECT_EQ(fs::status(at("new")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("elsewhere", at("own link"));
+  ASSERT_TRUE(create_private(at("own link")).ok());
+  EXPECT_TRUE(fs::is_symlink(at("own link")) && fs::exists(at("elsewhere")));
+  EXPECT_TRUE(create_private("/dev/null").ok());
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+TEST_F(WholeFileTest, LinksOfOthersInAFolderForAllAreRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root makes links of other users";
+  constexpr uid_t kOther = 12345;
+  put(at("victim"), "precious");
+  for (const char* target : {"victim", "nothing"}) {
+    fs::create_symlink(target, at("link"));
+    ASSERT_EQ(::lchown(at("link").c_str(), kOther, kOther), 0);
+    for (const mode_t mode : {01777, 0777}) {
+      ASSERT_EQ(::chmod(folder_.c_str(), mode), 0);
+      EXPECT_FALSE(write(at("link"), "new").ok()) << target;
+      EXPECT_FALSE(create_private(at("link")).ok()) << target;
+    }
+    EXPECT_EQ(text_of(at("victim")), "precious");
+    EXPECT_FALSE(fs::exists(at("nothing")));
+    ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+    EXPECT_TRUE(write(at("link"), "precious").ok()) << "who may write to the folder may put links there";
+    fs::remove(at("nothing"));
+    fs::remove(at("link"));
+  }
+}
+
 }  // namespace
 }  // namespace ptd
