@@ -32,13 +32,17 @@ std::string stash_path(const Words& words) {
   return words.system ? std::string(stash::kSystemStash) : stash::own_stash_path();
 }
 
+/// 0: not known, as of a recording whose entries this user may not read.
 std::string date_text(int64_t seconds) {
+  if (seconds == 0) return fmt::format("{:<16}", "unknown");
   const std::time_t time = seconds;
   std::tm broken{};
   std::array<char, 32> text{};
   if (::localtime_r(&time, &broken) == nullptr) return "?";
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &broken)};
 }
+
+nlohmann::json or_null(int64_t seconds) { return seconds == 0 ? nlohmann::json() : nlohmann::json(seconds); }
 
 size_t processes_of(const stash::Entries& entries) {
   std::vector<int32_t> pids;
@@ -67,8 +71,8 @@ nlohmann::json json_of(const stash::Listing& listing, const std::string& path) {
     json["recordings"].push_back({{"identity", recording.identity},
                                   {"path", recording.entries.recording},
                                   {"host", recording.entries.host},
-                                  {"made_s", recording.entries.made_s},
-                                  {"used_s", recording.used_s},
+                                  {"made_s", or_null(recording.entries.made_s)},
+                                  {"used_s", or_null(recording.used_s)},
                                   {"trouble", recording.trouble},
                                   {"contents", recording.contents},
                                   {"bytes", recording.size_bytes},
@@ -98,7 +102,8 @@ void print_recordings(const stash::Listing& listing) {
   for (const stash::RecordingInfo& recording : listing.recordings) {
     const stash::Entries& entries = recording.entries;
     standard_output().write(fmt::format("{}  {:>10}  {:<12} {:<13} {}{}\n", date_text(entries.made_s), size_text(recording.size_bytes),
-                                        counted(recording.contents, "file"), counted(processes_of(entries), "process", "processes"),
+                                        counted(recording.contents, "file"),
+                                        recording.trouble.empty() ? counted(processes_of(entries), "process", "processes") : "unknown",
                                         entries.recording.empty() ? recording.identity : shown(entries.recording),
                                         recording.trouble.empty() ? "" : " (" + shown(recording.trouble) + ")"));
   }

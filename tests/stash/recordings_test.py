@@ -158,6 +158,19 @@ class Recordings(unittest.TestCase):
         for wrong in (("--older-than", "soon"), ("--max-size", "much")):
             self.run_it("stash", "gc", *wrong, status=2)
 
+    def test_what_is_not_known_of_a_recording_has_no_date(self):
+        # Entries that cannot be read: another user's in the machine's stash, or damaged ones.
+        self.compile("-O2", "sha1")
+        self.record()
+        entries = next((self.stash / "recordings").rglob("entries"))
+        entries.write_text("no entries\n")
+        listed = self.run_it("stash", "ls").stdout
+        self.assertNotIn("1970", listed)
+        self.assertRegex(listed, r"(?m)^unknown .* unknown ")
+        recording = json.loads(self.run_it("stash", "ls", "--json").stdout)["recordings"][0]
+        self.assertIsNone(recording["made_s"])
+        self.assertNotEqual(recording["trouble"], "")
+
     @unittest.skipUnless(os.geteuid() == 0, "needs root, for perf events and /proc/PID/map_files")
     def test_a_jitdump_is_found_on_another_day(self):
         subprocess.run([os.environ.get("CC", "cc"), "-O1", "-w", "-pthread", SOURCE / "tests/emulate/programs/jit.c", "-o", self.program], check=True)
