@@ -30,7 +30,7 @@ std::string time_text(uint64_t seconds) {
 }
 
 std::string session_text(const live::SessionStatus& session) {
-  if (!session.alive) return fmt::format("{}: does not answer\n", session.name);
+  if (!session.alive) return fmt::format("{}: does not answer: its keeper is stopped, or takes a snapshot\n", session.name);
   std::string text =
       fmt::format("{}: {}\n  since {}, keeper {}, {} snapshots, {} records, {} KiB of sideband", session.name, session.what,
                   time_text(session.started_s), session.keeper_pid, session.snapshots, session.records, session.log_used_bytes / 1024);

@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 
 #include "image/base/whole_file.h"
 #include "recording/live/keeper.h"
@@ -21,6 +23,10 @@
 
 namespace ptd::live {
 namespace {
+
+/// How long a keeper may take: for one question of a list; to begin a command, which waits while another one has a snapshot taken; for
+/// the snapshot itself.
+constexpr std::chrono::seconds kListPatience{2}, kCommandPatience{10}, kSnapshotPatience{120};
 
 Error failed(const std::string& what) { return {ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
 
@@ -59,7 +65,7 @@ void close_inherited() {
 
 /// Whether the name's file is there and nobody listens on it.
 bool is_deserted(const SessionDir& dir, const std::string& name) {
-  const int fd = dir.connect_to(name);
+  const int fd = dir.connect_to(name, kListPatience);
   if (fd < 0) return errno == ECONNREFUSED;
   close(fd);
   return false;
@@ -69,9 +75,9 @@ bool is_deserted(const SessionDir& dir, const std::string& name) {
 Status clear_stale(const SessionDir& dir, const std::string& name) {
   const uint64_t inode = dir.inode(name);
   if (inode == 0) return {};
-  const int fd = dir.connect_to(name);
-  if (fd >= 0) {
-    close(fd);
+  const int fd = dir.connect_to(name, kListPatience);
+  if (fd >= 0 || errno == EAGAIN) {  // EAGAIN: more wait for it than it takes
+    if (fd >= 0) close(fd);
     return Error{ErrorKind::usage, "there is a session '" + name + "' already", 0};
   }
   if (errno == ECONNREFUSED) dir.remove(name, inode);
@@ -107,22 +113,30 @@ Status fork_keeper(Keeper& keeper, Workload* workload) {
   return started;
 }
 
+Error no_answer(const std::string& name, std::chrono::seconds patience) {
+  return Error{ErrorKind::file_open,
+               "session '" + name + "' does not answer within " + std::to_string(patience.count()) +
+                   " s: its keeper is stopped (kill -CONT) or takes another snapshot",
+               0};
+}
+
 /// One question. A keeper that is killed meanwhile has a successor, who takes the next one.
-Result<SessionReply> ask(const std::string& name, SessionRequest request, int& passed_fd, int& connection) {
-  constexpr int kTries = 20, kPauseUs = 50000, kPatienceS = 120;
+Result<SessionReply> ask(const SessionDir& dir, const std::string& name, SessionRequest request, std::chrono::seconds patience,
+                         int& passed_fd, int& connection) {
+  constexpr int kTries = 20, kPauseUs = 50000;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + patience;
   passed_fd = connection = -1;
-  if (Status status = check_session_name(name); !status) return status.error();
-  const Result<SessionDir> dir = SessionDir::open();
-  if (!dir) return dir.error();
-  for (int i = 0; i < kTries; ++i) {
-    const int fd = dir->connect_to(name);
+  for (int i = 0; i < kTries && Clock::now() < end; ++i) {
+    const auto left = std::chrono::ceil<std::chrono::seconds>(end - Clock::now());
+    const int fd = dir.connect_to(name, left);
     if (fd < 0 && errno == EAGAIN) {
       (void)usleep(kPauseUs);
       continue;
     }
     if (fd < 0) return Error{ErrorKind::usage, "there is no session '" + name + "' (" + std::strerror(errno) + ")", 0};
-    const timeval patience{kPatienceS, 0};
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    const timeval limit{left.count(), 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     const RequestPacket packet{kSessionMagic, request};
     std::vector<std::byte> bytes(kMaxReplyBytes);
     const bool asked = send_packet(fd, std::as_bytes(std::span(&packet, 1)), -1, true);
@@ -136,10 +150,29 @@ Result<SessionReply> ask(const std::string& name, SessionRequest request, int& p
     const bool silent = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     if (passed_fd >= 0) close(passed_fd);
     close(fd);
-    if (silent) return Error{ErrorKind::file_open, "session '" + name + "' does not answer", 0};
+    if (silent) break;
     (void)usleep(kPauseUs);
   }
-  return Error{ErrorKind::file_open, "session '" + name + "' does not answer", 0};
+  return no_answer(name, patience);
+}
+
+/// Its status, which any keeper tells at once unless it is busy or stopped.
+Result<SessionReply> ask_status(const SessionDir& dir, const std::string& name, std::chrono::seconds patience) {
+  int passed = -1, connection = -1;
+  Result<SessionReply> reply = ask(dir, name, SessionRequest::status, patience, passed, connection);
+  if (passed >= 0) close(passed);
+  if (connection >= 0) close(connection);
+  return reply;
+}
+
+/// A command: only once the keeper has shown that it answers.
+Result<SessionReply> command(const std::string& name, SessionRequest request, int& passed_fd, int& connection) {
+  passed_fd = connection = -1;
+  if (Status status = check_session_name(name); !status) return status.error();
+  const Result<SessionDir> dir = SessionDir::open();
+  if (!dir) return dir.error();
+  if (Result<SessionReply> reply = ask_status(*dir, name, kCommandPatience); !reply) return reply;
+  return ask(*dir, name, request, kSnapshotPatience, passed_fd, connection);
 }
 
 Status copy_all(int from, int to, const std::string& name) {
@@ -198,12 +231,15 @@ Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
 Result<std::vector<SessionStatus>> list_sessions() {
   const Result<SessionDir> dir = SessionDir::open();
   if (!dir) return dir.error();
+  // All at once: those that do not answer take one patience together.
+  const std::vector<std::string> names = dir->names();
+  std::vector<std::future<Result<SessionReply>>> replies;
+  for (const std::string& name : names)
+    replies.push_back(std::async(std::launch::async, [&dir, &name] { return ask_status(*dir, name, kListPatience); }));
   std::vector<SessionStatus> sessions;
-  for (const std::string& name : dir->names()) {
-    int passed = -1, connection = -1;
-    Result<SessionReply> reply = ask(name, SessionRequest::status, passed, connection);
-    if (passed >= 0) close(passed);
-    if (connection >= 0) close(connection);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
+    const Result<SessionReply> reply = replies[i].get();
     // Looked at after the question: a process that was killed may still have its socket open when it is asked.
     if (!reply.ok() && is_deserted(*dir, name)) {
       if (Status status = dir->lock(); !status) return status.error();
@@ -221,7 +257,7 @@ Result<std::vector<SessionStatus>> list_sessions() {
 
 Result<SessionStatus> take_snapshot(const std::string& name, const std::string& output) {
   int memory = -1, connection = -1;
-  const Result<SessionReply> reply = ask(name, SessionRequest::snapshot, memory, connection);
+  const Result<SessionReply> reply = command(name, SessionRequest::snapshot, memory, connection);
   Status status = reply.ok() ? Status() : Status(reply.error());
   if (reply.ok()) status = memory >= 0 ? save(memory, output) : Status(Error{ErrorKind::file_open, "the session gave no snapshot", 0});
   if (memory >= 0) close(memory);
@@ -232,7 +268,7 @@ Result<SessionStatus> take_snapshot(const std::string& name, const std::string& 
 
 Status stop_session(const std::string& name) {
   int passed = -1, connection = -1;
-  const Result<SessionReply> reply = ask(name, SessionRequest::stop, passed, connection);
+  const Result<SessionReply> reply = command(name, SessionRequest::stop, passed, connection);
   if (passed >= 0) close(passed);
   if (connection >= 0) {  // it hangs up when it is through
     std::vector<std::byte> rest(1);

@@ -37,7 +37,8 @@ struct SessionStatus {
 /// Starts a session and returns: a process of its own keeps the events ("keeper"), another one holds the same descriptors and mappings.
 /// Errors: of the kernel, usage for a name that is taken.
 [[nodiscard]] Result<std::vector<std::string>> start_session(const SessionChoice& choice);
-/// Sessions of this user. Files that nobody holds any more (both processes were killed) are removed.
+/// Sessions of this user; of one that does not answer within a short time only the name, `alive` false. Files that nobody holds any more
+/// (both processes were killed) are removed.
 [[nodiscard]] Result<std::vector<SessionStatus>> list_sessions();
 /// What the session holds now, as perf.data, to `output` ("-": standard output, file form all the same). The session goes on.
 /// Errors: usage if there is no such session; of the file system, then nothing is left under the name.

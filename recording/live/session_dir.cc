@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -107,7 +108,7 @@ void SessionDir::remove(const std::string& name, uint64_t inode_wanted) const {
   if (inode_wanted == 0 || inode(name) == inode_wanted) (void)unlinkat(fd_, name.c_str(), 0);
 }
 
-int SessionDir::connect_to(const std::string& name) const {
+int SessionDir::connect_to(const std::string& name, std::chrono::seconds patience) const {
   sockaddr_un address{};
   if (!address_of(socket_path(name), address)) {
     errno = ENAMETOOLONG;
@@ -115,6 +116,8 @@ int SessionDir::connect_to(const std::string& name) const {
   }
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
+  const timeval limit{patience.count(), 0};
+  (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   while (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == EINTR) continue;
     const int number = errno;

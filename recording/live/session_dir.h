@@ -1,6 +1,7 @@
 // Where detached sessions have their files: one socket a session, in a folder that only its user can look into.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ class SessionDir {
   void remove(const std::string& name, uint64_t inode = 0) const;
   /// The inode of a session's file; 0 if there is none.
   [[nodiscard]] uint64_t inode(const std::string& name) const;
-  /// Connects to a session. -1 with errno: ECONNREFUSED means that nobody holds it any more.
-  [[nodiscard]] int connect_to(const std::string& name) const;
+  /// Connects to a session. -1 with errno: ECONNREFUSED means that nobody holds it any more, EAGAIN that it took nobody in for so long.
+  [[nodiscard]] int connect_to(const std::string& name, std::chrono::seconds patience) const;
   /// A socket that listens under the name, mode 0600. -1 with errno.
   [[nodiscard]] int listen_as(const std::string& name) const;
 

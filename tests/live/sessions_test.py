@@ -184,6 +184,32 @@ class Sessions(unittest.TestCase):
         self.detach("one", "-p", target.pid)
         self.assertEqual(self.run_it("stop", "one").returncode, 0)
 
+    def test_stopped_keepers_hold_nobody_up(self):
+        names = ["a", "b", "c", "d"]
+        for name in names:
+            self.detach(name, "-p", self.forever().pid)
+        keepers = {name: self.keeper(name) for name in names}
+        stopped = ["a", "b", "d"]
+        for name in stopped:
+            os.kill(keepers[name], signal.SIGSTOP)
+        try:
+            got = self.run_it("sessions", timeout=60)  # one of the keepers alone is waited for less than that
+            text = got.stdout.decode()
+            for name in stopped:
+                self.assertIn(f"{name}: does not answer", text)
+            self.assertIn(f"keeper {keepers['c']}", text)
+            for words in (("snapshot", "a", "-o", self.dir / "none"), ("stop", "b")):
+                got = self.run_it(*words, timeout=60)
+                self.assertEqual(got.returncode, 1, got.stderr)
+                self.assertIn(f"session '{words[1]}' does not answer".encode(), got.stderr)
+            self.assertFalse((self.dir / "none").exists())
+            self.snapshot("c")
+        finally:
+            for name in stopped:
+                os.kill(keepers[name], signal.SIGCONT)
+        self.assertTrue(wait_until(lambda: b"does not answer" not in self.run_it("sessions").stdout))
+        self.snapshot("a")
+
     def test_private_to_its_user(self):
         target = self.forever()
         self.detach("one", "-p", target.pid)
