@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -120,36 +121,74 @@ Result<LiveEvent> LiveEvent::open(const EventSpec& spec, const EventTarget& targ
   return event;
 }
 
+namespace {
+
+/// Something of an event that it may do without.
+struct Kind {
+  bool EventSpec::*field;
+  bool less;             ///< the value that asks for less
+  bool needs_privilege;  ///< a kernel that knows it may refuse it to this user
+  const char* what;
+};
+
+// Youngest first, with the kernel that brought it.
+constexpr std::array<Kind, 8> kKinds = {
+    {{&EventSpec::losses, false, false, "how much was lost behind the last record of a buffer (Linux 6.0)"},
+     {&EventSpec::build_ids, false, false, "build ids of mappings (Linux 5.12)"},
+     {&EventSpec::text_pokes, false, true, "TEXT_POKE: the kernel's changes of its own code (Linux 5.9)"},
+     {&EventSpec::bpf, false, true, "BPF_EVENT: BPF programs that come and go (Linux 5.1)"},
+     {&EventSpec::ksymbols, false, true, "KSYMBOL: kernel code that comes and goes (Linux 5.1)"},
+     {&EventSpec::namespaces, false, true, "NAMESPACES (Linux 4.12)"},
+     {&EventSpec::switches, false, false, "SWITCH: context switches (Linux 4.3)"},
+     {&EventSpec::exclude_kernel, true, true, "the kernel, only user code"}}};
+
+bool may_go(const EventSpec& spec, const Kind& kind, int why) {
+  if (spec.*kind.field == kind.less) return false;
+  const bool refused = why == EACCES || why == EPERM;
+  if (kind.field == &EventSpec::exclude_kernel) return refused && !spec.exclude_user;  // else nothing would be left
+  return refused ? kind.needs_privilege : why == EINVAL || why == EOPNOTSUPP || why == E2BIG;
+}
+
+}  // namespace
+
+int omit_what_is_refused(EventSpec& spec, std::vector<std::string>& without, const std::function<int(const EventSpec&)>& attempt) {
+  EventSpec tried = spec;
+  std::vector<std::pair<const Kind*, int>> omitted;
+  const int first = attempt(tried);
+  int why = first;
+  while (why != 0) {
+    const auto kind = std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return may_go(tried, k, why); });
+    if (kind == kKinds.end()) return first;
+    tried.*kind->field = kind->less;
+    omitted.emplace_back(kind, why);
+    why = attempt(tried);
+  }
+  // The kernel does not say what it refuses: whatever it takes after all comes back, oldest first.
+  for (size_t i = omitted.size(); i-- > 0;) {
+    EventSpec more = tried;
+    const auto [kind, reason] = omitted[i];
+    more.*kind->field = !kind->less;
+    if (attempt(more) == 0) {
+      tried = more;
+      continue;
+    }
+    const bool refused = reason == EACCES || reason == EPERM;
+    without.push_back((refused ? "this user may not record " : "this kernel does not record ") + std::string(kind->what) +
+                      (refused ? " (CAP_PERFMON, or a lower kernel.perf_event_paranoid)" : ""));
+  }
+  spec = tried;
+  return 0;
+}
+
 Result<LiveEvent> LiveEvent::open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without,
                                                 int* number) {
-  struct Kind {
-    bool EventSpec::*wanted;
-    const char* what;
+  const auto attempt = [&](const EventSpec& less) {
+    int why = 0;
+    return open(less, target, &why).ok() ? 0 : why;
   };
-  // Youngest first, with the kernel that brought it.
-  constexpr Kind kKinds[] = {{&EventSpec::losses, "how much was lost behind the last record of a buffer (Linux 6.0)"},
-                             {&EventSpec::build_ids, "build ids of mappings (Linux 5.12)"},
-                             {&EventSpec::text_pokes, "TEXT_POKE: the kernel's changes of its own code (Linux 5.9)"},
-                             {&EventSpec::bpf, "BPF_EVENT: BPF programs that come and go (Linux 5.1)"},
-                             {&EventSpec::ksymbols, "KSYMBOL: kernel code that comes and goes (Linux 5.1)"},
-                             {&EventSpec::namespaces, "NAMESPACES (Linux 4.12, CAP_SYS_ADMIN)"},
-                             {&EventSpec::switches, "SWITCH: context switches (Linux 4.3)"}};
-  int why = 0;
-  Result<LiveEvent> event = open(spec, target, &why);
-  for (const Kind& kind : kKinds) {
-    if (event.ok() || !(spec.*kind.wanted)) continue;
-    const bool refused = why == EACCES && kind.wanted == &EventSpec::namespaces;
-    if (why != EINVAL && why != EOPNOTSUPP && why != E2BIG && !refused) break;
-    EventSpec less = spec;
-    less.*kind.wanted = false;
-    Result<LiveEvent> again = open(less, target, &why);
-    if (!again && why != EINVAL) continue;
-    spec = less;
-    without.emplace_back(std::string("this kernel does not record ") + kind.what);
-    event = std::move(again);
-  }
+  const int why = omit_what_is_refused(spec, without, attempt);
   if (number != nullptr) *number = why;
-  return event;
+  return open(spec, target, number);
 }
 
 Result<LiveEvent> LiveEvent::open_sideband(int32_t cpu) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,8 +42,7 @@ class LiveEvent {
  public:
   /// Opens any event. Errors: file_open, with what to do about a refusal; `number` gets errno.
   static Result<LiveEvent> open(const EventSpec& spec, const EventTarget& target, int* number = nullptr);
-  /// The same, without those kinds of sideband that this kernel does not know: they are taken out of `spec`, and `without` gets a sentence
-  /// for each.
+  /// The same, without what this kernel does not know or this user may not have: see omit_what_is_refused().
   static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without,
                                               int* number = nullptr);
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
@@ -83,6 +83,11 @@ class LiveEvent {
   uint64_t id_ = 0;
   bool losses_ = false;
 };
+
+/// Takes out of `spec` what `attempt` refuses and an event may do without: kinds of sideband that the kernel does not know (EINVAL,
+/// EOPNOTSUPP, E2BIG), kinds that this user may not have and the kernel's own code (EACCES, EPERM). `without` gets a sentence for each.
+/// `attempt`: 0, or the errno of opening such an event. Returns 0; else the first errno, and `spec` stays.
+int omit_what_is_refused(EventSpec& spec, std::vector<std::string>& without, const std::function<int(const EventSpec&)>& attempt);
 
 /// The attr of an event as it stands in perf.data.
 [[nodiscard]] EventAttr file_attr(const EventSpec& spec, const std::string& name);
