@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cli/clean_text.h"
+#include "recording/downloads.h"
 
 namespace ptd::cli {
 
@@ -98,6 +99,7 @@ void stop_on_interrupt() {
   action.sa_handler = [](int) { interrupt_seen.store(true, std::memory_order_relaxed); };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   struct sigaction before {};
+  stop_downloads_when(interrupted);  // the one thing that waits for somebody else
   // A shell that starts a program in the background has it ignore Ctrl-C; that stays.
   if (sigaction(SIGINT, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) (void)sigaction(SIGINT, &action, nullptr);
 }

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,6 +15,40 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxBuildIdLetters = 128;
+
+constexpr int kQuietS = 10, kWholeS = 300;
+constexpr uint64_t kLeastBytes = 64;  // in kQuietS seconds
+
+std::atomic<bool (*)()> g_stop = nullptr;
+
+/// The download that this thread waits for: libdebuginfod passes no pointer to its progress function.
+struct Download {
+  using Clock = std::chrono::steady_clock;
+  uint64_t most_bytes = 0, seen_bytes = 0;
+  Clock::time_point start = Clock::now(), last_progress = start;
+  std::string why;  ///< it was ended
+
+  /// `done`, `total` bytes; a `total` of 0 or less is not known, and `done` may then count calls until the answer begins.
+  int end_if_too_much(long done, long total) {
+    const auto now = Clock::now();
+    const auto bytes = static_cast<uint64_t>(std::max(done, 0L)), all = static_cast<uint64_t>(std::max(total, 0L));
+    if (bytes >= seen_bytes + kLeastBytes) {  // a count of calls, one a second, does not get there
+      last_progress = now;
+      seen_bytes = bytes;
+    }
+    const auto stop = g_stop.load();
+    if (stop != nullptr && stop()) why = "interrupted";
+    if (std::max(bytes, all) > most_bytes) why = "an answer of more than " + std::to_string(most_bytes >> 20) + " MiB";
+    if (now - last_progress > std::chrono::seconds(kQuietS))
+      why = "fewer than " + std::to_string(kLeastBytes) + " bytes in " + std::to_string(kQuietS) + " s";
+    if (now - start > std::chrono::seconds(kWholeS)) why = "no whole file after " + std::to_string(kWholeS) + " s";
+    return why.empty() ? 0 : 1;
+  }
+};
+
+thread_local Download* t_download = nullptr;
+
+int on_progress(void* /*client*/, long done, long total) { return t_download == nullptr ? 0 : t_download->end_if_too_much(done, total); }
 
 bool is_hex(const std::string& text) {
   return !text.empty() && text.size() <= kMaxBuildIdLetters &&
@@ -24,6 +60,8 @@ bool is_hex(const std::string& text) {
 struct Debuginfod::Library {
   using Begin = void* (*)();
   using End = void (*)(void*);
+  using Progress = int (*)(void* client, long done, long total);
+  using SetProgress = void (*)(void* client, Progress);
   using Find = int (*)(void* client, const unsigned char* build_id, int build_id_bytes, char** path);  // length 0: hex text
   void* handle = nullptr;
   void* client = nullptr;
@@ -46,10 +84,13 @@ struct Debuginfod::Library {
   bool open() {
     handle = ::dlopen("libdebuginfod.so.1", RTLD_NOW | RTLD_LOCAL);
     Begin begin = nullptr;
+    SetProgress set_progress = nullptr;
     if (handle == nullptr || !take(begin, "debuginfod_begin") || !take(end, "debuginfod_end") ||
-        !take(executable, "debuginfod_find_executable") || !take(debug, "debuginfod_find_debuginfo"))
+        !take(executable, "debuginfod_find_executable") || !take(debug, "debuginfod_find_debuginfo") ||
+        !take(set_progress, "debuginfod_set_progressfn"))
       return false;
     client = begin();
+    if (client != nullptr) set_progress(client, on_progress);
     return client != nullptr;
   }
 };
@@ -64,19 +105,25 @@ std::shared_ptr<Debuginfod> Debuginfod::open() {
 Debuginfod::Debuginfod(std::unique_ptr<Library> library) : library_(std::move(library)) {}
 Debuginfod::~Debuginfod() = default;
 
-std::string Debuginfod::find(const std::string& build_id, bool debug) {
+void Debuginfod::set_stop(bool (*stop)()) { g_stop = stop; }
+
+std::string Debuginfod::find(const std::string& build_id, bool debug, uint64_t known_bytes) {
   if (!is_hex(build_id)) return {};
   const std::lock_guard lock(mutex_);
   const auto [known, is_new] = known_.try_emplace({build_id, debug});
   if (!is_new || !trouble_.empty()) return known->second;
   char* path = nullptr;
   const auto* id = reinterpret_cast<const unsigned char*>(build_id.c_str());
+  Download download;
+  download.most_bytes = most_bytes(known_bytes);
+  t_download = &download;
   const int fd = (debug ? library_->debug : library_->executable)(library_->client, id, 0, &path);
+  t_download = nullptr;
   if (fd >= 0) {
     if (path != nullptr) known->second = path;
     ::close(fd);
-  } else if (fd != -ENOENT) {
-    trouble_ = std::strerror(-fd);
+  } else if (fd != -ENOENT || !download.why.empty()) {
+    trouble_ = download.why.empty() ? std::strerror(-fd) : download.why;
   }
   std::free(path);
   return known->second;

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,46 @@ class Server:
                 self.send_header("Content-Length", str(len(content or b"")))
                 self.end_headers()
                 self.wfile.write(content or b"")
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class BadServer:
+    """A server that answers with too much, or not at all; counts what it sends until the other side has enough."""
+
+    def __init__(self, kind, files=None):
+        self.sent, self.asked, self.gone = 0, threading.Event(), threading.Event()
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.asked.set()
+                content = (files or {}).get(self.path)
+                if kind != "silent" or content:
+                    self.send_response(200)
+                    if kind == "declared":
+                        self.send_header("Content-Length", str(1 << 40))
+                    self.end_headers()
+                try:
+                    if content:
+                        self.wfile.write(content)
+                    while not content and kind != "silent" and outer.sent < 2 << 30:
+                        self.wfile.write(b"\x7fELF" + bytes(1 << 20))
+                        outer.sent += 1 << 20
+                    if not content and kind == "silent":
+                        self.rfile.read(1)  # until the other side hangs up
+                except OSError:
+                    pass
+                outer.gone.set()
 
             def log_message(self, *_):
                 pass
@@ -121,6 +162,48 @@ class Files(unittest.TestCase):
         self.assertNotEqual(done.stdout, self.whole)
         done = run("check", "-i", self.folder / "rec", environment={"DEBUGINFOD_URLS": "http://127.0.0.1:9/", "DEBUGINFOD_CACHE_PATH": str(self.folder / "cache")})
         self.assertRegex(done.stdout + done.stderr, r"debuginfod: .*: not asked again")
+
+    def bad_server(self, kind, files=None):
+        server = BadServer(kind, files)
+        self.addCleanup(server.close)
+        cache = tempfile.TemporaryDirectory()
+        self.addCleanup(cache.cleanup)
+        return server, pathlib.Path(cache.name), {"DEBUGINFOD_URLS": server.url, "DEBUGINFOD_CACHE_PATH": cache.name}
+
+    @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
+    def test_debuginfod_sends_more_than_there_can_be(self):
+        allowed = (64 << 20) + 64 * self.kept.stat().st_size  # of what the recording says of the program
+        for kind in ("endless", "declared"):
+            server, cache, environment = self.bad_server(kind)
+            done = run("stat", "-i", self.folder / "rec", environment=environment)
+            self.assertRegex(done.stderr, r"debuginfod: an answer of more than \d+ MiB: not asked again", kind)
+            self.assertTrue(server.gone.wait(60))
+            self.assertLess(server.sent, 2 * allowed, kind)
+            self.assertLess(sum(path.stat().st_size for path in cache.rglob("*") if path.is_file()), 1 << 20, "nothing of it stays")
+
+    @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
+    def test_debuginfod_says_nothing(self):
+        _, _, environment = self.bad_server("silent")
+        done = run("stat", "-i", self.folder / "rec", environment=environment)
+        self.assertRegex(done.stderr, r"debuginfod: fewer than 64 bytes in 10 s: not asked again")
+
+    @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
+    def test_ctrl_c_ends_a_download(self):
+        # Of the program while the recording is opened; of its debug information while it is decoded.
+        for files in ({}, {f"/buildid/{self.build_id}/executable": (self.folder / "away" / "bare").read_bytes()}):
+            server, _, environment = self.bad_server("silent", files)
+            process = subprocess.Popen([PTDECODE, "functions", "-i", str(self.folder / "rec")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                       env={**os.environ, **environment})
+            self.assertTrue(server.asked.wait(60))
+            while files and not server.gone.is_set():
+                server.gone.wait(1)
+            if files:
+                server.asked.clear()
+                self.assertTrue(server.asked.wait(60))
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            self.assertNotIn("fewer than 64 bytes", out + err)
+            self.assertIn(process.returncode, (-signal.SIGINT, 0, 130), err)
 
     def test_a_process_has_a_file_system_of_its_own(self):
         root = self.folder / "box"
