@@ -34,6 +34,11 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->type_name("MAP");
   command.add_flag("--no-debuginfod", input.no_debuginfod, "do not ask the servers of DEBUGINFOD_URLS for missing files")->group(in);
   command
+      .add_flag_callback(
+          "--allow-outside", [&input] { input.symfs.emplace_back("/"); },
+          "read every file that the recording names, also outside of its folder, as --symfs / does: for recordings that you trust")
+      ->group(in);
+  command
       .add_option("--kcore-after", input.kcore_after,
                   "a later copy of the kernel's text: directory with kcore, kallsyms, modules (repeatable)")
       ->check(CLI::ExistingDirectory)

@@ -13,28 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/fd.h"
 #include "perfio/wire.h"
 
 namespace ptd::perfio {
 namespace {
-
-/// Owns a descriptor.
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 Error system_error(const std::string& what) { return Error{ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
 
@@ -114,12 +97,22 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     if (!spooled) return spooled.error();
     fd = std::move(spooled.value());
     if (standard_input && ::dup2(fd.get(), STDIN_FILENO) < 0) return system_error("cannot keep what came from standard input");
-    if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat the spooled copy of " + path);
   }
+  return map(fd.get(), path);
+}
+
+Result<std::unique_ptr<MappedFile>> MappedFile::open(const RegularFile& file, const std::string& path) {
+  if (!file.fd.ok()) return Error{ErrorKind::file_open, "cannot open " + path + ": " + file.why(), 0};
+  return map(file.fd.get(), path);
+}
+
+Result<std::unique_ptr<MappedFile>> MappedFile::map(int fd, const std::string& path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return system_error("cannot stat " + path);
   std::unique_ptr<MappedFile> file(new MappedFile());
   if (status.st_size > 0) {
     const auto size = static_cast<size_t>(status.st_size);
-    void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd.get(), 0);
+    void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
     if (at == MAP_FAILED) return system_error("cannot map " + path);
     file->bytes_ = Bytes(static_cast<const std::byte*>(at), size);
   }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "image/base/regular_file.h"
 #include "image/base/result.h"
 #include "image/base/types.h"
 
@@ -34,6 +35,8 @@ class MappedFile {
   /// "-" is standard input; if that is a pipe its copy stands in its place, and may be opened again. What cannot be mapped (pipe, socket,
   /// FIFO) is spooled to $TMPDIR (default /tmp); of what does not begin as a recording does, only the first bytes.
   static Result<std::unique_ptr<MappedFile>> open(const std::string& path);
+  /// A regular file that is open, of a recording's folder. Errors: file_open.
+  static Result<std::unique_ptr<MappedFile>> open(const RegularFile& file, const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -42,6 +45,7 @@ class MappedFile {
 
  private:
   MappedFile() = default;
+  static Result<std::unique_ptr<MappedFile>> map(int fd, const std::string& path);
   Bytes bytes_;
 };
 

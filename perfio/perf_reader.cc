@@ -21,9 +21,22 @@ constexpr uint64_t kMergeRecords = 1024;  // how many records of one data.N file
 
 /// What stands beside `data` in a directory.
 struct DirectoryForm {
-  std::vector<std::string> kcore_dirs;
-  std::vector<std::string> data_files;  ///< data.0, data.1, ...
+  std::vector<std::string> kcore_dirs;  ///< names
+  std::vector<std::string> data_files;  ///< names: data.0, data.1, ...
 };
+
+/// A file of a recording's folder.
+RegularFile open_part(const std::string& folder, const std::string& name, bool allow_outside) {
+  return allow_outside ? open_regular(folder + "/" + name) : open_beneath(folder, name);
+}
+
+/// The first file of a kcore_dir that leads out of the recording's folder; "" if none does.
+std::string leads_out(const std::string& folder, const std::string& kcore_dir) {
+  for (const char* file : {"/kcore", "/kallsyms", "/modules"}) {
+    if (open_beneath(folder, kcore_dir + file).outside) return kcore_dir + file;
+  }
+  return {};
+}
 
 DirectoryForm list_directory(const std::string& path) {
   DirectoryForm out;
@@ -32,12 +45,12 @@ DirectoryForm list_directory(const std::string& path) {
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code ignored;
-    if (name.starts_with("kcore_dir") && it->is_directory(ignored)) out.kcore_dirs.push_back(it->path().string());
+    if (name.starts_with("kcore_dir") && it->is_directory(ignored)) out.kcore_dirs.push_back(name);
     uint64_t number = 0;
     const char* end_of_name = name.data() + name.size();
     if (name.starts_with("data.") && std::from_chars(name.data() + 5, end_of_name, number).ptr == end_of_name && name.size() > 5 &&
         it->is_regular_file(ignored)) {
-      numbered.emplace_back(number, it->path().string());
+      numbered.emplace_back(number, name);
     }
   }
   std::sort(out.kcore_dirs.begin(), out.kcore_dirs.end());
@@ -69,6 +82,7 @@ class ReaderImpl final : public PerfReader {
         limits_(limits),
         builder_(std::move(layout.attrs), std::move(layout.features), layout.tracing_data) {}
 
+  Status take_directory(const std::string& path);
   void read_ahead_pipe_headers();
   void apply(const RawRecord& raw);
   bool take(const RawRecord& raw, RecordQueue& queue, uint64_t& latest);
@@ -93,7 +107,7 @@ Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, co
   const bool directory = path != "-" && fs::is_directory(path, error);
   const std::string data_path = directory ? path + "/data" : path;
   if (directory && !fs::exists(data_path, error)) return Error{ErrorKind::file_format, path + " is a directory without a file `data`", 0};
-  auto file = MappedFile::open(data_path);
+  auto file = directory ? MappedFile::open(open_part(path, "data", limits.allow_outside), data_path) : MappedFile::open(data_path);
   if (!file) return file.error();
   ReadDamage damage;
   auto layout = read_file_header(file.value()->bytes(), data_path, damage);
@@ -101,17 +115,31 @@ Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, co
   std::unique_ptr<ReaderImpl> reader(new ReaderImpl(std::move(file).value(), std::move(layout).value(), limits));
   reader->open_damage_ = std::move(damage);
   if (directory) {
-    DirectoryForm form = list_directory(path);
-    reader->kcore_dirs_ = std::move(form.kcore_dirs);
-    for (const std::string& name : form.data_files) {
-      auto more = MappedFile::open(name);
-      if (!more) return more.error();
-      reader->more_files_.push_back(std::move(more).value());
-    }
+    if (Status status = reader->take_directory(path); !status) return status.error();
   }
   if (reader->pipe_) reader->read_ahead_pipe_headers();
   reader->damage_ = reader->open_damage_;
   return std::unique_ptr<PerfReader>(std::move(reader));
+}
+
+Status ReaderImpl::take_directory(const std::string& path) {
+  const DirectoryForm form = list_directory(path);
+  const auto leave_out = [&](const std::string& name) {
+    add_damage_message(open_damage_, path + "/" + name + ": " + kOutsideReason);
+  };
+  for (const std::string& name : form.kcore_dirs) {
+    const std::string outside = limits_.allow_outside ? std::string() : leads_out(path, name);
+    if (outside.empty()) kcore_dirs_.push_back((fs::path(path) / name).string());
+    if (!outside.empty()) leave_out(outside);
+  }
+  for (const std::string& name : form.data_files) {
+    const RegularFile part = open_part(path, name, limits_.allow_outside);
+    auto more = MappedFile::open(part, path + "/" + name);
+    if (!more && !part.outside) return more.error();
+    if (more) more_files_.push_back(std::move(more).value());
+    if (part.outside) leave_out(name);
+  }
+  return {};
 }
 
 std::vector<Bytes> ReaderImpl::mappings() const {

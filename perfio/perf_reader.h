@@ -90,6 +90,7 @@ struct ReadDamage {
 struct ReadLimits {
   uint64_t max_queued_records = 1U << 20;
   uint64_t max_queued_bytes = 512ULL << 20;  ///< decompressed bytes held for records that wait; mapped ones cost nothing
+  bool allow_outside = false;                ///< links in a recording's folder may lead out of it
 };
 
 /// Opens and reads once; records come sorted by time within FINISHED_ROUND bounds (a bounded buffer), records without time in file order.

@@ -61,6 +61,22 @@ uint64_t CodeKeeper::source_bytes() const {
   return total;
 }
 
+uint64_t CodeKeeper::kept_of(const std::vector<Bytes>& pieces) const {
+  std::vector<Range> ranges;
+  for (const Bytes piece : pieces) {
+    if (!piece.empty()) ranges.push_back({address(piece.data()), address(piece.data()) + piece.size()});
+  }
+  merge(ranges);
+  uint64_t total = 0;
+  auto kept = kept_.begin();
+  for (const Range& range : ranges) {
+    kept = std::partition_point(kept, kept_.end(), [&](const Range& k) { return k.end <= range.first; });
+    for (auto at = kept; at != kept_.end() && at->first < range.end; ++at)
+      total += std::min(at->end, range.end) - std::max(at->first, range.first);
+  }
+  return total;
+}
+
 void CodeKeeper::write(ByteWriter& out) {
   merge(kept_);
   kept_bytes_ = 0;

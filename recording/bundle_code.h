@@ -34,6 +34,8 @@ class CodeKeeper {
   void write(ByteWriter& out);
   [[nodiscard]] uint64_t kept_bytes() const { return kept_bytes_; }
   [[nodiscard]] uint64_t source_bytes() const;
+  /// How many bytes of these pieces are kept, each once. After write().
+  [[nodiscard]] uint64_t kept_of(const std::vector<Bytes>& pieces) const;
 
  private:
   struct Range {

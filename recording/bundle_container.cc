@@ -87,13 +87,24 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
 
 }  // namespace
 
+Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::measure() {
+  std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
+  writer->size_bytes_ = kHeaderBytes;
+  return writer;
+}
+
+Status BundleFileWriter::append(Bytes bytes) {
+  size_bytes_ += bytes.size();
+  return file_ ? file_->append(bytes) : Status();
+}
+
 Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::string& path) {
   std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
   if (path == "-") return Error{ErrorKind::usage, "a bundle is written to a file, not to standard output", 0};
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
     return Error{ErrorKind::file_open, "cannot write " + path + ": it is there and is no file", 0};
-  auto whole = WholeFile::open(path);
+  auto whole = WholeFile::open(path, 0600);  // it holds code of processes
   if (!whole) return whole.error();
   writer->whole_ = std::move(*whole);
   auto file = perfio::OutputFile::on_descriptor(writer->whole_->fd(), path, writer->whole_->straight());
@@ -102,7 +113,7 @@ Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::st
   std::array<std::byte, kHeaderBytes> header{};
   std::memcpy(header.data(), kBundleMagic.data(), kBundleMagic.size());
   put(header.data() + 8, kBundleVersion);
-  if (Status status = writer->file_->append(header); !status.ok()) return status.error();
+  if (Status status = writer->append(header); !status.ok()) return status.error();
   return writer;
 }
 
@@ -117,14 +128,16 @@ Status BundleFileWriter::add(std::string_view type, Bytes content) {
   header.stored_bytes = stored.size();
   header.checksum = checksum(stored);
   ++chunks_;
-  if (Status status = file_->append(encode(header)); !status.ok()) return status;
-  return file_->append(stored);
+  raw_bytes_ += content.size();
+  if (Status status = append(encode(header)); !status.ok()) return status;
+  return append(stored);
 }
 
 Status BundleFileWriter::finish() {
   std::array<std::byte, 4> count{};
   put(count.data(), chunks_);
   if (Status status = add(chunk::kEnd, count); !status.ok()) return status;
+  if (!file_) return {};
   if (Status status = file_->close(); !status.ok()) return status;
   return whole_->finish();
 }

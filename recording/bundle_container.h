@@ -29,6 +29,8 @@ inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "
 class BundleFileWriter {
  public:
   static Result<std::unique_ptr<BundleFileWriter>> create(const std::string& path);
+  /// Writes nothing: measures what would be written.
+  static Result<std::unique_ptr<BundleFileWriter>> measure();
   /// Removes what was written unless finish() was called.
   ~BundleFileWriter() = default;
   BundleFileWriter(const BundleFileWriter&) = delete;
@@ -36,12 +38,15 @@ class BundleFileWriter {
   [[nodiscard]] Status add(std::string_view type, Bytes content);
   /// Writes the end mark, closes and renames.
   [[nodiscard]] Status finish();
-  [[nodiscard]] uint64_t size_bytes() const { return file_->size_bytes(); }
+  [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
+  [[nodiscard]] uint64_t raw_bytes() const { return raw_bytes_; }  ///< of the chunks, before compression
 
  private:
   BundleFileWriter() = default;
   std::unique_ptr<WholeFile> whole_;
-  std::unique_ptr<perfio::OutputFile> file_;
+  [[nodiscard]] Status append(Bytes bytes);
+  std::unique_ptr<perfio::OutputFile> file_;  // null: only measured
+  uint64_t size_bytes_ = 0, raw_bytes_ = 0;
   uint32_t chunks_ = 0;
 };
 

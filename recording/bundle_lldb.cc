@@ -1,4 +1,5 @@
 // Opens an LLDB trace bundle: trace.json with traces and modules beside it (LLDB "trace schema", plug-in intel-pt).
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 #include "image/source/build_id.h"
 #include "image/source/elf_file.h"
 #include "recording/image_build.h"
+#include "recording/own_files.h"
 #include "recording/recording_data.h"
 
 namespace ptd {
@@ -60,6 +62,7 @@ class BundleLoader {
   BundleLoader(const OpenOptions& options, RecordingData& data) : options_(options), data_(data), image_(options) {
     const size_t slash = options.path.rfind('/');
     dir_ = slash == std::string::npos ? std::string() : options.path.substr(0, slash + 1);
+    files_ = OwnFiles(dir_, options.symfs);
   }
 
   Status load(const Json& root) {
@@ -108,16 +111,16 @@ class BundleLoader {
   }
 
   Status add_trace(const std::string& file, int32_t cpu, int32_t tid) {
-    auto trace = MappedFile::open(resolve(file));
-    if (!trace.ok()) return trace.error();
+    const OwnFiles::Opened trace = files_.open(resolve(file));
+    if (!trace.file) return Error{ErrorKind::file_open, resolve(file) + ": " + trace.why, 0};
     AuxStream stream;
     stream.cpu = cpu;
     stream.tid = tid;
     stream.idx = static_cast<uint32_t>(data_.streams.size());
-    stream.add_payload(0, (*trace)->bytes().size(), (*trace)->bytes(), false);
+    stream.add_payload(0, trace.file->bytes().size(), trace.file->bytes(), false);
     data_.streams.push_back(std::move(stream));
-    data_.owners.push_back(*trace);
-    data_.pages.add_mapping((*trace)->bytes());
+    data_.owners.push_back(trace.file);
+    data_.pages.add_mapping(trace.file->bytes());
     return {};
   }
 
@@ -137,6 +140,22 @@ class BundleLoader {
     return {};
   }
 
+  // A module of the bundle's own folder; elsewhere only one with the recorded build id. The error's message is the reason alone.
+  [[nodiscard]] Result<std::shared_ptr<const ElfFile>> open_module(const std::string& path, const std::string& wanted_id) const {
+    const auto refused = [](const std::string& why) { return Error{ErrorKind::file_open, why, 0}; };
+    OwnFiles::Opened opened = files_.open(path);
+    if (opened.outside && !wanted_id.empty()) {
+      if (auto file = MappedFile::open(open_recorded(path), path); file.ok()) {
+        const auto elf = ElfFile::open(*file);
+        if (elf.ok() && same_build_id(wanted_id, (*elf)->build_id())) return *elf;
+      }
+    }
+    if (!opened.file) return refused(opened.why == std::strerror(ENOENT) ? sentence(CodeStatus::not_found) : opened.why);
+    auto elf = ElfFile::open(std::move(opened.file));
+    if (!elf.ok()) return refused("not an ELF file");
+    return elf;
+  }
+
   // Maps the executable segments of a module; `loadAddress` is where its lowest PT_LOAD went.
   void load_module(const Json& module, SpaceId space) {
     const std::string file = text_of(module, "file");
@@ -148,12 +167,14 @@ class BundleLoader {
       data_.warnings.push_back("a module of the bundle has no path or no load address");
       return;
     }
-    auto elf = ElfFile::open(resolve(file.empty() ? name : file));
+    const std::string path = resolve(file.empty() ? name : file);
+    const auto elf = open_module(path, wanted_id);
     if (!elf.ok()) {
-      image_.add_missing(name, wanted_id, sentence(CodeStatus::not_found));
-      data_.warnings.push_back(elf.error().message);
+      image_.add_missing(name, wanted_id, elf.error().message);
+      data_.warnings.push_back(path + ": " + elf.error().message);
       return;
     }
+    image_.note_origin(name, wanted_id, path, wanted_id.empty() ? "in the recording's folder" : "has the recorded build id");
     const std::string& own_id = (*elf)->build_id();
     if (!wanted_id.empty() && !same_build_id(wanted_id, own_id)) {
       Finding finding;
@@ -188,11 +209,12 @@ class BundleLoader {
 
   void load_kernel(const Json& kernel) {
     const std::string file = text_of(kernel, "file");
-    auto elf = ElfFile::open(resolve(file));
+    const auto elf = open_module(resolve(file), {});
     if (!elf.ok()) {
-      image_.add_missing(file, {}, sentence(CodeStatus::not_found));
+      image_.add_missing(file, {}, elf.error().message);
       return;
     }
+    image_.note_origin(file, {}, resolve(file), "in the recording's folder");
     constexpr uint64_t kDefaultAddress = 0xffffffff81000000;  // LLDB's default load address of the kernel
     add_segments(**elf, file, {}, number_of(kernel, "loadAddress").value_or(kDefaultAddress), kKernelSpace, true);
   }
@@ -210,12 +232,12 @@ class BundleLoader {
     constexpr uint32_t kSwitchCpuWide = 15;
     constexpr uint16_t kSwitchOut = 1U << 13;
     constexpr uint64_t kHeaderBytes = 8, kSwitchBytes = 32;
-    auto file = MappedFile::open(path);
-    if (!file.ok()) {
-      data_.warnings.push_back(file.error().message);
+    const OwnFiles::Opened opened = files_.open(path);
+    if (!opened.file) {
+      data_.warnings.push_back(path + ": " + opened.why);
       return;
     }
-    const Bytes bytes = (*file)->bytes();
+    const Bytes bytes = opened.file->bytes();
     const auto u32 = [&](uint64_t at) {
       uint32_t v = 0;
       std::memcpy(&v, bytes.data() + at, sizeof v);
@@ -247,6 +269,7 @@ class BundleLoader {
   RecordingData& data_;
   ImageBuild image_;
   std::string dir_;
+  OwnFiles files_{{}, {}};
   std::map<int32_t, SpaceId> spaces_;
 };
 

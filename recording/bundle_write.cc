@@ -18,6 +18,9 @@ struct StreamCut {
   uint64_t first = 0, end = 0;
 };
 
+/// Path and build id of sections.
+using SectionName = std::pair<std::string, std::string>;
+
 class Writer {
  public:
   Writer(const Recording& recording, const ImageLog& log, BundleReport& report)
@@ -28,6 +31,8 @@ class Writer {
   [[nodiscard]] bool has_trace() const;
   Status scan(const Recording& recording) { return scan_flow(recording, spans_, scan_); }
   Status write(BundleFileWriter& file);
+  /// Lists what it is made of, after write(). `input`: the recording.
+  void list_parts(const std::string& input, const BundleFileWriter& file);
 
  private:
   void collect_lines();
@@ -56,6 +61,7 @@ class Writer {
   ScanResult scan_;
   CodeLines lines_;
   CodeKeeper code_;
+  std::map<SectionName, uint64_t> symbols_of_;
 };
 
 void Writer::cut(Interval time) {
@@ -310,7 +316,10 @@ Status Writer::write_names(BundleFileWriter& file) {
   const SymbolPick pick = data_.symbolizer->pick(scan_.named);
   write_symbols(pick, out);
   report_.symbols = pick.ranges.size();
-  for (const FileSymbolPick& symbols : pick.files) report_.symbols += symbols.symbols.size();
+  for (const FileSymbolPick& symbols : pick.files) {
+    report_.symbols += symbols.symbols.size();
+    symbols_of_[{symbols.section_path, symbols.build_id}] += symbols.symbols.size();
+  }
   report_.instructions = scan_.instructions;
   return file.add(chunk::kSymbols, out.bytes());
 }
@@ -367,6 +376,39 @@ Status Writer::write(BundleFileWriter& file) {
   return status;
 }
 
+void Writer::list_parts(const std::string& input, const BundleFileWriter& file) {
+  std::map<SectionName, std::vector<Bytes>> pieces;
+  std::set<SectionName> copies;
+  for (const ImageOp& op : log_.ops) {
+    if (const auto* section = std::get_if<Section>(&op)) pieces[{section->path, section->build_id}].push_back(section->code.bytes);
+    const auto* copy = std::get_if<DatedCopy>(&op);
+    if (copy == nullptr) continue;
+    pieces[{copy->path, copy->build_id}].push_back(copy->code.bytes);
+    copies.insert({copy->path, copy->build_id});
+  }
+  std::map<std::pair<std::string, std::string>, BundlePart> parts;  // by file and reason
+  for (const auto& [name, bytes] : pieces) {
+    const auto origin = log_.origins.find(name);
+    const bool known = origin != log_.origins.end();
+    const std::string path = known ? origin->second.file : name.first.empty() ? "[unnamed mapping]" : name.first;
+    const std::string why = known ? origin->second.why : copies.contains(name) ? "a copy of the kernel's text" : "in the recording";
+    const auto symbols = symbols_of_.find(name);
+    BundlePart& part = parts[{path, why}];
+    part.file = path;
+    part.why = why;
+    part.bytes += code_.kept_of(bytes);
+    part.symbols += symbols == symbols_of_.end() ? 0 : symbols->second;
+  }
+  report_.parts.push_back({input, "the recording: trace, records, names", file.raw_bytes() - report_.code_bytes, 0});
+  for (auto& [key, part] : parts) {
+    if (part.bytes != 0 || part.symbols != 0) report_.parts.push_back(std::move(part));
+  }
+  std::stable_sort(report_.parts.begin() + 1, report_.parts.end(),
+                   [](const BundlePart& a, const BundlePart& b) { return a.bytes > b.bytes; });
+  report_.missing = data_.missing;
+  report_.warnings = data_.warnings;
+}
+
 // Samples of other events stand beside the flow in listings.
 Status write_events(const std::string& path, Interval time, BundleFileWriter& file, BundleReport& report) {
   constexpr size_t kMostEvents = 500'000;
@@ -388,11 +430,12 @@ bool is_same_file(const std::string& a, const std::string& b) {
 
 Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle) {
   const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
-  if (is_same_file(input, bundle.output_path))
+  if (!bundle.dry_run && is_same_file(input, bundle.output_path))
     return Error{ErrorKind::usage, bundle.output_path + " is the recording itself: a bundle cannot take its place", 0};
   const auto log = std::make_shared<ImageLog>();
   const auto open = [&bundle](OpenOptions wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);
+    wanted.image_log->share = true;
     return bundle.raw != nullptr ? Recording::open_raw(*bundle.raw, wanted) : Recording::open(wanted);
   };
   auto recording = open(options, log);
@@ -409,7 +452,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
     if (!other.ok()) return other.error();
     if (Status status = writer.scan(**other); !status.ok()) return status.error();
   }
-  auto file = BundleFileWriter::create(bundle.output_path);
+  auto file = bundle.dry_run ? BundleFileWriter::measure() : BundleFileWriter::create(bundle.output_path);
   if (!file.ok()) return file.error();
   if (Status status = writer.write(**file); !status.ok()) return status.error();
   if (bundle.raw == nullptr) {
@@ -417,6 +460,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
   }
   if (Status status = (*file)->finish(); !status.ok()) return status.error();
   report.file_bytes = (*file)->size_bytes();
+  writer.list_parts(input, **file);
   return report;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "image/source/build_id.h"
+#include "recording/own_files.h"
 #include "recording/stashed_code.h"
 
 namespace ptd {
@@ -16,6 +17,8 @@ CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at
   result.debug_dirs = options.debug_dirs;
   result.build_id_cache = options.build_id_cache.empty() ? default_build_id_cache() : options.build_id_cache;
   result.recorded_at_s = recorded_at_s;
+  result.own_folder = own_folder(options.path);
+  result.share = options.image_log && options.image_log->share;
   result.kept = StashedCode::open(options.stashes);
   if (options.debuginfod) result.debuginfod = Debuginfod::open();
   return result;
@@ -45,7 +48,8 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   section.file_offset_bytes = mapping.file_offset_bytes;
   section.assumed = mapping.assumed;
   const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
-                          roots,        mapping.pid,      mapping.ip.value,          mapping.from.value};
+                          roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
+                          mapping.inode};
   FoundCode found = source.find(wanted);
   // One report a file, however often it is mapped.
   if (found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
@@ -61,16 +65,42 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_file(section.path, found.file_path, section.build_id);
     if (found.place == FoundAt::kept) kept_used_.insert(mapping.path);
+    note_origin(section.path, section.build_id, found.file_path, found.proof);
     if (found.is_copy) {
       section.assumed = true;  // it may have been written to before it was read
       const CodeBytes first = section.code;
       builder.add_section(std::move(section));
       return add_later_copies(mapping, wanted, first.bytes);
     }
+    if (found.elf && source.options().share) return add_executable_part(section, *found.elf);
   } else {
     add_missing(mapping.path, mapping.build_id, sentence(found.status));
   }
   builder.add_section(std::move(section));
+}
+
+// The pages of executable segments: a recording could say of a file's data too that it was mapped as code.
+void ImageBuild::add_executable_part(const Section& section, const ElfFile& elf) {
+  const uint64_t first = section.file_offset_bytes, end = first + std::min(section.size_bytes, ~first);
+  const auto add = [&](uint64_t from, uint64_t to, bool bytes) {
+    if (from >= to) return;
+    Section part = section;
+    part.ip = section.ip + (from - first);
+    part.size_bytes = to - from;
+    part.file_offset_bytes = from;
+    const size_t at = std::min<uint64_t>(from - first, section.code.bytes.size());
+    part.code.bytes = section.code.bytes.subspan(at, bytes ? std::min<uint64_t>(to - from, section.code.bytes.size() - at) : 0);
+    builder.add_section(std::move(part));
+  };
+  uint64_t at = first;
+  for (const auto& [from, to] : elf.executable_pages()) {
+    const uint64_t begin = std::clamp(from, at, end), stop = std::clamp(to, begin, end);
+    if (begin >= stop) continue;
+    add(at, begin, false);
+    add(begin, stop, true);
+    at = stop;
+  }
+  add(at, end, false);
 }
 
 // What differs between two copies of memory changed at some moment between their readings; the packets may tell when.

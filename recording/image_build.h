@@ -24,6 +24,7 @@ struct UserMapping {
   std::string build_id;  ///< hex, may be empty
   TimeNs from;           ///< mapped since
   int32_t pid = -1;
+  uint64_t inode = 0;    ///< of the file, 0 if not recorded
   bool assumed = false;  ///< that this file is what is there is a guess
 };
 
@@ -37,6 +38,10 @@ class ImageBuild {
 
   /// Finds the file and adds the section; without bytes it is added as known and listed as missing. `roots`: see MappedPath.
   void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr);
+  /// Says, for `bundle --dry-run`, which file gave the bytes of sections with this path and build id, and why it may.
+  void note_origin(const std::string& path, const std::string& build_id, const std::string& file, const std::string& why) {
+    builder.note_origin({path, build_id}, {file, why});
+  }
   /// A section whose bytes are at hand.
   void add_section(Section section) { builder.add_section(std::move(section)); }
   void add_range(NamedRange range) { ranges_.push_back(std::move(range)); }
@@ -58,6 +63,7 @@ class ImageBuild {
   std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
   void tell_of_kept(RecordingData& data) const;
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
+  void add_executable_part(const Section& section, const ElfFile& elf);
   void leave_out(const UserMapping& mapping, TimeNs since);
   std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
   std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out

@@ -1,7 +1,9 @@
 // ImageLog: what went into a timeline, in order, so that a bundle can put the same in again. Private to recording.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -28,10 +30,17 @@ struct LostWindowOp {
 };
 using ImageOp = std::variant<AddSpaceOp, ForkSpaceOp, Section, RemoveOp, Edit, DatedCopy, LostWindowOp, Finding>;
 
+/// Where bytes of a section come from.
+struct CodeOrigin {
+  std::string file, why;
+};
+
 /// Bytes of sections and copies are shared with the recording, not copied.
 class ImageLog {
  public:
+  bool share = false;  ///< its bytes are for others: only code that is proven may be read (CodeSourceOptions::share)
   std::vector<ImageOp> ops;
+  std::map<std::pair<std::string, std::string>, CodeOrigin> origins;  ///< by path and build id of the section
   std::shared_ptr<FetchLog> fetches = std::make_shared<FetchLog>();  ///< what decoding the recording looks at
 };
 
@@ -71,6 +80,9 @@ class LoggedBuilder {
   void add_finding(Finding finding) {
     note(finding);
     builder_.add_finding(std::move(finding));
+  }
+  void note_origin(const std::pair<std::string, std::string>& section, CodeOrigin origin) {
+    if (log_) log_->origins.insert_or_assign(section, std::move(origin));
   }
   void set_word_bytes(unsigned word_bytes) { builder_.set_word_bytes(word_bytes); }
   void freeze_at_first_version() { builder_.freeze_at_first_version(); }

@@ -18,12 +18,13 @@ bool is_jitdump_path(const std::string& path) {
 
 void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const TimeConversion& conversion, bool monotonic,
                  std::vector<std::string>& warnings) {
-  const FoundCode found =
-      image.source.find({mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value, mapping.mapped_at.value});
+  const FoundCode found = image.source.find(
+      {mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value, mapping.mapped_at.value, mapping.inode});
   if (found.status != CodeStatus::found) {
     image.add_missing(mapping.path, {}, sentence(found.status));
     return;
   }
+  image.note_origin(mapping.path, {}, found.file_path, found.proof);
   struct Code {
     JitCode code;
     TimeNs time;

@@ -16,6 +16,7 @@ struct JitdumpMapping {
   TimeNs mapped_at;
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   Ip address;
+  uint64_t inode = 0;  ///< of the file, 0 if not recorded
 };
 
 /// True for ".../jit-123.dump".

@@ -10,6 +10,7 @@
 
 #include "image/source/build_id.h"
 #include "image/source/code_source.h"
+#include "image/source/jitdump.h"
 #include "image/stash/mapping_file.h"
 #include "recording/jit_image.h"
 #include "recording/stashed_code.h"
@@ -139,7 +140,7 @@ class Keeper {
     const std::string in_process = process_path(map.pid, "root") + map.path;
     for (const std::string& path : {options_.just_recorded ? in_process : std::string(), map.path}) {
       if (!path.starts_with('/')) continue;
-      proven.fd = stash::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      proven.fd = open_recorded(path).fd;
       if (proven.fd.ok() && is_the_one(proven.fd.get(), mapping, proven.why)) return proven;
     }
     if (!proven.fd.ok()) proven.why = "not there by now";
@@ -156,10 +157,20 @@ class Keeper {
     }
     if (!mapping.build_id.empty()) return true;
     const perfio::MmapRecord& map = mapping.map;
+    if (!options_.just_recorded && !holds_code(fd)) {
+      why = "neither its build id nor its content says that it is code";
+      return false;
+    }
     const bool same_inode =
         map.inode == 0 || (map.inode == info.st_ino && (map.maj == 0 || (map.maj == major(info.st_dev) && map.min == minor(info.st_dev))));
     if (!same_inode) why = "another file is there by now";
     return same_inode && is_unwritten(info, mapping, why);
+  }
+
+  // A recording that came from elsewhere may name any file.
+  static bool holds_code(int fd) {
+    const auto file = MappedFile::open(fd, {});
+    return file.ok() && (is_jitdump((*file)->bytes()) || ElfFile::open(*file).ok());
   }
 
   bool is_unwritten(const struct stat& info, const Mapping& mapping, std::string& why) const {

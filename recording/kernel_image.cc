@@ -209,6 +209,7 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
   if (!ranges.ok() || ranges->empty()) return false;
   add_copies(image, *ranges, modules, ModuleIds(maps_, features), {copies.last_record, kTimeMax});
+  image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
   add_names(image, root + "/proc/kallsyms", false);
   warnings.push_back(
       "the recording holds no copy of the kernel's text; it is read from " + root +

@@ -9,6 +9,7 @@
 #include "perfio/perf_reader.h"
 #include "recording/arm_perf.h"
 #include "recording/image_build.h"
+#include "recording/own_files.h"
 #include "recording/perf_cpuid.h"
 #include "recording/perf_time.h"
 #include "recording/recording_data.h"
@@ -101,7 +102,7 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, R
 }  // namespace
 
 Status load_perf(const OpenOptions& options, RecordingData& data) {
-  auto opened = perfio::PerfReader::open(options.path);
+  auto opened = perfio::PerfReader::open(options.path, read_limits(options));
   if (!opened.ok()) return opened.error();
   const std::shared_ptr<perfio::PerfReader> reader(std::move(opened).value());
   data.owners.push_back(reader);

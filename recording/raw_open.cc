@@ -52,6 +52,7 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
     report_overlap(section, added, image);
     added.push_back(section);
     image.add_symbol_file(piece.path, piece.path, {});
+    image.note_origin(piece.path, {}, piece.path, "--image");
     image.add_section(std::move(section));
   }
   return {};
@@ -68,6 +69,7 @@ Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, std::ve
                        " of the dump's pages, as the address is not a multiple of 4096: " + address +
                        (pages->odd_addresses.size() > 1 ? ", ..." : ""));
   }
+  image.note_origin(raw.pages_dump, {}, raw.pages_dump, "--pages");
   for (MemoryRange& range : pages->ranges) {
     Section section;
     section.ip = range.ip;

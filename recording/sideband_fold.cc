@@ -125,11 +125,11 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   const SpaceId space = space_of(map.pid);
   if (map.tid > 0) pids_[map.tid] = map.pid;
   if (is_jitdump_path(map.path)) {
-    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}});
+    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, map.inode});
     return;
   }
   mappings_.push_back({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid});
+                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, map.inode});
 }
 
 void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
@@ -346,6 +346,7 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
     UserMapping copy = mapping;
     copy.path = file->path;
     copy.build_id = file->build_id;
+    copy.inode = file->inode;
     copy.file_offset_bytes = file->file_offset_bytes + (mapping.ip - file->ip);
     copy.assumed = true;
     image_.add_mapping(copy, roots_of(mapping.pid));
@@ -381,6 +382,7 @@ void SidebandFold::add_assumed() {
       continue;
     }
     image_.add_symbol_file(section.path, given.path, section.build_id);
+    image_.note_origin(section.path, section.build_id, given.path, "--map");
     // From behind every record on, for sections that begin later stand over those before; and from the start.
     Section over = section;
     image_.add_section(std::move(section));

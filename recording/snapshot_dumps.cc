@@ -68,7 +68,7 @@ class SnapshotDumps::Layer {
   std::map<uint64_t, uint64_t> covered_;  // first address -> end
 };
 
-void SnapshotDumps::add(const IniSection& section, const std::string& path, std::vector<std::string>& warnings) {
+void SnapshotDumps::add(const IniSection& section, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings) {
   if (++seen_ > kMost) return;
   Dump dump;
   dump.path = path;
@@ -79,12 +79,13 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, std:
   (void)parse_ini_number(section.value("offset"), dump.offset);
   const auto [known, is_new] = files_.try_emplace(path);
   if (is_new) {
-    if (auto file = MappedFile::open(path); file.ok()) known->second = *file;
+    known->second = files.open(path);
+    if (!known->second.file) warnings.push_back("the dump " + path + " is not read: " + known->second.why);
   }
-  dump.file = known->second;
+  dump.opened = known->second;
   if (!parse_ini_number(section.value("length"), dump.length)) {
-    if (!dump.file) warnings.push_back("the dump " + path + " cannot be read");
-    if (dump.file) dump.length = dump.file->bytes().size() - std::min<uint64_t>(dump.offset, dump.file->bytes().size());
+    const uint64_t size = dump.opened.file ? dump.opened.file->bytes().size() : 0;
+    dump.length = size - std::min(dump.offset, size);
   }
   if (dump.length == 0 || dump.length > ~dump.address) return;
   dump.worlds = worlds_of(section.value("space"));
@@ -140,11 +141,15 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     worlds[world] = entry->second;
   }
   own_upper = upper_halves_differ();
+  for (const auto& [path, opened] : files_) {
+    if (!opened.file) image.add_missing(path, {}, opened.why);
+  }
   std::set<std::string_view> told;
   for (const Dump& dump : dumps_) {
     if (!told.insert(dump.path).second) continue;
-    if (dump.file == nullptr) image.add_missing(dump.path, {}, "not found");
-    if (dump.file != nullptr) image.add_symbol_file(dump.path, dump.path, {});
+    if (!dump.opened.file) continue;
+    image.add_symbol_file(dump.path, dump.path, {});
+    image.note_origin(dump.path, {}, dump.path, "a memory dump of the snapshot");
   }
   const auto lay = [&](Layer& layer, size_t index, SpaceId space, bool lower) {
     const Dump& dump = dumps_[index];
@@ -155,7 +160,7 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
       section.size_bytes = to - from;
       section.path = dump.path;
       section.file_offset_bytes = dump.offset + (from - dump.address);
-      if (dump.file != nullptr) section.code = piece_of(dump.file, section.file_offset_bytes, section.size_bytes);
+      if (dump.opened.file) section.code = piece_of(dump.opened.file, section.file_offset_bytes, section.size_bytes);
       image.add_section(std::move(section));
     };
     layer.cover(dump.address, dump.address + dump.length, use);

@@ -3,17 +3,15 @@
 
 #include <array>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "decoder/arm/options.h"
 #include "recording/image_build.h"
+#include "recording/own_files.h"
 #include "recording/snapshot_ini.h"
 
 namespace ptd {
-
-class MappedFile;
 
 /// Collects dumps, then lays them out as sections:
 ///
@@ -23,8 +21,8 @@ class MappedFile;
 class SnapshotDumps {
  public:
   static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; those beyond are counted, and told by place()
-  /// Takes a dump section. `path`: of its file, found. Says in `warnings` what cannot be used.
-  void add(const IniSection& dump, const std::string& path, std::vector<std::string>& warnings);
+  /// Takes a dump section. `path`: of its file, which is opened among `files`. Says in `warnings` what cannot be used.
+  void add(const IniSection& dump, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
   /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
   /// `own_upper`: told whether each space has an upper half of its own (FollowOptions).
   [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, bool& own_upper,
@@ -35,14 +33,14 @@ class SnapshotDumps {
     uint64_t address = 0, length = 0, offset = 0;
     uint32_t worlds = 0;  ///< a bit each
     std::string path;
-    std::shared_ptr<const MappedFile> file;  ///< null: not there
+    OwnFiles::Opened opened;
   };
   class Layer;
   [[nodiscard]] bool upper_halves_differ() const;
   [[nodiscard]] Layer covered_twice() const;
   std::vector<Dump> dumps_;
-  std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // null: cannot be read
-  size_t seen_ = 0;                                                 // sections given to add()
+  std::map<std::string, OwnFiles::Opened> files_;
+  size_t seen_ = 0;  // sections given to add()
 };
 
 }  // namespace ptd

@@ -9,6 +9,7 @@
 #include "image/source/mapped_file.h"
 #include "recording/arm_sources.h"
 #include "recording/image_build.h"
+#include "recording/own_files.h"
 #include "recording/recording_data.h"
 #include "recording/snapshot_dumps.h"
 #include "recording/snapshot_ini.h"
@@ -23,10 +24,12 @@ constexpr size_t kMaxReadings = 16;  // of one trace file, which every reading a
 
 Error bad(const std::string& path, const std::string& what) { return {ErrorKind::file_format, path + ": " + what, 0}; }
 
-std::string read_ini(const std::string& path) {
-  auto file = MappedFile::open(path);
-  if (!file.ok()) return {};
-  const Bytes bytes = (*file)->bytes().first(std::min<size_t>((*file)->bytes().size(), kMaxIniBytes));
+/// `why`: gets the reason if the file is not read.
+std::string read_ini(const std::string& path, const OwnFiles& files, std::string* why = nullptr) {
+  const OwnFiles::Opened opened = files.open(path);
+  if (why != nullptr) *why = opened.why;
+  if (!opened.file) return {};
+  const Bytes bytes = opened.file->bytes().first(std::min<size_t>(opened.file->bytes().size(), kMaxIniBytes));
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -128,7 +131,7 @@ arm::TraceConfig config_of(const Device& device, arm::Protocol protocol) {
 class SnapshotLoader {
  public:
   SnapshotLoader(const OpenOptions& options, RecordingData& data, std::string dir)
-      : options_(options), data_(data), image_(options), dir_(std::move(dir)) {}
+      : options_(options), data_(data), image_(options), dir_(std::move(dir)), files_(dir_, options.symfs) {}
 
   Status load();
   /// `dir` is a capture file.
@@ -154,6 +157,7 @@ class SnapshotLoader {
   RecordingData& data_;
   ImageBuild image_;
   std::string dir_;
+  OwnFiles files_;
   SpaceId user_;
   std::vector<Device> devices_;
   std::map<std::string, size_t> device_of_;  // by name in lower case; the first of that name
@@ -181,9 +185,10 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
   uint64_t all_bytes = 0;
   for (const auto& [key, file] : snapshot.section("device_list").values) {
     if (devices_.size() >= kMaxDevices) break;
-    const std::string text = read_ini(path_of(file));
+    std::string why;
+    const std::string text = read_ini(path_of(file), files_, &why);
     if (text.empty()) {
-      data_.warnings.push_back(path_of(file) + ": cannot be read; the device " + key + " is left out");
+      data_.warnings.push_back(path_of(file) + ": " + (why.empty() ? "empty" : why) + "; the device " + key + " is left out");
       continue;
     }
     if ((all_bytes += text.size()) > kMaxAllInisBytes) {
@@ -205,7 +210,7 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
 
 void SnapshotLoader::add_dumps(const Device& core) {
   for (const IniSection& section : core.ini.sections) {
-    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), data_.warnings);
+    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), files_, data_.warnings);
   }
 }
 
@@ -265,12 +270,12 @@ Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_p
     if (readings == kMaxReadings + 1)
       data_.warnings.push_back(path + ": named more than " + std::to_string(kMaxReadings) + " times: then it is left out");
     if (readings > kMaxReadings) continue;
-    auto file = MappedFile::open(path);
-    if (!file.ok()) {
-      data_.warnings.push_back(file.error().message);
+    OwnFiles::Opened opened = files_.open(path);
+    if (!opened.file) {
+      data_.warnings.push_back("the trace " + path + " is not read: " + opened.why);
       continue;
     }
-    held.push_back(std::move(*file));
+    held.push_back(std::move(opened.file));
   }
   if (held.size() == 1) return held[0]->bytes();
   for (const auto& file : held) joined.insert(joined.end(), file->bytes().begin(), file->bytes().end());
@@ -316,14 +321,15 @@ void SnapshotLoader::take_streams() {
 
 Status SnapshotLoader::load() {
   const std::string path = dir_ + "/snapshot.ini";
-  const IniFile snapshot = parse_ini(read_ini(path));
+  const IniFile snapshot = parse_ini(read_ini(path, files_));
   if (snapshot.section("device_list").values.empty()) return bad(path, "not the description of a snapshot");
   if (Status status = read_devices(snapshot); !status.ok()) return status;
   const std::string_view metadata = snapshot.section("trace").value("metadata");
   const std::string trace_path = path_of(metadata.empty() ? "trace.ini" : metadata);
-  const IniFile trace = parse_ini(read_ini(trace_path));
+  std::string why;
+  const IniFile trace = parse_ini(read_ini(trace_path, files_, &why));
   read_buffers(trace);
-  if (buffers_.empty()) return bad(trace_path, "names no trace buffer");
+  if (buffers_.empty()) return bad(trace_path, why.empty() ? "names no trace buffer" : why);
   user_ = image_.builder.add_space();
   for (const Device& device : devices_) {
     add_dumps(device);
@@ -338,14 +344,15 @@ Status SnapshotLoader::load() {
 
 Status SnapshotLoader::load_capture() {
   const std::string path = dir_;
-  const IniFile capture = parse_ini(read_ini(path));
+  const IniFile capture = parse_ini(read_ini(path, OwnFiles({}, {"/"})));
   const size_t slash = path.rfind('/');
   dir_ = slash == std::string::npos ? "." : path.substr(0, slash);
+  files_ = OwnFiles(dir_, options_.symfs);
   user_ = image_.builder.add_space();
   std::vector<std::string> sources;
   for (const IniSection& section : capture.sections) {
     const std::string_view title = section.name;
-    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), data_.warnings);
+    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), files_, data_.warnings);
     const bool core = title.starts_with("core ");
     if ((!core && !title.starts_with("source ")) || devices_.size() >= kMaxDevices) continue;
     Device device;
@@ -364,7 +371,8 @@ Status SnapshotLoader::load_capture() {
 
 Status SnapshotLoader::finish(const std::string& path) {
   take_streams();
-  if (data_.streams.empty()) return bad(path, "no buffer has a source that can be read");
+  if (data_.streams.empty())
+    return bad(path, "no buffer has a source that can be read" + (data_.warnings.empty() ? std::string() : " (" + data_.warnings[0] + ")"));
   const Context context{-1, -1, user_};
   data_.decoder.default_space = user_;
   data_.contexts.add_switch(-1, kTimeMin, context);
@@ -385,7 +393,7 @@ bool is_directory(const std::string& path) {
 /// A file named *.ini, other than a snapshot's, with a section [capture].
 bool is_capture(const std::string& path) {
   if (!path.ends_with(".ini") || path.ends_with("snapshot.ini") || !is_regular_file(path)) return false;
-  return !parse_ini(read_ini(path)).section("capture").values.empty();
+  return !parse_ini(read_ini(path, OwnFiles({}, {"/"}))).section("capture").values.empty();
 }
 
 }  // namespace

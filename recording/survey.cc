@@ -16,6 +16,7 @@
 #include "recording/arm_perf.h"
 #include "recording/bundle.h"
 #include "recording/image_build.h"
+#include "recording/own_files.h"
 #include "recording/perf_time.h"
 #include "recording/recording_data.h"
 #include "recording/segments.h"
@@ -133,6 +134,7 @@ class Collector {
     mapped.file_offset_bytes = map.file_offset_bytes;
     mapped.pid = map.pid;
     mapped.address = map.addr;
+    mapped.inode = map.inode;
     mapped.time_ns = record.sample_id.has_time ? record.sample_id.time : 0;
   }
   void note_sample(const perfio::Record& record) {
@@ -149,7 +151,7 @@ class Collector {
   struct Mapped {
     uint64_t mappings = 0, size_bytes = 0, file_offset_bytes = 0;
     int32_t pid = -1;  // of the largest, with its address and time
-    uint64_t address = 0, time_ns = 0;
+    uint64_t address = 0, time_ns = 0, inode = 0;
   };
   struct AuxTime {
     int32_t cpu = -1, tid = -1;
@@ -215,8 +217,8 @@ void Collector::finish(const OpenOptions& options, int64_t recorded_at_s, bool s
   for (const auto& [key, mapped] : mapped_) {
     SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}};
     if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;
-    const FoundCode code = image.source.find(
-        {line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes, nullptr, mapped.pid, mapped.address, mapped.time_ns});
+    const FoundCode code = image.source.find({line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes, nullptr, mapped.pid,
+                                              mapped.address, mapped.time_ns, mapped.inode});
     line.found = code.status == CodeStatus::found;
     line.reason = line.found ? "" : sentence(code.status);
     line.from = line.found ? name(code.place) : "";
@@ -264,7 +266,7 @@ void take_etm_event(const perfio::EtmInfo& info, const perfio::PerfReader& reade
 }
 
 Result<Survey> survey_perf(const OpenOptions& options) {
-  auto opened = perfio::PerfReader::open(options.path);
+  auto opened = perfio::PerfReader::open(options.path, read_limits(options));
   if (!opened.ok()) return opened.error();
   perfio::PerfReader& reader = **opened;
   Survey survey;

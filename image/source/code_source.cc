@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 
 #include "image/source/build_id.h"
+#include "image/source/jitdump.h"
 
 namespace ptd {
 namespace {
@@ -46,6 +48,10 @@ const char* sentence(CodeStatus status) {
       return "file was deleted";
     case CodeStatus::too_short:
       return "file is shorter than the mapping";
+    case CodeStatus::outside:
+      return kOutsideReason;
+    case CodeStatus::unproven:
+      return "nothing proves that this file was mapped (--allow-outside reads it)";
   }
   return "unknown";
 }
@@ -80,11 +86,17 @@ Bytes host_vdso() {
 
 CodeSource::CodeSource(CodeSourceOptions options) : options_(std::move(options)) {}
 
-const CodeSource::OpenFile& CodeSource::open_file(const std::string& path) {
+const CodeSource::OpenFile& CodeSource::open_file(const std::string& path, FoundAt place) {
   const auto known = files_.find(path);
   if (known != files_.end()) return known->second;
   OpenFile opened;
-  auto file = MappedFile::open(path);
+  const bool all = std::find(options_.symfs.begin(), options_.symfs.end(), "/") != options_.symfs.end();
+  const std::string own = all ? std::string() : own_name(path);
+  const RegularFile regular = !own.empty()             ? open_beneath(options_.own_folder, own)
+                              : place == FoundAt::path ? open_recorded(path)
+                                                       : open_regular(path);
+  opened.outside = regular.outside;
+  auto file = MappedFile::open(regular, path);
   if (file.ok()) {
     const auto [same, is_new] = files_by_identity_.try_emplace((*file)->identity());
     if (is_new) {
@@ -139,6 +151,7 @@ bool CodeSource::try_kept_mapping(const MappedPath& wanted, FoundCode& found) {
   if (!kept.whole_is_mapping) return try_place({path, FoundAt::kept}, wanted, found);
   found.status = CodeStatus::found;
   found.place = FoundAt::kept;
+  found.proof = "kept in the stash";
   found.is_copy = !is_vdso(wanted.path);
   found.code = piece_of(kept.file, 0, wanted.size_bytes);
   found.file_path = path;
@@ -154,9 +167,39 @@ bool CodeSource::try_kept_build_id(const MappedPath& wanted, FoundCode& found) {
   return false;
 }
 
+std::string CodeSource::own_name(const std::string& path) const {
+  namespace fs = std::filesystem;
+  const std::string& folder = options_.own_folder;
+  std::error_code error;
+  if (folder.empty() || !path.starts_with('/') || !fs::is_directory(folder, error)) return {};
+  if (std::string name = name_below(folder, path); !name.empty()) return name;
+  // The same folder by another path. Its own links are followed only when the file is opened.
+  const std::string parent = fs::weakly_canonical(dir_name(path), error).string();
+  return error ? std::string() : name_below(fs::canonical(folder, error).string(), parent + "/" + base_name(path));
+}
+
+/// Why a file may be used, see CodeSourceOptions; null if it may not.
+const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
+  if (place.kind == FoundAt::kept) return "kept in the stash";
+  if (!wanted.build_id.empty()) return "has the recorded build id";
+  if (place.kind == FoundAt::root) return "below --symfs";
+  if (!own_name(place.path).empty()) return "in the recording's folder";
+  const bool is_code = opened.elf != nullptr || is_jitdump(opened.file->bytes());
+  const bool same_inode = wanted.inode != 0 && wanted.inode == opened.file->identity().second;
+  const bool newer = options_.recorded_at_s != 0 && opened.file->modified_s() > options_.recorded_at_s;
+  if (is_code && same_inode && !newer) return "has the recorded inode, and is no newer than the recording";
+  if (!options_.share && is_code) return "holds code";
+  if (!options_.share && same_inode) return "has the recorded inode";
+  return nullptr;
+}
+
 bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCode& found) {
   const std::string& place = where.path;
-  const OpenFile& opened = open_file(place);
+  const OpenFile& opened = open_file(place, where.kind);
+  if (opened.outside) {
+    found.status = CodeStatus::outside;
+    found.file_path = place;
+  }
   if (!opened.file) return false;
   const std::string build_id = opened.elf ? opened.elf->build_id() : std::string();
   if (!wanted.build_id.empty() && !same_build_id(wanted.build_id, build_id)) {
@@ -166,6 +209,12 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
     found.findings.push_back(
         make_finding(FindingKind::build_id_mismatch, place + " has build id " + (build_id.empty() ? "(none)" : build_id) + ", but " +
                                                          wanted.path + " was recorded with " + wanted.build_id + ": not used"));
+    return false;
+  }
+  const char* proof = proof_of(where, opened, wanted);
+  if (proof == nullptr) {
+    found.status = CodeStatus::unproven;
+    found.file_path = place;
     return false;
   }
   CodeBytes code = piece_of(opened.file, wanted.file_offset_bytes, wanted.size_bytes);
@@ -187,6 +236,8 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
   }
   found.status = CodeStatus::found;
   found.place = where.kind;
+  found.proof = proof;
+  found.elf = opened.elf;
   found.code = std::move(code);
   found.file_path = place;
   found.build_id = build_id;
@@ -219,6 +270,7 @@ FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
       if (same_build_id(wanted.build_id, build_id_in_notes(own.subspan(at)))) {
         found.status = CodeStatus::found;
         found.place = FoundAt::vdso;
+        found.proof = "this machine's vdso has the recorded build id";
         found.code = own_bytes(own.subspan(0, std::min<uint64_t>(own.size(), wanted.size_bytes)));
         found.file_path = "[vdso]";
         found.build_id = wanted.build_id;
@@ -241,7 +293,7 @@ bool CodeSource::find_file(const MappedPath& wanted, FoundCode& found) {
   if (!proven) return false;
   if (try_kept_mapping(wanted, found) || try_kept_build_id(wanted, found)) return true;
   if (!options_.debuginfod) return false;
-  const std::string fetched = options_.debuginfod->find(wanted.build_id, false);
+  const std::string fetched = options_.debuginfod->find(wanted.build_id, false, wanted.file_offset_bytes + wanted.size_bytes);
   return !fetched.empty() && try_place({fetched, FoundAt::debuginfod}, wanted, found);
 }
 
@@ -276,7 +328,10 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
   } else if (found.findings.empty()) {
     found.findings.push_back(
         make_finding(FindingKind::file_missing,
-                     wanted.path + (wanted.build_id.empty() ? "" : " (build id " + wanted.build_id + ")") + " is not to be found"));
+                     wanted.path + (wanted.build_id.empty() ? "" : " (build id " + wanted.build_id + ")") +
+                         (found.status == CodeStatus::outside || found.status == CodeStatus::unproven
+                              ? std::string(" is not read: ") + sentence(found.status)
+                              : std::string(" is not to be found"))));
   }
   return found;
 }

@@ -19,12 +19,20 @@ namespace ptd {
 /// Where files are looked for, in this order: symfs roots (below ROOT the recorded path; with a recorded build id also ROOT/NAME); without
 /// a recorded build id what was kept of this recording, which is proof where a path is none; build-id cache; the path itself; with a build
 /// id what was kept of this recording, then of any; debuginfod.
+///
+/// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
+///   - it has the recorded build id;
+///   - it lies in the recording's own folder, and no link leads out of it;
+///   - it holds code (ELF, jitdump), or has the recorded inode. What `share` says must satisfy both, and be as old as the recording.
+/// A root that the user gives lifts this for what is below it: the root "/" for all. Devices and links of procfs are never opened.
 struct CodeSourceOptions {
   std::vector<std::string> symfs;
   std::vector<std::string> debug_dirs;
   std::string build_id_cache;              ///< e.g. $HOME/.debug; "" for none
   bool use_host_files = true;              ///< false: never the path itself nor this machine's vdso
   bool same_host = true;                   ///< false: recorded elsewhere, so this machine's files count only with a recorded build id
+  std::string own_folder;                  ///< the recording's; "" if it has none
+  bool share = false;                      ///< the bytes are for others (a bundle)
   int64_t recorded_at_s = 0;               ///< when the recording was made, seconds since the epoch; 0: unknown
   std::shared_ptr<KeptFiles> kept;         ///< copies kept since the recording; null: none
   std::shared_ptr<Debuginfod> debuginfod;  ///< asked last, for files with a recorded build id; null: nobody is
@@ -40,6 +48,7 @@ struct MappedPath {
   const std::vector<std::string>* roots = nullptr;
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   uint64_t address = 0, time_ns = 0;
+  uint64_t inode = 0;  ///< 0 if not recorded
 };
 
 /// Why a mapping has bytes, or none.
@@ -50,6 +59,8 @@ enum class CodeStatus : uint8_t {
   anonymous,       ///< memory without a file: //anon, [heap], [stack], memfd
   deleted,         ///< the file was deleted when it was recorded
   too_short,       ///< the file ends before the mapping starts
+  outside,         ///< the path leads out of the recording's folder: not read
+  unproven,        ///< nothing proves that the file at the path is what was mapped: not read
 };
 /// One sentence fragment for people: "file not found", "wrong build id", ...
 [[nodiscard]] const char* sentence(CodeStatus status);
@@ -64,6 +75,8 @@ struct FoundCode {
   bool is_copy = false;           ///< of memory, as it was at some moment behind the record
   CodeBytes code;                 ///< bytes of the mapping, maybe shorter than asked
   std::string file_path;          ///< the file used, or the last one refused
+  const char* proof = "";         ///< if found: why the file may be used, a sentence fragment
+  std::shared_ptr<const ElfFile> elf;  ///< if found in an ELF file
   std::string build_id;           ///< of that file, hex
   std::vector<Finding> findings;  ///< build_id_mismatch, file_changed, file_missing; without space, ip and time
 };
@@ -97,8 +110,9 @@ class CodeSource {
   struct OpenFile {
     std::shared_ptr<const MappedFile> file;
     std::shared_ptr<const ElfFile> elf;  ///< null if it is no ELF file
+    bool outside = false;                ///< not opened: it leads out of the recording's folder
   };
-  const OpenFile& open_file(const std::string& path);
+  const OpenFile& open_file(const std::string& path, FoundAt place = FoundAt::root);
   struct Place {
     std::string path;
     FoundAt kind = FoundAt::path;
@@ -109,6 +123,9 @@ class CodeSource {
   FoundCode find_vdso(const MappedPath& wanted);
   bool find_file(const MappedPath& wanted, FoundCode& found);
   bool try_place(const Place& place, const MappedPath& wanted, FoundCode& found);
+  /// The name of a path within the recording's own folder; "" if it is not in it by name.
+  [[nodiscard]] std::string own_name(const std::string& path) const;
+  const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);
   const std::string& remember(const std::shared_ptr<const MappedFile>& file);

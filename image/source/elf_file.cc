@@ -144,6 +144,27 @@ bool ElfFile::parse() {
   return true;
 }
 
+std::vector<std::pair<uint64_t, uint64_t>> ElfFile::executable_pages() const {
+  constexpr uint64_t kPage = 4096;
+  std::vector<std::pair<uint64_t, uint64_t>> pages;
+  for (const ElfSegment& segment : segments_) {
+    const uint64_t end = segment.file_offset_bytes + segment.file_size_bytes;
+    if (segment.executable && segment.file_size_bytes != 0)
+      pages.emplace_back(segment.file_offset_bytes / kPage * kPage, (end + (kPage - 1)) / kPage * kPage);
+  }
+  std::sort(pages.begin(), pages.end());
+  size_t kept = 0;
+  for (const auto& range : pages) {
+    if (kept != 0 && range.first <= pages[kept - 1].second) {
+      pages[kept - 1].second = std::max(pages[kept - 1].second, range.second);
+    } else {
+      pages[kept++] = range;
+    }
+  }
+  pages.resize(kept);
+  return pages;
+}
+
 uint64_t ElfFile::base_address() const {
   uint64_t base = ~uint64_t{0};
   for (const ElfSegment& segment : segments_) base = std::min(base, segment.address);

@@ -57,6 +57,8 @@ class ElfFile {
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
 
+  /// The file offsets of the pages that executable segments map, [first, end) each, in order and apart.
+  [[nodiscard]] std::vector<std::pair<uint64_t, uint64_t>> executable_pages() const;
   /// Lowest PT_LOAD address: what a load address of the whole file refers to. 0 if there is no segment.
   [[nodiscard]] uint64_t base_address() const;
   /// The address (p_vaddr space) of a file offset inside some PT_LOAD, executable ones preferred; false if none holds it.

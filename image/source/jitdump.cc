@@ -57,6 +57,8 @@ bool parse_move(Bytes body, JitCode& code) {
 
 }  // namespace
 
+bool is_jitdump(Bytes bytes) { return bytes.size() >= kHeaderBytes && read_at<uint32_t>(bytes, 0) == kMagic; }
+
 Result<JitdumpResult> read_jitdump(Bytes bytes, const std::function<void(const JitCode&)>& on_code) {
   if (bytes.size() < kHeaderBytes) return Error{ErrorKind::file_format, "jitdump: shorter than its header", 0};
   const auto magic = read_at<uint32_t>(bytes, 0);

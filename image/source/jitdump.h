@@ -41,6 +41,9 @@ struct JitdumpResult {
   uint64_t end_offset_bytes = 0;  ///< first byte not read
 };
 
+/// True if the bytes begin as a jitdump does.
+[[nodiscard]] bool is_jitdump(Bytes bytes);
+
 /// Reads a jitdump in file order. Records of other types (debug info, unwinding info) are skipped by their size; a malformed record ends
 /// the reading with `cut` set and what came before it kept. Errors: file_format for a bad magic, version or header; unsupported for the
 /// other byte order.

@@ -13,13 +13,11 @@
 
 namespace ptd {
 
-Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
-  // O_NONBLOCK: a named pipe in a hostile directory must not hang the open.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
-  auto file = open(fd, path);
-  ::close(fd);
-  return file;
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) { return open(open_regular(path), path); }
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const RegularFile& file, const std::string& path) {
+  if (file.fd.ok()) return open(file.fd.get(), path);
+  return Error{ErrorKind::file_open, path + ": " + file.why(), 0};
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::string& path) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "image/base/regular_file.h"
 #include "image/base/result.h"
 #include "image/base/types.h"
 #include "image/timeline.h"
@@ -18,6 +19,8 @@ class MappedFile {
  public:
   /// Errors: file_open (absent, not regular, refused). An empty file maps to no bytes.
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
+  /// The same of what open_recorded() or open_beneath() gave; `path` names it in messages.
+  static Result<std::shared_ptr<const MappedFile>> open(const RegularFile& file, const std::string& path);
   /// The same of a file that is open; `path` is what it is called. The descriptor stays the caller's.
   static Result<std::shared_ptr<const MappedFile>> open(int fd, const std::string& path);
   ~MappedFile();

@@ -1,0 +1,120 @@
+// Regular files: checked through O_PATH descriptors, then opened.
+#include "image/base/regular_file.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLook = O_PATH | O_CLOEXEC;
+
+int resolve_at(int folder, const std::string& path, uint64_t resolve) {
+  constexpr int kTries = 8;  // EAGAIN: something was renamed meanwhile
+  open_how how{};
+  how.flags = kLook;
+  how.resolve = resolve;
+  long fd = -1;
+  for (int i = 0; i < kTries; ++i) {
+    fd = ::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how);
+    if (fd >= 0 || errno != EAGAIN) break;
+  }
+  return static_cast<int>(fd);
+}
+
+// Before Linux 5.6, and where a sandbox refuses the call.
+bool lacks_openat2(int error) { return error == ENOSYS || error == EPERM; }
+
+// Without openat2: one component at a time, and no link at all.
+int walk_beneath(int folder, const fs::path& name) {
+  Fd at(::dup(folder));
+  for (const fs::path& part : name) {
+    if (part.empty() || part == ".") continue;
+    Fd next(::openat(at.get(), part.c_str(), kLook | O_NOFOLLOW));
+    struct stat info {};
+    if (!next.ok() || ::fstat(next.get(), &info) != 0) return -1;
+    if (S_ISLNK(info.st_mode)) {
+      errno = EXDEV;
+      return -1;
+    }
+    at = std::move(next);
+  }
+  return at.release();
+}
+
+RegularFile open_looked_at(Fd place) {
+  RegularFile file;
+  struct stat info {};
+  if (!place.ok() || ::fstat(place.get(), &info) != 0) {
+    file.error = errno;
+    return file;
+  }
+  if (!S_ISREG(info.st_mode)) {
+    file.error = EINVAL;
+    return file;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(place.get());
+  file.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.fd.ok()) file.error = errno;
+  return file;
+}
+
+}  // namespace
+
+std::string RegularFile::why() const {
+  return outside ? kOutsideReason : error == EINVAL ? "not a regular file" : std::strerror(error);
+}
+
+RegularFile open_regular(const std::string& path) { return open_looked_at(Fd(::open(path.c_str(), kLook))); }
+
+RegularFile open_recorded(const std::string& path) {
+  Fd place(resolve_at(AT_FDCWD, path, RESOLVE_NO_MAGICLINKS));
+  if (!place.ok() && lacks_openat2(errno)) return open_regular(path);
+  return open_looked_at(std::move(place));
+}
+
+std::string name_below(const std::string& folder, const std::string& path) {
+  std::string prefix = folder;
+  while (prefix.size() > 1 && prefix.ends_with('/')) prefix.pop_back();
+  if (!prefix.ends_with('/')) prefix += '/';
+  return path.size() > prefix.size() && path.starts_with(prefix) ? path.substr(prefix.size()) : std::string();
+}
+
+RegularFile open_beneath(const std::string& folder, const std::string& name) {
+  RegularFile refused;
+  refused.outside = true;
+  refused.error = EXDEV;
+  std::string relative = name;
+  if (name.starts_with('/')) {
+    std::error_code error;
+    relative = name_below(folder, name);
+    if (relative.empty()) relative = name_below(fs::canonical(folder, error).string(), name);
+    if (relative.empty()) return refused;
+  }
+  const Fd root(::open(folder.c_str(), kLook | O_DIRECTORY));
+  if (!root.ok()) {
+    refused.error = errno;
+    refused.outside = false;
+    return refused;
+  }
+  Fd place(resolve_at(root.get(), relative, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS));
+  if (!place.ok() && lacks_openat2(errno)) {
+    const fs::path normal = fs::path(relative).lexically_normal();
+    if (normal.begin() != normal.end() && *normal.begin() == "..") return refused;
+    place = Fd(walk_beneath(root.get(), normal));
+  }
+  if (!place.ok() && (errno == EXDEV || errno == ELOOP)) return refused;
+  return open_looked_at(std::move(place));
+}
+
+}  // namespace ptd

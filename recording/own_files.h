@@ -1,0 +1,42 @@
+// OwnFiles: opens the files that belong to a recording. Private to recording.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "image/source/mapped_file.h"
+#include "perfio/perf_reader.h"
+#include "recording/recording.h"
+
+namespace ptd {
+
+/// Opens files that a recording's description (a snapshot's ini, trace.json) names: those in the folder of the description, and those below
+/// a root that the user gives. Thread-safe.
+class OwnFiles {
+ public:
+  /// `folder`: of the description; "" for the working directory. `roots`: OpenOptions::symfs.
+  OwnFiles(std::string folder, std::vector<std::string> roots)
+      : folder_(folder.empty() ? "." : std::move(folder)), roots_(std::move(roots)) {}
+
+  struct Opened {
+    std::shared_ptr<const MappedFile> file;  ///< null: see why
+    std::string why;                         ///< a sentence fragment for people
+    bool outside = false;                    ///< not read because it lies outside of the folder
+  };
+  /// `path`: absolute, or as from the working directory.
+  [[nodiscard]] Opened open(const std::string& path) const;
+
+ private:
+  std::string folder_;
+  std::vector<std::string> roots_;
+};
+
+/// The folder that belongs to a recording: a directory itself, and of a file FILE the FILE.jit that `ptdecode record --emulate` makes.
+[[nodiscard]] std::string own_folder(const std::string& recording);
+
+/// How PerfReader opens what the options name.
+[[nodiscard]] perfio::ReadLimits read_limits(const OpenOptions& options);
+
+}  // namespace ptd

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+"""Recordings that name files which are none of theirs: what is not proven to be code of the recording is neither read nor bundled.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Inputs: PTDECODE_CORPUS and its neighbour faults/; what is absent is skipped.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
+FAULTS = CORPUS.parent / "faults"
+OUTSIDE = "outside of the recording's folder"
+NOTHING = {"DEBUGINFOD_URLS": "", "PTDECODE_STASH": "off"}
+
+
+def run(*words):
+    return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=300, env={**os.environ, **NOTHING})
+
+
+class HostileFiles(unittest.TestCase):
+    def setUp(self):
+        self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="ptd-hostile-"))
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+        self.secret = self.tmp / "secret"
+        self.secret.write_bytes(b"the secret of somebody else " * 400)
+        self.folder = self.tmp / "rec"
+
+    def dry(self, *words):
+        got = run("bundle", *words, "--dry-run")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        return got.stdout
+
+    def refused(self, listing, name, why=OUTSIDE):
+        lines = [line for line in listing.splitlines() if name in line and "left out: " in line]
+        self.assertEqual(len(lines), 1, listing)
+        self.assertIn(why, lines[0])
+        self.assertEqual(lines[0].split()[0], "0")
+
+    def take(self, name):
+        if not (FAULTS / name).is_dir():
+            self.skipTest(f"{FAULTS / name} is absent")
+        shutil.copytree(FAULTS / name, self.folder)
+        for path in self.folder.iterdir():
+            path.chmod(0o644)
+
+    def test_memory_dumps_of_a_snapshot(self):
+        self.take("evil_snapshot")
+        ini = self.folder / "device1.ini"
+        text = ini.read_text()
+        self.assertIn("file=../../../../../etc/shadow", text)
+        (self.folder / "link").symlink_to("../secret")
+        (self.folder / "fd").symlink_to("/proc/self/fd/0")
+        (self.folder / "up").symlink_to("..")
+        os.mkfifo(self.folder / "fifo")
+        for named, why in ((str(self.secret), OUTSIDE), ("../secret", OUTSIDE), ("link", OUTSIDE), ("up/secret", OUTSIDE), ("x/../../secret", None),
+                           ("fd", OUTSIDE), ("fifo", "not a regular file"), ("/dev/zero", OUTSIDE), ("../no such file", OUTSIDE)):
+            with self.subTest(named):
+                ini.write_text(text.replace("../../../../../etc/shadow", named))
+                listing = self.dry(self.folder)
+                self.refused(listing, pathlib.PurePath(named).name, why or "")
+                made = run("bundle", self.folder, "-o", self.tmp / "out.ptb")
+                self.assertEqual(made.returncode, 0, made.stderr)
+                self.assertRegex(made.stdout, r"code +0\.000 MB of 0\.000 MB")
+                self.assertIn("is not read: ", made.stderr)
+                self.assertIn(why or "", run("stat", "-i", self.folder).stderr)
+                self.assertIn(why or "", run("stat", "-i", self.tmp / "out.ptb").stderr)
+        ini.write_text(text.replace("../../../../../etc/shadow", "../secret"))
+        listing = self.dry(self.folder, "--allow-outside")
+        self.assertRegex(listing, r"(?m)^ *[1-9]\d* +\d+  .*secret \(a memory dump of the snapshot\)$")
+        # Its own files by any spelling that stays inside.
+        (self.folder / "sub").mkdir()
+        shutil.copy(self.secret, self.folder / "sub" / "code")
+        (self.folder / "inner").symlink_to("sub/code")
+        for named in ("sub/code", "./sub/../sub/code", "inner", str(self.folder / "sub" / "code"), "sub\\code"):
+            ini.write_text(text.replace("../../../../../etc/shadow", named))
+            self.assertRegex(self.dry(self.folder), r"(?m)^ *[1-9]\d* +\d+  .*(code|inner) \(a memory dump of the snapshot\)$", named)
+
+    def test_traces_and_descriptions_of_a_snapshot(self):
+        self.take("evil_aux")
+        got = run("bundle", self.folder, "-o", self.tmp / "out.ptb")
+        self.assertIn(OUTSIDE, got.stderr)
+        self.assertRegex(got.stdout, r"trace +0\.000 MB of 0\.000 MB")
+        shutil.rmtree(self.folder)
+        self.take("evil_snapshot")
+        packets = run("packets", "-i", self.folder).stdout
+        self.assertGreater(len(packets), 100)
+        shutil.move(self.folder / "CSTMC_TRACE_FIFO.bin", self.tmp / "trace")
+        trace = self.folder / "trace.ini"
+        text = trace.read_text()
+        trace.write_text(text.replace("file=CSTMC_TRACE_FIFO.bin", "file=../trace"))
+        self.assertNotEqual(run("packets", "-i", self.folder).stdout, packets)
+        self.assertEqual(run("packets", "-i", self.folder, "--allow-outside").stdout, packets)
+        shutil.copy(self.tmp / "trace", self.folder / "CSTMC_TRACE_FIFO.bin")
+        trace.write_text(text)
+        shutil.move(self.folder / "device2.ini", self.tmp / "device2.ini")
+        ini = self.folder / "snapshot.ini"
+        ini.write_text(ini.read_text().replace("device2.ini", "../device2.ini"))
+        self.assertIn(OUTSIDE, run("stat", "-i", self.folder).stderr)
+        self.assertEqual(run("packets", "-i", self.folder, "--allow-outside").stdout, packets)
+
+    def test_modules_and_traces_of_an_lldb_bundle(self):
+        original = CORPUS / "pt-lldb-single"
+        if not original.is_dir():
+            self.skipTest(f"{original} is absent")
+        shutil.copytree(original, self.folder, copy_function=shutil.copyfile)
+        trace = self.folder / "trace.json"
+        description = json.loads(trace.read_text())
+        module = description["processes"][0]["modules"][0]
+        whole = run("script", "-i", trace, "--itrace=b").stdout
+        self.assertGreater(len(whole), 100)
+        shutil.move(self.folder / "a.out", self.tmp / "a.out")
+
+        def with_module(**values):
+            module.clear()
+            module.update({"systemPath": "a.out", "loadAddress": 4194304, **values})
+            trace.write_text(json.dumps(description))
+        uuid = json.loads((original / "trace.json").read_text())["processes"][0]["modules"][0]["uuid"]
+        with_module(file=str(self.tmp / "a.out"), uuid=uuid)
+        self.assertEqual(run("script", "-i", trace, "--itrace=b").stdout, whole, "its recorded build id proves it")
+        self.assertRegex(self.dry(trace), r"a\.out \(has the recorded build id\)")
+        for values in ({"file": "../a.out"}, {"file": str(self.tmp / "a.out")}, {"file": str(self.tmp / "a.out"), "uuid": "00112233-4455-6677-8899-aabbccddeeff"},
+                       {"file": str(self.secret), "uuid": uuid}):
+            with_module(**values)
+            self.refused(self.dry(trace), "a.out")
+            self.assertIn(OUTSIDE, run("stat", "-i", trace).stderr)
+        with_module(file="../a.out")
+        self.assertEqual(run("script", "-i", trace, "--itrace=b", "--allow-outside").stdout, whole)
+        description["processes"][0]["threads"][0]["iptTrace"] = "../trace.bin"
+        shutil.copy(self.folder / "trace.bin", self.tmp / "trace.bin")
+        trace.write_text(json.dumps(description))
+        got = run("stat", "-i", trace)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn(OUTSIDE, got.stderr)
+
+    def test_links_in_the_folder_of_a_perf_recording(self):
+        demo = SOURCE / "data" / "demo"
+        shutil.copytree(demo, self.folder, copy_function=shutil.copyfile)
+        self.assertTrue((self.folder / "kcore_dir" / "kcore").is_file())
+        before = run("stat", "-i", self.folder)
+        shutil.move(self.folder / "kcore_dir", self.tmp / "kcore_dir")
+        for link, target in (("kcore_dir", "../kcore_dir"), ("kcore_dir", None)):
+            if target:
+                (self.folder / link).symlink_to(target)
+            else:
+                (self.folder / link).unlink()
+                (self.folder / link).mkdir()
+                for name in ("kcore", "kallsyms", "modules"):
+                    (self.folder / link / name).symlink_to(self.tmp / "kcore_dir" / name)
+            self.assertIn(OUTSIDE, run("check", "-i", self.folder).stderr)
+            got = run("stat", "-i", self.folder, "--allow-outside")
+            self.assertEqual(got.stdout, before.stdout)
+            self.assertNotIn(OUTSIDE, got.stderr)
+        shutil.move(self.folder / "data", self.tmp / "data")
+        (self.folder / "data").symlink_to("../data")
+        got = run("stat", "-i", self.folder)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn(OUTSIDE, got.stderr)
+
+
+@unittest.skipUnless(shutil.which("qemu-x86_64") and shutil.which("cc"), "needs qemu-x86_64 and a compiler")
+class MappedFiles(unittest.TestCase):
+    """Files that MMAP2 records name, of a program that has no build id."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.temporary.cleanup)
+        cls.tmp = pathlib.Path(cls.temporary.name)
+        cls.program = cls.tmp / "program"
+        cls.recording = cls.tmp / "rec"
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-static", "-Wl,--build-id=none", SOURCE / "tests/cli/programs/sorter.c", "-o", cls.program],
+                       check=True)
+        done = run("record", "--emulate", "--no-stash", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", cls.recording, "--", cls.program)
+        assert done.returncode == 0, done.stderr
+        cls.content = cls.program.read_bytes()
+        cls.blocks = run("script", "-i", cls.recording, "--itrace=b", "--stash", "off").stdout
+
+    def dry(self, *words):
+        got = run("bundle", self.recording, "--stash", "off", "--dry-run", *words)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        return got.stdout
+
+    def line(self, listing):
+        lines = [line for line in listing.splitlines() if str(self.program) in line]
+        self.assertEqual(len(lines), 1, listing)
+        return lines[0]
+
+    def put(self, content):
+        """In place: the inode stays, and the time is older than the recording's."""
+        with open(self.program, "r+b") as file:
+            file.truncate(0)
+            file.write(content)
+        os.utime(self.program, (1, 1))
+
+    def test_the_recorded_file_is_bundled(self):
+        self.put(self.content)
+        self.assertIn("has the recorded inode", self.line(self.dry()))
+        made = self.tmp / "made.ptb"
+        self.assertEqual(run("bundle", self.recording, "--stash", "off", "-o", made).returncode, 0)
+        self.assertEqual(run("script", "-i", made, "--itrace=b").stdout, self.blocks)
+
+    def test_another_file_at_the_path_is_decoded_and_not_bundled(self):
+        self.put(self.content)
+        other = self.tmp / "other"
+        other.write_bytes(self.content)
+        os.utime(other, (1, 1))
+        kept = self.tmp / "kept"
+        self.program.rename(kept)
+        self.addCleanup(kept.rename, self.program)
+        other.rename(self.program)
+        self.assertEqual(run("script", "-i", self.recording, "--itrace=b", "--stash", "off").stdout, self.blocks)
+        self.assertIn("left out: nothing proves", self.line(self.dry()))
+        self.assertIn("(below --symfs)", self.line(self.dry("--allow-outside")))
+        os.utime(kept, (1 << 32, 1 << 32))
+        other.unlink(missing_ok=True)
+
+    def test_a_file_newer_than_the_recording_is_not_bundled(self):
+        self.put(self.content)
+        os.utime(self.program, (1 << 32, 1 << 32))
+        self.assertIn("left out: nothing proves", self.line(self.dry()))
+
+    def test_what_is_no_code_is_never_bundled(self):
+        self.put(b"root:*:1:0:::::\n" * 60000)
+        self.addCleanup(self.put, self.content)
+        self.assertIn("left out: nothing proves", self.line(self.dry()))
+        kept = run("stash", "add", "--stash", self.tmp / "stash", "-i", self.recording)
+        self.assertIn("neither its build id nor its content says that it is code", kept.stderr)
+
+    def test_only_pages_of_executable_segments_are_bundled(self):
+        # A program header less: the text is data now, as if the recording said of data that it was mapped as code.
+        content = bytearray(self.content)
+        at, size, count = int.from_bytes(content[32:40], "little"), int.from_bytes(content[54:56], "little"), int.from_bytes(content[56:58], "little")
+        for i in range(count):
+            header = at + i * size
+            if int.from_bytes(content[header:header + 4], "little") == 1:
+                content[header + 4] &= 0xfe  # PF_X
+        self.put(bytes(content))
+        self.addCleanup(self.put, self.content)
+        listing = self.dry()
+        self.assertFalse([line for line in listing.splitlines() if str(self.program) in line and not line.lstrip().startswith("0 ")], listing)
+
+
+class PrivateOutput(unittest.TestCase):
+    """What holds code or memory of processes is for its owner alone; links that somebody else put there are not followed."""
+
+    def setUp(self):
+        self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="ptd-private-"))
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+
+    def commands(self):
+        """Each with -o to come."""
+        yield ["bundle", SOURCE / "data" / "demo"], True
+        yield ["flame", "-i", SOURCE / "data" / "demo"], False
+        if shutil.which("qemu-x86_64"):
+            yield ["record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--", "/bin/true"], True
+
+    @staticmethod
+    def with_output(command, path):
+        at = command.index("--") if "--" in command else len(command)
+        return [*command[:at], "-o", path, *command[at:]]
+
+    def test_mode(self):
+        before = os.umask(0)
+        self.addCleanup(os.umask, before)
+        for command, private in self.commands():
+            path = self.tmp / command[0]
+            got = run(*self.with_output(command, path))
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600 if private else 0o666, command)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root makes links of other users")
+    def test_links_of_others(self):
+        os.chmod(self.tmp, 0o1777)
+        for command, _ in self.commands():
+            for target, exists in (("victim", True), ("nothing", False)):
+                link = self.tmp / f"{command[0]}-{target}"
+                if exists:
+                    (self.tmp / target).write_text("precious")
+                link.symlink_to(self.tmp / target)
+                os.lchown(link, 12345, 12345)
+                got = run(*self.with_output(command, link))
+                self.assertNotEqual(got.returncode, 0, command)
+                self.assertTrue(link.is_symlink())
+                self.assertEqual((self.tmp / target).exists(), exists)
+                if exists:
+                    self.assertEqual((self.tmp / target).read_text(), "precious")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + ["-v"] + sys.argv[1:])
