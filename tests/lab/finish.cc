@@ -150,7 +150,7 @@ Status write_truth(Bytes log, const std::string& path) {
   auto writer = emulate::TruthFileWriter::create(path);
   if (!writer) return writer.error();
   if (Status status = (*writer)->append(
-          log, [](uint64_t) { return nullptr; }, 0);
+          log, [](uint64_t) { return nullptr; }, 0, [](Bytes) {});
       !status)
     return status;
   return (*writer)->finish();
