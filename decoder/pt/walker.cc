@@ -561,8 +561,7 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
     disable(flow, item, EventKind::disabled, state.ip, resume);
     return Go::disabled;
   }
-  if (item.kind != ItemKind::tip ||
-      (insn.cls == InsnClass::jmpabs && has_ip && item.ip != direct_target(insn, state.ip, state.mode).value)) {
+  if (item.kind != ItemKind::tip) {
     lose(flow, GapReason::image_mismatch);
     return Go::lost;
   }
