@@ -445,17 +445,25 @@ Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
 
 Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
   FlowState& state = flow.state;
-  state.ip = next_sequential(insn, state.ip, state.mode);
+  const Ip ip = state.ip;
+  state.ip = next_sequential(insn, ip, state.mode);
   const bool binds = insn.cls != InsnClass::other || insn.detail == InsnDetail::vmptrld;
   if (!binds || state.tnt_count != 0) return Go::on;
   const Item item = items_.at(state.next);
+  // With a CR3 filter a MOV CR3 may end tracing; its TIP.PGD has no ip ([SDM] "CR3 Filtering").
+  if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) != 0 && insn.cls == InsnClass::mov_cr3) {
+    finish_block(flow, 0);
+    ++state.next;
+    disable(flow, item, EventKind::disabled, ip, state.ip);
+    return Go::disabled;
+  }
   if (item.kind != ItemKind::at_insn) return Go::on;
   const bool fits = (item.event == EventKind::paging && insn.cls == InsnClass::mov_cr3) ||
                     (item.event == EventKind::ptwrite && insn.cls == InsnClass::ptwrite) ||
                     (item.event == EventKind::vmcs && insn.detail == InsnDetail::vmptrld);
   if (!fits) return Go::on;
   finish_block(flow, 0);
-  give_item_event(flow, item, Ip{state.ip.value - insn.length_bytes});
+  give_item_event(flow, item, ip);
   ++state.next;
   took(flow);
   return Go::on;
