@@ -550,6 +550,13 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
   return indirect(flow, insn);
 }
 
+// A branch that retired before the first branch of a TNT may have its TIP after that TNT, which is sent first when both were deferred
+// ([SDM] "Deferred TIPs"): all bits of the TNT then belong to later branches.
+void Walker::load_bits_before_deferred_tip(FlowState& state) {
+  if (state.tnt_count != 0 || options_.config.tip_order != TipOrder::may_be_deferred) return;
+  if (items_.at(state.next).kind == ItemKind::tnt && items_.at(state.next + 1).kind == ItemKind::tip) load_tnt(state);
+}
+
 Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   FlowState& state = flow.state;
   // Events without a place of their own do not stand between a branch and its target.
@@ -560,6 +567,7 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
     ++state.next;
     ++state.position;
   }
+  load_bits_before_deferred_tip(state);
   const Item item = items_.at(state.next);
   const bool has_ip = (item.flags & kItemNoIp) == 0;
   if (item.kind == ItemKind::tip_pgd && state.tnt_count == 0) {

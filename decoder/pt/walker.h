@@ -148,6 +148,7 @@ class Walker {
 
   // taking what the trace owes
   bool load_tnt(FlowState& state);
+  void load_bits_before_deferred_tip(FlowState& state);
   bool take_bit(FlowState& state, bool& taken);
   void took(Flow& flow);
   void settle(Flow& flow);
