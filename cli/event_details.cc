@@ -70,11 +70,17 @@ void append_event_details(TextBuffer& out, const Event& event) {
       field(out, "hints", event.payload);
       field(out, " extensions", event.aux);
       break;
+    case EventKind::trig:
+      field(out, "triggers", event.payload);
+      if (event.aux != 0) out.text(" and others");
+      break;
+    case EventKind::interrupt_flag:
+      out.text(event.payload != 0 ? "interrupts enabled" : "interrupts disabled");
+      break;
     case EventKind::ptwrite:
     case EventKind::mnt:
     case EventKind::pwre:
     case EventKind::pwrx:
-    case EventKind::trig:
     case EventKind::pebs_begin:
     case EventKind::pebs_end:
       field(out, "payload", event.payload);

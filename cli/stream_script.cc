@@ -173,6 +173,7 @@ bool StreamScript::shown(const Event& event) const {
     case EventKind::trace_event:
     case EventKind::sync_marker:
     case EventKind::exec_mode:
+    case EventKind::interrupt_flag:
     case EventKind::paging:
     case EventKind::context:
     case EventKind::vmcs:

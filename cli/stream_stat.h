@@ -13,7 +13,7 @@
 
 namespace ptd::cli {
 
-inline constexpr size_t kEventKinds = static_cast<size_t>(EventKind::ignored_packets) + 1;
+inline constexpr size_t kEventKinds = static_cast<size_t>(EventKind::interrupt_flag) + 1;
 inline constexpr size_t kBlockFlagBits = 7;
 
 /// Plain counters.

@@ -213,6 +213,8 @@ const char* name(EventKind kind) {
       return "skipped";
     case EventKind::ignored_packets:
       return "ignored_packets";
+    case EventKind::interrupt_flag:
+      return "interrupt_flag";
   }
   return "?";
 }

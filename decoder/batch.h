@@ -166,7 +166,7 @@ enum class EventKind : uint8_t {
   pebs_begin,
   pebs_item,
   pebs_end,
-  trig,
+  trig,  ///< trigger: payload = trigger bit vector; aux = 1: other triggers fired as well
   // Arm. There async_branch is an exception of type payload, and tsx_* are memory transactions.
   context,           ///< CONTEXTIDR = payload; aux = VMID | level << 32 | non-secure << 34 | root or realm << 35 | AArch64 << 36
   exception_return,  ///< told by ETMv4; of ETE the instruction tells it
@@ -175,6 +175,7 @@ enum class EventKind : uint8_t {
   sync_marker,       ///< a marker in step with those of other sources
   skipped,           ///< from `from` to `to` payload instructions ran (0: not told) whose ways are not traced (Q elements)
   ignored_packets,   ///< payload packets of conditional or data trace that are no part of the flow
+  interrupt_flag,    ///< x86, event trace: RFLAGS.IF is `payload` from `to` on
 };
 
 /// A packet or compound of packets bound to its place in the flow.

@@ -4,7 +4,7 @@
 namespace ptd {
 
 void EventJoin::reset() {
-  mode_ = 0;
+  mode_ = interrupts_ = 0;
   resume_ = {};
 }
 
@@ -18,6 +18,11 @@ void EventJoin::apply(Batch& batch) {
           event.flags = static_cast<uint8_t>(event.flags & ~kEventStatus);
         }
         mode_ = event.payload;
+        break;
+      case EventKind::interrupt_flag:
+        event.flags = static_cast<uint8_t>((event.flags & kEventHasTo) == 0 || event.payload == interrupts_ ? event.flags | kEventStatus
+                                                                                                            : event.flags & ~kEventStatus);
+        interrupts_ = event.payload;
         break;
       case EventKind::async_disabled:
       case EventKind::disabled:

@@ -14,7 +14,8 @@ class EventJoin {
   void apply(Batch& batch);
 
  private:
-  uint64_t mode_ = 0;  ///< ExecMode as a payload; 0: unknown
+  uint64_t mode_ = 0;        ///< ExecMode as a payload; 0: unknown
+  uint64_t interrupts_ = 0;  ///< RFLAGS.IF
   Ip resume_;
 };
 

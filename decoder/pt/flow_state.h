@@ -108,6 +108,7 @@ struct FlowState {
   bool non_root = false;  ///< in VMX non-root operation: a guest runs
   bool lost = false;      ///< flow was lost; waiting for a point where ip is known for sure
   ExecMode mode = ExecMode::unknown;
+  bool interrupts = false;  ///< RFLAGS.IF, known with event trace only
   Context context;        ///< thread and user address space
   uint32_t switches = 0;  ///< context switches passed (ContextFollower)
   Ip disabled_at;         ///< where tracing was last disabled
@@ -119,8 +120,11 @@ struct FlowState {
   uint32_t tnt_count = 0;
   uint64_t stop_ip = 0;  ///< ip that the head item is bound to (if has_stop)
   bool has_stop = false;
+  bool counts_down = false;  ///< the head item is due after `countdown` more instructions
+  uint64_t countdown = 0;
   uint64_t position = 0;  ///< branches, targets and events taken so far
   uint64_t silent = 0;    ///< instructions since something was taken
+  uint64_t unanchored = 0;  ///< instructions before those, since something was taken that counts as an anchor (ItemKind::after_insns)
   SilentLoop loop;
 
   // When

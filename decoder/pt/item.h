@@ -20,7 +20,8 @@ enum class ItemKind : uint8_t {
   async_branch,    ///< FUP(ip) + TIP(target): taken before the instruction at `ip` is looked at
   async_disabled,  ///< FUP(ip) + TIP.PGD
   at_ip,           ///< an event bound to `ip`, flow goes on there
-  at_insn,         ///< an event bound to the next instruction of a class (MOV CR3, VMPTRLD, PTWRITE)
+  at_insn,         ///< an event bound to the next instruction of a class (MOV CR3, VMPTRLD, PTWRITE; IRET, UIRET or VM entry)
+  after_insns,     ///< an event `ip` instructions after its anchor: the item before that is not `now` or `at_insn`
   now,             ///< an event without place: given at once
   overflow,        ///< OVF; `ip` is where flow resumes, unless suppressed
   sync,            ///< the next segment's PSB: its flow goes on at `ip`, unless suppressed
@@ -30,6 +31,8 @@ enum class ItemKind : uint8_t {
 
 inline constexpr uint8_t kItemNoIp = 1;  ///< ip (sync, overflow, tip, tip_pgd) or target (async) is suppressed
 inline constexpr uint8_t kItemNonRoot = 2;
+inline constexpr uint8_t kItemFlagKnown = 4;  ///< with a mode: kItemFlagOn tells RFLAGS.IF
+inline constexpr uint8_t kItemFlagOn = 8;
 
 /// One obligation. Times are on the timeline clock, outward bounds.
 struct Item {
@@ -37,7 +40,7 @@ struct Item {
   uint8_t bits = 0;  ///< tnt: number of branches
   uint8_t flags = 0;
   EventKind event = EventKind::cbr;   ///< at_ip, at_insn, now
-  ExecMode mode = ExecMode::unknown;  ///< new execution mode at the target; unknown: no change
+  ExecMode mode = ExecMode::unknown;  ///< new execution mode at the target, or (at_ip) at `ip`; unknown: no change
   uint64_t ip = 0;                    ///< tnt: the branches, oldest in bit (bits - 1). else: see ItemKind
   uint64_t value = 0;                 ///< async_branch: target. events: payload
   uint64_t aux = 0;
@@ -54,6 +57,7 @@ struct SyncState {
   bool has_ip = false;  ///< tracing was on
   Ip ip;
   ExecMode mode = ExecMode::unknown;
+  bool interrupts = false;  ///< RFLAGS.IF; false without event trace
   bool has_cr3 = false, non_root = false;
   uint64_t cr3 = 0;
   bool in_tx = false;
@@ -157,13 +161,18 @@ class ItemReader {
   void on_event(const Packet& packet, uint64_t offset);
   void on_ovf(uint64_t offset);
   void end_overflow(bool has_ip, uint64_t ip);
-  void bind_later(EventKind kind, uint64_t payload, uint64_t aux, uint64_t offset);
+  void push_event(ItemKind kind, const Item& event);
+  void bind_later(const Item& event);
+  void wait(const Item& event);
+  bool bind_events(bool& bound);
+  void give_waiting(ItemKind branch_kind = ItemKind::now);
+  void give_unbound();
   void fail(uint64_t offset);
   void flush_tsx(uint64_t offset);
   Item& push(ItemKind kind, uint64_t offset);
   void push_held();
   bool is_off_at(uint64_t offset) const;
-  ExecMode take_mode();
+  void take_mode(Item& item);
 
   AuxSegment segment_;
   Config config_;
@@ -174,10 +183,12 @@ class ItemReader {
   SyncState start_;
   std::vector<Item> start_items_;
   std::vector<Item> items_;
-  std::vector<Item> held_;     ///< events inside a FUP .. TIP compound, given after it
-  std::vector<Item> binding_;  ///< events waiting for their FUP
+  std::vector<Item> held_;     ///< events inside a compound (FUP .. TIP, OVF .. FUP), given after it
+  std::vector<Item> binding_;  ///< events that a FUP of their own follows
+  std::vector<Item> waiting_;  ///< events to which the next packet of the flow may give a place
   uint64_t base_ = 0;          ///< index of items_[0]
-  ExecMode mode_ = ExecMode::unknown;
+  ExecMode mode_ = ExecMode::unknown;  ///< of a MODE.Exec that is not bound yet; `interrupts_` is its RFLAGS.IF
+  bool interrupts_ = false;
   bool done_ = false;
   bool enabled_ = false;
   bool has_fup_ = false, fup_optional_ = false;

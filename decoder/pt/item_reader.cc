@@ -1,5 +1,6 @@
 // ItemReader: packets -> items. The only place that knows which packets form a compound.
 #include <algorithm>
+#include <utility>
 
 #include "decoder/pt/item.h"
 
@@ -8,28 +9,10 @@ namespace {
 
 constexpr uint64_t kReleasedAtOnce = 8192;
 constexpr uint8_t kLongTntBits = 47;
-constexpr size_t kMaxHeld = 64;  // events inside one compound
 
 ExecMode exec_mode_of(const Packet& packet) {
   if ((packet.flags & kFlagCsL) != 0) return ExecMode::bits64;
   return (packet.flags & kFlagCsD) != 0 ? ExecMode::bits32 : ExecMode::bits16;
-}
-
-// [SDM] "CFE Packet": types whose FUP is also the FUP of an asynchronous branch.
-bool cfe_is_asynchronous(uint8_t type) {
-  switch (type) {
-    case 0x01:  // INTR
-    case 0x03:  // SMI
-    case 0x05:  // SIPI
-    case 0x06:  // INIT
-    case 0x08:  // VMEXIT
-    case 0x09:  // VMEXIT_INTR
-    case 0x0a:  // SHUTDOWN
-    case 0x0c:  // UINTR
-      return true;
-    default:
-      return false;
-  }
 }
 
 }  // namespace
@@ -48,6 +31,7 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   items_.clear();
   held_.clear();
   binding_.clear();
+  waiting_.clear();
   base_ = 0;
   mode_ = ExecMode::unknown;
   done_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
@@ -105,7 +89,7 @@ void ItemReader::produce() {
 }
 
 bool ItemReader::plain(uint64_t index) const {
-  const bool open = has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty();
+  const bool open = has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty() || !waiting_.empty();
   return base_ + items_.size() <= index && !open && !done_ && enabled_ && reader_.block_items() == 0;
 }
 
@@ -117,10 +101,10 @@ void ItemReader::skip_to(const ItemCursor& cursor, uint64_t index, const Item* l
   if (last != nullptr) items_.push_back(*last);
 }
 
-ExecMode ItemReader::take_mode() {
-  const ExecMode mode = mode_;
-  mode_ = ExecMode::unknown;
-  return mode;
+// A MODE.Exec that waits binds to `item`.
+void ItemReader::take_mode(Item& item) {
+  item.mode = std::exchange(mode_, ExecMode::unknown);
+  if (item.mode != ExecMode::unknown) item.flags |= interrupts_ ? kItemFlagKnown | kItemFlagOn : kItemFlagKnown;
 }
 
 // Takes over what the timing packets up to the one at `offset` told.
@@ -140,6 +124,8 @@ bool ItemReader::step() {
   Packet packet;
   const PacketReader::Status status = reader_.next(packet);
   if (status == PacketReader::Status::end || (status == PacketReader::Status::cut && segment_.tail_bytes == 0)) {
+    give_waiting();
+    give_unbound();
     push(ItemKind::end, offset);
     return false;
   }
@@ -150,9 +136,11 @@ bool ItemReader::step() {
   if (packet.kind == PacketKind::pad) return true;
   if (is_timing(packet.kind)) {
     if (packet.kind == PacketKind::cbr) {
-      Item& item = push(ItemKind::now, offset);
+      Item item;
       item.event = EventKind::cbr;
       item.value = packet.value;
+      item.offset_bytes = offset;
+      push_event(ItemKind::now, item);
     }
     return true;
   }
@@ -193,6 +181,7 @@ void ItemReader::read_start() {
         break;
       case PacketKind::mode_exec:
         start_.mode = exec_mode_of(packet);
+        start_.interrupts = (packet.flags & kFlagIf) != 0;
         break;
       case PacketKind::mode_tsx:
         start_.in_tx = (packet.flags & kFlagInTx) != 0;
@@ -266,6 +255,8 @@ void ItemReader::read_sync() {
   const uint64_t offset = reader_.offset();
   if (has_fup_ && !fup_optional_) return fail(fup_offset_);
   flush_tsx(offset);
+  give_waiting();
+  give_unbound();
   if (in_overflow_) end_overflow(false, 0);
   Packet packet;
   if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) {
@@ -285,17 +276,6 @@ void ItemReader::read_sync() {
   if (!has_ip || !whole) items_[index].flags = kItemNoIp;
 }
 
-void ItemReader::push_held() {
-  for (Item& held : held_) {
-    Item& item = push(ItemKind::now, held.offset_bytes);
-    item.event = held.event;
-    item.value = held.value;
-    item.aux = held.aux;
-    item.flags = held.flags;
-  }
-  held_.clear();
-}
-
 void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
   switch (packet.kind) {
     case PacketKind::tnt_short:
@@ -304,6 +284,8 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       if (has_fup_ && !fup_optional_) return fail(offset);
       has_fup_ = false;
       flush_tsx(offset);
+      give_waiting();
+      give_unbound();
       Item& item = push(ItemKind::tnt, offset);
       item.bits = packet.bits;
       item.ip = packet.value;
@@ -322,6 +304,7 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       return on_tip_pge(packet, offset);
     case PacketKind::mode_exec:
       mode_ = exec_mode_of(packet);
+      interrupts_ = (packet.flags & kFlagIf) != 0;
       return;
     case PacketKind::mode_tsx:
       tsx_pending_ = true;
@@ -366,16 +349,14 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
     bound = true;
     asynchronous = tsx_abort_;
   }
-  for (Item& waiting : binding_) {
-    Item& item = push(ItemKind::at_ip, waiting.offset_bytes);
-    item.event = waiting.event;
-    item.value = waiting.value;
-    item.aux = waiting.aux;
+  if (mode_ != ExecMode::unknown) {  // [SDM] "MODE.Exec Packet": a change of the interrupt flag, or nothing new
+    Item& item = push(ItemKind::at_ip, offset);
+    item.event = EventKind::exec_mode;
     item.ip = cursor_.last_ip;
+    take_mode(item);
     bound = true;
-    if (waiting.event == EventKind::cfe && cfe_is_asynchronous(static_cast<uint8_t>(waiting.value & 0xff))) asynchronous = true;
   }
-  binding_.clear();
+  asynchronous |= bind_events(bound);
   if (!bound || asynchronous) {
     has_fup_ = true;
     fup_optional_ = bound;
@@ -392,6 +373,8 @@ void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
     if (enabled_) return;
   }
   flush_tsx(offset);
+  give_waiting(has_fup_ ? ItemKind::now : ItemKind::at_insn);
+  give_unbound();
   Item& item = push(has_fup_ ? ItemKind::async_branch : ItemKind::tip, has_fup_ ? fup_offset_ : offset);
   if (has_fup_) {
     item.ip = fup_ip_;
@@ -399,7 +382,7 @@ void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
   } else {
     item.ip = cursor_.last_ip;
   }
-  item.mode = take_mode();
+  take_mode(item);
   if (!has_ip) item.flags |= kItemNoIp;
   has_fup_ = false;
   push_held();
@@ -412,6 +395,8 @@ void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
     if (!config_.errata.apl11) return fail(offset);
   }
   flush_tsx(offset);
+  give_waiting(has_fup_ ? ItemKind::now : ItemKind::at_insn);
+  give_unbound();
   Item& item = push(has_fup_ ? ItemKind::async_disabled : ItemKind::tip_pgd, has_fup_ ? fup_offset_ : offset);
   if (has_fup_) {
     item.ip = fup_ip_;
@@ -432,21 +417,24 @@ void ItemReader::on_tip_pge(const Packet& packet, uint64_t offset) {
   if (has_fup_ && !fup_optional_) return fail(offset);
   has_fup_ = false;
   flush_tsx(offset);
+  give_waiting();
+  give_unbound();
   if (!has_ip) return;  // enabled at an ip that the cpu does not tell: nothing can be followed
   Item& item = push(ItemKind::tip_pge, offset);
   item.ip = cursor_.last_ip;
-  item.mode = take_mode();
+  take_mode(item);
   enabled_ = true;
   push_held();
 }
 
 void ItemReader::on_ovf(uint64_t offset) {
-  // Whatever was pending lost its other half.
+  // Whatever was pending lost its other half; events did happen, their place is not known.
   has_fup_ = tsx_pending_ = false;
-  held_.clear();
-  binding_.clear();
   mode_ = ExecMode::unknown;
+  give_waiting();
+  give_unbound();
   if (in_overflow_) return;
+  push_held();
   in_overflow_ = true;
   overflow_offset_ = offset;
 }
@@ -455,102 +443,12 @@ void ItemReader::end_overflow(bool has_ip, uint64_t ip) {
   in_overflow_ = false;
   Item& item = push(ItemKind::overflow, overflow_offset_);
   item.ip = ip;
-  item.mode = has_ip ? take_mode() : ExecMode::unknown;
-  if (!has_ip) item.flags = kItemNoIp;
-}
-
-void ItemReader::bind_later(EventKind kind, uint64_t payload, uint64_t aux, uint64_t offset) {
-  if (binding_.size() >= kMaxHeld) return fail(offset);
-  Item item;
-  item.event = kind;
-  item.value = payload;
-  item.aux = aux;
-  item.offset_bytes = offset;
-  binding_.push_back(item);
-}
-
-void ItemReader::on_event(const Packet& packet, uint64_t offset) {
-  Item item;
-  item.offset_bytes = offset;
-  item.kind = ItemKind::now;
-  item.value = packet.value;
-  item.aux = packet.aux;
-  switch (packet.kind) {
-    case PacketKind::pip:
-      item.kind = ItemKind::at_insn;
-      item.event = EventKind::paging;
-      if ((packet.flags & kFlagNonRoot) != 0) item.flags |= kItemNonRoot;
-      break;
-    case PacketKind::vmcs:
-      item.kind = ItemKind::at_insn;
-      item.event = EventKind::vmcs;
-      break;
-    case PacketKind::trace_stop:
-      item.event = EventKind::trace_stop;
-      break;
-    case PacketKind::mnt:
-      item.event = EventKind::mnt;
-      break;
-    case PacketKind::ptw:
-      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::ptwrite, packet.value, packet.bits, offset);
-      item.kind = ItemKind::at_insn;
-      item.event = EventKind::ptwrite;
-      item.aux = packet.bits;
-      break;
-    case PacketKind::exstop:
-      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::exstop, 0, 0, offset);
-      item.event = EventKind::exstop;
-      break;
-    case PacketKind::mwait:
-      item.event = EventKind::mwait;
-      break;
-    case PacketKind::pwre:
-      item.event = EventKind::pwre;
-      item.aux = packet.flags;
-      break;
-    case PacketKind::pwrx:
-      item.event = EventKind::pwrx;
-      break;
-    case PacketKind::bbp:
-      item.event = EventKind::pebs_begin;
-      item.aux = packet.extra;
-      break;
-    case PacketKind::bip:
-      item.event = EventKind::pebs_item;
-      item.aux = packet.bits;
-      break;
-    case PacketKind::bep:
-      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::pebs_end, 0, 0, offset);
-      item.event = EventKind::pebs_end;
-      break;
-    case PacketKind::cfe: {
-      const uint64_t payload = packet.bits | (uint64_t{packet.extra} << 8);
-      if ((packet.flags & kFlagIp) != 0) return bind_later(EventKind::cfe, payload, 0, offset);
-      item.event = EventKind::cfe;
-      item.value = payload;
-      break;
-    }
-    case PacketKind::evd:
-      item.event = EventKind::evd;
-      item.aux = packet.bits;
-      break;
-    case PacketKind::trig:
-      item.event = EventKind::trig;
-      break;
-    default:
-      return fail(offset);
+  if (has_ip) {
+    take_mode(item);
+  } else {
+    item.flags = kItemNoIp;
   }
-  if (has_fup_ && !fup_optional_) {  // inside a FUP .. TIP compound: belongs to it
-    if (held_.size() >= kMaxHeld) return fail(offset);
-    held_.push_back(item);
-    return;
-  }
-  if (!enabled_) item.kind = ItemKind::now;
-  Item& pushed = push(item.kind, offset);
-  pushed.event = item.event;
-  pushed.value = item.value;
-  pushed.aux = item.aux;
-  pushed.flags = item.flags;
+  push_held();
 }
 
 }  // namespace ptd::pt

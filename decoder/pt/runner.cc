@@ -88,6 +88,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   own_bytes_ = items.own_bytes();
   until_ = until;
   direct_ = moved_ = false;
+  first_position_ = state.position;
   mark_due_ = true;
   borrow_calls();
   set_places();
@@ -503,6 +504,7 @@ void Runner::leave() {
   state.tnt = tnt_.bits;
   state.ip = Ip{code_.run(at_).ip};
   return_calls();
+  if (state.position != first_position_) state.unanchored = 0;
   if (!moved_ && !direct_) return;
   state.has_stop = false;
   if (state.tnt_count != 0) {

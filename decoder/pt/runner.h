@@ -188,6 +188,7 @@ class Runner {
   ItemCursor cursor_;
   bool direct_ = false;                 ///< cursor_ is ahead of the ItemReader
   bool moved_ = false;                  ///< something was taken
+  uint64_t first_position_ = 0;         ///< of the flow, before
   uint64_t tally_from_ = ~uint64_t{0};  ///< offset at which tally() is tried next
   bool settled_ = false;                ///< the last item and the next have the same bounds of time, if cursor_ is steady
   bool mark_due_ = false;

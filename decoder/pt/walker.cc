@@ -92,6 +92,7 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
   state.not_before = segment.time.first;
   state.ip = start.ip;
   state.enabled = start.has_ip;
+  state.interrupts = start.interrupts;
   if (options_.sync_points != nullptr) {  // what earlier segments passed, without walking there one by one
     const auto& points = *options_.sync_points;
     const auto passed = std::upper_bound(points.begin(), points.end(), segment.stream_offset_bytes,
@@ -120,6 +121,8 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
     Item mode = status;
     mode.value = static_cast<uint64_t>(start.mode);
     give_event(flow, mode, EventKind::exec_mode, kEventStatus, {}, {});
+    mode.value = 1;
+    if (start.interrupts) give_event(flow, mode, EventKind::interrupt_flag, kEventStatus, {}, {});
   }
   if (state.mode == ExecMode::unknown) state.mode = options_.config.initial_mode;
   if (start.has_ip) give_event(flow, status, EventKind::enabled, kEventStatus | kEventHasTo, {}, start.ip);
@@ -179,7 +182,9 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
+    const bool counted = state.counts_down;
     if (execute(flow, entry.insn) == Go::lost) return WalkStop::lost;
+    if (counted) count_down(flow);
   }
 }
 
@@ -195,7 +200,10 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
     lose(flow, GapReason::limit);
     return false;
   }
-  return execute(flow, candidate.insn) != Go::lost;
+  const bool counted = state.counts_down;
+  if (execute(flow, candidate.insn) == Go::lost) return false;
+  if (counted) count_down(flow);
+  return true;
 }
 
 // Erratum BDM64: of a branch right before a transaction's abort the packets may tell a wrong target. The abort's own ip is right: if the
@@ -465,7 +473,7 @@ Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
   finish_block(flow, 0);
   give_item_event(flow, item, ip);
   ++state.next;
-  took(flow);
+  took(flow, false);
   return Go::on;
 }
 
@@ -498,6 +506,7 @@ Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
   const Ip target = direct_target(insn, state.ip, state.mode);
   const Ip fall = next_sequential(insn, state.ip, state.mode);
   bool taken = false;
+  give_overdue(flow);
   if (!take_bit(state, taken)) {
     const Item item = items_.at(state.next);
     if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) == 0 && (item.ip == target.value || item.ip == fall.value)) {
@@ -522,6 +531,7 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
   FlowState& state = flow.state;
   const ReturnCompression compression = options_.config.return_compression;
   if (compression != ReturnCompression::off) {
+    give_overdue(flow);
     if (state.tnt_count == 0) load_tnt(state);
     if (state.tnt_count != 0) {
       const bool bit = ((state.tnt >> (state.tnt_count - 1)) & 1) != 0;
@@ -560,10 +570,11 @@ void Walker::load_bits_before_deferred_tip(FlowState& state) {
 Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   FlowState& state = flow.state;
   // Events without a place of their own do not stand between a branch and its target.
+  give_overdue(flow);
   for (;;) {
     const Item item = items_.at(state.next);
     if (item.kind != ItemKind::now && item.kind != ItemKind::at_insn) break;
-    give_item_event(flow, item, {});
+    give_item_event(flow, item, Ip{item.ip});
     ++state.next;
     ++state.position;
   }

@@ -47,7 +47,7 @@ struct Flow {
   uint16_t block_flags = 0;
   Mark mark;  ///< last one given
   bool mark_valid = false;
-  bool mode_told = false;  ///< the segment has told an execution mode
+  bool mode_told = false;  ///< the segment has told an execution mode, and RFLAGS.IF
   uint32_t penalty = 0;    ///< candidates taken against the odds
   std::vector<Pin> pins;   ///< within the segment
 };
@@ -150,7 +150,7 @@ class Walker {
   bool load_tnt(FlowState& state);
   void load_bits_before_deferred_tip(FlowState& state);
   bool take_bit(FlowState& state, bool& taken);
-  void took(Flow& flow);
+  void took(Flow& flow, bool anchors = true);
   void settle(Flow& flow);
   bool settle_one(Flow& flow, const Item& item);
   bool retire_vm_entry(Flow& flow);
@@ -163,10 +163,14 @@ class Walker {
   void enable_at(Flow& flow, const Item& item, Ip ip);
   void disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume);
   void set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip);
+  void set_interrupt_flag(Flow& flow, const Item& item, Ip ip);
+  void count_down(Flow& flow);
+  void give_overdue(Flow& flow);
   void update_context(Flow& flow, TimeNs first, TimeNs last);
   void pass_switch(Flow& flow);
   void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
   void give_item_event(Flow& flow, const Item& item, Ip from);
+  void give_bound_event(Flow& flow, const Item& item);
   void put_mark(Flow& flow, Interval time);
   [[nodiscard]] Interval time_of(const Item& item) const { return {item.before, item.hi}; }
 

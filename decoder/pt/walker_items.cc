@@ -1,5 +1,6 @@
 // Walker: taking what the trace owes, events, time and context.
 #include <algorithm>
+#include <utility>
 
 #include "decoder/pt/walker.h"
 
@@ -21,9 +22,10 @@ bool Walker::take_bit(FlowState& state, bool& taken) {
   return true;
 }
 
-void Walker::took(Flow& flow) {
+void Walker::took(Flow& flow, bool anchors) {
   FlowState& state = flow.state;
   ++state.position;
+  state.unanchored = anchors ? 0 : state.unanchored + state.silent;
   state.silent = 0;
   if (state.tnt_count == 0) {
     settle(flow);
@@ -50,6 +52,20 @@ void Walker::narrow_by_sync_points(FlowState& state) {
   if (!both.empty()) state.now = both;
 }
 
+// An instruction ran that the head item counts, unless the instruction took it.
+void Walker::count_down(Flow& flow) {
+  FlowState& state = flow.state;
+  if (state.counts_down && --state.countdown == 0) settle(flow);
+}
+
+// A branch is about to take something from the trace, so an event that counts instructions cannot come later than here.
+void Walker::give_overdue(Flow& flow) {
+  FlowState& state = flow.state;
+  if (!state.counts_down) return;
+  state.countdown = 0;
+  settle(flow);
+}
+
 // With no branch bits pending: gives events that have no place and sets the ip at which the head item is to be taken.
 void Walker::settle(Flow& flow) {
   FlowState& state = flow.state;
@@ -73,7 +89,18 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       return true;
     case ItemKind::at_insn:
       if (state.enabled) return false;
-      give_item_event(flow, item, {});
+      give_item_event(flow, item, Ip{item.ip});
+      return true;
+    case ItemKind::after_insns:
+      if (state.enabled && !std::exchange(state.counts_down, true)) {
+        const uint64_t passed = state.silent + state.unanchored;
+        state.countdown = item.ip - std::min(item.ip, passed);
+      }
+      if (state.enabled && state.countdown != 0) return false;
+      finish_block(flow, 0);
+      state.counts_down = false;
+      state.silent = state.unanchored = 0;
+      give_item_event(flow, item, state.enabled ? state.ip : Ip{});
       return true;
     case ItemKind::tip_pge:
       if (state.enabled) return false;  // the walker finds that it cannot go on
@@ -94,6 +121,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       state.calls_unseen = false;  // the processor forgets them too ([SDM] "RETC")
       state.enabled = has_ip;
       state.lost = !has_ip;
+      state.silent = state.unanchored = 0;
       state.ip = Ip{item.ip};
       if (has_ip) {
         set_mode(flow, item.mode, item, state.ip);
@@ -101,9 +129,14 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       }
       return true;
     }
+    case ItemKind::at_ip:
+      if (!state.enabled) {  // an ip is told, no flow
+        give_bound_event(flow, item);
+        return true;
+      }
+      [[fallthrough]];
     case ItemKind::async_branch:
     case ItemKind::async_disabled:
-    case ItemKind::at_ip:
       state.has_stop = true;
       state.stop_ip = item.ip;
       return false;
@@ -136,7 +169,7 @@ bool Walker::at_stop(Flow& flow) {
   if (item.kind == ItemKind::at_ip) {
     // A PTW's FUP tells the PTWRITE itself, which did retire ([SDM] "PTWRITE Packet"); other events come before the instruction.
     if (item.event == EventKind::ptwrite && !retire_ptwrite(flow)) return false;
-    give_item_event(flow, item, Ip{item.ip});
+    give_bound_event(flow, item);
     took(flow);
     return true;
   }
@@ -219,6 +252,7 @@ void Walker::disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip r
 void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
   FlowState& state = flow.state;
   if (mode == ExecMode::unknown) return;
+  set_interrupt_flag(flow, item, ip);
   // Without a mode from PSB+ this is the first that the segment tells: a status for who reads segments one after the other.
   Item told = item;
   told.value = static_cast<uint64_t>(mode);
@@ -229,6 +263,18 @@ void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
   finish_block(flow, 0);
   state.mode = mode;
   give_event(flow, told, EventKind::exec_mode, flags, {}, ip);
+}
+
+// What the MODE.Exec that `item` is bound to tells of RFLAGS.IF. Without event trace it is always 0: the first to tell that is no event.
+void Walker::set_interrupt_flag(Flow& flow, const Item& item, Ip ip) {
+  FlowState& state = flow.state;
+  if ((item.flags & kItemFlagKnown) == 0) return;
+  const bool on = (item.flags & kItemFlagOn) != 0;
+  if (std::exchange(state.interrupts, on) == on) return;
+  Item told = item;
+  told.value = on ? 1 : 0;
+  finish_block(flow, 0);
+  give_event(flow, told, EventKind::interrupt_flag, static_cast<uint8_t>(kEventHasTo | (flow.mode_told ? 0 : kEventStatus)), {}, ip);
 }
 
 // Which thread runs at a moment of [first, last].
@@ -281,6 +327,12 @@ void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t fl
     flow.mark_valid = false;  // the next block has one of its own
   }
   flow.out->events.push_back(event);
+}
+
+// An event whose ip a FUP tells.
+void Walker::give_bound_event(Flow& flow, const Item& item) {
+  if (item.event == EventKind::exec_mode) return set_mode(flow, item.mode, item, Ip{item.ip});
+  give_item_event(flow, item, Ip{item.ip});
 }
 
 void Walker::give_item_event(Flow& flow, const Item& item, Ip from) {
@@ -353,6 +405,8 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
     case ItemKind::bad:
       return false;
     case ItemKind::now:
+    case ItemKind::at_insn:
+    case ItemKind::after_insns:
       give_item_event(flow, item, {});
       return true;
     case ItemKind::tip:

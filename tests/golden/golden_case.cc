@@ -125,6 +125,21 @@ struct Parser {
     }
   }
 
+  void trigger(const std::vector<std::string>& words) {
+    pt::Packet packet;
+    packet.kind = pt::PacketKind::trig;
+    packet.extra = static_cast<uint8_t>(address(words.at(1)));
+    for (size_t i = 2; i < words.size(); ++i) {
+      if (words[i] == "mult") packet.flags |= pt::kFlagMult;
+      if (words[i] == "ip") packet.flags |= pt::kFlagIp;
+      if (words[i] == "icnt") {
+        packet.bits = 2;
+        packet.value = number(words.at(++i));
+      }
+    }
+    if (!writer.write(packet)) test.error = "packet trig";
+  }
+
   void packet(const std::vector<std::string>& words) {
     const std::string& op = words[0];
     const auto arg = [&](size_t i) -> const std::string& { return words.at(i); };
@@ -148,7 +163,7 @@ struct Parser {
     else if (op == "tracestop")
       writer.trace_stop();
     else if (op == "mode.exec")
-      writer.mode_exec(arg(1) == "64" ? ExecMode::bits64 : arg(1) == "32" ? ExecMode::bits32 : ExecMode::bits16);
+      writer.mode_exec(arg(1) == "64" ? ExecMode::bits64 : arg(1) == "32" ? ExecMode::bits32 : ExecMode::bits16, words.size() > 2);
     else if (op == "mode.tsx")
       writer.mode_tsx(arg(1) == "begin", arg(1) == "abort");
     else if (op == "pip")
@@ -157,6 +172,16 @@ struct Parser {
       writer.vmcs(address(arg(1)));
     else if (op == "ptw")
       writer.ptw(address(arg(1)), true, words.size() > 2);
+    else if (op == "mwait")
+      writer.mwait(static_cast<uint32_t>(number(arg(1))), static_cast<uint32_t>(number(arg(2))));
+    else if (op == "pwre")
+      writer.pwre(static_cast<uint8_t>(number(arg(1))), 0, false);
+    else if (op == "cfe")
+      writer.cfe(static_cast<uint8_t>(number(arg(1))), words.size() > 2 ? static_cast<uint8_t>(number(arg(2))) : uint8_t{0}, words.back() == "ip");
+    else if (op == "evd")
+      writer.evd(static_cast<uint8_t>(number(arg(1))), address(arg(2)));
+    else if (op == "trig")
+      trigger(words);
     else if (op == "exstop")
       writer.exstop(words.size() > 1);
     else if (op == "fup")
@@ -270,8 +295,20 @@ std::string event_words(const Event& event) {
   if ((event.flags & kEventHasTo) != 0) words += " -> " + hex(event.to.value);
   if ((event.flags & kEventBreakpoint) != 0) words += " int3";
   if ((event.flags & kEventResumed) != 0) words += " resumed";
-  if (event.kind == EventKind::paging || event.kind == EventKind::ptwrite || event.kind == EventKind::vmcs)
-    words += " " + hex(event.payload);
+  switch (event.kind) {
+    case EventKind::paging:
+    case EventKind::ptwrite:
+    case EventKind::vmcs:
+    case EventKind::interrupt_flag:
+    case EventKind::cfe:
+    case EventKind::evd:
+    case EventKind::mwait:
+    case EventKind::trig:
+      words += " " + hex(event.payload);
+      break;
+    default:
+      break;
+  }
   if (event.kind == EventKind::exec_mode) {
     words += event.payload == static_cast<uint64_t>(ExecMode::bits64)   ? " 64"
              : event.payload == static_cast<uint64_t>(ExecMode::bits32) ? " 32"
@@ -284,13 +321,18 @@ std::string event_words(const Event& event) {
 void render(const Batch& batch, const pt::Decoder& decoder, std::vector<std::string>& lines) {
   size_t event = 0, gap = 0;
   for (size_t b = 0; b <= batch.blocks.size(); ++b) {
-    while (gap < batch.gaps.size() && batch.gaps[gap].before_block <= b) {
-      const Gap& g = batch.gaps[gap++];
-      lines.push_back(std::string("[gap ") + name(g.reason) + (g.ip.value != 0 ? " " + hex(g.ip.value) : "") + "]");
-    }
-    while (event < batch.events.size() && batch.events[event].before_block <= b) {
-      const Event& e = batch.events[event++];
-      if ((e.flags & kEventStatus) == 0 && e.kind != EventKind::cbr) lines.push_back(event_words(e));
+    for (;;) {  // of what comes before block `b`, in the order of the trace
+      const Gap* g = gap < batch.gaps.size() && batch.gaps[gap].before_block <= b ? &batch.gaps[gap] : nullptr;
+      const Event* e = event < batch.events.size() && batch.events[event].before_block <= b ? &batch.events[event] : nullptr;
+      if (e != nullptr && (g == nullptr || e->stream_offset_bytes < g->stream_offset_bytes)) {
+        if ((e->flags & kEventStatus) == 0 && e->kind != EventKind::cbr) lines.push_back(event_words(*e));
+        ++event;
+      } else if (g != nullptr) {
+        lines.push_back(std::string("[gap ") + name(g->reason) + (g->ip.value != 0 ? " " + hex(g->ip.value) : "") + "]");
+        ++gap;
+      } else {
+        break;
+      }
     }
     if (b == batch.blocks.size()) break;
     const Block& block = batch.blocks[b];

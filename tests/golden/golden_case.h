@@ -20,7 +20,8 @@ namespace ptd::golden {
 ///   bytes, `-` for none edit T1..T2 IP OLD NEW       an edit with an uncertain time lost T1..T2                  records were lost copy
 ///   T1..T2 IP               a dated copy; hex bytes trace                        one packet a line: psb, psbend, tsc N, mode.exec 64, fup
 ///   IP, tip IP, tip.pge IP, tip.pgd IP|-, tnt !.!,
-///   ... mtc N, tma CTC FAST, mode.exec 32, mode.tsx begin|commit|abort, pip CR3, vmcs BASE, ptw N, ovf, tracestop, raw HEX, and
+///   ... mtc N, tma CTC FAST, mode.exec 32 [if], mode.tsx begin|commit|abort, pip CR3, vmcs BASE, ptw N [ip], exstop [ip], mwait HINTS EXT,
+///   pwre STATE, cfe TYPE [VECTOR [ip]], evd TYPE HEX, trig HEX [icnt N] [ip] [mult], ovf, tracestop, raw HEX, and
 ///   seam truncated|partial|collision|missing: trace bytes were lost here, a PSB follows
 ///   want                         ips, events in [] and gaps in [] finding KIND IP              wanted findings, all of them
 struct Case {
