@@ -89,8 +89,10 @@ void StreamScript::boundary(const Batch& batch, uint32_t at, Cursor& cursor, Tex
 
 /// Finds where the open branch went, from what stands at boundary `at`.
 void StreamScript::resolve_at(const Batch& batch, uint32_t at, const Cursor& cursor, TextBuffer& out) {
+  const bool gap_here = cursor.gap < batch.gaps.size() && batch.gaps[cursor.gap].before_block <= at;
   for (size_t i = cursor.event; i < batch.events.size() && batch.events[i].before_block <= at; ++i) {
     const Event& event = batch.events[i];
+    if (gap_here && batch.gaps[cursor.gap].stream_offset_bytes <= event.stream_offset_bytes) break;
     if (!is_flow(event)) continue;
     const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
     switch (event.kind) {
@@ -103,7 +105,7 @@ void StreamScript::resolve_at(const Batch& batch, uint32_t at, const Cursor& cur
         return resolve(std::nullopt, false, out);
     }
   }
-  if (cursor.gap < batch.gaps.size() && batch.gaps[cursor.gap].before_block <= at) return resolve(std::nullopt, false, out);
+  if (gap_here) return resolve(std::nullopt, false, out);
   if (at < batch.blocks.size()) resolve(nodes_.info(batch.blocks[at].node).ip, false, out);
 }
 

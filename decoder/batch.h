@@ -21,7 +21,8 @@ enum class BlockFlag : uint16_t {
   chosen = 4,          ///< several versions were possible, the packets left one
   healed = 8,          ///< bytes are a version inserted by healing
   ambiguous = 16,      ///< several versions were possible and the packets contradicted none
-  suspect = 32,        ///< records were lost around this time, or the packets soon contradict the code (Arm: have just contradicted it)
+  suspect = 32,        ///< records were lost around this time, the packets soon contradict the code (Arm: have just contradicted it), or
+                       ///< the flow went on after a gap at a TIP that may be deferred
   assumed = 64,        ///< code from a guessed image
   sequence = 128,      ///< several blocks: `node` is a number of Decoder::sequences(). Only with DecoderOptions::sequences
   passing = 256,       ///< no block: the flow came to the first instruction of `node`. Only with DecoderOptions::counts

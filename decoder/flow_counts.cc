@@ -165,7 +165,13 @@ void FlowCounts::add(const Batch& batch, const FlowTables& tables) {
   size_t mark = 0, event = 0, gap = 0, next_stop = 0;
   for (size_t i = 0; i <= batch.blocks.size(); ++i) {
     if (i >= next_stop) {
-      for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) tell(batch.events[event]);
+      for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) {
+        while (gap < batch.gaps.size() && batch.gaps[gap].stream_offset_bytes <= batch.events[event].stream_offset_bytes && batch.gaps[gap].before_block <= i) {
+          waits_ = has_mark_ = false;
+          ++gap;
+        }
+        tell(batch.events[event]);
+      }
       for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) waits_ = has_mark_ = false;
       for (; i < batch.blocks.size() && mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) {
         const bool is_last = mark + 1 == batch.marks.size() || batch.marks[mark + 1].before_block > i;  // those before it date events

@@ -73,7 +73,7 @@ RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ 
 bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
   if (state.non_root && walker_.options_.image_is_of_root) return false;
-  if (!state.enabled || state.lost || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
+  if (!state.enabled || state.lost || state.doubtful || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
   ItemReader& items = walker_.items_;
   const Item* head = items.peek(state.next);
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;

@@ -341,16 +341,19 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   return true;
 }
 
-// True if a lost flow can go on at the target of `item`. Of a processor that defers TIPs it cannot: branches that belong behind the TIP may
-// stand before it. Where there is no code it goes on once in each section (`missing`), so that every image that is missing is named.
+// True if a lost flow can go on at the ip of `item`: the target of a TIP, or where an event was. Where there is no code it goes on once in
+// each section (`missing`) that a TIP leads to, so that every image that is missing is named.
 bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
-  if (item.kind != ItemKind::tip || (item.flags & kItemNoIp) != 0 || options_.config.tip_order != TipOrder::prompt) return false;
-  if (flow.state.non_root && options_.image_is_of_root) return false;
+  const bool has_ip = (item.kind == ItemKind::tip && (item.flags & kItemNoIp) == 0) || item.kind == ItemKind::at_ip;
+  if (!has_ip || (flow.state.non_root && options_.image_is_of_root)) return false;
+  // After an overflow that does not say whether tracing is on, a TIP is no proof (erratum SKD010), unless TIPs are prompt.
+  if (item.kind == ItemKind::tip && !flow.state.in_gap && options_.config.tip_order != TipOrder::prompt) return false;
   update_context(flow, item.before, item.hi);
   std::array<CodeCandidate, kContents> contents;
   const Ip ip{item.ip};
   const FetchResult code = view_.fetch(space_of(flow.state, ip), ip, time_of(item), {}, contents);
   if (code.status == FetchStatus::too_many || (code.status == FetchStatus::ok && code.count != 0)) return true;
+  if (item.kind == ItemKind::at_ip) return false;
   missing = code.section;
   return missing != kNoSection && missing_.size() < kMostMissing && std::find(missing_.begin(), missing_.end(), missing) == missing_.end();
 }
@@ -398,7 +401,8 @@ bool Walker::read_survey(Flow& flow, SpaceId space) {
 }
 
 void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
-  const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags);
+  const uint16_t doubt = flow.state.doubtful ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
+  const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags | doubt);
   const SpaceId space = space_of(flow.state, flow.state.ip);
   const bool edge = flow.block_flags != code_flags || flow.block_instructions >= kMaxBlockInstructions || flow.block_space != space;
   if (flow.block_instructions != 0 && edge) finish_block(flow, 0);

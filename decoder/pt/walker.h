@@ -156,6 +156,8 @@ class Walker {
   bool retire_vm_entry(Flow& flow);
   bool retire_ptwrite(Flow& flow);
   bool settle_lost(Flow& flow, const Item& item);
+  bool ends_loss(Flow& flow, const Item& item);
+  void pass_lost(Flow& flow, const Item& item);
   bool resumes_at(Flow& flow, const Item& item, SectionId& missing);
   bool at_stop(Flow& flow);
   void refresh_now(FlowState& state);

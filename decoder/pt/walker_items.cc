@@ -121,6 +121,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       state.calls_unseen = false;  // the processor forgets them too ([SDM] "RETC")
       state.enabled = has_ip;
       state.lost = !has_ip;
+      state.in_gap = state.bits_open = state.doubtful = false;
       state.silent = state.unanchored = 0;
       state.ip = Ip{item.ip};
       if (has_ip) {
@@ -158,6 +159,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
 bool Walker::at_stop(Flow& flow) {
   FlowState& state = flow.state;
   const Item item = items_.at(state.next);
+  state.doubtful = false;  // the flow has come to an ip that the trace tells
   if (item.kind == ItemKind::sync) {
     finish_block(flow, 0);
     state.enabled = false;
@@ -226,6 +228,7 @@ bool Walker::retire_ptwrite(Flow& flow) {
 void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   FlowState& state = flow.state;
   state.enabled = true;
+  state.doubtful = false;
   state.ip = ip;
   update_context(flow, item.before, item.hi);
   uint8_t flags = kEventHasTo;
@@ -384,77 +387,112 @@ bool Walker::done_flow(const FlowState& state) {
   return kind == ItemKind::end || kind == ItemKind::sync || (state.lost && kind == ItemKind::bad);
 }
 
-// While the flow is lost: true if `item` was taken or passed over; false at the first item from which the flow is known for sure.
-bool Walker::settle_lost(Flow& flow, const Item& item) {
-  FlowState& state = flow.state;
+// Whether a lost flow can go on at `item`, or stops there because nothing more is known.
+bool Walker::ends_loss(Flow& flow, const Item& item) {
+  SectionId missing = kNoSection;
   switch (item.kind) {
     case ItemKind::async_branch:
-      state.lost = false;
-      state.ip = Ip{item.ip};
-      state.enabled = true;
-      state.stop_ip = item.ip;
-      state.has_stop = true;
-      update_context(flow, item.before, item.hi);
+    case ItemKind::async_disabled:
+    case ItemKind::tip_pgd:
+    case ItemKind::tip_pge:
+    case ItemKind::overflow:
+    case ItemKind::sync:
+    case ItemKind::end:
+    case ItemKind::bad:
+      return true;
+    default:
+      return resumes_at(flow, item, missing);
+  }
+}
+
+// Passes over an item while the flow is lost. What it tells without the flow is given.
+void Walker::pass_lost(Flow& flow, const Item& item) {
+  FlowState& state = flow.state;
+  // Deferred TIPs come right after the TNT that was filled in the meantime; any other packet forces both out ([SDM] "Deferred TIPs").
+  if (item.kind == ItemKind::tnt) state.bits_open = true;
+  if (item.kind == ItemKind::at_ip) state.bits_open = false;
+  if (item.kind == ItemKind::at_ip) {
+    give_bound_event(flow, item);
+  } else if (item.kind == ItemKind::now || item.kind == ItemKind::at_insn || item.kind == ItemKind::after_insns) {
+    give_item_event(flow, item, Ip{item.kind == ItemKind::at_insn ? item.ip : 0});
+  } else if (item.mode != ExecMode::unknown) {
+    set_mode(flow, item.mode, item, Ip{item.ip});
+  }
+}
+
+// While the flow is lost: true if `item` was taken or passed over; false at an item at which the walker goes on, or ends.
+bool Walker::settle_lost(Flow& flow, const Item& item) {
+  FlowState& state = flow.state;
+  SectionId missing = kNoSection;
+  switch (item.kind) {
+    case ItemKind::sync:
+    case ItemKind::end:
+    case ItemKind::bad:
       return false;
     case ItemKind::tip_pge:
     case ItemKind::overflow:
       state.lost = false;
       return settle_one(flow, item);
-    case ItemKind::sync:
-    case ItemKind::end:
-    case ItemKind::bad:
-      return false;
-    case ItemKind::now:
-    case ItemKind::at_insn:
-    case ItemKind::after_insns:
-      give_item_event(flow, item, {});
+    case ItemKind::tip_pgd: {  // where from is not known, but nothing ran since
+      state.lost = false;
+      state.disabled_at = {};
+      const bool has_to = (item.flags & kItemNoIp) == 0;
+      if (state.in_gap) give_event(flow, item, EventKind::disabled, has_to ? kEventHasTo : uint8_t{0}, {}, Ip{item.ip});
       return true;
-    case ItemKind::tip:
-      if (SectionId missing = kNoSection; resumes_at(flow, item, missing)) {
-        if (missing != kNoSection) missing_.push_back(missing);
-        state.lost = false;
-        state.ip = Ip{item.ip};
-        state.enabled = true;
-        set_mode(flow, item.mode, item, state.ip);
-      } else if (item.mode != ExecMode::unknown) {
-        state.mode = item.mode;
-      }
-      return true;
+    }
+    case ItemKind::async_branch:
+    case ItemKind::async_disabled:
+      break;
     default:
-      return true;
+      if (!resumes_at(flow, item, missing)) {
+        pass_lost(flow, item);
+        return true;
+      }
+      break;
   }
+  if (missing != kNoSection) missing_.push_back(missing);
+  const bool at_tip = item.kind == ItemKind::tip;
+  state.lost = false;
+  state.doubtful = at_tip && state.bits_open && options_.config.tip_order != TipOrder::prompt;
+  state.ip = Ip{item.ip};
+  state.enabled = true;
+  state.has_stop = !at_tip;
+  state.stop_ip = item.ip;
+  if (at_tip) {
+    set_mode(flow, item.mode, item, state.ip);
+  } else {
+    update_context(flow, item.before, item.hi);
+  }
+  return at_tip;
 }
 
-// After a loss: gives the gap and goes on at the next item from which the flow is known for sure, or at the segment's end.
+// After a loss: gives the gap and goes on at the next item that tells where the flow is, or at the segment's end.
 void Walker::recover(Flow& flow, Gap gap) {
   FlowState& state = flow.state;
   finish_block(flow, 0);
-  state.enabled = false;
+  // Code that is not at hand leaves the bits before in no doubt; a contradiction may be that a TNT was taken before a TIP was due.
+  state.bits_open = state.tnt_count != 0 || gap.reason != GapReason::no_image;
+  state.enabled = state.doubtful = false;
+  state.in_gap = true;
   state.returns.clear();
   state.calls_unseen = true;
   state.tnt_count = 0;
-  state.has_stop = false;
-  state.silent = 0;
+  state.has_stop = state.counts_down = false;
+  state.silent = state.unanchored = 0;
   state.lost = true;
   const uint64_t from = gap.stream_offset_bytes - segment_.stream_offset_bytes;
   uint64_t to = from;
-  ExecMode mode = ExecMode::unknown;  // told by items that are passed over
-  SectionId missing = kNoSection;
   for (;;) {
     const Item item = items_.at(state.next);
     to = std::max(to, item.offset_bytes);
-    const bool known = item.kind == ItemKind::async_branch || item.kind == ItemKind::tip_pge || item.kind == ItemKind::overflow ||
-                       item.kind == ItemKind::sync || item.kind == ItemKind::end || item.kind == ItemKind::bad ||
-                       resumes_at(flow, item, missing);
-    if (known) break;
-    if (item.mode != ExecMode::unknown) mode = item.mode;
+    if (ends_loss(flow, item)) break;
+    pass_lost(flow, item);
     ++state.next;
     items_.release(state.next);
   }
   if (items_.at(state.next).kind == ItemKind::bad) to = segment_.bytes.size() - segment_.tail_bytes;  // the rest cannot be read
   gap.lost_bytes = to - from;
   give_gap(flow, gap);
-  set_mode(flow, mode, items_.at(state.next), Ip{items_.at(state.next).ip});
   settle(flow);
 }
 
