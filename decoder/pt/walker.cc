@@ -346,8 +346,9 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
 bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   const bool has_ip = (item.kind == ItemKind::tip && (item.flags & kItemNoIp) == 0) || item.kind == ItemKind::at_ip;
   if (!has_ip || (flow.state.non_root && options_.image_is_of_root)) return false;
-  // After an overflow that does not say whether tracing is on, a TIP is no proof (erratum SKD010), unless TIPs are prompt.
-  if (item.kind == ItemKind::tip && !flow.state.in_gap && options_.config.tip_order != TipOrder::prompt) return false;
+  // A TIP is no proof after an overflow that does not say whether tracing is on (erratum SKD010), unless TIPs are prompt.
+  const TipOrder order = options_.config.tip_order;
+  if (item.kind == ItemKind::tip && order != TipOrder::prompt && (!flow.state.in_gap || order == TipOrder::unknown)) return false;
   update_context(flow, item.before, item.hi);
   std::array<CodeCandidate, kContents> contents;
   const Ip ip{item.ip};
