@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "recording/recording.h"
 
 namespace ptd {
@@ -103,9 +105,11 @@ TEST_P(CorpusFlow, EqualsExpected) {
   ASSERT_EQ((*recording)->streams().size(), 1U);
 
   test::Flow flow;
-  test::FlowCollector collector(flow);
+  test::FlowCollector collector(flow, test::AfterGap::nothing);  // the listing is of libipt without resync-on-error
+  uint64_t segment_offset = ~uint64_t{0};
   const auto status =
-      (*recording)->decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+      (*recording)->decode(0, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+        if (std::exchange(segment_offset, segment.stream_offset_bytes) != segment.stream_offset_bytes) collector.begin_segment();
         collector.add(batch, decoder.blocks());
         return true;
       });

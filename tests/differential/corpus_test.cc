@@ -22,7 +22,7 @@ TEST_P(DecoderAgainstLibipt, SameFlow) {
   options.config.cpu = c->cpu;
   options.config.errata = pt::errata_of(c->cpu);
   const auto machine = test::make_machine(c->memory);
-  const auto ours = test::decode_stream(c->trace, machine, options);
+  const auto ours = test::decode_stream(c->trace, machine, options, test::AfterGap::nothing);
   EXPECT_EQ(test::first_difference(ours, want), "");
   EXPECT_EQ(ours.uncertain_instructions, 0U);
 }

@@ -39,16 +39,26 @@ struct Flow {
   uint64_t uncertain_instructions = 0;  ///< in blocks with a bit of kUncertainFlags
 };
 
+/// What a Flow holds of a segment after a gap: everything, or nothing, as libipt gives nothing up to the next PSB unless it is asked to
+/// resynchronize.
+enum class AfterGap : uint8_t { everything, nothing };
+
 /// Turns batches into a Flow. One per decoder, since node ids belong to it.
 class FlowCollector {
  public:
-  explicit FlowCollector(Flow& flow) : flow_(flow) {}
-  void begin_segment() { flow_.segment_starts.push_back(flow_.instructions); }
+  explicit FlowCollector(Flow& flow, AfterGap after_gap = AfterGap::everything) : flow_(flow), after_gap_(after_gap) {}
+  void begin_segment() {
+    flow_.segment_starts.push_back(flow_.instructions);
+    lost_ = false;
+  }
   void add(const Batch& batch, const BlockTable& table);
 
  private:
   void add_block(const Block& block, const BlockTable& table);
   Flow& flow_;
+  AfterGap after_gap_;
+  bool lost_ = false;      ///< the rest of the segment is left out
+  bool left_out_ = false;  ///< since the last `enabled`: whether that resumes is not known without what was left out
   uint64_t block_start_ = 0;
   std::vector<std::vector<uint16_t>> offsets_;  // by node: offset of each instruction in its block
 };
@@ -61,7 +71,8 @@ struct Machine {
 [[nodiscard]] Machine make_machine(const SparseMemory& memory);
 
 /// Cuts the stream at its PSBs and decodes it all with one decoder.
-[[nodiscard]] Flow decode_stream(Bytes stream, const Machine& machine, const pt::DecoderOptions& options);
+[[nodiscard]] Flow decode_stream(Bytes stream, const Machine& machine, const pt::DecoderOptions& options,
+                                 AfterGap after_gap = AfterGap::everything);
 
 struct CompareOptions {
   bool events = true;
