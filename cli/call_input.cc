@@ -7,6 +7,7 @@
 
 #include "cli/exit_status.h"
 #include "cli/filter_check.h"
+#include "cli/no_trace.h"
 #include "cli/progress.h"
 #include "cli/short_name.h"
 #include "cli/time_words.h"
@@ -54,7 +55,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   }
   filter.comms = split_names(words.comms);
   if (Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return status.error();
-  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return opened.error();
   made->recording_ = std::move(*opened);
   const Recording& recording = *made->recording_;
@@ -71,10 +72,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     made->streams_.push_back(i);
     made->total_bytes_ += stream.size_bytes;
   }
-  if (made->streams_.empty()) {
-    const bool filtered = !recording.streams().empty();
-    return Error{ErrorKind::usage, filtered ? "no trace stream of the cpus or threads asked for" : "the recording holds no trace", 0};
-  }
+  if (made->streams_.empty()) return Error{ErrorKind::usage, "no trace stream of the cpus or threads asked for", 0};
   return made;
 }
 
@@ -219,9 +217,7 @@ std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value
 
 std::string function_text(const FunctionTable& functions, FunctionId id, size_t width) {
   if (id == kNoFunction) return "[not traced]";
-  const std::string& name = functions.info(id).name;
-  if (name.empty()) return "[unnamed code]";
-  return fit_function(name, width);
+  return fit_function(functions.info(id).name, width);
 }
 
 }  // namespace ptd::cli

@@ -4,6 +4,7 @@
 #include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/no_trace.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -73,6 +74,7 @@ int run(Words words) {
   if (!words.input.quiet) {
     for (const std::string& warning : report->warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
   }
+  if (report->aux_total_bytes == 0) note_absent_trace(words.input);
   if (!report->events_trouble.empty())
     say_on_error("ptdecode: warning: the bundle holds no samples of other events: " + report->events_trouble + "\n");
   if (words.dry_run) {

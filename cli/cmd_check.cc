@@ -10,6 +10,7 @@
 #include "cli/finding_text.h"
 #include "cli/flow_check.h"
 #include "cli/format_option.h"
+#include "cli/no_trace.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
@@ -31,6 +32,15 @@ std::string part_text(const FlowCheck& flow) {
                      flow.decoded_bytes, flow.all_bytes);
 }
 
+/// Whether there is code to compare the trace with.
+bool has_code(const Recording& recording) {
+  const Timeline& timeline = recording.timeline();
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    if (!timeline.section(id).code.bytes.empty()) return true;
+  }
+  return false;
+}
+
 void print_json(const Recording& recording, const FlowCheck& flow) {
   nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
   json["findings"] = nlohmann::json::array();
@@ -42,6 +52,7 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   for (const MissingImage& image : recording.missing_images()) {
     json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});
   }
+  json["has_code"] = has_code(recording);
   json["warnings"] = recording.warnings();
   standard_output().write(json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -59,6 +70,12 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
     output.write(contradiction_text(contradiction) + "\n");
   }
   if (const std::string part = part_text(flow); !part.empty()) output.write(part + "\n");
+  if (by_kind.empty() && !has_code(recording)) {
+    output.write(
+        "nothing was compared: the recording holds no code, nor the files that it names; 'ptdecode stat' names what is missing, 'ptdecode "
+        "check --help' the options that supply it\n");
+    return;
+  }
   if (by_kind.empty()) {
     output.write(recording.warnings().empty() ? "no findings: the records, the code bytes and the files agree\n"
                                               : "no findings in what could be read (see the warnings on standard error)\n");
@@ -72,12 +89,13 @@ int run(const Words& words) {
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
+  if (recording.streams().empty()) note_absent_trace(words.input);
   const FlowCheck flow = check_flow(recording, kFlowSeconds);
   words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
   const std::vector<Finding>& findings = recording.timeline().findings();
   const TextRecords records = text_records(recording);
   const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
-  return agrees && flow.contradictions.empty() ? kExitOk : kExitFinding;
+  return agrees && flow.contradictions.empty() && has_code(recording) ? kExitOk : kExitFinding;
 }
 
 }  // namespace

@@ -92,6 +92,10 @@ std::string what_text(const Survey& survey) {
 
 std::string streams_text(const Survey& survey) {
   std::string text;
+  if (survey.streams.empty()) {
+    add(text, "trace", "none; 'perf record -e intel_pt//u -- PROGRAM' or 'ptdecode record --emulate -- PROGRAM' makes one");
+    return text;
+  }
   add(text, "trace",
       fmt::format("{} in {} stream{}; to decode: {}", bytes_text(survey.trace_bytes), survey.streams.size(),
                   survey.streams.size() == 1 ? "" : "s", decode_time_text(survey.trace_bytes)));

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/exit_status.h"
 #include "cli/line_writer.h"
+#include "cli/no_trace.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/packet_text.h"
@@ -141,7 +142,7 @@ int run(const Words& words) {
     if (!parsed) return report_error(parsed.error());
     range = *parsed;
   }
-  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   const auto asked = [&](const StreamInfo& info) { return cpus.empty() || std::find(cpus.begin(), cpus.end(), info.cpu) != cpus.end(); };

@@ -10,6 +10,7 @@
 #include "cli/exit_status.h"
 #include "cli/filter_check.h"
 #include "cli/format_option.h"
+#include "cli/no_trace.h"
 #include "cli/options.h"
 #include "cli/other_lines.h"
 #include "cli/output.h"
@@ -205,7 +206,7 @@ int run(const Words& words) {
   if (!options) return report_error(options.error());
   if (lists_calls(words)) return run_calls(words);
   for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
-  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   for (const std::string& text : words.times) {
@@ -237,11 +238,7 @@ int run(const Words& words) {
     tasks.push_back(
         {info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
   }
-  if (tasks.empty()) {
-    const bool filtered = !options->cpus.empty() || !options->tids.empty();
-    return report_error(
-        {ErrorKind::usage, filtered ? "no trace stream of the cpus or threads asked for" : "the recording holds no trace", 0});
-  }
+  if (tasks.empty()) return report_error({ErrorKind::usage, "no trace stream of the cpus or threads asked for", 0});
   const bool stacks = options->fields.has(Field::brstack);
   const OtherEvents samples = stacks || options->addresses_only() ? OtherEvents{} : read_samples(words.input, options->times);
   if (!samples.events.empty()) tasks.push_back(sample_task(recording, *options, samples));

@@ -14,6 +14,7 @@
 #include "cli/finding_text.h"
 #include "cli/format_option.h"
 #include "cli/loss_report.h"
+#include "cli/no_trace.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -149,7 +150,7 @@ int run(const Words& words) {
     if (!list) return report_error(list.error());
     cpus = std::move(*list);
   }
-  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   std::vector<uint32_t> streams;

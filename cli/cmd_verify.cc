@@ -7,6 +7,7 @@
 #include "cli/checkpoint_check.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/no_trace.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -33,7 +34,7 @@ int run_truth(const Words& words) {
     std::vector<Checkpoint> truth;
     Result<CheckedStream> checked = Error{};
   };
-  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   std::vector<Job> jobs;
@@ -66,7 +67,7 @@ int run_truth(const Words& words) {
 
 // Complete ground truths, as `ptdecode record --emulate --truth` writes them.
 int run_complete(const Words& words) {
-  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
   if (!opened) return report_error(opened.error());
   const Recording& recording = **opened;
   const std::vector<StreamInfo>& streams = recording.streams();

@@ -6,6 +6,7 @@
 
 #include "perfio/auxtrace_etm.h"
 #include "perfio/auxtrace_pt.h"
+#include "perfio/emulated.h"
 #include "perfio/perf_reader.h"
 #include "recording/arm_perf.h"
 #include "recording/image_build.h"
@@ -136,11 +137,13 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
       return Error{ErrorKind::unsupported,
                    options.path + ": holds a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
                    0};
-    data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");
+    if (!data.streams.empty()) data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");
   }
-  if (!etm.valid) fill_config(info, *reader, data);
-  fill_time(info, time, data);
-  if (uses_other_clock(*reader))
+  if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode
+    if (!etm.valid) fill_config(info, *reader, data);
+    fill_time(info, time, data);
+  }
+  if (uses_other_clock(*reader) && reader->features().cpu_desc != perfio::kEmulatedCpu)
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
   KernelImage::Copies copies;
   for (const std::string& dir : reader->kcore_dirs()) {
