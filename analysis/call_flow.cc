@@ -20,8 +20,9 @@ bool is_jump(const InsnClass cls, const InsnDetail detail) {
 
 }  // namespace
 
-CallFlow::CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid, const FlowClock& clock)
-    : finder_(symbolizer, table), cpu_(cpu), stream_tid_(tid), tid_(tid), dates_(clock) {}
+CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
+                   const FlowClock& clock)
+    : finder_(symbolizer, timeline, table), cpu_(cpu), stream_tid_(tid), tid_(tid), dates_(clock) {}
 
 const CallFlow::Node& CallFlow::node(NodeId id) {
   if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
@@ -31,7 +32,6 @@ const CallFlow::Node& CallFlow::node(NodeId id) {
   node.ip = info.ip;
   node.next = info.ip + info.size_bytes;
   node.at = find(info.ip);
-  if (!node.at.named) node.at.valid = {dates_.now(), dates_.now()};
   if (node.known) return node;
   Bytes bytes = blocks_->bytes(id);
   Insn insn;
@@ -162,6 +162,10 @@ void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
   if (is_jump(pending.cls, pending.detail)) {
     if (at.id == pending.from || bare_return) return;
     step.kind = FlowKind::jump;
+    if (finder_.enters_module(at, pending.from)) {
+      step.function = finder_.unnamed_entry(space_, to, dates_.now());
+      step.flags |= kFlowEntry | kFlowNamed;
+    }
     return push(step);
   }
   switch (pending.cls) {
@@ -219,6 +223,7 @@ void CallFlow::take_mark(const Mark& mark) {
   const bool changes = !has_thread_ || tid != tid_;
   has_thread_ = true;
   pid_ = mark.pid;
+  finder_.set_process(pid_);
   tid_ = tid;
   space_ = mark.space;
   step.kind = FlowKind::switch_in;

@@ -27,7 +27,7 @@ enum class FlowKind : uint8_t {
 };
 
 inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
-inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`
+inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a jump from another module entered it
 /// System call or software interrupt; pause: it is the kernel, called or interrupting, that is not traced.
 inline constexpr uint8_t kFlowFar = 4;
 inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
@@ -60,7 +60,8 @@ struct FlowStep {
 class CallFlow {
  public:
   /// `cpu` or `tid` of the stream; -1 for the other.
-  CallFlow(const Symbolizer& symbolizer, FunctionTable& table, int32_t cpu, int32_t tid, const FlowClock& clock = {});
+  CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
+           const FlowClock& clock = {});
 
   /// What take() gets from here on is of another segment of the trace.
   void begin_segment() { dates_.begin_segment(); }

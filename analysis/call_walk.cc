@@ -28,7 +28,7 @@ class StreamWalk {
         options_(options),
         stream_(stream),
         gap_mutex_(gap_mutex),
-        flow_(recording.symbolizer(), functions, recording.streams()[stream].cpu, recording.streams()[stream].tid,
+        flow_(recording.symbolizer(), recording.timeline(), functions, recording.streams()[stream].cpu, recording.streams()[stream].tid,
               flow_clock(recording, stream, runs)) {}
   ~StreamWalk() {
     {

@@ -1,6 +1,8 @@
 // FunctionTable and FunctionFinder: see function_table.h.
 #include "analysis/function_table.h"
 
+#include "image/symbols/mapped_kind.h"
+
 namespace ptd {
 namespace {
 
@@ -14,10 +16,10 @@ std::string_view whole_function(std::string_view name) {
   return name.substr(0, cold);
 }
 
-std::string address_name(Ip ip) {
+std::string hex(uint64_t value) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string text;
-  for (uint64_t rest = ip.value; rest != 0 || text.empty(); rest >>= 4) text.insert(text.begin(), kDigits[rest & 15]);
+  for (uint64_t rest = value; rest != 0 || text.empty(); rest >>= 4) text.insert(text.begin(), kDigits[rest & 15]);
   return "0x" + text;
 }
 
@@ -52,11 +54,32 @@ FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
   // A symbol without a size reaches as far as the next one, which is a guess: entries of the procedure linkage table lie there.
   if (symbol && (symbol->size_bytes != 0 || symbol->offset_bytes == 0)) {
     const std::string_view name = whole_function(symbol->name);
-    return {table_.intern(name, symbol->module), symbol->offset_bytes == 0 && name.size() == symbol->name.size(), true, symbol->valid};
+    return {table_.intern(name, symbol->module), symbol->offset_bytes == 0 && name.size() == symbol->name.size(), true, false,
+            symbol->valid};
   }
-  return {table_.intern({}, {}), false, false, {when, when}};
+  const Place place = place_of(space, ip, when);
+  return {table_.intern("[unnamed code of " + place.module + "]", place.module), false, false, place.in_file, {when, when}};
 }
 
-FunctionId FunctionFinder::unnamed_entry(SpaceId, Ip ip, TimeNs) { return table_.intern(address_name(ip), {}); }
+FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when) const {
+  const SectionId id = timeline_.section_at(space, ip, when);
+  const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
+  if (space == kKernelSpace) return {section == nullptr ? "[kernel]" : section->path, true, ip.value};
+  if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", false, ip.value};
+  const std::string& path = section->path;
+  const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
+  // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets.
+  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), true, pid_ < 0 ? ip.value : offset};
+}
+
+FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  const Place place = place_of(space, ip, when);
+  return table_.intern(place.module + "+" + hex(place.offset_bytes), place.module);
+}
+
+bool FunctionFinder::enters_module(const FoundFunction& at, FunctionId from) const {
+  return !at.named && at.in_file && from != kNoFunction && table_.info(from).module != table_.info(at.id).module;
+}
 
 }  // namespace ptd

@@ -88,7 +88,7 @@ class CallInput {
 [[nodiscard]] std::string duration_text(uint64_t ns);
 /// "17.865267613"
 [[nodiscard]] std::string moment_text(TimeNs time);
-/// The name for people: "[unnamed code]" where none is known, "[not traced]" for kNoFunction. With `width`, fitted to so many letters.
+/// The name for people: FunctionInfo's, "[not traced]" for kNoFunction. With `width`, fitted to so many letters.
 [[nodiscard]] std::string function_text(const FunctionTable& functions, FunctionId id, size_t width = 0);
 
 }  // namespace ptd::cli

@@ -135,6 +135,13 @@ struct Columns {
   bool timed = false, cycles = false;
 };
 
+/// The module behind a name, unless it is part of the name.
+std::string module_text(const FunctionTable& functions, FunctionId id) {
+  if (id == kNoFunction) return {};
+  const auto& [name, module] = functions.info(id);
+  return module.empty() || name.starts_with(module + "+") || name.ends_with(" of " + module + "]") ? "" : " (" + module + ")";
+}
+
 std::string line_of(const Row& row, const Columns& columns, const FunctionTable& functions, size_t width) {
   const FunctionTotals& t = *row.totals;
   const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
@@ -149,8 +156,7 @@ std::string line_of(const Row& row, const Columns& columns, const FunctionTable&
   } else {
     line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, columns.all_self), t.instructions);
   }
-  const std::string module =
-      row.id == kNoFunction || functions.info(row.id).module.empty() ? "" : " (" + functions.info(row.id).module + ")";
+  const std::string module = module_text(functions, row.id);
   const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : kMinName;
   return line + shown(function_text(functions, row.id, left)) + shown(module) +
          (t.partial == 0 ? "" : fmt::format(" [{} partial]", t.partial)) + "\n";
@@ -271,6 +277,9 @@ Command add_functions(CLI::App& app) {
       "not\n"
       "run: off the cpu or halted, not traced (kernel, filter), lost. Time in a stop of the trace that the instructions before and after it\n"
       "do not account for is waiting. Partial calls were not seen from start to end and are in no percentile.\n"
+      "Code that no symbol names has a row for each place that is called, by module and offset in the file: libc.so.6+0x1234; what was "
+      "met\n"
+      "elsewhere in it is the row [unnamed code of libc.so.6].\n"
       "Ipc: the function's own instructions per core cycle, where the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "Examples:\n"
       "  ptdecode functions --comm postgres                       where the time went\n"
