@@ -24,6 +24,16 @@ CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at
   return result;
 }
 
+/// Whether the mapping's own path still has `code` where the mapping showed it. False if this machine is not the recording's.
+bool is_still_there(const CodeSourceOptions& options, const MappedPath& wanted, Bytes code) {
+  if (!options.same_host || !options.use_host_files || wanted.roots != nullptr || wanted.path.ends_with(" (deleted)")) return false;
+  const auto starts_alike = [code](Bytes now) { return now.size() >= code.size() && std::equal(code.begin(), code.end(), now.begin()); };
+  if (wanted.path == "[vdso]") return starts_alike(host_vdso());
+  if (!wanted.path.starts_with('/') || is_anonymous(wanted.path)) return false;
+  const auto file = MappedFile::open(wanted.path);
+  return file.ok() && starts_alike(piece_of(*file, wanted.file_offset_bytes, wanted.size_bytes).bytes);
+}
+
 }  // namespace
 
 std::string default_build_id_cache() {
@@ -64,7 +74,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     section.code = std::move(found.code);
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_file(section.path, found.file_path, section.build_id);
-    if (found.place == FoundAt::kept) kept_used_.insert(mapping.path);
+    if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
     note_origin(section.path, section.build_id, found.file_path, found.proof);
     if (found.is_copy) {
       section.assumed = true;  // it may have been written to before it was read
