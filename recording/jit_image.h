@@ -1,10 +1,16 @@
-// JIT code of a process from its jitdump file. Private to recording.
+// JIT code of a process from its jitdump file, and names from its perf map. Private to recording.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "image/base/time_conversion.h"
+#include "image/source/jitdump.h"
 #include "recording/image_build.h"
 
 namespace ptd {
@@ -19,12 +25,44 @@ struct JitdumpMapping {
   uint64_t inode = 0;  ///< of the file, 0 if not recorded
 };
 
-/// True for ".../jit-123.dump".
-[[nodiscard]] bool is_jitdump_path(const std::string& path);
+/// What dates a jitdump: how its TSC ticks become the recording's time, and whether that is CLOCK_MONOTONIC.
+struct JitClock {
+  const TimeConversion& conversion;
+  bool monotonic = false;
+};
 
-/// Adds each loaded or moved function as a section with its bytes and a name. `monotonic`: the recording's clock is CLOCK_MONOTONIC.
+/// Whether the file holds all code that the process ran outside of files: see kCompleteJitdump.
+[[nodiscard]] bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
+/// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the number of names.
 /// `warnings` gets a sentence for a file that is absent, damaged or of another clock.
-void add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const TimeConversion& conversion, bool monotonic,
-                 std::vector<std::string>& warnings);
+uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
+                     std::vector<std::string>& warnings);
+
+/// A set of addresses.
+class AddressRanges {
+ public:
+  void add(uint64_t address, uint64_t size_bytes) {
+    uint64_t end = address + size_bytes;
+    auto at = ends_.upper_bound(address);
+    if (at != ends_.begin() && std::prev(at)->second >= address) --at;
+    while (at != ends_.end() && at->first <= end) {
+      address = std::min(address, at->first);
+      end = std::max(end, at->second);
+      at = ends_.erase(at);
+    }
+    ends_[address] = end;
+  }
+  [[nodiscard]] bool overlap(uint64_t address, uint64_t size_bytes) const {
+    const auto after = ends_.lower_bound(address + size_bytes);
+    return after != ends_.begin() && std::prev(after)->second > address;
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> ends_;  // by first address; disjoint
+};
+
+/// Adds the names of a perf map. It has no times: the last line about an address counts, at all times. Code of files has names of its own,
+/// so lines that touch `files` are left out. Returns the number of names.
+uint64_t add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files);
 
 }  // namespace ptd

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "image/source/build_id.h"
 #include "image/source/code_source.h"
 #include "image/source/jitdump.h"
+#include "image/source/perf_map.h"
 #include "image/stash/mapping_file.h"
 #include "recording/jit_image.h"
 #include "recording/stashed_code.h"
@@ -52,6 +54,24 @@ class Keeper {
     if (is_anonymous(path) && !memory) return;
     const Kept& kept = known_file(mapping);
     if (!kept.content.hash.empty()) add_entry(mapping, kept.kind, kept.content);
+  }
+
+  /// The names of a process's code that is in no file. Kept as a jitdump is: found by process and path.
+  void keep_perf_map(int32_t pid) {
+    const std::string path = perf_map_path(pid);
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0) return;
+    // Another process may have that number by now.
+    if (!options_.just_recorded && static_cast<int64_t>(info.st_mtim.tv_sec) > recorded_at_s_) return;
+    const Result<std::string> text = read_own_perf_map(path);
+    if (!text || text->empty()) return;
+    const Result<stash::Content> content = capture_.add(std::as_bytes(std::span(*text)), stash::Readers::owner);
+    if (!content) return skip(path, content.error().message);
+    count(*content);
+    Mapping mapping;
+    mapping.map.pid = pid;
+    mapping.map.path = path;
+    add_entry(mapping, stash::EntryKind::jitdump, *content);
   }
 
  private:
@@ -226,7 +246,12 @@ Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& op
   (void)capture.name_recording(identity);
   KeepReport report;
   Keeper keeper(capture, options, recorded_at_s, report);
-  for (const Mapping& mapping : mappings) keeper.keep(mapping);
+  std::set<int32_t> processes;
+  for (const Mapping& mapping : mappings) {
+    keeper.keep(mapping);
+    if (is_anonymous(mapping.map.path) || is_jitdump_path(mapping.map.path)) processes.insert(mapping.map.pid);
+  }
+  for (const int32_t pid : processes) keeper.keep_perf_map(pid);
   report.new_bytes = capture.new_bytes();
   if (Status status = capture.publish(identity); !status) return status.error();
   return report;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "image/source/build_id.h"
+#include "image/source/perf_map.h"
 #include "recording/perf_filter.h"
 
 namespace ptd {
@@ -287,17 +288,77 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
   data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_);
 }
 
-// A record for each mapping costs little; the file behind it is read once for each space, and for a few spaces.
+// A record for each mapping costs little; the file behind it is read once for each space, and for a few spaces. Where a complete dump tells
+// all bytes as they ran, what compilers logged of the same code gives its names.
 void SidebandFold::fold_jitdumps(bool monotonic) {
   std::map<std::string, std::set<SpaceId>> read;
+  std::vector<const JitdumpMapping*> wanted;
+  std::set<SpaceId> complete;
   for (const JitdumpMapping& jitdump : jitdumps_) {
     std::set<SpaceId>& spaces = read[jitdump.path];
     if (!spaces.insert(jitdump.space).second) continue;
     if (spaces.size() == kMaxSpacesOfJitdump + 1)
       data_.warnings.push_back(jitdump.path + ": mapped by more processes than one can have written it for");
     if (spaces.size() > kMaxSpacesOfJitdump) continue;
-    add_jitdump(image_, jitdump, data_.decoder.config.time, monotonic, data_.warnings);
+    wanted.push_back(&jitdump);
+    if (is_complete_jitdump(image_, jitdump)) complete.insert(jitdump.space);
   }
+  for (const JitdumpMapping* jitdump : wanted) {
+    const bool names_only = complete.contains(jitdump->space) && !is_complete_jitdump(image_, *jitdump);
+    const JitClock clock{data_.decoder.config.time, monotonic};
+    if (add_jitdump(image_, *jitdump, clock, names_only, data_.warnings) != 0) jit_named_.insert(jitdump->space);
+  }
+}
+
+/// The text of a process's perf map: as it was kept, below a root that was given, or of this machine. "" if there is none.
+std::string SidebandFold::perf_map_of(int32_t pid) {
+  const std::string path = perf_map_path(pid);
+  const CodeSourceOptions& source = image_.source.options();
+  std::vector<std::string> roots = source.symfs;
+  if (const auto* own = roots_of(pid)) roots.insert(roots.begin(), own->begin(), own->end());
+  for (const std::string& root : roots) {
+    std::string text = read_text_file(root + path, kMostPerfMapBytes);
+    if (!text.empty()) return text;
+  }
+  if (source.kept) {
+    if (const auto kept = source.kept->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
+      const Bytes bytes = kept.file->bytes();
+      return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    }
+  }
+  if (!source.same_host || !source.use_host_files) return {};
+  Result<std::string> text = read_own_perf_map(path);
+  if (text) return std::move(*text);
+  if (is_regular_file(path)) data_.warnings.push_back("not used for names: " + text.error().message);
+  return {};
+}
+
+/// Names of code without a file, of processes whose jitdumps name none.
+void SidebandFold::fold_perf_maps() {
+  std::map<int32_t, AddressRanges> files;
+  std::set<int32_t> candidates;
+  for (const UserMapping& mapping : mappings_) {
+    if (is_anonymous(mapping.path)) {
+      candidates.insert(mapping.pid);
+    } else {
+      files[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
+    }
+  }
+  for (const JitdumpMapping& jitdump : jitdumps_) candidates.insert(jitdump.pid);
+  std::string used;
+  size_t count = 0;
+  for (const int32_t pid : candidates) {
+    const SpaceId space = space_of(pid);
+    if (jit_named_.contains(space)) continue;
+    const std::string text = perf_map_of(pid);
+    const std::string module = "perf-" + std::to_string(pid) + ".map";
+    if (text.empty() || add_perf_map(image_, space, text, module, files[pid]) == 0) continue;
+    if (++count == 1) used = perf_map_path(pid);
+  }
+  if (count == 0) return;
+  if (count > 1) used += " and " + std::to_string(count - 1) + " more";
+  data_.warnings.push_back(used +
+                           ": names of code made at run time are assumed from it, which tells no times: the last name of an address");
 }
 
 /// The file system that a process had: its own, or that of who started it.
@@ -404,6 +465,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   fold_mappings(features);
   add_assumed();
   fold_jitdumps(monotonic);
+  fold_perf_maps();
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);
   data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -42,6 +43,8 @@ class SidebandFold {
  private:
   void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
   void fold_jitdumps(bool monotonic);
+  void fold_perf_maps();
+  [[nodiscard]] std::string perf_map_of(int32_t pid);
   void fold_mappings(const perfio::Features& features);
   void add_assumed();
   [[nodiscard]] const UserMapping* remapped(size_t index) const;
@@ -83,6 +86,7 @@ class SidebandFold {
   std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
   std::vector<UserMapping> mappings_;
   std::vector<JitdumpMapping> jitdumps_;
+  std::set<SpaceId> jit_named_;  // spaces in which a jitdump names code
   struct AuxEnd {
     int32_t cpu = -1, tid = -1;
     uint64_t end_offset_bytes = 0;

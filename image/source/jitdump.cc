@@ -2,6 +2,7 @@
 #include "image/source/jitdump.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace ptd {
@@ -59,23 +60,45 @@ bool parse_move(Bytes body, JitCode& code) {
 
 bool is_jitdump(Bytes bytes) { return bytes.size() >= kHeaderBytes && read_at<uint32_t>(bytes, 0) == kMagic; }
 
-Result<JitdumpResult> read_jitdump(Bytes bytes, const std::function<void(const JitCode&)>& on_code) {
+std::string jit_address_name(uint64_t address) {
+  char name[32];
+  return {name, static_cast<size_t>(std::snprintf(name, sizeof name, "code_%llx", static_cast<unsigned long long>(address)))};
+}
+
+bool is_jitdump_path(const std::string& path) {
+  constexpr std::string_view kPrefix = "jit-", kSuffix = ".dump";
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name.size() > kPrefix.size() + kSuffix.size() && name.starts_with(kPrefix) && name.ends_with(kSuffix) &&
+         std::all_of(name.begin() + kPrefix.size(), name.end() - kSuffix.size(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+Result<JitdumpHeader> read_jitdump_header(Bytes bytes) {
   if (bytes.size() < kHeaderBytes) return Error{ErrorKind::file_format, "jitdump: shorter than its header", 0};
   const auto magic = read_at<uint32_t>(bytes, 0);
   if (magic == kMagicSwapped) return Error{ErrorKind::unsupported, "jitdump: written with the other byte order", 0};
   if (magic != kMagic) return Error{ErrorKind::file_format, "jitdump: bad magic", 0};
-  JitdumpResult result;
-  result.header.version = read_at<uint32_t>(bytes, 4);
-  const auto header_size = read_at<uint32_t>(bytes, 8);
-  if (result.header.version == 0 || result.header.version > 2) {
-    return Error{ErrorKind::file_format, "jitdump: unknown version " + std::to_string(result.header.version), 4};
+  JitdumpHeader header;
+  header.version = read_at<uint32_t>(bytes, 4);
+  header.size_bytes = read_at<uint32_t>(bytes, 8);
+  if (header.version == 0 || header.version > 2) {
+    return Error{ErrorKind::file_format, "jitdump: unknown version " + std::to_string(header.version), 4};
   }
-  if (header_size < kHeaderBytes || header_size > bytes.size()) return Error{ErrorKind::file_format, "jitdump: bad header size", 8};
-  result.header.elf_machine = read_at<uint32_t>(bytes, 12);
-  result.header.pid = read_at<uint32_t>(bytes, 20);
-  result.header.timestamp = read_at<uint64_t>(bytes, 24);
-  result.header.tsc_clock = (read_at<uint64_t>(bytes, 32) & kArchTimestamp) != 0;
-  uint64_t at = header_size;
+  if (header.size_bytes < kHeaderBytes || header.size_bytes > bytes.size())
+    return Error{ErrorKind::file_format, "jitdump: bad header size", 8};
+  header.elf_machine = read_at<uint32_t>(bytes, 12);
+  header.complete = read_at<uint32_t>(bytes, 16) == kCompleteJitdump;
+  header.pid = read_at<uint32_t>(bytes, 20);
+  header.timestamp = read_at<uint64_t>(bytes, 24);
+  header.tsc_clock = (read_at<uint64_t>(bytes, 32) & kArchTimestamp) != 0;
+  return header;
+}
+
+Result<JitdumpResult> read_jitdump(Bytes bytes, const std::function<void(const JitCode&)>& on_code) {
+  const Result<JitdumpHeader> header = read_jitdump_header(bytes);
+  if (!header) return header.error();
+  JitdumpResult result;
+  result.header = *header;
+  uint64_t at = header->size_bytes;
   while (at < bytes.size() && !result.closed) {
     const uint64_t left = bytes.size() - at;
     const uint64_t size = left < kRecordHeaderBytes ? 0 : read_at<uint32_t>(bytes, at + 4);

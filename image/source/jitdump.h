@@ -10,12 +10,21 @@
 
 namespace ptd {
 
+/// In the header's reserved word: the file holds every byte that the process ran outside of files, as it ran. Written by
+/// `ptdecode record --emulate`, whose names are addresses.
+inline constexpr uint32_t kCompleteJitdump = 0x4c4c4154;
+
+/// The name of code that has none: "code_7f0012340000".
+[[nodiscard]] std::string jit_address_name(uint64_t address);
+
 /// File header facts.
 struct JitdumpHeader {
   uint32_t version = 0;
+  uint32_t size_bytes = 0;
   uint32_t elf_machine = 0;
   uint32_t pid = 0;
   uint64_t timestamp = 0;
+  bool complete = false;   ///< see kCompleteJitdump
   bool tsc_clock = false;  ///< JITDUMP_FLAGS_ARCH_TIMESTAMP: times are TSC ticks; else CLOCK_MONOTONIC nanoseconds
 };
 
@@ -43,6 +52,12 @@ struct JitdumpResult {
 
 /// True if the bytes begin as a jitdump does.
 [[nodiscard]] bool is_jitdump(Bytes bytes);
+
+/// True for ".../jit-123.dump".
+[[nodiscard]] bool is_jitdump_path(const std::string& path);
+
+/// Errors: as read_jitdump.
+Result<JitdumpHeader> read_jitdump_header(Bytes bytes);
 
 /// Reads a jitdump in file order. Records of other types (debug info, unwinding info) are skipped by their size; a malformed record ends
 /// the reading with `cut` set and what came before it kept. Errors: file_format for a bad magic, version or header; unsupported for the

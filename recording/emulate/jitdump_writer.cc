@@ -1,8 +1,9 @@
 // JitdumpWriter.
 #include "recording/emulate/jitdump_writer.h"
 
-#include <cstdio>
+#include <span>
 
+#include "image/source/jitdump.h"
 #include "perfio/byte_writer.h"
 
 namespace ptd::emulate {
@@ -22,7 +23,7 @@ Result<std::unique_ptr<JitdumpWriter>> JitdumpWriter::create(const std::string& 
       .u32(kVersion)
       .u32(kHeaderBytes)
       .u32(kMachineX86_64)
-      .u32(0)
+      .u32(kCompleteJitdump)
       .u32(static_cast<uint32_t>(pid))
       .u64(tsc)
       .u64(kArchTimestamp);
@@ -31,13 +32,13 @@ Result<std::unique_ptr<JitdumpWriter>> JitdumpWriter::create(const std::string& 
 }
 
 Status JitdumpWriter::load(uint64_t tsc, int32_t tid, uint64_t ip, Bytes code) {
-  char name[32];
-  const auto length = static_cast<uint64_t>(std::snprintf(name, sizeof name, "code_%llx", static_cast<unsigned long long>(ip))) + 1;
+  const std::string name = jit_address_name(ip);
+  const uint64_t length = name.size() + 1;
   scratch_.clear();
   perfio::ByteWriter out(scratch_);
   out.u32(kCodeLoad).u32(static_cast<uint32_t>(kRecordHeaderBytes + kLoadBytes + length + code.size())).u64(tsc);
   out.u32(static_cast<uint32_t>(pid_)).u32(static_cast<uint32_t>(tid)).u64(ip).u64(ip).u64(code.size()).u64(++loads_);
-  out.bytes(std::as_bytes(std::span(name, length))).bytes(code);
+  out.bytes(std::as_bytes(std::span(name.c_str(), length))).bytes(code);
   return file_->append(scratch_);
 }
 

@@ -2,6 +2,7 @@
 #include "recording/emulate/user_recording.h"
 
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,10 +11,12 @@
 #include "decoder/pt/packet_reader.h"
 #include "perfio/auxtrace_etm.h"
 #include "perfio/auxtrace_pt.h"
+#include "perfio/emulated.h"
 #include "perfio/perf_writer.h"
 #include "perfio/wire.h"
 #include "recording/emulate/etm_records.h"
 #include "recording/emulate/etm_stream.h"
+#include "recording/emulate/lost_privileges.h"
 #include "recording/emulate/mapped_log.h"
 #include "recording/emulate/user_sideband.h"
 
@@ -70,6 +73,8 @@ perfio::EventAttr attr_of(uint32_t index, const RecordingOptions& options) {
   attr.sample_id_all = true;
   attr.exclude_kernel = attr.exclude_hv = true;
   attr.ids = {pt ? kPtId : kDummyId};
+  attr.use_clockid = !options.config.work_clock;  // the records' times are CLOCK_MONOTONIC's, as those of jitdumps
+  attr.clockid = attr.use_clockid ? CLOCK_MONOTONIC : 0;
   return attr;
 }
 
@@ -231,7 +236,7 @@ perfio::Features features_of(const RecordingOptions& options, const UserSideband
   features.os_release = system.release;
   features.version = "ptdecode";
   features.arch = options.aarch64 ? "aarch64" : "x86_64";
-  features.cpu_desc = "emulated by QEMU";
+  features.cpu_desc = perfio::kEmulatedCpu;
   if (!options.aarch64) features.cpuid = "GenuineIntel,6,94,3";
   features.cpus_online = features.cpus_available = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
   features.cmdline = options.command_line;
@@ -250,6 +255,7 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   summary.programs = sideband.programs();
   summary.code_loads = sideband.code_loads();
   summary.warnings = sideband.warnings();
+  for (std::string& lost : lost_privileges(sideband.build_ids())) summary.warnings.push_back(std::move(lost));
   std::vector<int32_t> pids;
   for (const UserImage& image : images) {
     pids.push_back(image.pid);

@@ -1,0 +1,76 @@
+// Perf map reader.
+#include "image/source/perf_map.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMostNameBytes = 4096;
+
+// Takes a hex number and the blank after it off the front.
+bool take_hex(std::string_view& text, uint64_t& value) {
+  if (text.starts_with("0x")) text.remove_prefix(2);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc() || end == text.data() + text.size() || *end != ' ') return false;
+  text.remove_prefix(static_cast<size_t>(end - text.data()) + 1);
+  return true;
+}
+
+bool parse_line(std::string_view text, PerfMapLine& line) {
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  if (!take_hex(text, line.address) || !take_hex(text, line.size_bytes)) return false;
+  line.name = text.substr(0, kMostNameBytes);
+  return !line.name.empty() && line.size_bytes != 0 && line.size_bytes <= ~line.address;
+}
+
+Error cannot(const std::string& path, const std::string& why) { return Error{ErrorKind::file_open, path + ": " + why, 0}; }
+
+}  // namespace
+
+std::string perf_map_path(int32_t pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
+
+Result<std::string> read_own_perf_map(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return cannot(path, "cannot be opened");
+  struct Closer {
+    int fd;
+    ~Closer() { ::close(fd); }
+  } const closer{fd};
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return cannot(path, "not a regular file");
+  if (info.st_uid != 0 && info.st_uid != ::geteuid()) return cannot(path, "belongs neither to this user nor to root");
+  if (static_cast<uint64_t>(info.st_size) > kMostPerfMapBytes) return cannot(path, "too large");
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::read(fd, text.data() + done, text.size() - done);
+    if (got <= 0) break;
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+uint64_t read_perf_map(std::string_view text, const std::function<void(const PerfMapLine&)>& on_line) {
+  uint64_t good = 0, others = 0;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    PerfMapLine line;
+    if (good < kMostPerfMapLines && parse_line(text.substr(0, end), line)) {
+      on_line(line);
+      ++good;
+    } else {
+      ++others;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return others;
+}
+
+}  // namespace ptd

@@ -1,0 +1,14 @@
+// Privileges that programs have from their files (setuid, setgid, capabilities), and not under the emulator.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ptd::emulate {
+
+/// A sentence for each file, of those mapped (by path), whose program would have run with other rights than this process's. qemu-user is
+/// the program that the kernel starts, so the rights of the program that it emulates are not given.
+[[nodiscard]] std::vector<std::string> lost_privileges(const std::map<std::string, std::string>& mapped);
+
+}  // namespace ptd::emulate
