@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "cli/call_input.h"
 #include "cli/clean_text.h"
 #include "cli/commands.h"
 #include "cli/exit_status.h"
+#include "cli/size_words.h"
 #include "cli/source_cache.h"
 #include "cli/symbol_cache.h"
 #include "cli/whole_file.h"
@@ -20,6 +22,7 @@ struct Words {
   CallWords calls;
   std::string output, format = "text";
   std::vector<std::string> sources, dsos;
+  bool keep_absent = false;
 };
 
 struct CoveredFunction {
@@ -88,6 +91,22 @@ std::string lcov_text(const Coverage& coverage) {
   return text;
 }
 
+/// Leaves out files of source that are not on this machine, at which genhtml stops. If none is, all stay: the tracefile is for elsewhere.
+/// Returns what to say.
+std::string leave_out_absent(Coverage& coverage) {
+  std::vector<std::string> absent;
+  for (const auto& [path, file] : coverage) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) absent.push_back(path);
+  }
+  if (absent.empty()) return {};
+  const std::string files = counted(absent.size(), "file of source is", "files of source are") + " not on this machine (" +
+                            shown(absent.front()) + (absent.size() > 1 ? ", ..." : "") + ")";
+  if (absent.size() == coverage.size()) return "ptdecode: " + files + ": genhtml stops at such; --source PREFIX chooses files\n";
+  for (const std::string& path : absent) coverage.erase(path);
+  return "ptdecode: " + files + " and left out, as genhtml stops at such; --keep-absent keeps them\n";
+}
+
 std::string summary_text(const Coverage& coverage) {
   std::string text = "     lines       hit      %  functions       hit  source\n";
   size_t lines = 0, lines_hit = 0, functions = 0, functions_hit = 0;
@@ -135,6 +154,8 @@ int run(const Words& words) {
     return report_error({ErrorKind::usage, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
   }
   const bool lcov = words.format == "lcov" || !words.output.empty();
+  if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !words.calls.input.quiet)
+    say_on_error(absent);
   const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage));
   if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + shown(without) + "\n");
   input.say_summary(words.calls, true);
@@ -153,6 +174,7 @@ Command add_coverage(CLI::App& app) {
   command.add_option("--format", words->format, "on standard output: text (a line for each file of source), or lcov")
       ->check(CLI::IsMember({"text", "lcov"}));
   command.add_option("--source", words->sources, "only files of source whose path begins so (repeatable)")->allow_extra_args(false);
+  command.add_flag("--keep-absent", words->keep_absent, "lcov: also files of source that are not on this machine, at which genhtml stops");
   command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
   command.footer(
       "Nothing needs to be compiled for it but -g: the trace tells what ran. A line's count is that of its instruction that ran most "

@@ -1,12 +1,17 @@
 // ptdecode: the command line over the library. The only code that prints.
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <new>
 #include <set>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/exit_status.h"
@@ -51,6 +56,37 @@ int without_command(const CLI::App& app) {
   return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
 }
 
+/// What to say when memory, or what a thread needs of it, is not to be had.
+std::string memory_text() {
+  struct rlimit limit {};
+  std::string text = "ptdecode: out of memory";
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    text += fmt::format(": this process may use {} KiB of address space (ulimit -v)", limit.rlim_cur / 1024);
+  return text + "; --time decodes a part of the trace at a time\n";
+}
+
+bool is_shortage(const std::exception_ptr& failure) {
+  try {
+    if (failure) std::rethrow_exception(failure);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (const std::system_error& error) {  // a thread that cannot be started
+    return error.code() == std::errc::resource_unavailable_try_again || error.code() == std::errc::not_enough_memory;
+  } catch (...) {
+    return false;
+  }
+  return std::uncaught_exceptions() != 0;  // on the way out of a failure, threads were left
+}
+
+std::terminate_handler g_terminate = std::abort;  // as the library has it
+
+// An exception that leaves a thread ends the program here. Anything but a shortage is a bug, and aborts.
+[[noreturn]] void end_of_thread() {
+  if (!is_shortage(std::current_exception())) g_terminate(), std::abort();
+  ptd::cli::say_on_error(memory_text());
+  _exit(ptd::cli::kExitFile);
+}
+
 /// Options without a command ("ptdecode -i FILE") are those of `info`, unless a command follows them.
 bool means_info(const std::vector<std::string>& words, const std::map<std::string, ptd::cli::Command>& commands) {
   static const std::set<std::string> kOwn = {"-h", "--help", "--version"};
@@ -88,6 +124,7 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
 
 int main(int argc, char** argv) try {
   ptd::cli::occupy_standard_descriptors();
+  g_terminate = std::set_terminate(end_of_thread);
   std::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader that goes away shows as a failed write
   std::signal(SIGXFSZ, SIG_IGN);  // NOLINT: so does a limit on the size of files
   CLI::App app{kIntro, "ptdecode"};
@@ -123,6 +160,7 @@ int main(int argc, char** argv) try {
   ptd::cli::standard_output().flush();
   return status == ptd::cli::kExitOk && ptd::cli::standard_output().error() != 0 ? output_lost() : status;
 } catch (const std::exception& error) {
-  ptd::cli::say_on_error(std::string("ptdecode: ") + error.what() + "\n");  // out of memory, in the main
+  const bool shortage = is_shortage(std::current_exception());
+  ptd::cli::say_on_error(shortage ? memory_text() : std::string("ptdecode: ") + error.what() + "\n");
   return ptd::cli::kExitFile;
 }

@@ -33,7 +33,7 @@ def build(name, text, *flags, suffix=".c"):
     source, program = WORK / (name + suffix), WORK / name
     source.write_text(text)
     compiler = os.environ.get("CXX", "c++") if suffix == ".cc" else os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-O1", "-fno-inline", "-w", "-g", *flags, source, "-o", program], check=True)
+    subprocess.run([compiler, "-O1", "-fno-inline", "-w", "-g", source, *flags, "-o", program], check=True)
     return program
 
 
@@ -162,6 +162,289 @@ class Shell(unittest.TestCase):
             said = re.match(r".*: ([0-9.]+) % in \d+ frames?$", done.stdout)
             self.assertTrue(said, done.stdout)
             self.assertAlmostEqual(float(said.group(1)), share, delta=0.2)  # frames that are too narrow to draw are not searched
+
+
+LIBRARY = """
+volatile int sink;
+static int inner(int n) { for (int i = 0; i < n; i++) sink += i; return sink; }
+int outer(int n) { return inner(n) + inner(n / 2); }
+"""
+CALLER = """
+int outer(int);
+int main(int argc, char** argv) { return outer(40 * argc) == -1; }
+"""
+
+
+class Unnamed(unittest.TestCase):
+    """Two stripped programs with a library of two functions, one of which has no name, run one after the other."""
+
+    @classmethod
+    def setUpClass(cls):
+        whole = build("libunnamed.so", LIBRARY, "-shared", "-fPIC")
+        nm = subprocess.run(["nm", whole], capture_output=True, text=True).stdout
+        cls.inner = {line.split()[2]: int(line.split()[0], 16) for line in nm.splitlines() if len(line.split()) == 3}["inner"]
+        subprocess.run(["strip", whole], check=True)
+        cls.programs = []
+        for name in ("stripped_a", "stripped_b"):
+            program = build(name, CALLER, str(whole), f"-Wl,-rpath,{WORK}", "-s")
+            cls.programs.append(program)
+        cls.path, done = record("unnamed", "/bin/sh", "-c", "; ".join(map(str, cls.programs)) + "; exit 0")
+        assert done.returncode == 0, done.stderr
+
+    def test_code_without_a_name_is_known_by_module_and_offset(self):
+        rows = {line["function"]: line for line in functions(self.path)}
+        self.assertEqual(rows[f"libunnamed.so+{self.inner:#x}"]["calls"], 4, "the same function of two processes")
+        self.assertEqual(rows[f"libunnamed.so+{self.inner:#x}"]["module"], "libunnamed.so")
+        for program in self.programs:
+            self.assertTrue([name for name in rows if name.startswith(program.name + "+0x")], (program.name, sorted(rows)))
+        for name in rows:
+            self.assertNotRegex(name, r"^0x|^\[unnamed code\]", "an address means nothing in another process")
+            if name.startswith("[unnamed"):
+                self.assertEqual(name, f"[unnamed code of {rows[name]['module']}]")
+
+    def test_every_view_has_the_same_names(self):
+        name = f"libunnamed.so+{self.inner:#x}"
+        self.assertEqual(sum(stack.count(";outer;" + name) for stack in folded(self.path)), 2, "one stack in each program")
+        tree = run("script", "-q", "-i", self.path, "-S", name).stdout
+        self.assertEqual(tree.count(" " + name), 4)
+        listed = json_lines(run("script", "-q", "-i", self.path, "-S", name, "--format", "json"))
+        self.assertEqual([line["module"] for line in listed if line.get("call") == name], ["libunnamed.so"] * 4)
+        self.assertIn(name.encode(), (run("timeline", "-q", "-i", self.path, "-o", WORK / "unnamed.pftrace"), (WORK / "unnamed.pftrace").read_bytes())[1])
+        self.assertEqual([line["function"] for line in functions(self.path, "--func", name)], [name])
+        table = run("functions", "-q", "-i", self.path, "--limit", "0", "--full-names").stdout
+        self.assertRegex(table, rf"(?m) {re.escape(name)}$")
+
+    def test_a_bundle_has_the_same_names(self):
+        bundle = WORK / "unnamed.ptb"
+        self.assertEqual(run("bundle", "-q", "-i", self.path, "-o", bundle).returncode, 0)
+        self.assertEqual(functions(bundle), functions(self.path))
+
+
+JIT = r"""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+/* mov %edi, %ecx; xor %eax, %eax; 1: add %ecx, %eax; dec %ecx; jnz 1b; ret */
+static const unsigned char kCode[] = {0x89, 0xf9, 0x31, 0xc0, 0x01, 0xc8, 0xff, 0xc9, 0x75, 0xfa, 0xc3};
+static unsigned long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ul + t.tv_nsec; }
+struct head { unsigned magic, version, size, machine, pad, pid; unsigned long time, flags; };
+struct load { unsigned id, size; unsigned long time; unsigned pid, tid; unsigned long vma, address, bytes, index; };
+int main(int argc, char** argv) {
+  char* code = mmap(0, 8192, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char path[64];
+  int dump = strcmp(argv[1], "dump") == 0;
+  sprintf(path, dump ? "jit-%d.dump" : "/tmp/perf-%d.map", getpid());
+  FILE* file = fopen(path, "w+");
+  struct head head = {0x4A695444, 1, 40, 62, 0xdeadbeef, getpid(), now(), 0};
+  if (dump) {
+    fwrite(&head, 40, 1, file);
+    fflush(file);
+    mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(file), 0);
+  } else {
+    fprintf(file, "%lx %x gone_by_now\nno line\n%lx %lx main_is_elsewhere\n", (long)code, 64, (long)main, 16l);
+  }
+  static const char* kNames[] = {"JS:*warm loop.js:1", "JS:*hot loop.js:2"};
+  int sum = 0;
+  for (int i = 0; i < 2; i++) {
+    char* at = code + 4096 * i;
+    memcpy(at, kCode, sizeof kCode);
+    struct load load = {0, sizeof load + strlen(kNames[i]) + 1 + sizeof kCode, now(), getpid(), getpid(), (long)at, (long)at, sizeof kCode, i};
+    if (dump) {
+      fwrite(&load, sizeof load, 1, file);
+      fwrite(kNames[i], strlen(kNames[i]) + 1, 1, file);
+      fwrite(kCode, sizeof kCode, 1, file);
+    } else {
+      fprintf(file, "%lx %lx %s\n", (long)at, (long)sizeof kCode, kNames[i]);
+    }
+    fflush(file);
+    for (int k = 0; k < 10; k++) sum += ((int (*)(int))at)(i ? 20000 : 200);
+  }
+  printf("%d\n", getpid());
+  return 0;
+}
+"""
+
+
+class JitNames(unittest.TestCase):
+    """A program that makes two functions at run time and names them, as node --perf-prof and --perf-basic-prof do."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.program = build("jit", JIT)
+
+    def made(self, how):
+        path, done = record("jit_" + how, self.program, how, cwd=WORK)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.pid = int(done.stdout)
+        return path
+
+    def check(self, path):
+        rows = {line["function"]: line for line in functions(path)}
+        whole = sum(line["self_instructions"] for line in rows.values())
+        for name, turns in (("JS:*warm loop.js:1", 200), ("JS:*hot loop.js:2", 20000)):
+            self.assertEqual(rows[name]["calls"], 10, sorted(rows))
+            self.assertEqual(rows[name]["self_instructions"], 10 * (3 + 3 * turns), name)  # of the loop, counted by hand
+        self.assertGreater(rows["JS:*hot loop.js:2"]["self_instructions"], whole / 2)
+        self.assertFalse([name for name in rows if name.startswith("code_") or "gone" in name or "elsewhere" in name])
+        self.assertIn("main", rows)
+        return rows
+
+    def test_a_jitdump_names_the_code_in_which_the_time_was(self):
+        path = self.made("dump")
+        self.check(path)
+        said = run("functions", "-i", path).stderr
+        self.assertNotIn("clock", said)
+        bundle = WORK / "jit.ptb"
+        self.assertEqual(run("bundle", "-q", "-i", path, "-o", bundle).returncode, 0)
+        self.check(bundle)
+
+    def test_a_perf_map_names_code_too(self):
+        path = self.made("map")
+        there = pathlib.Path(f"/tmp/perf-{self.pid}.map")
+        self.addCleanup(lambda: there.unlink(missing_ok=True))
+        rows = self.check(path)
+        self.assertEqual(rows["JS:*hot loop.js:2"]["module"], there.name)
+        self.assertIn("assumed", run("functions", "-i", path).stderr)
+        bundle = WORK / "map.ptb"
+        self.assertEqual(run("bundle", "-q", "-i", path, "-o", bundle).returncode, 0)
+        root = WORK / "root"
+        (root / "tmp").mkdir(parents=True)
+        shutil.move(there, root / "tmp" / there.name)
+        self.check(path)  # as it was kept in the stash
+        self.check(bundle)
+
+        def named(*words):
+            return [line for line in functions(path, "--stash", "off", *words) if line["function"].startswith("JS:")]
+        self.assertFalse(named())
+        self.assertTrue(named("--symfs", root))
+        # What another user left in /tmp is not believed, nor a link.
+        kept = root / "tmp" / there.name
+        there.symlink_to(kept)
+        self.assertFalse(named())
+        there.unlink()
+        if os.geteuid() == 0:
+            shutil.copy(kept, there)
+            os.chown(there, 12345, 12345)
+            self.assertEqual(bool(named()), False)
+            self.assertIn("belongs neither", run("functions", "-i", path, "--stash", "off").stderr)
+            there.unlink()
+        there.write_text("\n".join(["zz", "1 2", "ffffffffffffffff ffffffffffffffff x", "0 0 y", f"{1 << 63:x} 10 z", "7f 10 " + "n" * 100000]))
+        self.assertFalse(named())
+
+
+class Files(unittest.TestCase):
+    """Files without a build id, as Go makes them."""
+
+    def test_a_file_is_at_hand_until_it_changes(self):
+        program = build("no_id", WORKER, "-Wl,--build-id=none", "-static")
+        path, _ = record("no_id", program, "1000")
+        self.assertNotIn("no longer at hand", run("functions", "-i", path).stderr)
+        whole = functions(path)
+        touched = program.with_suffix(".touched")
+        shutil.copy(program, touched)
+        touched.rename(program)  # another file, of another time, with the same bytes
+        self.assertNotIn("no longer at hand", run("functions", "-i", path).stderr)
+        times = program.stat()
+        build("no_id", WORKER.replace("sink += i", "sink -= 3 * i"), "-Wl,--build-id=none", "-static")
+        os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))  # its time tells nothing
+        done = run("functions", "-i", path)
+        self.assertIn(f"no longer at hand as recorded: {program}: the copies kept in the stash are used", done.stderr)
+        self.assertEqual(functions(path), whole)
+        program.unlink()
+        self.assertIn("no longer at hand", run("functions", "-i", path).stderr)
+
+    @unittest.skipUnless(shutil.which("genhtml"), "genhtml is not installed (apt install lcov)")
+    def test_genhtml_takes_what_coverage_writes(self):
+        here, elsewhere = WORK / "here.c", WORK / "elsewhere.c"
+        here.write_text("int other(int);\nint main(void) { return other(1) - 2; }\n")
+        elsewhere.write_text("int other(int n) { return n + 1; }\n")
+        program = WORK / "two_sources"
+        subprocess.run([os.environ.get("CC", "cc"), "-O0", "-g", here, elsewhere, "-o", program], check=True)
+        path, _ = record("two_sources", program)
+        elsewhere.unlink()
+        info = WORK / "two.info"
+        done = run("coverage", "-i", path, "--dso", "two_sources", "-o", info)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"1 file of source is not on this machine \(.*elsewhere.c\) and left out")
+        made = subprocess.run(["genhtml", "-q", "-o", WORK / "html", info], capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.assertIn(f"SF:{here}", info.read_text())
+        run("coverage", "-q", "-i", path, "--dso", "two_sources", "--keep-absent", "-o", info)
+        self.assertIn(f"SF:{elsewhere}", info.read_text())
+        here.unlink()
+        done = run("coverage", "-i", path, "--dso", "two_sources", "-o", info)
+        self.assertIn("--source", done.stderr)
+        self.assertIn(f"SF:{here}", info.read_text())
+
+
+class Machine(unittest.TestCase):
+    def test_too_little_memory_is_named(self):
+        program = build("memory", WORKER)
+        path, _ = record("memory", program, "300000")
+        seen = set()
+        for kib in (60_000, 70_000, 80_000, 100_000, 130_000, 170_000, 220_000, 300_000, 400_000):
+            for words in ("stat", "functions", "script --itrace=b"):
+                done = subprocess.run(["sh", "-c", f'ulimit -v {kib}; exec "$0" {words} -q -i "$1"', PTDECODE, path], capture_output=True, text=True)
+                self.assertIn(done.returncode, (0, 1, 127), (kib, words, done.stderr))
+                if done.returncode == 1:
+                    self.assertRegex(done.stderr.splitlines()[-1], r"^ptdecode: .*memory", (kib, words))
+                    seen.add("ulimit -v" in done.stderr)
+        self.assertIn(True, seen)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root gives files to others")
+    def test_a_program_that_is_setuid_runs_without_it(self):
+        program = build("setuid", WORKER)
+        os.chown(program, 65534, os.getegid())
+        program.chmod(0o4755)
+        _, done = record("setuid", "/bin/sh", "-c", f"{program} 10; exit 0")
+        self.assertRegex(done.stderr, rf"{program} is setuid to user 65534: under the emulator it ran with the rights of this user only")
+        program.chmod(0o755)
+        _, done = record("setuid", program, "10")
+        self.assertNotIn("setuid to", done.stderr)
+
+    def test_a_snapshot_without_code_agrees_with_nothing(self):
+        corpus = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared" / "corpus")) / "cs-init-short-addr" / "snapshot"
+        if not corpus.is_dir():
+            self.skipTest(f"{corpus} is not there")
+        bare = WORK / "bare"
+        shutil.copytree(corpus, bare)
+        for ini in bare.glob("*.ini"):
+            text = re.sub(r"(?ms)^\[dump[^\]]*\].*?(?=^\[|\Z)", "", ini.read_text(errors="replace"))
+            ini.chmod(0o644)
+            ini.write_text(text)
+        done = run("check", "-i", bare)
+        self.assertNotIn("agree", done.stdout)
+        self.assertEqual((done.returncode, "nothing was compared" in done.stdout), (3, True), done.stdout + done.stderr)
+        self.assertFalse(json.loads(run("check", "-i", bare, "--format", "json").stdout)["has_code"])
+
+
+class NoTrace(unittest.TestCase):
+    """A recording of perf without a trace, as 'perf record PROGRAM' makes one."""
+
+    @unittest.skipUnless(shutil.which("perf"), "perf is not installed")
+    def test_every_command_says_what_the_file_is_and_how_to_record(self):
+        path = WORK / "notrace.data"
+        made = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-o", path, "--", "/bin/true"], capture_output=True, text=True)
+        if made.returncode != 0:
+            self.skipTest("perf cannot record here: " + made.stderr.strip())
+        out = WORK / "notrace.out"
+        for words in (["script"], ["script", "--itrace=b"], ["functions"], ["flame", "-o", out], ["timeline", "-o", out], ["coverage"],
+                      ["profile", "--format", "bolt", "--dso", "true"], ["stat"], ["stat", "--format", "json"], ["packets"], ["script", "-C", "0"]):
+            done = run(*words, "-i", path)
+            self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), (words, done.stderr))
+            for part in (str(path), "perf.data file", "holds no trace", "perf record -e intel_pt//u", "ptdecode record --emulate"):
+                self.assertIn(part, done.stderr, words)
+            self.assertFalse(out.exists(), words)
+        for words in (["check"], ["image"], ["bundle", "-o", out]):
+            done = run(*words, "-i", path)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 1), (words, done.stderr))
+            self.assertIn("holds no trace", done.stderr)
+        done = run("info", "-i", path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"(?m)^trace +none; .*perf record -e intel_pt//u")
 
 
 if __name__ == "__main__":
