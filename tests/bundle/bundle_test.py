@@ -191,7 +191,14 @@ class Bundles(unittest.TestCase):
                 self.assertTrue(recordings)
                 commands = COMMANDS if size_of(folder) < 600_000 else COMMANDS[3:]
                 for recording in recordings:
-                    self.same(commands, ["-i", recording], folder, self.make([recording]))
+                    bundle = self.make([recording])
+                    first = run([*commands[0], "-i", recording])
+                    if b"holds no trace" in first[2]:  # what each says names its own file
+                        other = run([*commands[0], "-i", bundle], env=self.elsewhere)
+                        self.assertEqual((first[0], first[1], other[0], other[1]), (1, b"", 1, b""))
+                        self.assertIn(b"holds no trace", other[2])
+                        continue
+                    self.same(commands, ["-i", recording], folder, bundle)
 
     def test_kernel(self):
         """A few milliseconds of a kernel that patches itself: from the whole recording, and from a bundle cut to them."""

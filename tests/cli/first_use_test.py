@@ -19,6 +19,7 @@ PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 FOLDER = tempfile.TemporaryDirectory()
 WORK = pathlib.Path(FOLDER.name)
+os.environ["PTDECODE_STASH"] = str(WORK / "stash")
 
 
 def run(*words, **more):
