@@ -61,6 +61,10 @@ class Symbols:
 
     def __init__(self, program):
         listing = subprocess.run(["nm", "-S", "--defined-only", str(program)], capture_output=True, text=True, check=True).stdout
+        self.program = str(program).rsplit("/", 1)[-1]
+        segments = subprocess.run(["readelf", "-lW", str(program)], capture_output=True, text=True, check=True).stdout
+        self.segments = [tuple(int(each, 16) for each in match) for match in
+                         re.findall(r"(?m)^ +LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+)", segments)]  # offset, address, size
         found = {}
         for line in listing.splitlines():
             match = re.match(r"^([0-9a-f]+)(?: ([0-9a-f]+))? [tTwWiI] (.+)$", line)
@@ -84,7 +88,10 @@ class Symbols:
         return self.whole.get(self.starts[index], self.starts[index])
 
     def names(self, start):
-        return self.found[start][1] if start in self.found else [hex(start)]
+        """Its symbols; without one, the program and the offset in its file."""
+        if start in self.found:
+            return self.found[start][1]
+        return [f"{self.program}+{start - address + offset:#x}" for offset, address, size in self.segments if address <= start < address + size]
 
 
 def kind_of(insn):

@@ -386,7 +386,7 @@ class Machine(unittest.TestCase):
         program = build("memory", WORKER)
         path, _ = record("memory", program, "300000")
         seen = set()
-        for kib in (60_000, 70_000, 80_000, 100_000, 130_000, 170_000, 220_000, 300_000, 400_000):
+        for kib in (*range(26_000, 60_000, 4_000), 70_000, 100_000, 170_000, 300_000):  # from too little for the libraries to enough
             for words in ("stat", "functions", "script --itrace=b"):
                 done = subprocess.run(["sh", "-c", f'ulimit -v {kib}; exec "$0" {words} -q -i "$1"', PTDECODE, path], capture_output=True, text=True)
                 self.assertIn(done.returncode, (0, 1, 127), (kib, words, done.stderr))
