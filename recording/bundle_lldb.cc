@@ -62,7 +62,7 @@ class BundleLoader {
   BundleLoader(const OpenOptions& options, RecordingData& data) : options_(options), data_(data), image_(options) {
     const size_t slash = options.path.rfind('/');
     dir_ = slash == std::string::npos ? std::string() : options.path.substr(0, slash + 1);
-    files_ = OwnFiles(dir_, options.symfs);
+    files_ = OwnFiles(dir_, options);
   }
 
   Status load(const Json& root) {
@@ -269,7 +269,7 @@ class BundleLoader {
   RecordingData& data_;
   ImageBuild image_;
   std::string dir_;
-  OwnFiles files_{{}, {}};
+  OwnFiles files_{{}, OpenOptions{}};
   std::map<int32_t, SpaceId> spaces_;
 };
 

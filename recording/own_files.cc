@@ -2,9 +2,22 @@
 #include "recording/own_files.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <string_view>
+
+#include "recording/image_log.h"
 
 namespace ptd {
+
+OwnFiles::OwnFiles(std::string folder, const OpenOptions& options)
+    : folder_(folder.empty() ? "." : std::move(folder)), roots_(options.symfs), share_(options.image_log && options.image_log->share) {}
+
+OwnFiles OwnFiles::any() {
+  OpenOptions options;
+  options.symfs = {"/"};
+  return {{}, options};
+}
 
 OwnFiles::Opened OwnFiles::open(const std::string& path) const {
   Opened opened;
@@ -18,6 +31,17 @@ OwnFiles::Opened OwnFiles::open(const std::string& path) const {
   if (file.ok()) opened.file = std::move(file).value();
   if (!opened.file) opened.why = regular.fd.ok() ? "cannot be read" : regular.why();
   return opened;
+}
+
+OwnFiles::Opened OwnFiles::open_code(const std::string& path) const {
+  static constexpr std::string_view kElfMagic = "\177ELF";
+  Opened opened = open(path);
+  if (!opened.outside || opened.file || share_) return opened;
+  const auto file = MappedFile::open(open_recorded(path), path);
+  if (!file.ok()) return opened;
+  const Bytes bytes = (*file)->bytes();
+  if (bytes.size() < kElfMagic.size() || std::memcmp(bytes.data(), kElfMagic.data(), kElfMagic.size()) != 0) return opened;
+  return {*file, {}, true};
 }
 
 std::string own_folder(const std::string& recording) {

@@ -16,9 +16,10 @@ namespace ptd {
 /// a root that the user gives. Thread-safe.
 class OwnFiles {
  public:
-  /// `folder`: of the description; "" for the working directory. `roots`: OpenOptions::symfs.
-  OwnFiles(std::string folder, std::vector<std::string> roots)
-      : folder_(folder.empty() ? "." : std::move(folder)), roots_(std::move(roots)) {}
+  /// `folder`: of the description; "" for the working directory. `options`: their symfs roots count, and whether a bundle is made.
+  OwnFiles(std::string folder, const OpenOptions& options);
+  /// Any file, as a user names it.
+  static OwnFiles any();
 
   struct Opened {
     std::shared_ptr<const MappedFile> file;  ///< null: see why
@@ -27,10 +28,14 @@ class OwnFiles {
   };
   /// `path`: absolute, or as from the working directory.
   [[nodiscard]] Opened open(const std::string& path) const;
+  /// The same of a file with code. Outside of the folder it is also read if it is an ELF file, with `outside` set: snapshots share images.
+  /// A bundle gets no such file.
+  [[nodiscard]] Opened open_code(const std::string& path) const;
 
  private:
   std::string folder_;
   std::vector<std::string> roots_;
+  bool share_ = false;  ///< the bytes are for a bundle
 };
 
 /// The folder that belongs to a recording: a directory itself, and of a file FILE the FILE.jit that `ptdecode record --emulate` makes.

@@ -79,7 +79,7 @@ void SnapshotDumps::add(const IniSection& section, const std::string& path, cons
   (void)parse_ini_number(section.value("offset"), dump.offset);
   const auto [known, is_new] = files_.try_emplace(path);
   if (is_new) {
-    known->second = files.open(path);
+    known->second = files.open_code(path);
     if (!known->second.file) warnings.push_back("the dump " + path + " is not read: " + known->second.why);
   }
   dump.opened = known->second;

@@ -131,7 +131,7 @@ arm::TraceConfig config_of(const Device& device, arm::Protocol protocol) {
 class SnapshotLoader {
  public:
   SnapshotLoader(const OpenOptions& options, RecordingData& data, std::string dir)
-      : options_(options), data_(data), image_(options), dir_(std::move(dir)), files_(dir_, options.symfs) {}
+      : options_(options), data_(data), image_(options), dir_(std::move(dir)), files_(dir_, options) {}
 
   Status load();
   /// `dir` is a capture file.
@@ -344,10 +344,10 @@ Status SnapshotLoader::load() {
 
 Status SnapshotLoader::load_capture() {
   const std::string path = dir_;
-  const IniFile capture = parse_ini(read_ini(path, OwnFiles({}, {"/"})));
+  const IniFile capture = parse_ini(read_ini(path, OwnFiles::any()));
   const size_t slash = path.rfind('/');
   dir_ = slash == std::string::npos ? "." : path.substr(0, slash);
-  files_ = OwnFiles(dir_, options_.symfs);
+  files_ = OwnFiles(dir_, options_);
   user_ = image_.builder.add_space();
   std::vector<std::string> sources;
   for (const IniSection& section : capture.sections) {
@@ -393,7 +393,7 @@ bool is_directory(const std::string& path) {
 /// A file named *.ini, other than a snapshot's, with a section [capture].
 bool is_capture(const std::string& path) {
   if (!path.ends_with(".ini") || path.ends_with("snapshot.ini") || !is_regular_file(path)) return false;
-  return !parse_ini(read_ini(path, OwnFiles({}, {"/"}))).section("capture").values.empty();
+  return !parse_ini(read_ini(path, OwnFiles::any())).section("capture").values.empty();
 }
 
 }  // namespace

@@ -76,6 +76,12 @@ class HostileFiles(unittest.TestCase):
         ini.write_text(text.replace("../../../../../etc/shadow", "../secret"))
         listing = self.dry(self.folder, "--allow-outside")
         self.assertRegex(listing, r"(?m)^ *[1-9]\d* +\d+  .*secret \(a memory dump of the snapshot\)$")
+        # An ELF image next to the folder, as snapshots that share images name it: decoded, but not bundled.
+        shutil.copy("/bin/true", self.tmp / "image")
+        ini.write_text(text.replace("../../../../../etc/shadow", "../image"))
+        self.assertNotIn("is not read", run("stat", "-i", self.folder).stderr)
+        self.refused(self.dry(self.folder), "image", OUTSIDE)
+        self.assertRegex(self.dry(self.folder, "--allow-outside"), r"(?m)image \(a memory dump of the snapshot\)$")
         # Its own files by any spelling that stays inside.
         (self.folder / "sub").mkdir()
         shutil.copy(self.secret, self.folder / "sub" / "code")
