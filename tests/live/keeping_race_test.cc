@@ -33,7 +33,6 @@ void hold_up() {
 
 }  // namespace
 
-stash::Fd::~Fd() = default;
 stash::Lock::~Lock() = default;
 stash::Capture::~Capture() = default;
 
