@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """aarch64 programs under `ptdecode record --emulate`: the decode of their ETMv4 trace is the ground truth, and OpenCSD finds the same.
 
-Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE. Exit status 77 without qemu-aarch64, or without clang and lld, which build the programs.
+Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE. Exit status 77 without qemu-aarch64, or without clang and lld (of any version, or 14), which build the programs.
 """
 import glob
 import os
@@ -16,6 +16,8 @@ PTDECODE = os.environ["PTDECODE"]
 PLUGIN = os.environ["PTDECODE_PLUGIN"]
 HERE = os.path.join(os.environ["PTDECODE_SOURCE"], "tests/emulate")
 FLAGS = "--target=aarch64-linux-gnu -O1 -static -nostdlib -ffreestanding -fno-stack-protector -fuse-ld=lld".split()
+CLANG = shutil.which("clang") or shutil.which("clang-14")
+LINKER = shutil.which("ld.lld") or shutil.which("ld.lld-14")
 failures = []
 
 
@@ -27,7 +29,7 @@ def check(what, good, detail=""):
 
 def build(source, folder, *more):
     path = os.path.join(folder, os.path.basename(source)[:-2])
-    done = subprocess.run(["clang", *FLAGS, *more, "-o", path, os.path.join(HERE, source)], capture_output=True, text=True)
+    done = subprocess.run([CLANG, *FLAGS, *more, "-o", path, os.path.join(HERE, source)], capture_output=True, text=True)
     return path if done.returncode == 0 else None
 
 
@@ -169,8 +171,8 @@ def bundle_says_the_same(folder, recording):
 
 
 def main():
-    for tool in ("qemu-aarch64", "clang", "ld.lld"):
-        if not shutil.which(tool):
+    for tool, found in (("qemu-aarch64", shutil.which("qemu-aarch64")), ("clang", CLANG), ("ld.lld", LINKER)):
+        if not found:
             print(f"skipped: {tool} is not installed")
             return 77
     with tempfile.TemporaryDirectory() as folder:
