@@ -5,6 +5,7 @@
 
 #include "image/code_limits.h"
 #include "image/fetch_log.h"
+#include "image/fetch_steps.h"
 #include "image/timeline_data.h"
 
 namespace ptd {
@@ -12,7 +13,7 @@ namespace {
 
 constexpr unsigned kMaxSpanBytes = 64;
 constexpr uint32_t kMaxChoices = 1U << 16;       // versions of one part that one fetch looks at
-constexpr uint32_t kMaxCombinations = 1U << 17;  // combinations that one fetch looks at
+constexpr uint64_t kMaxCrossed = 1U << 12;       // combinations of several parts that one fetch looks at
 constexpr uint32_t kMaxRunSteps = 64;            // equal neighbours joined into one certain interval
 constexpr size_t kCacheSlots = 64;
 
@@ -86,7 +87,9 @@ struct CodeView::Scratch {
   std::span<const VersionFloor> floors;
   std::span<CodeCandidate> out;
   uint32_t count = 0;
-  uint32_t combinations = 0;
+  uint64_t combinations = 0;
+  mutable uint64_t taken = 0;  ///< see FetchSteps
+  uint64_t most_steps = kMostFetchSteps;
   bool overflow = false;
   CodeFlag suspect = CodeFlag::none;
   Interval flags_constant;
@@ -159,6 +162,7 @@ void CodeView::Scratch::collect_parts() {
   for (uint64_t at = ip;;) {
     Part part = next_part(space, at, last, when, true);
     parts.push_back(part);
+    taken += std::max(part.choice_count, 1U) - 1;
     const bool absent = std::none_of(choices.begin() + part.first_choice, choices.begin() + part.first_choice + part.choice_count,
                                      [](const Choice& c) { return c.bytes != nullptr; });
     if (part.last >= last || absent || overflow) break;
@@ -202,9 +206,10 @@ void CodeView::Scratch::add_site_choices(Part& part, uint32_t site_id, Interval 
   range.first = std::max(range.first, floor);
   const bool beyond_time = range.last < range.first;
   if (beyond_time) range.last = range.first;
-  if (range.last - range.first >= kMaxChoices) {
+  const uint64_t most = std::clamp<uint64_t>(most_steps, 1, kMaxChoices);
+  if (range.last - range.first >= most) {
     overflow = true;
-    range.last = range.first + kMaxChoices - 1;
+    range.last = range.first + static_cast<uint32_t>(most) - 1;
   }
   const uint64_t offset = part.first - site.ip;
   for (uint32_t v = range.first; v <= range.last; ++v) {
@@ -348,7 +353,7 @@ void CodeView::Scratch::combine(uint32_t fixed_part, uint32_t fixed_choice) {
   for (uint32_t p = 0; p < parts.size(); ++p) pick[p] = parts[p].low;
   pick[fixed_part] = fixed_choice;
   for (;;) {
-    if (++combinations > kMaxCombinations) overflow = true;
+    if (++combinations > openings.size() + kMaxCrossed || taken > most_steps) overflow = true;
     if (overflow) return;
     if (consistent()) emit();
     size_t p = parts.size();
@@ -363,6 +368,7 @@ void CodeView::Scratch::combine(uint32_t fixed_part, uint32_t fixed_choice) {
 
 // An edit that lies across two sites has happened in both or in neither.
 bool CodeView::Scratch::consistent() const {
+  ++taken;
   for (size_t p = 0; p < parts.size(); ++p) {
     const uint32_t pending = chosen(p).closed_by;
     if (pending == kNoEdit) continue;
@@ -379,9 +385,10 @@ Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, 
   const Site& site = data->sites[part.site];
   const uint64_t offset = part.first - site.ip;
   const auto same = [&](uint32_t v) {
+    ++taken;
     const Version& other = data->version(site, v);
     if (other.known == Known::none) return false;
-    for (uint64_t i = offset; i < offset + compared; ++i) {
+    for (uint64_t i = offset; other.known != Known::all && i < offset + compared; ++i) {
       if (!data->known_at(site, other, i)) return false;
     }
     return std::memcmp(data->bytes(other) + offset, choice.bytes, compared) == 0;
@@ -407,6 +414,7 @@ bool CodeView::Scratch::merge_shared() {
 }
 
 void CodeView::Scratch::emit() {
+  taken += count;
   if (merge_shared()) return;
   std::array<std::byte, kMaxSpanBytes> bytes;
   CodeCandidate candidate;
@@ -453,6 +461,11 @@ void CodeView::Scratch::emit() {
   sources[count] = parts.size() == 1 ? chosen(0).bytes : nullptr;
   candidate.bytes = Bytes{buffers[count].data(), filled};
   out[count++] = candidate;
+}
+
+FetchSteps& fetch_steps() {
+  thread_local FetchSteps steps;
+  return steps;
 }
 
 CodeView::CodeView(const Timeline& timeline) : timeline_(timeline), scratch_(std::make_unique<Scratch>()) {
@@ -555,7 +568,10 @@ FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<con
   s.floors = floors;
   s.out = out;
   if (s.fetch_cached(result)) return result;
-  s.count = s.combinations = 0;
+  s.count = 0;
+  s.combinations = s.taken = 0;
+  FetchSteps& own = fetch_steps();
+  s.most_steps = own.most;
   s.overflow = false;
   if (s.buffers.size() < out.size()) {
     s.buffers.resize(out.size());
@@ -565,6 +581,7 @@ FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<con
   s.collect_parts();
   if (!s.overflow && !s.emit_plain()) s.sweep();
   result.count = s.count;
+  own.taken += s.taken;
   result.section = s.data->section_at(s.space, ip.value, middle(when));
   if (s.overflow) {
     result.status = FetchStatus::too_many;

@@ -15,6 +15,7 @@
 #include "decoder/pt/batch_edit.h"
 #include "decoder/pt/heal_search.h"
 #include "decoder/pt/runner.h"
+#include "decoder/pt/segment_work.h"
 #include "decoder/pt/walker.h"
 
 namespace ptd::pt {
@@ -30,7 +31,9 @@ constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that not
 constexpr uint64_t kDoubtfulIfLost = 4096;    // the same where records are known to be lost
 constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
 constexpr uint32_t kMaxVainSearches = 3;      // for one place of contradiction in one segment
-constexpr uint64_t kMaxVainWork = 400'000;    // instructions walked in vain in one segment
+constexpr uint64_t kCopiedPerStep = 64;       // blocks, or pairs of flows, that cost as much as an instruction
+constexpr uint64_t kMaxUndecidedLater = 64;   // as kMaxUndecided, when the segment's work is spent
+constexpr size_t kMaxFlowsLater = 4;          // as DecoderOptions::max_candidates, likewise
 
 // Whether records of kernel code are known to be missing.
 bool shows_loss(const Timeline& timeline) {
@@ -96,7 +99,9 @@ struct Decoder::State {
   uint64_t fixed_blocks = 0;                 ///< of the segment's output: given out by the fast path before the segment was begun anew
   Batch held;                                ///< put out, not given out
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
-  uint64_t vain_work = 0;                    ///< instructions walked in them
+  uint64_t work = 0;                         ///< of the segment, see kMaxSegmentWork; without fetches
+  uint64_t fetch_work_before = 0;            ///< Walker::fetch_work() when the segment began
+  bool unproven = false;                     ///< the flow is one of several that were alive when the work was spent
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
   std::vector<std::unique_ptr<Flow>> spare;
   std::unique_ptr<Flow> best_dead;  ///< of the current fork: the one that lived longest
@@ -113,7 +118,7 @@ struct Decoder::State {
   void fork(size_t index);
   void step_all(uint64_t position);
   void merge_equal();
-  void prune();
+  void prune(size_t most);
   void note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done);
   void resolve(Batch& batch);
   void settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch& batch);
@@ -130,6 +135,9 @@ struct Decoder::State {
   [[nodiscard]] bool may_have_strayed(const Loss& loss);
   bool heal(uint64_t contradicted, const Loss& loss, Batch& batch);
   void give_up(const Gap& gap, Batch& batch);
+  [[nodiscard]] uint64_t work_done() const;
+  [[nodiscard]] uint64_t work_left() const;
+  [[nodiscard]] bool is_spent(const Batch& batch) const;
   void spread_doubt(Batch& batch);
   Gap gap_of(const Loss& loss, const Flow& flow) const;
 };
@@ -168,12 +176,16 @@ void Decoder::State::start(const AuxSegment& segment) {
   for (auto& flow : flows) retire(std::move(flow));
   flows.clear();
   retire(std::move(best_dead));
+  dead_ties = 0;
+  best_done = pruned = false;
   segment_done = replay_due = false;
   drop_checkpoints();
   given = {};
   held.clear();
   vain.clear();
-  vain_work = 0;
+  work = 0;
+  fetch_work_before = walker.fetch_work();
+  unproven = false;
   auto flow = new_flow();
   flow->pending.clear();
   flow->pending.capacity_blocks = kNoLimit;
@@ -195,6 +207,10 @@ namespace {
 bool same_flow(const FlowState& a, const FlowState& b, bool compare_returns) {
   return a.ip == b.ip && a.enabled == b.enabled && a.lost == b.lost && a.doubtful == b.doubtful && a.countdown == b.countdown && a.mode == b.mode && a.context == b.context && a.next == b.next &&
          a.tnt_count == b.tnt_count && a.tnt == b.tnt && a.position == b.position && (!compare_returns || a.returns.equals(b.returns));
+}
+
+void mark_ambiguous(Batch& batch, size_t from) {
+  for (size_t i = from; i < batch.blocks.size(); ++i) batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
 }
 
 // Marks what differs between two outputs of the same stretch as ambiguous, in the one that is kept.
@@ -224,6 +240,16 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
   return gap;
 }
 
+uint64_t Decoder::State::work_done() const { return work + (walker.fetch_work() - fetch_work_before); }
+
+uint64_t Decoder::State::work_left() const {
+  return kMaxSegmentWork - std::min(kMaxSegmentWork, work_done());
+}
+
+// Whether what comes behind `batch` must do without choices between contents. The fast path has given out blocks as if nothing were spent:
+// the walk that begins anew does so too, up to there.
+bool Decoder::State::is_spent(const Batch& batch) const { return work_left() == 0 && given.blocks + batch.blocks.size() >= fixed_blocks; }
+
 // Replaces flows[index] by one flow per candidate.
 void Decoder::State::fork(size_t index) {
   const std::vector<Candidate> candidates = walker.candidates();
@@ -234,6 +260,8 @@ void Decoder::State::fork(size_t index) {
   for (size_t i = 0; i < candidates.size(); ++i) {
     auto flow = new_flow();
     *flow = *parent;
+    walker.count_copy();
+    work += parent->pending.blocks.size() / kCopiedPerStep;
     flow->out = &flow->pending;
     if (i != likely) ++flow->penalty;
     if (walker.choose(*flow, candidates[i], static_cast<uint16_t>(BlockFlag::chosen))) {
@@ -290,7 +318,7 @@ void Decoder::State::step_all(uint64_t position) {
         fork(i);  // the children stand at the end and are stepped in turn
         break;
     }
-    if (flows.size() > 4 * size_t{walker.options().max_candidates}) prune();
+    if (flows.size() > 4 * size_t{walker.options().max_candidates}) prune(walker.options().max_candidates);
   }
 }
 
@@ -315,9 +343,10 @@ void Decoder::State::merge_equal() {
   }
 }
 
-void Decoder::State::prune() {
+void Decoder::State::prune(size_t most) {
+  if (flows.size() <= most) return;
   std::stable_sort(flows.begin(), flows.end(), [](const auto& a, const auto& b) { return a->penalty < b->penalty; });
-  while (flows.size() > walker.options().max_candidates) {
+  while (flows.size() > most) {
     retire(std::move(flows.back()));
     flows.pop_back();
     pruned = true;
@@ -327,18 +356,33 @@ void Decoder::State::prune() {
 // Several flows are alive: step them until one is left or a bound is reached.
 void Decoder::State::run_forked(Batch& batch) {
   uint64_t position = fork_position;
+  walker.count_fetches(true);
+  bool spent = false;
   while (flows.size() > 1 || (flows.size() == 1 && best_done)) {  // one that reached the end waits for the others
+    const uint64_t walked_before = walker.walked();
     step_all(++position);
     merge_equal();
+    const uint64_t walked = walker.walked() - walked_before;
+    fetch_steps().walked += walked;
+    work += walked + flows.size() * flows.size() / kCopiedPerStep;
+    spent = is_spent(batch);
     size_t held_blocks = 0;
     for (const auto& flow : flows) held_blocks += flow->pending.blocks.size();
-    if (flows.size() > walker.options().max_candidates) prune();
+    prune(spent ? kMaxFlowsLater : walker.options().max_candidates);
+    if (spent && !exact) {  // what is given from here on depends on where the work is spent: the exact walker says where
+      walker.count_fetches(false);
+      replay_due = true;
+      return;
+    }
+    if (spent && position - fork_position > kMaxUndecidedLater) break;
     if (held_blocks > walker.options().max_held_blocks || position - fork_position > kMaxUndecided) break;
     const Checkpoint& oldest = older.valid ? older : newer;
     uint64_t lowest = exact && oldest.valid ? oldest.flow.state.next : kNoLimit;
     for (const auto& flow : flows) lowest = std::min(lowest, flow->state.next);
     if (lowest != kNoLimit && lowest > 1) walker.items().release(lowest - 1);
   }
+  unproven = unproven || (spent && (pruned || flows.size() > 1));
+  walker.count_fetches(false);
   resolve(batch);
 }
 
@@ -427,13 +471,16 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
     return false;
   }
   uint32_t& vain_here = vain[loss.ip.value];
-  if (vain_here >= kMaxVainSearches || vain_work >= kMaxVainWork) return false;
+  if (vain_here >= kMaxVainSearches || work_left() == 0) return false;
   const uint64_t walked_before = walker.walked();
-  std::unique_ptr<Flow> found = healer.find(from.flow, contradicted);
+  walker.count_fetches(true);
+  std::unique_ptr<Flow> found = healer.find(from.flow, contradicted, work_left());
+  walker.count_fetches(false);
+  fetch_steps().walked += walker.walked() - walked_before;
+  work += walker.walked() - walked_before;
   if (found && !keeps_settled(*found, from.output - given, batch)) retire(std::move(found));
   if (!found) {
     ++vain_here;
-    vain_work += walker.walked() - walked_before;
     return false;
   }
   ++stats.healed_by_packets;
@@ -458,6 +505,7 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
     }
   }
   walker.recover(flow, gap);
+  unproven = false;
   drop_checkpoints();
 }
 
@@ -466,6 +514,14 @@ bool Decoder::State::run_single(Batch& batch) {
   for (;;) {
     Flow& flow = *flows[0];
     flow.out = &batch;
+    const bool spent = is_spent(batch);
+    if (spent && !exact) {  // as in run_forked()
+      replay_due = true;
+      return true;
+    }
+    walker.limit_fetch_work(work_left() == 0 ? Walker::kNoWorkLimit : work_left());
+    walker.only_modest_fetches(spent);
+    const size_t before = batch.blocks.size();
     const bool checkpoint_due = !newer.valid || (exact && flow.state.position >= newer.flow.state.position + kCheckpointEvery);
     if (checkpoint_due) set_checkpoint(batch);
     const uint64_t fast_stretch = walker.options().counts ? kTallyStretch : kFastStretch;
@@ -473,6 +529,7 @@ bool Decoder::State::run_single(Batch& batch) {
         exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + fast_stretch);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
+    if (unproven) mark_ambiguous(batch, before);
     switch (stop) {
       case WalkStop::position:
         if (runner.journal_is_long()) return true;
@@ -495,6 +552,7 @@ bool Decoder::State::run_single(Batch& batch) {
         flow.penalty = 0;
         fork(0);
         run_forked(batch);
+        if (unproven) mark_ambiguous(batch, before);
         return true;
     }
   }

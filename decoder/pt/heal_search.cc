@@ -8,14 +8,13 @@ namespace {
 
 constexpr uint64_t kProof = 192;        // branches, targets and events that must fit beyond the contradiction
 constexpr uint32_t kMaxStrays = 2;      // choices out of time in one search
-constexpr uint64_t kMaxWork = 400'000;  // instructions walked in one search
 constexpr size_t kMaxPins = 64;
 
 }  // namespace
 
-std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted) {
+std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted, uint64_t most_work) {
   contradicted_ = contradicted;
-  work_limit_ = walker_->walked() + kMaxWork;
+  work_limit_ = walker_->work() + most_work;
   walker_->survey(true);
   std::unique_ptr<Flow> found;
   for (uint32_t strays = 1; strays <= kMaxStrays && !found; ++strays) found = search(from, strays);
@@ -31,13 +30,14 @@ bool HealSearch::advance(Flow& flow, uint32_t strays) {
     if (stop == WalkStop::position) return true;
     if (stop == WalkStop::done)
       return flow.state.position > contradicted_ || (flow.state.position == contradicted_ && walker_->at_end(flow.state));
-    if (stop != WalkStop::fork || walker_->walked() > work_limit_) return false;
+    if (stop != WalkStop::fork || walker_->work() > work_limit_) return false;
     Choice choice;
     choice.options = walker_->candidates();
     choice.output = end_of(flow.pending);
     Batch output;
     std::swap(output, flow.pending);
     choice.before = std::make_unique<Flow>(flow);
+    walker_->count_copy();
     std::swap(output, flow.pending);
     choice.next = 1;
     choice.strays = strays;
@@ -74,6 +74,7 @@ bool HealSearch::take_next(Flow& flow, uint32_t& strays, uint32_t max_strays) {
       std::swap(output, flow.pending);
       truncate(output, last.output);
       flow = *last.before;
+      walker_->count_copy();
       std::swap(output, flow.pending);
       flow.out = &flow.pending;
       if (take(flow, option, last.options[0].certain)) return true;
@@ -92,7 +93,7 @@ std::unique_ptr<Flow> HealSearch::search(const Flow& from, uint32_t max_strays) 
   uint32_t strays = 0;
   for (;;) {
     if (advance(*flow, strays)) return flow;
-    if (walker_->walked() > work_limit_) return nullptr;
+    if (walker_->work() > work_limit_) return nullptr;
     if (!take_next(*flow, strays, max_strays)) return nullptr;
   }
 }

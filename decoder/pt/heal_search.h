@@ -20,8 +20,8 @@ class HealSearch {
 
   /// A flow that starts like `from` (earlier in the segment), takes a content out of its time at one or two places, and fits the packets
   /// for a good while beyond `contradicted`. Its output is in `pending`; blocks that another such flow contradicts are `ambiguous`.
-  /// Null if there is none, or none within the work that a search may take.
-  [[nodiscard]] std::unique_ptr<Flow> find(const Flow& from, uint64_t contradicted);
+  /// Null if there is none, or none within `most_work` (see Walker::work).
+  [[nodiscard]] std::unique_ptr<Flow> find(const Flow& from, uint64_t contradicted, uint64_t most_work);
 
  private:
   struct Choice {

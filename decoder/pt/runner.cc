@@ -55,7 +55,7 @@ WalkStop Runner::run(Flow& flow, uint64_t until_position) {
     const uint64_t before = state.position;
     const WalkStop stop = walker_.run(flow, std::min(until_position, state.position + exact_steps));
     walked_ += state.position - before;
-    if (stop != WalkStop::position || state.position >= until_position) return stop;
+    if (stop != WalkStop::position || state.position >= until_position || walker_.work_is_spent()) return stop;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "decoder/pt/flow_state.h"
+#include "image/fetch_steps.h"
 
 namespace ptd::pt {
 namespace {
@@ -21,6 +22,7 @@ constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
+constexpr uint64_t kMostSteps = 256;  // of one fetch; what takes more is left to the walker, which counts them
 constexpr size_t kMostChecks = 24;  // of one run
 constexpr size_t kMostChanging = 1U << 20;
 constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
@@ -213,6 +215,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
 // The instruction at `ip`, if its bytes are certain throughout `now`.
 bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   if (fetch_plain(reading, ip, now)) return true;
+  const FetchStepLimit limit(kMostSteps);
   std::array<CodeCandidate, kContents> contents;
   FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
   if (result.status != FetchStatus::ok || result.count == 0) return false;

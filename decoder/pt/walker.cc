@@ -11,6 +11,7 @@ constexpr size_t kCacheEntries = 1U << 15;
 constexpr uint16_t kMaxBlockInstructions = 4096;
 constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
 constexpr size_t kMostContents = 256;            // the same where that is not enough
+constexpr size_t kMostEver = 1U << 14;           // places whose contents of all times are kept
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
@@ -40,6 +41,9 @@ bool Walker::in_filter(Ip ip) const {
 }
 
 void Walker::begin(const AuxSegment& segment, Flow& flow) {
+  counting_ = false;
+  only_modest_fetches(false);
+  limit_fetch_work(kNoWorkLimit);
   if (segment.cpu != follower_cpu_) {
     follower_ = ContextFollower(*contexts_, segment.cpu);
     follower_cpu_ = segment.cpu;
@@ -155,7 +159,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
     const SpaceId space = space_of(state, state.ip);
     CacheEntry& entry = cache_[cache_slot(state.ip, space)];
     const bool known = entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now) &&
-                       (!entry.ambiguous || entry.certain == state.now);
+                       !entry.ambiguous && (entry.plain || !counting_);
     const bool survey_due = surveying_ && !(known && entry.sole);
     const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
     if (survey_due) {
@@ -169,10 +173,14 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       continue;
     }
     if (survey_due || !known) {
-      if (!survey_due && !read_candidates(flow, space)) return WalkStop::lost;
+      const bool found = survey_due || read_candidates(flow, space);
+      if (!counting_) charge_open(found);
+      if (!found) return WalkStop::lost;
       if (candidates_.size() > 1) return WalkStop::fork;
+      if (candidates_[0].ambiguous && work_is_spent()) return WalkStop::position;
       const Candidate& single = candidates_[0];
-      entry = {state.ip, space, state.mode, single.flags, single.insn, single.bytes, single.certain, survey_due, single.ambiguous};
+      entry = {state.ip,     space,        state.mode,     single.flags, single.insn,
+               single.bytes, single.certain, asked_ == 0, survey_due,   single.ambiguous};
       // Suspect windows cut `certain` only in the timeline's own terms: such an answer holds for this fetch alone.
       if (any(single.flags, CodeFlag::suspect)) entry.certain = state.now;
     }
@@ -255,14 +263,55 @@ size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now) 
   return best;
 }
 
+FetchResult Walker::ask(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                        unsigned span_bytes) {
+  const FetchStepLimit limit(most_steps_);
+  const uint64_t before = fetch_steps().taken;
+  const FetchResult result = view_.fetch(space, ip, when, floors, out, span_bytes);
+  const uint64_t steps = fetch_steps().taken - before;
+  asked_ += steps;
+  if (counting_) fetch_work_ += steps;
+  return result;
+}
+
+// Charges the fetch of an instruction that is not certain. Only the walker reads such instructions and it reads them each time, so this work
+// is the same with and without the runner. That of certain instructions is not: it depends on what the caches hold.
+void Walker::charge_open(bool found) {
+  if (found ? candidates_.size() > 1 || candidates_[0].ambiguous : loss_.reason == GapReason::limit) fetch_work_ += asked_;
+}
+
+void Walker::only_modest_fetches(bool on) {
+  if (on == (most_steps_ == kModestFetch)) return;
+  most_steps_ = on ? kModestFetch : kMostFetchSteps;
+  // What was cached before depends on earlier segments and on the path taken, so it must not decide which fetches are too costly.
+  for (CacheEntry& entry : cache_) {
+    if (on && !entry.plain) entry = {};
+  }
+}
+
 // The contents at an ip, in contents_. A place that is patched again and again between two timing packets may have had many.
 FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors) {
   if (contents_.empty()) contents_.resize(kContents);
   const std::span<CodeCandidate> some(contents_.data(), kContents);
-  const FetchResult result = view_.fetch(space, flow.state.ip, when, floors, some);
-  if (result.status != FetchStatus::too_many) return result;
+  const FetchResult result = ask(space, flow.state.ip, when, floors, some);
+  if (result.status != FetchStatus::too_many || result.count < kContents) return result;
   contents_.resize(kMostContents);
-  return view_.fetch(space, flow.state.ip, when, floors, contents_);
+  return ask(space, flow.state.ip, when, floors, contents_);
+}
+
+// Fetches the instruction at the flow's ip as contents_[0] where the bytes after it have too many contents. False: it is not certain itself.
+// The runner knows such an instruction by its own bytes, so the walker must find it too.
+bool Walker::fetch_certain(const Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  for (unsigned length = 1; length <= kFetchSpanBytes; ++length) {
+    const FetchResult own = ask(space, state.ip, state.now, state.floors.span(), contents_, length);
+    if (own.status != FetchStatus::ok || own.count != 1) return false;
+    Bytes& bytes = contents_[0].bytes;
+    bytes = bytes.first(std::min<size_t>(bytes.size(), length));
+    if (classify(bytes, state.mode).cls != InsnClass::bad) return true;
+    if (!needs_more_bytes(bytes, state.mode)) return false;
+  }
+  return false;
 }
 
 // Candidates that a flow goes through in the same way become one: no packet can tell them apart, only the bytes are open.
@@ -290,8 +339,10 @@ void Walker::join_alike(Interval now) {
 
 // Fills candidates_ with the distinct instructions that may stand at the flow's ip now. False: lost (no bytes, no instruction).
 bool Walker::read_candidates(Flow& flow, SpaceId space) {
+  asked_ = 0;
   FlowState& state = flow.state;
-  const FetchResult result = fetch_contents(flow, space, state.now, state.floors.span());
+  FetchResult result = fetch_contents(flow, space, state.now, state.floors.span());
+  if (result.status == FetchStatus::too_many && fetch_certain(flow, space)) result.status = FetchStatus::ok, result.count = 1;
   candidates_.clear();
   if (result.status != FetchStatus::ok || result.count == 0) {
     lose(flow, result.status == FetchStatus::too_many ? GapReason::limit : GapReason::no_image);
@@ -333,7 +384,7 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   // Contents and flags may be those of bytes behind this instruction: ask again about its own.
   if (candidates_.size() == 1 && (result.count > 1 || candidates_[0].flags != CodeFlag::none)) {
     Candidate& only = candidates_[0];
-    const FetchResult own = view_.fetch(space, state.ip, state.now, state.floors.span(), contents_, only.insn.length_bytes);
+    const FetchResult own = ask(space, state.ip, state.now, state.floors.span(), contents_, only.insn.length_bytes);
     only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents_[0].certain : state.now;
     if (own.count == 1) only.flags = contents_[0].flags;
   }
@@ -352,7 +403,7 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   update_context(flow, item.before, item.hi);
   std::array<CodeCandidate, kContents> contents;
   const Ip ip{item.ip};
-  const FetchResult code = view_.fetch(space_of(flow.state, ip), ip, time_of(item), {}, contents);
+  const FetchResult code = ask(space_of(flow.state, ip), ip, time_of(item), {}, contents);
   if (code.status == FetchStatus::too_many || (code.status == FetchStatus::ok && code.count != 0)) return true;
   if (item.kind == ItemKind::at_ip) return false;
   missing = code.section;
@@ -361,7 +412,7 @@ bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
 
 bool Walker::ever_has_code(SpaceId space, Ip ip) {
   std::array<CodeCandidate, kContents> contents;
-  const FetchResult ever = view_.fetch(space, ip, {kTimeMin, kTimeMax}, {}, contents);
+  const FetchResult ever = ask(space, ip, {kTimeMin, kTimeMax}, {}, contents);
   return ever.status == FetchStatus::too_many || (ever.status == FetchStatus::ok && ever.count != 0);
 }
 
@@ -370,6 +421,32 @@ const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
     if (pin.ip == flow.state.ip && pin.space == space && pin.during.overlaps(flow.state.now)) return &pin.candidate;
   }
   return nullptr;
+}
+
+// The instructions that ever stood at the flow's ip. Kept, for a search comes by again and again. What it costs to find them out is not
+// work of the segment, which must not depend on what was walked before; kMostFetchSteps bounds it for each place.
+const std::vector<Candidate>& Walker::ever(const Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  if (ever_.size() >= kMostEver) ever_.clear();
+  const auto [place, is_new] = ever_.try_emplace({state.ip, space, state.mode});
+  std::vector<Candidate>& list = place->second;
+  if (!is_new) return list;
+  const uint64_t work_before = fetch_work_, asked_before = asked_, steps_before = fetch_steps().taken;
+  const FetchResult found = fetch_contents(flow, space, {kTimeMin, kTimeMax}, {});
+  fetch_work_ = work_before;
+  asked_ = asked_before;
+  fetch_steps().taken = steps_before;
+  for (uint32_t i = 0; found.status == FetchStatus::ok && i < found.count; ++i) {
+    Candidate candidate;
+    candidate.insn = classify(contents_[i].bytes, state.mode);
+    if (candidate.insn.cls == InsnClass::bad) continue;
+    if (std::any_of(list.begin(), list.end(), [&](const Candidate& other) { return other.insn == candidate.insn; })) continue;
+    std::memcpy(candidate.bytes.data(), contents_[i].bytes.data(), candidate.insn.length_bytes);
+    candidate.flags = contents_[i].flags | CodeFlag::healed;
+    candidate.in_time = false;
+    list.push_back(candidate);
+  }
+  return list;
 }
 
 // Fills candidates_ with the instructions that ever stood at the flow's ip and lead on differently, the most likely first.
@@ -384,19 +461,12 @@ bool Walker::read_survey(Flow& flow, SpaceId space) {
     candidates_.insert(candidates_.begin(), first);
   }
   if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
-  const FetchResult ever = fetch_contents(flow, space, {kTimeMin, kTimeMax}, {});
-  for (uint32_t i = 0; ever.status == FetchStatus::ok && i < ever.count; ++i) {
-    Candidate candidate;
-    candidate.insn = classify(contents_[i].bytes, state.mode);
-    if (candidate.insn.cls == InsnClass::bad) continue;
-    std::memcpy(candidate.bytes.data(), contents_[i].bytes.data(), candidate.insn.length_bytes);
+  for (const Candidate& other : ever(flow, space)) {
     const bool alike =  // the flow would go the same way
-        std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) { return other.insn == candidate.insn; });
+        std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& known) { return known.insn == other.insn; });
     if (alike) continue;
-    candidate.possible = candidate.certain = state.now;
-    candidate.flags = contents_[i].flags | CodeFlag::healed;
-    candidate.in_time = false;
-    candidates_.push_back(candidate);
+    candidates_.push_back(other);
+    candidates_.back().possible = candidates_.back().certain = state.now;
   }
   return !candidates_.empty();
 }

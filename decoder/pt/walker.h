@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "decoder/batch.h"
@@ -9,6 +11,7 @@
 #include "decoder/pt/decoder.h"
 #include "decoder/pt/flow_state.h"
 #include "decoder/pt/item.h"
+#include "image/fetch_steps.h"
 
 namespace ptd::pt {
 
@@ -88,6 +91,21 @@ class Walker {
   [[nodiscard]] bool ever_has_code(SpaceId space, Ip ip);
   /// Instructions walked by all flows so far.
   [[nodiscard]] uint64_t walked() const { return walked_; }
+  /// Steps so far (FetchSteps::taken) of the fetches that found several contents, and of all while they are counted.
+  [[nodiscard]] uint64_t fetch_work() const { return fetch_work_; }
+  [[nodiscard]] uint64_t work() const { return walked_ + fetch_work_; }
+  /// A flow was copied, which costs as much as walking some instructions.
+  void count_copy() { fetch_work_ += kCopyWork; }
+  /// While on, flows are walked side by side or in looking back: each fetch where code changes is made and counted, whatever was fetched
+  /// before. So the work depends on the segment alone.
+  void count_fetches(bool on) { counting_ = on; }
+  /// While on, a place with many contents loses the flow (GapReason::limit).
+  void only_modest_fetches(bool on);
+  /// run() returns `position` at the first ambiguous instruction after `most` further steps of fetch_work(), so that the limit applies at
+  /// the same place however far the caller lets it run. begin() removes the limit.
+  void limit_fetch_work(uint64_t most) { fetch_work_limit_ = most == kNoWorkLimit ? most : fetch_work_ + most; }
+  [[nodiscard]] bool work_is_spent() const { return fetch_work_ >= fetch_work_limit_ && !counting_; }
+  static constexpr uint64_t kNoWorkLimit = ~uint64_t{0};
   /// After `lost`: gives the gap and skips to the next item from which the flow is known for sure, or to the segment's end.
   void recover(Flow& flow, Gap gap);
 
@@ -112,9 +130,12 @@ class Walker {
     Insn insn;
     std::array<std::byte, 15> bytes{};
     Interval certain;
+    bool plain = false;      ///< the fetch took no steps
     bool sole = false;       ///< no content that leads elsewhere was ever known here
     bool ambiguous = false;  ///< see Candidate; holds for `certain` as a whole only
   };
+  static constexpr uint64_t kCopyWork = 16;       ///< see count_copy()
+  static constexpr uint64_t kModestFetch = 1024;  ///< steps: see only_modest_fetches()
   enum class Go : uint8_t { on, lost, disabled };
   friend class Runner;  // the fast path goes on from the walker's state and back
 
@@ -123,9 +144,14 @@ class Walker {
 
   // fetching
   bool read_candidates(Flow& flow, SpaceId space);
+  void charge_open(bool found);
+  FetchResult ask(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                  unsigned span_bytes = kFetchSpanBytes);
   FetchResult fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors);
+  bool fetch_certain(const Flow& flow, SpaceId space);
   void join_alike(Interval now);
   bool read_survey(Flow& flow, SpaceId space);
+  const std::vector<Candidate>& ever(const Flow& flow, SpaceId space);
   [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;
   void lose(const Flow& flow, GapReason reason);
   void correct_target(Flow& flow);
@@ -191,7 +217,12 @@ class Walker {
   std::vector<Candidate> candidates_;
   std::vector<SectionId> missing_;  ///< sections without code at which a lost flow went on in this segment
   bool surveying_ = false;
-  uint64_t walked_ = 0;
+  uint64_t walked_ = 0, fetch_work_ = 0, fetch_work_limit_ = kNoWorkLimit;
+  uint64_t most_steps_ = kMostFetchSteps;
+  uint64_t asked_ = 0;  ///< steps of the fetches of the present read_candidates()
+  bool counting_ = false;
+  /// By place and mode: the instructions that ever stood there. They depend on nothing but the timeline.
+  std::map<std::tuple<Ip, SpaceId, ExecMode>, std::vector<Candidate>> ever_;
   Loss loss_;
 };
 
