@@ -2,7 +2,6 @@
 #include "analysis/call_tree.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace ptd {
@@ -44,8 +43,7 @@ const char* sentence(CallLoss loss) {
 }
 
 uint32_t CallTree::thread_of(const FlowStep& step) {
-  const int64_t key =
-      step.tid > 0 ? int64_t{step.tid} : std::numeric_limits<int64_t>::min() + (int64_t{step.tid} + 2) * (1LL << 32) + step.cpu + 1;
+  const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
   const auto [place, is_new] = index_of_.emplace(key, static_cast<uint32_t>(threads_.size()));
   if (is_new) {
     threads_.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analysis/call_flow.h"
@@ -151,7 +153,7 @@ class CallTree {
   void root(Now& now);
   void replace(Now& now, uint8_t flags);
 
-  std::unordered_map<int64_t, uint32_t> index_of_;
+  std::map<std::pair<int32_t, int32_t>, uint32_t> index_of_;  ///< by tid; of the idle task and unknown threads by tid and cpu
   std::vector<CallThread> threads_;
   std::vector<Stack> stacks_;
   const ThreadRuns* runs_ = nullptr;

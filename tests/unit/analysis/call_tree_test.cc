@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 
 namespace ptd {
@@ -228,6 +229,21 @@ TEST(CallTree, DepthIsBounded) {
   Story story;
   for (uint64_t i = 0; i < CallTree::kMaxFrames + 10; ++i) story.call(kF, 0x1010 + 16 * i);
   EXPECT_EQ(story.tree().threads().at(0).forgotten, 1U);
+}
+
+// A recording may name any number as a thread or cpu. (analysis_ubsan runs this too.)
+TEST(CallTreeThreads, AnyNumberIsAThread) {
+  constexpr int32_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
+  CallTree tree(nullptr);
+  std::vector<CallStep> out;
+  for (const int round : {0, 1}) {
+    for (const int32_t tid : {kLeast, kLeast + 1, -3, -2, -1, 0, 1, kMost}) {
+      for (const int32_t cpu : {kLeast, -1, 0, kMost}) {
+        tree.take({.kind = FlowKind::begin, .tid = tid, .cpu = cpu, .function = kMain, .time = TimeNs{10U + static_cast<uint64_t>(round)}}, out);
+      }
+    }
+  }
+  EXPECT_EQ(tree.threads().size(), 6U * 4 + 2);  // of no thread or the idle task one a cpu
 }
 
 }  // namespace
