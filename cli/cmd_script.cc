@@ -24,7 +24,6 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kChunkBytes = 1U << 18;
 
 /// As typed.
 struct Words {
@@ -134,12 +133,11 @@ void run_stream(const Recording& recording, const ScriptOptions& options, uint32
   uint64_t offset = 0;
   const Status status = recording.decode(stream, begin, Recording::kStreamEnd,
                                          [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
-                                           script.take(batch, decoder.blocks(), chunk);
+                                           if (!script.take(batch, decoder.blocks(), chunk, sink)) return false;
                                            if (segment.stream_offset_bytes > offset) {
                                              progress.add(segment.stream_offset_bytes - offset);
                                              offset = segment.stream_offset_bytes;
                                            }
-                                           if (chunk.text.size() >= kChunkBytes && !sink.push(chunk)) return false;
                                            return !sink.stopped() && !script.past_the_end();
                                          });
   script.end(chunk);

@@ -8,6 +8,9 @@ namespace ptd::cli {
 namespace {
 
 constexpr size_t kMaxDeferred = 64;
+constexpr size_t kChunkBytes = 1U << 18;
+
+bool push_if_full(Chunk& chunk, ChunkSink& sink) { return chunk.text.size() < kChunkBytes || sink.push(chunk); }
 
 /// Events that say where the flow goes; the others happen along the way. What PSB+ repeats about a flow that goes on is none.
 bool is_flow(const Event& event) {
@@ -45,21 +48,22 @@ StreamScript::StreamScript(const Recording& recording, const ScriptOptions& opti
 
 bool StreamScript::past_the_end() const { return writer_.mark().time_known && last_time_ < writer_.mark().time.first; }
 
-void StreamScript::take(const Batch& batch, const BlockTable& blocks, Chunk& chunk) {
+bool StreamScript::take(const Batch& batch, const BlockTable& blocks, Chunk& chunk, ChunkSink& sink) {
   nodes_.bind(blocks);
   Cursor cursor;
   const auto count = static_cast<uint32_t>(batch.blocks.size());
   uint32_t at = 0;
   for (;;) {
     boundary(batch, at, cursor, chunk.text, chunk);
-    if (at >= count) break;
+    if (!push_if_full(chunk, sink)) return false;
+    if (at >= count) return true;
     uint32_t next = count;
     if (cursor.mark < batch.marks.size()) next = std::min(next, batch.marks[cursor.mark].before_block);
     if (cursor.event < batch.events.size()) next = std::min(next, batch.events[cursor.event].before_block);
     if (cursor.gap < batch.gaps.size()) next = std::min(next, batch.gaps[cursor.gap].before_block);
     next = std::max(next, at + 1);
     flowing_ = true;
-    if (writer_.wanted()) take_run(batch, at, next, chunk.text);
+    if (writer_.wanted() && !take_run(batch, at, next, chunk, sink)) return false;
     at = next;
   }
 }
@@ -239,12 +243,16 @@ void StreamScript::take_gap(const Gap& gap, TextBuffer& out) {
   if (listed && writer_.wanted()) writer_.gap(out, gap);
 }
 
-void StreamScript::take_run(const Batch& batch, uint32_t first, uint32_t last, TextBuffer& out) {
-  if (addresses_only_) {
-    for (uint32_t i = first; i < last; ++i) out.text(nodes_.ip_lines(batch.blocks[i].node));
-    return;
+bool StreamScript::take_run(const Batch& batch, uint32_t first, uint32_t last, Chunk& chunk, ChunkSink& sink) {
+  for (uint32_t i = first; i < last; ++i) {
+    if (addresses_only_) {
+      chunk.text.text(nodes_.ip_lines(batch.blocks[i].node));
+    } else {
+      take_block(batch.blocks[i], chunk.text);
+    }
+    if (!push_if_full(chunk, sink)) return false;
   }
-  for (uint32_t i = first; i < last; ++i) take_block(batch.blocks[i], out);
+  return true;
 }
 
 void StreamScript::take_block(const Block& block, TextBuffer& out) {

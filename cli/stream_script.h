@@ -17,8 +17,9 @@ class StreamScript {
  public:
   StreamScript(const Recording& recording, const ScriptOptions& options, int32_t cpu);
 
-  /// Appends the lines of a batch to `chunk`. Batches of one stream come in order, all from one decoder.
-  void take(const Batch& batch, const BlockTable& blocks, Chunk& chunk);
+  /// Appends the lines of a batch to `chunk`, which goes to `sink` each time that it is full: a batch may have a thousand times its size in
+  /// lines. Batches of one stream come in order, all from one decoder. False: the sink wants no more.
+  bool take(const Batch& batch, const BlockTable& blocks, Chunk& chunk, ChunkSink& sink);
   /// The stream is over: lists what is still open.
   void end(Chunk& chunk);
 
@@ -47,7 +48,7 @@ class StreamScript {
   void take_mark(const Mark& told, Chunk& chunk);
   void take_event(const Event& event, TextBuffer& out);
   void take_gap(const Gap& gap, TextBuffer& out);
-  void take_run(const Batch& batch, uint32_t first, uint32_t last, TextBuffer& out);
+  bool take_run(const Batch& batch, uint32_t first, uint32_t last, Chunk& chunk, ChunkSink& sink);
   void take_block(const Block& block, TextBuffer& out);
   void sample(const Block& block, std::span<const CachedInsn> insns, TextBuffer& out);
   void list_branch(const BranchLine& line, Ip after, TextBuffer& out);
