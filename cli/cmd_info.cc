@@ -97,7 +97,7 @@ std::string streams_text(const Survey& survey) {
     return text;
   }
   add(text, "trace",
-      fmt::format("{} in {} stream{}; to decode: {}", bytes_text(survey.trace_bytes), survey.streams.size(),
+      fmt::format("{} in {} stream{}; ptdecode stat takes {}", bytes_text(survey.trace_bytes), survey.streams.size(),
                   survey.streams.size() == 1 ? "" : "s", decode_time_text(survey.trace_bytes)));
   for (size_t i = 0; i < survey.streams.size() && i < kListedStreams; ++i) {
     const SurveyStream& stream = survey.streams[i];

@@ -126,6 +126,9 @@ class Shell(unittest.TestCase):
             done = run(*words, "-i", path)
             self.assertNotRegex(done.stdout + done.stderr, r"\b1 (?!ns|us|ms)[a-z]+( [a-z]+)?s\b(?! of| with)", words)
 
+    def test_the_estimate_names_its_command(self):
+        self.assertRegex(run("info", "-i", self.path).stdout, r"(?m)^trace .*; ptdecode stat takes (about|less than) ")
+
     def test_folded_stacks_have_one_blank(self):
         program = build("blanks", """
             #include <map>
