@@ -281,14 +281,13 @@ void CallFlow::take_event(const Event& event) {
   }
 }
 
-// Tracing stops. If nothing ran since it began, the pause before goes on.
+// Tracing stops, and with it a loss. If nothing ran since it began, the pause before goes on.
 void CallFlow::take_pause(const FlowStep& step) {
-  const bool nothing_ran = first_unproved() == FlowKind::begin;
+  const bool nothing_ran = first_unproved() == FlowKind::begin, was_lost = lost_;
   if (nothing_ran) drop_unproved();
   prove();
-  if (flowing_ && !(nothing_ran && was_paused_)) push(step);
-  paused_ = paused_ || flowing_;
-  lost_ = lost_ && !paused_;
+  if (was_lost || (flowing_ && !(nothing_ran && was_paused_))) push(step);
+  paused_ = paused_ || flowing_ || was_lost;
   stop();
 }
 

@@ -144,7 +144,7 @@ void LossTimes::take_event(const Event& event) {
     case EventKind::disabled:
     case EventKind::async_disabled:
       settle(State::off);
-      if (last_.state == State::flowing) change(State::off);
+      if (last_.state == State::flowing || last_.state == State::lost) change(State::off);
       dates_.set_flowing(false);
       return;
     case EventKind::enabled:
@@ -183,12 +183,14 @@ void LossTimes::take(const Batch& batch) {
   for (uint32_t at = 0;;) {
     const auto here = [at](const auto& list, size_t index) { return index < list.size() && list[index].before_block <= at; };
     while (here(batch.marks, mark) || here(batch.events, event) || here(batch.gaps, gap)) {
-      // In order of time; of one time the gap first.
+      // Gaps and events in the order of the stream, marks among them in order of time; of one time the gap first.
       const TimeNs mark_time = here(batch.marks, mark) ? batch.marks[mark].time.first : kTimeMax;
       const TimeNs event_time = here(batch.events, event) ? batch.events[event].time.first : kTimeMax;
-      if (here(batch.gaps, gap) && batch.gaps[gap].time.first <= std::min(mark_time, event_time)) {
+      const bool gap_first = here(batch.gaps, gap) && (!here(batch.events, event) ||
+                                                       batch.gaps[gap].stream_offset_bytes <= batch.events[event].stream_offset_bytes);
+      if (gap_first && batch.gaps[gap].time.first <= mark_time) {
         take_gap(batch.gaps[gap++]);
-      } else if (here(batch.events, event) && (event_time <= mark_time || !here(batch.marks, mark))) {
+      } else if (!gap_first && here(batch.events, event) && (event_time <= mark_time || !here(batch.marks, mark))) {
         take_event(batch.events[event++]);
       } else if (here(batch.marks, mark)) {
         take_mark(batch.marks[mark++]);
