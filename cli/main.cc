@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -65,7 +66,12 @@ std::string memory_text() {
   return text + "; --time decodes a part of the trace at a time\n";
 }
 
+/// Address space that is given back when memory runs out: to handle an exception, and to name it, takes memory as well.
+constexpr size_t kReserveBytes = 1U << 20;
+std::atomic<void*> g_reserve = nullptr;
+
 bool is_shortage(const std::exception_ptr& failure) {
+  std::free(g_reserve.exchange(nullptr));
   try {
     if (failure) std::rethrow_exception(failure);
   } catch (const std::bad_alloc&) {
@@ -125,6 +131,7 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
 int main(int argc, char** argv) try {
   ptd::cli::occupy_standard_descriptors();
   g_terminate = std::set_terminate(end_of_thread);
+  g_reserve = std::malloc(kReserveBytes);  // NOLINT: never touched, so only address space
   std::signal(SIGPIPE, SIG_IGN);  // NOLINT: a reader that goes away shows as a failed write
   std::signal(SIGXFSZ, SIG_IGN);  // NOLINT: so does a limit on the size of files
   CLI::App app{kIntro, "ptdecode"};
