@@ -167,14 +167,16 @@ void LossTimes::take_mark(const Mark& mark) {
   change(last_.state);
 }
 
-void LossTimes::take_block(const Block& block) {
+void LossTimes::take_blocks(std::span<const Block> blocks) {
   if (last_.state != State::flowing) resume(!synced_);
   synced_ = false;
   if (!std::exchange(proved_, true)) {
     for (Change& each : held_) each.unproved = false;
     now_.unproved = last_.unproved = false;
   }
-  dates_.ran(block.instructions);
+  uint64_t instructions = 0;
+  for (const Block& block : blocks) instructions += block.instructions;
+  dates_.ran(instructions);
 }
 
 void LossTimes::take(const Batch& batch) {
@@ -203,7 +205,9 @@ void LossTimes::take(const Batch& batch) {
     if (mark < batch.marks.size()) next = std::min(next, batch.marks[mark].before_block);
     if (event < batch.events.size()) next = std::min(next, batch.events[event].before_block);
     if (gap < batch.gaps.size()) next = std::min(next, batch.gaps[gap].before_block);
-    for (next = std::max(next, at + 1); at < next; ++at) take_block(batch.blocks[at]);
+    next = std::max(next, at + 1);
+    take_blocks(std::span(batch.blocks).subspan(at, next - at));
+    at = next;
   }
 }
 

@@ -58,7 +58,8 @@ class LossTimes {
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
-  void take_block(const Block& block);
+  /// Blocks with nothing between them, one at least.
+  void take_blocks(std::span<const Block> blocks);
   void change(State state, bool resumes = false);
   void resume(bool waited);
   void settle(State becomes);
