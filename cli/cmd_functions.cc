@@ -135,7 +135,7 @@ struct Columns {
   bool timed = false, cycles = false;
 };
 
-/// The module behind a name, unless it is part of the name.
+/// Returns the module of a name, unless the name contains it.
 std::string module_text(const FunctionTable& functions, FunctionId id) {
   if (id == kNoFunction) return {};
   const auto& [name, module] = functions.info(id);

@@ -288,7 +288,7 @@ void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
   data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_);
 }
 
-// A record for each mapping costs little; the file behind it is read once for each space, and for a few spaces. Where a complete dump tells
+// A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
 // all bytes as they ran, what compilers logged of the same code gives its names.
 void SidebandFold::fold_jitdumps(bool monotonic) {
   std::map<std::string, std::set<SpaceId>> read;

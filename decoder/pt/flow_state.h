@@ -106,7 +106,7 @@ struct FlowState {
   Ip ip;
   bool enabled = false;   ///< tracing is on and ip is known
   bool non_root = false;  ///< in VMX non-root operation: a guest runs
-  bool lost = false;      ///< flow was lost; waiting for a point where its ip is told
+  bool lost = false;      ///< flow was lost; waiting for a packet that gives its ip
   bool in_gap = false;     ///< while lost: since an error, not an overflow
   bool bits_open = false;  ///< while lost: a TNT was passed that may hold branches that come after the next TIP's
   bool doubtful = false;   ///< the flow went on at a TIP although bits were open

@@ -131,7 +131,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       return true;
     }
     case ItemKind::at_ip:
-      if (!state.enabled) {  // an ip is told, no flow
+      if (!state.enabled) {  // the packet gives an ip, but no flow
         give_bound_event(flow, item);
         return true;
       }

@@ -44,7 +44,7 @@ bool MappedLog::open(const std::string& path) {
   return !failed_;
 }
 
-// The file has holes after what has room, so that a large window costs nothing.
+// The file is sparse after the written part, so that a large window costs nothing.
 bool MappedLog::map_window() {
   unmap_window();
   const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);

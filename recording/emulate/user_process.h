@@ -40,7 +40,7 @@ class UserThread {
     if (!packets_.empty() || !truth_bytes_.empty() || state_ == nullptr) return publish_bytes(0);
     publish_step(0);
   }
-  /// The thread waits before the block that it entered, of which nothing runs until it is told otherwise.
+  /// The thread waits before the block that it entered, which does not run until the thread is released.
   void set_held(bool held);
   /// The process dies; this thread runs nothing more. Its next instruction is the one that the emulator has in its registers. `fault`: that
   /// instruction raised the signal.
