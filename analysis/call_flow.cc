@@ -1,10 +1,10 @@
 // CallFlow: batches of blocks -> transfers between functions. See call_flow.h.
-#include "analysis/call_flow.h"
+#include "ptdecode/call_flow.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "analysis/likeliest_time.h"
+#include "ptdecode/likeliest_time.h"
 
 namespace ptd {
 namespace {

@@ -1,5 +1,5 @@
 // CallTree: stacks of calls, thread by thread. See call_tree.h.
-#include "analysis/call_tree.h"
+#include "ptdecode/call_tree.h"
 
 #include <algorithm>
 #include <utility>

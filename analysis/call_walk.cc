@@ -1,5 +1,5 @@
 // Streams decoded side by side, their steps merged by time: see call_walk.h.
-#include "analysis/call_walk.h"
+#include "ptdecode/call_walk.h"
 
 #include <algorithm>
 #include <atomic>

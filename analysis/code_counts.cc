@@ -1,10 +1,10 @@
 // Batches of blocks -> counts of runs and branches. See code_counts.h.
-#include "analysis/code_counts.h"
+#include "ptdecode/code_counts.h"
 
 #include <algorithm>
 
-#include "decoder/flow_decoder.h"
-#include "decoder/insn/insn.h"
+#include "ptdecode/flow_decoder.h"
+#include "ptdecode/insn.h"
 
 namespace ptd {
 namespace {

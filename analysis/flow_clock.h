@@ -1,8 +1,8 @@
 // flow_clock(): what the clock of a recording's stream promises.
 #pragma once
 
-#include "analysis/flow_dates.h"
-#include "recording/recording.h"
+#include "ptdecode/flow_dates.h"
+#include "ptdecode/recording.h"
 
 namespace ptd {
 

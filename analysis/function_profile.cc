@@ -1,5 +1,5 @@
 // FunctionProfile: see function_profile.h.
-#include "analysis/function_profile.h"
+#include "ptdecode/function_profile.h"
 
 #include <algorithm>
 #include <bit>

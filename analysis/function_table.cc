@@ -1,5 +1,5 @@
 // FunctionTable and FunctionFinder: see function_table.h.
-#include "analysis/function_table.h"
+#include "ptdecode/function_table.h"
 
 #include "image/symbols/mapped_kind.h"
 

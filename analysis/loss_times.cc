@@ -1,10 +1,10 @@
 // Gaps -> lost time. See loss_times.h.
-#include "analysis/loss_times.h"
+#include "ptdecode/loss_times.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "analysis/likeliest_time.h"
+#include "ptdecode/likeliest_time.h"
 
 namespace ptd {
 

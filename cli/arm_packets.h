@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "cli/line_writer.h"
-#include "decoder/arm/packet_reader.h"
-#include "recording/recording.h"
+#include "ptdecode/arm/packet_reader.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd::cli {
 

@@ -11,7 +11,7 @@
 #include "cli/progress.h"
 #include "cli/short_name.h"
 #include "cli/time_words.h"
-#include "recording/survey.h"
+#include "ptdecode/survey.h"
 
 namespace ptd::cli {
 

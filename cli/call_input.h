@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "analysis/call_walk.h"
-#include "analysis/code_counts.h"
 #include "cli/missing_report.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/script_options.h"
+#include "ptdecode/call_walk.h"
+#include "ptdecode/code_counts.h"
 #include "recording/other_events.h"
 
 namespace ptd::cli {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::cli {
 

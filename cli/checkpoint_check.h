@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/truth.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/function_profile.h"
 #include "cli/call_input.h"
 #include "cli/clean_text.h"
 #include "cli/commands.h"
@@ -14,6 +13,7 @@
 #include "cli/name_match.h"
 #include "cli/short_name.h"
 #include "cli/size_words.h"
+#include "ptdecode/function_profile.h"
 
 namespace ptd::cli {
 

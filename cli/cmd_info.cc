@@ -16,7 +16,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/size_words.h"
-#include "recording/survey.h"
+#include "ptdecode/survey.h"
 
 namespace ptd::cli {
 

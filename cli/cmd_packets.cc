@@ -14,8 +14,8 @@
 #include "cli/packet_text.h"
 #include "cli/progress.h"
 #include "cli/size_words.h"
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/pt_clock.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
 
 namespace ptd::cli {
 

@@ -17,8 +17,8 @@
 #include "cli/progress.h"
 #include "cli/short_name.h"
 #include "cli/stream_script.h"
+#include "ptdecode/survey.h"
 #include "recording/bundle.h"
-#include "recording/survey.h"
 
 namespace ptd::cli {
 

@@ -8,8 +8,8 @@
 
 #include "cli/clean_text.h"
 #include "cli/finding_text.h"
-#include "decoder/insn/disassembler.h"
-#include "decoder/insn/insn.h"
+#include "ptdecode/disassembler.h"
+#include "ptdecode/insn.h"
 
 namespace ptd::cli {
 

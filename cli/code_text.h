@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -1,7 +1,7 @@
 // Exit statuses of ptdecode, in one place.
 #pragma once
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::cli {
 

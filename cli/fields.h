@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::cli {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/script_options.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

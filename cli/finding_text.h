@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "image/finding.h"
-#include "recording/recording.h"
+#include "ptdecode/finding.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::cli {
 

@@ -10,7 +10,7 @@
 #include "cli/code_text.h"
 #include "cli/finding_text.h"
 #include "cli/node_cache.h"
-#include "decoder/insn/disassembler.h"
+#include "ptdecode/disassembler.h"
 
 namespace ptd::cli {
 

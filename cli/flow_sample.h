@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -12,9 +12,9 @@
 #include "cli/script_options.h"
 #include "cli/source_cache.h"
 #include "cli/symbol_cache.h"
-#include "decoder/insn/disassembler.h"
+#include "ptdecode/disassembler.h"
+#include "ptdecode/recording.h"
 #include "recording/other_events.h"
-#include "recording/recording.h"
 
 namespace ptd::cli {
 

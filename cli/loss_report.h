@@ -5,9 +5,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "analysis/loss_times.h"
 #include "cli/missing_report.h"
-#include "recording/recording.h"
+#include "ptdecode/loss_times.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

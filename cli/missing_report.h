@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -6,7 +6,7 @@
 #include "cli/clean_text.h"
 #include "cli/output.h"
 #include "cli/size_words.h"
-#include "recording/survey.h"
+#include "ptdecode/survey.h"
 
 namespace ptd::cli {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "decoder/batch.h"
-#include "decoder/insn/insn.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/insn.h"
 
 namespace ptd::cli {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

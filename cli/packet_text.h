@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "cli/output.h"
-#include "decoder/pt/packet.h"
+#include "ptdecode/pt/packet.h"
 
 namespace ptd::cli {
 

@@ -10,7 +10,7 @@
 
 #include "cli/fields.h"
 #include "cli/itrace.h"
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::cli {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::cli {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

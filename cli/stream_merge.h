@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cli/output.h"
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::cli {
 

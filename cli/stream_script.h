@@ -4,11 +4,11 @@
 #include <array>
 #include <optional>
 
-#include "analysis/likeliest_time.h"
 #include "cli/call_stacks.h"
 #include "cli/line_writer.h"
 #include "cli/missing_report.h"
 #include "cli/stream_merge.h"
+#include "ptdecode/likeliest_time.h"
 
 namespace ptd::cli {
 

@@ -10,7 +10,7 @@
 #include "cli/finding_text.h"
 #include "cli/packet_text.h"
 #include "cli/size_words.h"
-#include "decoder/pt/packet_reader.h"
+#include "ptdecode/pt/packet_reader.h"
 
 namespace ptd::cli {
 

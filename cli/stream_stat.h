@@ -8,8 +8,8 @@
 #include <string>
 
 #include "cli/missing_report.h"
-#include "decoder/pt/packet.h"
-#include "recording/recording.h"
+#include "ptdecode/pt/packet.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::cli {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
-#include "image/base/result.h"
-#include "image/base/types.h"
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
 
 namespace ptd::cli {
 

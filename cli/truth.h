@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "decoder/batch.h"
-#include "image/base/result.h"
+#include "ptdecode/error.h"
+#include "ptdecode/flow.h"
 
 namespace ptd::cli {
 

@@ -12,7 +12,7 @@
 
 #include "cli/flow_align.h"
 #include "cli/node_cache.h"
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd::cli {
 namespace {

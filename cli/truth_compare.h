@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "ptdecode/recording.h"
 #include "recording/emulate/truth_file.h"
-#include "recording/recording.h"
 
 namespace ptd::cli {
 

@@ -1,5 +1,5 @@
 // BlockTable: equal blocks share one entry, found by hash; names and sentences of a batch's enumerators.
-#include "decoder/batch.h"
+#include "ptdecode/flow.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
 // BlockSequences: equal sequences share one number, found by hash.
-#include "decoder/block_sequences.h"
+#include "ptdecode/block_sequences.h"
 
 #include <algorithm>
 

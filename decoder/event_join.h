@@ -1,7 +1,7 @@
 // EventJoin: what events mean across segments, which are decoded without knowledge of each other.
 #pragma once
 
-#include "decoder/batch.h"
+#include "ptdecode/flow.h"
 
 namespace ptd {
 

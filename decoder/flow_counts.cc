@@ -1,11 +1,11 @@
 // FlowCounts: counting what passes.
-#include "decoder/flow_counts.h"
+#include "ptdecode/flow_counts.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd {
 namespace {

@@ -1,5 +1,5 @@
 // PathCounts: alike paths put together. KeyCounts: what is found beside the first slot, and growth. KeyJournal: room.
-#include "decoder/path_counts.h"
+#include "ptdecode/path_counts.h"
 
 #include <algorithm>
 #include <tuple>

@@ -1,5 +1,5 @@
 // ContextTrack: sorted switches per cpu and per thread; look-ups are binary searches.
-#include "image/context_track.h"
+#include "ptdecode/context_track.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 
 #include "image/edit_store.h"
 #include "image/site_builder.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "image/edit.h"
+#include "ptdecode/edit.h"
 
 namespace ptd {
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "image/timeline.h"
+#include "ptdecode/timeline.h"
 
 namespace ptd {
 

@@ -1,5 +1,5 @@
 // Timeline: read-only questions about the body that TimelineBuilder made.
-#include "image/timeline.h"
+#include "ptdecode/timeline.h"
 
 #include <algorithm>
 

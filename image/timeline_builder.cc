@@ -1,5 +1,5 @@
 // TimelineBuilder: gathers what was added, then builds space by space, site by site.
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "image/section_index.h"
-#include "image/timeline.h"
+#include "ptdecode/timeline.h"
 
 namespace ptd {
 

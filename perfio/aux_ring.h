@@ -5,9 +5,9 @@
 #include <memory>
 #include <span>
 
-#include "image/base/result.h"
 #include "perfio/event_ring.h"
 #include "perfio/ring_math.h"
+#include "ptdecode/error.h"
 
 namespace ptd::perfio {
 

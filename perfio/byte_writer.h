@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "image/base/result.h"
-#include "image/base/types.h"
 #include "perfio/records.h"
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

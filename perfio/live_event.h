@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/perf_reader.h"
+#include "ptdecode/error.h"
 
 namespace ptd::perfio {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "image/base/regular_file.h"
-#include "image/base/result.h"
-#include "image/base/types.h"
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "image/base/types.h"
 #include "perfio/perf_reader.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/perf_reader.h"
+#include "ptdecode/error.h"
 
 namespace ptd::perfio {
 

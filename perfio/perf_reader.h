@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/records.h"
+#include "ptdecode/error.h"
 
 namespace ptd::perfio {
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/feature_encode.h"
 #include "perfio/output_file.h"
 #include "perfio/perf_reader.h"
 #include "perfio/zstd_stream.h"
+#include "ptdecode/error.h"
 
 namespace ptd::perfio {
 

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

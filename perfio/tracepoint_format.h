@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::perfio {
 

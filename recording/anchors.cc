@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/pt_clock.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
 
 namespace ptd {
 namespace {

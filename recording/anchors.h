@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "decoder/pt/decoder.h"
-#include "image/base/types.h"
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "decoder/arm/config.h"
-#include "decoder/arm/frames.h"
+#include "ptdecode/arm/config.h"
+#include "ptdecode/arm/frames.h"
 #include "recording/streams.h"
 
 namespace ptd {

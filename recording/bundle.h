@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
-#include "image/base/types.h"
-#include "recording/recording.h"
+#include "ptdecode/error.h"
+#include "ptdecode/recording.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

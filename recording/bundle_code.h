@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "image/base/result.h"
 #include "image/code_limits.h"
-#include "image/timeline.h"
+#include "ptdecode/error.h"
+#include "ptdecode/timeline.h"
 #include "recording/bundle_wire.h"
 
 namespace ptd {

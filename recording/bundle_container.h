@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "image/base/result.h"
-#include "image/base/types.h"
 #include "image/base/whole_file.h"
 #include "perfio/output_file.h"
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

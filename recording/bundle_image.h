@@ -1,7 +1,7 @@
 // The image of a bundle: what its timeline is built from, and names. Private to recording.
 #pragma once
 
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 #include "recording/bundle_code.h"
 #include "recording/bundle_wire.h"
 #include "recording/image_build.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd {
 namespace {

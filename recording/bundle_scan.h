@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "image/source/code_source.h"
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 #include "recording/image_log.h"
 #include "recording/recording_data.h"
 

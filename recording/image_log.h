@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "image/fetch_log.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "image/base/time_conversion.h"
 #include "image/source/jitdump.h"
+#include "ptdecode/time_conversion.h"
 #include "recording/image_build.h"
 
 namespace ptd {

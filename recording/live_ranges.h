@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

@@ -8,7 +8,7 @@
 
 #include "image/source/mapped_file.h"
 #include "perfio/perf_reader.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "decoder/flow_decoder.h"
+#include "ptdecode/flow_decoder.h"
 
 namespace ptd {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "decoder/pt/config.h"
+#include "ptdecode/pt/config.h"
 
 namespace ptd {
 

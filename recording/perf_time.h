@@ -1,9 +1,9 @@
 // The conversion from trace time to perf time that a recording carries. Private to recording.
 #pragma once
 
-#include "image/base/time_conversion.h"
 #include "perfio/auxtrace_pt.h"
 #include "perfio/records.h"
+#include "ptdecode/time_conversion.h"
 
 namespace ptd {
 

@@ -3,9 +3,9 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "decoder/pt/packet_reader.h"
 #include "image/source/mapped_file.h"
 #include "image/source/page_dump.h"
+#include "ptdecode/pt/packet_reader.h"
 #include "recording/image_build.h"
 #include "recording/recording_data.h"
 

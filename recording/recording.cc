@@ -1,5 +1,5 @@
 // Recording: the facade over what the loaders filled in.
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 #include <sys/stat.h>
 
@@ -8,9 +8,9 @@
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
-#include "decoder/pt/packet_reader.h"
 #include "image/source/mapped_file.h"
 #include "image/stash/stash.h"
+#include "ptdecode/pt/packet_reader.h"
 #include "recording/bundle.h"
 #include "recording/parallel.h"
 #include "recording/recording_data.h"

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "decoder/arm/options.h"
-#include "decoder/pt/decoder.h"
-#include "image/context_track.h"
-#include "image/symbols/symbolizer.h"
-#include "image/timeline.h"
+#include "ptdecode/context_track.h"
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/recording.h"
+#include "ptdecode/symbols.h"
+#include "ptdecode/timeline.h"
 #include "recording/anchors.h"
 #include "recording/arm_sources.h"
 #include "recording/page_release.h"
-#include "recording/recording.h"
 #include "recording/segments.h"
 #include "recording/streams.h"
 

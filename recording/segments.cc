@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "decoder/arm/packet_reader.h"
-#include "decoder/pt/packet_reader.h"
+#include "ptdecode/arm/packet_reader.h"
+#include "ptdecode/pt/packet_reader.h"
 
 namespace ptd {
 namespace {

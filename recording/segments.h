@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "decoder/arm/config.h"
-#include "decoder/pt/config.h"
-#include "image/base/aux_segment.h"
+#include "ptdecode/arm/config.h"
+#include "ptdecode/aux_segment.h"
+#include "ptdecode/pt/config.h"
 #include "recording/streams.h"
 
 namespace ptd {

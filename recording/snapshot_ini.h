@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

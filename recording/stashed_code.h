@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "image/source/code_source.h"
 #include "image/stash/stash.h"
 #include "perfio/perf_reader.h"
+#include "ptdecode/error.h"
 
 namespace ptd {
 

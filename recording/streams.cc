@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "decoder/pt/packet_reader.h"
+#include "ptdecode/pt/packet_reader.h"
 
 namespace ptd {
 namespace {

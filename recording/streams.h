@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "image/base/aux_segment.h"
-#include "image/base/types.h"
+#include "ptdecode/aux_segment.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

@@ -1,5 +1,5 @@
 // Survey: the records of a recording, counted.
-#include "recording/survey.h"
+#include "ptdecode/survey.h"
 
 #include <sys/stat.h>
 #include <sys/utsname.h>

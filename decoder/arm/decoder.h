@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "decoder/arm/follower.h"
-#include "decoder/flow_decoder.h"
+#include "ptdecode/flow_decoder.h"
 
 namespace ptd::arm {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "decoder/arm/packet.h"
 #include "decoder/arm/room.h"
+#include "ptdecode/arm/packet.h"
 
 namespace ptd::arm {
 

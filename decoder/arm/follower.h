@@ -4,13 +4,13 @@
 #include <array>
 #include <vector>
 
-#include "decoder/arm/config.h"
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
 #include "decoder/arm/room.h"
 #include "decoder/arm/runs.h"
-#include "image/base/aux_segment.h"
-#include "image/context_track.h"
+#include "ptdecode/arm/config.h"
+#include "ptdecode/aux_segment.h"
+#include "ptdecode/context_track.h"
 
 namespace ptd::arm {
 

@@ -1,5 +1,5 @@
 // The formatter's frames: 15 bytes of data and ids, one byte of their low bits.
-#include "decoder/arm/frames.h"
+#include "ptdecode/arm/frames.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): what software wrote to stimulus ports, what the DWT saw, time.
 #pragma once
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::arm {
 

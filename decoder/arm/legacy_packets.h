@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "decoder/arm/config.h"
-#include "image/base/types.h"
+#include "ptdecode/arm/config.h"
+#include "ptdecode/types.h"
 
 namespace ptd::arm {
 

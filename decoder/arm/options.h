@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "image/base/time_conversion.h"
+#include "ptdecode/time_conversion.h"
 
 namespace ptd::arm {
 

@@ -1,5 +1,5 @@
 // PacketReader: one function a layout.
-#include "decoder/arm/packet_reader.h"
+#include "ptdecode/arm/packet_reader.h"
 
 #include <algorithm>
 

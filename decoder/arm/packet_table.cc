@@ -1,5 +1,5 @@
 // The packet table. Comments are the bit patterns of [ETMv4] "Instruction trace packets" and [ETE] "Trace packets".
-#include "decoder/arm/packet_table.h"
+#include "ptdecode/arm/packet_table.h"
 
 namespace ptd::arm {
 namespace {

@@ -1,7 +1,7 @@
 // The sources of plain flow: bytes of a segment, atoms of one element.
 #include "decoder/arm/plain.h"
 
-#include "decoder/arm/packet_reader.h"
+#include "ptdecode/arm/packet_reader.h"
 
 namespace ptd::arm {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "decoder/arm/elements.h"
 #include "decoder/arm/follower.h"
-#include "decoder/arm/packet_reader.h"
+#include "ptdecode/arm/packet_reader.h"
 
 namespace ptd::arm {
 

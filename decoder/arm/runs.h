@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "decoder/arm/options.h"
-#include "decoder/batch.h"
-#include "decoder/insn/arm_insn.h"
-#include "image/timeline.h"
+#include "ptdecode/arm_insn.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/timeline.h"
 
 namespace ptd::arm {
 

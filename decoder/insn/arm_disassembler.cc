@@ -3,7 +3,7 @@
 
 #include <capstone/capstone.h>
 
-#include "decoder/insn/arm_insn.h"
+#include "ptdecode/arm_insn.h"
 
 namespace ptd {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

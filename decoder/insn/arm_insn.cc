@@ -1,5 +1,5 @@
 // The branch classifier of the three Arm instruction sets. Each row's comment is the encoding.
-#include "decoder/insn/arm_insn.h"
+#include "ptdecode/arm_insn.h"
 
 #include <algorithm>
 #include <array>

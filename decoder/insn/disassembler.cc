@@ -1,5 +1,5 @@
 // Instruction text by Zydis, checked against our own length.
-#include "decoder/insn/disassembler.h"
+#include "ptdecode/disassembler.h"
 
 #include <Zydis/Zydis.h>
 
@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "decoder/insn/arm_disassembler.h"
-#include "decoder/insn/arm_insn.h"
-#include "decoder/insn/insn.h"
+#include "ptdecode/arm_insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd {
 namespace {

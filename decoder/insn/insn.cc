@@ -1,10 +1,10 @@
 // Length and branch class of x86 instructions, from the tables of opcode_table.h.
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 
 #include <algorithm>
 
-#include "decoder/insn/arm_insn.h"
 #include "decoder/insn/opcode_table.h"
+#include "ptdecode/arm_insn.h"
 
 namespace ptd {
 namespace {

@@ -1,7 +1,7 @@
 // Joining and cutting batches: a decoder's own output before it is given out.
 #pragma once
 
-#include "decoder/batch.h"
+#include "ptdecode/flow.h"
 
 namespace ptd::pt {
 

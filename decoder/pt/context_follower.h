@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "image/context_track.h"
-#include "image/timeline.h"
+#include "ptdecode/context_track.h"
+#include "ptdecode/timeline.h"
 
 namespace ptd::pt {
 

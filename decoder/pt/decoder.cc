@@ -5,7 +5,7 @@
 // Invariant: what stands behind the oldest checkpoint is not given out: after a contradiction the flow can go back there. The fast path
 // never goes back: it has one checkpoint, the last gap. Held back are also the blocks that a contradiction makes doubtful, and no other way
 // is taken from before them: so what the fast path gave out stands when the exact walker begins anew.
-#include "decoder/pt/decoder.h"
+#include "ptdecode/pt/decoder.h"
 
 #include <algorithm>
 #include <map>

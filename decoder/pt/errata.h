@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "decoder/pt/config.h"
+#include "ptdecode/pt/config.h"
 
 namespace ptd::pt {
 

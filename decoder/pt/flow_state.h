@@ -5,10 +5,10 @@
 #include <array>
 #include <cstdint>
 
-#include "decoder/insn/insn.h"
 #include "decoder/pt/item.h"
-#include "image/context_track.h"
-#include "image/timeline.h"
+#include "ptdecode/context_track.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/timeline.h"
 
 namespace ptd::pt {
 

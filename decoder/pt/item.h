@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "decoder/batch.h"
-#include "decoder/pt/config.h"
-#include "decoder/pt/packet_reader.h"
 #include "decoder/pt/time_ahead.h"
-#include "image/base/aux_segment.h"
+#include "ptdecode/aux_segment.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/pt/config.h"
+#include "ptdecode/pt/packet_reader.h"
 
 namespace ptd::pt {
 

@@ -1,5 +1,5 @@
 // Reading of packets: hot kinds by hand, the rest by the fields of the table.
-#include "decoder/pt/packet_reader.h"
+#include "ptdecode/pt/packet_reader.h"
 
 #include <bit>
 #include <cstring>

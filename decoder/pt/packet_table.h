@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "decoder/pt/packet.h"
+#include "ptdecode/pt/packet.h"
 
 namespace ptd::pt {
 

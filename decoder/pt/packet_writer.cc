@@ -1,5 +1,5 @@
 // Writing of packets: the layouts of the table, and ip compression as hardware does it.
-#include "decoder/pt/packet_writer.h"
+#include "ptdecode/pt/packet_writer.h"
 
 #include <cstring>
 

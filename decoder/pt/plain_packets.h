@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "decoder/batch.h"
+#include "ptdecode/flow.h"
 
 namespace ptd::pt {
 

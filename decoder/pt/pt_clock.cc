@@ -1,5 +1,5 @@
 // PtClock: the arithmetic of timing packets.
-#include "decoder/pt/pt_clock.h"
+#include "ptdecode/pt/pt_clock.h"
 
 #include <algorithm>
 #include <type_traits>

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/pt_clock.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
 
 namespace ptd::pt {
 

@@ -8,12 +8,12 @@
 #include <memory>
 #include <vector>
 
-#include "decoder/batch.h"
-#include "decoder/block_sequences.h"
-#include "decoder/insn/insn.h"
-#include "decoder/path_counts.h"
 #include "decoder/pt/runner_memo.h"
-#include "image/timeline.h"
+#include "ptdecode/block_sequences.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/path_counts.h"
+#include "ptdecode/timeline.h"
 
 namespace ptd::pt {
 

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "decoder/batch.h"
-#include "decoder/path_counts.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/path_counts.h"
 
 namespace ptd::pt {
 

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "decoder/pt/config.h"
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/pt_clock.h"
-#include "image/base/aux_segment.h"
+#include "ptdecode/aux_segment.h"
+#include "ptdecode/pt/config.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
 
 namespace ptd::pt {
 

@@ -6,12 +6,12 @@
 #include <tuple>
 #include <vector>
 
-#include "decoder/batch.h"
 #include "decoder/pt/context_follower.h"
-#include "decoder/pt/decoder.h"
 #include "decoder/pt/flow_state.h"
 #include "decoder/pt/item.h"
 #include "image/fetch_steps.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/pt/decoder.h"
 
 namespace ptd::pt {
 

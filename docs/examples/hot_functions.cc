@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 int main(int argc, char** argv) {
   ptd::OpenOptions options;

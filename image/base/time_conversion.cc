@@ -1,5 +1,5 @@
 // TimeConversion: both directions of the perf clock formula, exact in 128 bits.
-#include "image/base/time_conversion.h"
+#include "ptdecode/time_conversion.h"
 
 namespace ptd {
 

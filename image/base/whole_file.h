@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "image/base/fd.h"
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 namespace {

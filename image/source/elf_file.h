@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "image/base/result.h"
-#include "image/base/types.h"
 #include "image/source/mapped_file.h"
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "image/base/regular_file.h"
-#include "image/base/result.h"
-#include "image/base/types.h"
-#include "image/timeline.h"
+#include "ptdecode/error.h"
+#include "ptdecode/timeline.h"
+#include "ptdecode/types.h"
 
 namespace ptd {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "image/source/mapped_file.h"
+#include "ptdecode/error.h"
 
 namespace ptd {
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd {
 

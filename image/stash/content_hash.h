@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::stash {
 

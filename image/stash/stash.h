@@ -26,10 +26,10 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "image/source/mapped_file.h"
 #include "image/stash/stash_dir.h"
 #include "image/stash/stash_entries.h"
+#include "ptdecode/error.h"
 
 namespace ptd::stash {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "image/base/fd.h"
-#include "image/base/result.h"
-#include "image/base/types.h"
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
 
 namespace ptd::stash {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::stash {
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "image/symbols/rust_name.h"
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 
 namespace ptd {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "image/source/build_id.h"
 #include "image/symbols/source_lines.h"
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 
 namespace ptd {
 namespace {

@@ -13,7 +13,7 @@
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
 #include "image/source/kept_files.h"
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 
 namespace ptd {
 

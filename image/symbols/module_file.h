@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 
 namespace ptd {
 

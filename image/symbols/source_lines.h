@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 
 struct Dwfl_Module;
 

@@ -1,5 +1,5 @@
 // Symbolizer: named ranges first, then the symbols of the section's file.
-#include "image/symbols/symbolizer.h"
+#include "ptdecode/symbols.h"
 
 #include <algorithm>
 #include <map>

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "decoder/insn/insn.h"
-#include "image/base/types.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/types.h"
 
 namespace ptd::emulate {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "decoder/insn/arm_insn.h"
+#include "ptdecode/arm_insn.h"
 
 namespace ptd::emulate {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/output_file.h"
+#include "ptdecode/error.h"
 
 namespace ptd::emulate {
 

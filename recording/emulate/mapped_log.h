@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::emulate {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::emulate {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "decoder/pt/packet_writer.h"
+#include "ptdecode/pt/packet_writer.h"
 
 namespace ptd::emulate {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 #include "recording/emulate/user_recording.h"
 
 namespace ptd::emulate {

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "decoder/pt/packet_writer.h"
+#include "ptdecode/pt/packet_writer.h"
 #include "recording/emulate/mapped_log.h"
 #include "recording/emulate/truth_log.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/output_file.h"
 #include "perfio/zstd_stream.h"
+#include "ptdecode/error.h"
 #include "recording/emulate/truth_log.h"
 
 namespace ptd::emulate {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::emulate {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "image/source/mapped_file.h"
+#include "ptdecode/error.h"
 #include "recording/emulate/thread_state.h"
 #include "recording/emulate/truth_file.h"
 

@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "decoder/pt/packet_reader.h"
 #include "perfio/auxtrace_etm.h"
 #include "perfio/auxtrace_pt.h"
 #include "perfio/emulated.h"
 #include "perfio/perf_writer.h"
 #include "perfio/wire.h"
+#include "ptdecode/pt/packet_reader.h"
 #include "recording/emulate/etm_records.h"
 #include "recording/emulate/etm_stream.h"
 #include "recording/emulate/lost_privileges.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
-#include "image/base/time_conversion.h"
+#include "ptdecode/error.h"
+#include "ptdecode/time_conversion.h"
 #include "recording/emulate/user_config.h"
 
 namespace ptd::emulate {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 #include "recording/emulate/user_recording.h"
 
 namespace ptd::emulate {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::live {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "image/base/result.h"
-#include "image/base/types.h"
+#include "ptdecode/error.h"
+#include "ptdecode/types.h"
 
 namespace ptd::live {
 

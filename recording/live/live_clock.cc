@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "image/base/time_conversion.h"
+#include "ptdecode/time_conversion.h"
 
 namespace ptd::live {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/live_event.h"
 #include "perfio/records.h"
+#include "ptdecode/error.h"
 
 namespace ptd::live {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "image/base/result.h"
 #include "perfio/perf_reader.h"
+#include "ptdecode/error.h"
 
 namespace ptd::live {
 

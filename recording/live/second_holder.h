@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::live {
 

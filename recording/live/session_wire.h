@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 #include "recording/live/session.h"
 
 namespace ptd::live {

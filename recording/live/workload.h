@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "image/base/result.h"
+#include "ptdecode/error.h"
 
 namespace ptd::live {
 

@@ -12,8 +12,8 @@
 #include <fstream>
 #include <map>
 
-#include "decoder/flow_counts.h"
-#include "decoder/pt/packet_reader.h"
+#include "ptdecode/flow_counts.h"
+#include "ptdecode/pt/packet_reader.h"
 #include "tests/bench/pokes.h"
 #include "tests/bench/recorded.h"
 #include "tests/bench/synthetic.h"

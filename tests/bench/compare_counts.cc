@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "decoder/flow_counts.h"
-#include "decoder/pt/decoder.h"
+#include "ptdecode/flow_counts.h"
+#include "ptdecode/pt/decoder.h"
 #include "tests/bench/recorded.h"
 
 namespace ptd::bench {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::bench {
 namespace {

@@ -1,7 +1,7 @@
 // A made program whose code is poked many times while it runs, without another flow: what versions cost.
 #pragma once
 
-#include "decoder/pt/decoder.h"
+#include "ptdecode/pt/decoder.h"
 #include "tests/support/corpus.h"
 #include "tests/support/flow.h"
 

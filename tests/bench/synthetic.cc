@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "decoder/pt/packet_writer.h"
+#include "ptdecode/pt/packet_writer.h"
 #include "tests/differential/program.h"
 
 namespace ptd::bench {

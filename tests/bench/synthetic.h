@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/pt/config.h"
+#include "ptdecode/pt/config.h"
 #include "tests/support/corpus.h"
 
 namespace ptd::bench {

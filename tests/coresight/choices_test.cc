@@ -5,10 +5,10 @@
 #include <tuple>
 
 #include "decoder/arm/decoder.h"
-#include "decoder/arm/frames.h"
-#include "decoder/arm/packet_reader.h"
 #include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/arm/frames.h"
+#include "ptdecode/arm/packet_reader.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
 namespace {

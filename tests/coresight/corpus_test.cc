@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "decoder/arm/packet_reader.h"
+#include "ptdecode/arm/packet_reader.h"
 #include "tests/coresight/expected.h"
 
 namespace ptd::test {

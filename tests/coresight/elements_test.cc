@@ -4,7 +4,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 #include "tests/coresight/opencsd_peer.h"
 
 namespace ptd::test {

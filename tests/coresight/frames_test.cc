@@ -1,5 +1,5 @@
 // Formatter frames, put together by the rules of [CoreSight] "Formatter": taken apart they are what the sources wrote.
-#include "decoder/arm/frames.h"
+#include "ptdecode/arm/frames.h"
 
 #include <gtest/gtest.h>
 

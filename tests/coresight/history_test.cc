@@ -5,7 +5,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "cli/finding_text.h"
 #include "image/source/elf_header.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "decoder/arm/legacy_decoder.h"
 #include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "decoder/arm/decoder.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/coresight/folder.h"
 #include "tests/coresight/made_told.h"
 #include "tests/coresight/made_unit.h"

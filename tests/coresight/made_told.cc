@@ -1,9 +1,9 @@
 // Batches to instructions and exceptions: see made_told.h.
 #include "tests/coresight/made_told.h"
 
-#include "decoder/insn/arm_insn.h"
 #include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/arm_insn.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
 

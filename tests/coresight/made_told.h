@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "decoder/flow_decoder.h"
-#include "image/timeline.h"
+#include "ptdecode/flow_decoder.h"
+#include "ptdecode/timeline.h"
 #include "tests/coresight/made_program.h"
 
 namespace ptd::test {

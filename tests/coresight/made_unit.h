@@ -4,7 +4,7 @@
 #include <array>
 #include <functional>
 
-#include "decoder/arm/config.h"
+#include "ptdecode/arm/config.h"
 #include "tests/coresight/made_program.h"
 
 namespace ptd::test {

@@ -1,7 +1,7 @@
 // OpenCSD through its C interface.
 #include "tests/coresight/opencsd_peer.h"
 
-#include "decoder/insn/arm_insn.h"
+#include "ptdecode/arm_insn.h"
 
 namespace ptd::test {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "decoder/arm/config.h"
-#include "image/base/types.h"
+#include "ptdecode/arm/config.h"
+#include "ptdecode/types.h"
 
 namespace ptd::test {
 

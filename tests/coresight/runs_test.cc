@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/coresight/opencsd_peer.h"
 
 using namespace ptd;

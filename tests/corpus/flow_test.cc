@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd {
 namespace {

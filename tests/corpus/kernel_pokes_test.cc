@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/corpus/truth.h"
 #include "tests/support/corpus.h"
 

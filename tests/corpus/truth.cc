@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd::test {
 namespace {

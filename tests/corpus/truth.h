@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/batch.h"
+#include "ptdecode/flow.h"
 
 namespace ptd::test {
 

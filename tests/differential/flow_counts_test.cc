@@ -1,5 +1,5 @@
 // Counts against the flow spelled out instruction by instruction.
-#include "decoder/flow_counts.h"
+#include "ptdecode/flow_counts.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <set>
 #include <tuple>
 
-#include "decoder/insn/insn.h"
-#include "decoder/pt/packet_writer.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/pt/packet_writer.h"
+#include "ptdecode/timeline_builder.h"
 #include "tests/differential/trace_generator.h"
 #include "tests/support/corpus.h"
 #include "tests/support/flow.h"

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "decoder/pt/packet_writer.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/pt/packet_writer.h"
+#include "ptdecode/timeline_builder.h"
 #include "tests/bench/pokes.h"
 #include "tests/bench/synthetic.h"
 #include "tests/differential/trace_generator.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "decoder/pt/config.h"
-#include "decoder/pt/packet_writer.h"
+#include "ptdecode/pt/config.h"
+#include "ptdecode/pt/packet_writer.h"
 #include "tests/differential/program.h"
 
 namespace ptd::test {

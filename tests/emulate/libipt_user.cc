@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "image/timeline.h"
+#include "ptdecode/recording.h"
+#include "ptdecode/timeline.h"
 #include "recording/emulate/truth_file.h"
-#include "recording/recording.h"
 #include "tests/oracle/libipt_oracle.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // How far a fuzz target decodes a stream.
 #pragma once
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd::test {
 

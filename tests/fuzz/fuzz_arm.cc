@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "decoder/arm/decoder.h"
-#include "decoder/arm/frames.h"
 #include "decoder/arm/legacy_decoder.h"
 #include "decoder/arm/legacy_packets.h"
 #include "image/source/mapped_file.h"
-#include "image/timeline_builder.h"
 #include "perfio/auxtrace_etm.h"
+#include "ptdecode/arm/frames.h"
+#include "ptdecode/timeline_builder.h"
 #include "recording/snapshot_ini.h"
 #include "tests/fuzz/check.h"
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <vector>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/first_segments.h"
 #include "tests/fuzz/temp_file.h"

@@ -1,7 +1,7 @@
 // Any bytes as an instruction, in every mode: length in bounds, and the answer depends on the instruction's own bytes only.
 #include <algorithm>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 #include "tests/fuzz/check.h"
 
 using namespace ptd;

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "decoder/pt/decoder.h"
-#include "decoder/pt/packet_reader.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/timeline_builder.h"
 #include "tests/fuzz/check.h"
 
 using namespace ptd;

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/first_segments.h"
 

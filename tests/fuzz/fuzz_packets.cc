@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/packet_writer.h"
-#include "decoder/pt/pt_clock.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/packet_writer.h"
+#include "ptdecode/pt/pt_clock.h"
 #include "tests/fuzz/check.h"
 
 using namespace ptd;

@@ -1,6 +1,6 @@
 // Any bytes as a perf.data file: records lie within the file; the recording opens or says why not, and its first segments decode.
 #include "perfio/perf_reader.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/first_segments.h"
 #include "tests/fuzz/temp_file.h"

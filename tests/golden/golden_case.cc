@@ -8,10 +8,10 @@
 #include <memory>
 #include <sstream>
 
-#include "decoder/insn/insn.h"
 #include "decoder/pt/errata.h"
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/packet_writer.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/packet_writer.h"
 
 namespace ptd::golden {
 namespace {

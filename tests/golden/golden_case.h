@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "decoder/pt/decoder.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::golden {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/pt/decoder.h"
+#include "ptdecode/pt/decoder.h"
 #include "tests/support/flow.h"
 
 namespace ptd::test {

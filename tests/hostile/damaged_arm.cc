@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "recording/snapshot_ini.h"
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"

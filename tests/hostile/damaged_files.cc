@@ -3,11 +3,11 @@
 #include <cstring>
 #include <filesystem>
 
-#include "decoder/pt/packet_reader.h"
 #include "image/source/elf_file.h"
 #include "image/source/jitdump.h"
 #include "image/source/kallsyms.h"
-#include "recording/recording.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/recording.h"
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"
 #include "tests/hostile/digest.h"

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "perfio/perf_reader.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"
 #include "tests/hostile/digest.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"
 #include "tests/hostile/guard.h"

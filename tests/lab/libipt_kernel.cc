@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "cli/node_cache.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/oracle/libipt_oracle.h"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "decoder/batch.h"
+#include "ptdecode/flow.h"
 
 namespace ptd::test {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 #include "tests/lossy/flow_diff.h"
 
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "decoder/batch.h"
-#include "decoder/pt/config.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/pt/config.h"
 
 namespace ptd::oracle {
 

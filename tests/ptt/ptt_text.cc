@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 #include "tests/support/flow.h"
 #include "tests/support/segments.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/pt/decoder.h"
+#include "ptdecode/pt/decoder.h"
 #include "tests/ptt/ptt_suite.h"
 
 namespace ptd::ptt {

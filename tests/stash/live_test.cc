@@ -14,9 +14,9 @@
 #include <set>
 
 #include "image/source/elf_file.h"
-#include "image/timeline.h"
 #include "perfio/live_event.h"
 #include "perfio/perf_writer.h"
+#include "ptdecode/timeline.h"
 #include "recording/image_build.h"
 #include "recording/live_keeper.h"
 #include "recording/stashed_code.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "decoder/flow_decoder.h"
+#include "ptdecode/flow_decoder.h"
 
 namespace ptd::test {
 

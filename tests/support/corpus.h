@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/pt/config.h"
+#include "ptdecode/pt/config.h"
 
 namespace ptd::test {
 

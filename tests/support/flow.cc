@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "decoder/insn/insn.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/timeline_builder.h"
 #include "tests/support/segments.h"
 
 namespace ptd::test {

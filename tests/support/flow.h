@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/pt/decoder.h"
+#include "ptdecode/pt/decoder.h"
 #include "tests/oracle/libipt_oracle.h"
 #include "tests/support/corpus.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "image/base/aux_segment.h"
+#include "ptdecode/aux_segment.h"
 
 namespace ptd::test {
 

@@ -161,7 +161,7 @@ def read_if_there(name):
 
 def check_errata(names):
     """Each bit of struct Errata has a row in the table of docs/DIFFERENCES.md, whose test exists and turns that bit off."""
-    config, docs = "decoder/pt/config.h", "docs/DIFFERENCES.md"
+    config, docs = "include/ptdecode/pt/config.h", "docs/DIFFERENCES.md"
     body = re.search(r"struct Errata \{(.*?)\n\};", read_if_there(config), re.DOTALL)
     bits = re.findall(r"^\s*bool (\w+) :", body.group(1), re.MULTILINE) if body else []
     section = read_if_there(docs).partition("\n## Errata\n")[2].partition("\n## ")[0]

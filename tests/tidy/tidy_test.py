@@ -13,8 +13,8 @@ OFFENCES = {  # path: (content, words of the finding)
     "perfio/c.cc": (HEAD + "#include <libelf.h>\n", "libelf.h"),
     "recording/d.cc": (HEAD + "#include <zstd.h>\n", "zstd.h"),
     "image/e.cc": (HEAD + "#include <linux/perf_event.h>\n", "perf_event.h"),
-    "perfio/f.cc": (HEAD + '#include "decoder/batch.h"\n', "perfio must not include decoder"),
-    "image/base/g.cc": (HEAD + '#include "image/timeline.h"\n', "image/base must not include image"),
+    "perfio/f.cc": (HEAD + '#include "include/ptdecode/flow.h"\n', "perfio must not include decoder"),
+    "image/base/g.cc": (HEAD + '#include "include/ptdecode/timeline.h"\n', "image/base must not include image"),
     "decoder/h.cc": (HEAD + '#include "tests/x.h"\n', "test headers"),
     "cli/i.cc": (HEAD + "// TO" + "DO later\n", "unfinished"),
     "cli/j.cc": (HEAD + "int a;\n" * 800, "lines, more than"),
@@ -29,9 +29,9 @@ MORE = ["erratum a4", "erratum a5", "has a6"]  # of docs/DIFFERENCES.md
 OFFENCES["README.md"] = ("\n## Speed\n| a, short | 10 | 2x |\n| b | 11 | 2x |\n", "figures of b")
 FINE = {
     "docs/EVIDENCE.md": "| a | 5 | 2x | 10 |\n| b | 5 | 2x | 10 |\n| c | 11 | 2x |\n",
-    "image/timeline.h": HEAD + "#pragma once\n", "decoder/batch.h": HEAD + "#pragma once\n", "tests/x.h": HEAD + "#pragma once\n",
-    "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "image/timeline.h"\n',
-    "decoder/pt/config.h": HEAD + "#pragma once\nstruct Errata {\n" + "".join(f"  bool a{i} : 1 = false;\n" for i in range(1, 6)) + "};\n",
+    "include/ptdecode/timeline.h": HEAD + "#pragma once\n", "include/ptdecode/flow.h": HEAD + "#pragma once\n", "tests/x.h": HEAD + "#pragma once\n",
+    "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "include/ptdecode/timeline.h"\n',
+    "include/ptdecode/pt/config.h": HEAD + "#pragma once\nstruct Errata {\n" + "".join(f"  bool a{i} : 1 = false;\n" for i in range(1, 6)) + "};\n",
     "tests/golden/cases/a.case": "why\noption cpu=6/1/1 erratum=a2\n",
     "tests/unit/pt/u.cc": HEAD + "TEST(S, A) {\n  errata.a3 = true;\n}\nTEST(S, B) {\n}\nTEST(S, C) {\n  errata.a4 = true;\n}\n",
     "docs/ok.md": "[here](m.md) [there](https://example.org/x)\n",

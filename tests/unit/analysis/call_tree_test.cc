@@ -1,5 +1,5 @@
 // CallTree: what becomes of calls where call and return do not match. Each case is told as steps of flow and read as an indented tree.
-#include "analysis/call_tree.h"
+#include "ptdecode/call_tree.h"
 
 #include <gtest/gtest.h>
 

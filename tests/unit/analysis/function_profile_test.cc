@@ -1,5 +1,5 @@
 // FunctionProfile: quantiles against a sorted list, recursion counted once.
-#include "analysis/function_profile.h"
+#include "ptdecode/function_profile.h"
 
 #include <gtest/gtest.h>
 

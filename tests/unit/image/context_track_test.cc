@@ -1,11 +1,11 @@
 // ContextTrack and TimeConversion: look-ups at, before and between switches; conversions against 128-bit arithmetic.
-#include "image/context_track.h"
+#include "ptdecode/context_track.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "image/base/time_conversion.h"
+#include "ptdecode/time_conversion.h"
 
 namespace ptd {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "image/base/types.h"
 #include "image/source/elf_header.h"
+#include "ptdecode/types.h"
 
 namespace ptd::testing {
 

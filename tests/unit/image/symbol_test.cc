@@ -1,8 +1,8 @@
 // Symbolizer: named ranges over time, ELF symbols through sections, demangling.
 #include <gtest/gtest.h>
 
-#include "image/symbols/symbolizer.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/symbols.h"
+#include "ptdecode/timeline_builder.h"
 #include "source_support.h"
 
 namespace ptd {

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "image/timeline.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline.h"
+#include "ptdecode/timeline_builder.h"
 #include "tests/unit/image/timeline_support.h"
 
 namespace ptd {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "image/timeline.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::timeline_test {
 

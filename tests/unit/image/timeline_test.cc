@@ -1,5 +1,5 @@
 // Timeline: sections over time, dated edits, what CodeView answers for them.
-#include "image/timeline.h"
+#include "ptdecode/timeline.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 #include "tests/unit/image/timeline_support.h"
 
 namespace ptd {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "decoder/insn/arm_insn.h"
-#include "decoder/insn/insn.h"
+#include "ptdecode/arm_insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd {
 namespace {

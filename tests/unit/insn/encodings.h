@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 
 namespace ptd {
 

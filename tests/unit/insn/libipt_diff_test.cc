@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 #include "tests/unit/insn/encodings.h"
 
 namespace ptd {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <random>
 
-#include "decoder/insn/disassembler.h"
-#include "decoder/insn/insn.h"
+#include "ptdecode/disassembler.h"
+#include "ptdecode/insn.h"
 #include "tests/unit/insn/encodings.h"
 #include "tests/unit/insn/insn_bytes.h"
 

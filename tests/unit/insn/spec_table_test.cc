@@ -1,7 +1,7 @@
 // Encodings of every class, transcribed by hand from the manuals' instruction pages.
 #include <gtest/gtest.h>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 #include "tests/unit/insn/insn_bytes.h"
 
 namespace ptd {

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 #include "tests/unit/insn/insn_bytes.h"
 
 namespace ptd {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "decoder/insn/insn.h"
+#include "ptdecode/insn.h"
 #include "tests/unit/insn/encodings.h"
 
 namespace ptd {

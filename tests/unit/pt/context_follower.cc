@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "image/timeline_builder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd::pt {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "image/base/types.h"
+#include "ptdecode/types.h"
 
 namespace ptd::pt::test {
 

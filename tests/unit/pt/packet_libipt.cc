@@ -7,10 +7,10 @@
 #include <random>
 #include <string>
 
-#include "decoder/pt/packet_reader.h"
 #include "decoder/pt/packet_table.h"
-#include "decoder/pt/packet_writer.h"
 #include "packet_corpus.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/packet_writer.h"
 
 namespace ptd::pt {
 namespace {

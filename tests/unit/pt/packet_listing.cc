@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/pt_clock.h"
 #include "packet_corpus.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
 
 namespace ptd::pt {
 namespace {

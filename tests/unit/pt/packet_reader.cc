@@ -1,13 +1,13 @@
 // Hand-written packet sequences: reserved forms, PSB search, block items, writer limits.
-#include "decoder/pt/packet_reader.h"
+#include "ptdecode/pt/packet_reader.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "decoder/pt/packet_table.h"
-#include "decoder/pt/packet_writer.h"
 #include "packet_corpus.h"
+#include "ptdecode/pt/packet_writer.h"
 
 namespace ptd::pt {
 namespace {

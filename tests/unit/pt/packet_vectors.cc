@@ -3,9 +3,9 @@
 
 #include <map>
 
-#include "decoder/pt/packet_reader.h"
-#include "decoder/pt/packet_writer.h"
 #include "packet_corpus.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/packet_writer.h"
 
 namespace ptd::pt {
 namespace {

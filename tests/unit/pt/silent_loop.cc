@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "decoder/pt/decoder.h"
-#include "image/timeline_builder.h"
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/timeline_builder.h"
 
 namespace ptd {
 namespace {

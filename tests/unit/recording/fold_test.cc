@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "image/timeline.h"
+#include "ptdecode/timeline.h"
 #include "recording/image_build.h"
 #include "recording/sideband_fold.h"
 #include "tests/unit/image/source_support.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <random>
 
+#include "ptdecode/recording.h"
 #include "recording/perf_cpuid.h"
-#include "recording/recording.h"
 #include "tests/unit/image/source_support.h"
 
 namespace ptd {

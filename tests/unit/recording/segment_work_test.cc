@@ -12,7 +12,7 @@
 #include "image/fetch_steps.h"
 #include "perfio/perf_edit.h"
 #include "perfio/record_encode.h"
-#include "recording/recording.h"
+#include "ptdecode/recording.h"
 
 namespace ptd {
 namespace {

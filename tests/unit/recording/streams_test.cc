@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "decoder/pt/packet_writer.h"
+#include "ptdecode/pt/packet_writer.h"
 #include "recording/segments.h"
 
 namespace ptd {

@@ -1,0 +1,35 @@
+// One independently decodable piece of a hardware trace stream.
+#pragma once
+
+#include <cstdint>
+
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// Why the bytes before a segment do not join it (PERF_AUX_FLAG_* of the AUX record that covers the seam).
+enum class AuxBreak : uint8_t {
+  none,          ///< bytes are contiguous with the previous segment
+  stream_start,  ///< first bytes of the stream
+  truncated,     ///< PERF_AUX_FLAG_TRUNCATED: the ring was full, data was dropped
+  partial,       ///< PERF_AUX_FLAG_PARTIAL: record holds gaps
+  collision,     ///< PERF_AUX_FLAG_COLLISION
+  snapshot,      ///< another snapshot: time passed without trace
+  missing,       ///< payload absent from the file
+};
+
+/// A piece of one stream, from one PSB up to (not including) the next: the unit of decode, of parallelism and of choice.
+/// Lifetime: the bytes belong to whoever made the segment and outlive its decode.
+struct AuxSegment {
+  Bytes bytes;                       ///< from the first byte of a PSB; includes `tail_bytes` of the next segment
+  uint64_t tail_bytes = 0;           ///< bytes at the end that belong to the next PSB+ and are read for its ip and time only
+  uint64_t stream_offset_bytes = 0;  ///< offset of bytes[0] in the stream
+  uint32_t stream = 0;               ///< index of the stream in its recording
+  int32_t cpu = -1;                  ///< cpu of a per-cpu stream, else -1
+  int32_t tid = -1;                  ///< tid of a per-thread stream, else -1
+  Interval time;                     ///< bounds of everything in the segment, as known from outside (neighbours, AUX records)
+  AuxBreak break_before = AuxBreak::none;
+  bool break_after = false;  ///< the flow does not join the next segment (seam, end of stream)
+};
+
+}  // namespace ptd

@@ -1,0 +1,144 @@
+// CallFlow: what of one stream's flow matters to calls: calls, returns, jumps between functions, interrupts, switches, holes; with times.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ptdecode/flow.h"
+#include "ptdecode/flow_dates.h"
+#include "ptdecode/function_table.h"
+#include "ptdecode/insn.h"
+
+namespace ptd {
+
+enum class FlowKind : uint8_t {
+  call,        ///< near call, or system call / software interrupt into traced code (flag far)
+  ret,         ///< near return
+  jump,        ///< to another function; one to a bare RET (a return thunk) is part of the return
+  interrupt,   ///< interrupt, fault, trap, signal: `return_to` is where it struck
+  far_return,  ///< IRET, SYSRET and the like
+  begin,       ///< tracing starts at `to`, or flow resumes there after a gap
+  pause,       ///< tracing stops: filtered (kernel, address filter), or the thread leaves the cpu
+  gap,         ///< flow is lost
+  switch_in,   ///< this thread runs from here on
+  switch_out,  ///< this thread has run up to here
+};
+
+inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
+inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a jump from another module entered it
+/// System call or software interrupt; pause: it is the kernel, called or interrupting, that is not traced.
+inline constexpr uint8_t kFlowFar = 4;
+inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
+inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it lies outside of what was traced
+inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
+
+/// One transfer. Times never go back within a stream.
+struct FlowStep {
+  FlowKind kind = FlowKind::call;
+  uint8_t flags = 0;  ///< kFlow* bits
+  GapReason gap = GapReason::bad_packet;
+  int32_t pid = -1, tid = -1;
+  int32_t cpu = -1;
+  SpaceId space = kNoSpace;
+  FunctionId function = kNoFunction;  ///< of `to`
+  FunctionId from = kNoFunction;      ///< jump: the function that is left
+  uint32_t instructions = 0;          ///< that this stream retired since its previous step
+  uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
+  Ip to{};
+  Ip return_to{};
+  TimeNs time{};   ///< packets' times, and between them by instructions
+  TimeNs floor{};  ///< the last packet's time: what listings print; <= time
+};
+
+/// Fed with one stream's batches in order. Not thread-safe.
+///
+/// FlowDates dates the steps. They wait for the next moment that a packet tells, so out() lags behind; finish() gives the rest. An
+/// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an
+/// interrupt is taken, and no instruction is decoded before the flow is lost, it is lost from there on.
+class CallFlow {
+ public:
+  /// `cpu` or `tid` of the stream; -1 for the other.
+  CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
+           const FlowClock& clock = {});
+
+  /// What take() gets from here on is of another segment of the trace.
+  void begin_segment() { dates_.begin_segment(); }
+  void take(const Batch& batch, const BlockTable& blocks);
+  /// The stream is over. A flow that is lost then is so up to `end`, if that is given.
+  void finish(TimeNs end = kTimeMin);
+  /// Steps whose time is known; the caller takes them away.
+  [[nodiscard]] std::vector<FlowStep>& out() { return out_; }
+  /// False until a packet told a time.
+  [[nodiscard]] bool timed() const { return dates_.timed(); }
+
+ private:
+  struct Node {
+    FoundFunction at, end;  ///< at its first instruction; the function that its last one belongs to is the same
+    Ip ip, next;
+    InsnClass cls = InsnClass::other;
+    InsnDetail detail = InsnDetail::none;
+    bool known = false;
+    bool bare_return = false;  ///< nothing but a RET: what return thunks are made of
+  };
+  /// A taken branch whose target is not known yet.
+  struct Pending {
+    InsnClass cls = InsnClass::other;
+    InsnDetail detail = InsnDetail::none;
+    FunctionId from = kNoFunction;
+    Ip return_to;
+  };
+  const Node& node(NodeId id);
+  void take_boundary(const Batch& batch, uint32_t at);
+  void take_block(const Block& block);
+  void take_mark(const Mark& mark);
+  void take_event(const Event& event);
+  void take_gap(const Gap& gap);
+  void take_pause(const FlowStep& step);
+  void begin(Ip to, bool exact = false, uint8_t flags = 0);
+  void halt(Ip next);
+  void stop();
+  void resolve(const FoundFunction& at, Ip to, bool bare_return = false);
+  void resolve_unseen(Ip to);
+  void fill(FlowStep& step);
+  void push(FlowStep step, bool resumes = false);
+  void told(TimeNs time, uint64_t cycles);
+  void put_out(std::span<const FlowDates::Date> dates);
+  void prove();
+  [[nodiscard]] std::optional<FlowKind> first_unproved() const;
+  size_t drop_unproved();
+  [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, dates_.now()); }
+  [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) {
+    return at.named ? at.id : finder_.unnamed_entry(space_, to, dates_.now());
+  }
+
+  FunctionFinder finder_;
+  const int32_t cpu_, stream_tid_;
+  const BlockTable* blocks_ = nullptr;
+  std::vector<Node> nodes_;
+  std::optional<Pending> pending_;
+  int32_t pid_ = -1, tid_ = -1;
+  SpaceId space_ = kNoSpace;
+  bool halted_ = false;  ///< the last instruction was HLT or one that waits as it does; the pause was given
+  bool flowing_ = false, began_ = false, has_thread_ = false;
+  bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
+  bool lost_ = false;    ///< since a gap
+  bool synced_ = false;  ///< a mark has just told when the next block ran: a flow that begins with it does so then
+  size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
+  FlowDates dates_;
+  uint64_t last_position_ = 0;
+  struct Held {
+    FlowStep step;
+    bool unproved = false, dropped = false;
+  };
+  std::vector<Held> held_;  ///< each has a point of dates_
+  /// False from a start or interrupt up to the first instruction after it. Steps that come then are given out with that instruction;
+  /// those that are dated before stay in unproved_.
+  bool proved_ = true;
+  std::vector<FlowStep> unproved_;
+  uint64_t dropped_cycles_ = 0;  ///< of steps that were dropped
+  std::vector<FlowStep> out_;
+};
+
+}  // namespace ptd

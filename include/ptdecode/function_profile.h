@@ -1,0 +1,53 @@
+// FunctionProfile: calls, own and total time of each function, with the distribution of its calls' durations.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ptdecode/call_tree.h"
+
+namespace ptd {
+
+/// Durations: exact up to kExact of them, then in classes of less than 1 % width.
+class DurationCounts {
+ public:
+  void add(uint64_t ns);
+  [[nodiscard]] uint64_t count() const { return count_; }
+  [[nodiscard]] uint64_t max() const { return max_; }
+  /// The least duration that at least `share` (0..1] of all do not exceed; 0 if there are none.
+  [[nodiscard]] uint64_t quantile(double share) const;
+
+ private:
+  static constexpr size_t kExact = 1024;
+  mutable std::vector<uint64_t> exact_;
+  std::vector<uint64_t> classes_;
+  uint64_t count_ = 0, max_ = 0;
+};
+
+struct FunctionTotals {
+  uint64_t calls = 0;                                     ///< times it was entered at its start
+  uint64_t partial = 0;                                   ///< times it was met without a start, or left without an end
+  uint64_t self_ns = 0, total_ns = 0;                     ///< total: with what it called, off-cpu and untraced time; recursion counted once
+  uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;  ///< parts of total_ns in which it did not run
+  uint64_t self_instructions = 0, instructions = 0;
+  uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
+  DurationCounts durations;              ///< of the calls that were seen from start to end
+};
+
+/// Fed with steps of calls; plain counters by FunctionId.
+class FunctionProfile {
+ public:
+  void add(std::span<const CallStep> steps);
+  [[nodiscard]] const std::vector<FunctionTotals>& functions() const { return functions_; }
+  /// Of functions met with FunctionId kNoFunction: code that was not traced.
+  [[nodiscard]] const FunctionTotals& untraced() const { return untraced_; }
+
+ private:
+  std::vector<FunctionTotals> functions_;
+  FunctionTotals untraced_;
+};
+
+}  // namespace ptd

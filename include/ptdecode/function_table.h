@@ -1,0 +1,86 @@
+// FunctionTable: one number for each function of a recording; FunctionFinder: which function an address belongs to.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ptdecode/symbols.h"
+
+namespace ptd {
+
+using FunctionId = uint32_t;
+inline constexpr FunctionId kNoFunction = 0xffffffffU;
+
+/// A function as people know it. The same function of the same file is one, in whatever process and at whatever address.
+///
+/// Code that no symbol names has a function for each place that a call enters, or a jump from another module: "libc.so.6+0x1234", with the
+/// offset in the file. Code in no file is a process's own: "[anon 4711]+0x7f0012340000", with the address. Where flow was met inside of
+/// such code, its start is not known: "[unnamed code of libc.so.6]", one for each module.
+struct FunctionInfo {
+  std::string name;    ///< demangled; if no symbol names it, as above
+  std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
+};
+
+/// Grows only; ids and what info() returned stay. Any thread may call.
+class FunctionTable {
+ public:
+  FunctionId intern(std::string_view name, std::string_view module);
+  [[nodiscard]] const FunctionInfo& info(FunctionId id) const;
+  [[nodiscard]] size_t size() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<FunctionInfo> functions_;
+  std::map<std::pair<std::string, std::string>, FunctionId> ids_;
+};
+
+/// What stands at an address.
+struct FoundFunction {
+  FunctionId id = kNoFunction;
+  bool entry = false;                  ///< the address is the function's first
+  bool named = false;                  ///< a symbol names it; else `id` stands for all unnamed code of the module
+  bool in_file = false;                ///< likewise, and the module is a file
+  Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
+};
+
+/// Remembers answers; one per thread. What a compiler split off a function (NAME.cold) counts as the function.
+class FunctionFinder {
+ public:
+  FunctionFinder(const Symbolizer& symbolizer, Timeline timeline, FunctionTable& table)
+      : symbolizer_(symbolizer), timeline_(std::move(timeline)), table_(table), entries_(kEntries) {}
+  FoundFunction find(SpaceId space, Ip ip, TimeNs when);
+  /// Whose code is met from here on; no two processes share a space.
+  void set_process(int32_t pid) { pid_ = pid; }
+  /// The function that begins at `ip`, in code that no symbol names.
+  FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
+  /// Whether a jump from `from` to `at`, in a file's unnamed code, comes from another module: it enters a function there.
+  [[nodiscard]] bool enters_module(const FoundFunction& at, FunctionId from) const;
+
+ private:
+  static constexpr size_t kEntries = 1U << 14;
+  struct Entry {
+    Ip ip;
+    SpaceId space = kNoSpace;
+    FoundFunction found;
+  };
+  FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
+  struct Place {
+    std::string module;  ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
+    bool in_file = false;
+    uint64_t offset_bytes = 0;  ///< in the file, else the address
+  };
+  [[nodiscard]] Place place_of(SpaceId space, Ip ip, TimeNs when) const;
+  const Symbolizer& symbolizer_;
+  const Timeline timeline_;
+  FunctionTable& table_;
+  std::vector<Entry> entries_;
+  int32_t pid_ = -1;
+};
+
+}  // namespace ptd

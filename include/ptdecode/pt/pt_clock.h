@@ -1,0 +1,126 @@
+// PtClock: turns TSC, TMA, MTC, CYC and CBR packets into a time with bounds.
+#pragma once
+
+#include <limits>
+
+#include "ptdecode/pt/config.h"
+#include "ptdecode/pt/packet.h"
+
+namespace ptd::pt {
+
+/// What latest() says when nothing bounds the moment from above.
+inline constexpr Tsc kTscMax{std::numeric_limits<uint64_t>::max()};
+/// Offset of a packet whose place is not told to the clock.
+inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
+
+/// Follows the timing packets of one stream in order. Plain state, trivially copyable, no allocation. Units: TSC ticks.
+///
+/// Method ([SDM] "Tracking Time", "Estimating TSC Within Intel PT"; N/D = CPUID.15H:EBX/EAX, P1 = nominal ratio):
+/// - TSC tells the moment: exact.
+/// - TMA after it tells that CTC `ctc` began at TSC - FastCounter. That is the anchor.
+/// - MTC tells that the CTC reached a multiple of 2^MTCFreq: anchor + ticks of CTC since * N/D, always from the anchor, so that no rounding
+///   piles up. The CTC is followed modulo 2^(MTCFreq+8). The bounds are that moment, one tick outward on each side.
+/// - A hole of MTCs is taken for shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of MWAIT, "packet
+///   sent on wake"). With set_strict_holes() a hole of more than three, and always an OVF, may have lost whole windows: earliest() then
+///   counts none of them and latest() is unbounded until the next TSC.
+/// - An MTC that follows its TSC/TMA but is of an edge before it (packets slip) moves nothing.
+/// - MTC before any TMA: edges are counted from the TSC; the moment is uncertain by one MTC period.
+/// - CYC adds cycles, scaled by the ratio measured between two timing packets that each stood right behind a CYC, or by P1/CBR before that.
+///   The bounds take the ratio as known to within 1/16 until a CBR packet tells another; they are cut by the MTC edges around. The cycle
+///   counter stands still while the core sleeps: without MTCs nothing bounds a CYC from above.
+///
+/// now() and earliest() never go back, but for a TSC packet: it is right and the estimate was not. Where it contradicts even the bounds (a
+/// guest's offset, another configuration), the clock starts anew from it and counts a jump.
+class PtClock {
+ public:
+  PtClock() = default;
+  explicit PtClock(const Config& config);
+
+  /// Updates the clock; kinds that tell no time are ignored, OVF is not. Returns true if the clock is known and its moment or bounds were
+  /// set by the packet. `offset_bytes` (the packet's place in the stream) tells which packets stand side by side: without it CYC is not
+  /// calibrated.
+  bool on_packet(const Packet& packet, uint64_t offset_bytes = kNoOffset);
+  /// on_packet() for an MTC where nothing is to be decided: an edge that is due, behind a TMA, no CYC beside it. False: nothing was done,
+  /// on_packet() must.
+  bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) {
+    const unsigned step = (mtc - unsigned{last_mtc_}) & 0xff;
+    if (anchor_ != Anchor::exact || first_mtc_ || lost_ || !known_ || step - 1U >= kPlausibleSteps || !has_mtc_) return false;
+    const int64_t elapsed = elapsed_ + static_cast<int64_t>(period() * step);
+    if (elapsed < 0 || elapsed > kShortTicks || anchor_tsc_ >= kShortAnchor || ratio_d_ == 0 || cyc_end_ == offset_bytes) return false;
+    const uint64_t moment = anchor_tsc_ + static_cast<uint64_t>(elapsed) * ratio_n_ / ratio_d_;
+    if (moment < earliest_ || moment < tsc_ || moment == 0) return false;
+    elapsed_ = elapsed;
+    last_mtc_ = mtc;
+    if (step > 1) ++holes_;
+    tsc_ = moment;
+    earliest_ = earliest_ > moment - 1 ? earliest_ : moment - 1;
+    latest_ = moment + 2;
+    return true;
+  }
+  /// Forgets everything but the configuration, the reference and the calibration (loss of flow, PSB of an unjoined segment).
+  void reset();
+  /// A time near the trace's, e.g. that of the AUX record: tells bits 63:56, which no packet has. Call before the first TSC.
+  void set_reference(Tsc reference) { reference_ = reference.value; }
+
+  /// Trust no hole of more than three MTCs; see above.
+  void set_strict_holes(bool on) { strict_holes_ = on; }
+
+  [[nodiscard]] bool known() const { return known_; }
+  /// Best estimate of the moment of the last timing packet.
+  [[nodiscard]] Tsc now() const { return Tsc{tsc_}; }
+  /// Bounds of the moment of the last timing packet, outward: rounding of CTC and error of the cycle ratio included.
+  [[nodiscard]] Tsc earliest() const { return Tsc{earliest_}; }
+  [[nodiscard]] Tsc latest() const { return Tsc{latest_}; }  ///< kTscMax: unbounded
+  /// earliest() and latest() on the timeline's clock.
+  [[nodiscard]] Interval interval(const TimeConversion& time) const { return time.to_interval(earliest(), latest()); }
+  /// Core cycles counted by CYC so far (for IPC); 0 without CYC.
+  [[nodiscard]] uint64_t cycles() const { return cycles_; }
+  /// Core-to-bus ratio of the last CBR, 0 if none.
+  [[nodiscard]] uint8_t cbr() const { return cbr_; }
+  /// TSC ticks per core cycle as used for CYC, times 2^24; 0 if not known.
+  [[nodiscard]] uint64_t ratio() const { return ratio_; }
+  /// Whether ratio() was measured; else it is that of CBR.
+  [[nodiscard]] bool calibrated() const { return measured_; }
+  /// MTC holes met, and TSC packets that contradicted the bounds.
+  [[nodiscard]] uint32_t holes() const { return holes_; }
+  [[nodiscard]] uint32_t jumps() const { return jumps_; }
+
+ private:
+  enum class Anchor : uint8_t { none, counted, exact };
+  static constexpr unsigned kPlausibleSteps = 3;  ///< MTC periods between two MTCs that need no explanation
+  static constexpr uint64_t kShortAnchor = uint64_t{1} << 62;
+  static constexpr int64_t kShortTicks = int64_t{1} << 30;  ///< times a ratio of 32 bits: less than kShortAnchor
+
+  void on_tsc(uint64_t payload, bool beside_cyc);
+  bool on_tma(const Packet& packet);
+  bool on_mtc(uint8_t mtc, bool beside_cyc);
+  bool on_cyc(uint64_t cycles);
+  void on_cbr(uint8_t ratio);
+  bool on_overflow();
+  void calibrate(bool beside_cyc);
+  [[nodiscard]] unsigned mtc_step(uint8_t mtc);
+  [[nodiscard]] uint64_t edge(int64_t ctc_ticks) const;
+  [[nodiscard]] uint64_t period() const { return uint64_t{1} << mtc_shift_; }
+
+  uint64_t tsc_ = 0, earliest_ = 0, latest_ = 0, cycles_ = 0;
+  uint64_t anchor_tsc_ = 0;                         ///< exact: moment of the CTC tick that TMA told. counted: the TSC before the first MTC
+  int64_t elapsed_ = 0;                             ///< ticks of the CTC from the anchor to the last MTC's edge
+  uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< moment of the last CYC and its bounds
+  uint64_t ratio_ = 0;                              ///< TSC ticks per core cycle << 24
+  uint64_t cal_tsc_ = 0, cal_cycles_ = 0;           ///< calibration: its start, cycles since
+  uint64_t reference_ = 0;
+  uint64_t cyc_end_ = kNoOffset;  ///< end of the last CYC, in bytes of the stream
+  uint32_t ratio_n_ = 0, ratio_d_ = 0;
+  uint32_t holes_ = 0, jumps_ = 0;
+  uint8_t mtc_shift_ = 0, nominal_ = 0, cbr_ = 0, last_mtc_ = 0;
+  Anchor anchor_ = Anchor::none;
+  bool has_mtc_ = false;  ///< MTCs come: an edge bounds CYC from above
+  bool known_ = false;
+  bool first_mtc_ = false;  ///< the next MTC is the first after TMA
+  bool tma_due_ = false;    ///< a TSC came, its TMA did not yet
+  bool lost_ = false;       ///< whole windows of MTCs may be missing
+  bool calibrating_ = false, measured_ = false, strict_holes_ = false;
+  bool loses_cyc_ = false;  ///< erratum SKL168: cycles before a PSB may be missing
+};
+
+}  // namespace ptd::pt

@@ -1,0 +1,64 @@
+// Survey: what a recording says of itself, from its records: of the trace the ends are looked at, no code bytes are laid out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ptdecode/recording.h"
+
+namespace ptd {
+
+/// One trace stream as its records tell it.
+struct SurveyStream {
+  int32_t cpu = -1, tid = -1;  ///< one of them is known, but of a snapshot whose cores are not told
+  std::string source;          ///< CoreSight: name, protocol and id of the trace source
+  uint64_t size_bytes = 0;
+  Interval time;  ///< from its first PSB, or the first AUX record, to its last; the whole line if none is dated
+};
+
+/// A file whose code was mapped, under one build id.
+struct SurveyImage {
+  std::string path, build_id;  ///< build_id: hex, "" if not recorded
+  uint64_t mappings = 0, size_bytes = 0;
+  bool found = false;
+  std::string reason;  ///< why it was not found
+  std::string from;    ///< where it was found: "path", "stash", "build-id cache", ...
+  std::string file;    ///< the file that was found
+};
+
+/// Plain facts; empty or 0 where the recording does not tell.
+struct Survey {
+  std::string form;   ///< "perf.data file", "perf.data directory", "bundle", "LLDB trace bundle", "CoreSight snapshot", "raw trace"
+  std::string trace;  ///< "Intel PT", "CoreSight ETMv4", "CoreSight ETMv3, PTM"
+  std::string hostname, kernel, cpu, cpuid, perf_version;
+  std::vector<std::string> command;
+  uint32_t cpus_online = 0;
+  std::string clock;            ///< "perf's own", "monotonic", ...; "" for forms that have none
+  bool has_wall_clock = false;  ///< the time of day of a moment of that clock is recorded
+  int64_t wall_offset_ns = 0;   ///< time of day = time + this, with has_wall_clock
+  std::string timing;           ///< "TSC, MTC, CYC"; CoreSight "timestamps, cycle counts": the timing packets that were asked for
+  bool traces_user = true, traces_kernel = true, snapshot = false;
+  std::string filter;  ///< the address filter as it was given
+  uint64_t file_bytes = 0, trace_bytes = 0;
+  Interval time;  ///< of the dated records; the whole line if there are none
+  std::vector<SurveyStream> streams;
+  std::vector<ThreadInfo> threads;  ///< by pid and tid, with the last name
+  std::vector<SurveyImage> images;  ///< missing ones first, then by size
+  bool kernel_copy = false;         ///< a copy of the kernel's text (--kcore) is there
+  uint64_t text_pokes = 0, switches = 0;
+  std::map<std::string, uint64_t> other_events;  ///< samples of events that are no trace, by name
+  LostRecords lost;
+  std::vector<std::string> warnings;
+};
+
+/// Reads the records of a perf.data file or directory; other forms are small and are opened as a whole. A pipe cannot be surveyed and then
+/// read again, so it is refused. Errors: those of Recording::open.
+[[nodiscard]] Result<Survey> survey(const OpenOptions& options);
+/// The same of a recording that is open.
+[[nodiscard]] Survey survey_of(const Recording& recording);
+/// Nanoseconds to add to a time of the recording for the time of day; false if the recording does not tell (perf record -k).
+[[nodiscard]] bool wall_clock_offset(const std::string& path, int64_t& offset_ns);
+
+}  // namespace ptd

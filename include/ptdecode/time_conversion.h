@@ -1,0 +1,31 @@
+// TSC ticks <-> perf nanoseconds, as struct perf_event_mmap_page defines it.
+#pragma once
+
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// perf time = time_zero + ((tsc * time_mult) >> time_shift), in split form so that nothing overflows
+/// (linux/perf_event.h, "time_zero"; tools/perf "Documentation/intel-pt.txt"). Arithmetic wraps modulo 2^64 as the kernel's does.
+/// With time_mult == 0 there is no conversion: the timeline's clock is then raw ticks and both directions are the identity.
+/// `cap_user_time_short` recordings give time_cycles and time_mask: the counter is then first widened as the uapi header says.
+struct TimeConversion {
+  uint16_t time_shift = 0;
+  uint32_t time_mult = 0;
+  uint64_t time_zero = 0;
+  uint64_t time_cycles = 0;
+  uint64_t time_mask = 0;
+  bool cap_user_time_short = false;
+
+  [[nodiscard]] bool valid() const { return time_mult != 0 && time_shift < 64; }
+
+  /// Ticks to nanoseconds, rounded down: the lower bound of the nanosecond in which the tick fell.
+  [[nodiscard]] TimeNs to_ns(Tsc tsc) const;
+  /// The smallest tick whose to_ns() is >= t (the inverse, rounded outward upward).
+  [[nodiscard]] Tsc to_tsc(TimeNs t) const;
+  /// Ticks [first, last] to a time interval that surely covers them: rounded outward by one unit at the end. A last tick of
+  /// 2^64 - 1 is "unbounded" and gives kTimeMax.
+  [[nodiscard]] Interval to_interval(Tsc first, Tsc last) const;
+};
+
+}  // namespace ptd
