@@ -14,14 +14,14 @@
 #include <set>
 #include <system_error>
 
-#include "cli/commands.h"
-#include "cli/exit_status.h"
-#include "cli/info.h"
-#include "cli/machine_commands.h"
-#include "cli/nearest_word.h"
-#include "cli/output.h"
-#include "cli/perf_words.h"
-#include "cli/usage_text.h"
+#include "cli/cmd/commands.h"
+#include "cli/cmd/info.h"
+#include "cli/cmd/machine_commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/perf_words.h"
+#include "cli/options/usage_text.h"
+#include "cli/text/nearest_word.h"
+#include "cli/text/output.h"
 
 namespace {
 

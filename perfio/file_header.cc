@@ -6,9 +6,9 @@
 #include <bit>
 
 #include "perfio/damage_log.h"
-#include "perfio/features.h"
-#include "perfio/sample_id.h"
-#include "perfio/wire.h"
+#include "perfio/format/features.h"
+#include "perfio/format/sample_id.h"
+#include "perfio/format/wire.h"
 
 namespace ptd::perfio {
 namespace {

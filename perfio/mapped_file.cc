@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "image/base/fd.h"
-#include "perfio/wire.h"
+#include "perfio/format/wire.h"
 
 namespace ptd::perfio {
 namespace {

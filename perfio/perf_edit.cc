@@ -6,11 +6,11 @@
 #include <memory>
 
 #include "perfio/file_header.h"
+#include "perfio/format/wire.h"
 #include "perfio/mapped_file.h"
 #include "perfio/perf_writer.h"
 #include "perfio/raw_stream.h"
 #include "perfio/record_builder.h"
-#include "perfio/wire.h"
 
 namespace ptd::perfio {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "perfio/records.h"
+#include "perfio/format/records.h"
 #include "ptdecode/error.h"
 
 namespace ptd::perfio {

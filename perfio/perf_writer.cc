@@ -5,9 +5,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "perfio/byte_writer.h"
-#include "perfio/record_encode.h"
-#include "perfio/wire.h"
+#include "perfio/format/byte_writer.h"
+#include "perfio/format/record_encode.h"
+#include "perfio/format/wire.h"
 
 namespace ptd::perfio {
 namespace {

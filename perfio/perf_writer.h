@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "perfio/feature_encode.h"
+#include "perfio/format/feature_encode.h"
 #include "perfio/output_file.h"
 #include "perfio/perf_reader.h"
 #include "perfio/zstd_stream.h"

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
-#include "perfio/wire.h"
 #include "perfio/zstd_stream.h"
 
 namespace ptd::perfio {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "perfio/features.h"
-#include "perfio/record_parse.h"
+#include "perfio/format/features.h"
+#include "perfio/format/record_parse.h"
 
 namespace ptd::perfio {
 namespace {

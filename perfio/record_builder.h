@@ -3,10 +3,10 @@
 
 #include <vector>
 
+#include "perfio/format/sample_id.h"
+#include "perfio/format/tracing_data.h"
 #include "perfio/perf_reader.h"
 #include "perfio/raw_stream.h"
-#include "perfio/sample_id.h"
-#include "perfio/tracing_data.h"
 
 namespace ptd::perfio {
 

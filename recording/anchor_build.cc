@@ -1,8 +1,8 @@
 // Finds the anchors of an opened recording: one scan of its packets where the kernel was patched.
 #include <algorithm>
 
-#include "recording/anchors.h"
-#include "recording/recording_data.h"
+#include "recording/data/recording_data.h"
+#include "recording/trace/anchors.h"
 
 namespace ptd {
 namespace {

@@ -6,8 +6,8 @@
 #include "image/source/mapped_file.h"
 #include "image/source/page_dump.h"
 #include "ptdecode/pt/packet_reader.h"
-#include "recording/image_build.h"
-#include "recording/recording_data.h"
+#include "recording/data/recording_data.h"
+#include "recording/image/image_build.h"
 
 namespace ptd {
 namespace {

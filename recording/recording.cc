@@ -11,9 +11,9 @@
 #include "image/source/mapped_file.h"
 #include "image/stash/stash.h"
 #include "ptdecode/pt/packet_reader.h"
-#include "recording/bundle.h"
+#include "recording/bundle/bundle.h"
+#include "recording/data/recording_data.h"
 #include "recording/parallel.h"
-#include "recording/recording_data.h"
 
 namespace ptd {
 

@@ -10,17 +10,17 @@
 
 #include "image/source/build_id.h"
 #include "image/source/mapped_file.h"
-#include "perfio/auxtrace_etm.h"
-#include "perfio/auxtrace_pt.h"
+#include "perfio/format/auxtrace_etm.h"
+#include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
-#include "recording/arm_perf.h"
-#include "recording/bundle.h"
-#include "recording/image_build.h"
-#include "recording/own_files.h"
-#include "recording/perf_time.h"
-#include "recording/recording_data.h"
-#include "recording/segments.h"
-#include "recording/stashed_code.h"
+#include "recording/bundle/bundle.h"
+#include "recording/data/own_files.h"
+#include "recording/data/recording_data.h"
+#include "recording/image/image_build.h"
+#include "recording/image/stashed_code.h"
+#include "recording/perf/arm_perf.h"
+#include "recording/perf/perf_time.h"
+#include "recording/trace/segments.h"
 
 namespace ptd {
 namespace {

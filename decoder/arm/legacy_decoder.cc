@@ -5,7 +5,7 @@
 #include <array>
 
 #include "decoder/arm/choices.h"
-#include "decoder/arm/legacy_packets.h"
+#include "decoder/arm/packet/legacy_packets.h"
 
 namespace ptd::arm {
 namespace {

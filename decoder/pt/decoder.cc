@@ -12,11 +12,11 @@
 #include <span>
 #include <utility>
 
-#include "decoder/pt/batch_edit.h"
-#include "decoder/pt/heal_search.h"
-#include "decoder/pt/runner.h"
-#include "decoder/pt/segment_work.h"
-#include "decoder/pt/walker.h"
+#include "decoder/pt/flow/batch_edit.h"
+#include "decoder/pt/flow/heal_search.h"
+#include "decoder/pt/flow/segment_work.h"
+#include "decoder/pt/flow/walker.h"
+#include "decoder/pt/runner/runner.h"
 
 namespace ptd::pt {
 namespace {

@@ -182,7 +182,7 @@ class Packets:
 
 
 def ticks_of(ip):
-    """Of the clock of `record --emulate --work-clock` (recording/emulate/work_clock.h), at 2 GHz; a system call takes 5,000 more."""
+    """Of the clock of `record --emulate --work-clock` (capture/emulate/shared/work_clock.h), at 2 GHz; a system call takes 5,000 more."""
     return 1 + (ip >> 6 & 7)
 
 

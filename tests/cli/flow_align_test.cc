@@ -1,5 +1,5 @@
 // The aligner of flows: against the longest common subsequence where that can be computed, and on damage whose extent is known.
-#include "cli/flow_align.h"
+#include "cli/verify/flow_align.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <csignal>
 #include <string>
 
-#include "cli/call_stacks.h"
-#include "cli/stream_merge.h"
+#include "cli/list/call_stacks.h"
+#include "cli/list/stream_merge.h"
 
 namespace ptd::cli {
 namespace {

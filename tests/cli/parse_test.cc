@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/fields.h"
-#include "cli/itrace.h"
-#include "cli/options.h"
+#include "cli/options/fields.h"
+#include "cli/options/itrace.h"
+#include "cli/options/options.h"
 
 namespace ptd::cli {
 namespace {

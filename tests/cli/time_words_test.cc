@@ -1,5 +1,5 @@
 // The words of --time.
-#include "cli/time_words.h"
+#include "cli/options/time_words.h"
 
 #include <gtest/gtest.h>
 

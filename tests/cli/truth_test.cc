@@ -1,5 +1,5 @@
 // TruthCheck against hashes worked out by hand from the definition of FNV-1a-64.
-#include "cli/truth.h"
+#include "cli/verify/truth.h"
 
 #include <gtest/gtest.h>
 

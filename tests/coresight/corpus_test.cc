@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ptdecode/arm/packet_reader.h"
-#include "tests/coresight/expected.h"
+#include "tests/coresight/support/expected.h"
 
 namespace ptd::test {
 namespace {

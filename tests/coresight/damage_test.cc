@@ -4,7 +4,7 @@
 #include <random>
 
 #include "decoder/arm/decoder.h"
-#include "tests/coresight/expected.h"
+#include "tests/coresight/support/expected.h"
 #include "tests/support/corpus.h"
 
 namespace ptd::test {

@@ -5,7 +5,7 @@
 #include "decoder/arm/decoder.h"
 #include "image/source/mapped_file.h"
 #include "ptdecode/timeline_builder.h"
-#include "tests/coresight/opencsd_peer.h"
+#include "tests/coresight/support/opencsd_peer.h"
 
 namespace ptd::test {
 namespace {

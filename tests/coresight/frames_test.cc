@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "tests/coresight/made_frames.h"
+#include "tests/coresight/support/made_frames.h"
 
 namespace ptd::test {
 namespace {

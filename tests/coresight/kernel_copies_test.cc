@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-#include "cli/finding_text.h"
+#include "cli/report/finding_text.h"
 #include "image/source/elf_header.h"
 #include "ptdecode/recording.h"
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "decoder/arm/itm_reader.h"
-#include "decoder/arm/legacy_packets.h"
-#include "tests/coresight/expected.h"
+#include "decoder/arm/packet/itm_reader.h"
+#include "decoder/arm/packet/legacy_packets.h"
+#include "tests/coresight/support/expected.h"
 #include "tests/support/corpus.h"
 
 namespace ptd::test {

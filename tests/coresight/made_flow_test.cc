@@ -6,9 +6,9 @@
 
 #include "decoder/arm/decoder.h"
 #include "ptdecode/recording.h"
-#include "tests/coresight/folder.h"
-#include "tests/coresight/made_told.h"
-#include "tests/coresight/made_unit.h"
+#include "tests/coresight/support/folder.h"
+#include "tests/coresight/support/made_told.h"
+#include "tests/coresight/support/made_unit.h"
 
 namespace ptd::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "decoder/arm/legacy_decoder.h"
-#include "tests/coresight/made_program.h"
-#include "tests/coresight/made_told.h"
+#include "tests/coresight/support/made_program.h"
+#include "tests/coresight/support/made_told.h"
 
 namespace ptd::test {
 namespace {

@@ -1,12 +1,12 @@
 // The messages of OpenCSD 1.8.0's listings beside the executed ranges, against events, marks and gaps.
-#include "tests/coresight/messages.h"
+#include "tests/coresight/support/messages.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cctype>
 
-#include "tests/coresight/expected.h"
+#include "tests/coresight/support/expected.h"
 #include "tests/support/corpus.h"
 
 namespace ptd::test {

@@ -8,7 +8,7 @@
 #include "decoder/arm/decoder.h"
 #include "image/source/mapped_file.h"
 #include "ptdecode/timeline_builder.h"
-#include "tests/coresight/expected.h"
+#include "tests/coresight/support/expected.h"
 #include "tests/support/batch_compare.h"
 #include "tests/support/corpus.h"
 

@@ -1,8 +1,8 @@
 // cs_etm recordings made record by record: which bytes belong to which cpu and thread, and the versions of their metadata.
 #include <gtest/gtest.h>
 
-#include "perfio/auxtrace_etm.h"
-#include "recording/arm_perf.h"
+#include "perfio/format/auxtrace_etm.h"
+#include "recording/perf/arm_perf.h"
 
 namespace ptd::test {
 namespace {

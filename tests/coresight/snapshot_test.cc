@@ -3,10 +3,10 @@
 
 #include <chrono>
 
-#include "recording/bundle.h"
-#include "tests/coresight/expected.h"
-#include "tests/coresight/folder.h"
-#include "tests/coresight/made_frames.h"
+#include "recording/bundle/bundle.h"
+#include "tests/coresight/support/expected.h"
+#include "tests/coresight/support/folder.h"
+#include "tests/coresight/support/made_frames.h"
 
 namespace ptd::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "ptdecode/recording.h"
-#include "tests/coresight/opencsd_peer.h"
+#include "tests/coresight/support/opencsd_peer.h"
 
 using namespace ptd;
 using ptd::test::make_peer;

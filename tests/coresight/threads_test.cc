@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "decoder/arm/legacy_packets.h"
+#include "decoder/arm/packet/legacy_packets.h"
 
 namespace ptd {
 namespace {

@@ -7,9 +7,9 @@
 #include <fstream>
 
 #include "image/source/elf_header.h"
-#include "perfio/auxtrace_pt.h"
+#include "perfio/format/auxtrace_pt.h"
+#include "perfio/format/wire.h"
 #include "perfio/perf_writer.h"
-#include "perfio/wire.h"
 #include "tests/demo/runner.h"
 
 namespace ptd::demo {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "perfio/records.h"
+#include "perfio/format/records.h"
 #include "tests/demo/kernel.h"
 #include "tests/demo/pt_stream.h"
 

@@ -1,5 +1,5 @@
 // The doctor on machines made of files: what each can record, and the command that is named where it cannot.
-#include "recording/doctor/doctor.h"
+#include "capture/doctor/doctor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

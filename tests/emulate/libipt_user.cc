@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "capture/emulate/etm/truth_file.h"
 #include "ptdecode/recording.h"
 #include "ptdecode/timeline.h"
-#include "recording/emulate/truth_file.h"
 #include "tests/oracle/libipt_oracle.h"
 
 namespace {

@@ -5,12 +5,12 @@
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
-#include "decoder/arm/legacy_packets.h"
+#include "decoder/arm/packet/legacy_packets.h"
 #include "image/source/mapped_file.h"
-#include "perfio/auxtrace_etm.h"
+#include "perfio/format/auxtrace_etm.h"
 #include "ptdecode/arm/frames.h"
 #include "ptdecode/timeline_builder.h"
-#include "recording/snapshot_ini.h"
+#include "recording/coresight/snapshot_ini.h"
 #include "tests/fuzz/check.h"
 
 using namespace ptd;

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "image/source/mapped_file.h"
-#include "recording/bundle.h"
-#include "recording/bundle_container.h"
-#include "recording/bundle_wire.h"
+#include "recording/bundle/bundle.h"
+#include "recording/bundle/bundle_container.h"
+#include "recording/bundle/bundle_wire.h"
 
 using namespace ptd;
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <sstream>
 
-#include "decoder/pt/errata.h"
+#include "decoder/pt/packet/errata.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/packet_writer.h"

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "ptdecode/recording.h"
-#include "recording/snapshot_ini.h"
+#include "recording/coresight/snapshot_ini.h"
 #include "tests/differential/program.h"
 #include "tests/hostile/damage.h"
 #include "tests/hostile/digest.h"

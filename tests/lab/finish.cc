@@ -10,11 +10,11 @@
 #include <fstream>
 #include <map>
 
-#include "perfio/auxtrace_pt.h"
+#include "capture/emulate/etm/truth_file.h"
+#include "perfio/format/auxtrace_pt.h"
+#include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
 #include "perfio/perf_writer.h"
-#include "perfio/wire.h"
-#include "recording/emulate/truth_file.h"
 #include "tests/lab/truth_stream.h"
 
 namespace ptd::lab {

@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
-#include "perfio/aux_ring.h"
-#include "perfio/event_ring.h"
-#include "perfio/live_event.h"
+#include "perfio/ring/aux_ring.h"
+#include "perfio/ring/event_ring.h"
+#include "perfio/ring/live_event.h"
 
 namespace ptd::lab {
 namespace {

@@ -17,9 +17,9 @@
 #include <set>
 #include <thread>
 
-#include "recording/emulate/system_control.h"
-#include "recording/live/kernel_memory.h"
-#include "recording/live/sideband_recorder.h"
+#include "capture/emulate/plugin/system_control.h"
+#include "capture/live/kernel/kernel_memory.h"
+#include "capture/live/sideband_recorder.h"
 #include "tests/lab/guest.h"
 
 namespace ptd::lab {

@@ -14,7 +14,7 @@ LD_LIBRARY_PATH=$libraries "$LAB_QEMU/usr/bin/qemu-system-x86_64" -L "$LAB_QEMU/
   -nographic -no-reboot -nic none -kernel "$LAB_KERNEL"/boot/vmlinuz-* -initrd "$work/initramfs.gz" \
   -append "console=ttyS0 quiet vdso=0 panic=-1 LAB_CONFIG=0xe601 $kernel_words" \
   -drive "file=$work/disk.img,format=raw,if=virtio" \
-  -plugin "$LAB_BUILD/recording/emulate/ptdecode-emulate-system.so,out=$work$plugin_arguments" | tee "$work/log"
+  -plugin "$LAB_BUILD/capture/emulate/ptdecode-emulate-system.so,out=$work$plugin_arguments" | tee "$work/log"
 tar xf "$work/disk.img" -C "$work/guest"
 "$LAB_BUILD/tests/lab/lab_finish" "$work/guest" "$work" "$work/out"
 # The user code that ran, where the recording says it was.

@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "cli/node_cache.h"
+#include "cli/cache/node_cache.h"
 #include "ptdecode/recording.h"
 #include "tests/oracle/libipt_oracle.h"
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "recording/emulate/truth_log.h"
+#include "capture/emulate/unit/truth_log.h"
 
 namespace ptd::lab {
 namespace {

@@ -1,4 +1,4 @@
-// The plugin's raw ground truth of one cpu (recording/emulate/truth_log.h) -> checkpoints.
+// The plugin's raw ground truth of one cpu (capture/emulate/unit/truth_log.h) -> checkpoints.
 #pragma once
 
 #include <cstdint>

@@ -148,7 +148,7 @@ def held(pid):
 
 
 def ask(run, name, request):
-    """Numbers of a session's status, and the snapshot's descriptor or None (recording/live/session_wire.cc)."""
+    """Numbers of a session's status, and the snapshot's descriptor or None (capture/live/session/session_wire.cc)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.connect(str(run.sockets / name))
         client.send(struct.pack("<II", 0x53445450, request))

@@ -7,7 +7,7 @@
 #include <map>
 #include <new>
 
-#include "recording/keeping_thread.h"
+#include "capture/keep/keeping_thread.h"
 
 namespace ptd {
 namespace {

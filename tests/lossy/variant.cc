@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "perfio/format/record_encode.h"
 #include "perfio/perf_edit.h"
-#include "perfio/record_encode.h"
 
 namespace {
 

@@ -11,10 +11,10 @@
 #include <cstring>
 #include <functional>
 
-#include "perfio/live_event.h"
+#include "capture/keep/keeping_thread.h"
 #include "perfio/perf_writer.h"
-#include "recording/keeping_thread.h"
-#include "recording/stashed_code.h"
+#include "perfio/ring/live_event.h"
+#include "recording/image/stashed_code.h"
 #include "tests/stash/scratch.h"
 
 namespace ptd::stash {

@@ -13,13 +13,13 @@
 #include <cstring>
 #include <set>
 
+#include "capture/keep/live_keeper.h"
 #include "image/source/elf_file.h"
-#include "perfio/live_event.h"
 #include "perfio/perf_writer.h"
+#include "perfio/ring/live_event.h"
 #include "ptdecode/timeline.h"
-#include "recording/image_build.h"
-#include "recording/live_keeper.h"
-#include "recording/stashed_code.h"
+#include "recording/image/image_build.h"
+#include "recording/image/stashed_code.h"
 #include "tests/stash/scratch.h"
 
 namespace ptd::stash {

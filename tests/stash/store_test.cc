@@ -14,7 +14,7 @@
 
 #include "image/source/elf_file.h"
 #include "image/stash/parsed_symbols.h"
-#include "recording/stashed_code.h"
+#include "recording/image/stashed_code.h"
 #include "tests/stash/scratch.h"
 
 namespace ptd::stash {

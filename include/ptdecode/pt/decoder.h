@@ -14,7 +14,7 @@
 
 namespace ptd::pt {
 
-/// A point of a stream that orders text pokes without a clock (recording/anchors.h): from here to the next point, a fetch reads what
+/// A point of a stream that orders text pokes without a clock (recording/trace/anchors.h): from here to the next point, a fetch reads what
 /// was live at some moment of `time`.
 struct SyncPoint {
   uint64_t stream_offset_bytes = 0;  ///< of the TIP that entered the sync handler; 0 for what comes before the first

@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "recording/live/address_filter.h"
-#include "recording/live/commit_page.h"
-#include "recording/live/ring_sizes.h"
+#include "capture/live/events/address_filter.h"
+#include "capture/live/events/commit_page.h"
+#include "capture/live/events/ring_sizes.h"
 
 namespace ptd::live {
 namespace {

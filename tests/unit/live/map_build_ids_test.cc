@@ -1,5 +1,5 @@
 // Build ids of mapped files: against libelf's reading, and files that are cut, or lie about themselves.
-#include "recording/live/map_build_ids.h"
+#include "capture/live/kernel/map_build_ids.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <set>
 #include <sstream>
 
+#include "capture/live/kernel/start_scan.h"
 #include "image/source/build_id.h"
 #include "image/source/build_id_note.h"
 #include "image/source/elf_file.h"
-#include "recording/live/start_scan.h"
 
 namespace ptd::live {
 namespace {

@@ -1,5 +1,5 @@
 // Words of PMU events against trees that look like sysfs: what perf 6.1 makes of the same words, and what the hardware cannot do.
-#include "recording/live/pmu_terms.h"
+#include "capture/live/events/pmu_terms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "perfio/auxtrace_etm.h"
-#include "perfio/auxtrace_pt.h"
+#include "perfio/format/auxtrace_etm.h"
+#include "perfio/format/auxtrace_pt.h"
 
 namespace ptd::live {
 namespace {

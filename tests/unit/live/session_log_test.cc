@@ -1,5 +1,5 @@
 // SessionLog and its folding: who is there is there, whoever went leaves nothing, and a writer that is killed leaves a whole log.
-#include "recording/live/session_log.h"
+#include "capture/live/session/session_log.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "perfio/record_encode.h"
-#include "perfio/wire.h"
+#include "perfio/format/record_encode.h"
+#include "perfio/format/wire.h"
 
 namespace ptd::live {
 namespace {

@@ -1,8 +1,8 @@
 // Small files that ask for much: memory and time follow the size of the file, not what it claims.
 #include <chrono>
 
+#include "perfio/format/record_encode.h"
 #include "perfio/perf_reader.h"
-#include "perfio/record_encode.h"
 #include "perfio/zstd_stream.h"
 #include "util.h"
 

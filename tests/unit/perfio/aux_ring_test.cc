@@ -1,6 +1,6 @@
 // AUX areas and data rings against a writer that keeps the kernel's side of [perf_event.h] "struct perf_event_mmap_page": wrap, overwrite,
 // loss; also from two threads at once, for ThreadSanitizer.
-#include "perfio/aux_ring.h"
+#include "perfio/ring/aux_ring.h"
 
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>

@@ -3,7 +3,7 @@
 #include <map>
 #include <sstream>
 
-#include "perfio/auxtrace_pt.h"
+#include "perfio/format/auxtrace_pt.h"
 #include "util.h"
 
 namespace ptd::perfio {

@@ -1,5 +1,5 @@
 // EventRing over memory laid out as [perf_event.h] "struct perf_event_mmap_page" says: straddling records, damage, the clock.
-#include "perfio/event_ring.h"
+#include "perfio/ring/event_ring.h"
 
 #include <gtest/gtest.h>
 #include <linux/perf_event.h>

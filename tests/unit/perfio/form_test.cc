@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "perfio/format/record_encode.h"
 #include "perfio/perf_writer.h"
-#include "perfio/record_encode.h"
 #include "util.h"
 
 namespace ptd::perfio {

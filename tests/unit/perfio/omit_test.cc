@@ -4,7 +4,7 @@
 #include <array>
 #include <cerrno>
 
-#include "perfio/live_event.h"
+#include "perfio/ring/live_event.h"
 
 namespace ptd::perfio {
 namespace {

@@ -1,11 +1,11 @@
 // Records as a kernel 6.18 writes them for the second of two events that ask for KSYMBOL: longer by the trailer of the first one.
-#include "perfio/oversized_record.h"
+#include "perfio/format/oversized_record.h"
 
 #include <gtest/gtest.h>
 
-#include "perfio/record_encode.h"
-#include "perfio/sample_id.h"
-#include "perfio/wire.h"
+#include "perfio/format/record_encode.h"
+#include "perfio/format/sample_id.h"
+#include "perfio/format/wire.h"
 #include "tests/unit/perfio/util.h"
 
 namespace ptd::perfio {

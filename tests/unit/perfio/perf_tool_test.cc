@@ -2,7 +2,7 @@
 #include <map>
 #include <sstream>
 
-#include "perfio/auxtrace_pt.h"
+#include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_edit.h"
 #include "perfio/perf_writer.h"
 #include "util.h"

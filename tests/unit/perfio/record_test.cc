@@ -1,5 +1,5 @@
 // Bodies of records: bytes written by hand after linux/perf_event.h against the values they mean.
-#include "perfio/record_parse.h"
+#include "perfio/format/record_parse.h"
 #include "util.h"
 
 namespace ptd::perfio {

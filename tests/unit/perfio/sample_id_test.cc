@@ -1,5 +1,5 @@
 // sample_id trailers and SAMPLE fields for several sample_types, and which attr a record belongs to.
-#include "perfio/sample_id.h"
+#include "perfio/format/sample_id.h"
 
 #include "util.h"
 

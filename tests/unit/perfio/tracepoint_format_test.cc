@@ -1,5 +1,5 @@
 // Formats of tracepoints: fields as the kernel's own text lays them out, strings wherever they stand.
-#include "perfio/tracepoint_format.h"
+#include "perfio/format/tracepoint_format.h"
 
 #include <gtest/gtest.h>
 

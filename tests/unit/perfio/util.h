@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "perfio/byte_writer.h"
+#include "perfio/format/byte_writer.h"
+#include "perfio/format/wire.h"
 #include "perfio/perf_reader.h"
-#include "perfio/wire.h"
 
 namespace ptd::perfio::test {
 

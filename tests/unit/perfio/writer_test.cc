@@ -2,10 +2,10 @@
 #include <bit>
 #include <cstring>
 
-#include "perfio/auxtrace_pt.h"
+#include "perfio/format/auxtrace_pt.h"
+#include "perfio/format/record_encode.h"
 #include "perfio/perf_edit.h"
 #include "perfio/perf_writer.h"
-#include "perfio/record_encode.h"
 #include "util.h"
 
 namespace ptd::perfio {

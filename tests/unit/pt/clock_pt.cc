@@ -1,7 +1,7 @@
 // PtClock by hand-made packet sequences; expected times are worked out from the SDM's equation, in the comments.
 #include <gtest/gtest.h>
 
-#include "decoder/pt/pt_time_scan.h"
+#include "decoder/pt/packet/pt_time_scan.h"
 #include "packet_corpus.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/packet_writer.h"

@@ -1,5 +1,5 @@
 // ContextFollower: the thread behind the switch function is the incoming one, whatever the clock says of its record.
-#include "decoder/pt/context_follower.h"
+#include "decoder/pt/flow/context_follower.h"
 
 #include <gtest/gtest.h>
 

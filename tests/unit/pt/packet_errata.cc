@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "decoder/pt/errata.h"
+#include "decoder/pt/packet/errata.h"
 
 namespace ptd::pt {
 namespace {

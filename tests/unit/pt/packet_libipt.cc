@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "decoder/pt/packet_table.h"
+#include "decoder/pt/packet/packet_table.h"
 #include "packet_corpus.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/packet_writer.h"

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "decoder/pt/packet_table.h"
+#include "decoder/pt/packet/packet_table.h"
 #include "packet_corpus.h"
 #include "ptdecode/pt/packet_writer.h"
 

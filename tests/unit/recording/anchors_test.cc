@@ -1,5 +1,5 @@
 // Anchors: rounds of synchronisation and places where records are written -> bounds of what a fetch may see.
-#include "recording/anchors.h"
+#include "recording/trace/anchors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Samples of other events in a bundle: what calls itself a number is one.
-#include "recording/bundle_events.h"
+#include "recording/bundle/bundle_events.h"
 
 #include <gtest/gtest.h>
 

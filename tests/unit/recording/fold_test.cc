@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "ptdecode/timeline.h"
-#include "recording/image_build.h"
-#include "recording/sideband_fold.h"
+#include "recording/image/image_build.h"
+#include "recording/perf/sideband_fold.h"
 #include "tests/unit/image/source_support.h"
 
 namespace ptd {

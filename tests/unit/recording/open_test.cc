@@ -5,7 +5,7 @@
 #include <random>
 
 #include "ptdecode/recording.h"
-#include "recording/perf_cpuid.h"
+#include "recording/perf/perf_cpuid.h"
 #include "tests/unit/image/source_support.h"
 
 namespace ptd {

@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
-#include "decoder/pt/segment_work.h"
+#include "decoder/pt/flow/segment_work.h"
 #include "image/fetch_steps.h"
+#include "perfio/format/record_encode.h"
 #include "perfio/perf_edit.h"
-#include "perfio/record_encode.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {

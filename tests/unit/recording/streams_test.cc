@@ -1,5 +1,5 @@
 // Streams and segments: payloads joined, seams kept, PSBs found wherever payloads are cut.
-#include "recording/streams.h"
+#include "recording/trace/streams.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "ptdecode/pt/packet_writer.h"
-#include "recording/segments.h"
+#include "recording/trace/segments.h"
 
 namespace ptd {
 namespace {

@@ -1,0 +1,70 @@
+// CodeModel: files with code of its own on top.
+#include "capture/emulate/code_model.h"
+
+#include <algorithm>
+
+namespace ptd::emulate {
+
+void CodeModel::cut(uint64_t first, uint64_t end) {
+  auto it = files_.upper_bound(first);
+  if (it != files_.begin()) --it;
+  while (it != files_.end() && it->first < end) {
+    const uint64_t start = it->first;
+    const File file = it->second;
+    if (file.end <= first) {
+      ++it;
+      continue;
+    }
+    it = files_.erase(it);
+    if (start < first) files_[start] = {first, file.file_offset_bytes, file.file};
+    if (file.end > end) files_[end] = {file.end, file.file_offset_bytes + (end - start), file.file};
+  }
+}
+
+void CodeModel::add_file(const UserMap& map) {
+  cut(map.ip, map.end());
+  const auto known = opened_.find(map.path);
+  std::shared_ptr<const MappedFile> file;
+  if (known != opened_.end()) {
+    file = known->second;
+  } else {
+    auto opened = MappedFile::open(map.path);
+    if (opened.ok()) file = *opened;
+    opened_[map.path] = file;
+  }
+  files_[map.ip] = {map.end(), map.file_offset_bytes, file};
+  for (auto& [number, page] : pages_) {
+    const uint64_t base = number * kPageBytes;
+    if (base + kPageBytes <= map.ip || base >= map.end()) continue;
+    for (uint64_t i = 0; i < kPageBytes; ++i) page.known[i] = page.known[i] && (base + i < map.ip || base + i >= map.end());
+  }
+}
+
+bool CodeModel::shows(uint64_t ip, Bytes code) const {
+  for (size_t i = 0; i < code.size(); ++i) {
+    const uint64_t at = ip + i;
+    const auto page = pages_.find(at / kPageBytes);
+    if (page != pages_.end() && page->second.known[at % kPageBytes]) {
+      if (page->second.bytes[at % kPageBytes] != code[i]) return false;
+      continue;
+    }
+    auto file = files_.upper_bound(at);
+    if (file == files_.begin()) return false;
+    --file;
+    if (at >= file->second.end || file->second.file == nullptr) return false;
+    const uint64_t offset = file->second.file_offset_bytes + (at - file->first);
+    const Bytes bytes = file->second.file->bytes();
+    if (offset >= bytes.size() || bytes[offset] != code[i]) return false;
+  }
+  return true;
+}
+
+void CodeModel::add_code(uint64_t ip, Bytes code) {
+  for (size_t i = 0; i < code.size(); ++i) {
+    Page& page = pages_[(ip + i) / kPageBytes];
+    page.bytes[(ip + i) % kPageBytes] = code[i];
+    page.known[(ip + i) % kPageBytes] = true;
+  }
+}
+
+}  // namespace ptd::emulate

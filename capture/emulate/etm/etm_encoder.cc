@@ -1,0 +1,204 @@
+// EtmEncoder: packets of ETMv4.
+#include "capture/emulate/etm/etm_encoder.h"
+
+#include <algorithm>
+
+namespace ptd::emulate {
+namespace {
+
+constexpr unsigned kCall = 2;  // exception type of SVC
+constexpr unsigned kTraceInfo = 0x01, kTimestamp = 0x02, kTraceOn = 0x04, kException = 0x06, kContext = 0x81;
+constexpr unsigned kMatch = 0x90, kShort = 0x95, kLong32 = 0x9a, kLong64 = 0x9d;
+constexpr unsigned kMostRun = 23;  // E atoms that format 6 counts
+constexpr size_t kMostWaiting = 256;
+
+}  // namespace
+
+void EtmEncoder::put_little(uint64_t value, unsigned bytes) {
+  for (unsigned i = 0; i < bytes; ++i) put(static_cast<unsigned>(value >> (8 * i) & 0xff));
+}
+
+void EtmEncoder::atom(bool executed) {
+  atoms_.push_back(executed);
+  if (atoms_.size() >= kMostWaiting) flush_atoms();
+}
+
+void EtmEncoder::flush_atoms() {
+  while (!atoms_.empty()) atoms_.erase(atoms_.begin(), atoms_.begin() + put_atoms());
+}
+
+// One packet for the oldest atoms; how many it took.
+unsigned EtmEncoder::put_atoms() {
+  const auto run = static_cast<unsigned>(std::find(atoms_.begin(), atoms_.end(), false) - atoms_.begin());
+  const auto count = static_cast<unsigned>(atoms_.size());
+  unsigned run_before_last = std::min(run, kMostRun);
+  if (run_before_last == count) --run_before_last;
+  if (run_before_last >= 3) {  // format 6: so many E, then one of either kind
+    put(0xc0 | (run_before_last - 3) | (atoms_[run_before_last] ? 0U : 0x20U));
+    return run_before_last + 1;
+  }
+  unsigned bits = 0;  // the oldest lowest
+  for (unsigned i = 0; i < std::min(count, 5U); ++i) bits |= atoms_[i] ? 1U << i : 0U;
+  constexpr std::array<unsigned, 4> kFives{0x1e, 0x00, 0x0a, 0x15}, kFours{0x0e, 0x00, 0x0a, 0x05};
+  constexpr std::array<unsigned, 4> kFiveHeaders{0xf5, 0xd5, 0xd6, 0xd7};
+  for (unsigned i = 0; i < 4 && count >= 5; ++i) {
+    if (bits != kFives[i]) continue;
+    put(kFiveHeaders[i]);
+    return 5;
+  }
+  for (unsigned i = 0; i < 4 && count >= 4; ++i) {
+    if ((bits & 0xf) != kFours[i]) continue;
+    put(0xdc | i);
+    return 4;
+  }
+  const unsigned taken = std::min(count, 3U);
+  put(taken == 3 ? 0xf8 | (bits & 7) : taken == 2 ? 0xd8 | (bits & 3) : 0xf6 | (bits & 1));
+  return taken;
+}
+
+void EtmEncoder::address(uint64_t ip) {
+  flush_atoms();
+  const auto same = std::find(last_.begin(), last_.end(), ip);
+  const uint64_t changed = ip ^ last_[0];
+  if (same != last_.end()) {
+    put(kMatch | static_cast<unsigned>(same - last_.begin()));
+  } else if (changed < (1U << 17)) {
+    const bool two = changed >= (1U << 9);
+    put(kShort);
+    put(static_cast<unsigned>(ip >> 2 & 0x7f) | (two ? 0x80U : 0U));
+    if (two) put(static_cast<unsigned>(ip >> 9 & 0xff));
+  } else {
+    const bool wide = changed >> 32 != 0;
+    put(wide ? kLong64 : kLong32);
+    put(static_cast<unsigned>(ip >> 2 & 0x7f));
+    put(static_cast<unsigned>(ip >> 9 & 0x7f));
+    put_little(ip >> 16, wide ? 6 : 2);
+  }
+  last_ = {ip, last_[0], last_[1]};
+}
+
+void EtmEncoder::context() {
+  put(kContext);
+  put(0xb0);  // EL0, AArch64, non-secure, a context id
+  put_little(context_id_, 4);
+}
+
+void EtmEncoder::timestamp(uint64_t time) {
+  put(kTimestamp);
+  for (unsigned i = 0; i < 8; ++i, time >>= 7) put(static_cast<unsigned>(time & 0x7f) | 0x80U);
+  put(static_cast<unsigned>(time & 0xff));
+}
+
+void EtmEncoder::put_sync(uint64_t ip, uint64_t time, bool trace_on) {
+  put_little(0, 8);
+  put_little(uint64_t{0x80} << 24, 4);
+  put(kTraceInfo);
+  put(1);  // INFO follows
+  put(0);
+  timestamp(time);
+  if (trace_on) put(kTraceOn);
+  last_ = {};
+  stack_.clear();
+  context();
+  address(ip);
+}
+
+EtmEncoder::Synced EtmEncoder::sync(uint64_t ip, bool trace_on) {
+  flush_atoms();
+  Synced synced;
+  synced.here = true;
+  synced.twice = asked_ != time_ && asked_ != 0;
+  if (synced.twice) {
+    synced.first_offset_bytes = written();
+    synced.first_time = asked_;
+    put_sync(ip, asked_, trace_on);
+  }
+  synced.offset_bytes = written();
+  synced.time = time_;
+  put_sync(ip, time_, trace_on && !synced.twice);
+  sync_due_ = false;
+  return synced;
+}
+
+// What was not traced is over.
+EtmEncoder::Synced EtmEncoder::begin(uint64_t ip) {
+  off_ = false;
+  stack_.clear();
+  if (sync_due_) return sync(ip, true);
+  put(kTraceOn);
+  address(ip);
+  return {};
+}
+
+// The waiting P0 instruction led to `next`.
+void EtmEncoder::settle(uint64_t next) {
+  if (!has_waiting_) return;
+  has_waiting_ = false;
+  at_target_ = true;
+  const uint64_t behind = waiting_ip_ + waiting_.length_bytes;
+  const bool branch = waiting_.cls != ArmClass::isb;
+  const bool taken = !waiting_.conditional || next != behind;
+  atom(taken);
+  if (!branch || !taken) return;
+  if (waiting_.link) {
+    if (stack_.size() == kStackDepth) stack_.erase(stack_.begin());
+    stack_.push_back(behind);
+  }
+  if (waiting_.cls != ArmClass::indirect) return;
+  if (waiting_.detail == ArmDetail::ret && !waiting_.link && !stack_.empty() && stack_.back() == next) {
+    stack_.pop_back();
+    return;
+  }
+  address(next);
+}
+
+EtmEncoder::Synced EtmEncoder::insn(uint64_t ip, const ArmInsn& insn, bool may_sync) {
+  if (losing_) return {};
+  settle(ip);
+  Synced synced;
+  if (off_) {
+    synced = begin(ip);
+  } else if (sync_due_ && at_target_ && may_sync) {
+    synced = sync(ip, false);
+  }
+  at_target_ = false;
+  if (insn.cls == ArmClass::direct || insn.cls == ArmClass::indirect || insn.cls == ArmClass::isb) {
+    waiting_ = insn;
+    waiting_ip_ = ip;
+    has_waiting_ = true;
+  } else if (insn.detail == ArmDetail::svc) {
+    exception(ip + insn.length_bytes, kCall);
+  }
+  return synced;
+}
+
+void EtmEncoder::ask_sync(uint64_t time) {
+  time_ = std::max(time, time_);
+  if (!sync_due_) asked_ = time_;
+  sync_due_ = true;
+}
+
+void EtmEncoder::exception(uint64_t ip, uint32_t type) {
+  if (losing_ || off_) return;
+  settle(ip);
+  flush_atoms();
+  put(kException);
+  put(type << 1 | 1);  // what follows is the preferred return address
+  address(ip);
+  off_ = true;
+}
+
+void EtmEncoder::lose() {
+  if (losing_) return;
+  flush_atoms();
+  has_waiting_ = false;
+  losing_ = true;
+}
+
+void EtmEncoder::recover() {
+  losing_ = false;
+  put_little(0x0500, 2);  // Overflow
+  off_ = sync_due_ = true;
+}
+
+}  // namespace ptd::emulate

@@ -1,0 +1,119 @@
+// A raw ground truth, record by record, through EtmEncoder.
+#include "capture/emulate/etm/etm_stream.h"
+
+#include <array>
+#include <vector>
+
+#include "capture/emulate/etm/etm_encoder.h"
+#include "perfio/output_file.h"
+
+namespace ptd::emulate {
+namespace {
+
+class Transcoder {
+ public:
+  Transcoder(const TruthFileWriter::Lookup& lookup, int32_t tid, perfio::OutputFile& packet_file, perfio::OutputFile& truth_file)
+      : lookup_(lookup), packet_file_(packet_file), truth_file_(truth_file), encoder_(packets_, static_cast<uint32_t>(tid)), truth_(truth_bytes_) {}
+
+  void block(uint64_t number, uint64_t first, uint64_t count, bool whole) {
+    const TruthBlock* block = lookup_(number);
+    if (block == nullptr || first > block->lengths.size() || count > block->lengths.size() - first) return;
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < first + count; ++i) {
+      if (i >= first) {
+        const ArmInsn insn = classify_arm(Bytes(block->bytes).subspan(at), ExecMode::a64);
+        const EtmEncoder::Synced synced = encoder_.insn(block->ip + at, insn, i == first);
+        if (synced.twice) truth_.psb(synced.first_offset_bytes, synced.first_time);
+        if (synced.here) truth_.psb(synced.offset_bytes, synced.time);
+      }
+      if (i == first) tell(number, first, count, whole);
+      at += block->lengths[i];
+    }
+  }
+  void psb(uint64_t tsc) { encoder_.ask_sync(tsc); }
+  void event(uint64_t kind, uint64_t ip) {
+    const auto what = static_cast<TruthEvent>(kind);
+    encoder_.exception(ip, what == TruthEvent::software_interrupt ? EtmEncoder::kTrap : EtmEncoder::kIrq);
+    truth_.event(what, ip);
+  }
+  void lose() {
+    encoder_.lose();
+    truth_.lose();
+  }
+  void recover() {
+    encoder_.recover();
+    truth_.recover();
+  }
+  void end() {
+    encoder_.flush();
+    truth_.end();
+  }
+  void flush() { encoder_.flush(); }
+  /// Writes what there is to the files.
+  Status write_out() {
+    encoder_.taken(packets_.size());
+    Status status = packet_file_.append(packets_);
+    if (status.ok()) status = truth_file_.append(truth_bytes_);
+    packets_.clear();
+    truth_bytes_.clear();
+    return status;
+  }
+
+ private:
+  void tell(uint64_t number, uint64_t first, uint64_t count, bool whole) {
+    if (whole) return truth_.block(static_cast<uint32_t>(number));
+    truth_.part(static_cast<uint32_t>(number), static_cast<unsigned>(first), static_cast<unsigned>(count));
+  }
+  const TruthFileWriter::Lookup& lookup_;
+  perfio::OutputFile& packet_file_;
+  perfio::OutputFile& truth_file_;
+  std::vector<std::byte> packets_, truth_bytes_;
+  EtmEncoder encoder_;
+  TruthLog truth_;
+};
+
+}  // namespace
+
+Status encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmFiles& files,
+                  const std::function<void(Bytes)>& on_passed) {
+  auto packets = perfio::OutputFile::create(files.packets);
+  if (!packets) return packets.error();
+  auto truth = perfio::OutputFile::create(files.truth);
+  if (!truth) return truth.error();
+  Transcoder to(lookup, tid, **packets, **truth);
+  Status status;
+  const auto on_record = [&](uint64_t tag, const std::array<uint64_t, 3>& field) {
+    if (tag >= static_cast<uint64_t>(TruthTag::block)) {
+      const uint64_t number = tag - static_cast<uint64_t>(TruthTag::block);
+      const TruthBlock* block = lookup(number);
+      if (block != nullptr) to.block(number, 0, block->lengths.size(), true);
+      return;
+    }
+    switch (static_cast<TruthTag>(tag)) {
+      case TruthTag::part:
+        return to.block(field[0], field[1], field[2], false);
+      case TruthTag::psb:
+        return to.psb(field[1]);
+      case TruthTag::event:
+        return to.event(field[0], field[1]);
+      case TruthTag::lose:
+        return to.lose();
+      case TruthTag::recover:
+        return to.recover();
+      case TruthTag::end:
+        return to.end();
+      default:
+        return;
+    }
+  };
+  for_each_log_record(log, on_record, [&](Bytes passed) {
+    if (status.ok()) status = to.write_out();
+    on_passed(passed);
+  });
+  to.flush();
+  if (status.ok()) status = to.write_out();
+  if (status.ok()) status = (*packets)->close();
+  return status.ok() ? (*truth)->close() : status;
+}
+
+}  // namespace ptd::emulate

@@ -1,0 +1,23 @@
+// From a thread's raw ground truth to its ETMv4 packets, and the ground truth that goes with them.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "capture/emulate/etm/truth_file.h"
+
+namespace ptd::emulate {
+
+/// Files that encode_etm() writes.
+struct EtmFiles {
+  std::string packets;
+  std::string truth;  ///< a raw log (TruthLog): the same blocks, synchronisations where the packets have them
+};
+
+/// Encodes what a raw log (of A64 code) says that ran, up to its last whole record. `lookup` gives its blocks; `tid` becomes the context
+/// id; `on_passed` is called with stretches of the log that are done. Packets represent what ran alone: the emulator's times at
+/// synchronisations are the only times. Errors: of the file system.
+[[nodiscard]] Status encode_etm(Bytes log, const TruthFileWriter::Lookup& lookup, int32_t tid, const EtmFiles& files,
+                                const std::function<void(Bytes)>& on_passed);
+
+}  // namespace ptd::emulate

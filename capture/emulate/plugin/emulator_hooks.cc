@@ -1,0 +1,120 @@
+// Hooks of libc functions in the emulator: entries of its global offset table.
+#include "capture/emulate/plugin/emulator_hooks.h"
+
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+
+namespace ptd::emulate {
+namespace {
+
+using HostHandler = void (*)(int, siginfo_t*, void*);
+constexpr int kSignals = 65;
+
+DeathCallback g_on_death = nullptr;
+std::array<HostHandler, kSignals> g_host_handlers{};  // the emulator's
+// Signals that were sent to this thread. Its storage exists from the thread's start: a signal handler uses it.
+__attribute__((tls_model("initial-exec"))) thread_local uint64_t tl_sent = 0;
+
+bool stops_only(int number) {
+  return number == 0 || number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU || number == SIGCONT;
+}
+
+uint64_t bit_of(int number) { return number > 0 && number < 64 ? uint64_t{1} << number : 0; }
+
+bool comes_from_instructions(int number) {
+  return number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE || number == SIGTRAP;
+}
+
+// QEMU ends itself so (linux-user/signal.c, "dump_core_and_abort"); the program's own kill() does not pass through here.
+int on_kill(pid_t pid, int number) {
+  if (pid == getpid() && !stops_only(number)) g_on_death(number, comes_from_instructions(number) && (tl_sent & bit_of(number)) == 0);
+  return ::kill(pid, number);
+}
+
+void on_host_signal(int number, siginfo_t* info, void* context) {
+  if (info != nullptr && info->si_code <= 0) tl_sent |= bit_of(number);
+  if (number > 0 && number < kSignals && g_host_handlers[static_cast<size_t>(number)] != nullptr)
+    g_host_handlers[static_cast<size_t>(number)](number, info, context);
+}
+
+int on_sigaction(int number, const struct sigaction* action, struct sigaction* old) {
+  if (number <= 0 || number >= kSignals) return ::sigaction(number, action, old);
+  HostHandler& handler = g_host_handlers[static_cast<size_t>(number)];
+  const HostHandler before = handler;
+  struct sigaction ours {};
+  if (action != nullptr) {
+    ours = *action;
+    if ((action->sa_flags & SA_SIGINFO) != 0) {
+      handler = action->sa_sigaction;
+      ours.sa_sigaction = on_host_signal;
+    }
+  }
+  const int result = ::sigaction(number, action != nullptr ? &ours : nullptr, old);
+  if (result == 0 && old != nullptr && (old->sa_flags & SA_SIGINFO) != 0 && old->sa_sigaction == on_host_signal) old->sa_sigaction = before;
+  return result;
+}
+
+bool replace(void** slot, void* function) {
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  auto* page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) & ~(page_bytes - 1));
+  if (mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  *slot = function;
+  (void)mprotect(page, page_bytes, PROT_READ);
+  return true;
+}
+
+/// What the dynamic section of a loaded program says of its calls into libraries.
+struct CallTable {
+  const ElfW(Rela) * entries = nullptr;
+  size_t count = 0;
+  const ElfW(Sym) * symbols = nullptr;
+  const char* names = nullptr;
+};
+
+CallTable table_of(const ElfW(Dyn) * dynamic) {
+  CallTable table;
+  for (; dynamic->d_tag != DT_NULL; ++dynamic) {
+    const auto address = static_cast<uintptr_t>(dynamic->d_un.d_ptr);
+    if (dynamic->d_tag == DT_JMPREL) table.entries = reinterpret_cast<const ElfW(Rela)*>(address);
+    if (dynamic->d_tag == DT_PLTRELSZ) table.count = dynamic->d_un.d_val / sizeof(ElfW(Rela));
+    if (dynamic->d_tag == DT_SYMTAB) table.symbols = reinterpret_cast<const ElfW(Sym)*>(address);
+    if (dynamic->d_tag == DT_STRTAB) table.names = reinterpret_cast<const char*>(address);
+  }
+  if (table.entries == nullptr || table.symbols == nullptr || table.names == nullptr) table.count = 0;
+  return table;
+}
+
+// The first object is the main program.
+int hook_main_program(dl_phdr_info* info, size_t, void* hooked) {
+  for (size_t i = 0; i < info->dlpi_phnum; ++i) {
+    if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+    const CallTable table = table_of(reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr));
+    for (size_t k = 0; k < table.count; ++k) {
+      const char* name = table.names + table.symbols[ELF64_R_SYM(table.entries[k].r_info)].st_name;
+      auto** slot = reinterpret_cast<void**>(info->dlpi_addr + table.entries[k].r_offset);
+      if (std::strcmp(name, "kill") == 0) *static_cast<bool*>(hooked) = replace(slot, reinterpret_cast<void*>(on_kill));
+      if (std::strcmp(name, "sigaction") == 0) (void)replace(slot, reinterpret_cast<void*>(on_sigaction));
+    }
+  }
+  return 1;
+}
+
+}  // namespace
+
+bool hook_emulator(DeathCallback on_death) {
+  bool hooked = false;
+  g_on_death = on_death;
+  (void)dl_iterate_phdr(hook_main_program, &hooked);
+  return hooked;
+}
+
+void forget_sent_signals() { tl_sent = 0; }
+
+}  // namespace ptd::emulate

@@ -1,0 +1,46 @@
+// SystemGlue: what the system plugin asks of QEMU: which cpu runs, what time it is, registers, memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "capture/emulate/plugin/system_api.h"
+
+namespace ptd::emulate {
+
+enum class GuestRegister : uint8_t { rax, rdx, rsp, cr3 };
+
+/// All calls come from QEMU's one thread that runs every vcpu (-accel tcg,thread=single), inside callbacks.
+class SystemGlue {
+ public:
+  /// False, with a reason, if QEMU lacks what is needed.
+  bool attach(std::string& why);
+
+  /// The vcpu that runs. The index that QEMU 10.0 hands to callbacks is, with one thread for all vcpus, the one that the block was
+  /// translated on; `told` is used where QEMU does not let the truth be seen. (Inline operations scale that index in place, so a second
+  /// one in a block writes elsewhere: none is used.)
+  [[nodiscard]] unsigned current_vcpu(unsigned told);
+  /// Virtual time in ns as QEMU last settled it (RDTSC, device access, end of a slice): that of the end of the block which did so, with
+  /// -icount. It is also the guest's TSC.
+  [[nodiscard]] uint64_t settled_time();
+
+  [[nodiscard]] uint64_t read(GuestRegister which);
+  /// A little-endian number of 8 bytes in the guest's memory.
+  [[nodiscard]] std::optional<uint64_t> peek(uint64_t address);
+
+ private:
+  static constexpr unsigned kMaxVcpus = 64;
+  bool find_registers();
+
+  void** current_cpu_ = nullptr;
+  void* (*get_cpu_)(int) = nullptr;
+  int64_t (*icount_get_)() = nullptr;
+  void* last_cpu_ = nullptr;
+  unsigned last_index_ = 0;
+  std::array<qemu_plugin_register*, 4> registers_{};
+  GByteArray* buffer_ = nullptr;
+};
+
+}  // namespace ptd::emulate

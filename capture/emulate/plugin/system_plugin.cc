@@ -1,0 +1,387 @@
+// The QEMU plugin for whole machines: every vcpu's blocks -> packets and ground truth. Needs plugin interface 4 and
+// `-accel tcg,thread=single -icount shift=N,sleep=off`.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/emulate/plugin/system_control.h"
+#include "capture/emulate/plugin/system_glue.h"
+#include "capture/emulate/unit/block_tracer.h"
+
+#define PTD_EXPORT __attribute__((visibility("default")))
+
+namespace ptd::emulate {
+namespace {
+
+constexpr int kOldestVersion = 4, kNewestVersion = 4;
+constexpr unsigned kMaxVcpus = 64;
+constexpr size_t kCommitBytes = size_t{1} << 20;
+constexpr unsigned kVectors = 256, kGateBytes = 16;
+
+struct Config {
+  std::string folder = ".";
+  bool trace_user = true;
+  uint64_t ns_per_insn = 8;  // -icount shift=3
+  PtEncoderOptions encoder;
+};
+
+/// A block as QEMU translated it, and what else of it matters here.
+struct Translated {
+  Block* block = nullptr;
+  bool ends_with_mov_cr3 = false, ends_with_rdtsc = false;
+};
+
+struct Vcpu {
+  explicit Vcpu(unsigned index, const Config& config);
+  void define(const Block& block);
+  void commit();
+
+  unsigned number;
+  std::vector<std::byte> packets, truth_bytes;
+  PtEncoder encoder;
+  TruthLog truth;
+  BlockTracer tracer;
+  const Translated* last = nullptr;  // the block that it entered last
+  uint64_t last_ended = 0;           // when it was left, for whatever
+  std::vector<bool> defined;
+  FILE* packet_file = nullptr;
+  FILE* truth_file = nullptr;
+};
+
+struct Counts {
+  uint64_t tsc_reads = 0, tsc_reads_wrong = 0, tsc_error_max_ns = 0;  // RDTSCs of the guest, and how far the trace's clock was off
+  uint64_t settled = 0, settled_wrong = 0;  // times settled by QEMU, and those that are not the instructions seen since the last one
+  uint64_t foreign_index = 0, mismatched_lengths = 0;
+};
+
+struct Machine {
+  Config config;
+  SystemGlue glue;
+  BlockStore store;
+  std::deque<Translated> translations;
+  std::unique_ptr<Vcpu> vcpus[kMaxVcpus];
+  std::unordered_map<uint64_t, unsigned> handlers;  // entry -> vector
+  bool tracing = false, ended = false;
+  uint64_t settled = 0, since_settled = 0;  // virtual time and the instructions since, in ns
+  Vcpu* running = nullptr;                  // who entered a block last
+  Counts counts;
+};
+
+Machine g_machine;
+
+Vcpu::Vcpu(unsigned index, const Config& config)
+    : number(index), encoder(config.encoder, packets), truth(truth_bytes), tracer(encoder, &truth, true) {
+  const std::string name = config.folder + "/cpu" + std::to_string(index);
+  packet_file = std::fopen((name + ".pt").c_str(), "wb");
+  truth_file = std::fopen((name + ".truth").c_str(), "wb");
+}
+
+void Vcpu::define(const Block& block) {
+  if (block.number < defined.size() && defined[block.number]) return;
+  if (block.number >= defined.size()) defined.resize(block.number + 1024);
+  defined[block.number] = true;
+  truth.put(static_cast<uint64_t>(TruthTag::define));
+  for (const uint64_t field : {uint64_t{block.number}, block.ip, uint64_t{block.insns}}) truth.put(field);
+  for (unsigned i = 0; i < block.insns; ++i) truth.put(block.lengths[i]);
+  truth_bytes.insert(truth_bytes.end(), block.bytes, block.bytes + block.size_bytes);
+}
+
+void Vcpu::commit() {
+  encoder.taken(packets.size());
+  if (packet_file != nullptr) (void)std::fwrite(packets.data(), 1, packets.size(), packet_file);
+  if (truth_file != nullptr) (void)std::fwrite(truth_bytes.data(), 1, truth_bytes.size(), truth_file);
+  packets.clear();
+  truth_bytes.clear();
+}
+
+bool has_error_code(unsigned vector) {
+  constexpr uint64_t kWithCode = 1ULL << 8 | 1ULL << 10 | 1ULL << 11 | 1ULL << 12 | 1ULL << 13 | 1ULL << 14 | 1ULL << 17 | 1ULL << 21 |
+                                 1ULL << 29 | 1ULL << 30;  // [SDM] volume 3, "Protected-Mode Exceptions and Interrupts"
+  return vector < 64 && (kWithCode >> vector & 1) != 0;
+}
+
+/// Where the event came that brought the flow to the handler of `vector`, from the frame that was pushed ([SDM] volume 3, "64-Bit Mode
+/// Stack Frame").
+AsyncEvent event_of(unsigned vector) {
+  constexpr unsigned kDebug = 1, kNmi = 2, kBreakpoint = 3, kOverflow = 4, kPageFault = 14, kExceptions = 32;
+  constexpr uint64_t kInstructionFetch = 1U << 4;
+  const uint64_t stack = g_machine.glue.read(GuestRegister::rsp);
+  AsyncEvent event;
+  event.ip = g_machine.glue.peek(stack + (has_error_code(vector) ? 8 : 0)).value_or(0);
+  event.inside = vector < kExceptions && vector != kDebug && vector != kNmi && vector != kBreakpoint && vector != kOverflow;
+  if (vector == kPageFault && (g_machine.glue.peek(stack).value_or(0) & kInstructionFetch) != 0) event.inside = false;
+  return event;
+}
+
+/// Reads the interrupt descriptor table: from here on its entries are known as the targets of events.
+void read_descriptors(uint64_t table) {
+  for (unsigned vector = 0; vector < kVectors; ++vector) {
+    const auto low = g_machine.glue.peek(table + uint64_t{vector} * kGateBytes),
+               high = g_machine.glue.peek(table + uint64_t{vector} * kGateBytes + 8);
+    if (!low || !high || (*low >> 47 & 1) == 0) continue;  // not present
+    const uint64_t entry = (*low & 0xffff) | (*low >> 48) << 16 | (*high & 0xffffffff) << 32;
+    g_machine.handlers.emplace(entry, vector);
+    g_machine.store.for_each_at(entry, [](Block& block) { block.watched = true; });
+  }
+}
+
+void write_summary() {
+  FILE* file = std::fopen((g_machine.config.folder + "/summary").c_str(), "w");
+  if (file == nullptr) return;
+  const auto line = [file](const std::string& name, uint64_t value) {
+    (void)std::fprintf(file, "%s %llu\n", name.c_str(), static_cast<unsigned long long>(value));
+  };
+  const PtEncoderOptions& options = g_machine.config.encoder;
+  line("return_compression", options.return_compression ? 1 : 0);
+  line("cyc", options.cyc ? 1 : 0);
+  line("mtc", options.mtc ? 1 : 0);
+  line("mtc_period", options.mtc_period);
+  line("tsc_per_ctc", options.tsc_per_ctc);
+  line("bus_ratio", options.bus_ratio);
+  line("trace_user", g_machine.config.trace_user ? 1 : 0);
+  const Counts& counts = g_machine.counts;
+  line("tsc_reads", counts.tsc_reads);
+  line("tsc_reads_wrong", counts.tsc_reads_wrong);
+  line("tsc_error_max_ns", counts.tsc_error_max_ns);
+  line("settled", counts.settled);
+  line("settled_wrong", counts.settled_wrong);
+  line("foreign_index", counts.foreign_index);
+  line("mismatched_lengths", counts.mismatched_lengths);
+  for (const auto& vcpu : g_machine.vcpus) {
+    if (vcpu == nullptr) continue;
+    const std::string name = "cpu" + std::to_string(vcpu->number) + "_";
+    line(name + "insns", vcpu->tracer.counts().insns);
+    line(name + "events", vcpu->tracer.counts().events);
+    line(name + "irregular", vcpu->tracer.counts().irregular);
+    line(name + "stops_inside", vcpu->tracer.counts().stops_inside);
+    line(name + "compressed_returns", vcpu->encoder.counts().compressed_returns);
+  }
+  (void)std::fclose(file);
+}
+
+void end_trace() {
+  if (g_machine.ended || !g_machine.tracing) return;
+  g_machine.tracing = false;
+  g_machine.ended = true;
+  for (const auto& vcpu : g_machine.vcpus) {
+    if (vcpu == nullptr) continue;
+    // What the block entered last did is not known: the trace ends before it, as where an interrupt switches a trace off.
+    if (vcpu->tracer.current() != nullptr) vcpu->encoder.disable_async(vcpu->tracer.current()->ip);
+    vcpu->tracer.stop();
+    vcpu->commit();
+    if (vcpu->packet_file != nullptr) (void)std::fclose(vcpu->packet_file);
+    if (vcpu->truth_file != nullptr) (void)std::fclose(vcpu->truth_file);
+    vcpu->packet_file = vcpu->truth_file = nullptr;
+  }
+  write_summary();
+}
+
+void on_command(unsigned, void* data) {
+  const auto command = static_cast<SystemCommand>(reinterpret_cast<uintptr_t>(data));
+  if (command == SystemCommand::start && !g_machine.tracing && !g_machine.ended) {
+    read_descriptors(g_machine.glue.read(GuestRegister::rax));
+    g_machine.tracing = true;
+  } else if (command == SystemCommand::stop) {
+    end_trace();
+  }
+}
+
+/// Instructions of the block that `vcpu` entered last which QEMU counted, now that it goes on at `next`.
+unsigned counted(const Vcpu& vcpu, uint64_t next, const AsyncEvent* event) {
+  const Block& block = *vcpu.last->block;
+  if (event != nullptr && !event->inside) next = event->ip;
+  const int inside = event != nullptr && event->inside ? block.index_of(event->ip) : block.index_of(next);
+  if (event != nullptr && event->inside && inside >= 0) return static_cast<unsigned>(inside);
+  const bool branches_there = block.kind != BlockEnd::plain && (next == block.target || next == block.end);
+  const bool stopped = inside > 0 && inside + 1 < block.insns && !branches_there;
+  return stopped ? static_cast<unsigned>(inside) : block.insns;
+}
+
+/// Advances the clock past the block that was entered last, on whichever vcpu, and returns the time now.
+uint64_t advance_clock(const Vcpu& vcpu, uint64_t next, const AsyncEvent* event) {
+  Machine& m = g_machine;
+  bool halted = true;
+  if (m.running != nullptr && m.running->last != nullptr) {
+    Vcpu& before = *m.running;
+    // Another vcpu runs after a slice's end only: the whole block ran, and the time is settled.
+    m.since_settled += (&before == &vcpu ? counted(before, next, event) : before.last->block->insns) * m.config.ns_per_insn;
+    halted = before.last->block->detail == InsnDetail::hlt;
+  }
+  const uint64_t settled = m.glue.settled_time();
+  const uint64_t counted_up_to = m.settled + m.since_settled;
+  if (m.running != nullptr) m.running->last_ended = counted_up_to;
+  if (settled != m.settled) {
+    if (!halted) {
+      ++m.counts.settled;
+      if (settled != counted_up_to) ++m.counts.settled_wrong;
+    }
+    if (m.running != nullptr && settled < counted_up_to) m.running->last_ended = settled;
+    m.settled = settled;
+    m.since_settled = 0;
+  }
+  return m.settled + m.since_settled;
+}
+
+// The block that just ended read the TSC: is it the time that the trace has?
+void check_clock(const Vcpu& vcpu) {
+  const uint64_t read = (g_machine.glue.read(GuestRegister::rdx) << 32) | (g_machine.glue.read(GuestRegister::rax) & 0xffffffff);
+  const uint64_t error = read > vcpu.last_ended ? read - vcpu.last_ended : vcpu.last_ended - read;
+  Counts& counts = g_machine.counts;
+  ++counts.tsc_reads;
+  if (error != 0) ++counts.tsc_reads_wrong;
+  counts.tsc_error_max_ns = std::max(counts.tsc_error_max_ns, error);
+}
+
+/// What `vcpu` did since it entered its last block, now that it enters another.
+void enter_block(Vcpu& vcpu, const Block& block, const AsyncEvent* event, uint64_t now) {
+  BlockTracer& tracer = vcpu.tracer;
+  const Translated* last = tracer.current() != nullptr ? vcpu.last : nullptr;
+  const uint64_t goes_on = event != nullptr ? event->ip : block.ip;
+  const bool whole = last != nullptr && goes_on == last->block->end;
+  if (whole && last->ends_with_rdtsc && event == nullptr) check_clock(vcpu);
+  if (whole && last->ends_with_mov_cr3) {
+    tracer.cr3_written(g_machine.glue.read(GuestRegister::cr3), vcpu.last_ended);
+  } else if (last != nullptr) {
+    vcpu.encoder.set_time(vcpu.last_ended);
+  }
+  if (!vcpu.encoder.enabled()) vcpu.encoder.set_state(g_machine.glue.read(GuestRegister::cr3), ExecMode::bits64);
+  if (!g_machine.config.trace_user && !block.kernel) {
+    if (tracer.current() != nullptr) tracer.leave(vcpu.last_ended);
+    return;
+  }
+  vcpu.define(block);
+  if (event != nullptr && vcpu.encoder.enabled()) {
+    tracer.enter_handler(block, *event, now);
+  } else {
+    tracer.enter(block, [now] { return now; });
+  }
+}
+
+void on_block(unsigned told, void* data) {
+  Machine& m = g_machine;
+  if (!m.tracing) return;
+  const auto& next = *static_cast<const Translated*>(data);
+  const unsigned index = m.glue.current_vcpu(told);
+  if (index != told) ++m.counts.foreign_index;
+  if (index >= kMaxVcpus) return;
+  if (m.vcpus[index] == nullptr) m.vcpus[index] = std::make_unique<Vcpu>(index, m.config);
+  Vcpu& vcpu = *m.vcpus[index];
+  AsyncEvent event;
+  const AsyncEvent* told_event = nullptr;
+  if (next.block->watched) {
+    event = event_of(m.handlers.find(next.block->ip)->second);
+    told_event = &event;
+  }
+  const uint64_t now = advance_clock(vcpu, next.block->ip, told_event);
+  enter_block(vcpu, *next.block, told_event, now);
+  vcpu.last = &next;
+  if (vcpu.packets.size() + vcpu.truth_bytes.size() >= kCommitBytes) vcpu.commit();
+  m.running = &vcpu;
+}
+
+bool is_mov_cr3(const std::byte* code, size_t size) {
+  if (size > 3 && (code[0] & std::byte{0xf0}) == std::byte{0x40}) ++code, --size;
+  return size == 3 && code[0] == std::byte{0x0f} && code[1] == std::byte{0x22} && (static_cast<unsigned>(code[2]) & 0x38) == 0x18;
+}
+bool is_rdtsc(const std::byte* code, size_t size) { return size == 2 && code[0] == std::byte{0x0f} && code[1] == std::byte{0x31}; }
+
+/// The command that an instruction gives to the tracer, 0 if none.
+unsigned command_of(const std::byte* code, size_t size) {
+  constexpr uint8_t kNop[] = {0x0f, 0x1f, 0x80};
+  uint32_t word = 0;
+  if (size != 7 || std::memcmp(code, kNop, sizeof(kNop)) != 0) return 0;
+  std::memcpy(&word, code + sizeof(kNop), sizeof(word));
+  return (word & ~0xffU) == kControlTag ? word & 0xff : 0;
+}
+
+void on_translation(qemu_plugin_id_t, qemu_plugin_tb* tb) {
+  constexpr size_t kMaxInsnBytes = 15;
+  Machine& m = g_machine;
+  const size_t count = qemu_plugin_tb_n_insns(tb);
+  static std::vector<std::byte> bytes;
+  static std::vector<SeenInsn> seen;
+  bytes.resize(count * kMaxInsnBytes);
+  seen.clear();
+  for (size_t i = 0; i < count; ++i) {
+    qemu_plugin_insn* insn = qemu_plugin_tb_get_insn(tb, i);
+    std::byte* at = bytes.data() + i * kMaxInsnBytes;
+    const size_t size = qemu_plugin_insn_size(insn);
+    (void)qemu_plugin_insn_data(insn, at, size);
+    seen.push_back({at, size});
+    if (const unsigned command = command_of(at, size); command != 0) {
+      qemu_plugin_register_vcpu_insn_exec_cb(insn, on_command, QEMU_PLUGIN_CB_R_REGS, reinterpret_cast<void*>(uintptr_t{command}));
+    }
+  }
+  const BlockStore::Added added = m.store.add(qemu_plugin_tb_vaddr(tb), ExecMode::bits64, seen);
+  if (added.block == nullptr) return;
+  if (m.tracing && added.is_new && added.block->mismatch) ++m.counts.mismatched_lengths;
+  if (m.handlers.count(added.block->ip) != 0) added.block->watched = true;
+  const std::byte* last = static_cast<const std::byte*>(seen.back().data);
+  m.translations.push_back({added.block, is_mov_cr3(last, seen.back().size_bytes), is_rdtsc(last, seen.back().size_bytes)});
+  qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_PLUGIN_CB_R_REGS, &m.translations.back());
+}
+
+/// "name=value"; false if it is not known.
+bool take_argument(const std::string& argument, Config& config) {
+  const size_t equal = argument.find('=');
+  const std::string name = argument.substr(0, equal), value = equal == std::string::npos ? "" : argument.substr(equal + 1);
+  const bool on = value == "on" || value == "1" || value == "true";
+  const auto number = [&] { return std::strtoull(value.c_str(), nullptr, 0); };
+  if (name == "out")
+    config.folder = value;
+  else if (name == "user")
+    config.trace_user = on;
+  else if (name == "retcomp")
+    config.encoder.return_compression = on;
+  else if (name == "cyc")
+    config.encoder.cyc = on;
+  else if (name == "mtc")
+    config.encoder.mtc = on;
+  else if (name == "mtc_period")
+    config.encoder.mtc_period = static_cast<uint8_t>(number());
+  else if (name == "psb_bytes")
+    config.encoder.psb_period_bytes = static_cast<uint32_t>(number());
+  else if (name == "ns_per_insn")
+    config.ns_per_insn = number();
+  else
+    return false;
+  return true;
+}
+
+}  // namespace
+}  // namespace ptd::emulate
+
+extern "C" {
+
+PTD_EXPORT int qemu_plugin_version = ptd::emulate::kNewestVersion;
+
+PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
+  using namespace ptd::emulate;
+  Config& config = g_machine.config;
+  config.encoder.pip = true;
+  config.encoder.mtc_period = 3;
+  config.encoder.tsc_per_ctc = 40;  // a crystal of 25 MHz below a TSC of 1 GHz
+  config.encoder.bus_ratio = 10;
+  std::string why;
+  if (info->version.min > kNewestVersion || info->version.cur < kOldestVersion) why = "the plugin interface's version is not 4";
+  if (std::strcmp(info->target_name, "x86_64") != 0 || !info->system_emulation) why = "not an x86-64 machine";
+  for (int i = 0; i < argc; ++i) {
+    if (!take_argument(argv[i], config)) why = std::string("unknown argument ") + argv[i];
+  }
+  if (why.empty()) (void)g_machine.glue.attach(why);
+  if (!why.empty()) {
+    (void)std::fprintf(stderr, "ptdecode system plugin: %s\n", why.c_str());
+    return 1;
+  }
+  qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation);
+  qemu_plugin_register_atexit_cb(
+      id, [](qemu_plugin_id_t, void*) { end_trace(); }, nullptr);
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,328 @@
+// The plugin's state in one emulated process.
+#include "capture/emulate/plugin/user_process.h"
+
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace ptd::emulate {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+// Ticks between the change of code and the PSB+ on either side: more than a nanosecond at any clock.
+constexpr uint64_t kSyncTicks = 32;
+
+constexpr size_t kStepBytes = 4096;  // more than most steps write
+
+thread_local UserThread* tl_thread = nullptr;
+
+pid_t this_thread() { return static_cast<pid_t>(syscall(SYS_gettid)); }
+
+/// Holds a flag for a few instructions.
+class Spin {
+ public:
+  explicit Spin(std::atomic_flag& flag) : flag_(flag) {
+    while (flag_.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~Spin() { flag_.clear(std::memory_order_release); }
+  Spin(const Spin&) = delete;
+  Spin& operator=(const Spin&) = delete;
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+}  // namespace
+
+WorkClock& work_clock() {
+  static WorkClock clock;
+  return clock;
+}
+
+uint64_t read_clock() {
+  if (const WorkClock& clock = work_clock(); clock.is_open()) return clock.now();
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+#endif
+}
+
+std::vector<std::string> file_maps() {
+  std::vector<std::string> maps;
+  std::ifstream file("/proc/self/maps");
+  std::string line;
+  while (std::getline(file, line)) {
+    uint64_t start = 0, end = 0, offset = 0, inode = 0;
+    unsigned major = 0, minor = 0;
+    char prot[8] = "";
+    int path_at = 0;
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &start, &end, prot, &offset, &major,
+                    &minor, &inode, &path_at) != 7 ||
+        inode == 0) {
+      continue;
+    }
+    std::ostringstream text;
+    text << start << ' ' << end - start << ' ' << offset << ' ' << major << ' ' << minor << ' ' << inode << ' '
+         << (1 | (prot[1] == 'w' ? 2 : 0) | 4) << ' ' << hex_of(line.substr(static_cast<size_t>(path_at)));
+    maps.push_back(text.str());
+  }
+  return maps;
+}
+
+UserThread::UserThread(const UserConfig& config, std::atomic<bool>& cut, const std::string& name, pid_t id)
+    : tid(id),
+      encoder(config.pt, packets_),
+      tracer(encoder, config.truth ? &truth_ : nullptr, false),
+      config_(config),
+      cut_(cut),
+      truth_(truth_bytes_),
+      overflow_at_(config.overflow_bytes) {
+  packets_.reserve(kStepBytes);
+  truth_bytes_.reserve(kStepBytes);
+  has_files_ = packet_log_.open(name + ".pt") && (!config.truth || truth_log_.open(name + ".truth")) && event_log_.open(name + ".events");
+  if (has_files_) state_ = new (packet_log_.owner_area()) ThreadState;
+}
+
+void UserThread::event(uint64_t tsc, const char* kind, const std::string& rest) {
+  const std::string line = std::to_string(tsc) + ' ' + kind + (rest.empty() ? "" : " ") + rest + '\n';
+  if (!event_log_.append(std::as_bytes(std::span(line))) && has_files_) cut_ = true;
+}
+
+void UserThread::publish_bytes(uint32_t more_flags) {
+  encoder.taken(packets_.size());
+  const auto append = [](MappedLog& log, Bytes bytes) { return bytes.empty() || log.append(bytes); };
+  if (state_ != nullptr && !cut_ && (!append(truth_log_, truth_bytes_) || !append(packet_log_, packets_))) cut_ = true;
+  packets_.clear();
+  truth_bytes_.clear();
+  if (state_ == nullptr) return;
+  if (cut_) {
+    packet_log_.cut();
+    state_ = nullptr;
+    return;
+  }
+  state_->set_totals({packet_log_.size(), truth_log_.size(), encoder.time(), tracer.counts().irregular, encoder.counts().overflow});
+  publish_step(more_flags);
+  if (config_.overflow_bytes != 0 && encoder.written() >= overflow_at_) {
+    overflow_at_ = encoder.written() + config_.overflow_bytes;
+    tracer.overflow(config_.overflow_blocks);
+  }
+}
+
+void UserThread::set_held(bool held) { publish_bytes(held ? uint32_t{TraceStep::kHeld} : 0U); }
+
+void UserThread::end_at_registers(const uint64_t* program_counter, bool fault) {
+  tracer.leave_async({*program_counter, fault}, read_clock());
+  tracer.stop();
+  publish_bytes(TraceStep::kEnded);
+}
+
+void UserThread::finish(uint64_t tsc) {
+  tracer.stop();
+  publish_bytes(TraceStep::kEnded);
+  event(tsc, "exit", "");
+}
+
+void UserProcess::start(const std::string& folder, ExecMode mode) {
+  folder_ = folder;
+  mode_ = mode;
+  std::ifstream file(folder + "/" + kConfigFile);
+  std::ostringstream text;
+  text << file.rdbuf();
+  config_ = config_from_text(text.str());
+  if (config_.work_clock) work_clock().open(folder);
+  threads_ = std::make_unique<UserThread*[]>(kMaxVcpus);
+  missing_.open(folder + "/" + kMissingFile);
+  pid_ = getpid();
+  for (const std::string& map : file_maps()) first_maps_.insert(map.substr(0, map.find(' ')));
+  open_block_log();
+}
+
+void UserProcess::open_block_log() {
+  name_ = std::to_string(pid_) + "." + std::to_string(read_clock());
+  cut_ = !block_log_.open(folder_ + "/" + name_ + ".blocks");
+}
+
+bool UserProcess::can_record_exec() {
+  const bool in_reach = access((folder_ + "/" + kConfigFile).c_str(), R_OK) == 0 && access(folder_.c_str(), W_OK | X_OK) == 0;
+  if (!in_reach) missing_.add();
+  return in_reach;
+}
+
+UserThread* UserProcess::add_thread(unsigned vcpu) {
+  if (vcpu >= kMaxVcpus) return nullptr;
+  const Spin hold(lock_);
+  const pid_t tid = this_thread();
+  const std::string name = folder_ + "/" + name_ + "." + std::to_string(tid) + "." + std::to_string(serial_++);
+  owned_.push_back(std::make_unique<UserThread>(config_, cut_, name, tid));
+  if (!owned_.back()->has_files()) missing_.add();
+  threads_[vcpu] = owned_.back().get();
+  tl_thread = threads_[vcpu];
+  log_start(*threads_[vcpu]);
+  return threads_[vcpu];
+}
+
+// The first thread tells what the process began with; the others only that they are there.
+void UserProcess::log_start(UserThread& thread) {
+  const uint64_t now = read_clock();
+  thread.event(now, "thread", std::to_string(pid_) + ' ' + std::to_string(thread.tid));
+  if (started_) return;
+  started_ = true;
+  if (!parent_name_.empty()) {
+    thread.event(now, "forked", std::to_string(parent_pid_) + ' ' + parent_name_ + ' ' + std::to_string(parent_blocks_));
+    return;
+  }
+  thread.event(now, "started", "");
+  const std::string own = hex_of(folder_);
+  for (const std::string& map : file_maps()) {
+    if (first_maps_.count(map.substr(0, map.find(' '))) != 0 || map.find(' ' + own) != std::string::npos) continue;
+    thread.event(now, "first_map", map);
+  }
+}
+
+void UserProcess::become_child(unsigned vcpu) {
+  parent_pid_ = pid_;
+  parent_name_ = name_;
+  parent_blocks_ = store_.size();
+  pid_ = getpid();
+  lock_.clear();
+  holding_ = false;
+  started_ = false;
+  serial_ = 0;
+  for (std::unique_ptr<UserThread>& thread : owned_) (void)thread.release();  // their buffers are the parent's to write
+  owned_.clear();
+  std::fill(threads_.get(), threads_.get() + kMaxVcpus, nullptr);
+  block_bytes_.clear();
+  open_block_log();
+  add_thread(vcpu);
+}
+
+UserThread* UserProcess::current_thread() { return tl_thread; }
+
+void UserProcess::remove_thread(unsigned vcpu) {
+  if (vcpu >= kMaxVcpus || threads_[vcpu] == nullptr) return;
+  const Spin hold(lock_);
+  UserThread* thread = threads_[vcpu];
+  thread->finish(read_clock());
+  threads_[vcpu] = nullptr;
+  std::erase_if(owned_, [&](const auto& owned) { return owned.get() == thread; });
+  if (tl_thread == thread) tl_thread = nullptr;
+}
+
+// Notes the bytes as those that stand there now. True if any was not known; `changed` if any was another.
+bool UserProcess::remember(uint64_t ip, Bytes code, bool& changed) {
+  bool fresh = false;
+  for (size_t i = 0; i < code.size();) {
+    const uint64_t at = ip + i, in_page = at % kPageBytes;
+    std::unique_ptr<Page>& page = pages_[at / kPageBytes];
+    if (page == nullptr) page = std::make_unique<Page>();
+    const size_t count = std::min<size_t>(code.size() - i, kPageBytes - in_page);
+    for (size_t k = 0; k < count; ++k) {
+      if (!page->known[in_page + k]) {
+        fresh = true;
+      } else if (page->bytes[in_page + k] != code[i + k]) {
+        changed = true;
+      }
+      page->known[in_page + k] = true;
+      page->bytes[in_page + k] = code[i + k];
+    }
+    i += count;
+  }
+  return fresh;
+}
+
+void UserProcess::add_to_pages(Block& block) {
+  for (uint64_t page = block.ip / kPageBytes; page <= (block.end - 1) / kPageBytes; ++page) pages_[page]->blocks.push_back(&block);
+}
+
+// Bytes of `fresh` are other than what was known. The emulator forgets blocks over memory that is written, but not those whose memory is
+// written through another address: such blocks go on, and are to tell when.
+void UserProcess::find_stale(const Block& fresh) {
+  for (uint64_t page = fresh.ip / kPageBytes; page <= (fresh.end - 1) / kPageBytes; ++page) {
+    for (Block* other : pages_[page]->blocks) {
+      const uint64_t first = std::max(other->ip, fresh.ip), end = std::min(other->end, fresh.end);
+      if (first >= end || other == &fresh) continue;
+      if (std::memcmp(other->bytes + (first - other->ip), fresh.bytes + (first - fresh.ip), end - first) == 0) continue;
+      other->stale = other->watched = true;
+    }
+  }
+}
+
+void UserProcess::log_block(const Block& block, bool is_new, uint64_t now) {
+  TruthLog log(block_bytes_);
+  log.put(is_new ? 0 : 1);
+  log.put(block.number);
+  log.put(now);
+  if (is_new) {
+    log.put(block.ip);
+    log.put(block.insns);
+    const auto* lengths = reinterpret_cast<const std::byte*>(block.lengths);
+    block_bytes_.insert(block_bytes_.end(), lengths, lengths + block.insns);
+    block_bytes_.insert(block_bytes_.end(), block.bytes, block.bytes + block.size_bytes);
+  }
+  if (!block_log_.append(block_bytes_)) cut_ = true;
+  block_bytes_.clear();
+}
+
+Block* UserProcess::translated(uint64_t ip, std::span<const SeenInsn> insns) {
+  const Spin hold(lock_);
+  const uint64_t now = read_clock();
+  const BlockStore::Added added = store_.add(ip, mode_, insns);
+  if (added.block == nullptr) return nullptr;
+  Block& block = *added.block;
+  bool changed = false;
+  const bool fresh = remember(ip, block.code(), changed);
+  if (added.is_new) add_to_pages(block);
+  block.stale = false;
+  if (changed) find_stale(block);
+  if (added.is_new && handlers_.count(ip) != 0) block.watched = true;
+  if (!added.is_new && !fresh && !changed) return &block;
+  log_block(block, added.is_new, now);
+  changed = changed || (fresh && mode_ == ExecMode::a64 && writable_code_);
+  if (changed && tl_thread != nullptr && config_.date_changes) {
+    if (tl_thread->sync_first == 0) tl_thread->sync_first = now - kSyncTicks;
+    tl_thread->sync_last = now + kSyncTicks;
+  }
+  return &block;
+}
+
+void UserProcess::entered_stale(UserThread& thread, Block& block) {
+  const Spin hold(lock_);
+  if (!block.stale) return;
+  const uint64_t now = read_clock();
+  bool changed = false;
+  (void)remember(block.ip, block.code(), changed);
+  block.stale = false;
+  if (!changed) return;
+  find_stale(block);
+  log_block(block, false, now);
+  if (!config_.date_changes) return;
+  if (thread.sync_first == 0) thread.sync_first = now - kSyncTicks;
+  thread.sync_last = now + kSyncTicks;
+}
+
+void UserProcess::watch_handler(uint64_t handler, uint64_t restorer) {
+  const Spin hold(lock_);
+  handlers_.insert(handler);
+  restorers_.insert(restorer);
+  store_.for_each_at(handler, [](Block& block) { block.watched = true; });
+}
+
+bool UserProcess::is_handler(uint64_t address) const { return handlers_.count(address) != 0; }
+bool UserProcess::is_restorer(uint64_t address) const { return restorers_.count(address) != 0; }
+
+}  // namespace ptd::emulate

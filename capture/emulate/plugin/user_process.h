@@ -1,0 +1,174 @@
+// The plugin's state in one emulated process: its blocks, its threads, its logs.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "capture/emulate/shared/mapped_log.h"
+#include "capture/emulate/shared/thread_state.h"
+#include "capture/emulate/shared/user_config.h"
+#include "capture/emulate/shared/work_clock.h"
+#include "capture/emulate/unit/block_tracer.h"
+
+namespace ptd::emulate {
+
+/// The clock of a recording: the host's time stamp counter, or nanoseconds where the host has none; work_clock() if that is open.
+[[nodiscard]] uint64_t read_clock();
+[[nodiscard]] WorkClock& work_clock();
+
+/// One thread of the program: its packets, truth and events, each in a file of its own. What it publishes survives any death of the process;
+/// the recorder completes the files (complete_thread()). Used by that thread only, except where it can no longer run.
+class UserThread {
+ public:
+  /// `name`: path of its files without their ending. `cut`: the process has lost something and is not recorded further; set by whoever
+  /// finds that a file cannot grow.
+  UserThread(const UserConfig& config, std::atomic<bool>& cut, const std::string& name, pid_t tid);
+  UserThread(const UserThread&) = delete;
+  UserThread& operator=(const UserThread&) = delete;
+
+  /// Appends "tsc kind rest" to the events.
+  void event(uint64_t tsc, const char* kind, const std::string& rest);
+  /// Ends a step: from here on it is part of the recording whatever happens to the process.
+  void publish() {
+    if (!packets_.empty() || !truth_bytes_.empty() || state_ == nullptr) return publish_bytes(0);
+    publish_step(0);
+  }
+  /// The thread waits before the block that it entered, which does not run until the thread is released.
+  void set_held(bool held);
+  /// The process dies; this thread runs nothing more. Its next instruction is the one that the emulator has in its registers. `fault`: that
+  /// instruction raised the signal.
+  void end_at_registers(const uint64_t* program_counter, bool fault);
+  /// The thread ends by itself, outside of what is traced.
+  void finish(uint64_t tsc);
+  /// What it last published.
+  [[nodiscard]] TraceStep published() const { return state_ != nullptr ? state_->step() : TraceStep(); }
+  /// Whether its files could be made.
+  [[nodiscard]] bool has_files() const { return has_files_; }
+
+  const pid_t tid;
+  PtEncoder encoder;
+  BlockTracer tracer;
+  uint64_t sync_first = 0, sync_last = 0;  ///< known code changed between these times; 0: it did not
+  int64_t call = -1;                       ///< number and arguments of the system call that is under way
+  std::array<uint64_t, 6> call_args{};
+  const uint64_t* registers = nullptr;     ///< the emulator's CPU state; null where it is not known
+
+ private:
+  void publish_step(uint32_t more_flags) {
+    TraceStep& step = state_->next();
+    step.branches = encoder.waiting_branches();
+    step.branch_count = encoder.waiting_count();
+    step.insns = tracer.counts().insns;
+    uint32_t flags = more_flags | state_->totals_flag();
+    if (encoder.enabled()) flags |= TraceStep::kEnabled;
+    if (encoder.losing()) flags |= TraceStep::kLosing;
+    if (const Block* block = tracer.current(); block != nullptr) {
+      step.ip = block->ip;
+      flags |= TraceStep::kEntered;
+    }
+    step.flags = flags;
+    state_->publish();
+  }
+  void publish_bytes(uint32_t more_flags);
+  const UserConfig& config_;
+  std::atomic<bool>& cut_;
+  std::vector<std::byte> packets_, truth_bytes_;
+  TruthLog truth_;
+  MappedLog packet_log_, truth_log_, event_log_;
+  ThreadState* state_ = nullptr;  ///< in the packet log; null if nothing more can be recorded
+  uint64_t overflow_at_ = 0;
+  bool has_files_ = true;
+};
+
+/// One process image, from exec or fork to exec or exit. Translation calls come under QEMU's lock, system call ones from any thread.
+class UserProcess {
+ public:
+  static constexpr unsigned kMaxVcpus = 65536;
+
+  /// `folder`: the working folder, absolute. `mode`: of the code.
+  void start(const std::string& folder, ExecMode mode);
+  /// After fork, in the child, whose only thread has vcpu index `vcpu`.
+  void become_child(unsigned vcpu);
+  [[nodiscard]] const UserConfig& config() const { return config_; }
+  [[nodiscard]] UserThread* thread(unsigned vcpu) {
+    UserThread* known = vcpu < kMaxVcpus ? threads_[vcpu] : nullptr;
+    return known != nullptr ? known : add_thread(vcpu);
+  }
+  void remove_thread(unsigned vcpu);
+  /// The thread that calls; null if it is none of the program's.
+  [[nodiscard]] static UserThread* current_thread();
+
+  /// `self` is about to end this program: by exit, exec or a signal. The others stop where they are, each before a block or in a system call,
+  /// and stay there until release(). Waits for them, within a bound; who does not stop in time has an open end. True if any stopped.
+  bool hold_others(const UserThread* self);
+  void release() { holding_ = false; }
+  [[nodiscard]] bool is_holding() const { return holding_.load(std::memory_order_relaxed); }
+  /// In a thread that is to stop.
+  void wait_for_release(UserThread& thread);
+  /// This thread's signal `number` ends the process, with no handler and no further instruction. `program_counter`: words into the
+  /// emulator's CPU state.
+  void die_by_signal(int number, bool fault, size_t program_counter);
+
+  /// A block was translated now: known or new, and whether its bytes replace others that were seen at their place.
+  Block* translated(uint64_t ip, std::span<const SeenInsn> insns);
+  /// `thread` enters a block that is stale: its bytes are what stands there, now.
+  void entered_stale(UserThread& thread, Block& block);
+  /// The program takes signals at `handler`, and returns from it through `restorer`.
+  void watch_handler(uint64_t handler, uint64_t restorer);
+  /// The program may write where it executes: there, code that was not seen yet may be other than its file's.
+  void note_writable_code() { writable_code_ = true; }
+  [[nodiscard]] bool is_handler(uint64_t address) const;
+  [[nodiscard]] bool is_restorer(uint64_t address) const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  /// A program that starts now can be recorded: the working folder is in reach. If not, it is counted as missing.
+  [[nodiscard]] bool can_record_exec();
+
+ private:
+  struct Page {
+    std::array<std::byte, 4096> bytes{};
+    std::array<bool, 4096> known{};
+    std::vector<Block*> blocks;  ///< that have bytes in it
+  };
+  UserThread* add_thread(unsigned vcpu);
+  template <class Stopped>
+  bool wait_for_others(const UserThread* self, Stopped&& stopped);
+  void open_block_log();
+  bool remember(uint64_t ip, Bytes code, bool& changed);
+  void find_stale(const Block& fresh);
+  void add_to_pages(Block& block);
+  void log_block(const Block& block, bool is_new, uint64_t now);
+  void log_start(UserThread& thread);
+
+  std::string folder_, name_, parent_name_;
+  UserConfig config_;
+  ExecMode mode_ = ExecMode::bits64;
+  pid_t pid_ = 0, parent_pid_ = 0;
+  uint64_t parent_blocks_ = 0;
+  bool started_ = false;
+  std::atomic<bool> writable_code_{false};
+  std::atomic<bool> cut_{false};  ///< see UserThread
+  std::atomic<bool> holding_{false};
+  SharedCount missing_;
+  unsigned serial_ = 0;
+  std::unique_ptr<UserThread*[]> threads_;
+  std::vector<std::unique_ptr<UserThread>> owned_;
+  std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
+  BlockStore store_;
+  std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
+  MappedLog block_log_;
+  std::vector<std::byte> block_bytes_;
+  std::unordered_set<uint64_t> handlers_, restorers_;
+  std::unordered_set<std::string> first_maps_;
+};
+
+/// The file mappings of this process, one text a line "start end offset dev_major dev_minor inode prot path-in-hex".
+[[nodiscard]] std::vector<std::string> file_maps();
+
+}  // namespace ptd::emulate

@@ -1,0 +1,112 @@
+// ProgramHolder: fork, waitpid and a socket.
+#include "capture/emulate/program_holder.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+
+namespace ptd::emulate {
+namespace {
+
+/// What the holder reports: its program's process, then its exit status.
+struct Report {
+  int32_t value = 0;
+};
+constexpr int kKilled = 128 + SIGKILL;
+constexpr std::array kHeldSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE, SIGXFSZ};
+
+bool receive(int fd, Report& report) {
+  ssize_t got = 0;
+  do {
+    got = recv(fd, &report, sizeof report, MSG_WAITALL);
+  } while (got < 0 && errno == EINTR);
+  return got == static_cast<ssize_t>(sizeof report);
+}
+
+bool send_report(int fd, int32_t value) {
+  const Report report{value};
+  return send(fd, &report, sizeof report, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof report);
+}
+
+// Waits for the program and, as this process takes in orphans, for all that it started.
+int wait_for_all(pid_t program) {
+  int result = kKilled;
+  while (true) {
+    int status = 0;
+    const pid_t pid = waitpid(-1, &status, 0);
+    if (pid < 0 && errno == EINTR) continue;
+    if (pid < 0) return result;
+    if (pid == program) result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+}
+
+void leave_standard_streams() {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int fd : {0, 1, 2}) (void)dup2(null, fd);
+}
+
+[[noreturn]] void become_program(const ProgramHolder::Duties& duties, pid_t group) {
+  (void)setpgid(0, group);
+  for (const int number : kHeldSignals) (void)std::signal(number, SIG_DFL);
+  duties.become_program();
+  _exit(127);
+}
+
+[[noreturn]] void hold(int fd, const ProgramHolder::Duties& duties, pid_t group) {
+  (void)setpgid(0, 0);
+  (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+  (void)prctl(PR_SET_NAME, "ptdecode-hold");
+  for (const int number : kHeldSignals) (void)std::signal(number, SIG_IGN);
+  const pid_t program = fork();
+  if (program == 0) become_program(duties, group);
+  if (program < 0 || !send_report(fd, program)) _exit(1);
+  leave_standard_streams();
+  (void)send_report(fd, wait_for_all(program));
+  Report done;
+  if (!receive(fd, done)) duties.complete();
+  _exit(0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProgramHolder>> ProgramHolder::start(const Duties& duties) {
+  const auto fail = [] { return Error{ErrorKind::file_open, std::string("the program cannot be started: ") + std::strerror(errno), 0}; };
+  std::array<int, 2> pair{-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail();
+  (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::unique_ptr<ProgramHolder> holder(new ProgramHolder);
+  holder->fd_ = pair[0];
+  const pid_t group = getpgrp();
+  holder->holder_ = fork();
+  if (holder->holder_ == 0) {
+    close(pair[0]);
+    hold(pair[1], duties, group);
+  }
+  close(pair[1]);
+  Report program;
+  if (holder->holder_ < 0 || !receive(holder->fd_, program)) return fail();
+  holder->program_ = program.value;
+  return holder;
+}
+
+int ProgramHolder::wait() {
+  Report status;
+  return receive(fd_, status) ? status.value : wait_for_all(program_);
+}
+
+ProgramHolder::~ProgramHolder() {
+  (void)send_report(fd_, 0);
+  close(fd_);
+  while (holder_ > 0 && waitpid(holder_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace ptd::emulate

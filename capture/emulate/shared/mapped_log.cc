@@ -1,0 +1,159 @@
+// MappedLog: windows of a file, mapped one after the other.
+#include "capture/emulate/shared/mapped_log.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace ptd::emulate {
+namespace {
+
+constexpr uint64_t kWindowBytes = uint64_t{1} << 30, kSmallWindowBytes = 256 * 1024;
+constexpr uint64_t kRoomBytes = 64 * 1024;               // given a place on the disk at once
+constexpr uint64_t kKeptBytes = uint64_t{8} << 20;  // of a window in the process's memory, at most
+
+// A file that grows beyond the program's limit would kill it by SIGXFSZ.
+bool may_grow_to(uint64_t bytes) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
+
+}  // namespace
+
+bool MappedLog::open(const std::string& path) {
+  close();
+  path_ = path;
+  size_ = window_at_ = window_bytes_ = room_ = released_ = 0;
+  failed_ = true;
+  if (!may_grow_to(kMappedLogHeaderBytes)) return false;
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  void* header = MAP_FAILED;
+  if (posix_fallocate(fd, 0, kMappedLogHeaderBytes) == 0) {
+    header = mmap(nullptr, kMappedLogHeaderBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  ::close(fd);
+  if (header == MAP_FAILED) return false;
+  header_ = static_cast<uint64_t*>(header);
+  failed_ = false;
+  if (!map_window() || !make_room()) cut();
+  return !failed_;
+}
+
+// The file is sparse after the written part, so that a large window costs nothing.
+bool MappedLog::map_window() {
+  unmap_window();
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return false;
+  const uint64_t offset = kMappedLogHeaderBytes + size_;
+  for (const uint64_t bytes : {kWindowBytes, kSmallWindowBytes}) {
+    if (!may_grow_to(offset + bytes) || ftruncate(fd, static_cast<off_t>(offset + bytes)) != 0) continue;
+    void* window = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+    if (window == MAP_FAILED) continue;
+    window_ = static_cast<std::byte*>(window);
+    window_at_ = room_ = size_;
+    window_bytes_ = bytes;
+    break;
+  }
+  ::close(fd);
+  return window_ != nullptr;
+}
+
+// Where the disk is full a plain write to the window would be a SIGBUS.
+bool MappedLog::make_room() {
+  std::byte* at = window_ + (room_ - window_at_);
+  const uint64_t bytes = std::min(kRoomBytes, window_at_ + window_bytes_ - room_);
+#ifdef MADV_POPULATE_WRITE
+  if (madvise(at, bytes, MADV_POPULATE_WRITE) == 0) {
+    room_ += bytes;
+    return true;
+  }
+#endif
+  const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);  // an older kernel (before Linux 5.14), or no room
+  if (fd < 0) return false;
+  const bool done = posix_fallocate(fd, static_cast<off_t>(kMappedLogHeaderBytes + room_), static_cast<off_t>(bytes)) == 0;
+  ::close(fd);
+  if (done) room_ += bytes;
+  return done;
+}
+
+void MappedLog::cut() {
+  failed_ = true;
+  room_ = size_;
+  if (header_ != nullptr) __atomic_store_n(header_ + 1, 1, __ATOMIC_RELEASE);
+}
+
+// Pages that are full stay in the file's page cache, which the kernel writes back and takes away as it needs memory.
+void MappedLog::release_full_pages() {
+  released_ = std::max(released_, window_at_);
+  if (size_ - released_ < kKeptBytes) return;
+  const uint64_t bytes = (size_ - released_) / kRoomBytes * kRoomBytes;
+  (void)madvise(window_ + (released_ - window_at_), bytes, MADV_DONTNEED);
+  released_ += bytes;
+}
+
+bool MappedLog::append_slowly(Bytes bytes) {
+  while (!bytes.empty() && !failed_) {
+    if ((size_ == window_at_ + window_bytes_ && !map_window()) || (size_ == room_ && !make_room())) {
+      cut();
+      break;
+    }
+    const size_t piece = std::min<size_t>(bytes.size(), room_ - size_);
+    std::memcpy(window_ + (size_ - window_at_), bytes.data(), piece);
+    size_ += piece;
+    bytes = bytes.subspan(piece);
+  }
+  if (failed_) return false;
+  release_full_pages();
+  __atomic_store_n(header_, size_, __ATOMIC_RELEASE);
+  return true;
+}
+
+void MappedLog::unmap_window() {
+  if (window_ != nullptr) munmap(window_, window_bytes_);
+  window_ = nullptr;
+}
+
+void MappedLog::close() {
+  unmap_window();
+  if (header_ != nullptr) munmap(header_, kMappedLogHeaderBytes);
+  header_ = nullptr;
+  room_ = size_;
+  failed_ = true;
+}
+
+bool SharedCount::create(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  constexpr uint64_t kZero = 0;
+  const bool done = write(fd, &kZero, sizeof kZero) == static_cast<ssize_t>(sizeof kZero);
+  ::close(fd);
+  return done;
+}
+
+uint64_t SharedCount::read(const std::string& path) {
+  uint64_t count = 0;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  if (::read(fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) count = 0;
+  ::close(fd);
+  return count;
+}
+
+void SharedCount::open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  void* page = mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (page != MAP_FAILED) count_ = static_cast<uint64_t*>(page);
+}
+
+void SharedCount::add() {
+  if (count_ != nullptr) __atomic_fetch_add(count_, 1, __ATOMIC_RELAXED);
+}
+
+}  // namespace ptd::emulate

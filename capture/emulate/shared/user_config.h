@@ -1,0 +1,32 @@
+// What the runner tells the plugin, and the names of the files in which the plugin answers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "capture/emulate/unit/pt_encoder.h"
+
+namespace ptd::emulate {
+
+/// Settings of one emulated recording. They travel as lines "name value" in the file kConfigFile of the working folder.
+struct UserConfig {
+  PtEncoderOptions pt;
+  bool truth = false;              ///< also write the ground truth
+  bool date_changes = true;        ///< a PSB+ before and one after each change of known code, so that its date is exact
+  bool work_clock = false;         ///< time goes by instructions: see WorkClock
+  uint64_t overflow_bytes = 0;     ///< lose packets after as many bytes, again and again; 0 never
+  uint64_t overflow_blocks = 500;  ///< for as many blocks
+};
+
+inline constexpr const char* kConfigFile = "config";
+/// A SharedCount: threads and programs that could not be recorded at all.
+inline constexpr const char* kMissingFile = "missing";
+
+/// Lower-case hex of text, "-" for none: how strings are written in the lines of events and plans.
+[[nodiscard]] std::string hex_of(const std::string& text);
+/// The lines of `config`.
+[[nodiscard]] std::string to_text(const UserConfig& config);
+/// Unknown names are left alone.
+[[nodiscard]] UserConfig config_from_text(const std::string& text);
+
+}  // namespace ptd::emulate

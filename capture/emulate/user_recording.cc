@@ -1,0 +1,340 @@
+// From what the plugin left to a recording.
+#include "capture/emulate/user_recording.h"
+
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "capture/emulate/lost_privileges.h"
+#include "capture/emulate/shared/mapped_log.h"
+#include "capture/emulate/etm/etm_records.h"
+#include "capture/emulate/etm/etm_stream.h"
+#include "capture/emulate/user_sideband.h"
+#include "perfio/emulated.h"
+#include "perfio/format/auxtrace_etm.h"
+#include "perfio/format/auxtrace_pt.h"
+#include "perfio/format/wire.h"
+#include "perfio/perf_writer.h"
+#include "ptdecode/pt/packet_reader.h"
+
+namespace ptd::emulate {
+namespace {
+
+constexpr uint32_t kPtType = 8, kSoftwareType = 1;
+constexpr uint64_t kDummyConfig = 9;
+constexpr uint32_t kPtAttr = 0, kDummyAttr = 1;
+// Masks of perf_event_attr.config (the kernel's sysfs format files of intel_pt).
+constexpr uint64_t kConfigPt = 1, kConfigCyc = 2, kConfigMtc = 0x200, kConfigTsc = 0x400, kConfigNoRetcomp = 0x800, kConfigBranch = 0x2000;
+constexpr uint64_t kMtcFreqBits = 0x3c000;
+constexpr unsigned kMtcFreqShift = 14, kCycThreshShift = 19, kPsbFreqShift = 24;
+// Of perf_event_attr: disabled, mmap, comm, task, mmap2, comm_exec.
+constexpr uint64_t kDummyFlags = 1ULL << 0 | 1ULL << 8 | 1ULL << 9 | 1ULL << 13 | 1ULL << 23 | 1ULL << 24;
+constexpr uint64_t kPtId = 1, kDummyId = 2;
+constexpr uint64_t kAuxTruncated = 1;                   // PERF_AUX_FLAG_TRUNCATED
+constexpr uint64_t kAuxPieceBytes = uint64_t{4} << 20;  // at least; a piece ends before a PSB
+
+/// All packets of one thread id: of one program after the other.
+struct Stream {
+  int32_t pid = -1, tid = -1;
+  struct Piece {
+    size_t image = 0;
+    const UserThreadOutput* thread = nullptr;
+    LogData packets;
+    uint64_t base_bytes = 0;
+    LogData truth;  ///< raw log
+    bool cut = false;
+  };
+  std::vector<Piece> pieces;
+  uint64_t size_bytes = 0;
+};
+
+uint64_t pt_config(const RecordingOptions& options) {
+  const PtEncoderOptions& pt = options.config.pt;
+  return kConfigPt | kConfigBranch | (pt.tsc ? kConfigTsc : 0) | (pt.mtc && pt.tsc ? kConfigMtc : 0) | (pt.cyc ? kConfigCyc : 0) |
+         (pt.return_compression ? 0 : kConfigNoRetcomp) | uint64_t{pt.mtc_period} << kMtcFreqShift |
+         uint64_t{pt.cyc_threshold} << kCycThreshShift | uint64_t{options.psb_period} << kPsbFreqShift;
+}
+
+perfio::EventAttr attr_of(uint32_t index, const RecordingOptions& options) {
+  perfio::EventAttr attr;
+  const bool pt = index == kPtAttr;
+  attr.type = pt ? kPtType : kSoftwareType;
+  attr.config = pt ? pt_config(options) : kDummyConfig;
+  attr.flags = pt ? 1 : kDummyFlags;
+  attr.name = pt ? "intel_pt//u" : "dummy:u";
+  if (pt && options.aarch64) attr = etm_attr();
+  attr.sample_period = 1;
+  attr.sample_type = perfio::kSampleIp | perfio::kSampleTid | perfio::kSampleTime | perfio::kSampleIdentifier;
+  if (options.aarch64) attr.sample_type |= perfio::kSampleCpu;
+  attr.read_format = perfio::kFormatId;
+  attr.sample_id_all = true;
+  attr.exclude_kernel = attr.exclude_hv = true;
+  attr.ids = {pt ? kPtId : kDummyId};
+  attr.use_clockid = !options.config.work_clock;  // the records' times are CLOCK_MONOTONIC's, as those of jitdumps
+  attr.clockid = attr.use_clockid ? CLOCK_MONOTONIC : 0;
+  return attr;
+}
+
+perfio::AuxtraceInfoRecord auxtrace_info(const RecordingOptions& options) {
+  const PtEncoderOptions& pt = options.config.pt;
+  perfio::AuxtraceInfoRecord info;
+  info.type = perfio::kAuxtraceIntelPt;
+  constexpr uint64_t kNoSwitches = 0, kNoSnapshot = 0, kPerThread = 0, kCapTimeZero = 1, kNoFilter = 0, kNoEventTrace = 0;
+  info.priv = {kPtType,
+               options.time.time_shift,
+               options.time.time_mult,
+               options.time.time_zero,
+               kCapTimeZero,
+               kConfigTsc,
+               kConfigNoRetcomp,
+               kNoSwitches,
+               kNoSnapshot,
+               kPerThread,
+               kConfigMtc,
+               kMtcFreqBits,
+               pt.tsc_per_ctc,
+               1,
+               kConfigCyc,
+               pt.bus_ratio,
+               kNoFilter,
+               kNoEventTrace};
+  return info;
+}
+
+// A file that was written whole.
+Result<LogData> whole_file(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file) return file.error();
+  return LogData{*file, (*file)->bytes(), false};
+}
+
+// The packets of aarch64 are made of what ran.
+Status encode_piece(const std::vector<UserImage>& images, Stream::Piece& piece) {
+  const std::string stem = piece.thread->truth_path;
+  const LogData log = read_log(stem);
+  const EtmFiles files{stem + ".etm", stem + ".etm_truth"};
+  const auto lookup = [&](uint64_t number) { return find_block(images, piece.image, number); };
+  if (Status status = encode_etm(log.bytes, lookup, piece.thread->tid, files, release_pages); !status) return status;
+  auto packets = whole_file(files.packets), truth = whole_file(files.truth);
+  if (!packets || !truth) return packets ? truth.error() : packets.error();
+  piece.packets = std::move(*packets);
+  piece.truth = std::move(*truth);
+  piece.cut = log.cut;
+  return {};
+}
+
+Result<std::vector<Stream>> streams_of(const std::vector<UserImage>& images, bool aarch64) {
+  std::vector<Stream> streams;
+  for (size_t i = 0; i < images.size(); ++i) {
+    for (const UserThreadOutput& thread : images[i].threads) {
+      auto known = std::find_if(streams.begin(), streams.end(), [&](const Stream& s) { return s.tid == thread.tid; });
+      if (known == streams.end()) {
+        streams.push_back({thread.pid, thread.tid, {}, 0});
+        known = streams.end() - 1;
+      }
+      Stream::Piece piece{i, &thread, {}, known->size_bytes, {}, false};
+      if (aarch64) {
+        if (Status status = encode_piece(images, piece); !status) return status.error();
+      } else {
+        piece.packets = read_log(thread.packet_path);
+        piece.truth = read_log(thread.truth_path);
+        piece.cut = piece.packets.cut;
+      }
+      known->size_bytes += piece.packets.bytes.size();
+      known->pieces.push_back(std::move(piece));
+    }
+  }
+  return streams;
+}
+
+Status write_truth(const RecordingOptions& options, const std::vector<UserImage>& images, const Stream& stream, size_t index) {
+  const std::string whose = options.aarch64 ? "cpu" + std::to_string(index) : "tid" + std::to_string(stream.tid);
+  const std::string path = options.truth_folder + "/truth." + whose + ".ptt";
+  auto writer = TruthFileWriter::create(path);
+  if (!writer) return writer.error();
+  for (const Stream::Piece& piece : stream.pieces) {
+    const auto lookup = [&](uint64_t number) { return find_block(images, piece.image, number); };
+    if (Status status = (*writer)->append(piece.truth.bytes, lookup, piece.base_bytes, release_pages); !status) return status;
+  }
+  return (*writer)->finish();
+}
+
+/// Writes records in order and keeps the first error.
+class Writer {
+ public:
+  Writer(perfio::PerfWriter& writer, const TimeConversion& time) : writer_(writer), time_(time) {}
+  void put(const TimedRecord& record) {
+    perfio::RecordContext context;
+    const bool pt =
+        std::holds_alternative<perfio::ItraceStartRecord>(record.payload) || std::holds_alternative<perfio::AuxRecord>(record.payload);
+    context.attr_index = pt ? kPtAttr : kDummyAttr;
+    context.misc = perfio::kMiscUser;
+    context.sample_id.pid = record.pid;
+    context.sample_id.tid = record.tid;
+    context.sample_id.time = time_.to_ns(Tsc{record.tsc}).value;
+    context.sample_id.has_time = true;
+    context.sample_id.id = pt ? kPtId : kDummyId;
+    context.sample_id.cpu = record.cpu;
+    perfio::Payload payload = record.payload;
+    if (auto* task = std::get_if<perfio::TaskRecord>(&payload)) task->time = context.sample_id.time;
+    check(writer_.add(payload, context));
+  }
+  void check(Status status) {
+    if (status_.ok() && !status.ok()) status_ = std::move(status);
+  }
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  perfio::PerfWriter& writer_;
+  const TimeConversion& time_;
+  Status status_;
+};
+
+void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions& options, size_t streams) {
+  out.check(writer.add_id_index({{kPtId, 0, -1, -1}, {kDummyId, 0, -1, -1}}));
+  out.check(writer.add_auxtrace_info(options.aarch64 ? etm_auxtrace_info(static_cast<uint32_t>(streams)) : auxtrace_info(options)));
+  perfio::TimeConvRecord conversion;
+  conversion.time_shift = options.time.time_shift;
+  conversion.time_mult = options.time.time_mult;
+  conversion.time_zero = options.time.time_zero;
+  conversion.cap_user_time_zero = true;
+  out.check(writer.add_time_conv(conversion));
+}
+
+// CoreSight: a buffer a cpu, and each thread has a cpu of its own. Intel PT: a buffer a thread.
+void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<Stream>& streams, bool aarch64) {
+  for (size_t index = 0; index < streams.size(); ++index) {
+    for (const Stream::Piece& piece : streams[index].pieces) {
+      const Bytes packets = piece.packets.bytes;
+      // As a kernel's records do, which are written while tracing is off, none ends within a packet: perf reads each by itself.
+      for (uint64_t at = 0, end = 0; at < packets.size(); at = end) {
+        end = packets.size() - at > kAuxPieceBytes && !aarch64
+                  ? std::min<uint64_t>(pt::find_psb(packets, at + kAuxPieceBytes), packets.size())
+                  : packets.size();
+        perfio::AuxtraceRecord record;
+        record.offset_bytes = piece.base_bytes + at;
+        record.reference = piece.thread->first_tsc + 1 + at;
+        record.idx = static_cast<uint32_t>(index);
+        record.tid = aarch64 ? -1 : streams[index].tid;
+        record.cpu = aarch64 ? static_cast<int32_t>(index) : -1;
+        record.payload = packets.subspan(at, end - at);
+        out.check(writer.add_auxtrace(record));
+        release_pages(packets.first(end));
+      }
+    }
+  }
+}
+
+perfio::Features features_of(const RecordingOptions& options, const UserSideband& sideband) {
+  perfio::Features features;
+  utsname system{};
+  (void)uname(&system);
+  features.hostname = system.nodename;
+  features.os_release = system.release;
+  features.version = "ptdecode";
+  features.arch = options.aarch64 ? "aarch64" : "x86_64";
+  features.cpu_desc = perfio::kEmulatedCpu;
+  if (!options.aarch64) features.cpuid = "GenuineIntel,6,94,3";
+  features.cpus_online = features.cpus_available = static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  features.cmdline = options.command_line;
+  features.pmu_types = {{options.aarch64 ? "cs_etm" : "intel_pt", kPtType}, {"software", kSoftwareType}};
+  for (const auto& [path, id] : sideband.build_ids()) {
+    if (!id.empty()) features.build_ids.push_back({path, id, -1, perfio::kMiscUser});
+  }
+  return features;
+}
+
+RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vector<Stream>& streams, const UserSideband& sideband,
+                            uint64_t missing) {
+  uint64_t cut = 0;
+  RecordingSummary summary;
+  summary.threads = streams.size();
+  summary.programs = sideband.programs();
+  summary.code_loads = sideband.code_loads();
+  summary.warnings = sideband.warnings();
+  for (std::string& lost : lost_privileges(sideband.build_ids())) summary.warnings.push_back(std::move(lost));
+  std::vector<int32_t> pids;
+  for (const UserImage& image : images) {
+    pids.push_back(image.pid);
+    for (const UserThreadOutput& thread : image.threads) {
+      summary.instructions += thread.end.moment.step.insns;
+      summary.irregular += thread.end.moment.totals.irregular;
+      summary.overflows += thread.end.moment.totals.overflows;
+      summary.killed_threads += thread.end.unknown ? 1 : 0;
+    }
+  }
+  std::sort(pids.begin(), pids.end());
+  summary.processes = static_cast<uint64_t>(std::unique(pids.begin(), pids.end()) - pids.begin());
+  for (const Stream& stream : streams) {
+    summary.packet_bytes += stream.size_bytes;
+    for (const Stream::Piece& piece : stream.pieces) cut += piece.cut ? 1 : 0;
+  }
+  if (cut != 0) {
+    summary.warnings.push_back("the disk of the working folder was full: " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
+                               " not recorded to the end");
+  }
+  if (missing != 0) {
+    summary.warnings.push_back(
+        std::to_string(missing) + (missing == 1 ? " thread or program is" : " threads or programs are") +
+        " not in the recording: the disk of the working folder was full, or the folder out of reach after a change of root, user or "
+        "limits");
+  }
+  return summary;
+}
+
+}  // namespace
+
+Result<RecordingSummary> write_recording(const RecordingOptions& options) {
+  const std::vector<UserImage> images = read_user_output(options.work_folder);
+  const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
+  if (images.empty() && missing != 0)
+    return Error{ErrorKind::file_open,
+                 "nothing was recorded: the working folder " + options.work_folder + " is full or out of reach", 0};
+  if (images.empty()) return Error{ErrorKind::file_format, "the emulator left no trace: the program did not start", 0};
+  const Result<std::vector<Stream>> made = streams_of(images, options.aarch64);
+  if (!made) return made.error();
+  const std::vector<Stream>& streams = *made;
+  const std::string program = options.command_line.empty() ? "" : options.command_line.front();
+  UserSideband sideband(images, options.output + ".jit", program.substr(program.rfind('/') + 1).substr(0, 15));
+  if (Status status = sideband.run(); !status) return status.error();
+  for (size_t index = 0; index < streams.size(); ++index) {
+    const Stream& stream = streams[index];
+    for (const Stream::Piece& piece : stream.pieces) {
+      perfio::AuxRecord aux;
+      aux.aux_offset_bytes = piece.base_bytes;
+      aux.aux_size_bytes = piece.packets.bytes.size();
+      if (options.aarch64) aux.flags = perfio::kAuxFormatRaw;
+      if (piece.cut) aux.flags |= kAuxTruncated;
+      if (aux.aux_size_bytes == 0 && !piece.cut) continue;
+      sideband.records().push_back(
+          {piece.thread->last_tsc, stream.pid, stream.tid, aux, options.aarch64 ? static_cast<uint32_t>(index) : 0});
+    }
+  }
+  std::stable_sort(sideband.records().begin(), sideband.records().end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
+
+  perfio::WriterOptions writer_options;
+  writer_options.attrs = {attr_of(kPtAttr, options), attr_of(kDummyAttr, options)};
+  auto created = perfio::PerfWriter::create(options.output, writer_options);
+  if (!created) return created.error();
+  Writer out(**created, options.time);
+  write_head(**created, out, options, streams.size());
+  for (const TimedRecord& record : sideband.records()) out.put(record);
+  write_packets(**created, out, streams, options.aarch64);
+  out.check((*created)->add_finished_round());
+  (*created)->set_features(features_of(options, sideband));
+  out.check((*created)->finish());
+  if (!out.status().ok()) return out.status().error();
+  if (!options.truth_folder.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(options.truth_folder, error);
+    for (size_t i = 0; i < streams.size(); ++i) {
+      if (Status status = write_truth(options, images, streams[i], i); !status) return status.error();
+    }
+  }
+  return summary_of(images, streams, sideband, missing);
+}
+
+}  // namespace ptd::emulate

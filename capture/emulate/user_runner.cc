@@ -1,0 +1,205 @@
+// Runs a program under qemu-user with the plugin.
+#include "capture/emulate/user_runner.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "capture/emulate/program_holder.h"
+#include "capture/emulate/recording_plan.h"
+#include "capture/emulate/shared/mapped_log.h"
+#include "capture/emulate/shared/user_exec.h"
+#include "capture/emulate/shared/work_clock.h"
+#include "capture/emulate/work_folder.h"
+#include "image/base/whole_file.h"
+
+namespace ptd::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPluginName = "ptdecode-emulate.so";
+constexpr uint64_t kNsPerSecond = 1'000'000'000, kBusHz = 100'000'000;
+
+std::string find_plugin(const std::string& given) {
+  if (!given.empty()) return given;
+  std::error_code error;
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (const fs::path& place : {here / kPluginName, here / "../capture/emulate" / kPluginName, here / PTD_PLUGIN_FOLDER / kPluginName}) {
+    if (fs::is_regular_file(place, error)) return fs::canonical(place, error).string();
+  }
+  return {};
+}
+
+volatile sig_atomic_t g_program = 0;  // who gets the signals that ask this process to end
+
+void pass_on(int number) {
+  if (g_program > 0) (void)kill(static_cast<pid_t>(g_program), number);
+}
+
+/// Until this object goes, Ctrl-C is left to the program, which gets it too and decides; what asks to end is passed on to it.
+class Signals {
+ public:
+  explicit Signals(pid_t program) : interrupt_(std::signal(SIGINT, SIG_IGN)), terminate_(std::signal(SIGTERM, pass_on)), hangup_(std::signal(SIGHUP, pass_on)) {
+    g_program = program;
+  }
+  ~Signals() {
+    g_program = 0;
+    (void)std::signal(SIGINT, interrupt_);
+    (void)std::signal(SIGTERM, terminate_);
+    (void)std::signal(SIGHUP, hangup_);
+  }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+ private:
+  using Handler = void (*)(int);
+  Handler interrupt_, terminate_, hangup_;
+};
+
+/// Whether a file could be written there: better known before the program runs than after.
+Status try_output(const std::string& path) {
+  std::error_code error;
+  if (path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
+    return Error{ErrorKind::usage, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
+  const auto file = WholeFile::open(path, 0600);  // removed again, as it is not finished
+  return file.ok() ? Status() : file.error();
+}
+
+Status try_folder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error || access(path.c_str(), W_OK) != 0) {
+    return Error{ErrorKind::file_open, "cannot write to the folder " + path + ": " + (error ? error.message() : std::strerror(errno)), 0};
+  }
+  return {};
+}
+
+// The recording, and the folder's end if it could be made. If not (a full disk), its error says where the logs are.
+Result<RecordingSummary> complete(RecordingPlan& plan, const WorkFolder& folder) {
+  set_time(plan);
+  Result<RecordingSummary> summary = write_recording(plan.recording);
+  if (summary || summary.error().kind != ErrorKind::file_open) {
+    folder.remove();
+    return summary;
+  }
+  Error error = summary.error();
+  error.message += "; what was recorded is in " + folder.path() + ", for ptdecode record --recover";
+  return error;
+}
+
+// What the plugin needs to know, and what makes a recording of its logs.
+Status prepare(const EmulateOptions& options, const EmulatorCommand& command, RecordingPlan& plan) {
+  RecordingOptions& recording = plan.recording;
+  std::error_code error;
+  recording.work_folder = command.folder;
+  recording.config = options.config;
+  recording.aarch64 = command.machine == kMachineAarch64;
+  recording.config.truth = recording.aarch64 || !options.truth_folder.empty();  // of which the packets of aarch64 are made
+  recording.output = fs::absolute(options.output, error).string();
+  if (!options.truth_folder.empty()) recording.truth_folder = fs::absolute(options.truth_folder, error).string();
+  recording.psb_period = options.psb_period;
+  recording.command_line = options.command;
+  plan.boot = this_boot();
+  plan.before = read_clocks();
+  const timespec pause{0, 20'000'000};
+  nanosleep(&pause, nullptr);
+  plan.start = read_clocks();
+  const uint64_t ns = plan.start.ns - plan.before.ns;
+  const uint64_t ratio = ((plan.start.tsc - plan.before.tsc) * 10 + ns / 2) / ns;  // of a bus clock of 100 MHz
+  recording.config.pt.bus_ratio = static_cast<uint8_t>(std::clamp<uint64_t>(ratio, 1, 255));
+  if (options.config.work_clock) {
+    recording.config.pt.bus_ratio = kWorkTicksPerSecond / kBusHz;
+    if (!WorkClock::create(command.folder)) return Error{ErrorKind::file_open, "the clock cannot be made in " + command.folder, 0};
+  }
+  std::ofstream config(command.folder + "/" + kConfigFile);
+  config << to_text(recording.config) << std::flush;
+  if (!config || !SharedCount::create(command.folder + "/" + kMissingFile))
+    return Error{ErrorKind::file_open, "cannot write to the working folder " + command.folder + ": " + std::strerror(errno), 0};
+  return write_plan(plan);
+}
+
+}  // namespace
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : std::string();
+  const char* path = std::getenv("PATH");
+  const std::string places = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  for (size_t at = 0; at <= places.size();) {
+    const size_t end = std::min(places.find(':', at), places.size());
+    const std::string candidate = (end == at ? "." : places.substr(at, end - at)) + "/" + name;
+    std::error_code error;
+    if (access(candidate.c_str(), X_OK) == 0 && fs::is_regular_file(candidate, error)) return candidate;
+    at = end + 1;
+  }
+  return {};
+}
+
+Result<EmulateResult> emulate(const EmulateOptions& options) {
+  const std::string program = options.command.empty() ? "" : find_program(options.command.front());
+  if (program.empty()) {
+    return Error{ErrorKind::usage, (options.command.empty() ? "" : options.command.front()) + ": not found, or it may not be run", 0};
+  }
+  EmulatorCommand command;
+  command.machine = machine_of(program);
+  if (command.machine != kMachineX86_64 && command.machine != kMachineAarch64) {
+    return Error{ErrorKind::usage, program + ": no program for x86-64 or aarch64, nor a script for one", 0};
+  }
+  const std::string emulator = emulator_of(command.machine);
+  command.qemu = find_program(options.qemu.empty() ? emulator : options.qemu);
+  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorKind::usage, options.qemu + " is no program that can be run", 0};
+  if (command.qemu.empty()) return Error{ErrorKind::unsupported, emulator + " is not installed (Debian: apt install qemu-user)", 0};
+  command.plugin = find_plugin(options.plugin);
+  if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " is not beside this program", 0};
+  if (Status status = try_output(options.output); !status) return status.error();
+  if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
+  const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);
+  if (!folder) return folder.error();
+  command.folder = folder->path();
+  RecordingPlan plan;
+  if (Status status = prepare(options, command, plan); !status) {
+    folder->remove();
+    return status.error();
+  }
+  EmulateResult result;
+  const auto become_program = [&] { exec_emulated(command, program, options.command, environ); };
+  const auto holder = ProgramHolder::start({become_program, [&] { (void)complete(plan, *folder); }});
+  if (!holder) {
+    folder->remove();
+    return holder.error();
+  }
+  {
+    const Signals signals((*holder)->program());
+    result.exit_status = (*holder)->wait();
+  }
+  result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);
+  Result<RecordingSummary> summary = complete(plan, *folder);
+  if (!summary) return summary.error();
+  result.summary = std::move(*summary);
+  return result;
+}
+
+Result<EmulateResult> recover(const std::string& folder, const std::string& output) {
+  const Result<WorkFolder> adopted = WorkFolder::adopt(folder);
+  if (!adopted) return adopted.error();
+  Result<RecordingPlan> plan = read_plan(adopted->path());
+  if (!plan) return plan.error();
+  if (!output.empty()) plan->recording.output = output;
+  if (Status status = try_output(plan->recording.output); !status) return status.error();
+  Result<RecordingSummary> summary = complete(*plan, *adopted);
+  if (!summary) return summary.error();
+  EmulateResult result;
+  result.output = plan->recording.output;
+  result.summary = std::move(*summary);
+  return result;
+}
+
+}  // namespace ptd::emulate

@@ -1,0 +1,41 @@
+// Runs a program under qemu-user with the plugin, and makes a recording of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "capture/emulate/user_recording.h"
+#include "ptdecode/error.h"
+
+namespace ptd::emulate {
+
+struct EmulateOptions {
+  UserConfig config;
+  uint8_t psb_period = 3;  ///< PSBFreq: 2^(psb_period + 11) bytes
+  std::string output = "perf.data";
+  std::string truth_folder;          ///< empty: no ground truth
+  std::string qemu;                  ///< path or name of qemu-x86_64; empty: the one in PATH
+  std::string plugin;                ///< path of ptdecode-emulate.so; empty: beside this program, or where it was installed
+  std::vector<std::string> command;  ///< program and arguments
+  std::string work_parent;           ///< where the working folder is made; empty: beside the output, else TMPDIR or /tmp
+};
+
+struct EmulateResult {
+  int exit_status = 0;  ///< of the program; 128 + signal if one ended it
+  double run_s = 0;     ///< the run, without the writing of the recording
+  std::string output;   ///< of recover(): the recording
+  RecordingSummary summary;
+};
+
+/// Waits for the program and all that it started, then writes the recording, which a second process does if this one is killed. The program has our standard input and output. Errors: usage
+/// for a program that is not there; unsupported without emulator or plugin; of the file system.
+Result<EmulateResult> emulate(const EmulateOptions& options);
+
+/// Makes the recording of a working folder whose recorder and second process were both killed; `output` "": where it was to be. Errors: of
+/// the file system; unsupported while a recorder or the program still runs.
+Result<EmulateResult> recover(const std::string& folder, const std::string& output);
+
+/// A program by its path or, as a shell does, by PATH; "" if there is none.
+[[nodiscard]] std::string find_program(const std::string& name);
+
+}  // namespace ptd::emulate

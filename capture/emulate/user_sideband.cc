@@ -1,0 +1,234 @@
+// The records of an emulated run.
+#include "capture/emulate/user_sideband.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "image/source/elf_file.h"
+
+namespace ptd::emulate {
+namespace {
+
+constexpr uint32_t kProtExec = 4, kMapPrivate = 2;
+// Below what any program may map: where the mapping that announces a jitdump is said to be.
+constexpr uint64_t kMarkerIp = 0x1000, kMarkerBytes = 0x1000;
+
+std::string bytes_of_hex(const std::string& hex) {
+  std::string raw;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) raw += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return raw;
+}
+
+// "address size offset major minor inode prot path"
+UserMap map_of(const UserEvent& event) {
+  UserMap map;
+  map.ip = event.number(0);
+  map.size_bytes = event.number(1);
+  map.file_offset_bytes = event.number(2);
+  map.major = static_cast<uint32_t>(event.number(3));
+  map.minor = static_cast<uint32_t>(event.number(4));
+  map.inode = event.number(5);
+  map.prot = static_cast<uint32_t>(event.number(6));
+  map.path = event.text(7);
+  return map;
+}
+
+void unmap(std::vector<UserMap>& files, uint64_t first, uint64_t end) {
+  std::vector<UserMap> left;
+  for (const UserMap& map : files) {
+    if (map.end() <= first || map.ip >= end) {
+      left.push_back(map);
+      continue;
+    }
+    if (map.ip < first) {
+      left.push_back(map);
+      left.back().size_bytes = first - map.ip;
+    }
+    if (map.end() > end) {
+      left.push_back(map);
+      left.back().ip = end;
+      left.back().size_bytes = map.end() - end;
+      left.back().file_offset_bytes += end - map.ip;
+    }
+  }
+  files = std::move(left);
+}
+
+}  // namespace
+
+/// Something of an image that happens at a time.
+struct UserSideband::Step {
+  uint64_t tsc = 0;
+  const UserThreadOutput* thread = nullptr;
+  const UserEvent* event = nullptr;
+  const UserBlock* block = nullptr;
+  size_t child = 0;  ///< if neither: image `child` forks off
+};
+
+UserSideband::UserSideband(const std::vector<UserImage>& images, std::string jit_prefix, std::string first_comm)
+    : images_(images), jit_prefix_(std::move(jit_prefix)), first_comm_(std::move(first_comm)) {}
+
+Status UserSideband::run() {
+  for (size_t i = 0; i < images_.size(); ++i) {
+    if (Status status = run_image(i); !status) return status;
+  }
+  std::stable_sort(records_.begin(), records_.end(), [](const TimedRecord& a, const TimedRecord& b) { return a.tsc < b.tsc; });
+  return {};
+}
+
+void UserSideband::put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload) {
+  records_.push_back({tsc, pid, tid, std::move(payload), 0});
+}
+
+std::string UserSideband::build_id_of(const std::string& path) {
+  const auto known = build_ids_.find(path);
+  if (known != build_ids_.end()) return known->second;
+  const auto file = MappedFile::open(path);
+  std::string raw;
+  if (file.ok()) {
+    const auto elf = ElfFile::open(*file);
+    if (elf.ok()) raw = bytes_of_hex((*elf)->build_id());
+  }
+  return build_ids_[path] = raw;
+}
+
+void UserSideband::show_file(size_t index, Space& space, uint64_t tsc, const UserMap& map) {
+  const int32_t pid = images_[index].pid;
+  perfio::MmapRecord record;
+  record.pid = record.tid = pid;
+  record.addr = map.ip;
+  record.size_bytes = map.size_bytes;
+  record.file_offset_bytes = map.file_offset_bytes;
+  record.maj = map.major;
+  record.min = map.minor;
+  record.inode = map.inode;
+  record.prot = map.prot | kProtExec;
+  record.flags = kMapPrivate;
+  record.build_id = build_id_of(map.path);
+  record.path = map.path;
+  put(tsc, pid, pid, std::move(record));
+  space.shown.add_file(map);
+}
+
+// The reader must not meet the marker of a jitdump before the space that it belongs to.
+Status UserSideband::tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code) {
+  const UserImage& image = images_[index];
+  if (jitdump_ == nullptr) {
+    const std::string folder = jit_prefix_ + "/" + std::to_string(index);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    const std::string path = std::filesystem::absolute(folder + "/jit-" + std::to_string(image.pid) + ".dump").string();
+    auto created = JitdumpWriter::create(path, image.pid, image.first_tsc);
+    if (!created) return created.error();
+    jitdump_ = std::move(*created);
+    perfio::MmapRecord marker;
+    marker.pid = marker.tid = image.pid;
+    marker.addr = kMarkerIp;
+    marker.size_bytes = kMarkerBytes;
+    marker.prot = 1 | kProtExec;
+    marker.flags = kMapPrivate;
+    marker.path = path;
+    put(image.first_tsc + 1, image.pid, image.pid, std::move(marker));
+  }
+  ++code_loads_;
+  return jitdump_->load(tsc, image.pid, ip, code);
+}
+
+void UserSideband::begin_image(size_t index, Space& space) {
+  const UserImage& image = images_[index];
+  if (image.parent >= 0) {
+    space = std::move(at_fork_[index]);
+    perfio::TaskRecord fork;
+    fork.pid = fork.tid = image.pid;
+    fork.ppid = fork.ptid = images_[static_cast<size_t>(image.parent)].pid;
+    put(image.first_tsc, image.pid, image.pid, fork);
+    return;
+  }
+  ++programs_;
+  perfio::CommRecord comm;
+  comm.pid = comm.tid = image.pid;
+  comm.exec = true;
+  const auto known = next_comm_.find(image.pid);
+  comm.comm = known != next_comm_.end() ? known->second : first_comm_;
+  put(image.first_tsc, image.pid, image.pid, comm);
+}
+
+Status UserSideband::run_image(size_t index) {
+  const UserImage& image = images_[index];
+  Space space;
+  begin_image(index, space);
+  jitdump_ = nullptr;
+  Status status;
+  // What the parent had no file for is told anew: each space has a jitdump of its own.
+  if (image.parent >= 0) {
+    space.shown.for_each_code([&](uint64_t ip, Bytes code) {
+      if (status.ok()) status = tell(index, image.first_tsc + 1, ip, code);
+    });
+  }
+  std::vector<Step> steps;
+  for (const UserThreadOutput& thread : image.threads) {
+    for (const UserEvent& event : thread.events) steps.push_back({event.tsc, &thread, &event, nullptr, 0});
+  }
+  for (const UserBlock& block : image.translations) steps.push_back({block.tsc, nullptr, nullptr, &block, 0});
+  for (size_t child = index + 1; child < images_.size(); ++child) {
+    if (images_[child].parent == static_cast<int>(index)) steps.push_back({images_[child].first_tsc, nullptr, nullptr, nullptr, child});
+  }
+  std::stable_sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.tsc < b.tsc; });
+  for (const Step& step : steps) {
+    if (!status) return status;
+    if (step.event != nullptr) {
+      on_event(index, space, *step.thread, *step.event);
+    } else if (step.block != nullptr) {
+      status = on_block(index, space, *step.block);
+    } else {
+      at_fork_[step.child] = space;
+    }
+  }
+  return jitdump_ != nullptr && status.ok() ? jitdump_->finish(image.last_tsc) : status;
+}
+
+void UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event) {
+  const UserImage& image = images_[index];
+  const uint64_t first = event.number(0), size = event.number(1);
+  if (event.kind == "thread") {
+    if (thread.tid != image.pid)
+      put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, image.pid, 0, false});
+    put(event.tsc, image.pid, thread.tid, perfio::ItraceStartRecord{image.pid, thread.tid});
+  } else if (event.kind == "first_map" || event.kind == "map") {
+    const UserMap map = map_of(event);
+    unmap(space.files, map.ip, map.end());
+    if (map.path.empty() || map.path.front() != '/' || map.path.starts_with("//") || map.path.starts_with("/memfd:")) return;
+    space.files.push_back(map);
+    if (event.kind == "first_map" || (map.prot & kProtExec) != 0) show_file(index, space, event.tsc, map);
+  } else if (event.kind == "unmap" || event.kind == "move") {
+    unmap(space.files, first, first + size);
+  } else if (event.kind == "exec_prot") {
+    for (UserMap map : std::vector<UserMap>(space.files)) {
+      const uint64_t from = std::max(map.ip, first), to = std::min(map.end(), first + size);
+      if (from >= to) continue;
+      map.file_offset_bytes += from - map.ip;
+      map.ip = from;
+      map.size_bytes = to - from;
+      show_file(index, space, event.tsc, map);
+    }
+  } else if (event.kind == "comm") {
+    put(event.tsc, image.pid, thread.tid, perfio::CommRecord{image.pid, thread.tid, event.text(0), false});
+  } else if (event.kind == "exec") {
+    next_comm_[image.pid] = event.text(0);
+  } else if (event.kind == "exec_failed") {
+    next_comm_.erase(image.pid);
+  } else if (event.kind == "escaped") {
+    warnings_.push_back(event.text(0) + ": not a program of the emulated machine; it ran outside the emulator and is not in the recording");
+  } else if (event.kind == "exit") {
+    put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, thread.tid, 0, true});
+  }
+}
+
+Status UserSideband::on_block(size_t index, Space& space, const UserBlock& translation) {
+  const TruthBlock* block = find_block(images_, index, translation.number);
+  if (block == nullptr || space.shown.shows(block->ip, block->bytes)) return {};
+  space.shown.add_code(block->ip, block->bytes);
+  return tell(index, translation.tsc, block->ip, block->bytes);
+}
+
+}  // namespace ptd::emulate

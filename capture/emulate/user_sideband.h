@@ -1,0 +1,64 @@
+// The records of an emulated run: what the kernel would have said of its processes, and jitdumps for code that is in no file.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/emulate/code_model.h"
+#include "capture/emulate/jitdump_writer.h"
+#include "capture/emulate/user_output.h"
+#include "perfio/format/records.h"
+
+namespace ptd::emulate {
+
+/// A record that waits to be sorted by time.
+struct TimedRecord {
+  uint64_t tsc = 0;
+  int32_t pid = -1, tid = -1;
+  perfio::Payload payload;
+  uint32_t cpu = 0;
+};
+
+/// Goes through the images in order of time. Lifetime: the images outlive it.
+class UserSideband {
+ public:
+  /// `jit_prefix`: jitdumps become PREFIX/N/jit-PID.dump. `first_comm`: the name of the first program.
+  UserSideband(const std::vector<UserImage>& images, std::string jit_prefix, std::string first_comm);
+  Status run();
+  [[nodiscard]] std::vector<TimedRecord>& records() { return records_; }
+  [[nodiscard]] uint64_t code_loads() const { return code_loads_; }
+  [[nodiscard]] uint64_t programs() const { return programs_; }
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  /// Build ids of the files that were mapped, raw, by path.
+  [[nodiscard]] const std::map<std::string, std::string>& build_ids() const { return build_ids_; }
+
+ private:
+  struct Space {
+    CodeModel shown;             ///< as the reader knows it
+    std::vector<UserMap> files;  ///< as it really is
+  };
+  struct Step;
+  Status run_image(size_t index);
+  void begin_image(size_t index, Space& space);
+  void on_event(size_t index, Space& space, const UserThreadOutput& thread, const UserEvent& event);
+  Status on_block(size_t index, Space& space, const UserBlock& translation);
+  Status tell(size_t index, uint64_t tsc, uint64_t ip, Bytes code);
+  void show_file(size_t index, Space& space, uint64_t tsc, const UserMap& map);
+  void put(uint64_t tsc, int32_t pid, int32_t tid, perfio::Payload payload);
+  [[nodiscard]] std::string build_id_of(const std::string& path);
+
+  const std::vector<UserImage>& images_;
+  std::string jit_prefix_;
+  std::map<int32_t, std::string> next_comm_;  ///< of the program that a process is about to exec
+  std::vector<TimedRecord> records_;
+  std::map<size_t, Space> at_fork_;         ///< what a child starts with
+  std::unique_ptr<JitdumpWriter> jitdump_;  ///< of the image at hand
+  std::map<std::string, std::string> build_ids_;
+  std::vector<std::string> warnings_;
+  std::string first_comm_;
+  uint64_t code_loads_ = 0, programs_ = 0;
+};
+
+}  // namespace ptd::emulate

@@ -1,0 +1,100 @@
+// WorkFolder: a folder, a lock, and who maps its files.
+#include "capture/emulate/work_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "capture/emulate/shared/mapped_log.h"
+
+namespace ptd::emulate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLockFile = "lock";
+
+std::string temporary_folder() {
+  const char* temporary = std::getenv("TMPDIR");
+  return temporary != nullptr && *temporary != 0 ? temporary : "/tmp";
+}
+
+// Not every file system lets processes share memory by a file.
+bool can_map_files(const std::string& folder) {
+  MappedLog trial;
+  const std::string path = folder + "/trial";
+  const bool can = trial.open(path);
+  trial.close();
+  (void)unlink(path.c_str());
+  return can;
+}
+
+}  // namespace
+
+Result<WorkFolder> WorkFolder::create(const std::string& output, const std::string& parent) {
+  std::error_code error;
+  std::vector<std::string> names = {output + ".work-XXXXXX", temporary_folder() + "/ptdecode-XXXXXX"};
+  if (!parent.empty()) names = {parent + "/ptdecode-XXXXXX"};
+  for (const std::string& name : names) {
+    std::string path = fs::absolute(name, error).string();
+    if (mkdtemp(path.data()) == nullptr) continue;
+    WorkFolder folder(path);
+    folder.lock_ = open((path + "/" + kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (folder.lock_ >= 0 && flock(folder.lock_, LOCK_EX | LOCK_NB) == 0 && can_map_files(path)) return folder;
+    folder.remove();
+  }
+  return Error{ErrorKind::file_open, "a working folder can be made neither beside " + output + " nor in " + temporary_folder() + " (TMPDIR)", 0};
+}
+
+Result<WorkFolder> WorkFolder::adopt(const std::string& path) {
+  std::error_code error;
+  WorkFolder folder(fs::canonical(path, error).string());
+  folder.lock_ = open((folder.path_ + "/" + kLockFile).c_str(), O_RDWR | O_CLOEXEC);
+  if (error || folder.lock_ < 0)
+    return Error{ErrorKind::file_open, path + " is not the working folder of 'ptdecode record --emulate'", 0};
+  if (flock(folder.lock_, LOCK_EX | LOCK_NB) != 0)
+    return Error{ErrorKind::unsupported, path + ": its recorder still runs and will complete the recording itself", 0};
+  const std::vector<pid_t> users = users_of(folder.path_);
+  if (!users.empty()) {
+    return Error{ErrorKind::unsupported,
+                 path + ": the emulated program still runs, as process " + std::to_string(users.front()) + ": end it first, or wait", 0};
+  }
+  return folder;
+}
+
+WorkFolder::~WorkFolder() {
+  if (lock_ >= 0) close(lock_);
+}
+
+WorkFolder::WorkFolder(WorkFolder&& other) noexcept : path_(std::move(other.path_)), lock_(std::exchange(other.lock_, -1)) {}
+
+void WorkFolder::remove() const {
+  std::error_code error;
+  fs::remove_all(path_, error);
+}
+
+std::vector<pid_t> users_of(const std::string& folder) {
+  std::vector<pid_t> users;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    if (!std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
+    std::ifstream maps(entry.path().string() + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(' ' + folder + '/') == std::string::npos) continue;
+      users.push_back(static_cast<pid_t>(std::strtol(name.c_str(), nullptr, 10)));
+      break;
+    }
+  }
+  return users;
+}
+
+}  // namespace ptd::emulate

@@ -1,0 +1,253 @@
+// KeepingThread: see keeping_thread.h.
+#include "capture/keep/keeping_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <iterator>
+#include <system_error>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kLookEvery = std::chrono::milliseconds(250);  // also while much waits
+constexpr uint64_t kRoundEveryNs = 200'000'000;              // without a mapping
+constexpr size_t kMostNamed = 1U << 14;
+constexpr const char* kFailed = "there was no memory to go on with reading what was mapped";
+constexpr const char* kLeftOut = "more was mapped at once than could wait to be read";
+
+/// A thread that is started meanwhile gets none of this process's signals: they are for who records.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { (void)pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+Result<std::unique_ptr<KeepingThread>> KeepingThread::begin(const std::string& recording, const KeepOptions& options,
+                                                            uint64_t queue_bytes) {
+  Result<std::unique_ptr<LiveKeeper>> keeper = LiveKeeper::begin(recording, options);
+  if (!keeper) return keeper.error();
+  return std::unique_ptr<KeepingThread>(new KeepingThread(std::move(*keeper), queue_bytes));
+}
+
+KeepingThread::~KeepingThread() { stop(); }
+
+uint64_t KeepingThread::size_of(const Told& told) {
+  return sizeof(Told) + (told.map == nullptr ? 0 : sizeof(perfio::MmapRecord) + told.map->path.size() + told.map->build_id.size());
+}
+
+void KeepingThread::leave_out(const std::string& path) {
+  if (left_out_.size() < kMostNamed || left_out_.contains(path)) {
+    left_out_.insert(path);
+  } else {
+    ++left_out_unnamed_;
+  }
+}
+
+void KeepingThread::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+  if (has_taken_over_) {
+    if (heir_ != nullptr) heir_->on_mapping(map, time_ns);
+    return;
+  }
+  const LiveKeeper::Interest interest = LiveKeeper::interest_in(map);
+  if (interest == LiveKeeper::Interest::none) return;
+  Told told;
+  told.cover = {map.pid, map.addr, map.size_bytes, time_ns};
+  if (interest == LiveKeeper::Interest::bytes) {
+    told.what = What::mapping;
+    told.map = std::make_unique<const perfio::MmapRecord>(map);
+  }
+  const uint64_t size_bytes = size_of(told);
+  if (is_alone() || waiting_bytes_ + size_bytes > queue_bytes_) {
+    left_out_now_ = true;
+    if (told.map != nullptr) leave_out(map.path);
+    return;
+  }
+  waiting_bytes_ += size_bytes;
+  round_.push_back(std::move(told));
+}
+
+void KeepingThread::on_lost() { left_out_now_ = true; }
+
+/// Rings are read one after the other: their records are put in order here, as far as they came in one round.
+void KeepingThread::on_round(const Round& round) {
+  latest_begun_ns_ = round.begun_ns;  // also one without a mapping shows that none was made before
+  // What was left out may be newer than what another ring tells in the next round.
+  const bool left_out = left_out_now_ || left_out_before_;
+  if (has_taken_over_) {
+    left_out_before_ = std::exchange(left_out_now_, false);
+    if (heir_ == nullptr) return;
+    if (left_out) heir_->forget_memory();
+    return heir_->look(round.now_ns, round.slack_ns);
+  }
+  if (is_alone()) return;
+  if (round_.empty() && !left_out && round.begun_ns < last_round_ns_ + kRoundEveryNs) return;
+  last_round_ns_ = round.begun_ns;
+  left_out_before_ = std::exchange(left_out_now_, false);
+  std::stable_sort(round_.begin(), round_.end(), [](const Told& a, const Told& b) { return a.cover.time_ns < b.cover.time_ns; });
+  Told end{What::round, {}, nullptr, round.begun_ns, round.file_bytes, ++rounds_, left_out};
+  {
+    const std::lock_guard lock(mutex_);
+    latest_ = round;
+    // Rounds in which nothing found room become one: they are not counted against the queue's limit.
+    if (round_.empty() && !queue_.empty() && (queue_.back().left_out || !left_out)) {
+      end.left_out = queue_.back().left_out;
+      queue_.back() = std::move(end);
+    } else {
+      waiting_bytes_ += size_of(end);
+      queue_.insert(queue_.end(), std::make_move_iterator(round_.begin()), std::make_move_iterator(round_.end()));
+      queue_.push_back(std::move(end));
+    }
+  }
+  round_.clear();
+  told_.notify_one();
+  if (!thread_.joinable()) start();
+}
+
+void KeepingThread::start() {
+  const NoSignals none;
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    no_thread_ = std::string("there was no thread to read it: ") + error.what();
+  }
+}
+
+bool KeepingThread::is_settled() {
+  if (has_taken_over_ || !thread_.joinable() || failed_) return true;
+  if (asked_ == 0) {
+    go_on();
+    asked_ = rounds_;
+  }
+  if (settled_ < asked_) return false;
+  asked_ = 0;
+  return true;
+}
+
+bool KeepingThread::pause() {
+  if (!thread_.joinable()) return true;
+  const std::lock_guard lock(mutex_);
+  is_to_rest_ = true;
+  return rests_;
+}
+
+void KeepingThread::go_on() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_to_rest_ = false;
+  }
+  told_.notify_one();
+}
+
+/// The parent's own keeper stays as it is: its descriptors hold the lock that says that somebody works on what it has flushed.
+void KeepingThread::take_over() {
+  has_taken_over_ = true;
+  if (Result<std::unique_ptr<LiveKeeper>> heir = keeper_->heir(); heir) heir_ = std::move(*heir);
+}
+
+/// On the thread. False: it is to end, and all is worked through.
+bool KeepingThread::take(Round& latest) {
+  std::unique_lock lock(mutex_);
+  rests_ = true;
+  told_.wait(lock, [&] { return !is_to_rest_ && (stop_ || !queue_.empty() || !work_.empty()); });
+  rests_ = false;
+  if (queue_.empty() && work_.empty()) return false;
+  work_.insert(work_.end(), std::make_move_iterator(queue_.begin()), std::make_move_iterator(queue_.end()));
+  queue_.clear();
+  latest = latest_;
+  return true;
+}
+
+void KeepingThread::handle(const Told& told) {
+  switch (told.what) {
+    case What::cover:
+      return keeper_->on_cover(told.cover);
+    case What::mapping:
+      return keeper_->on_mapping(*told.map, told.cover.time_ns);
+    case What::round:
+      if (told.left_out) keeper_->forget_memory();
+      keeper_->told_until(told.begun_ns);
+      return keeper_->on_written(told.file_bytes);
+  }
+}
+
+void KeepingThread::work_through() {
+  Round latest;
+  uint64_t reached = 0;
+  while (take(latest)) {
+    const Clock::time_point next_look = Clock::now() + kLookEvery;
+    while (!work_.empty() && Clock::now() < next_look) {
+      handle(work_.front());
+      reached = std::max(reached, work_.front().number);
+      waiting_bytes_ -= size_of(work_.front());
+      work_.pop_front();
+    }
+    keeper_->look(latest.now_ns, latest.slack_ns);
+    settled_ = reached;
+  }
+}
+
+/// Who records goes on, whatever happens here.
+void KeepingThread::work() {
+  try {
+    work_through();
+  } catch (const std::exception&) {  // std::bad_alloc
+    failed_ = true;
+  }
+  const std::lock_guard lock(mutex_);
+  rests_ = true;
+}
+
+void KeepingThread::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    is_to_rest_ = false;
+  }
+  told_.notify_one();
+  thread_.join();
+}
+
+Result<KeepReport> KeepingThread::finish() {
+  if (has_taken_over_) {
+    if (heir_ == nullptr) return Error{ErrorKind::file_open, "what was kept cannot be gone on with", 0};
+    if (left_out_now_) heir_->forget_memory();
+    return heir_->finish(latest_begun_ns_);
+  }
+  stop();
+  const auto leave = [this](const Told& told) {
+    if (told.map != nullptr) leave_out(told.map->path);
+  };
+  if (is_alone()) {  // what nobody came to
+    std::for_each(work_.begin(), work_.end(), leave);
+    std::for_each(queue_.begin(), queue_.end(), leave);
+    std::for_each(round_.begin(), round_.end(), leave);
+  }
+  if (is_alone() || left_out_now_) keeper_->forget_memory();
+  Result<KeepReport> report = keeper_->finish(latest_begun_ns_);
+  if (!report) return report;
+  std::erase_if(report->skipped, [this](const KeepReport::Skipped& skipped) { return left_out_.contains(skipped.path); });
+  for (const std::string& path : left_out_)
+    report->skipped.push_back({path, failed_ ? kFailed : no_thread_.empty() ? kLeftOut : no_thread_});
+  report->unnamed += left_out_unnamed_;
+  return report;
+}
+
+}  // namespace ptd

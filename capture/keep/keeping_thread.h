@@ -1,0 +1,104 @@
+// KeepingThread: a LiveKeeper on a thread of its own, behind a queue that is bounded: who empties the kernel's rings waits for no file.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capture/keep/live_keeper.h"
+
+namespace ptd {
+
+/// Told by the thread that records, in rounds; works on another one. What does not fit into the queue is named in the report as not kept,
+/// and memory whose mapping may have ended unseen is looked at no more.
+///
+///     who records     |--round--|       |--round--|                 each round: what is mapped, then when the round began
+///     queue               m m m R           m R
+///     this thread               |m---m---m--R look|--m-R look|      R: copies made before the round began hold
+///
+/// The thread starts with the first round. A process that is forked before that, or between pause() and go_on(), may take_over().
+class KeepingThread {
+ public:
+  /// `queue_bytes`: of what waits, paths and all. Errors: of the stash.
+  static Result<std::unique_ptr<KeepingThread>> begin(const std::string& recording, const KeepOptions& options,
+                                                      uint64_t queue_bytes = kQueueBytes);
+  ~KeepingThread();
+  KeepingThread(const KeepingThread&) = delete;
+  KeepingThread& operator=(const KeepingThread&) = delete;
+
+  /// A round of reading that is over.
+  struct Round {
+    std::function<uint64_t()> now_ns;  ///< see LiveKeeper::look(); called on the other thread
+    uint64_t slack_ns = 0;
+    uint64_t begun_ns = 0;    ///< CLOCK_MONOTONIC, before the first ring was looked at
+    uint64_t file_bytes = 0;  ///< of the recording, that stay; see LiveKeeper::on_written()
+  };
+  // By who records. None of these waits for a file, nor for the one that is read.
+  void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
+  void on_round(const Round& round);
+  /// Mappings may have been recorded that nobody can tell any more: memory of this round and the next is not kept.
+  void on_lost();
+  /// Whether all is worked through that had been told when this was called first since it was true last. Ends a pause.
+  [[nodiscard]] bool is_settled();
+  /// Asks the thread to rest until go_on(); false: it is still at work, so that fork() would cut that in two.
+  [[nodiscard]] bool pause();
+  void go_on();
+  /// In a forked process whose parent, which recorded, is dead: goes on without a thread, with what the parent had flushed.
+  void take_over();
+
+  /// The recording is complete. Waits until all is worked through.
+  Result<KeepReport> finish();
+  [[nodiscard]] const std::string& stash_path() const { return keeper_->stash_path(); }
+
+  static constexpr uint64_t kQueueBytes = 32U << 20;
+
+ private:
+  enum class What : uint8_t { cover, mapping, round };
+  struct Told {
+    What what = What::cover;
+    LiveKeeper::Cover cover;
+    std::unique_ptr<const perfio::MmapRecord> map;      // of a mapping
+    uint64_t begun_ns = 0, file_bytes = 0, number = 0;  // of a round
+    bool left_out = false;                              // of a round: not all that was mapped in it, or in the one before, was told
+  };
+  KeepingThread(std::unique_ptr<LiveKeeper> keeper, uint64_t queue_bytes) : keeper_(std::move(keeper)), queue_bytes_(queue_bytes) {}
+  static uint64_t size_of(const Told& told);
+  void leave_out(const std::string& path);
+  void start();
+  void stop();
+  void work();
+  void work_through();
+  [[nodiscard]] bool is_alone() const { return failed_ || !no_thread_.empty(); }
+  bool take(Round& latest);
+  void handle(const Told& told);
+
+  std::unique_ptr<LiveKeeper> keeper_;  // the thread's as long as it runs
+  std::unique_ptr<LiveKeeper> heir_;    // in a process that took over
+  const uint64_t queue_bytes_;
+  // Of who records.
+  std::vector<Told> round_;
+  std::set<std::string> left_out_;
+  uint64_t left_out_unnamed_ = 0, rounds_ = 0, asked_ = 0;
+  uint64_t last_round_ns_ = 0, latest_begun_ns_ = 0;                              // of a round that was passed on, of any
+  bool left_out_now_ = false, left_out_before_ = false, has_taken_over_ = false;  // in this round, in the one before
+  std::string no_thread_;                                                         // why there is none
+  std::thread thread_;
+  std::deque<Told> work_;  // the thread's as long as it runs
+  // Of both.
+  std::atomic<uint64_t> waiting_bytes_ = 0, settled_ = 0;
+  std::atomic<bool> failed_ = false;  // the thread had no memory to go on with
+  std::mutex mutex_;                  // of what follows; held for a moment only
+  std::condition_variable told_;
+  std::deque<Told> queue_;
+  Round latest_;
+  bool rests_ = false, is_to_rest_ = false, stop_ = false;
+};
+
+}  // namespace ptd

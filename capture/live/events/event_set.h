@@ -1,0 +1,120 @@
+// EventSet: the events and rings of one recording: sideband of the target, sideband of the kernel, and the trace.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/live/events/ring_losses.h"
+#include "capture/live/events/ring_sizes.h"
+#include "perfio/ring/aux_ring.h"
+#include "perfio/ring/event_ring.h"
+#include "perfio/ring/live_event.h"
+
+namespace ptd::live {
+
+/// Whom to record.
+struct TargetChoice {
+  bool everything = false;       ///< all threads of all `cpus`
+  std::vector<int32_t> cpus;     ///< empty: all that are online
+  std::vector<int32_t> pids;     ///< processes to attach to, with all their threads
+  std::vector<int32_t> tids;     ///< single threads
+  bool tree = false;             ///< also what descends from `pids`
+  bool per_thread = false;       ///< one ring a thread instead of one a cpu; what the thread starts is not followed
+  bool inherit = true;           ///< follow clone and fork
+  int32_t waiting_command = -1;  ///< a process that has yet to exec what is to be recorded
+};
+
+/// The trace to record beside the sideband.
+struct TraceChoice {
+  perfio::EventSpec event;  ///< type, config, levels
+  std::string name;         ///< as typed: intel_pt//u
+  perfio::AuxMode mode = perfio::AuxMode::full;
+  std::string filter;  ///< in the kernel's words; empty: none
+};
+
+struct EventChoice {
+  TargetChoice target;
+  std::optional<TraceChoice> trace;
+  bool switches = true;  ///< context switches, without which a trace of a cpu is nobody's
+  RingSizes sizes;
+};
+
+/// What a ring is for. `target`: MMAP2, COMM, FORK, EXIT, SWITCH of who is recorded. `kernel`: KSYMBOL, BPF_EVENT, TEXT_POKE, which reach
+/// only events of the cpu where they happen, so that they are always taken on all. `trace`: the AUX area and the records that belong to it.
+enum class RingRole : uint8_t { target, kernel, trace };
+
+struct EventRings {
+  RingRole role = RingRole::target;
+  int32_t cpu = -1, tid = -1;             ///< one of them; tid -1: all that the events are of
+  std::vector<perfio::LiveEvent> events;  ///< the first one owns the ring, the others send there
+  std::vector<bool> ended;                ///< of each event: its threads have ended
+  std::unique_ptr<perfio::EventRing> ring;
+  std::unique_ptr<perfio::AuxRing> aux;  ///< of a trace
+  RingLosses losses;
+  bool nearly_full = false;  ///< when it was read last and there was something
+
+  /// Records that its events counted as lost; none where this kernel does not count them.
+  [[nodiscard]] std::optional<uint64_t> lost_total() const;
+};
+
+/// Whether a record is an AUX record by which the kernel says that trace was lost, and turns the event off.
+[[nodiscard]] bool says_trace_was_cut(Bytes record);
+
+/// Opens everything, once. Sideband is on from the moment that its event exists; the trace waits for enable_trace(), or for the exec of
+/// the waiting command. One thread.
+class EventSet {
+ public:
+  /// Errors: of the kernel, with advice; usage if no thread of the target is left.
+  static Result<EventSet> open(const EventChoice& choice);
+
+  void enable_trace() const;
+  /// The events of one of rings() only, off and on again.
+  void restart_ring(size_t index) const;
+  void disable_trace() const;
+  void disable_all() const;
+  /// In a child of fork(): the kernel does not give it the mappings, so it maps the same rings again. To be called before anything else
+  /// is mapped. Errors: as at opening.
+  Status map_again();
+  /// Waits until a ring has its wake-up, a descriptor of `more` is readable, or the time is over (-1: none). Fills `ready` with those of
+  /// `more`. True if a ring woke.
+  bool wait(const std::vector<int>& more, std::vector<bool>& ready, int timeout_ms);
+  /// True once all threads that the target's events are of have ended. Only wait() finds out.
+  [[nodiscard]] bool target_ended() const { return ended_; }
+
+  [[nodiscard]] std::vector<EventRings>& rings() { return rings_; }
+  [[nodiscard]] const std::vector<EventRings>& rings() const { return rings_; }
+  [[nodiscard]] const std::vector<perfio::EventAttr>& attrs() const { return attrs_; }
+  /// Index in attrs() of the events with a role; -1 if there is none.
+  [[nodiscard]] int32_t attr_of(RingRole role) const { return attr_index_[static_cast<size_t>(role)]; }
+  /// What this kernel or this user cannot have, a sentence each.
+  [[nodiscard]] const std::vector<std::string>& without() const { return without_; }
+  [[nodiscard]] const EventChoice& choice() const { return choice_; }
+
+ private:
+  EventSet() = default;
+  Status open_kernel();
+  Status open_target();
+  Status open_thread(int32_t tid);
+  Status attach_all();
+  [[nodiscard]] std::vector<int32_t> wanted_threads() const;
+  [[nodiscard]] std::vector<int32_t> told_threads();
+  Status add_event(RingRole role, const perfio::EventTarget& target);
+  Status map_ring(EventRings& rings) const;
+  void collect_attrs();
+
+  EventChoice choice_;
+  std::vector<int32_t> cpus_;
+  perfio::EventSpec specs_[3];
+  bool known_[3] = {};  // whether open_what_is_known() has found out what the kernel knows
+  int refused_ = 0;     // errno of the event that could not be opened last
+  std::vector<EventRings> rings_;
+  std::vector<perfio::EventAttr> attrs_;
+  int32_t attr_index_[3] = {-1, -1, -1};
+  std::vector<std::string> without_;
+  bool ended_ = false;
+};
+
+}  // namespace ptd::live

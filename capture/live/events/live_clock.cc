@@ -1,0 +1,42 @@
+// LiveClock: see live_clock.h.
+#include "capture/live/events/live_clock.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "ptdecode/time_conversion.h"
+
+namespace ptd::live {
+namespace {
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+void LiveClock::saw(uint64_t record_time_ns) {
+  least_ahead_ns_ = std::min(least_ahead_ns_, monotonic_ns() - record_time_ns);
+  latest_ns_ = std::max(latest_ns_, record_time_ns);
+}
+
+uint64_t LiveClock::now_ns() const {
+#if defined(__x86_64__)
+  if (conversion_) {
+    TimeConversion conversion;
+    conversion.time_shift = static_cast<uint16_t>(conversion_->time_shift);
+    conversion.time_mult = static_cast<uint32_t>(conversion_->time_mult);
+    conversion.time_zero = conversion_->time_zero;
+    conversion.time_cycles = conversion_->time_cycles;
+    conversion.time_mask = conversion_->time_mask;
+    conversion.cap_user_time_short = conversion_->cap_user_time_short;
+    return conversion.to_ns(Tsc{__builtin_ia32_rdtsc()}).value;
+  }
+#endif
+  return least_ahead_ns_ == ~uint64_t{0} ? 0 : std::max(latest_ns_, monotonic_ns() - least_ahead_ns_);
+}
+
+}  // namespace ptd::live

@@ -1,0 +1,146 @@
+// KernelCapture: see kernel_capture.h.
+#include "capture/live/kernel/kernel_capture.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "capture/live/kernel/bpf_programs.h"
+#include "perfio/format/sample_id.h"
+#include "perfio/format/wire.h"
+
+namespace ptd::live {
+namespace {
+
+using namespace perfio;
+
+constexpr uint16_t kKsymbolBpf = 1;
+
+SampleId trailer_of(const EventAttr& attr, Bytes record) {
+  SampleId trailer;
+  const uint64_t size = trailer_bytes(attr);
+  if (record.size() >= size) parse_trailer(attr, record.last(size), trailer);
+  return trailer;
+}
+
+}  // namespace
+
+Status KernelCapture::note_loaded_programs() {
+  for (const uint32_t id : list_bpf_programs()) {
+    const std::optional<BpfProgInfo> program = read_bpf_program(id);
+    if (!program || !program_ids_.insert(id).second) continue;
+    if (Status status = sink_.add_program(*program); !status) return status;
+  }
+  return {};
+}
+
+void KernelCapture::look() {
+  if (modules_ != nullptr && memory_ != nullptr) modules_->look(*memory_);
+}
+
+void KernelCapture::wait(uint32_t timeout_ms) const {
+  if (modules_ != nullptr) {
+    modules_->wait(timeout_ms);
+  } else {
+    (void)poll(nullptr, 0, static_cast<int>(timeout_ms));
+  }
+}
+
+void KernelCapture::on_record(Bytes record, const EventAttr& attr) {
+  const RecordHeader header = read_record_header(record);
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  if (header.type == kRecordTextPoke) {
+    ++counts_.text_pokes;
+    TextPokeRecord poke;
+    poke.addr = body.u64();
+    const uint16_t old_size = body.u16(), new_size = body.u16();
+    const Bytes old_bytes = body.take(old_size), new_bytes = body.take(new_size);
+    poke.old_bytes.assign(old_bytes.begin(), old_bytes.end());
+    poke.new_bytes.assign(new_bytes.begin(), new_bytes.end());
+    if (modules_ != nullptr && body.ok()) modules_->on_poke(trailer_of(attr, record).time, poke);
+  } else if (header.type == kRecordBpfEvent) {
+    constexpr uint16_t kLoad = 1, kUnload = 2;
+    const uint16_t type = body.u16();
+    (void)body.u16();
+    const uint32_t id = body.u32();
+    if (type == kLoad && body.ok()) on_bpf_load(id);
+    if (type == kUnload) program_ids_.erase(id);  // numbers come round again only after very many, but the set stays small
+  } else if (header.type == kRecordKsymbol) {
+    on_ksymbol(record, attr);
+  }
+}
+
+void KernelCapture::on_ksymbol(Bytes record, const EventAttr& attr) {
+  constexpr uint64_t kFixedBytes = kRecordHeaderBytes + 16;
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  Image image;
+  image.address = body.u64();
+  image.size_bytes = body.u32();
+  const uint16_t type = body.u16(), flags = body.u16();
+  const uint64_t trailer_size = trailer_bytes(attr);
+  if (!body.ok() || record.size() < trailer_size + kFixedBytes || type != kKsymbolBpf) return;
+  const std::string name = Cursor::text_of(record.subspan(kFixedBytes, record.size() - trailer_size - kFixedBytes));
+  image.when = trailer_of(attr, record);
+  image.when.pid = image.when.tid = 0;
+  image.program = name.starts_with("bpf_prog_");
+  const bool unregister = (flags & 1) != 0;
+  // The memory of a program that went is cleared a grace period later only; then others may come to lie there.
+  std::erase_if(images_, [&](const Image& known) {
+    if (unregister) return known.address == image.address && !known.program;
+    return known.address < image.address + image.size_bytes && image.address < known.address + known.size_bytes;
+  });
+  if (!unregister) images_.push_back(image);
+}
+
+void KernelCapture::on_bpf_load(uint32_t id) {
+  if (!program_ids_.insert(id).second) return;
+  std::optional<BpfProgInfo> program = read_bpf_program(id);
+  if (program) {
+    ++counts_.bpf_programs;
+    addresses_.insert(addresses_.end(), program->jited_ksyms.begin(), program->jited_ksyms.end());
+    programs_.push_back(std::move(*program));
+  } else {
+    ++counts_.bpf_gone;  // unloaded before its load was read
+  }
+}
+
+Status KernelCapture::read_images() {
+  constexpr uint32_t kMaxImageBytes = 32768;  // a record holds less than 65,536 bytes
+  constexpr std::byte kCleared{0xcc};         // what the kernel puts where a program was, and between programs
+  constexpr int kClearedRun = 4;              // no compiled program has that many
+  for (const Image& image : images_) {
+    if (image.program && std::find(addresses_.begin(), addresses_.end(), image.address) != addresses_.end()) continue;
+    TextPokeRecord poke;
+    poke.addr = image.address;
+    poke.new_bytes = memory_->read_mapped({image.address, std::min(image.size_bytes, kMaxImageBytes)});
+    // Part of it may be another program's by now.
+    if (std::search_n(poke.new_bytes.begin(), poke.new_bytes.end(), kClearedRun, kCleared) != poke.new_bytes.end()) continue;
+    if (Status status = sink_.add_code(poke, image.when); !status) return status;
+    ++counts_.images_read;
+  }
+  return {};
+}
+
+Status KernelCapture::end_round() {
+  Status status;
+  for (const BpfProgInfo& program : programs_) {
+    if (status.ok()) status = sink_.add_program(program);
+  }
+  if (status.ok() && memory_ != nullptr) status = read_images();
+  images_.clear();
+  programs_.clear();
+  addresses_.clear();
+  if (modules_ == nullptr) return status;
+  for (const CodeChange& change : modules_->take()) {
+    SampleId when;
+    when.pid = when.tid = 0;
+    when.time = change.time_ns;
+    when.has_time = true;
+    when.cpu = change.cpu;
+    if (status.ok()) status = sink_.add_code(change.poke, when);
+  }
+  counts_.modules = modules_->counts();
+  return status;
+}
+
+}  // namespace ptd::live

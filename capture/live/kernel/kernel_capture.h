@@ -1,0 +1,76 @@
+// KernelCapture: code of the kernel that comes and goes while a recording runs, of which the kernel's own records give no bytes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "capture/live/kernel/kernel_memory.h"
+#include "capture/live/kernel/module_watch.h"
+#include "perfio/perf_writer.h"
+
+namespace ptd::live {
+
+struct CaptureCounts {
+  uint64_t text_pokes = 0, bpf_programs = 0, bpf_gone = 0, images_read = 0;
+  ModuleCounts modules;
+};
+
+/// Where a recording takes records that are not the kernel's: a file's writer, a log.
+struct CaptureSink {
+  std::function<Status(const perfio::TextPokeRecord&, const perfio::SampleId&)> add_code;  ///< as TEXT_POKE of the kernel
+  std::function<Status(const perfio::BpfProgInfo&)> add_program;
+};
+
+/// Looks at the records of system-wide events as they are read, and reads at once what will soon be gone:
+///  - the code of BPF programs, asked for as soon as their load is read;
+///  - the code of BPF trampolines and dispatchers, for which the kernel gives a name and no bytes: read from memory when the name is read,
+///    and told as TEXT_POKE with old_len 0 at the time of the KSYMBOL; likewise that of a program that was unloaded before it could be
+///    asked for, as long as its memory is not cleared;
+///  - the code of modules loaded meanwhile, in the same form (module_watch.h).
+/// A round is look(), on_record() for each record, end_round(). One thread.
+class KernelCapture {
+ public:
+  /// `memory` may be null (no right to read it): then only BPF programs are asked for. `modules` likewise.
+  KernelCapture(std::unique_ptr<KernelMemory> memory, std::unique_ptr<ModuleWatch> modules, CaptureSink sink)
+      : memory_(std::move(memory)), modules_(std::move(modules)), sink_(std::move(sink)) {}
+
+  /// BPF programs that are loaded now; gives each to the sink.
+  Status note_loaded_programs();
+  void look();
+  /// `attr` is the record's.
+  void on_record(Bytes record, const perfio::EventAttr& attr);
+  Status end_round();
+  /// Waits for a module that comes or goes.
+  void wait(uint32_t timeout_ms) const;
+
+  /// Descriptors that are readable when look() had better be called soon.
+  [[nodiscard]] std::vector<int> wake_fds() const { return modules_ == nullptr ? std::vector<int>() : modules_->fds(); }
+
+  [[nodiscard]] const CaptureCounts& counts() const { return counts_; }
+  [[nodiscard]] const KernelMemory* memory() const { return memory_.get(); }
+
+ private:
+  struct Image {
+    uint64_t address = 0;
+    uint32_t size_bytes = 0;
+    perfio::SampleId when;
+    bool program = false;  // one whose bytes the kernel gives, as long as it is loaded
+  };
+  void on_ksymbol(Bytes record, const perfio::EventAttr& attr);
+  void on_bpf_load(uint32_t id);
+  Status read_images();
+
+  std::unique_ptr<KernelMemory> memory_;
+  std::unique_ptr<ModuleWatch> modules_;
+  CaptureSink sink_;
+  std::vector<Image> images_;                  // registered in this round and not gone
+  std::vector<uint64_t> addresses_;            // of the functions of this round's programs
+  std::vector<perfio::BpfProgInfo> programs_;  // of this round
+  std::set<uint32_t> program_ids_;
+  CaptureCounts counts_;
+};
+
+}  // namespace ptd::live

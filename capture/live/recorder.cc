@@ -1,0 +1,488 @@
+// Recorder: see recorder.h.
+#include "capture/live/recorder.h"
+
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "capture/live/kernel/map_build_ids.h"
+#include "capture/live/kernel/start_scan.h"
+#include "perfio/format/oversized_record.h"
+#include "perfio/format/record_parse.h"
+#include "perfio/format/sample_id.h"
+#include "perfio/format/wire.h"
+
+namespace ptd::live {
+namespace {
+
+using namespace perfio;
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLargeRecordBytes = 8192;  // a record that does not fit in this is none that is common
+constexpr uint64_t kLookMs = 250;             // who looks at memory that changes wants rounds without a wake-up
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<uint64_t>(now.tv_nsec);
+}
+
+/// What perf takes as the moment of an AUX payload: the processor's counter where there is one; never 0.
+uint64_t aux_reference() {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc() | 1;
+#else
+  timespec now{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  return (static_cast<uint64_t>(now.tv_sec) * 1000000000U + static_cast<uint64_t>(now.tv_nsec)) | 1;
+#endif
+}
+
+/// Moves a recording out of the way, as perf does. What is no recording is left where it is.
+Status move_old(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) return {};
+  const bool recording =
+      fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error) : fs::is_regular_file(status);
+  if (!recording && !fs::is_directory(status)) return {};  // a device, a pipe: written as it is
+  if (!recording) return Error{ErrorKind::usage, path + " is a directory, and no recording", 0};
+  const std::string old = path + ".old";
+  if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
+  fs::rename(path, old, error);
+  if (error) return Error{ErrorKind::file_open, "cannot move " + path + " to " + old + ": " + error.message(), 0};
+  return {};
+}
+
+/// Recordings hold addresses of the kernel and what ran: for their owner only.
+class PrivateFiles {
+ public:
+  PrivateFiles() : before_(umask(0077)) {}
+  ~PrivateFiles() { umask(before_); }
+  PrivateFiles(const PrivateFiles&) = delete;
+  PrivateFiles& operator=(const PrivateFiles&) = delete;
+
+ private:
+  mode_t before_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
+  std::unique_ptr<Recorder> recorder(new Recorder(std::move(choice)));
+  RecordChoice& asked = recorder->choice_;
+  if (!asked.command.empty()) {
+    Result<Workload> workload = Workload::prepare(asked.command);
+    if (!workload) return workload.error();
+    if (!asked.target.everything) asked.target.waiting_command = workload->pid();
+    recorder->workload_ = std::move(*workload);
+  }
+  if (Status status = recorder->open_events(); !status) return status.error();
+  Result<ProgramStore> programs = ProgramStore::create();
+  if (!programs) return programs.error();
+  recorder->programs_ = std::move(*programs);
+  recorder->make_capture(true);
+  if (asked.kcore && recorder->capture_->memory() == nullptr) {
+    return Error{ErrorKind::usage, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
+  }
+  if (Status status = recorder->open_file(); !status) return status.error();
+  if (Status status = recorder->start_holder(); !status) return status.error();
+  if (Status status = recorder->write_start(); !status) return status.error();
+  if (recorder->commit_ != nullptr) recorder->commit_->publish(recorder->progress());
+  return recorder;
+}
+
+Recorder::~Recorder() = default;
+
+Status Recorder::open_events() {
+  EventChoice events;
+  events.target = choice_.target;
+  events.trace = choice_.trace;
+  choice_.wishes.trace = choice_.trace.has_value();
+  choice_.wishes.rings = static_cast<uint32_t>(choice_.target.cpus.empty() ? online_cpus().size() : choice_.target.cpus.size());
+  const Result<RingSizes> sizes = choose_ring_sizes(read_limits(), choice_.wishes);
+  if (!sizes) return sizes.error();
+  events.sizes = *sizes;
+  Result<EventSet> set = EventSet::open(events);
+  if (!set) return set.error();
+  events_ = std::move(*set);
+  report_.notes = events_->without();
+  return {};
+}
+
+/// In the process that records, or in the one that takes over, which has no mappings of the watch for modules.
+void Recorder::make_capture(bool first) {
+  CaptureSink sink;
+  sink.add_code = [this](const TextPokeRecord& poke, const SampleId& when) {
+    RecordContext context;
+    context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::kernel));
+    context.misc = kMiscKernel;
+    context.sample_id = when;
+    return writer_->add_text_poke(poke, context);
+  };
+  sink.add_program = [this](const BpfProgInfo& program) { return programs_->add(program); };
+  const bool kernel = events_->attr_of(RingRole::kernel) >= 0;
+  Result<std::unique_ptr<KernelMemory>> memory = kernel ? KernelMemory::open() : Error{};
+  std::unique_ptr<ModuleWatch> modules;
+  if (kernel && first && memory.ok()) modules = ModuleWatch::start(static_cast<int32_t>(online_cpus().size()));
+  capture_ = std::make_unique<KernelCapture>(memory.ok() ? std::move(*memory) : nullptr, std::move(modules), std::move(sink));
+}
+
+Status Recorder::open_file() {
+  const PrivateFiles private_files;
+  WriterOptions options;
+  options.attrs = events_->attrs();
+  options.pipe = choice_.output == "-";
+  options.fd = options.pipe ? 1 : -1;
+  options.directory = !options.pipe && (choice_.directory || choice_.kcore);
+  options.compression_level = choice_.compression_level;
+  if (!options.pipe) {
+    if (Status status = move_old(choice_.output); !status) return status;
+  }
+  Result<std::unique_ptr<PerfWriter>> writer = PerfWriter::create(options.pipe ? "standard output" : choice_.output, options);
+  if (!writer) return writer.error();
+  writer_ = std::move(*writer);
+  return {};
+}
+
+Status Recorder::write_start() {
+  const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion();
+  if (choice_.make_info) {
+    const Result<AuxtraceInfoRecord> info = choice_.make_info(clock ? &*clock : nullptr);
+    if (!info) return info.error();
+    if (Status status = writer_->add_auxtrace_info(*info); !status) return status;
+  }
+  std::vector<IdIndexEntry> index;
+  for (size_t i = 0; i < events_->rings().size(); ++i) {
+    const EventRings& rings = events_->rings()[i];
+    for (const LiveEvent& event : rings.events) index.push_back({event.id(), i, rings.cpu, rings.tid});
+  }
+  if (Status status = writer_->add_id_index(index); !status) return status;
+  if (clock) {
+    if (Status status = writer_->add_time_conv(*clock); !status) return status;
+  }
+  const Result<std::string> kallsyms = read_text_file("/proc/kallsyms");
+  if (kallsyms.ok()) {
+    RecordContext context;
+    context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
+    context.misc = kMiscKernel;
+    context.sample_id.pid = context.sample_id.tid = context.sample_id.cpu = 0;
+    // Hidden addresses: the recording is without the kernel's map.
+    const Status maps = scan_kernel_maps(*kallsyms, [&](const MmapRecord& map) { return writer_->add_mmap(map, context); });
+    if (!maps.ok()) report_.notes.push_back(maps.error().message);
+  }
+  MapBuildIds build_ids;
+  const auto add = [&](const Payload& payload, RecordContext context) {
+    context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
+    const auto* map = std::get_if<MmapRecord>(&payload);
+    if (map == nullptr) return writer_->add(payload, context);
+    if (choice_.keeping.on_mapping) choice_.keeping.on_mapping(*map, context.sample_id.has_time ? context.sample_id.time : 0);
+    MmapRecord named = *map;
+    named.build_id = build_ids.of(*map);
+    return writer_->add(named, context);
+  };
+  std::vector<int32_t> pids = choice_.target.everything ? list_processes() : choice_.target.pids;
+  for (const int32_t tid : choice_.target.tids) pids.push_back(process_of(tid));
+  for (size_t i = 0, given = pids.size(); choice_.target.tree && i < given; ++i) {
+    const std::vector<int32_t> tree = list_tree(pids[i]);
+    pids.insert(pids.end(), tree.begin() + 1, tree.end());
+  }
+  for (const int32_t pid : pids) {
+    if (Status status = scan_process(pid, add); !status) return status;
+  }
+  if (Status status = capture_->note_loaded_programs(); !status) return status;
+  Features loaded;
+  programs_->take(loaded);
+  for (const BpfProgInfo& program : loaded.bpf_progs) {
+    if (Status status = tell_program(program, add); !status) return status;
+  }
+  if (Status status = writer_->add_finished_init(); !status) return status;
+  if (Status status = writer_->flush(); !status) return status;
+  if (!choice_.kcore) return {};
+  if (!kallsyms.ok()) return kallsyms.error();
+  const PrivateFiles private_files;
+  return copy_kernel(*capture_->memory(), *kallsyms, choice_.output + "/kcore_dir");
+}
+
+Progress Recorder::progress() const {
+  Progress progress{writer_->size_bytes(), programs_->size_bytes(), {}};
+  const std::vector<EventRings>& all = events_->rings();
+  for (const EventRings& rings : all) progress.positions.push_back(rings.ring->position());
+  for (const EventRings& rings : all) progress.positions.push_back(rings.aux == nullptr ? 0 : rings.aux->position());
+  for (const EventRings& rings : all) progress.positions.insert(progress.positions.end(), {rings.losses.by_kernel, rings.losses.told});
+  return progress;
+}
+
+Status Recorder::start_holder() {
+  if (choice_.output == "-") return {};  // what a reader has taken cannot be taken back
+  if (commit_ == nullptr) {
+    Result<std::unique_ptr<CommitPage>> page = CommitPage::create(4 * events_->rings().size());
+    if (!page) return page.error();
+    commit_ = std::move(*page);
+    commit_->publish(progress());
+  }
+  SecondHolder::Duties duties;
+  duties.adopt = [this] {
+    if (workload_) workload_->forget();
+    capture_.reset();  // its mappings did not come along; their places are free for the rings
+    return events_->map_again();
+  };
+  duties.take_over = [this] { take_over(); };
+  Result<SecondHolder> holder = SecondHolder::start(duties);
+  if (!holder) return holder.error();
+  holder_ = std::move(*holder);
+  return {};
+}
+
+/// In the second holder: completes the file from where the first one had come to.
+void Recorder::take_over() {
+  const Progress done = commit_->read();
+  const size_t count = events_->rings().size();
+  for (size_t i = 0; i < count; ++i) {
+    EventRings& rings = events_->rings()[i];
+    rings.ring->seek(done.positions[i]);
+    if (rings.aux != nullptr) rings.aux->read_to(done.positions[count + i]);
+    rings.losses = {done.positions[2 * count + 2 * i], done.positions[2 * count + 2 * i + 1]};
+  }
+  programs_->continue_from(done.store_bytes);
+  if (choice_.keeping.take_over) choice_.keeping.take_over();
+  make_capture(false);
+  holder_.reset();
+  if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.keeping.on_taken_over)
+    choice_.keeping.on_taken_over();
+}
+
+const EventAttr& Recorder::attr_of(RingRole role) const { return events_->attrs()[static_cast<size_t>(events_->attr_of(role))]; }
+
+void Recorder::on_record(EventRings& rings, Bytes record) {
+  const RecordHeader header = read_record_header(record);
+  if (rings.role == RingRole::kernel) record = without_excess(record, attr_of(RingRole::kernel), scratch_);
+  ++report_.records;
+  if (!clock_.is_exact()) note_time(rings, record);
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  if (header.type == kRecordLost) {
+    body.skip(8);
+    report_.lost_records += rings.losses.on_record(body.u64());
+    tell_lost(rings);
+  } else if (says_trace_was_cut(record)) {
+    ++report_.aux_truncated;
+    revival_.was_cut(static_cast<size_t>(&rings - events_->rings().data()));
+  } else if (header.type == kRecordMmap2 && rings.role == RingRole::target) {
+    tell_mapping(rings, record);
+  } else if (rings.role == RingRole::kernel) {
+    ++kernel_records_;
+    capture_->on_record(record, attr_of(RingRole::kernel));
+  }
+  if (Status status = writer_->add_raw(record); !status && first_error_.ok()) first_error_ = status;
+}
+
+/// To who keeps code: what was mapped may be among them.
+void Recorder::tell_lost(const EventRings& rings) const {
+  if (rings.role == RingRole::target && choice_.keeping.on_lost) choice_.keeping.on_lost();
+}
+
+void Recorder::note_time(const EventRings& rings, Bytes record) {
+  SampleId id;
+  const uint64_t trailer = trailer_bytes(attr_of(rings.role));
+  if (record.size() >= kRecordHeaderBytes + trailer) parse_trailer(attr_of(rings.role), record.last(trailer), id);
+  if (id.has_time) clock_.saw(id.time);
+}
+
+void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
+  const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
+  const uint64_t trailer = trailer_bytes(attr);
+  if (!choice_.keeping.on_mapping || record.size() < kRecordHeaderBytes + trailer) return;
+  const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
+  SampleId id;
+  parse_trailer(attr, record.last(trailer), id);
+  Payload payload;
+  if (!parse_body(read_record_header(record), body, payload)) return;
+  if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.keeping.on_mapping(*map, id.has_time ? id.time : 0);
+}
+
+/// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
+Status Recorder::take_aux(EventRings& rings, size_t index, bool all) {
+  RingPart part = rings.aux->mode() == AuxMode::full ? rings.aux->pending() : all ? rings.aux->snapshot() : RingPart{};
+  if (rings.aux->mode() == AuxMode::full && !all) part.end -= part.size_bytes() % 8;
+  if (part.size_bytes() == 0) return {};
+  const size_t first = std::min<size_t>(part.first.size(), part.size_bytes());
+  AuxtraceRecord record;
+  record.offset_bytes = part.begin;
+  record.reference = aux_reference();
+  record.idx = static_cast<uint32_t>(index);
+  record.cpu = rings.cpu;
+  record.tid = rings.tid;
+  record.payload = part.first.first(first);
+  if (Status status = writer_->add_auxtrace(record, part.second.first(static_cast<size_t>(part.size_bytes()) - first)); !status)
+    return status;
+  report_.aux_bytes += part.size_bytes();
+  rings.aux->read_to(part.end);
+  return {};
+}
+
+Status Recorder::drain(bool all) {
+  const uint64_t begun_ns = monotonic_ns();
+  capture_->look();
+  clock_.update(*events_->rings().front().ring);
+  const uint64_t before = writer_->size_bytes(), records = report_.records;
+  for (size_t i = 0; i < events_->rings().size(); ++i) {
+    EventRings& rings = events_->rings()[i];
+    const uint64_t waiting = rings.ring->pending_bytes();
+    if (waiting != 0) rings.nearly_full = waiting + kLargeRecordBytes > rings.ring->capacity_bytes();
+    if (waiting != 0 && rings.nearly_full) tell_lost(rings);  // the kernel says so only with the next record
+    (void)rings.ring->read([&](Bytes record) { on_record(rings, record); });
+    if (!first_error_.ok()) return first_error_;
+    if (rings.aux == nullptr) continue;
+    if (Status status = take_aux(rings, i, all); !status) return status;
+  }
+  if (Status status = capture_->end_round(); !status) return status;
+  if (choice_.keeping.on_round) {
+    const uint64_t slack_ns = clock_.is_exact() ? 0 : kLookMs * 1'000'000;
+    choice_.keeping.on_round({[clock = clock_] { return clock.now_ns(); }, slack_ns, begun_ns, report_.file_bytes});
+  }
+  report_.kernel = capture_->counts();
+  if (records == report_.records && before == writer_->size_bytes()) return {};
+  if (Status status = writer_->add_finished_round(); !status) return status;
+  if (Status status = writer_->flush(); !status) return status;
+  report_.file_bytes = writer_->size_bytes();
+  if (commit_ != nullptr) commit_->publish(progress());
+  for (size_t i = 0; i < events_->rings().size(); ++i) {
+    EventRings& rings = events_->rings()[i];
+    rings.ring->release();
+    if (rings.aux != nullptr && rings.aux->mode() == AuxMode::full && rings.aux->release()) revival_.was_full(i);
+  }
+  return {};
+}
+
+Status Recorder::run() {
+  constexpr int kFlushMs = 1000;
+  if (workload_) {
+    if (choice_.target.everything) events_->enable_trace();
+    if (Status status = workload_->start(); !status) return status;
+  } else {
+    events_->enable_trace();
+  }
+  const bool whole_machine = choice_.target.everything;
+  std::vector<bool> ready;
+  int resume_ms = kFlushMs;
+  for (;;) {
+    std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, holder_ ? holder_->fd() : -1};
+    for (const int fd : capture_->wake_fds()) more.push_back(fd);
+    (void)events_->wait(more, ready, std::min(choice_.keeping.on_round ? static_cast<int>(kLookMs) : kFlushMs, resume_ms));
+    if (Status status = drain(false); !status) return status;
+    if (choice_.trace) resume_ms = revival_.look(*events_, monotonic_ns());
+    if (workload_) report_.exit_status = workload_->ended();
+    if (ready[0] || report_.exit_status >= 0 || (!whole_machine && events_->target_ended())) return {};
+    wants_holder_ |= ready[2];  // it was killed: another one
+    if (!wants_holder_) continue;
+    if (Status status = restart_holder(); !status) return status;
+  }
+}
+
+/// As soon as nobody is in the middle of something that a child would have half of.
+Status Recorder::restart_holder() {
+  holder_.reset();
+  if (choice_.keeping.pause && !choice_.keeping.pause()) return {};
+  wants_holder_ = false;
+  const Status status = start_holder();
+  if (choice_.keeping.go_on) choice_.keeping.go_on();
+  return status;
+}
+
+/// Rounds go on until what was mapped is read: only a later round tells whether something else was mapped there meanwhile.
+Status Recorder::wait_for_keeping() {
+  constexpr int kRoundMs = 10;
+  constexpr uint64_t kPatienceNs = 60'000'000'000;
+  if (!choice_.keeping.is_settled) return {};
+  const uint64_t until_ns = monotonic_ns() + kPatienceNs;
+  std::vector<bool> ready;
+  do {
+    if (Status status = drain(false); !status) return status;
+    if (choice_.keeping.is_settled()) break;
+    (void)events_->wait({}, ready, kRoundMs);
+  } while (monotonic_ns() < until_ns);
+  return {};
+}
+
+/// The kernel's code as it is at the end, too: whatever records of changes were lost shows. Copied while changes are still recorded, and
+/// once more where one was, so that the copy is of after the last record.
+void Recorder::copy_kernel_after() {
+  constexpr int kTries = 3;
+  const PrivateFiles private_files;
+  const std::string part = choice_.output + "/copy.part";  // whoever is killed leaves no half of a copy under its name
+  std::error_code error;
+  Status status = Error{ErrorKind::file_open, "/proc/kallsyms cannot be read", 0};
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t seen = kernel_records_;
+    const Result<std::string> kallsyms = read_text_file("/proc/kallsyms");
+    if (kallsyms.ok()) status = copy_kernel(*capture_->memory(), *kallsyms, part);
+    if (!status.ok() || !drain(false).ok() || kernel_records_ == seen) break;
+  }
+  if (status.ok()) fs::rename(part, choice_.output + "/kcore_dir_after", error);
+  if (status.ok() && error) status = Error{ErrorKind::file_open, error.message(), 0};
+  fs::remove_all(part, error);
+  if (!status.ok()) report_.notes.push_back("no copy of the kernel's code as it is at the end: " + status.error().message);
+}
+
+RecordContext Recorder::lost_context(const EventRings& rings) const {
+  RecordContext context;
+  context.attr_index = static_cast<uint32_t>(events_->attr_of(rings.role));
+  context.sample_id.pid = context.sample_id.tid = rings.tid;
+  context.sample_id.cpu = rings.cpu;
+  context.sample_id.id = rings.events.front().id();
+  context.sample_id.time = clock_.now_ns();
+  return context;
+}
+
+/// What the rings lost behind their last record: LOST records, which the kernel had no occasion to write.
+Status Recorder::tell_losses() {
+  clock_.update(*events_->rings().front().ring);
+  bool told = false;
+  for (EventRings& rings : events_->rings()) {
+    const std::optional<uint64_t> total = rings.lost_total();
+    if (!total && rings.nearly_full)
+      report_.notes.emplace_back(
+          "a buffer was nearly full when it was read last: records may have been lost behind that (Linux 6.0 counts them)");
+    const uint64_t lost = total ? rings.losses.on_total(*total) : 0;
+    if (lost == 0) continue;
+    if (Status status = writer_->add_lost({rings.events.front().id(), lost}, lost_context(rings)); !status) return status;
+    report_.lost_records += lost;
+    tell_lost(rings);
+    told = true;
+  }
+  return told ? writer_->add_finished_round() : Status();
+}
+
+Status Recorder::stop_and_write() {
+  events_->disable_trace();
+  if (Status status = wait_for_keeping(); !status) return status;
+  if (choice_.kcore && capture_->memory() != nullptr) copy_kernel_after();
+  events_->disable_all();
+  if (Status status = drain(true); !status) return status;
+  if (Status status = tell_losses(); !status) return status;
+  Features features = machine_features();
+  features.cmdline = choice_.cmdline;
+  programs_->take(features);
+  writer_->set_features(features);
+  return writer_->finish();
+}
+
+Status Recorder::finish() {
+  Status status = stop_and_write();
+  if (!status.ok() && commit_ != nullptr) {  // a full disk: what was complete stays, and the file says how long it is
+    const Progress done = commit_->read();
+    if (writer_->continue_from(done.file_bytes).ok()) (void)writer_->finish();
+  }
+  holder_.reset();
+  // The events of a program end a moment before its status is there.
+  constexpr int kPatienceMs = 2000;
+  const bool over = !choice_.target.everything && events_->target_ended();
+  if (workload_) report_.exit_status = workload_->ended(over ? kPatienceMs : 0);
+  return status;
+}
+
+}  // namespace ptd::live

@@ -1,0 +1,123 @@
+// Recorder: a recording from start to end: events, rings, the file, and a second process that completes the file if this one is killed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/live/events/commit_page.h"
+#include "capture/live/events/event_set.h"
+#include "capture/live/events/live_clock.h"
+#include "capture/live/events/workload.h"
+#include "capture/live/kernel/kernel_capture.h"
+#include "capture/live/kernel/program_store.h"
+#include "capture/live/session/second_holder.h"
+#include "capture/live/session/trace_revival.h"
+#include "perfio/perf_writer.h"
+
+namespace ptd::live {
+
+/// A round of reading the rings that is over.
+struct RecordRound {
+  std::function<uint64_t()> now_ns;  ///< now on the recording's clock, for any thread; late by `slack_ns` at most; 0: unknown
+  uint64_t slack_ns = 0;
+  uint64_t begun_ns = 0;    ///< CLOCK_MONOTONIC: what was recorded before is in this round or in one before it
+  uint64_t file_bytes = 0;  ///< of the recording, that stay whatever happens
+};
+
+/// Who keeps the code that is recorded. All are called by the thread that empties the rings: what takes time is for another one. Any may be
+/// empty, or all.
+struct KeepingHooks {
+  /// Each mapping that is recorded, with the record's time (0: it was there before).
+  std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
+  std::function<void(const RecordRound& round)> on_round;
+  /// Before the round is over: mappings of this round may be lost.
+  std::function<void()> on_lost;
+  /// At the end: whether all that was told when it was asked first is worked through. Records go on until then.
+  std::function<bool()> is_settled;
+  /// Around fork(): false if it would cut work in two, then it is asked again later.
+  std::function<bool()> pause;
+  std::function<void()> go_on;
+  /// In a process that takes over from a killed recorder: before it goes on, and when the file is complete.
+  std::function<void()> take_over, on_taken_over;
+};
+
+struct RecordChoice {
+  std::string output = "perf.data";  ///< "-": the pipe form on standard output
+  bool directory = false;            ///< perf's directory form
+  bool kcore = false;                ///< also the kernel's text, at the start and at the end (directory form)
+  int compression_level = 0;
+  TargetChoice target;
+  std::optional<TraceChoice> trace;
+  RingWishes wishes;
+  /// AUXTRACE_INFO of the trace, with the clock of its rings; null without a trace.
+  std::function<Result<perfio::AuxtraceInfoRecord>(const perfio::TimeConvRecord* clock)> make_info;
+  std::vector<std::string> command;  ///< to be started
+  std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
+  int stop_fd = -1;                  ///< readable: stop
+  KeepingHooks keeping;
+};
+
+struct RecordReport {
+  uint64_t records = 0, lost_records = 0, aux_bytes = 0, aux_truncated = 0, file_bytes = 0;
+  CaptureCounts kernel;
+  std::vector<std::string> notes;  ///< what this kernel or user cannot have
+  int exit_status = -1;            ///< of the command, if it has ended
+};
+
+/// Rounds: read the rings, write the file, note how far both have come, only then give the rings back. So a record is in a ring or in the
+/// file at any moment, and a second holder of both completes the file when this process is killed. One thread.
+class Recorder {
+ public:
+  /// Opens events and file; the program waits. An output that exists is moved to OUTPUT.old. Errors: of the kernel and the file system.
+  static Result<std::unique_ptr<Recorder>> start(RecordChoice choice);
+  ~Recorder();
+  /// Until the program, or all of the target, has ended, or stop_fd is readable. What is being recorded goes on by itself.
+  Status run();
+  /// Stops events, takes the rest, completes the file.
+  Status finish();
+  [[nodiscard]] const RecordReport& report() const { return report_; }
+
+ private:
+  explicit Recorder(RecordChoice choice) : choice_(std::move(choice)) {}
+  Status open_events();
+  Status open_file();
+  Status write_start();
+  Status start_holder();
+  Status restart_holder();
+  void take_over();
+  void make_capture(bool first);
+  [[nodiscard]] const perfio::EventAttr& attr_of(RingRole role) const;
+  void on_record(EventRings& rings, Bytes record);
+  void note_time(const EventRings& rings, Bytes record);
+  [[nodiscard]] perfio::RecordContext lost_context(const EventRings& rings) const;
+  Status tell_losses();
+  void tell_lost(const EventRings& rings) const;
+  void tell_mapping(const EventRings& rings, Bytes record);
+  Status take_aux(EventRings& rings, size_t index, bool all);
+  Status drain(bool all);
+  [[nodiscard]] Progress progress() const;
+  void copy_kernel_after();
+  Status wait_for_keeping();
+  Status stop_and_write();
+
+  RecordChoice choice_;
+  std::optional<Workload> workload_;
+  std::optional<EventSet> events_;
+  std::unique_ptr<perfio::PerfWriter> writer_;
+  std::unique_ptr<KernelCapture> capture_;
+  std::optional<ProgramStore> programs_;
+  std::unique_ptr<CommitPage> commit_;
+  std::optional<SecondHolder> holder_;
+  RecordReport report_;
+  std::vector<std::byte> scratch_;
+  TraceRevival revival_;
+  Status first_error_;
+  uint64_t kernel_records_ = 0;  ///< of the rings with that role
+  LiveClock clock_;
+  bool wants_holder_ = false;  ///< it was killed, and there is no other one yet
+};
+
+}  // namespace ptd::live

@@ -1,0 +1,89 @@
+// Keeper: the process of a detached session: reads the rings into the log, answers questions, outlives everybody.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/live/events/commit_page.h"
+#include "capture/live/events/event_set.h"
+#include "capture/live/events/live_clock.h"
+#include "capture/live/kernel/kernel_capture.h"
+#include "capture/live/session/second_holder.h"
+#include "capture/live/session/session.h"
+#include "capture/live/session/session_dir.h"
+#include "capture/live/session/session_log.h"
+#include "capture/live/session/session_wire.h"
+#include "perfio/perf_writer.h"
+
+namespace ptd::live {
+
+/// Everything that is in memory shared with the second holder, or in descriptors, is found again when this process is killed: rings, log,
+/// counters, the socket. It sleeps in one poll() without a timer; what wakes it are rings that fill, questions, the end of the second
+/// holder, SIGTERM, and the removal of the session's file. One thread.
+class Keeper {
+ public:
+  /// Opens events, notes what is there, makes the socket. In the process of who asks. Errors as start_session().
+  static Result<std::unique_ptr<Keeper>> prepare(const SessionChoice& choice, SessionDir dir);
+  ~Keeper();
+  /// In the process that is to be the keeper, behind fork(): rings, capture, second holder.
+  Status settle();
+  /// Until the session ends. Its file is gone then, and the second holder.
+  void serve();
+  /// Takes the session's file away again, if it is still the own one: when nobody came to keep it.
+  void give_up() const { dir_.remove(choice_.name, inode_); }
+  [[nodiscard]] const std::vector<std::string>& without() const { return events_->without(); }
+  void enable_trace() const { events_->enable_trace(); }
+
+ private:
+  struct Client {
+    int fd = -1;
+    bool has_snapshot = false;  // it may still be reading it
+  };
+  enum Counter : size_t { kSnapshots, kRecords, kLost, kTakeovers, kStopNs, kStarted, kStopped, kCounters };
+
+  Keeper(SessionChoice choice, SessionDir dir) : choice_(std::move(choice)), dir_(std::move(dir)) {}
+  Status open_socket();
+  Status note_start();
+  Status start_holder();
+  void take_over();
+  void make_capture(bool first);
+  void watch_folder();
+  void watch_signals();
+  void drain();
+  void on_record(size_t ring, Bytes record);
+  [[nodiscard]] Bytes news_of_lost(EventRings& rings, Bytes record);
+  void tell_losses();
+  void accept_clients();
+  void answer(Client& client);
+  void close_client(Client& client) const;
+  [[nodiscard]] bool file_is_gone();
+  [[nodiscard]] SessionStatus status() const;
+  Status write_snapshot(int fd);
+  Status write_header(perfio::PerfWriter& writer);
+  Status write_trace(perfio::PerfWriter& writer);
+  Status write_log(perfio::PerfWriter& writer, perfio::Features& features) const;
+  void refresh_kernel_maps();
+  void count(Counter counter, uint64_t by);
+  void set(Counter counter, uint64_t value);
+
+  SessionChoice choice_;
+  SessionDir dir_;
+  std::optional<EventSet> events_;
+  std::unique_ptr<SessionLog> log_;
+  std::unique_ptr<CommitPage> counters_;
+  std::unique_ptr<KernelCapture> capture_;
+  std::optional<SecondHolder> holder_;
+  std::vector<Client> clients_;
+  std::vector<perfio::MmapRecord> kernel_maps_;
+  std::vector<std::byte> scratch_, lost_;
+  LiveClock clock_;
+  std::vector<size_t> resume_;  // rings whose trace the kernel has turned off
+  std::string modules_;         // /proc/modules when kernel_maps_ was made
+  int listen_fd_ = -1, folder_fd_ = -1, signal_fd_ = -1;
+  uint64_t inode_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace ptd::live

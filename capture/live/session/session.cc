@@ -1,0 +1,281 @@
+// Detached sessions, from the side of who asks: see session.h.
+#include "capture/live/session/session.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <future>
+
+#include "capture/live/events/workload.h"
+#include "capture/live/session/keeper.h"
+#include "capture/live/session/session_dir.h"
+#include "capture/live/session/session_wire.h"
+#include "image/base/whole_file.h"
+
+namespace ptd::live {
+namespace {
+
+/// How long a keeper may take: for one question of a list; to begin a command, which waits while another one has a snapshot taken; for
+/// the snapshot itself.
+constexpr std::chrono::seconds kListPatience{2}, kCommandPatience{10}, kSnapshotPatience{120};
+
+Error failed(const std::string& what) { return {ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
+
+/// What the shell or a script left open is not for a process that stays.
+void close_inherited() {
+  std::vector<int> others;
+  DIR* folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return;
+  while (const dirent* entry = readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    if (fd > 2 && fd != dirfd(folder) && (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0) others.push_back(fd);
+  }
+  closedir(folder);
+  for (const int fd : others) close(fd);
+}
+
+/// The keeper's process. Tells `ready` how it went: nothing is good, else why not.
+[[noreturn]] void be_keeper(Keeper& keeper, Workload* workload, int ready) {
+  if (workload != nullptr) workload->forget();
+  (void)setsid();
+  (void)!chdir("/");  // no folder of anybody stays in use
+  close_inherited();
+  const Status settled = keeper.settle();
+  if (!settled.ok()) {
+    const std::string& why = settled.error().message;
+    (void)!write(ready, why.data(), why.size());
+    keeper.give_up();
+    _exit(1);
+  }
+  leave_standard_streams();
+  (void)!write(ready, "+", 1);
+  close(ready);
+  keeper.serve();
+  _exit(0);
+}
+
+/// Whether the name's file is there and nobody listens on it.
+bool is_deserted(const SessionDir& dir, const std::string& name) {
+  const int fd = dir.connect_to(name, kListPatience);
+  if (fd < 0) return errno == ECONNREFUSED;
+  close(fd);
+  return false;
+}
+
+/// A file under the name that nobody answers for is what two killed processes left.
+Status clear_stale(const SessionDir& dir, const std::string& name) {
+  const uint64_t inode = dir.inode(name);
+  if (inode == 0) return {};
+  const int fd = dir.connect_to(name, kListPatience);
+  if (fd >= 0 || errno == EAGAIN) {  // EAGAIN: more wait for it than it takes
+    if (fd >= 0) close(fd);
+    return Error{ErrorKind::usage, "there is a session '" + name + "' already", 0};
+  }
+  if (errno == ECONNREFUSED) dir.remove(name, inode);
+  return dir.inode(name) == 0 ? Status() : Status(failed("cannot use the name '" + name + "'"));
+}
+
+Status fork_keeper(Keeper& keeper, Workload* workload) {
+  int ready[2] = {-1, -1};
+  if (pipe2(ready, O_CLOEXEC) != 0) return failed("pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ready[0]);
+    be_keeper(keeper, workload, ready[1]);
+  }
+  close(ready[1]);
+  char text[512];
+  ssize_t got = -1;
+  do {
+    got = child < 0 ? 0 : read(ready[0], text, sizeof(text));
+  } while (got < 0 && errno == EINTR);
+  close(ready[0]);
+  if (got != 1 || text[0] != '+') {
+    keeper.give_up();
+    if (child > 0) (void)waitpid(child, nullptr, 0);
+    return Error{ErrorKind::file_open, got > 0 ? std::string(text, static_cast<size_t>(got)) : "the session's process could not start", 0};
+  }
+  if (workload == nullptr) {
+    keeper.enable_trace();
+    return {};
+  }
+  const Status started = workload->start();
+  if (!started.ok()) keeper.give_up();  // which ends it
+  return started;
+}
+
+Error no_answer(const std::string& name, std::chrono::seconds patience) {
+  return Error{ErrorKind::file_open,
+               "session '" + name + "' does not answer within " + std::to_string(patience.count()) +
+                   " s: its keeper is stopped (kill -CONT) or takes another snapshot",
+               0};
+}
+
+/// One question. A keeper that is killed meanwhile has a successor, who takes the next one.
+Result<SessionReply> ask(const SessionDir& dir, const std::string& name, SessionRequest request, std::chrono::seconds patience,
+                         int& passed_fd, int& connection) {
+  constexpr int kTries = 20, kPauseUs = 50000;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + patience;
+  passed_fd = connection = -1;
+  for (int i = 0; i < kTries && Clock::now() < end; ++i) {
+    const auto left = std::chrono::ceil<std::chrono::seconds>(end - Clock::now());
+    const int fd = dir.connect_to(name, left);
+    if (fd < 0 && errno == EAGAIN) {
+      (void)usleep(kPauseUs);
+      continue;
+    }
+    if (fd < 0) return Error{ErrorKind::usage, "there is no session '" + name + "' (" + std::strerror(errno) + ")", 0};
+    const timeval limit{left.count(), 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    const RequestPacket packet{kSessionMagic, request};
+    std::vector<std::byte> bytes(kMaxReplyBytes);
+    const bool asked = send_packet(fd, std::as_bytes(std::span(&packet, 1)), -1, true);
+    const long got = asked ? receive_packet(fd, bytes, passed_fd, true) : -1;
+    SessionReply reply;
+    if (got > 0 && decode_reply(bytes, reply)) {
+      connection = fd;
+      if (reply.error.empty()) return reply;
+      return Error{ErrorKind::file_open, "session '" + name + "': " + reply.error, 0};
+    }
+    const bool silent = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    if (passed_fd >= 0) close(passed_fd);
+    close(fd);
+    if (silent) break;
+    (void)usleep(kPauseUs);
+  }
+  return no_answer(name, patience);
+}
+
+/// Its status, which any keeper tells at once unless it is busy or stopped.
+Result<SessionReply> ask_status(const SessionDir& dir, const std::string& name, std::chrono::seconds patience) {
+  int passed = -1, connection = -1;
+  Result<SessionReply> reply = ask(dir, name, SessionRequest::status, patience, passed, connection);
+  if (passed >= 0) close(passed);
+  if (connection >= 0) close(connection);
+  return reply;
+}
+
+/// A command: only once the keeper has shown that it answers.
+Result<SessionReply> command(const std::string& name, SessionRequest request, int& passed_fd, int& connection) {
+  passed_fd = connection = -1;
+  if (Status status = check_session_name(name); !status) return status.error();
+  const Result<SessionDir> dir = SessionDir::open();
+  if (!dir) return dir.error();
+  if (Result<SessionReply> reply = ask_status(*dir, name, kCommandPatience); !reply) return reply;
+  return ask(*dir, name, request, kSnapshotPatience, passed_fd, connection);
+}
+
+Status copy_all(int from, int to, const std::string& name) {
+  std::vector<char> buffer(1U << 20);
+  for (off_t at = 0;;) {
+    const ssize_t got = pread(from, buffer.data(), buffer.size(), at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed("the snapshot");
+    if (got == 0) return {};
+    for (ssize_t done = 0; done < got;) {
+      const ssize_t put = write(to, buffer.data() + done, static_cast<size_t>(got - done));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) return failed("cannot write " + name);
+      done += put;
+    }
+    at += got;
+  }
+}
+
+/// Whole or not at all: under another name first.
+Status save(int memory, const std::string& output) {
+  if (output == "-") return copy_all(memory, 1, "standard output");
+  Result<std::unique_ptr<WholeFile>> file = WholeFile::open(output, 0600);
+  if (!file) return file.error();
+  if (Status status = copy_all(memory, (*file)->fd(), output); !status) return status;
+  return (*file)->finish();
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
+  if (Status status = check_session_name(asked.name); !status) return status.error();
+  Result<SessionDir> dir = SessionDir::open();
+  if (!dir) return dir.error();
+  if (Status status = dir->lock(); !status) return status.error();
+  if (Status status = clear_stale(*dir, asked.name); !status) return status.error();
+  SessionChoice choice = asked;
+  std::optional<Workload> workload;
+  if (!choice.command.empty()) {
+    Result<Workload> prepared = Workload::prepare(choice.command);
+    if (!prepared) return prepared.error();
+    if (!choice.target.everything) choice.target.waiting_command = prepared->pid();
+    workload = std::move(*prepared);
+  }
+  // The keeper has a folder descriptor of its own: a lock belongs to what fork() shares.
+  Result<SessionDir> own = SessionDir::open();
+  if (!own) return own.error();
+  Result<std::unique_ptr<Keeper>> keeper = Keeper::prepare(choice, std::move(*own));
+  if (!keeper) return keeper.error();
+  const Status status = fork_keeper(**keeper, workload ? &*workload : nullptr);
+  dir->unlock();
+  if (!status.ok()) return status.error();
+  return (*keeper)->without();
+}
+
+Result<std::vector<SessionStatus>> list_sessions() {
+  const Result<SessionDir> dir = SessionDir::open();
+  if (!dir) return dir.error();
+  // All at once: those that do not answer take one patience together.
+  const std::vector<std::string> names = dir->names();
+  std::vector<std::future<Result<SessionReply>>> replies;
+  for (const std::string& name : names)
+    replies.push_back(std::async(std::launch::async, [&dir, &name] { return ask_status(*dir, name, kListPatience); }));
+  std::vector<SessionStatus> sessions;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string& name = names[i];
+    const Result<SessionReply> reply = replies[i].get();
+    // Looked at after the question: a process that was killed may still have its socket open when it is asked.
+    if (!reply.ok() && is_deserted(*dir, name)) {
+      if (Status status = dir->lock(); !status) return status.error();
+      (void)clear_stale(*dir, name);
+      dir->unlock();
+    }
+    if (!reply.ok() && dir->inode(name) == 0) continue;
+    SessionStatus status;
+    status.name = name;
+    if (reply.ok()) status = reply->status;
+    sessions.push_back(std::move(status));
+  }
+  return sessions;
+}
+
+Result<SessionStatus> take_snapshot(const std::string& name, const std::string& output) {
+  int memory = -1, connection = -1;
+  const Result<SessionReply> reply = command(name, SessionRequest::snapshot, memory, connection);
+  Status status = reply.ok() ? Status() : Status(reply.error());
+  if (reply.ok()) status = memory >= 0 ? save(memory, output) : Status(Error{ErrorKind::file_open, "the session gave no snapshot", 0});
+  if (memory >= 0) close(memory);
+  if (connection >= 0) close(connection);
+  if (!status.ok()) return status.error();
+  return reply->status;
+}
+
+Status stop_session(const std::string& name) {
+  int passed = -1, connection = -1;
+  const Result<SessionReply> reply = command(name, SessionRequest::stop, passed, connection);
+  if (passed >= 0) close(passed);
+  if (connection >= 0) {  // it hangs up when it is through
+    std::vector<std::byte> rest(1);
+    (void)receive_packet(connection, rest, passed, true);
+    close(connection);
+  }
+  return reply.ok() ? Status() : Status(reply.error());
+}
+
+}  // namespace ptd::live

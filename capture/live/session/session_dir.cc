@@ -1,0 +1,150 @@
+// SessionDir: see session_dir.h.
+#include "capture/live/session/session_dir.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace ptd::live {
+namespace {
+
+Error failed(const std::string& what) { return {ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
+
+bool is_own_folder(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
+std::string folder_path() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && runtime[0] == '/' && is_own_folder(runtime)) return std::string(runtime) + "/ptdecode";
+  const std::string user = std::to_string(geteuid());
+  if (is_own_folder("/run/user/" + user)) return "/run/user/" + user + "/ptdecode";
+  return "/tmp/ptdecode-" + user;
+}
+
+bool address_of(const std::string& path, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return true;
+}
+
+}  // namespace
+
+Status check_session_name(const std::string& name) {
+  constexpr size_t kMost = 64;
+  constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  const bool good =
+      !name.empty() && name.size() <= kMost && name.find_first_not_of(kLetters) == std::string::npos && name[0] != '.' && name[0] != '-';
+  if (good) return {};
+  return Error{ErrorKind::usage, "'" + name + "' is no name for a session: up to 64 letters, digits, '.', '_' and '-'", 0};
+}
+
+Result<SessionDir> SessionDir::open() {
+  const std::string path = folder_path();
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("cannot make " + path);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return failed("cannot open " + path);
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    close(fd);
+    return Error{ErrorKind::usage, path + " is not this user's alone (owner, mode 0700): sessions cannot be kept there", 0};
+  }
+  return SessionDir(fd, path);
+}
+
+SessionDir::~SessionDir() {
+  if (fd_ >= 0) close(fd_);
+}
+SessionDir::SessionDir(SessionDir&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+SessionDir& SessionDir::operator=(SessionDir&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  path_ = std::move(other.path_);
+  return *this;
+}
+
+std::string SessionDir::socket_path(const std::string& name) const { return "/proc/self/fd/" + std::to_string(fd_) + "/" + name; }
+
+std::vector<std::string> SessionDir::names() const {
+  std::vector<std::string> names;
+  DIR* folder = opendir(path_.c_str());
+  if (folder == nullptr) return names;
+  while (const dirent* entry = readdir(folder)) {
+    if (check_session_name(entry->d_name).ok()) names.emplace_back(entry->d_name);
+  }
+  closedir(folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Status SessionDir::lock() const {
+  while (flock(fd_, LOCK_EX) != 0) {
+    if (errno != EINTR) return failed("cannot lock " + path_);
+  }
+  return {};
+}
+
+void SessionDir::unlock() const { (void)flock(fd_, LOCK_UN); }
+
+uint64_t SessionDir::inode(const std::string& name) const {
+  struct stat info {};
+  return fstatat(fd_, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 ? info.st_ino : 0;
+}
+
+void SessionDir::remove(const std::string& name, uint64_t inode_wanted) const {
+  if (inode_wanted == 0 || inode(name) == inode_wanted) (void)unlinkat(fd_, name.c_str(), 0);
+}
+
+int SessionDir::connect_to(const std::string& name, std::chrono::seconds patience) const {
+  sockaddr_un address{};
+  if (!address_of(socket_path(name), address)) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const timeval limit{patience.count(), 0};
+  (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  while (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno == EINTR) continue;
+    const int number = errno;
+    close(fd);
+    errno = number;
+    return -1;
+  }
+  return fd;
+}
+
+int SessionDir::listen_as(const std::string& name) const {
+  constexpr int kBacklog = 16;
+  sockaddr_un address{};
+  if (!address_of(socket_path(name), address)) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  const mode_t before = umask(0177);
+  const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+  const int number = errno;
+  umask(before);
+  if (bound && listen(fd, kBacklog) == 0) return fd;
+  close(fd);
+  errno = number;
+  return -1;
+}
+
+}  // namespace ptd::live

@@ -1,0 +1,38 @@
+// What a session and those who ask it say to each other: one packet there, one back, over a SOCK_SEQPACKET socket.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "capture/live/session/session.h"
+#include "ptdecode/error.h"
+
+namespace ptd::live {
+
+enum class SessionRequest : uint32_t { status = 1, snapshot = 2, stop = 3 };
+
+inline constexpr uint32_t kSessionMagic = 0x53445450;  // "PTDS"
+inline constexpr size_t kMaxReplyBytes = 4096;
+
+/// magic, request.
+struct RequestPacket {
+  uint32_t magic = kSessionMagic;
+  SessionRequest request = SessionRequest::status;
+};
+
+/// The reply: an error in words, or the status; with a snapshot comes the descriptor of a memory file.
+struct SessionReply {
+  std::string error;
+  SessionStatus status;
+};
+[[nodiscard]] std::vector<std::byte> encode_reply(const SessionReply& reply);
+/// False for bytes that are none.
+[[nodiscard]] bool decode_reply(Bytes bytes, SessionReply& reply);
+
+/// Sends a packet, with a descriptor if `passed_fd` is not -1; never waits longer than the socket does. False with errno.
+bool send_packet(int fd, Bytes bytes, int passed_fd, bool wait);
+/// Receives one packet of at most `bytes` and at most one descriptor (-1 if none came). Its length; 0 at the end; -1 with errno.
+long receive_packet(int fd, std::vector<std::byte>& bytes, int& passed_fd, bool wait);
+
+}  // namespace ptd::live

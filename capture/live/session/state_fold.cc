@@ -1,0 +1,201 @@
+// StateFold: see state_fold.h.
+#include "capture/live/session/state_fold.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "perfio/format/features.h"
+#include "perfio/format/wire.h"
+
+namespace ptd::live {
+namespace {
+
+using namespace perfio;
+
+std::vector<std::byte> copy_of(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// The same COMM or MMAP2 of another thread: both begin with pid and tid. It has not called exec itself.
+std::vector<std::byte> renamed(std::vector<std::byte> record, int32_t pid, int32_t tid) {
+  if (record.size() < kRecordHeaderBytes + 8) return record;
+  RecordHeader header = read_record_header(record);
+  if (header.type == kRecordComm) header.misc &= static_cast<uint16_t>(~kMiscCommExec);
+  std::memcpy(record.data() + sizeof(header.type), &header.misc, sizeof(header.misc));
+  std::memcpy(record.data() + kRecordHeaderBytes, &pid, sizeof(pid));
+  std::memcpy(record.data() + kRecordHeaderBytes + 4, &tid, sizeof(tid));
+  return record;
+}
+
+}  // namespace
+
+void StateFold::take(const LogEntry& entry) {
+  if (entry.kind == EntryKind::record) return take_record(entry);
+  if (entry.kind == EntryKind::code) return take_code(entry);
+  Features features;
+  std::vector<EventAttr> no_attrs;
+  if (!parse_feature(kFeatureBpfProgInfo, entry.bytes, features, no_attrs) || features.bpf_progs.empty()) return;
+  programs_[features.bpf_progs.front().id].section = copy_of(entry.bytes);
+}
+
+void StateFold::take_record(const LogEntry& entry) {
+  const Bytes record = entry.bytes;
+  if (record.size() < kRecordHeaderBytes + 8) return;
+  const RecordHeader header = read_record_header(record);
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  switch (header.type) {
+    case kRecordFork:
+    case kRecordExit:
+      return take_task(record, entry.ring, header.type == kRecordExit);
+    case kRecordMmap2:
+      return take_map(record, entry.ring);
+    case kRecordComm: {
+      const int32_t pid = body.i32(), tid = body.i32();
+      Process& process = processes_[pid];
+      process.ring = entry.ring;
+      if ((header.misc & kMiscCommExec) != 0) {  // exec: only this thread is left, of the old image nothing
+        process.maps.clear();
+        process.names.clear();
+      }
+      process.names[tid] = copy_of(record);
+      return;
+    }
+    case kRecordNamespaces:
+      processes_[body.i32()].namespaces = copy_of(record);
+      return;
+    case kRecordKsymbol:
+    case kRecordBpfEvent:
+      return take_kernel(record, entry.ring);
+    case kRecordSwitch:
+    case kRecordSwitchCpuWide:
+      switches_[entry.ring] = copy_of(record);
+      return;
+    case kRecordAuxOutputHwId:
+      hardware_ids_[entry.ring] = copy_of(record);
+      return;
+    default:
+      return;
+  }
+}
+
+void StateFold::take_task(Bytes record, uint16_t ring, bool exit) {
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  const int32_t pid = body.i32(), parent = body.i32(), tid = body.i32(), parent_tid = body.i32();
+  if (!body.ok()) return;
+  if (exit) {
+    const auto process = processes_.find(pid);
+    if (process == processes_.end()) return;
+    process->second.names.erase(tid);
+    if (process->second.names.empty()) processes_.erase(process);
+    return;
+  }
+  std::vector<std::byte> name;
+  const auto from = processes_.find(parent);
+  if (from != processes_.end()) {
+    const auto known = from->second.names.find(parent_tid);
+    if (known != from->second.names.end() && !known->second.empty()) name = renamed(known->second, pid, tid);
+  }
+  Process& process = processes_[pid];
+  process.ring = ring;
+  if (pid != parent && from != processes_.end() && process.maps.empty()) {
+    process.maps = from->second.maps;
+    for (Map& map : process.maps) map.record = renamed(std::move(map.record), pid, pid);
+  }
+  process.names[tid] = std::move(name);
+}
+
+void StateFold::take_map(Bytes record, uint16_t ring) {
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  const int32_t pid = body.i32(), tid = body.i32();
+  Map map{body.u64(), body.u64(), copy_of(record)};
+  if (!body.ok()) return;
+  Process& process = processes_[pid];
+  process.ring = ring;
+  process.names.try_emplace(tid);
+  const uint64_t last = map.address + map.size_bytes;
+  std::erase_if(process.maps, [&](const Map& old) { return old.address >= map.address && old.address + old.size_bytes <= last; });
+  if (process.maps.size() >= kMaxMaps) process.maps.erase(process.maps.begin());
+  process.maps.push_back(std::move(map));
+}
+
+void StateFold::take_kernel(Bytes record, uint16_t ring) {
+  Cursor body(record.subspan(kRecordHeaderBytes));
+  if (read_record_header(record).type == kRecordKsymbol) {
+    const uint64_t address = body.u64();
+    (void)body.u32();
+    (void)body.u16();
+    const bool gone = (body.u16() & 1) != 0;
+    if (!body.ok()) return;
+    if (gone) {
+      code_.erase(address);
+    } else {
+      code_[address] = {copy_of(record), {}, ring};
+    }
+    return;
+  }
+  constexpr uint16_t kUnload = 2;
+  const uint16_t type = body.u16();
+  (void)body.u16();
+  const uint32_t id = body.u32();
+  if (!body.ok()) return;
+  if (type == kUnload) {
+    programs_.erase(id);
+  } else {
+    programs_[id].event = copy_of(record);
+    programs_[id].ring = ring;
+  }
+}
+
+void StateFold::take_code(const LogEntry& entry) {
+  if (entry.bytes.size() < kRecordHeaderBytes) return;
+  Cursor body(entry.bytes.subspan(kRecordHeaderBytes));
+  const uint64_t address = body.u64();
+  (void)body.u16();
+  const bool gone = body.u16() == 0;
+  if (!body.ok()) return;
+  if (gone) {
+    code_.erase(address);
+    return;
+  }
+  code_[address].bytes = copy_of(entry.bytes);
+  code_[address].ring = entry.ring;
+}
+
+int32_t StateFold::process_of(const LogEntry& entry) {
+  if (entry.kind != EntryKind::record || entry.bytes.size() < kRecordHeaderBytes + 8) return -1;
+  switch (read_record_header(entry.bytes).type) {
+    case kRecordFork:
+    case kRecordExit:
+    case kRecordMmap2:
+    case kRecordComm:
+    case kRecordNamespaces:
+      return Cursor(entry.bytes.subspan(kRecordHeaderBytes)).i32();
+    default:
+      return -1;
+  }
+}
+
+void StateFold::forget(const std::function<bool(int32_t pid)>& gone) {
+  std::erase_if(processes_, [&](const auto& process) { return gone(process.first); });
+}
+
+void StateFold::each(const std::function<void(const LogEntry&)>& on_entry) const {
+  const auto give = [&](EntryKind kind, uint16_t ring, const Stored& bytes) {
+    if (!bytes.empty()) on_entry({kind, ring, 0, bytes});
+  };
+  for (const auto& [address, code] : code_) {
+    give(EntryKind::record, code.ring, code.symbol);
+    give(EntryKind::code, code.ring, code.bytes);
+  }
+  for (const auto& [id, program] : programs_) {
+    give(EntryKind::record, program.ring, program.event);
+    give(EntryKind::program, program.ring, program.section);
+  }
+  for (const auto& [ring, record] : hardware_ids_) give(EntryKind::record, ring, record);
+  for (const auto& [ring, record] : switches_) give(EntryKind::record, ring, record);
+  for (const auto& [pid, process] : processes_) {
+    give(EntryKind::record, process.ring, process.namespaces);
+    for (const auto& [tid, name] : process.names) give(EntryKind::record, process.ring, name);
+    for (const Map& map : process.maps) give(EntryKind::record, process.ring, map.record);
+  }
+}
+
+}  // namespace ptd::live

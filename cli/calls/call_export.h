@@ -1,0 +1,71 @@
+// Calls in the formats of viewers: Perfetto's trace, folded stacks, a flame graph as one SVG.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/calls/call_input.h"
+
+namespace ptd::cli {
+
+/// Writes a trace that ui.perfetto.dev opens (protozero, "perfetto/protos/perfetto/trace/trace.proto"): a track for each thread with its
+/// calls as slices, what was not traced, off the cpu or lost as slices between them, and a track with the changes of code as instants.
+/// Not thread-safe.
+class PerfettoWriter {
+ public:
+  PerfettoWriter(CallInput& input, bool gaps_as_slices = true) : input_(input), gaps_as_slices_(gaps_as_slices) {}
+  void take(std::span<const CallStep> steps, const CallTree& tree, std::string& out);
+  /// Instants of edits of code: when each was made, and where.
+  void add_pokes(std::string& out);
+  [[nodiscard]] uint64_t slices() const { return slices_; }
+
+ private:
+  void begin_sequence(std::string& out);
+  void describe(uint32_t thread, const CallTree& tree, std::string& out);
+  uint64_t name_id(const std::string& name, std::string& interned);
+  void event(uint64_t track, unsigned type, TimeNs when, const std::string& name, std::string& out);
+
+  CallInput& input_;
+  const bool gaps_as_slices_;
+  bool begun_ = false;
+  std::set<uint32_t> described_;
+  std::set<int32_t> processes_;
+  std::map<std::string, uint64_t> names_;
+  std::map<uint32_t, TimeNs> last_;  ///< thread -> time of its last event: slices of one track must not go back
+  uint64_t slices_ = 0;
+};
+
+/// Own time (without times: own instructions) of every stack of calls. A call is below the name that its thread had when it began.
+class StackTotals {
+ public:
+  explicit StackTotals(CallInput& input) : input_(input) {}
+  void take(std::span<const CallStep> steps, const CallTree& tree);
+
+  struct Node {
+    std::string name;
+    uint64_t self = 0, calls = 0;
+    size_t parent = 0;
+    std::map<std::string, size_t> children;
+  };
+  /// Node 0 is the root of all; its children are command names.
+  [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
+  /// "comm;outer;inner 1234\n" for every stack with own time; a blank or ';' in a name becomes '_' or ':'.
+  [[nodiscard]] std::string folded() const;
+  /// A self-contained SVG: frames as wide as their time, a click goes into one, Ctrl-F searches.
+  [[nodiscard]] std::string svg(const std::string& title) const;
+
+ private:
+  size_t child(size_t parent, const std::string& name);
+  size_t below(size_t process, size_t node);
+  CallInput& input_;
+  std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}}};
+  struct Open {
+    size_t node = 0, process = 0;
+  };
+  std::vector<std::vector<Open>> paths_;  ///< by thread: the open calls
+};
+
+}  // namespace ptd::cli

@@ -1,0 +1,223 @@
+// Input and words of the commands that follow calls: see call_input.h.
+#include "cli/calls/call_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/options/exit_status.h"
+#include "cli/options/progress.h"
+#include "cli/options/time_words.h"
+#include "cli/report/filter_check.h"
+#include "cli/report/no_trace.h"
+#include "cli/text/short_name.h"
+#include "ptdecode/survey.h"
+
+namespace ptd::cli {
+
+namespace {
+
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (size_t start = 0; start < text.size();) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    names.push_back(text.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return names;
+}
+
+}  // namespace
+
+void add_call_options(CLI::App& command, CallWords& words) {
+  add_input_options(command, words.input);
+  command.add_option("-C,--cpu", words.cpus, "these cpus only: 0,2-3");
+  command.add_option("--pid", words.pids, "these processes only");
+  command.add_option("--tid", words.tids, "these threads only");
+  command.add_option("--comm,--comms", words.comms, "these command names only");
+  command.add_option("--time", words.time, "from A to B: A,B; see 'ptdecode script --help'");
+}
+
+Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
+  auto made = std::make_unique<CallInput>();
+  struct List {
+    std::string_view name;
+    const std::string& text;
+    std::vector<int32_t>& into;
+  };
+  ScriptOptions& filter = made->filter_;
+  for (const List list :
+       {List{"-C", words.cpus, filter.cpus}, List{"--pid", words.pids, filter.pids}, List{"--tid", words.tids, filter.tids}}) {
+    if (list.text.empty()) continue;
+    Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
+    if (!numbers) return numbers.error();
+    list.into = std::move(*numbers);
+  }
+  filter.comms = split_names(words.comms);
+  if (Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return status.error();
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
+  if (!opened) return opened.error();
+  made->recording_ = std::move(*opened);
+  const Recording& recording = *made->recording_;
+  if (!words.time.empty()) {
+    const Result<Interval> range = read_time(words.time, recording, words.input);
+    if (!range) return range.error();
+    filter.times.push_back(*range);
+  }
+  for (const StreamInfo& stream : recording.streams()) made->has_time_ = made->has_time_ || stream.time.first != kTimeMin;
+  for (const std::string& sentence : impossible_filters(filter, recording)) say_on_error("ptdecode: " + sentence + "\n");
+  for (uint32_t i = 0; i < recording.streams().size(); ++i) {
+    const StreamInfo& stream = recording.streams()[i];
+    if (!among(filter.cpus, stream.cpu) || (stream.cpu < 0 && !among(filter.tids, stream.tid))) continue;
+    made->streams_.push_back(i);
+    made->total_bytes_ += stream.size_bytes;
+  }
+  if (made->streams_.empty()) return Error{ErrorKind::usage, "no trace stream of the cpus or threads asked for", 0};
+  return made;
+}
+
+CallInput::Known& CallInput::know(uint32_t index, const CallTree& tree) {
+  if (index >= threads_.size()) threads_.resize(tree.threads().size());
+  Known& known = threads_[index];
+  if (known.known) return known;
+  const CallThread& thread = tree.threads()[index];
+  known.known = true;
+  known.passes = among(filter_.pids, thread.pid) && among(filter_.tids, thread.tid);
+  known.last_comm = name_at(thread.tid, kTimeMax);
+  return known;
+}
+
+std::string CallInput::name_at(int32_t tid, TimeNs when) const { return tid == 0 ? "idle" : recording_->comm_at(tid, when); }
+
+bool CallInput::wanted(const CallStep& step, const CallTree& tree) {
+  Known& known = know(step.thread, tree);
+  if (!known.passes || (!filter_.comms.empty() && !among(filter_.comms, comm(step, tree)))) return false;
+  known.matched = true;
+  return true;
+}
+
+bool CallInput::wanted(const OtherEvent& sample) const {
+  return among(filter_.cpus, sample.cpu) && among(filter_.pids, sample.pid) && among(filter_.tids, sample.tid) &&
+         (filter_.comms.empty() || among(filter_.comms, comm(sample)));
+}
+
+bool CallInput::matched(uint32_t thread) const { return thread < threads_.size() && threads_[thread].matched; }
+
+const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
+  Known& known = know(step.thread, tree);
+  const bool ends = step.kind == CallStepKind::leave || step.kind == CallStepKind::on;
+  const TimeNs when = ends ? step.start : step.time;
+  if (known.asked != when || known.comm.empty()) {
+    known.asked = when;
+    known.comm = name_at(tree.threads()[step.thread].tid, when);
+  }
+  return known.comm;
+}
+
+const std::string& CallInput::comm(uint32_t thread, const CallTree& tree) { return know(thread, tree).last_comm; }
+
+/// What every decode of this input is told: the streams, the times, what to do with gaps, how to show progress.
+template <typename Options>
+void CallInput::set_up(Options& options, Progress& progress) {
+  progress.set_total(total_bytes_);
+  options.streams = streams_;
+  if (!filter_.times.empty()) options.time = filter_.times.front();
+  options.on_gap = [this](const Gap& gap) { gaps_.add(gap); };
+  stop_on_interrupt();
+}
+
+int CallInput::walk(const CallWords& words, const CallSink& sink) {
+  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+  CallWalkOptions options;
+  set_up(options, progress);
+  options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
+  options.stopped = interrupted;
+  const Status status = walk_calls(*recording_, options, functions_, sink, &timed_);
+  progress.finish();
+  if (!status) return report_error(status.error());
+  return ended(progress);
+}
+
+int CallInput::count(const CallWords& words, CodeCounts& counts) {
+  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+  CodeCountOptions options;
+  set_up(options, progress);
+  if (!filter_.pids.empty() || !filter_.tids.empty() || !filter_.comms.empty()) {
+    options.wanted = [this](const Mark& mark) {
+      return among(filter_.pids, mark.pid) && among(filter_.tids, mark.tid) &&
+             (filter_.comms.empty() || among(filter_.comms, recording_->comm_at(mark.tid, mark.time.first)));
+    };
+  }
+  options.progress = [&progress](uint64_t bytes) {
+    progress.add(bytes);
+    return !interrupted();
+  };
+  Result<CodeCounts> counted = count_code(*recording_, options);
+  progress.finish();
+  if (!counted) return report_error(counted.error());
+  counts = std::move(*counted);
+  return ended(progress);
+}
+
+// After Ctrl-C what was found so far is still to be told.
+int CallInput::ended(const Progress& progress) {
+  if (!interrupted()) return kExitOk;
+  interrupted_at_ = progress.share();
+  go_on_after_interrupt();
+  return kExitInterrupted;
+}
+
+void CallInput::say_summary(const CallWords& words, bool any) const {
+  if (!any && !interrupted_at_) {
+    const std::string why = nothing_matched(filter_, *recording_);
+    if (!why.empty()) say_on_error("ptdecode: " + why + "\n");
+  }
+  if (words.input.quiet) return;
+  if (interrupted_at_) say_on_error(interrupt_text(*interrupted_at_, gaps_));
+  say_on_error(gap_summary(gaps_, *recording_, total_bytes_));
+}
+
+Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input) {
+  TimeScale scale{{kTimeMax, kTimeMin}, std::nullopt};
+  for (const StreamInfo& stream : recording.streams()) scale.span = hull(scale.span, stream.time);
+  if (scale.span.last == kTimeMax && input.pt_path.empty() && text.find('%') != std::string_view::npos) {
+    // Nothing in the trace is dated behind its last PSB; the records around it are.
+    OpenOptions options;
+    options.path = input.path;
+    if (const Result<Survey> facts = survey(options); facts && facts->time.last != kTimeMax) scale.span.last = facts->time.last;
+  }
+  int64_t offset_ns = 0;
+  if (text.find(':') != std::string_view::npos && input.pt_path.empty() && wall_clock_offset(input.path, offset_ns))
+    scale.wall_offset_ns = offset_ns;
+  return parse_time_words(text, scale);
+}
+
+Status check_time_words(std::string_view text) {
+  constexpr TimeScale kAny{{TimeNs{1}, TimeNs{4'000'000'000'000'000'000}}, 0};
+  const Result<Interval> range = parse_time_words(text, kAny);
+  const bool order = !range && range.error().message.find("ends before") != std::string::npos;  // may be fine on the recording's scale
+  return range || order ? Status{} : Status(range.error());
+}
+
+std::string duration_text(uint64_t ns) {
+  if (ns < 1000) return fmt::format("{} ns", ns);
+  auto value = static_cast<double>(ns) / 1000;
+  const char* unit = "us";
+  for (const char* larger : {"ms", "s"}) {
+    if (value < 999.5) break;
+    value /= 1000;
+    unit = larger;
+  }
+  return value < 9.995   ? fmt::format("{:.2f} {}", value, unit)
+         : value < 99.95 ? fmt::format("{:.1f} {}", value, unit)
+                         : fmt::format("{:.0f} {}", value, unit);
+}
+
+std::string moment_text(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }
+
+std::string function_text(const FunctionTable& functions, FunctionId id, size_t width) {
+  if (id == kNoFunction) return "[not traced]";
+  return fit_function(functions.info(id).name, width);
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,94 @@
+// What the commands that follow calls have in common: which threads and times, how to run, how durations are written.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options/options.h"
+#include "cli/options/script_options.h"
+#include "cli/report/missing_report.h"
+#include "cli/text/output.h"
+#include "ptdecode/call_walk.h"
+#include "ptdecode/code_counts.h"
+#include "recording/bundle/other_events.h"
+
+namespace ptd::cli {
+
+class Progress;
+
+/// As typed.
+struct CallWords {
+  InputOptions input;
+  std::string cpus, pids, tids, comms, time;
+};
+/// Adds the input options, -C, --pid, --tid, --comm and --time.
+void add_call_options(CLI::App& command, CallWords& words);
+
+/// An open recording with what of it is wanted.
+class CallInput {
+ public:
+  /// Opens and reads the words; says on standard error what cannot match. Errors: usage, and those of opening.
+  [[nodiscard]] static Result<std::unique_ptr<CallInput>> open(const CallWords& words);
+
+  [[nodiscard]] const Recording& recording() const { return *recording_; }
+  /// Only calls of these are listed: for the message if there are none.
+  void set_symbols(std::vector<std::string> symbols) { filter_.symbols = std::move(symbols); }
+  [[nodiscard]] const ScriptOptions& filter() const { return filter_; }
+  [[nodiscard]] FunctionTable& functions() { return functions_; }
+  /// Whether what happens in `step` passes --pid, --tid and --comm. A call has the name that its thread had when it began.
+  bool wanted(const CallStep& step, const CallTree& tree);
+  /// The same of a sample of another event, and whether it passes --cpu.
+  [[nodiscard]] bool wanted(const OtherEvent& sample) const;
+  [[nodiscard]] std::string comm(const OtherEvent& sample) const { return name_at(sample.tid, sample.time); }
+  /// Whether any step of a thread was wanted.
+  [[nodiscard]] bool matched(uint32_t thread) const;
+  const std::string& comm(const CallStep& step, const CallTree& tree);
+  /// The last name of a thread. `thread` as CallStep::thread.
+  const std::string& comm(uint32_t thread, const CallTree& tree);
+  /// Decodes, with progress on standard error; `sink` gets the steps of all threads. Ctrl-C ends it early. Returns the exit status.
+  int walk(const CallWords& words, const CallSink& sink);
+  /// Decodes likewise and counts how often which code ran. Returns the exit status.
+  int count(const CallWords& words, CodeCounts& counts);
+  /// Whether the recording's trace is dated at all; known before the walk.
+  [[nodiscard]] bool has_time() const { return has_time_; }
+  /// After the walk: a packet told a time. Else durations mean nothing.
+  [[nodiscard]] bool timed() const { return timed_; }
+  /// On standard error: what was lost, or that nothing matched.
+  void say_summary(const CallWords& words, bool any) const;
+  [[nodiscard]] const GapTally& gaps() const { return gaps_; }
+
+ private:
+  struct Known {
+    bool known = false, passes = false, matched = false;
+    TimeNs asked;  ///< when it was called `comm`
+    std::string comm, last_comm;
+  };
+  Known& know(uint32_t index, const CallTree& tree);
+  template <typename Options>
+  void set_up(Options& options, Progress& progress);
+  int ended(const Progress& progress);
+  [[nodiscard]] std::string name_at(int32_t tid, TimeNs when) const;
+  std::unique_ptr<Recording> recording_;
+  ScriptOptions filter_;
+  FunctionTable functions_;
+  std::vector<Known> threads_;
+  std::vector<uint32_t> streams_;
+  uint64_t total_bytes_ = 0;
+  GapTally gaps_;
+  bool timed_ = false, has_time_ = false;
+  std::optional<double> interrupted_at_;  ///< share of the trace that was decoded when Ctrl-C came
+};
+
+/// Reads one --time against the recording. Errors: usage.
+[[nodiscard]] Result<Interval> read_time(std::string_view text, const Recording& recording, const InputOptions& input);
+/// What of one --time is wrong whatever the recording: found before it is opened.
+[[nodiscard]] Status check_time_words(std::string_view text);
+/// "12.3 us", "3.20 ms", "950 ns"; three digits that matter.
+[[nodiscard]] std::string duration_text(uint64_t ns);
+/// "17.865267613"
+[[nodiscard]] std::string moment_text(TimeNs time);
+/// The name for people: FunctionInfo's, "[not traced]" for kNoFunction. With `width`, fitted to so many letters.
+[[nodiscard]] std::string function_text(const FunctionTable& functions, FunctionId id, size_t width = 0);
+
+}  // namespace ptd::cli

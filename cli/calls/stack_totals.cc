@@ -1,0 +1,201 @@
+// Own time by stack, as folded lines and as a flame graph. See call_export.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/calls/call_export.h"
+#include "cli/text/clean_text.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr double kWidth = 1200, kRow = 17, kTop = 50, kMargin = 10, kLeastWidth = 0.2;
+constexpr size_t kMaxDepth = 512;
+
+// What XML would take for its own.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 32 ? '?' : c;
+    }
+  }
+  return out;
+}
+
+// The same name has the same colour, whatever else is there.
+std::string colour(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  if (name.starts_with('[')) return fmt::format("rgb({0},{0},{0})", 170 + hash % 50);
+  return fmt::format("rgb({},{},{})", 205 + hash % 50, 80 + hash / 64 % 130, hash / 8192 % 60);
+}
+
+constexpr const char* kScript = R"js(
+var root = document.documentElement, frames = [].slice.call(root.querySelectorAll('g.f')), info = document.getElementById('info');
+function num(g, k) { return parseFloat(g.getAttribute(k)); }
+function place(g, x, w) {
+  var r = g.querySelector('rect'), t = g.querySelector('text'), n = g.getAttribute('data-n');
+  g.style.display = w < 0.2 ? 'none' : '';
+  r.setAttribute('x', x); r.setAttribute('width', w); t.setAttribute('x', x + 3);
+  var room = Math.floor((w - 6) / 7);
+  t.textContent = room < 3 ? '' : n.length <= room ? n : n.slice(0, room - 2) + '..';
+}
+function zoom(to) {
+  var x = num(to, 'data-x'), w = num(to, 'data-w'), d = num(to, 'data-d');
+  frames.forEach(function (g) {
+    var gx = num(g, 'data-x'), gw = num(g, 'data-w');
+    if (num(g, 'data-d') < d) { place(g, gx <= x + 1e-6 && gx + gw >= x + w - 1e-6 ? 10 : 0, gx <= x + 1e-6 && gx + gw >= x + w - 1e-6 ? 1180 : 0); return; }
+    var inside = gx >= x - 1e-6 && gx + gw <= x + w + 1e-6;
+    place(g, 10 + (gx - x) / w * 1180, inside ? gw / w * 1180 : 0);
+  });
+}
+function matches(name, word) {
+  if (word === '') return false;
+  try { return new RegExp(word).test(name); } catch (e) { return name.indexOf(word) >= 0; }
+}
+// The share of time in frames that match: what is inside of a match counts once. Of frames from left to right, the outer one comes first.
+function search(word) {
+  var found = 0, total = 0, end = -1;
+  frames.map(function (g) { return { g: g, x: num(g, 'data-x'), w: num(g, 'data-w'), d: num(g, 'data-d') }; })
+    .sort(function (a, b) { return a.x - b.x || a.d - b.d; })
+    .forEach(function (f) {
+      var hit = matches(f.g.getAttribute('data-n'), word);
+      f.g.querySelector('rect').style.fill = hit ? 'rgb(230,0,230)' : '';
+      if (!hit) return;
+      found += 1;
+      if (f.x + f.w <= end + 1e-3) return;
+      end = f.x + f.w;
+      total += num(f.g, 'data-v');
+    });
+  var all = num(frames[0], 'data-v'), share = all > 0 ? (100 * total / all).toFixed(2) : '0.00';
+  info.textContent = word === '' ? '' : word + ': ' + share + ' % in ' + found + (found === 1 ? ' frame' : ' frames');
+}
+frames.forEach(function (g) {
+  g.addEventListener('click', function () { zoom(g); });
+  g.addEventListener('mouseover', function () { info.textContent = g.querySelector('title').textContent; });
+});
+window.addEventListener('keydown', function (e) {
+  if ((e.ctrlKey || e.metaKey) && e.key === 'f') { e.preventDefault(); search(prompt('Search (regular expression), empty to end') || ''); }
+  if (e.key === 'Escape') { zoom(frames[0]); search(''); }
+});
+document.getElementById('search').addEventListener('click', function () { search(prompt('Search (regular expression), empty to end') || ''); });
+zoom(frames[0]);
+)js";
+
+}  // namespace
+
+size_t StackTotals::child(size_t parent, const std::string& name) {
+  const auto [place, is_new] = nodes_[parent].children.emplace(name, nodes_.size());
+  const size_t index = place->second;
+  if (is_new) nodes_.push_back({name, 0, 0, parent, {}});
+  return index;
+}
+
+// The frames down to `node`, as nodes below another process.
+size_t StackTotals::below(size_t process, size_t node) {
+  std::vector<size_t> frames;
+  for (; nodes_[node].parent != 0; node = nodes_[node].parent) frames.push_back(node);
+  for (size_t i = frames.size(); i-- > 0;) process = child(process, std::string(nodes_[frames[i]].name));
+  return process;
+}
+
+void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
+  for (const CallStep& step : steps) {
+    if (!input_.wanted(step, tree)) continue;
+    if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
+    std::vector<Open>& path = paths_[step.thread];
+    if (step.kind == CallStepKind::enter) {
+      const size_t process = child(0, shown(input_.comm(step, tree)));
+      size_t outer = path.empty() ? process : path.back().node;
+      if (!path.empty() && path.back().process != process) outer = below(process, outer);
+      const bool kernel = step.function == kNoFunction && step.frame == FrameKind::syscall;
+      path.push_back({child(outer, kernel ? "[kernel]" : shown(function_text(input_.functions(), step.function))), process});
+    } else if (step.kind == CallStepKind::leave && !path.empty()) {
+      Node& node = nodes_[path.back().node];
+      node.self += input_.has_time() ? step.self_ns : step.self_instructions;
+      node.calls += (step.flags & (kCallNoStart | kCallMiddle)) == 0 ? 1 : 0;
+      path.pop_back();
+    }
+  }
+}
+
+std::string StackTotals::folded() const {
+  std::string out;
+  for (size_t i = 1; i < nodes_.size(); ++i) {
+    if (nodes_[i].self == 0) continue;
+    std::vector<const std::string*> names;
+    for (size_t at = i; at != 0; at = nodes_[at].parent) names.push_back(&nodes_[at].name);
+    for (size_t k = names.size(); k-- > 0;) {
+      std::string name = *names[k];
+      std::replace(name.begin(), name.end(), ';', ':');
+      std::replace(name.begin(), name.end(), ' ', '_');  // a tool that splits a line at blanks finds the stack and the amount
+      out += (k + 1 == names.size() ? "" : ";") + name;
+    }
+    out += fmt::format(" {}\n", nodes_[i].self);
+  }
+  return out;
+}
+
+std::string StackTotals::svg(const std::string& title) const {
+  std::vector<uint64_t> totals(nodes_.size());
+  std::vector<size_t> depths(nodes_.size());
+  size_t deepest = 0;
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    totals[i] += nodes_[i].self;
+    if (i != 0) totals[nodes_[i].parent] += totals[i];  // a child comes behind its parent
+  }
+  const double scale = totals[0] == 0 ? 0 : (kWidth - 2 * kMargin) / static_cast<double>(totals[0]);
+  std::vector<double> starts(nodes_.size(), kMargin);
+  std::string frames;
+  std::vector<size_t> todo = {0};
+  while (!todo.empty()) {
+    const size_t i = todo.back();
+    todo.pop_back();
+    const double width = static_cast<double>(totals[i]) * scale;
+    if (width < kLeastWidth || depths[i] > kMaxDepth) continue;
+    deepest = std::max(deepest, depths[i]);
+    const std::string amount = input_.has_time() ? duration_text(totals[i]) : fmt::format("{} instructions", totals[i]);
+    const double share = totals[0] == 0 ? 0 : 100 * static_cast<double>(totals[i]) / static_cast<double>(totals[0]);
+    frames += fmt::format(
+        "<g class=\"f\" data-n=\"{0}\" data-x=\"{1:.3f}\" data-w=\"{2:.3f}\" data-d=\"{3}\" data-v=\"{4}\"><title>{0} ({5}, {6:.2f} %, {7} "
+        "calls)</title>"
+        "<rect x=\"{1:.3f}\" y=\"{8}\" width=\"{2:.3f}\" height=\"16\" fill=\"{9}\" rx=\"1\"/><text x=\"{10:.3f}\" "
+        "y=\"{11}\"></text></g>\n",
+        escaped(nodes_[i].name), starts[i], width, depths[i], totals[i], amount, share, nodes_[i].calls,
+        kTop + kRow * static_cast<double>(depths[i]), colour(nodes_[i].name), starts[i] + 3,
+        kTop + kRow * static_cast<double>(depths[i]) + 12);
+    double at = starts[i];
+    for (const auto& [name, next] : nodes_[i].children) {
+      starts[next] = at;
+      depths[next] = depths[i] + 1;
+      at += static_cast<double>(totals[next]) * scale;
+      todo.push_back(next);
+    }
+  }
+  const double height = kTop + kRow * static_cast<double>(deepest + 1) + 30;
+  return fmt::format(
+             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+             "viewBox=\"0 0 {0} {1}\" "
+             "font-family=\"monospace\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fafaf5\"/>\n"
+             "<text x=\"{2}\" y=\"24\" font-size=\"16\">{3}</text>\n<text id=\"search\" x=\"{4}\" y=\"24\" text-anchor=\"end\" "
+             "style=\"cursor:pointer\">Search</text>\n<text id=\"info\" x=\"{2}\" y=\"{5}\"></text>\n",
+             kWidth, height, kMargin, escaped(title), kWidth - kMargin, height - 10) +
+         frames + "<script><![CDATA[" + kScript + "]]></script>\n</svg>\n";
+}
+
+}  // namespace ptd::cli

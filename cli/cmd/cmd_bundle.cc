@@ -1,0 +1,111 @@
+// `ptdecode bundle`: a recording with exactly what its decode needs, in one file.
+#include <fmt/format.h>
+
+#include "cli/cmd/commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/options.h"
+#include "cli/options/progress.h"
+#include "cli/report/no_trace.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/output.h"
+#include "recording/bundle/bundle.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  InputOptions input;
+  std::string recording, output, time;
+  bool dry_run = false;
+};
+
+double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+std::string report_text(const BundleReport& report, const std::string& path) {
+  return fmt::format(
+      "{}: {} bytes\n"
+      "  trace    {:10.3f} MB of {:.3f} MB, {} of {} segments, {} instructions\n"
+      "  code     {:10.3f} MB of {:.3f} MB that were mapped\n"
+      "  symbols  {:10}\n",
+      path, report.file_bytes, megabytes(report.aux_bytes), megabytes(report.aux_total_bytes), report.segments, report.segments_total,
+      report.instructions, megabytes(report.code_bytes), megabytes(report.code_total_bytes), report.symbols);
+}
+
+// What is in it, and which files are not because nothing proves them.
+std::string parts_text(const BundleReport& report) {
+  std::string text = fmt::format("{:>12} {:>8}  {}\n", "bytes", "names", "file (reason)");
+  for (const BundlePart& part : report.parts)
+    text += fmt::format("{:>12} {:>8}  {} ({})\n", part.bytes, part.symbols, shown(part.file), shown(part.why));
+  for (const MissingImage& missing : report.missing)
+    text += fmt::format("{:>12} {:>8}  {} (left out: {})\n", 0, 0, shown(missing.path), shown(missing.reason));
+  return text + fmt::format("{:>12} {:>8}  in all, compressed\n", report.file_bytes, "");
+}
+
+int run(Words words) {
+  if (!words.recording.empty()) words.input.path = words.recording;
+  BundleOptions bundle;
+  bundle.output_path = words.output;
+  bundle.dry_run = words.dry_run;
+  if (words.output.empty() && !words.dry_run)
+    return report_error({ErrorKind::usage, "-o FILE names the bundle to write; --dry-run lists what it would hold", 0});
+  if (!words.time.empty()) {
+    const Result<Interval> range = parse_time_range(words.time);
+    if (!range) return report_error(range.error());
+    bundle.time = *range;
+  }
+  const Result<OpenOptions> asked = open_options(words.input);
+  if (!asked) return report_error(asked.error());
+  Result<RawOptions> raw = RawOptions{};
+  if (!words.input.pt_path.empty()) {
+    raw = raw_options(words.input);
+    if (!raw) return report_error(raw.error());
+    bundle.raw = &*raw;
+  }
+  OpenOptions options = *asked;
+  options.use_time = options.anchors = true;
+  options.freeze = false;
+  options.slack_ns = 0;
+  options.drop_nth_poke = 0;
+  const bool other = !asked->use_time || asked->freeze || asked->slack_ns != 0 || asked->drop_nth_poke != 0 || !asked->anchors;
+  if (other) bundle.also.push_back(*asked);
+  const Result<BundleReport> report = write_bundle(options, bundle);
+  if (!report) return report_error(report.error());
+  if (!words.input.quiet) {
+    for (const std::string& warning : report->warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
+  }
+  if (report->aux_total_bytes == 0) note_absent_trace(words.input);
+  if (!report->events_trouble.empty())
+    say_on_error("ptdecode: warning: the bundle holds no samples of other events: " + report->events_trouble + "\n");
+  if (words.dry_run) {
+    standard_output().write(parts_text(*report));
+    return kExitOk;
+  }
+  if (!words.input.quiet) standard_output().write(report_text(*report, words.output));
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_bundle(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("bundle", "Put a recording and the code that its decode needs into one file");
+  command.add_option("recording", words->recording, "what to bundle, as with -i");
+  add_input_options(command, words->input);
+  command.add_option("-o,--output", words->output, "the file to write")->type_name("FILE");
+  command.add_flag("--dry-run", words->dry_run, "write nothing: list each file that would be in it, how many bytes of it, and why");
+  command.add_option("--time", words->time, "only what covers the time from A to B in seconds: A,B");
+  command.footer(
+      "The bundle opens with -i like any recording and gives the same output where none of the programs are. It holds no code but what "
+      "was\n"
+      "looked at: give --freeze, --no-time or --slack here too if the bundle is to be decoded with them.\n"
+      "Of files that the recording does not hold itself it takes only code that ran, and only from files that are proven to be what was\n"
+      "mapped: by their build id, their inode, or because you name them (--symfs, --map). --dry-run lists them.\n"
+      "Examples:\n"
+      "  ptdecode bundle perf.data -o small.ptb                  all of it\n"
+      "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"
+      "  ptdecode script -i bug.ptb --insn-trace=disasm");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,116 @@
+// `ptdecode check`: what disagrees with what in a recording. The flow is decoded for CoreSight alone, and for a bounded time.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/cmd/commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/format_option.h"
+#include "cli/options/options.h"
+#include "cli/report/finding_text.h"
+#include "cli/report/flow_check.h"
+#include "cli/report/no_trace.h"
+#include "cli/text/output.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  InputOptions input;
+  std::string format = "text";
+};
+
+constexpr double kFlowSeconds = 20;
+
+/// How much of the trace was looked at, where the time was over before its end; else empty.
+std::string part_text(const FlowCheck& flow) {
+  if (flow.decoded_bytes >= flow.all_bytes) return {};
+  return fmt::format("the flow was looked at for {} seconds: {} of {} bytes of trace; 'ptdecode stat' decodes all", kFlowSeconds,
+                     flow.decoded_bytes, flow.all_bytes);
+}
+
+/// Whether there is code to compare the trace with.
+bool has_code(const Recording& recording) {
+  const Timeline& timeline = recording.timeline();
+  for (SectionId id = 0; id < timeline.section_count(); ++id) {
+    if (!timeline.section(id).code.bytes.empty()) return true;
+  }
+  return false;
+}
+
+void print_json(const Recording& recording, const FlowCheck& flow) {
+  nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
+  json["findings"] = nlohmann::json::array();
+  const TextRecords records = text_records(recording);
+  for (const Finding& finding : recording.timeline().findings()) json["findings"].push_back(finding_json(finding, records));
+  for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
+  if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}};
+  json["missing_images"] = nlohmann::json::array();
+  for (const MissingImage& image : recording.missing_images()) {
+    json["missing_images"].push_back({{"path", image.path}, {"build_id", image.build_id}, {"reason", image.reason}});
+  }
+  json["has_code"] = has_code(recording);
+  json["warnings"] = recording.warnings();
+  standard_output().write(json.dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void print_text(const Recording& recording, const FlowCheck& flow) {
+  std::map<std::string_view, size_t> by_kind;
+  Output& output = standard_output();
+  const TextRecords records = text_records(recording);
+  for (const Finding& finding : recording.timeline().findings()) {
+    ++by_kind[name(finding.kind, records)];
+    output.write(finding_text(finding, records) + "\n");
+  }
+  for (const FlowContradiction& contradiction : flow.contradictions) {
+    ++by_kind["flow_contradicts"];
+    output.write(contradiction_text(contradiction) + "\n");
+  }
+  if (const std::string part = part_text(flow); !part.empty()) output.write(part + "\n");
+  if (by_kind.empty() && !has_code(recording)) {
+    output.write(
+        "nothing was compared: the recording holds no code, nor the files that it names; 'ptdecode stat' names what is missing, 'ptdecode "
+        "check --help' the options that supply it\n");
+    return;
+  }
+  if (by_kind.empty()) {
+    output.write(recording.warnings().empty() ? "no findings: the records, the code bytes and the files agree\n"
+                                              : "no findings in what could be read (see the warnings on standard error)\n");
+    return;
+  }
+  output.write("\n");
+  for (const auto& [kind, count] : by_kind) output.write(fmt::format("{:>8} {}\n", count, kind));
+}
+
+int run(const Words& words) {
+  Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+  if (recording.streams().empty()) note_absent_trace(words.input);
+  const FlowCheck flow = check_flow(recording, kFlowSeconds);
+  words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
+  const std::vector<Finding>& findings = recording.timeline().findings();
+  const TextRecords records = text_records(recording);
+  const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
+  return agrees && flow.contradictions.empty() && has_code(recording) ? kExitOk : kExitFinding;
+}
+
+}  // namespace
+
+Command add_check(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command =
+      *app.add_subcommand("check", "What disagrees in the recording: lost text pokes, wrong files, lost records (exit status 3 if any)");
+  add_input_options(command, words->input);
+  add_format_option(command, words->format, "text, or json: one object, for programs");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode check && ptdecode script        decode only what can be trusted\n"
+      "  ptdecode check --json --kcore-after now  compare with a copy of the kernel's text taken afterwards");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

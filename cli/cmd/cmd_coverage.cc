@@ -1,0 +1,192 @@
+// `ptdecode coverage`: which lines of source ran, and how often.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "cli/cache/source_cache.h"
+#include "cli/cache/symbol_cache.h"
+#include "cli/calls/call_input.h"
+#include "cli/cmd/commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/whole_file.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/size_words.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  CallWords calls;
+  std::string output, format = "text";
+  std::vector<std::string> sources, dsos;
+  bool keep_absent = false;
+};
+
+struct CoveredFunction {
+  uint32_t line = 0;
+  uint64_t count = 0;
+};
+/// A file of source. A line's count is that of its instruction that ran most often, added up over the functions that it is part of, be it
+/// by inlining.
+struct CoveredFile {
+  std::map<uint32_t, uint64_t> lines;
+  std::map<std::string, CoveredFunction> functions;
+  [[nodiscard]] size_t lines_hit() const {
+    return static_cast<size_t>(std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line.second != 0; }));
+  }
+  [[nodiscard]] size_t functions_hit() const {
+    return static_cast<size_t>(
+        std::count_if(functions.begin(), functions.end(), [](const auto& function) { return function.second.count != 0; }));
+  }
+};
+using Coverage = std::map<std::string, CoveredFile, std::less<>>;
+
+bool wanted_source(const Words& words, std::string_view file) {
+  return words.sources.empty() ||
+         std::any_of(words.sources.begin(), words.sources.end(), [&](const std::string& prefix) { return file.starts_with(prefix); });
+}
+
+void add_unit(const Words& words, const SourceUnit& unit, const AddressCounts& counts, Coverage& coverage) {
+  using Copy = std::tuple<std::string_view, uint32_t, uint32_t>;  // file, line, and the function or inlined call that holds the code
+  std::map<Copy, uint64_t> copies;
+  for (const SourceStatement& statement : unit.statements) {
+    if (!wanted_source(words, statement.file)) continue;
+    uint64_t& count = copies[{statement.file, statement.line, statement.scope}];
+    count = std::max(count, counts.highest(statement.first, statement.end));
+  }
+  for (const auto& [copy, count] : copies) coverage[std::string(std::get<0>(copy))].lines[std::get<1>(copy)] += count;
+  for (const SourceFunction& function : unit.functions) {
+    if (function.name.empty() || !wanted_source(words, function.file)) continue;
+    const auto file = coverage.find(function.file);
+    if (file == coverage.end()) continue;
+    CoveredFunction& covered = file->second.functions[std::string(function.name)];
+    covered.line = function.line;
+    covered.count += counts.highest(function.entry, function.entry + 1);
+  }
+}
+
+/// A name in a line of lcov's: it ends no line, and else is as the compiler wrote it, for genhtml opens the file by it.
+std::string in_one_line(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return text;
+}
+
+std::string lcov_text(const Coverage& coverage) {
+  std::string text = "TN:\n";
+  for (const auto& [path, file] : coverage) {
+    text += fmt::format("SF:{}\n", in_one_line(path));
+    for (const auto& [name, function] : file.functions) text += fmt::format("FN:{},{}\n", function.line, in_one_line(name));
+    for (const auto& [name, function] : file.functions) text += fmt::format("FNDA:{},{}\n", function.count, in_one_line(name));
+    text += fmt::format("FNF:{}\nFNH:{}\n", file.functions.size(), file.functions_hit());
+    for (const auto& [line, count] : file.lines) text += fmt::format("DA:{},{}\n", line, count);
+    text += fmt::format("LF:{}\nLH:{}\nend_of_record\n", file.lines.size(), file.lines_hit());
+  }
+  return text;
+}
+
+/// Leaves out files of source that are not on this machine, at which genhtml stops. If none is, all stay: the tracefile is for elsewhere.
+/// Returns what to say.
+std::string leave_out_absent(Coverage& coverage) {
+  std::vector<std::string> absent;
+  for (const auto& [path, file] : coverage) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) absent.push_back(path);
+  }
+  if (absent.empty()) return {};
+  const std::string files = counted(absent.size(), "file of source is", "files of source are") + " not on this machine (" +
+                            shown(absent.front()) + (absent.size() > 1 ? ", ..." : "") + ")";
+  if (absent.size() == coverage.size()) return "ptdecode: " + files + ": genhtml stops at such; --source PREFIX chooses files\n";
+  for (const std::string& path : absent) coverage.erase(path);
+  return "ptdecode: " + files + " and left out, as genhtml stops at such; --keep-absent keeps them\n";
+}
+
+std::string summary_text(const Coverage& coverage) {
+  std::string text = "     lines       hit      %  functions       hit  source\n";
+  size_t lines = 0, lines_hit = 0, functions = 0, functions_hit = 0;
+  const auto row = [&](size_t all, size_t hit, size_t all_functions, size_t hit_functions, std::string_view name) {
+    const double percent = all == 0 ? 0 : 100 * static_cast<double>(hit) / static_cast<double>(all);
+    text += fmt::format("{:>10} {:>9} {:>6.1f} {:>10} {:>9}  {}\n", all, hit, percent, all_functions, hit_functions, name);
+  };
+  for (const auto& [path, file] : coverage) {
+    row(file.lines.size(), file.lines_hit(), file.functions.size(), file.functions_hit(), shown(path));
+    lines += file.lines.size(), lines_hit += file.lines_hit();
+    functions += file.functions.size(), functions_hit += file.functions_hit();
+  }
+  row(lines, lines_hit, functions, functions_hit, "all");
+  return text;
+}
+
+bool wanted_dso(const Words& words, const std::string& path) {
+  return words.dsos.empty() || std::any_of(words.dsos.begin(), words.dsos.end(),
+                                           [&](const std::string& name) { return name == path || name == short_path(path); });
+}
+
+int run(const Words& words) {
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  CodeCounts counts;
+  const int status = input.count(words.calls, counts);
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  Coverage coverage;
+  std::string without;
+  for (const FileCounts& file : counts.files) {
+    if (!wanted_dso(words, file.path)) continue;
+    const AddressCounts addresses(file.runs);
+    const bool told = input.recording().symbolizer().visit_source(file.path, file.build_id, [&](const SourceUnit& unit) {
+      add_unit(words, unit, addresses, coverage);
+      return true;
+    });
+    if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
+    if (!told) without += (without.empty() ? "" : ", ") + file.path;
+  }
+  if (coverage.empty()) {
+    const std::string why = counts.files.empty() ? "no code of a file ran"
+                            : without.empty()    ? "no line of source is wanted"
+                                                 : "no debug information in " + without;
+    return report_error({ErrorKind::usage, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
+  }
+  const bool lcov = words.format == "lcov" || !words.output.empty();
+  if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !words.calls.input.quiet)
+    say_on_error(absent);
+  const int written = write_result(words.output, lcov ? lcov_text(coverage) : summary_text(coverage));
+  if (!words.calls.input.quiet && !without.empty()) say_on_error("ptdecode: no debug information in " + shown(without) + "\n");
+  input.say_summary(words.calls, true);
+  if (written != kExitOk || status != kExitOk) return written != kExitOk ? written : status;
+  return strict_status(words.calls.input.strict, input.gaps(), input.recording());
+}
+
+}  // namespace
+
+Command add_coverage(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command =
+      *app.add_subcommand("coverage", "Which lines of source ran and how often, through debug information; as lcov's tracefile");
+  add_call_options(command, words->calls);
+  command.add_option("-o,--output", words->output, "the file to write, in lcov's format");
+  command.add_option("--format", words->format, "on standard output: text (a line for each file of source), or lcov")
+      ->check(CLI::IsMember({"text", "lcov"}));
+  command.add_option("--source", words->sources, "only files of source whose path begins so (repeatable)")->allow_extra_args(false);
+  command.add_flag("--keep-absent", words->keep_absent, "lcov: also files of source that are not on this machine, at which genhtml stops");
+  command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
+  command.footer(
+      "Nothing needs to be compiled for it but -g: the trace tells what ran. A line's count is that of its instruction that ran most "
+      "often.\n"
+      "Kernel and modules count too where their files with debug information are at hand (--debug-dir, --symfs). Without a recorded build "
+      "id "
+      "a module's file (.ko, .ko.debug; packed ones are left alone) is taken if its functions lie as the kernel says: that lines did not "
+      "move between them is not proven then.\n"
+      "Examples:\n"
+      "  ptdecode coverage --source /src/db                       a line for each file\n"
+      "  ptdecode coverage -o run.info && genhtml -o html run.info");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,290 @@
+// `ptdecode functions`: where the time went, function by function, and which calls took longest.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/calls/call_input.h"
+#include "cli/cmd/commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/format_option.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/name_match.h"
+#include "cli/text/short_name.h"
+#include "cli/text/size_words.h"
+#include "ptdecode/function_profile.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr int64_t kMostListed = 1'000'000'000;
+constexpr size_t kMinName = 24;  // however narrow the terminal
+
+struct Words {
+  CallWords calls;
+  std::string function, sort = "self", format = "text";
+  size_t limit = 40, slowest = 0;
+  bool full_names = false;
+};
+
+/// One call of the function asked for.
+struct SlowCall {
+  CallStep step;
+  int32_t pid = -1, tid = -1;
+  std::string comm;
+};
+
+/// The longest calls seen so far, the longest first; of equals the earliest.
+class SlowCalls {
+ public:
+  explicit SlowCalls(size_t limit) : limit_(limit) {}
+  void add(SlowCall call) {
+    const auto shorter = [](const SlowCall& a, const SlowCall& b) {
+      return std::pair(b.step.total_ns(), a.step.start) < std::pair(a.step.total_ns(), b.step.start);
+    };
+    if (calls_.size() == limit_ && !shorter(call, calls_.back())) return;
+    calls_.insert(std::upper_bound(calls_.begin(), calls_.end(), call, shorter), std::move(call));
+    if (calls_.size() > limit_) calls_.pop_back();
+  }
+  [[nodiscard]] const std::vector<SlowCall>& calls() const { return calls_; }
+
+ private:
+  size_t limit_;
+  std::vector<SlowCall> calls_;
+};
+
+uint64_t rank_of(const std::string& sort, const FunctionTotals& totals, bool timed) {
+  if (sort == "calls") return totals.calls;
+  if (!timed) return sort == "total" ? totals.instructions : totals.self_instructions;
+  if (sort == "total") return totals.total_ns;
+  return sort == "max" ? totals.durations.max() : totals.self_ns;
+}
+
+struct Row {
+  FunctionId id = kNoFunction;
+  const FunctionTotals* totals = nullptr;
+};
+
+std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool timed, const FunctionTable& functions) {
+  std::vector<Row> rows;
+  const auto met = [](const FunctionTotals& totals) { return totals.calls + totals.partial != 0; };
+  for (FunctionId id = 0; id < profile.functions().size(); ++id) {
+    if (!met(profile.functions()[id])) continue;
+    if (words.function.empty() || matches_name(words.function, functions.info(id).name)) rows.push_back({id, &profile.functions()[id]});
+  }
+  if (words.function.empty() && met(profile.untraced())) rows.push_back({kNoFunction, &profile.untraced()});
+  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    return rank_of(words.sort, *a.totals, timed) > rank_of(words.sort, *b.totals, timed);
+  });
+  return rows;
+}
+
+void print_json(const std::vector<Row>& rows, const SlowCalls& slow, bool timed, const FunctionTable& functions) {
+  const auto dump = [](const nlohmann::json& json) {
+    standard_output().write(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
+  };
+  dump({{"schema", "ptdecode-functions-1"}, {"timed", timed}});
+  for (const Row& row : rows) {
+    const FunctionTotals& t = *row.totals;
+    nlohmann::json json = {{"function", function_text(functions, row.id)},
+                           {"module", row.id == kNoFunction ? "" : functions.info(row.id).module},
+                           {"calls", t.calls},
+                           {"partial", t.partial},
+                           {"self_instructions", t.self_instructions},
+                           {"total_instructions", t.instructions}};
+    if (timed) {
+      json.update({{"self_ns", t.self_ns},
+                   {"total_ns", t.total_ns},
+                   {"off_cpu_ns", t.off_cpu_ns},
+                   {"untraced_ns", t.untraced_ns},
+                   {"lost_ns", t.lost_ns},
+                   {"self_cycles", t.self_cycles},
+                   {"total_cycles", t.cycles},
+                   {"p50_ns", t.durations.quantile(0.5)},
+                   {"p99_ns", t.durations.quantile(0.99)},
+                   {"max_ns", t.durations.max()}});
+    }
+    dump(json);
+  }
+  for (const SlowCall& call : slow.calls()) {
+    dump({{"call", function_text(functions, call.step.function)},
+          {"start", moment_text(call.step.start_floor)},
+          {"end", moment_text(call.step.time)},
+          {"start_ns", call.step.start.value},
+          {"end_ns", call.step.time.value},
+          {"pid", call.pid},
+          {"tid", call.tid},
+          {"comm", call.comm},
+          {"off_cpu_ns", call.step.off_cpu_ns},
+          {"untraced_ns", call.step.untraced_ns},
+          {"instructions", call.step.instructions}});
+  }
+}
+
+/// Instructions per cycle of the function itself; cycles without an instruction at hand, or none, are no ratio.
+std::string ipc_text(const FunctionTotals& totals) {
+  if (totals.self_cycles == 0 || totals.self_instructions == 0) return "-";
+  return fmt::format("{:.2f}", static_cast<double>(totals.self_instructions) / static_cast<double>(totals.self_cycles));
+}
+
+/// What the columns are made for.
+struct Columns {
+  uint64_t all_self = 0;
+  bool timed = false, cycles = false;
+};
+
+/// Returns the module of a name, unless the name contains it.
+std::string module_text(const FunctionTable& functions, FunctionId id) {
+  if (id == kNoFunction) return {};
+  const auto& [name, module] = functions.info(id);
+  return module.empty() || name.starts_with(module + "+") || name.ends_with(" of " + module + "]") ? "" : " (" + module + ")";
+}
+
+std::string line_of(const Row& row, const Columns& columns, const FunctionTable& functions, size_t width) {
+  const FunctionTotals& t = *row.totals;
+  const auto part = [](uint64_t some, uint64_t all) { return all == 0 ? 0.0 : 100 * static_cast<double>(some) / static_cast<double>(all); };
+  std::string line = fmt::format("{:>10} ", t.calls);
+  if (columns.timed) {
+    const auto of_calls = [&t](uint64_t ns) { return t.durations.count() == 0 ? std::string("-") : duration_text(ns); };
+    const uint64_t waits = t.off_cpu_ns + t.untraced_ns + t.lost_ns;
+    line += fmt::format("{:>9} {:>5.1f} {:>9} {:>9} {:>9} {:>9} {:>9} ", duration_text(t.self_ns), part(t.self_ns, columns.all_self),
+                        duration_text(t.total_ns), waits == 0 ? "-" : duration_text(waits), of_calls(t.durations.quantile(0.5)),
+                        of_calls(t.durations.quantile(0.99)), of_calls(t.durations.max()));
+    if (columns.cycles) line += fmt::format("{:>5} ", ipc_text(t));
+  } else {
+    line += fmt::format("{:>14} {:>5.1f} {:>14} ", t.self_instructions, part(t.self_instructions, columns.all_self), t.instructions);
+  }
+  const std::string module = module_text(functions, row.id);
+  const size_t left = width > line.size() + module.size() ? width - line.size() - module.size() : width == 0 ? 0 : kMinName;
+  return line + shown(function_text(functions, row.id, left)) + shown(module) +
+         (t.partial == 0 ? "" : fmt::format(" [{} partial]", t.partial)) + "\n";
+}
+
+void print_table(const Words& words, const std::vector<Row>& rows, bool timed, const FunctionTable& functions) {
+  Columns columns{0, timed, false};
+  for (const Row& row : rows) {
+    columns.all_self += timed ? row.totals->self_ns : row.totals->self_instructions;
+    columns.cycles = columns.cycles || row.totals->self_cycles != 0;
+  }
+  Output& output = standard_output();
+  output.write(columns.cycles ? "     calls      self     %     total   waiting       p50       p99       max   ipc function\n"
+               : timed        ? "     calls      self     %     total   waiting       p50       p99       max function\n"
+                              : "     calls      self insn     %     total insn function     (the trace holds no time)\n");
+  const size_t width = words.full_names ? 0 : terminal_columns();
+  for (size_t i = 0; i < rows.size() && (words.limit == 0 || i < words.limit); ++i)
+    output.write(line_of(rows[i], columns, functions, width));
+  if (words.limit != 0 && rows.size() > words.limit)
+    output.write(fmt::format("and {}; --limit 0 lists all\n", counted(rows.size() - words.limit, "more function")));
+}
+
+void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& functions) {
+  Output& output = standard_output();
+  output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  look closer\n", shown(words.function), "took",
+                           "off cpu", "untraced", "comm", "tid"));
+  for (const SlowCall& call : slow.calls()) {
+    const std::string name = is_glob(words.function) ? "  " + shown(function_text(functions, call.step.function)) : "";
+    output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", duration_text(call.step.total_ns()),
+                             call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
+                             call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
+                             moment_text(call.step.start_floor), moment_text(call.step.time), name));
+  }
+}
+
+void print_threads(const std::vector<CallThread>& threads) {
+  uint64_t running = 0, off_cpu = 0, untraced = 0, lost = 0, gaps = 0, forgotten = 0;
+  for (const CallThread& thread : threads) {
+    running += thread.running_ns;
+    off_cpu += thread.off_cpu_ns;
+    untraced += thread.untraced_ns;
+    lost += thread.lost_ns;
+    gaps += thread.gaps;
+    forgotten += thread.forgotten;
+  }
+  std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", counted(threads.size(), "thread"),
+                                 duration_text(running), duration_text(off_cpu), duration_text(untraced), duration_text(lost));
+  if (gaps + forgotten != 0)
+    text += fmt::format("open calls were given up {} at gaps, {} because flow went on where no call explains\n", counted(gaps, "time"),
+                        counted(forgotten, "time"));
+  standard_output().write(text);
+}
+
+int run(const Words& words) {
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  FunctionProfile profile;
+  SlowCalls slow(words.slowest);
+  std::vector<CallStep> kept;
+  std::vector<CallThread> threads;
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    kept.clear();
+    for (const CallStep& step : steps) {
+      if (!input.wanted(step, tree)) continue;
+      kept.push_back(step);
+      const bool whole = step.kind == CallStepKind::leave && (step.flags & (kCallNoStart | kCallMiddle | kCallCut)) == 0;
+      if (words.slowest == 0 || !whole || step.function == kNoFunction) continue;
+      if (!matches_name(words.function, input.functions().info(step.function).name)) continue;
+      const CallThread& thread = tree.threads()[step.thread];
+      slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
+    }
+    profile.add(kept);
+    threads.clear();
+    for (uint32_t i = 0; i < tree.threads().size(); ++i) {
+      if (input.matched(i)) threads.push_back(tree.threads()[i]);
+    }
+    return true;
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
+  if (rows.empty() && !words.function.empty()) {
+    if (status == kExitInterrupted) return input.say_summary(words.calls, false), status;
+    return report_error(
+        {ErrorKind::usage, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists what was", words.function), 0});
+  }
+  if (words.format == "json") {
+    print_json(rows, slow, input.timed(), input.functions());
+  } else {
+    print_table(words, rows, input.timed(), input.functions());
+    if (words.slowest != 0) print_slow(words, slow, input.functions());
+    if (words.function.empty() && input.timed()) print_threads(threads);
+  }
+  standard_output().flush();
+  input.say_summary(words.calls, !rows.empty());
+  if (status == kExitInterrupted) return status;
+  return strict_status(words.calls.input.strict, input.gaps(), input.recording());
+}
+
+}  // namespace
+
+Command add_functions(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command =
+      *app.add_subcommand("functions", "Where the time went: calls, own and total time, p50, p99 and longest call of each function");
+  add_call_options(command, words->calls);
+  command.add_option("--func", words->function, "this function only; wildcards: 'sqlite3*'");
+  command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")
+      ->needs("--func")
+      ->check(CLI::Range(int64_t{0}, kMostListed));
+  command.add_option("--sort", words->sort, "self, total, calls or max")->check(CLI::IsMember({"self", "total", "calls", "max"}));
+  command.add_option("--limit", words->limit, "how many functions to list (default 40; 0: all)")
+      ->check(CLI::Range(int64_t{0}, kMostListed));
+  add_format_option(command, words->format, "text, or json: an object a line");
+  command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
+  command.footer(
+      "Self is the time in the function itself; total also what it called and waited for. Waiting is the part of total in which it did "
+      "not\n"
+      "run: off the cpu or halted, not traced (kernel, filter), lost. Time in a stop of the trace that the instructions before and after it\n"
+      "do not account for is waiting. Partial calls were not seen from start to end and are in no percentile.\n"
+      "Code that no symbol names has a row for each place that is called, by module and offset in the file: libc.so.6+0x1234; what was "
+      "met\n"
+      "elsewhere in it is the row [unnamed code of libc.so.6].\n"
+      "Ipc: the function's own instructions per core cycle, where the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
+      "Examples:\n"
+      "  ptdecode functions --comm postgres                       where the time went\n"
+      "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

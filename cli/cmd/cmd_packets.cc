@@ -1,0 +1,205 @@
+// `ptdecode packets`: the packets of each stream as they stand in the trace. Needs no code bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/cmd/commands.h"
+#include "cli/list/arm_packets.h"
+#include "cli/list/line_writer.h"
+#include "cli/list/packet_text.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/options.h"
+#include "cli/options/progress.h"
+#include "cli/report/no_trace.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/output.h"
+#include "cli/text/size_words.h"
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr size_t kFieldsColumn = 26;
+
+struct Words {
+  InputOptions input;
+  std::string cpus, time;
+  bool no_pad = false, plain = false, with_tsc = false;
+};
+
+/// Lists one stream's segments in order.
+class PacketLister {
+ public:
+  PacketLister(const Recording& recording, const Words& words, Interval range)
+      : config_(recording.decoder_options().config), words_(words), range_(range), clock_(config_) {}
+
+  void segment(const AuxSegment& segment, TextBuffer& out);
+  [[nodiscard]] uint64_t bad() const { return bad_; }
+
+ private:
+  void line(const pt::Packet& packet, uint64_t offset, Bytes bytes, bool moved, TextBuffer& out);
+  void context(const pt::Packet& packet, bool moved, TextBuffer& out);
+  void bad_line(uint64_t offset, uint64_t skipped, TextBuffer& out);
+
+  const pt::Config& config_;
+  const Words& words_;
+  const Interval range_;
+  pt::PtClock clock_;
+  uint64_t last_ip_ = 0, bad_ = 0;
+};
+
+void PacketLister::segment(const AuxSegment& segment, TextBuffer& out) {
+  if (segment.break_before != AuxBreak::none) clock_.reset();
+  const Bytes bytes = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
+  pt::PacketReader reader(segment.bytes);
+  reader.set_errata(config_.errata);
+  pt::Packet packet;
+  while (reader.offset() < bytes.size()) {
+    const uint64_t at = reader.offset();
+    const uint64_t offset = segment.stream_offset_bytes + at;
+    if (reader.next(packet) != pt::PacketReader::Status::ok) {
+      const uint64_t next = std::min<uint64_t>(pt::find_psb(segment.bytes, at + 1), bytes.size());
+      bad_line(offset, next - at, out);
+      if (next >= bytes.size()) return;
+      reader.seek(next);
+      continue;
+    }
+    const bool moved = clock_.on_packet(packet, offset);
+    if (packet.kind == pt::PacketKind::psb) last_ip_ = 0;
+    if (packet.kind == pt::PacketKind::pad && words_.no_pad) continue;
+    line(packet, offset, segment.bytes.subspan(at, packet.size_bytes), moved, out);
+  }
+}
+
+void PacketLister::bad_line(uint64_t offset, uint64_t skipped, TextBuffer& out) {
+  ++bad_;
+  out.hex_padded(offset, 16, '0');
+  out.text("  bad        no packet starts with these bytes, or it is cut; ");
+  out.dec(skipped);
+  out.text(" bytes skipped to the next PSB\n");
+}
+
+/// What the packet means in its place: full ip, cr3, vmcs, time.
+void PacketLister::context(const pt::Packet& packet, bool moved, TextBuffer& out) {
+  using pt::PacketKind;
+  const bool has_ip = packet.kind == PacketKind::tip || packet.kind == PacketKind::tip_pge || packet.kind == PacketKind::tip_pgd ||
+                      packet.kind == PacketKind::fup;
+  if (has_ip && pt::decompress_ip(packet, last_ip_) && !words_.plain) {
+    out.text("ip   ");
+    out.hex_padded(last_ip_, 16, '0');
+  }
+  if (packet.kind == PacketKind::pip || packet.kind == PacketKind::vmcs) {
+    out.text(packet.kind == PacketKind::pip ? "cr3  " : "vmcs ");
+    out.hex_padded(packet.value, 16, '0');
+  }
+  if (!moved) return;
+  if (!words_.plain && config_.time.valid()) {
+    out.text("time ");
+    append_time(out, config_.time.to_ns(clock_.now()), true);
+  }
+  if (words_.with_tsc || (!words_.plain && !config_.time.valid())) {
+    out.text(words_.plain || !config_.time.valid() ? "tsc  " : "  tsc  ");
+    out.hex_padded(clock_.now().value, 16, '0');
+  }
+}
+
+void PacketLister::line(const pt::Packet& packet, uint64_t offset, Bytes bytes, bool moved, TextBuffer& out) {
+  const size_t start = out.size();
+  out.hex_padded(offset, 16, '0');
+  out.text("  ");
+  append_packet_name(out, packet);
+  const size_t fields = out.size();
+  append_packet_fields(out, packet);
+  if (out.size() - fields < kFieldsColumn) out.fill(kFieldsColumn - (out.size() - fields));
+  context(packet, moved, out);
+  if (!words_.plain) {
+    const size_t width = out.size() - start;
+    if (width < 78) out.fill(78 - width);
+    out.text(" |");
+    for (const std::byte byte : bytes) {
+      out.ch(' ');
+      out.hex_padded(static_cast<uint64_t>(byte), 2, '0');
+    }
+  }
+  while (out.view().back() == ' ') out.truncate(out.size() - 1);
+  out.ch('\n');
+  const bool dated = range_.first != kTimeMin || range_.last != kTimeMax;
+  if (dated && !(clock_.known() && range_.contains(config_.time.to_ns(clock_.now())))) out.truncate(start);
+}
+
+int run(const Words& words) {
+  std::vector<int32_t> cpus;
+  if (!words.cpus.empty()) {
+    Result<std::vector<int32_t>> list = parse_number_list("-C", words.cpus);
+    if (!list) return report_error(list.error());
+    cpus = std::move(*list);
+  }
+  Interval range;
+  if (!words.time.empty()) {
+    const Result<Interval> parsed = parse_time_range(words.time);
+    if (!parsed) return report_error(parsed.error());
+    range = *parsed;
+  }
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+  const auto asked = [&](const StreamInfo& info) { return cpus.empty() || std::find(cpus.begin(), cpus.end(), info.cpu) != cpus.end(); };
+  if (std::none_of(recording.streams().begin(), recording.streams().end(), asked))
+    return report_error({ErrorKind::usage, "-C: no trace stream of the cpus asked for", 0});
+  Output& output = standard_output();
+  Progress progress("packets", !words.input.quiet && !is_terminal(1));
+  uint64_t bad = 0;
+  TextBuffer out;
+  std::vector<std::byte> scratch;
+  const bool titles = recording.streams().size() > 1;
+  for (uint32_t stream = 0; stream < recording.streams().size() && !output.closed(); ++stream) {
+    const StreamInfo& info = recording.streams()[stream];
+    if (!asked(info)) continue;
+    if (titles) {
+      const std::string source =
+          info.source.empty() ? "" : fmt::format("{} {} id 0x{:x}, ", shown(info.source), arm::name(info.protocol), info.trace_id);
+      output.write(fmt::format("# stream {}: {}cpu {}, tid {}, {} bytes\n", stream, source, info.cpu, info.tid, info.size_bytes));
+    }
+    PacketLister lister(recording, words, range);
+    uint64_t at = range.first == kTimeMin ? 0 : recording.segment_at(stream, range.first);
+    AuxSegment segment;
+    while (!output.closed() && recording.next_segment(stream, at, segment, scratch)) {
+      if (range.last < segment.time.first) break;
+      out.clear();
+      if (recording.arm_config(stream) != nullptr) {
+        bad += list_arm_segment(recording, stream, segment, words.plain, out);
+      } else {
+        lister.segment(segment, out);
+      }
+      output.write(out.view());
+      progress.add(segment.bytes.size());
+    }
+    bad += lister.bad();
+  }
+  progress.finish();
+  if (!output.flush()) return output.error() == 0 ? kExitOk : report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+  if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {} no packet\n", counted(bad, "place holds", "places hold")));
+  return words.input.strict && bad != 0 ? kExitFinding : kExitOk;
+}
+
+}  // namespace
+
+Command add_packets(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("packets", "List the trace packets with their fields, times and bytes; needs no code");
+  add_input_options(command, words->input);
+  command.add_flag("--no-pad", words->no_pad, "leave PAD packets out");
+  command.add_flag("--plain", words->plain, "offset, packet and fields only, in the columns of libipt's ptdump");
+  command.add_flag("--tsc", words->with_tsc, "times also as TSC ticks");
+  command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
+  command.add_option("--time", words->time, "from A to B in seconds: A,B");
+  command.footer(
+      "Examples:\n"
+      "  ptdecode packets --no-pad -C 1 | less              what cpu 1 traced, packet by packet\n"
+      "  ptdecode packets --pt trace.bin --pt-cpu 6/94/3    packets of a raw capture");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,173 @@
+// `ptdecode record`: makes a recording of this machine, or where the processor cannot, under the emulator.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "capture/emulate/user_runner.h"
+#include "cli/cmd/commands.h"
+#include "cli/cmd/record_live.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/options.h"
+#include "cli/report/stash_words.h"
+#include "cli/text/output.h"
+#include "cli/text/size_words.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr unsigned kPsbShift = 11;  // PSBFreq n: 2^(n + 11) bytes
+
+struct Words {
+  emulate::EmulateOptions options;
+  LiveWords live;
+  unsigned psb_period = 3, mtc_period = 9, cyc_threshold = 0;
+  bool emulate = false, no_retcomp = false, short_tnt = false, no_tsc = false, no_mtc = false, cyc = false, no_dates = false, quiet = false;
+  StashWords stash;
+  std::string recover;
+  const CLI::Option* output = nullptr;
+};
+
+// Without --emulate: what there is instead.
+int explain() {
+  std::error_code error;
+  const bool has_pt = std::filesystem::exists("/sys/bus/event_source/devices/intel_pt", error);
+  std::string text;
+  if (has_pt) {
+    text =
+        "ptdecode: record what? This machine can trace:\n"
+        "  ptdecode record -e intel_pt//u -- PROGRAM      then: ptdecode script\n"
+        "or, slower and on any machine: ptdecode record --emulate -- PROGRAM\n";
+  } else {
+    text =
+        "ptdecode: this machine cannot trace: it has no intel_pt event (/sys/bus/event_source/devices/intel_pt is missing). The processor\n"
+        "is not Intel's, or this is a virtual machine without Intel PT, or the firmware or kernel keeps it off.\n"
+        "An emulator can write the same trace, of programs in user mode:\n"
+        "  ptdecode record --emulate -- PROGRAM ARGUMENTS      (needs qemu-user: apt install qemu-user)\n"
+        "What else the kernel tells (mappings, processes, switches, its own code) is recorded everywhere:\n"
+        "  ptdecode record --sideband -- PROGRAM ARGUMENTS\n";
+  }
+  say_on_error(text);
+  return kExitUsage;
+}
+
+std::string summary_text(const Words& words, const emulate::EmulateResult& result) {
+  const emulate::RecordingSummary& s = result.summary;
+  std::string text = fmt::format("ptdecode: {}: {} instructions, {} bytes of trace, {}, {}, {}{}\n", words.options.output,
+                                 s.instructions, s.packet_bytes, counted(s.processes, "process", "processes"), counted(s.threads, "thread"),
+                                 counted(s.programs, "program"),
+                                 result.run_s != 0 ? fmt::format(" run in {:.2f} s", result.run_s) : "");
+  if (s.killed_threads != 0) {
+    text += fmt::format("ptdecode: {} killed: what {} ran of the last few instructions is not known, and the recording has a gap there\n",
+                        s.killed_threads == 1 ? "1 thread was" : counted(s.killed_threads, "thread") + " were", s.killed_threads == 1 ? "it" : "they");
+  }
+  if (s.code_loads != 0)
+    text += fmt::format("ptdecode: {} of code that is in no file: {}.jit\n", counted(s.code_loads, "piece"), words.options.output);
+  if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {}, as asked\n", counted(s.overflows, "time"));
+  if (s.irregular != 0)
+    text += fmt::format("ptdecode: the flow was lost {}: the emulator did not tell where it went\n", counted(s.irregular, "time"));
+  for (const std::string& warning : s.warnings) text += "ptdecode: " + warning + "\n";
+  return text;
+}
+
+// The recording of a recorder that was killed.
+int recover(Words& words) {
+  Result<emulate::EmulateResult> result = emulate::recover(words.recover, words.output->count() != 0 ? words.options.output : std::string());
+  if (!result) return report_error(result.error());
+  words.options.output = result->output;
+  say_on_error(summary_text(words, *result));
+  keep_recorded(result->output, words.stash, words.quiet);
+  return kExitOk;
+}
+
+int run(Words& words) {
+  emulate::EmulateOptions& options = words.options;
+  if (!words.recover.empty()) return recover(words);
+  if (!words.emulate && (words.live.sideband || !words.live.event.empty())) {
+    words.live.output = options.output;
+    words.live.command = options.command;
+    words.live.quiet = words.quiet;
+    return record_live(words.live, words.stash);
+  }
+  if (!words.emulate) return explain();
+  const LiveWords& live = words.live;
+  if (live.sideband || live.everything || live.tree || live.snapshot || live.directory || live.kcore || !live.event.empty() ||
+      !live.pids.empty() || !live.tids.empty() || !live.cpus.empty() || !live.filter.empty() || !live.detach.empty()) {
+    return report_error({ErrorKind::usage,
+                         "record: --emulate runs a program of its own: -e, -p, -t, -a, -C, --filter, --tree, --snapshot, --detach, --dir, "
+                         "--kcore and --sideband do not go with it",
+                         0});
+  }
+  if (options.command.empty())
+    return report_error({ErrorKind::usage, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
+  emulate::PtEncoderOptions& pt = options.config.pt;
+  options.psb_period = static_cast<uint8_t>(words.psb_period);
+  pt.psb_period_bytes = 1U << (words.psb_period + kPsbShift);
+  pt.mtc_period = static_cast<uint8_t>(words.mtc_period);
+  pt.cyc_threshold = static_cast<uint8_t>(words.cyc_threshold);
+  pt.return_compression = !words.no_retcomp;
+  pt.long_tnt = !words.short_tnt;
+  pt.tsc = !words.no_tsc;
+  pt.mtc = !words.no_mtc && !words.no_tsc;
+  pt.cyc = words.cyc;
+  options.config.date_changes = !words.no_dates && pt.tsc;
+  standard_output().flush();
+  const Result<emulate::EmulateResult> result = emulate::emulate(options);
+  if (!result) return report_error(result.error());
+  if (!words.quiet || !result->summary.warnings.empty() || result->summary.irregular != 0) say_on_error(summary_text(words, *result));
+  keep_recorded(options.output, words.stash, words.quiet);
+  return result->exit_status;
+}
+
+void add_packet_options(CLI::App& command, Words& words) {
+  constexpr unsigned kMost = 15;
+  command.add_option("--psb-period", words.psb_period, "a PSB every 2^(N+11) bytes (default 3: 16 KiB)")->check(CLI::Range(0U, kMost));
+  command.add_option("--mtc-period", words.mtc_period, "an MTC every 2^N ticks of the crystal clock, of 256 TSC ticks each (default 9)")
+      ->check(CLI::Range(0U, kMost));
+  command.add_flag("--cyc", words.cyc, "CYC packets: the time of each branch");
+  command.add_option("--cyc-thresh", words.cyc_threshold, "at least 2^(N-1) cycles between two CYC packets")->check(CLI::Range(0U, kMost));
+  command.add_flag("--no-retcomp", words.no_retcomp, "no return compression");
+  command.add_flag("--short-tnt", words.short_tnt, "branches in packets of 6, as older processors write them; else up to 47");
+  command.add_flag("--no-mtc", words.no_mtc, "no MTC packets: time at PSB only");
+  command.add_flag("--no-tsc", words.no_tsc, "no time at all");
+  command.add_flag("--work-clock", words.options.config.work_clock,
+                   "time goes by the instructions that ran, at 2 GHz, not by this machine's clock: the same run gives the same trace");
+  command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to see what becomes of it");
+  command.add_flag("--no-date-code", words.no_dates,
+                   "no PSB around a change of code: as hardware, which does not know of it; its date is then within a timing packet");
+}
+
+}  // namespace
+
+Command add_record(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("record", "Make a recording: of this machine, or under an emulator where it cannot trace");
+  add_live_options(command, words->live);
+  command.add_flag("--emulate", words->emulate, "run the program under qemu-user and write the trace that a processor would");
+  words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
+  command.add_option("--truth", words->options.truth_folder, "also write what really ran, for ptdecode verify: DIR/truth.tidN.ptt");
+  add_packet_options(command, *words);
+  command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 or qemu-aarch64 of PATH, as the program wants)");
+  command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not where it was built or installed");
+  command.add_option("--recover", words->recover,
+                     "complete a recording of --emulate whose processes were all killed: DIR is OUTPUT.work-XXXXXX, which they left");
+  add_stash_options(command, words->stash);
+  command.add_flag("-q,--quiet", words->quiet, "no summary");
+  command.add_option("program", words->options.command, "the program and its arguments, behind --");
+  command.footer(
+      "The exit status is the program's. Processes and threads that it starts are recorded too; code that is in no file goes to\n"
+      "OUTPUT.jit, for ptdecode and for perf inject --jit. Programs for x86-64 get Intel PT, those for aarch64 CoreSight ETMv4.\n"
+      "Without --emulate the recording is of the kernel's events. It ends with PROGRAM, with the last thread of -p and -t, or with "
+      "Ctrl-C;\n"
+      "what is recorded runs on. If the recorder is killed, another process completes the file. If that is killed too, the logs of --emulate\n"
+      "stay in OUTPUT.work-XXXXXX, and --recover makes the recording of them.\n"
+      "Examples:\n"
+      "  ptdecode record -e intel_pt//u -- ls -l                a processor's trace\n"
+      "  ptdecode record -e intel_pt/cyc,noretcomp/k -a --kcore the kernel's, of all cpus, until Ctrl-C\n"
+      "  ptdecode record --sideband -p 4711 --tree              who did what, without a trace\n"
+      "  ptdecode record --emulate -- ls -l                     makes ./perf.data\n"
+      "  ptdecode record --emulate --truth T -- ls && ptdecode verify T/truth.*");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

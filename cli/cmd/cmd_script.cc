@@ -1,0 +1,323 @@
+// `ptdecode script`: the flow as lines of text.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "cli/calls/call_json.h"
+#include "cli/calls/call_script.h"
+#include "cli/calls/other_lines.h"
+#include "cli/cmd/commands.h"
+#include "cli/list/stream_script.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/format_option.h"
+#include "cli/options/options.h"
+#include "cli/options/progress.h"
+#include "cli/report/filter_check.h"
+#include "cli/report/no_trace.h"
+#include "cli/text/output.h"
+#include "cli/text/short_name.h"
+#include "ptdecode/survey.h"
+#include "recording/bundle/bundle.h"
+
+namespace ptd::cli {
+
+namespace {
+
+
+/// As typed.
+struct Words {
+  InputOptions input;
+  std::string itrace, fields, cpus, pids, tids, comms, symbols, insn_trace;
+  std::vector<std::string> times;
+  bool has_itrace = false, has_insn_trace = false, call_trace = false, call_ret_trace = false, ns = false, full_names = false, tod = false;
+  std::string syntax = "att", format = "text";
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  size_t start = 0;
+  while (start <= text.size() && !text.empty()) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    words.push_back(text.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return words;
+}
+
+/// The short cuts --call-trace, --call-ret-trace and --insn-trace[=disasm], which stand for other options as in perf.
+Status take_shortcuts(const Words& words, ScriptOptions& options) {
+  if (words.call_trace || words.call_ret_trace) {
+    options.itrace = default_itrace();
+    options.itrace.returns = words.call_ret_trace;
+    options.nanoseconds = true;
+    options.fields.add(Field::callindent);
+  }
+  if (words.has_insn_trace) {
+    if (!words.insn_trace.empty() && words.insn_trace != "disasm" && words.insn_trace != "raw") {
+      return Error{ErrorKind::usage, fmt::format("--insn-trace: '{}' is neither disasm nor raw", words.insn_trace), 0};
+    }
+    options.itrace = ItraceOptions{};
+    options.itrace.instructions = options.itrace.errors = true;
+    options.itrace.unit = PeriodUnit::instructions;
+    options.itrace.period = 1;
+    options.fields.remove(Field::event);
+    options.fields.remove(Field::flags);
+    options.fields.add(words.insn_trace == "disasm" ? Field::disasm : Field::insn);
+    options.nanoseconds = true;
+  }
+  return {};
+}
+
+Result<ScriptOptions> script_options(const Words& words) {
+  ScriptOptions options;
+  options.nanoseconds = words.ns;
+  if (Status status = take_shortcuts(words, options); !status) return status.error();
+  if (words.has_itrace) {
+    Result<ItraceOptions> itrace = parse_itrace(words.itrace);
+    if (!itrace) return itrace.error();
+    options.itrace = std::move(*itrace);
+  }
+  if (!words.fields.empty()) {
+    const Result<Fields> fields = parse_fields(words.fields, options.fields);
+    if (!fields) return fields.error();
+    options.fields = *fields;
+  }
+  struct List {
+    std::string_view name;
+    const std::string& text;
+    std::vector<int32_t>& into;
+  };
+  for (const List list :
+       {List{"-C", words.cpus, options.cpus}, List{"--pid", words.pids, options.pids}, List{"--tid", words.tids, options.tids}}) {
+    if (list.text.empty()) continue;
+    Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
+    if (!numbers) return numbers.error();
+    list.into = std::move(*numbers);
+  }
+  for (const std::string& text : words.times) {
+    if (Status status = check_time_words(text); !status) return status.error();
+  }
+  options.comms = split(words.comms);
+  options.symbols = split(words.symbols);
+  options.att_syntax = words.syntax == "att";
+  options.json = words.format == "json";
+  const bool tree = words.call_trace || words.call_ret_trace, stacks = options.fields.has(Field::brstack);
+  if (options.json && (tree || stacks))
+    return Error{
+        ErrorKind::usage,
+        tree ? "--format json lists calls by itself: leave --call-trace out" : "-F brstack is text for perf2bolt: leave --format out", 0};
+  if (stacks) {
+    if (tree || words.has_insn_trace)
+      return Error{ErrorKind::usage, "-F brstack lists branches: leave --call-trace and --insn-trace out", 0};
+    if (words.has_itrace || !options.symbols.empty())
+      return Error{ErrorKind::usage, "-F brstack lists every branch in its order: leave --itrace and -S out", 0};
+    options.itrace = ItraceOptions{};
+    options.itrace.branches = true;
+  }
+  return options;
+}
+
+/// Decodes one stream into `sink`.
+void run_stream(const Recording& recording, const ScriptOptions& options, uint32_t stream, ChunkSink& sink, Progress& progress,
+                GapTally& tally, std::mutex& tally_mutex) {
+  StreamScript script(recording, options, recording.streams()[stream].cpu);
+  TimeNs first = kTimeMin;
+  if (!options.times.empty()) {
+    first = std::min_element(options.times.begin(), options.times.end(), [](const Interval& a, const Interval& b) {
+              return a.first < b.first;
+            })->first;
+  }
+  const uint64_t begin = first == kTimeMin ? 0 : recording.segment_at(stream, first);
+  Chunk chunk;
+  uint64_t offset = 0;
+  const Status status = recording.decode(stream, begin, Recording::kStreamEnd,
+                                         [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+                                           if (!script.take(batch, decoder.blocks(), chunk, sink)) return false;
+                                           if (segment.stream_offset_bytes > offset) {
+                                             progress.add(segment.stream_offset_bytes - offset);
+                                             offset = segment.stream_offset_bytes;
+                                           }
+                                           return !sink.stopped() && !script.past_the_end();
+                                         });
+  script.end(chunk);
+  sink.push(chunk);
+  const std::lock_guard lock(tally_mutex);
+  tally.merge(script.tally());
+  if (!status) report_error(status.error());
+}
+
+/// Nothing was said of what to list: calls, with their durations.
+bool lists_calls(const Words& words) {
+  return !words.has_itrace && !words.has_insn_trace && !words.call_trace && !words.call_ret_trace && words.fields.empty();
+}
+
+/// What to add to times for the time of day. Errors: usage, if the recording does not tell.
+Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
+  int64_t ns = 0;
+  if (!words.input.pt_path.empty() || !wall_clock_offset(words.input.path, ns))
+    return Error{ErrorKind::usage, "the time of day is not recorded ('perf record -k monotonic' tells it)", 0};
+  offset_ns = ns;
+  return {};
+}
+
+int run_calls(const Words& words) {
+  if (words.times.size() > 1)
+    return report_error({ErrorKind::usage, "--time can be given once for the tree of calls; with --call-trace or --itrace it repeats", 0});
+  CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(call_words);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  const bool cpus = input.recording().streams().front().cpu >= 0;
+  std::optional<int64_t> wall_offset;
+  if (Status status = words.tod ? find_time_of_day(words, wall_offset) : Status{}; !status) return report_error(status.error());
+  input.set_symbols(split(words.symbols));
+  CallScript script(input, split(words.symbols), words.ns, cpus, words.full_names ? 0 : terminal_columns(), wall_offset);
+  CallJson json(input, split(words.symbols));
+  const bool as_json = words.format == "json";
+  const OtherEvents samples = read_samples(words.input, input.filter().times);
+  SampleMerge merge(samples, as_json ? nullptr : &script, as_json ? &json : nullptr);
+  TextBuffer text;
+  if (as_json) json.begin(text);
+  Output& output = standard_output();
+  bool first = true;
+  const auto write = [&] {
+    const bool open = output.write(text.view()) && (!std::exchange(first, false) || output.flush());
+    text.clear();
+    return open && !output.closed();
+  };
+  const int status = input.walk(call_words, [&](std::span<const CallStep> steps, const CallTree& now) {
+    merge.take(steps, now, text);
+    return write();
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  if (status == kExitOk) merge.finish(text), write();
+  output.flush();
+  if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+  if (!output.closed() || status == kExitInterrupted) input.say_summary(call_words, output.any());
+  if (status == kExitInterrupted) return status;
+  return strict_status(words.input.strict, input.gaps(), input.recording());
+}
+
+int run(const Words& words) {
+  Result<ScriptOptions> options = script_options(words);
+  if (!options) return report_error(options.error());
+  if (lists_calls(words)) return run_calls(words);
+  for (const std::string& note : options->itrace.notes) say_on_error("ptdecode: " + note + "\n");
+  Result<std::unique_ptr<Recording>> opened = open_traced(words.input);
+  if (!opened) return report_error(opened.error());
+  const Recording& recording = **opened;
+  for (const std::string& text : words.times) {
+    const Result<Interval> range = read_time(text, recording, words.input);
+    if (!range) return report_error(range.error());
+    options->times.push_back(*range);
+  }
+  if (words.tod || options->fields.has(Field::tod)) {
+    if (Status status = find_time_of_day(words, options->wall_offset_ns); !status) return report_error(status.error());
+  }
+  if (options->fields.has(Field::srcline) && words.input.pt_path.empty() && looks_like_bundle(words.input.path))
+    say_on_error(
+        "ptdecode: srcline: a bundle holds code and names, not lines of source; they are in the files of the recording that it was made "
+        "from\n");
+  for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
+
+  options->unproven = std::make_shared<UnprovenFiles>();
+  Progress progress("decoding", !words.input.quiet && !is_terminal(1));
+  GapTally tally;
+  std::mutex tally_mutex;
+  std::vector<StreamTask> tasks;
+  uint64_t total_bytes = 0;
+  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+    const StreamInfo& info = recording.streams()[stream];
+    if (!options->cpus.empty() && std::find(options->cpus.begin(), options->cpus.end(), info.cpu) == options->cpus.end()) continue;
+    if (info.cpu < 0 && !options->tids.empty() && std::find(options->tids.begin(), options->tids.end(), info.tid) == options->tids.end())
+      continue;
+    total_bytes += info.size_bytes;
+    tasks.push_back(
+        {info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
+  }
+  if (tasks.empty()) return report_error({ErrorKind::usage, "no trace stream of the cpus or threads asked for", 0});
+  const bool stacks = options->fields.has(Field::brstack);
+  const OtherEvents samples = stacks || options->addresses_only() ? OtherEvents{} : read_samples(words.input, options->times);
+  if (!samples.events.empty()) tasks.push_back(sample_task(recording, *options, samples));
+  progress.set_total(total_bytes);
+  Output& output = standard_output();
+  if (options->json) output.write("{\"schema\":\"ptdecode-flow-1\"}\n");
+  stop_on_interrupt();
+  const bool complete = merge_streams(std::move(tasks), output) && output.flush();
+  progress.finish();
+  if (interrupted()) {
+    output.flush();
+    if (!words.input.quiet)
+      say_on_error(options->unproven->text() + interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
+    return kExitInterrupted;
+  }
+  if (!complete) {
+    if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+    return kExitOk;  // the reader had enough
+  }
+  if (!output.any()) {
+    if (const std::string why = nothing_matched(*options, recording); !why.empty()) say_on_error("ptdecode: " + why + "\n");
+  }
+  if (!words.input.quiet) say_on_error(options->unproven->text() + gap_summary(tally, recording, total_bytes));
+  return strict_status(words.input.strict, tally, recording);
+}
+
+}  // namespace
+
+Command add_script(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command =
+      *app.add_subcommand("script", "List the flow: the tree of calls with durations; or branches, events, every instruction");
+  add_input_options(command, words->input);
+  CLI::Option* itrace =
+      command
+          .add_option("--itrace", words->itrace,
+                      "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r "
+                      "returns, e gaps, x transactions,\n"
+                      "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (without a letter: all)")
+          ->expected(0, 1);
+  command.add_option(
+      "-F,--fields", words->fields,
+      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark,srcline,tod,brstack; "
+      "+name "
+      "and -name change the default");
+  CLI::Option* insn_trace =
+      command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
+  command.add_flag("--call-trace", words->call_trace, "an indented tree of calls");
+  command.add_flag("--call-ret-trace", words->call_ret_trace, "the same with returns");
+  command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
+  command.add_option("--pid", words->pids, "these processes only");
+  command.add_option("--tid", words->tids, "these threads only");
+  command.add_option("--comm,--comms", words->comms, "these command names only");
+  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions; wildcards: 'sqlite3*'");
+  command
+      .add_option("--time", words->times,
+                  "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
+      ->allow_extra_args(false);
+  command.add_flag("--tod", words->tod,
+                   "times as time of day, where the recording tells it (perf record -k monotonic); -F +tod does the same");
+  command.add_flag("--ns", words->ns, "times with nine digits");
+  command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
+  add_format_option(command, words->format, "text, or json: an object a line");
+  command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
+  command.footer(
+      "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration; times off the cpu, of what was not\n"
+      "traced and of lost flow stand in brackets.\n"
+      "Examples:\n"
+      "  ptdecode script --comm postgres | less                   the tree of calls\n"
+      "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
+      "  ptdecode script -S 'sqlite3*,*_hash'                      calls of functions with such names\n"
+      "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches for programs\n"
+      "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  the same for programs\n"
+      "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
+      "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
+      "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");
+  return [words, itrace, insn_trace] {
+    words->has_itrace = itrace->count() != 0;
+    words->has_insn_trace = insn_trace->count() != 0;
+    return run(*words);
+  };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,116 @@
+// `ptdecode sessions`, `snapshot`, `stop`: recordings that go on by themselves.
+#include <fmt/format.h>
+
+#include <ctime>
+
+#include "capture/live/session/session.h"
+#include "cli/cmd/commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/options.h"
+#include "cli/report/stash_words.h"
+#include "cli/text/output.h"
+#include "cli/text/size_words.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  std::string name, output = "perf.data";
+  bool quiet = false;
+  StashWords stash;
+};
+
+std::string time_text(uint64_t seconds) {
+  const auto when = static_cast<std::time_t>(seconds);
+  std::tm parts{};
+  char text[32] = "";
+  if (localtime_r(&when, &parts) != nullptr) (void)std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+std::string session_text(const live::SessionStatus& session) {
+  if (!session.alive) return fmt::format("{}: does not answer: its keeper is stopped, or takes a snapshot\n", session.name);
+  std::string text =
+      fmt::format("{}: {}\n  since {}, keeper {}, {} snapshots, {} records, {} KiB of sideband", session.name, session.what,
+                  time_text(session.started_s), session.keeper_pid, session.snapshots, session.records, session.log_used_bytes / 1024);
+  if (session.aux_bytes != 0) text += fmt::format(", {} KiB for the trace", session.aux_bytes / 1024);
+  text += "\n";
+  if (session.target_ended) text += "  what it recorded has ended; its data stays\n";
+  if (session.lost_records != 0) text += fmt::format("  {} lost\n", counted(session.lost_records, "record was", "records were"));
+  if (session.forgotten != 0) text += fmt::format("  {} found no room\n", counted(session.forgotten, "record"));
+  if (session.takeovers != 0)
+    text += fmt::format("  its keeper was killed {}, and another one went on\n", counted(session.takeovers, "time"));
+  return text;
+}
+
+int run_sessions() {
+  const Result<std::vector<live::SessionStatus>> sessions = live::list_sessions();
+  if (!sessions) return report_error(sessions.error());
+  for (const live::SessionStatus& session : *sessions) standard_output().write(session_text(session));
+  if (sessions->empty()) say_on_error("ptdecode: no sessions; ptdecode record --detach NAME starts one\n");
+  return kExitOk;
+}
+
+int run_snapshot(const Words& words) {
+  if (words.output == "-" && is_terminal(1)) {
+    return report_error({ErrorKind::usage, "snapshot: -o - writes a recording to standard output, which is a terminal", 0});
+  }
+  const Result<live::SessionStatus> session = live::take_snapshot(words.name, words.output);
+  if (!session) return report_error(session.error());
+  if (words.output != "-") keep_snapshot(words.output, words.stash, words.quiet);
+  if (words.quiet) return kExitOk;
+  if (session->trace_stop_ns != 0) {
+    say_on_error(fmt::format("ptdecode: the trace has a gap of {:.3f} ms, in which it was read\n",
+                             static_cast<double>(session->trace_stop_ns) / 1e6));
+  }
+  say_on_error(fmt::format("ptdecode: {}: snapshot {} of session '{}'\n", words.output, session->snapshots, words.name));
+  return kExitOk;
+}
+
+int run_stop(const Words& words) {
+  const Status status = live::stop_session(words.name);
+  return status.ok() ? kExitOk : report_error(status.error());
+}
+
+}  // namespace
+
+Command add_sessions(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("sessions", "Detached recordings of this user");
+  command.footer(
+      "Each session is a file in $XDG_RUNTIME_DIR/ptdecode (else /run/user/UID/ptdecode, /tmp/ptdecode-UID); removing it ends the "
+      "session.\n"
+      "Examples:\n"
+      "  ptdecode sessions                                      who records what, and since when\n"
+      "  ptdecode record --detach web -e intel_pt//u -p 4711    then: ptdecode sessions");
+  return [] { return run_sessions(); };
+}
+
+Command add_snapshot(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("snapshot", "What a detached recording holds now, as a file");
+  command.add_option("session", words->name, "its name")->required();
+  command.add_option("-o,--output", words->output, "the recording (default perf.data; - is standard output)");
+  add_stash_options(command, words->stash);
+  command.add_flag("-q,--quiet", words->quiet, "no summary");
+  command.footer(
+      "The session goes on. The trace stands still while its buffer is read; what else the kernel tells goes on.\n"
+      "Examples:\n"
+      "  ptdecode snapshot web -o now.data && ptdecode script -i now.data\n"
+      "  ptdecode snapshot web -q -o - | gzip > now.gz          to standard output");
+  return [words] { return run_snapshot(*words); };
+}
+
+Command add_stop(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("stop", "End a detached recording");
+  command.add_option("session", words->name, "its name")->required();
+  command.footer(
+      "What is recorded runs on. Take a snapshot before: nothing is kept.\n"
+      "Examples:\n"
+      "  ptdecode snapshot web -o last.data; ptdecode stop web  with what it held\n"
+      "  ptdecode stop web");
+  return [words] { return run_stop(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,236 @@
+// `ptdecode stash`: the code that was kept of recordings.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/cmd/machine_commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/format_option.h"
+#include "cli/options/options.h"
+#include "cli/report/stash_words.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/output.h"
+#include "cli/text/size_words.h"
+#include "image/stash/stash_care.h"
+#include "recording/image/stashed_code.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  std::string action = "ls", path, recording = "perf.data", older_than, max_size, format = "text";
+  bool system = false, contents = false, gone = false, dry_run = false, remove = false, quiet = false;
+};
+
+std::string stash_path(const Words& words) {
+  if (!words.path.empty()) return words.path;
+  return words.system ? std::string(stash::kSystemStash) : stash::own_stash_path();
+}
+
+/// 0: not known, as of a recording whose entries this user may not read.
+std::string date_text(int64_t seconds) {
+  if (seconds == 0) return fmt::format("{:<16}", "unknown");
+  const std::time_t time = seconds;
+  std::tm broken{};
+  std::array<char, 32> text{};
+  if (::localtime_r(&time, &broken) == nullptr) return "?";
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &broken)};
+}
+
+nlohmann::json or_null(int64_t seconds) { return seconds == 0 ? nlohmann::json() : nlohmann::json(seconds); }
+
+size_t processes_of(const stash::Entries& entries) {
+  std::vector<int32_t> pids;
+  for (const stash::Entry& entry : entries.entries) pids.push_back(entry.pid);
+  std::sort(pids.begin(), pids.end());
+  return static_cast<size_t>(std::unique(pids.begin(), pids.end()) - pids.begin());
+}
+
+nlohmann::json json_of(const stash::Listing& listing, const std::string& path) {
+  nlohmann::json json = {
+      {"schema", "ptdecode-stash-1"}, {"stash", path}, {"bytes", listing.total_bytes}, {"in_the_making", listing.in_the_making}};
+  json["recordings"] = nlohmann::json::array();
+  for (const stash::RecordingInfo& recording : listing.recordings) {
+    nlohmann::json entries = nlohmann::json::array();
+    for (const stash::Entry& entry : recording.entries.entries)
+      entries.push_back({{"pid", entry.pid},
+                         {"generation", entry.generation},
+                         {"time_ns", entry.time_ns},
+                         {"address", entry.address},
+                         {"size", entry.size_bytes},
+                         {"offset", entry.file_offset_bytes},
+                         {"kind", stash::name(entry.kind)},
+                         {"hash", entry.hash},
+                         {"build_id", entry.build_id},
+                         {"path", entry.path}});
+    json["recordings"].push_back({{"identity", recording.identity},
+                                  {"path", recording.entries.recording},
+                                  {"host", recording.entries.host},
+                                  {"made_s", or_null(recording.entries.made_s)},
+                                  {"used_s", or_null(recording.used_s)},
+                                  {"trouble", recording.trouble},
+                                  {"contents", recording.contents},
+                                  {"bytes", recording.size_bytes},
+                                  {"entries", std::move(entries)}});
+  }
+  json["contents"] = nlohmann::json::array();
+  for (const stash::ContentInfo& content : listing.contents)
+    json["contents"].push_back({{"hash", content.hash},
+                                {"bytes", content.size_bytes},
+                                {"recordings", content.recordings},
+                                {"added_s", content.added_s},
+                                {"build_ids", content.build_ids},
+                                {"paths", content.paths}});
+  return json;
+}
+
+void print_contents(const stash::Listing& listing) {
+  for (const stash::ContentInfo& content : listing.contents) {
+    const std::string build_id = content.build_ids.empty() ? "" : " build id " + content.build_ids.front();
+    standard_output().write(fmt::format("{} {:>10}  {:<13} {}{}\n", content.hash.substr(0, 16), size_text(content.size_bytes),
+                                        counted(content.recordings, "recording"),
+                                        content.paths.empty() ? "(no entry names it)" : shown(content.paths.front()), shown(build_id)));
+  }
+}
+
+void print_recordings(const stash::Listing& listing) {
+  for (const stash::RecordingInfo& recording : listing.recordings) {
+    const stash::Entries& entries = recording.entries;
+    standard_output().write(fmt::format("{}  {:>10}  {:<12} {:<13} {}{}\n", date_text(entries.made_s), size_text(recording.size_bytes),
+                                        counted(recording.contents, "file"),
+                                        recording.trouble.empty() ? counted(processes_of(entries), "process", "processes") : "unknown",
+                                        entries.recording.empty() ? recording.identity : shown(entries.recording),
+                                        recording.trouble.empty() ? "" : " (" + shown(recording.trouble) + ")"));
+  }
+}
+
+int list(const Words& words, const stash::Stash& stash) {
+  const stash::Listing listing = stash::list(stash);
+  if (words.format == "json") {
+    standard_output().write(json_of(listing, stash.path()).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
+    return kExitOk;
+  }
+  words.contents ? print_contents(listing) : print_recordings(listing);
+  standard_output().write(fmt::format("{}: {} of {}, {}{}\n", stash.path(), counted(listing.contents.size(), "file"),
+                                      counted(listing.recordings.size(), "recording"), size_text(listing.total_bytes),
+                                      listing.in_the_making == 0 ? "" : fmt::format("; {} in the making", listing.in_the_making)));
+  return kExitOk;
+}
+
+int collect(const Words& words, stash::Stash& stash) {
+  stash::GcOptions options;
+  options.gone = words.gone;
+  options.dry_run = words.dry_run;
+  options.identify = [](const std::string& path) { return recording_identity(path); };
+  options.owner_of = recording_of;
+  if (!words.older_than.empty()) {
+    const Result<int64_t> age = parse_age_s(words.older_than);
+    if (!age) return report_error(age.error());
+    options.unused_s = *age;
+  }
+  if (!words.max_size.empty()) {
+    const Result<uint64_t> size = parse_size("--max-size", words.max_size);
+    if (!size) return report_error(size.error());
+    options.most_bytes = *size;
+  }
+  const Result<stash::GcReport> report = stash::gc(stash, options);
+  if (!report) return report_error(report.error());
+  const std::string would = words.dry_run ? "would be " : "";
+  for (const std::string& path : report->forgotten) standard_output().write(fmt::format("{}forgotten: {}\n", would, shown(path)));
+  for (const std::string& path : report->spared)
+    standard_output().write(
+        fmt::format("not where it was made, but deleted files or memory are kept of it (--older-than forgets): {}\n", shown(path)));
+  for (const std::string& trouble : report->troubles) say_on_error("ptdecode: " + shown(trouble) + "\n");
+  for (const std::string& path : report->adopted)
+    standard_output().write(fmt::format("{}made whole: {} (its recorder did not end by itself)\n", would, shown(path)));
+  standard_output().write(fmt::format("{}: {}, {} {}freed{}\n", stash.path(), counted(report->contents, "file"),
+                                      size_text(report->freed_bytes), would,
+                                      report->leftovers == 0 ? "" : fmt::format("; {} removed", counted(report->leftovers, "leftover"))));
+  return kExitOk;
+}
+
+int verify(const Words& words, stash::Stash& stash) {
+  const stash::VerifyReport report = stash::verify(stash, words.remove);
+  for (const stash::Problem& problem : report.problems)
+    standard_output().write(fmt::format("{}: {}{}\n", shown(problem.path), shown(problem.what), problem.removed ? " (removed)" : ""));
+  standard_output().write(fmt::format("{}: {}, {}, hashed; {} with {}: {}\n", stash.path(), counted(report.contents, "file"),
+                                      size_text(report.bytes), counted(report.recordings, "recording"),
+                                      fmt::format("{} entr{}", report.entries, report.entries == 1 ? "y" : "ies"),
+                                      report.problems.empty() ? "whole" : counted(report.problems.size(), "problem")));
+  return report.problems.empty() ? kExitOk : kExitFinding;
+}
+
+int add(const Words& words) {
+  KeepOptions options;
+  options.stash = stash_path(words);
+  const Result<KeepReport> report = keep_code(words.recording, options);
+  if (!report) return report_error(report.error());
+  if (!words.quiet || !report->skipped.empty()) say_on_error(kept_text(*report, options.stash, words.quiet));
+  return kExitOk;
+}
+
+/// On a machine where nothing was recorded yet there is no stash, and looking at it makes none.
+bool nothing_yet(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::symlink_status(path, error);
+  return status.type() == std::filesystem::file_type::not_found ||
+         (std::filesystem::is_directory(status) && std::filesystem::is_empty(path, error) && !error);
+}
+
+int tell_nothing(const Words& words, const std::string& path) {
+  const bool json = words.action == "ls" && words.format == "json";
+  standard_output().write(json ? json_of({}, path).dump(2) + "\n" : path + ": nothing is kept yet\n");
+  return kExitOk;
+}
+
+int run(const Words& words) {
+  if (words.action == "add") return add(words);
+  if (const std::string path = stash_path(words); !path.empty() && nothing_yet(path)) return tell_nothing(words, path);
+  using Access = stash::Stash::Access;
+  const Result<std::unique_ptr<stash::Stash>> stash =
+      stash::Stash::open(stash_path(words), words.action == "ls" ? Access::read : Access::write);
+  if (!stash) return report_error(stash.error());
+  if (words.action == "gc") return collect(words, **stash);
+  return words.action == "verify" ? verify(words, **stash) : list(words, **stash);
+}
+
+}  // namespace
+
+Command add_stash(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("stash", "Code that was kept of recordings, for when its files are others: ls, add, gc, verify");
+  command
+      .add_option("action", words->action, "ls: what there is; add: what -i maps; gc: remove what nobody needs; verify: hash everything")
+      ->check(CLI::IsMember({"ls", "add", "gc", "verify"}));
+  command
+      .add_option("--stash", words->path,
+                  "the stash (default PTDECODE_STASH, else ptdecode in XDG_CACHE_HOME or ~/.cache; of root /var/cache/ptdecode)")
+      ->type_name("DIR");
+  command.add_flag("--system", words->system, "the machine's: /var/cache/ptdecode");
+  command.add_option("-i,--input", words->recording, "add: the recording, made on this machine (default ./perf.data)");
+  command.add_flag("--contents", words->contents, "ls: file by file instead of recording by recording");
+  add_format_option(command, words->format, "ls: text, or json for programs");
+  command.add_option("--older-than", words->older_than, "gc: forget recordings that were not opened for so long: 30d, 12h, 2w")
+      ->type_name("AGE");
+  command.add_option("--max-size", words->max_size, "gc: forget those opened longest ago until so much is left: 2G, 500M")
+      ->type_name("SIZE");
+  command.add_flag("--gone", words->gone,
+                   "gc: forget recordings that are not where they were made (nor .old), but for those with deleted files or memory");
+  command.add_flag("-n,--dry-run", words->dry_run, "gc: only say what would happen");
+  command.add_flag("--remove", words->remove, "verify: remove damaged files, so that the next recording puts them in anew");
+  command.add_flag("-q,--quiet", words->quiet, "add: no summary");
+  command.footer(
+      "gc without options removes files that no recording refers to. The exit status of verify is 3 if anything is damaged.\n"
+      "Examples:\n"
+      "  ptdecode stash add -i perf.data           after perf record: keep the programs and libraries that ran\n"
+      "  ptdecode stash gc --gone --older-than 30d --max-size 4G\n"
+      "  ptdecode stash verify && ptdecode stash ls --json | jq '.recordings[].path'");
+  return [words] { return run(*words); };
+}
+
+}  // namespace ptd::cli

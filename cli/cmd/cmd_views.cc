@@ -1,0 +1,98 @@
+// `ptdecode timeline` and `ptdecode flame`: the calls for viewers.
+#include <fmt/format.h>
+
+#include "cli/calls/call_export.h"
+#include "cli/cmd/commands.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/whole_file.h"
+#include "cli/text/size_words.h"
+
+namespace ptd::cli {
+
+namespace {
+
+struct Words {
+  CallWords calls;
+  std::string output, format = "svg";
+};
+
+int run_timeline(const Words& words) {
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  if (!input.has_time()) return report_error({ErrorKind::usage, "the trace holds no time: there is nothing to lay along a line", 0});
+  Result<std::unique_ptr<WholeFile>> file = open_result(words.output);
+  if (!file) return report_error(file.error());
+  if (is_terminal((*file)->fd())) return report_error({ErrorKind::usage, "timeline: what it writes is no text: -o names a file", 0});
+  PerfettoWriter writer(input);
+  std::string out;
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    out.clear();
+    writer.take(steps, tree, out);
+    return (*file)->write(out);
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  out.clear();
+  writer.add_pokes(out);
+  (*file)->write(out);
+  if (const Status written = (*file)->finish(); !written) return report_error(written.error());
+  input.say_summary(words.calls, writer.slices() != 0);
+  if (!words.calls.input.quiet)
+    say_on_error(fmt::format("ptdecode: {}: {}; open it in ui.perfetto.dev\n", words.output, counted(writer.slices(), "slice")));
+  return status;
+}
+
+int run_flame(const Words& words) {
+  if (words.format == "svg" && words.output.empty())
+    return report_error({ErrorKind::usage, "flame: -o FILE.svg is missing (with --format folded, standard output will do)", 0});
+  Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
+  if (!opened) return report_error(opened.error());
+  CallInput& input = **opened;
+  StackTotals totals(input);
+  const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
+    totals.take(steps, tree);
+    return true;
+  });
+  if (status != kExitOk && status != kExitInterrupted) return status;
+  const std::string path = words.calls.input.pt_path.empty() ? words.calls.input.path : words.calls.input.pt_path;
+  const std::string text = words.format == "folded" ? totals.folded() : totals.svg("own time by stack: " + path);
+  if (const int written = write_result(words.output, text); written != kExitOk) return written;
+  input.say_summary(words.calls, totals.nodes().size() > 1);
+  return status;
+}
+
+}  // namespace
+
+Command add_timeline(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command =
+      *app.add_subcommand("timeline", "A picture of the run: threads, nested calls, interrupts, waits; for ui.perfetto.dev");
+  add_call_options(command, words->calls);
+  command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
+  command.footer(
+      "A slice is a call. [off cpu], [not traced] and [flow lost] are slices too; changes of code are instants on a track of their own.\n"
+      "Examples:\n"
+      "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
+      "  ptdecode timeline -o slow.pftrace --tid 812 --time 17.9,+5ms");
+  return [words] { return run_timeline(*words); };
+}
+
+Command add_flame(CLI::App& app) {
+  auto words = std::make_shared<Words>();
+  CLI::App& command = *app.add_subcommand("flame", "A flame graph: own time by stack of calls, as one SVG or as folded lines");
+  add_call_options(command, words->calls);
+  command.add_option("-o,--output", words->output, "the file to write");
+  command.add_option("--format", words->format, "svg, or folded: 'comm;outer;inner NANOSECONDS' a line")
+      ->check(CLI::IsMember({"svg", "folded"}));
+  command.footer(
+      "Exact, not sampled: every call counts, below the name that its thread had when the call began. Without times in the trace,\n"
+      "instructions take their place. In the SVG a click goes into a frame, Escape comes back, Ctrl-F searches and tells the share of "
+      "time.\n"
+      "Names in folded lines have '_' in place of blanks.\n"
+      "Examples:\n"
+      "  ptdecode flame -o run.svg --comm postgres\n"
+      "  ptdecode flame --format folded | flamegraph.pl > run.svg");
+  return [words] { return run_flame(*words); };
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,259 @@
+// What `record` does with the kernel's events: see record_live.h.
+#include "cli/cmd/record_live.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "capture/keep/keeping_thread.h"
+#include "capture/live/events/address_filter.h"
+#include "capture/live/events/pmu_terms.h"
+#include "capture/live/kernel/start_scan.h"
+#include "capture/live/recorder.h"
+#include "capture/live/session/session.h"
+#include "cli/options/exit_status.h"
+#include "cli/options/options.h"
+#include "cli/text/output.h"
+#include "cli/text/size_words.h"
+
+namespace ptd::cli {
+
+namespace {
+
+using live::RecordChoice;
+
+/// A descriptor that is readable once somebody asks this process to end. The signals do nothing else any more.
+int watch_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&set, number);
+  (void)sigprocmask(SIG_BLOCK, &set, nullptr);
+  return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+Result<live::RingWishes> parse_sizes(const std::string& text) {
+  live::RingWishes wishes;
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const size_t comma = text.find(',');
+  const std::string data = text.substr(0, comma), aux = comma == std::string::npos ? "" : text.substr(comma + 1);
+  if (!data.empty()) {
+    const Result<uint64_t> bytes = live::parse_ring_bytes(data, page);
+    if (!bytes) return bytes.error();
+    wishes.data_bytes = *bytes;
+  }
+  if (!aux.empty()) {
+    const Result<uint64_t> bytes = live::parse_ring_bytes(aux, page);
+    if (!bytes) return bytes.error();
+    wishes.aux_bytes = *bytes;
+  }
+  return wishes;
+}
+
+Result<live::TargetChoice> parse_target(const LiveWords& words) {
+  live::TargetChoice target;
+  if (!words.pids.empty()) {
+    const Result<std::vector<int32_t>> pids = parse_number_list("-p", words.pids);
+    if (!pids) return pids.error();
+    target.pids = *pids;
+  }
+  if (!words.tids.empty()) {
+    const Result<std::vector<int32_t>> tids = parse_number_list("-t", words.tids);
+    if (!tids) return tids.error();
+    target.tids = *tids;
+  }
+  if (!words.cpus.empty()) {
+    const Result<std::vector<int32_t>> cpus = parse_number_list("-C", words.cpus);
+    if (!cpus) return cpus.error();
+    target.cpus = *cpus;
+  }
+  const bool some = !target.pids.empty() || !target.tids.empty();
+  target.everything = words.everything || (!some && words.command.empty() && !target.cpus.empty());
+  target.tree = words.tree;
+  target.per_thread = words.per_thread;
+  target.inherit = !words.no_inherit;
+  const Error nobody{ErrorKind::usage, "record: of whom? Give -p PID, -t TID, -a, -C CPUS, or a program behind --", 0};
+  if (!some && !target.everything && words.command.empty()) return nobody;
+  if (some && (target.everything || !words.command.empty())) {
+    return Error{ErrorKind::usage, "record: -p and -t go neither with -a nor with a program", 0};
+  }
+  if (target.per_thread && target.everything) return Error{ErrorKind::usage, "record: --per-thread goes not with all threads of a cpu", 0};
+  return target;
+}
+
+/// The trace's event, its filter and its header.
+Status choose_trace(const LiveWords& words, RecordChoice& choice) {
+  if (words.event.empty()) {
+    const bool vain = !words.filter.empty() || words.snapshot;
+    return vain ? Status(Error{ErrorKind::usage, "record: --filter and --snapshot want a trace: -e intel_pt//", 0}) : Status();
+  }
+  const Result<live::PmuEvent> event = live::parse_pmu_event(words.event);
+  if (!event) return event.error();
+  live::TraceChoice trace;
+  trace.event = event->spec;
+  trace.name = event->text;
+  trace.mode = words.snapshot ? perfio::AuxMode::overwrite : perfio::AuxMode::full;
+  if (!words.filter.empty()) {
+    const Result<std::string> kallsyms = live::read_text_file("/proc/kallsyms");
+    const auto ranges = event->pmu.caps.find("num_address_ranges");
+    const Result<std::string> filter =
+        live::resolve_filter(words.filter, kallsyms.ok() ? *kallsyms : "", ranges == event->pmu.caps.end() ? 0 : ranges->second);
+    if (!filter) return filter.error();
+    trace.filter = *filter;
+  }
+  live::TraceSetup setup;
+  setup.snapshot = words.snapshot;
+  setup.per_cpu = !choice.target.per_thread;
+  setup.whole_cpus = choice.target.everything;
+  setup.filter = trace.filter;
+  setup.cpus = choice.target.cpus.empty() ? live::online_cpus() : choice.target.cpus;
+  live::read_tsc_ratio(setup);
+  choice.trace = trace;
+  const live::PmuEvent known = *event;
+  choice.make_info = [known, setup](const perfio::TimeConvRecord* clock) { return live::make_auxtrace_info(known, setup, clock); };
+  return {};
+}
+
+Result<RecordChoice> choose(const LiveWords& words) {
+  RecordChoice choice;
+  const Result<live::TargetChoice> target = parse_target(words);
+  if (!target) return target.error();
+  const Result<live::RingWishes> wishes = parse_sizes(words.sizes);
+  if (!wishes) return wishes.error();
+  choice.target = *target;
+  choice.wishes = *wishes;
+  choice.output = words.output;
+  choice.directory = words.directory;
+  choice.kcore = words.kcore;
+  choice.compression_level = words.compress ? words.level : 0;
+  choice.command = words.command;
+  choice.cmdline = {"ptdecode", "record"};
+  if (Status status = choose_trace(words, choice); !status) return status.error();
+  if (words.output == "-" && (words.directory || words.kcore)) {
+    return Error{ErrorKind::usage, "record: -o - is the pipe form; a directory and --kcore want a name", 0};
+  }
+  if (words.output == "-" && is_terminal(1)) {
+    return Error{ErrorKind::usage, "record: -o - writes a recording to standard output, which is a terminal", 0};
+  }
+  return choice;
+}
+
+std::string summary(const LiveWords& words, const live::RecordReport& report) {
+  std::string text = fmt::format("ptdecode: {}: {} bytes, {} records", words.output, report.file_bytes, report.records);
+  if (report.aux_bytes != 0) text += fmt::format(", {} bytes of trace", report.aux_bytes);
+  if (report.kernel.bpf_programs != 0) text += fmt::format(", {} BPF programs", report.kernel.bpf_programs);
+  text += "\n";
+  if (report.aux_truncated != 0) {
+    text += fmt::format("ptdecode: the trace was cut {}, as its buffer was full: give it more with -m ,SIZE\n",
+                        counted(report.aux_truncated, "time"));
+  }
+  if (report.lost_records != 0)
+    text += fmt::format("ptdecode: {} lost: give more room with -m SIZE\n", counted(report.lost_records, "record was", "records were"));
+  if (report.kernel.bpf_gone != 0)
+    text += fmt::format("ptdecode: {} BPF programs went before their code was read\n", report.kernel.bpf_gone);
+  return text;
+}
+
+}  // namespace
+
+void add_live_options(CLI::App& command, LiveWords& words) {
+  command.add_flag("--sideband", words.sideband, "no trace: mappings, processes, switches, BPF, changes of the kernel's code");
+  command.add_option("-e,--event", words.event, "the trace: PMU/TERMS/LEVELS, as intel_pt/cyc,mtc_period=3/u or cs_etm/@tmc_etr0/k");
+  command.add_option("-p,--pid", words.pids, "processes that run, with all their threads: 1,3-5");
+  command.add_option("-t,--tid", words.tids, "single threads that run");
+  command.add_flag("--tree", words.tree, "with -p: also what descends from them");
+  command.add_flag("-a,--all-cpus", words.everything, "everything on all cpus");
+  command.add_option("-C,--cpu", words.cpus, "these cpus only: 0,2-3");
+  command.add_flag("--per-thread", words.per_thread, "one buffer a thread instead of one a cpu; what it starts is not followed");
+  command.add_flag("--no-inherit", words.no_inherit, "do not follow what the target starts");
+  command.add_option("-m,--mmap-pages", words.sizes, "DATA,AUX: buffers of each cpu, in pages or with K, M, G")->type_name("SIZES");
+  command.add_option("--filter", words.filter, "trace only some code: 'filter main @ /bin/ls', 'start F1,stop F2'");
+  command.add_flag("--snapshot", words.snapshot, "the trace goes round in its buffer; the recording holds the last of it");
+  command.add_option("--detach", words.detach, "return at once; the session goes on until ptdecode stop NAME")->type_name("NAME");
+  command.add_flag("--directory", words.directory, "perf's directory form");
+  command.add_flag("--kcore", words.kcore, "also copy the kernel's code, before and after (directory form)");
+  command.add_flag("-z,--compress", words.compress, "compress what the kernel tells (zstd)");
+}
+
+namespace {
+
+int start_detached(const LiveWords& words, const RecordChoice& choice) {
+  if (words.directory || words.kcore || words.compress || words.output != "perf.data") {
+    return report_error({ErrorKind::usage, "record: with --detach the file is made by ptdecode snapshot", 0});
+  }
+  live::SessionChoice session;
+  session.name = words.detach;
+  session.target = choice.target;
+  session.trace = choice.trace;
+  session.wishes = choice.wishes;
+  session.make_info = choice.make_info;
+  session.command = choice.command;
+  session.what = choice.trace ? choice.trace->name : "sideband";
+  if (choice.target.everything) session.what += " of all threads";
+  if (!words.pids.empty()) session.what += " of " + words.pids;
+  if (!words.tids.empty()) session.what += " of threads " + words.tids;
+  for (const std::string& word : choice.command) session.what += " " + word;
+  const Result<std::vector<std::string>> notes = live::start_session(session);
+  if (!notes) return report_error(notes.error());
+  for (const std::string& note : *notes) {
+    if (!words.quiet) say_on_error("ptdecode: " + note + "\n");
+  }
+  if (!words.quiet)
+    say_on_error(fmt::format("ptdecode: session '{0}' runs: ptdecode snapshot {0} -o FILE; ptdecode stop {0}\n", words.detach));
+  return kExitOk;
+}
+
+live::KeepingHooks hooks_of(const std::shared_ptr<KeepingThread>& keeper) {
+  live::KeepingHooks hooks;
+  hooks.on_mapping = [keeper](const perfio::MmapRecord& map, uint64_t time_ns) { keeper->on_mapping(map, time_ns); };
+  hooks.on_round = [keeper](const live::RecordRound& round) {
+    keeper->on_round({round.now_ns, round.slack_ns, round.begun_ns, round.file_bytes});
+  };
+  hooks.on_lost = [keeper] { keeper->on_lost(); };
+  hooks.is_settled = [keeper] { return keeper->is_settled(); };
+  hooks.pause = [keeper] { return keeper->pause(); };
+  hooks.go_on = [keeper] { keeper->go_on(); };
+  hooks.take_over = [keeper] { keeper->take_over(); };
+  hooks.on_taken_over = [keeper] { (void)keeper->finish(); };
+  return hooks;
+}
+
+}  // namespace
+
+int record_live(const LiveWords& words, const StashWords& stash) {
+  LiveWords asked = words;
+  asked.snapshot = words.snapshot || (!words.detach.empty() && !words.event.empty());
+  Result<RecordChoice> choice = choose(asked);
+  if (!choice) return report_error(choice.error());
+  if (!words.detach.empty()) return start_detached(words, *choice);
+  const std::shared_ptr<KeepingThread> keeper = begin_keeping(words.output, stash);
+  if (keeper) choice->keeping = hooks_of(keeper);
+  standard_output().flush();
+  choice->stop_fd = watch_signals();
+  Result<std::unique_ptr<live::Recorder>> recorder = live::Recorder::start(*choice);
+  if (!recorder) return report_error(recorder.error());
+  size_t told = 0;
+  const auto tell_notes = [&] {
+    const std::vector<std::string>& notes = (*recorder)->report().notes;
+    for (; told < notes.size() && !words.quiet; ++told) say_on_error("ptdecode: " + notes[told] + "\n");
+  };
+  tell_notes();
+  const Status ran = (*recorder)->run();
+  const Status finished = (*recorder)->finish();
+  tell_notes();
+  if (!ran.ok() || !finished.ok()) {
+    const int status = report_error(ran.ok() ? finished.error() : ran.error());
+    // What was whole is a recording still, and wants its code as much.
+    std::error_code error;
+    if (keeper && std::filesystem::exists(words.output, error)) end_keeping(*keeper, words.quiet);
+    return status;
+  }
+  const live::RecordReport& report = (*recorder)->report();
+  if (!words.quiet || report.lost_records != 0) say_on_error(summary(words, report));
+  if (keeper) end_keeping(*keeper, words.quiet);
+  return report.exit_status >= 0 ? report.exit_status : kExitOk;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,26 @@
+// What `record` does with the kernel's events: options, and the recording itself.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/report/stash_words.h"
+
+namespace ptd::cli {
+
+/// As typed.
+struct LiveWords {
+  std::string event, output = "perf.data", pids, tids, cpus, sizes, filter, detach;
+  std::vector<std::string> command;
+  bool sideband = false, everything = false, tree = false, per_thread = false, no_inherit = false, directory = false, kcore = false;
+  bool snapshot = false, compress = false, quiet = false;
+  int level = 1;
+};
+
+/// Adds -e, -p, -a and the rest to a command.
+void add_live_options(CLI::App& command, LiveWords& words);
+/// Records until the end; the exit status is the program's, or what went wrong.
+int record_live(const LiveWords& words, const StashWords& stash);
+
+}  // namespace ptd::cli

@@ -1,0 +1,133 @@
+// Code bytes of a timeline as text: see code_text.h.
+#include "cli/list/code_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/report/finding_text.h"
+#include "cli/text/clean_text.h"
+#include "ptdecode/disassembler.h"
+#include "ptdecode/insn.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr uint32_t kListedVersions = 64;
+
+Disassembler::Syntax syntax(bool att) { return att ? Disassembler::Syntax::att : Disassembler::Syntax::intel; }
+
+std::string flag_text(CodeFlag flags) {
+  std::string text;
+  if (any(flags, CodeFlag::healed)) text += " {healed}";
+  if (any(flags, CodeFlag::suspect)) text += " {suspect}";
+  if (any(flags, CodeFlag::assumed)) text += " {assumed}";
+  return text;
+}
+
+/// How code is read where no flow tells: as x86-64, or as the trace sources' cores read it.
+ExecMode mode_of(const Recording& recording) {
+  const arm::TraceConfig* config = recording.arm_config(0);
+  if (config == nullptr) return ExecMode::bits64;
+  return config->protocol == arm::Protocol::etmv3 || config->protocol == arm::Protocol::ptm ? ExecMode::a32 : ExecMode::a64;
+}
+
+}  // namespace
+
+std::string symbol_text(const Recording& recording, SpaceId space, Ip ip, TimeNs when) {
+  const std::optional<Symbol> symbol = recording.symbolizer().find(space, ip, when);
+  return symbol ? fmt::format("{}+{:#x}", shown(symbol->name), symbol->offset_bytes) : std::string();
+}
+
+std::string site_symbol_text(const Recording& recording, SiteId site) {
+  const Timeline& timeline = recording.timeline();
+  const Timeline::SiteInfo info = timeline.site(site);
+  const Interval traced = trace_time(recording);
+  for (uint32_t number = info.versions; number-- > 0;) {
+    const Timeline::VersionInfo version = timeline.version(site, number);
+    if (!version.known) continue;
+    const TimeNs when = std::clamp((version.certain.empty() ? version.possible : version.certain).last, traced.first, traced.last);
+    const std::string text = symbol_text(recording, info.space, info.ip, when);
+    if (!text.empty()) return text;
+  }
+  return symbol_text(recording, info.space, info.ip, traced.last);
+}
+
+Interval trace_time(const Recording& recording) {
+  Interval span{kTimeMax, kTimeMin};
+  for (const StreamInfo& stream : recording.streams()) {
+    if (stream.time.first != kTimeMin) span.first = std::min(span.first, stream.time.first);
+    span.last = std::max(span.last, stream.time.last);
+  }
+  return span.empty() ? Interval{} : span;
+}
+
+std::string one_line_text(Bytes bytes, Ip ip, bool att_syntax) {
+  const Disassembler disassembler(syntax(att_syntax));
+  constexpr int kListed = 6;  // a line stays one that can be read
+  std::string text;
+  for (int listed = 0; !bytes.empty(); ++listed) {
+    const Insn insn = classify(bytes, ExecMode::bits64);
+    if (insn.length_bytes == 0 || listed == kListed) return text + (text.empty() ? "" : "; ") + "...";
+    text += (text.empty() ? "" : "; ") + disassembler.text(bytes.first(insn.length_bytes), ip, ExecMode::bits64);
+    bytes = bytes.subspan(insn.length_bytes);
+    ip = ip + insn.length_bytes;
+  }
+  return text;
+}
+
+std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t size_bytes, bool att_syntax) {
+  const ExecMode mode = mode_of(recording);
+  CodeView view(recording.timeline());
+  const Disassembler disassembler(syntax(att_syntax));
+  std::string text;
+  std::array<CodeCandidate, 4> candidates;
+  for (Ip ip = spot.ip; ip - spot.ip < size_bytes;) {
+    const FetchResult fetched = view.fetch(spot.space, ip, Interval{spot.when, spot.when}, {}, candidates);
+    if (fetched.count == 0) {
+      const char* why =
+          fetched.status == FetchStatus::not_mapped ? "nothing is mapped here at that time" : "mapped, but its bytes are not at hand";
+      return text + fmt::format("{:16x}  ({})\n", ip.value, why);
+    }
+    const CodeCandidate& code = candidates[fetched.count - 1];
+    const Insn insn = classify(code.bytes, mode);
+    const Bytes bytes = code.bytes.first(insn.length_bytes == 0 ? 1 : insn.length_bytes);
+    text += fmt::format("{:16x} {:<40} {:<32} {}{}{}\n", ip.value, symbol_text(recording, spot.space, ip, spot.when), hex_text(bytes),
+                        insn.length_bytes == 0 ? "(no instruction)" : disassembler.text(bytes, ip, mode), flag_text(code.flags),
+                        code.site == kNoSite ? "" : fmt::format("  ; version {}", code.version));
+    ip = ip + bytes.size();
+  }
+  return text;
+}
+
+std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
+  const Timeline& timeline = recording.timeline();
+  std::string text;
+  for (const SiteId id : timeline.sites_in(space, ip, size_bytes)) {
+    const Timeline::SiteInfo site = timeline.site(id);
+    text += fmt::format("{:x} {}, {} bytes, {} versions\n", site.ip.value, site_symbol_text(recording, id), site.size_bytes, site.versions);
+    for (uint32_t number = 0; number < std::min(site.versions, kListedVersions); ++number) {
+      const Timeline::VersionInfo version = timeline.version(id, number);
+      const std::string bytes = version.known ? hex_text(version.bytes) : "(no code, or bytes unknown)";
+      text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(version.certain.empty() ? version.possible : version.certain), bytes,
+                          flag_text(version.flags));
+      if (version.known) text += fmt::format("        {:<46} {}\n", "", one_line_text(version.bytes, site.ip, att_syntax));
+    }
+    if (site.versions > kListedVersions) text += fmt::format("        and {} more\n", site.versions - kListedVersions);
+  }
+  return text;
+}
+
+std::optional<uint32_t> version_at(const Timeline& timeline, SiteId site, TimeNs when) {
+  std::optional<uint32_t> found;
+  for (uint32_t number = 0; number < timeline.site(site).versions; ++number) {
+    const Timeline::VersionInfo version = timeline.version(site, number);
+    if (!version.certain.empty() && version.certain.contains(when)) return number;
+    if (version.possible.contains(when)) found = number;
+  }
+  return found;
+}
+
+}  // namespace ptd::cli

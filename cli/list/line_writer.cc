@@ -1,0 +1,348 @@
+// LineWriter: see line_writer.h.
+#include "cli/list/line_writer.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "cli/text/clean_text.h"
+#include "cli/text/name_match.h"
+
+namespace ptd::cli {
+
+namespace {
+
+void append_number(TextBuffer& out, int32_t value, size_t width) {
+  TextBuffer digits;
+  digits.dec_signed(value);
+  out.right(digits.view(), width);
+}
+
+}  // namespace
+
+void append_time(TextBuffer& out, TimeNs time, bool nanoseconds) {
+  out.dec_padded(time.value / 1'000'000'000, 5);
+  out.ch('.');
+  const uint64_t ns = time.value % 1'000'000'000;
+  out.dec_padded(nanoseconds ? ns : ns / 1000, nanoseconds ? 9 : 6, '0');
+}
+
+void append_time_of_day(TextBuffer& out, TimeNs time, int64_t wall_offset_ns, bool nanoseconds) {
+  const int64_t ns = static_cast<int64_t>(time.value) + wall_offset_ns;
+  const std::time_t seconds = ns / 1'000'000'000;
+  std::tm broken{};
+  char text[64];
+  if (::localtime_r(&seconds, &broken) == nullptr) return out.ch('-');
+  out.text({text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S.", &broken)});
+  const auto fraction = static_cast<uint64_t>(ns % 1'000'000'000);
+  out.dec_padded(nanoseconds ? fraction : fraction / 1000, nanoseconds ? 9 : 6, '0');
+}
+
+LineWriter::LineWriter(const Recording& recording, const ScriptOptions& options, int32_t cpu)
+    : recording_(recording),
+      options_(options),
+      cpu_(cpu),
+      symbols_(recording),
+      sources_(recording, options.unproven.get()),
+      disassembler_(options.att_syntax ? Disassembler::Syntax::att : Disassembler::Syntax::intel),
+      needs_comm_(options.fields.has(Field::comm) || !options.comms.empty()) {
+  wanted_ = context_wanted();
+}
+
+void LineWriter::set_mark(const Mark& mark) {
+  mark_ = mark;
+  prefix_made_ = false;
+  wanted_ = context_wanted();
+}
+
+bool LineWriter::context_wanted() {
+  if (!among(options_.pids, mark_.pid) || !among(options_.tids, mark_.tid)) return false;
+  if (!options_.times.empty()) {
+    const auto inside = [this](const Interval& range) { return range.contains(mark_.time.first); };
+    if (!mark_.time_known || std::none_of(options_.times.begin(), options_.times.end(), inside)) return false;
+  }
+  if (options_.comms.empty()) return true;
+  return among(options_.comms, recording_.comm_at(mark_.tid, mark_.time.first));
+}
+
+bool LineWriter::symbol_wanted(Ip ip) {
+  return options_.symbols.empty() || name_wanted(options_.symbols, symbols_.find(mark_.space, ip, mark_.time.first).name);
+}
+
+void LineWriter::make_prefix() {
+  prefix_made_ = true;
+  prefix_.clear();
+  const Fields fields = options_.fields;
+  if (fields.has(Field::comm)) {
+    comm_ = recording_.comm_at(mark_.tid, mark_.time.first);
+    if (comm_.empty()) comm_ = mark_.tid < 0 ? "?" : ":" + std::to_string(mark_.tid);
+    prefix_.right(shown(comm_), 16);
+    prefix_.ch(' ');
+  }
+  if (fields.has(Field::pid)) {
+    append_number(prefix_, mark_.pid, 5);
+    prefix_.ch(fields.has(Field::tid) ? '/' : ' ');
+  }
+  if (fields.has(Field::tid)) {
+    append_number(prefix_, mark_.tid, fields.has(Field::pid) ? 0 : 5);
+    prefix_.ch(' ');
+  }
+  if (fields.has(Field::cpu) && cpu_ >= 0) {
+    prefix_.ch('[');
+    prefix_.dec_padded(static_cast<uint64_t>(cpu_), 3, '0');
+    prefix_.text("] ");
+  }
+  if (fields.has(Field::time)) {
+    if (mark_.time_known && options_.wall_offset_ns) {
+      append_time_of_day(prefix_, mark_.time.first, *options_.wall_offset_ns, options_.nanoseconds);
+    } else if (mark_.time_known) {
+      append_time(prefix_, mark_.time.first, options_.nanoseconds);
+    } else {
+      prefix_.right("-", options_.nanoseconds ? 15 : 12);
+    }
+    prefix_.text(": ");
+  }
+}
+
+void LineWriter::prefix(TextBuffer& out) {
+  if (!prefix_made_) make_prefix();
+  out.text(prefix_.view());
+}
+
+void LineWriter::event_name(TextBuffer& out, std::string_view name) {
+  if (!options_.fields.has(Field::event)) return;
+  put_shown(out, name);
+  out.text(": ");
+  if (name.size() < 12) out.fill(12 - name.size());
+}
+
+void LineWriter::symbol(TextBuffer& out, Ip ip) {
+  const Fields fields = options_.fields;
+  if (!fields.has(Field::sym) && !fields.has(Field::dso)) return;
+  const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
+  if (fields.has(Field::sym)) {
+    out.ch(' ');
+    put_shown(out, name.name.empty() ? "[unknown]" : name.name);
+    if (fields.has(Field::symoff) && !name.name.empty()) {
+      out.text("+0x");
+      out.hex(name.offset_bytes);
+    }
+  }
+  if (fields.has(Field::dso)) {
+    out.text(" (");
+    put_shown(out, name.module.empty() ? "[unknown]" : name.module);
+    out.ch(')');
+  }
+}
+
+void LineWriter::address(TextBuffer& out, Ip ip, bool padded) {
+  if (options_.fields.has(Field::ip)) {
+    if (padded) {
+      out.hex_padded(ip.value, 16);
+    } else {
+      out.hex(ip.value);
+    }
+  }
+  symbol(out, ip);
+  source_line(out, ip);
+}
+
+void LineWriter::source_line(TextBuffer& out, Ip ip) {
+  if (!options_.fields.has(Field::srcline)) return;
+  const std::string& text = sources_.find(mark_.space, ip, mark_.time.first);
+  if (text.empty()) return;
+  out.ch(' ');
+  put_shown(out, text);
+}
+
+void LineWriter::insn_columns(TextBuffer& out, Ip ip, Bytes insn) {
+  const Fields fields = options_.fields;
+  if (fields.has(Field::insnlen)) {
+    out.text(" ilen: ");
+    out.dec(insn.size());
+  }
+  if (fields.has(Field::insn)) {
+    out.text(" insn:");
+    for (const std::byte byte : insn) {
+      out.ch(' ');
+      out.hex_padded(static_cast<uint64_t>(byte), 2, '0');
+    }
+  }
+  if (fields.has(Field::disasm) && !insn.empty()) {
+    if (fields.has(Field::insn) && insn.size() < 8) out.fill(3 * (8 - insn.size()));
+    out.text("  ");
+    out.text(disassembler_.text(insn, ip, mark_.mode == ExecMode::unknown ? ExecMode::bits64 : mark_.mode));
+  }
+}
+
+void LineWriter::mark_column(TextBuffer& out, uint16_t block_flags) {
+  constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
+  if ((block_flags & kShown) == 0 || !options_.fields.has(Field::mark)) return;
+  if (has(block_flags, BlockFlag::ambiguous)) out.text(" {ambiguous}");
+  if (has(block_flags, BlockFlag::suspect)) out.text(" {suspect}");
+  if (has(block_flags, BlockFlag::healed)) out.text(" {healed}");
+  if (has(block_flags, BlockFlag::assumed)) out.text(" {assumed}");
+}
+
+void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags, uint64_t period) {
+  if (options_.json) return json_instruction(out, ip, insn, cached, block_flags);
+  prefix(out);
+  const Fields fields = options_.fields;
+  if (fields.has(Field::period)) {
+    out.dec_padded(period, 10);
+    out.ch(' ');
+  }
+  event_name(out, "instructions");
+  if (fields.has(Field::flags)) {
+    const bool branches = is_branch(cached.cls);
+    out.left(branches ? kind_of(cached.cls, cached.detail, false).flags : std::string_view{}, 15);
+    out.ch(' ');
+  }
+  address(out, ip, fields.bits() != static_cast<uint32_t>(Field::ip));
+  insn_columns(out, ip, insn);
+  mark_column(out, block_flags);
+  out.ch('\n');
+}
+
+void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
+  if (options_.json) return json_branch(out, line);
+  prefix(out);
+  const Fields fields = options_.fields;
+  if (fields.has(Field::period)) {
+    out.dec_padded(1, 10);
+    out.ch(' ');
+  }
+  event_name(out, "branches");
+  if (fields.has(Field::flags)) {
+    out.left(line.kind.flags, 15);
+    out.ch(' ');
+  }
+  const auto side = [&](const std::optional<Ip>& ip, bool padded) {
+    if (ip) return address(out, *ip, padded);
+    if (fields.has(Field::ip)) out.right("0", padded ? 16 : 0);
+    if (fields.has(Field::sym)) out.text(" [unknown]");
+    if (fields.has(Field::dso)) out.text(" ([unknown])");
+  };
+  side(line.from, fields.bits() != static_cast<uint32_t>(Field::ip));
+  if (fields.has(Field::addr)) {
+    out.text(" => ");
+    side(line.to, false);
+  }
+  insn_columns(out, line.from.value_or(Ip{}), line.insn);
+  mark_column(out, line.block_flags);
+  out.ch('\n');
+}
+
+void LineWriter::event(TextBuffer& out, const Event& event) {
+  if (options_.json) return json_event(out, event);
+  prefix(out);
+  event_name(out, name(event.kind));
+  append_event_details(out, event);
+  if ((event.flags & kEventHasFrom) != 0) {
+    out.text(" at ");
+    address(out, event.from, false);
+  }
+  if ((event.flags & kEventHasTo) != 0) {
+    out.text(" to ");
+    address(out, event.to, false);
+  }
+  out.ch('\n');
+}
+
+void LineWriter::gap(TextBuffer& out, const Gap& gap) {
+  if (options_.json) return json_gap(out, gap);
+  prefix(out);
+  event_name(out, "gap");
+  out.text(name(gap.reason));
+  out.text(": ");
+  out.text(sentence(gap.reason));
+  if (gap.ip.value != 0) {
+    out.text("; at ");
+    out.hex(gap.ip.value);
+    symbol(out, gap.ip);
+  }
+  const bool wrong_code = gap.reason == GapReason::image_mismatch || gap.reason == GapReason::bad_insn;
+  if (wrong_code && gap.section < recording_.timeline().section_count()) {
+    const Section& section = recording_.timeline().section(gap.section);
+    out.text("; mapped there: ");
+    put_shown(out, section.path.empty() ? std::string_view("[unnamed]") : std::string_view(section.path));
+    if (!section.build_id.empty()) {
+      out.text(" build id ");
+      put_shown(out, section.build_id);
+    }
+  }
+  out.text("; packet offset 0x");
+  out.hex(gap.stream_offset_bytes);
+  if (gap.lost_bytes != 0) {
+    out.text(", ");
+    out.dec(gap.lost_bytes);
+    out.text(" trace bytes skipped");
+  }
+  out.ch('\n');
+}
+
+// perf's text ([perf-script] "brstack"): from/to/predicted/in transaction/aborted/cycles; that it was predicted is not known, but assumed.
+void LineWriter::branch_stack(TextBuffer& out, std::span<const std::pair<Ip, Ip>> branches) {
+  if (branches.empty()) return;
+  prefix(out);
+  if (options_.fields.has(Field::ip)) out.hex_padded(branches.back().second.value, 16);
+  for (size_t i = branches.size(); i > 0; --i) {
+    out.text(" 0x");
+    out.hex(branches[i - 1].first.value);
+    out.text("/0x");
+    out.hex(branches[i - 1].second.value);
+    out.text("/P/-/-/0");
+  }
+  out.ch('\n');
+}
+
+void append_sample_fields(TextBuffer& out, const OtherEvent& event) {
+  for (const TracepointField& field : event.fields) {
+    out.ch(' ');
+    put_shown(out, *field.name);
+    out.ch('=');
+    put_shown(out, field.value);
+  }
+  if (!event.fields.empty() || event.raw.empty()) return;
+  out.text(" raw ");
+  for (const std::byte byte : event.raw) out.hex_padded(static_cast<uint64_t>(byte), 2, '0');
+}
+
+void LineWriter::sample(TextBuffer& out, const OtherEvent& event, std::string_view name) {
+  if (options_.json) return json_sample(out, event, name);
+  prefix(out);
+  if (options_.fields.has(Field::period) || (event.period > 1 && event.fields.empty())) {
+    out.dec_padded(event.period, 10);
+    out.ch(' ');
+  }
+  event_name(out, name);
+  if (event.ip.value != 0 && event.fields.empty()) address(out, event.ip, options_.fields.bits() != static_cast<uint32_t>(Field::ip));
+  append_sample_fields(out, event);
+  out.ch('\n');
+}
+
+void LineWriter::call_tree(TextBuffer& out, Ip ip, size_t depth, bool leaves, std::string_view note, uint16_t block_flags) {
+  prefix(out);
+  const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
+  if (options_.fields.has(Field::dso)) {
+    out.ch('(');
+    out.left(name.module.empty() ? "[unknown]" : shown(name.module), 12);
+    out.text(") ");
+  }
+  out.fill(2 * std::min<size_t>(depth, 64));
+  if (leaves) out.text("<- ");
+  if (name.name.empty()) {
+    out.text("0x");
+    out.hex(ip.value);
+  } else {
+    put_shown(out, name.name);
+  }
+  if (!note.empty()) {
+    out.text("  [");
+    out.text(note);
+    out.ch(']');
+  }
+  mark_column(out, block_flags);
+  out.ch('\n');
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,162 @@
+// StreamStat: see stream_stat.h.
+#include "cli/list/stream_stat.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "cli/list/arm_packets.h"
+#include "cli/list/packet_text.h"
+#include "cli/report/finding_text.h"
+#include "cli/text/size_words.h"
+#include "ptdecode/pt/packet_reader.h"
+
+namespace ptd::cli {
+
+namespace {
+
+/// Bits of Block::flags that a reader wants to know about.
+struct ShownFlag {
+  BlockFlag flag;
+  const char* name;
+  const char* meaning;
+};
+constexpr ShownFlag kShownFlags[] = {
+    {BlockFlag::chosen, "chosen", "several versions were possible, the packets left one"},
+    {BlockFlag::healed, "healed", "code restored from a later record"},
+    {BlockFlag::ambiguous, "ambiguous", "several versions were possible, the packets fit more than one"},
+    {BlockFlag::suspect, "suspect", "records were lost around this time, or the packets soon contradict the code"},
+    {BlockFlag::assumed, "assumed", "code from a guessed image"},
+};
+
+size_t bit_of(BlockFlag flag) { return static_cast<size_t>(std::countr_zero(static_cast<uint16_t>(flag))); }
+
+std::string share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? std::string("-") : fmt::format("{:.4f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+}  // namespace
+
+void StreamStat::add_packets(const AuxSegment& segment) {
+  const uint64_t end = segment.bytes.size() - segment.tail_bytes;
+  pt::PacketReader reader(segment.bytes);
+  pt::Packet packet;
+  packet_bytes += end;
+  while (reader.offset() < end) {
+    const uint64_t at = reader.offset();
+    if (reader.next(packet) == pt::PacketReader::Status::ok) {
+      ++packets[static_cast<size_t>(packet.kind)];
+      continue;
+    }
+    ++packets[static_cast<size_t>(pt::PacketKind::bad)];
+    const uint64_t next = pt::find_psb(segment.bytes, at + 1);
+    bad_bytes += (next < end ? next : end) - at;
+    if (next >= end) return;
+    reader.seek(next);
+  }
+}
+
+void StreamStat::add_arm_packets(const arm::TraceConfig& config, const AuxSegment& segment) {
+  packet_bytes += segment.bytes.size();
+  count_arm_packets(config, segment, [this](const char* kind, uint64_t bad) {
+    ++arm_packets[kind];
+    bad_bytes += bad;
+  });
+}
+
+void StreamStat::add(const Batch& batch) {
+  blocks += batch.blocks.size();
+  constexpr uint16_t kPlain = BlockFlag::taken | BlockFlag::ends_in_branch;
+  for (const Block& block : batch.blocks) {
+    instructions += block.instructions;
+    if ((block.flags & static_cast<uint16_t>(~kPlain)) == 0) continue;
+    for (const ShownFlag& shown : kShownFlags) {
+      if (!has(block.flags, shown.flag)) continue;
+      ++flagged_blocks[bit_of(shown.flag)];
+      flagged_instructions[bit_of(shown.flag)] += block.instructions;
+    }
+    if ((block.flags & kUncertainFlags) != 0) uncertain_instructions += block.instructions;
+  }
+  for (const Event& event : batch.events) {
+    if ((event.flags & kEventStatus) != 0) continue;  // state that PSB+ repeats
+    ++events[static_cast<size_t>(event.kind) % kEventKinds];
+    if ((event.flags & kEventBreakpoint) != 0) ++int3_hits;
+  }
+  for (const Gap& gap : batch.gaps) gaps.add(gap);
+}
+
+std::string stat_text(const StreamStat& stat) {
+  const bool is_core = !stat.info.core.empty();
+  std::string text = stat.info.source.empty() ? std::string()
+                                              : fmt::format("{}, {}, id 0x{:x}{}{}\n", stat.info.source, arm::name(stat.info.protocol),
+                                                            stat.info.trace_id, is_core ? ", traces " : "", stat.info.core);
+  text += fmt::format("{} {}: {} bytes of trace, {}, time {}\n", stat.info.cpu >= 0 ? "cpu" : "thread",
+                      stat.info.cpu >= 0 ? stat.info.cpu : stat.info.tid, stat.info.size_bytes, counted(stat.segments, "segment"),
+                      time_text(stat.info.time));
+  text += fmt::format("  instructions {:>15}\n  blocks       {:>15}\n", stat.instructions, stat.blocks);
+  text += "  packets\n";
+  for (size_t i = 0; i < stat.packets.size(); ++i) {
+    if (stat.packets[i] != 0) text += fmt::format("    {:<18} {:>13}\n", short_name(static_cast<pt::PacketKind>(i)), stat.packets[i]);
+  }
+  for (const auto& [kind, count] : stat.arm_packets) text += fmt::format("    {:<18} {:>13}\n", kind, count);
+  if (stat.bad_bytes != 0) text += fmt::format("    bytes that are no packet {:>7}\n", stat.bad_bytes);
+  text += "  events\n";
+  for (size_t i = 0; i < kEventKinds; ++i) {
+    if (stat.events[i] != 0) text += fmt::format("    {:<18} {:>13}\n", name(static_cast<EventKind>(i)), stat.events[i]);
+  }
+  if (stat.int3_hits != 0)
+    text += fmt::format("    {:<18} {:>13}  (int3 of a text poke or probe was hit)\n", "of them int3", stat.int3_hits);
+  text += "  code\n";
+  for (const ShownFlag& shown : kShownFlags) {
+    const size_t bit = bit_of(shown.flag);
+    text += fmt::format("    {:<10} {:>10} blocks {:>12} instructions {:>10}  {}\n", shown.name, stat.flagged_blocks[bit],
+                        stat.flagged_instructions[bit], share(stat.flagged_instructions[bit], stat.instructions), shown.meaning);
+  }
+  text += fmt::format("  gaps {}\n", stat.gaps.total());
+  for (int i = 0; i < kGapReasons; ++i) {
+    const GapTally::Count& count = stat.gaps.by_reason()[static_cast<size_t>(i)];
+    const auto reason = static_cast<GapReason>(i);
+    if (count.gaps == 0) continue;
+    text += fmt::format("    {:<18} {:>13}  {:>12} bytes  {}\n", name(reason), count.gaps, count.lost_bytes, sentence(reason));
+  }
+  return text;
+}
+
+nlohmann::json stat_json(const StreamStat& stat) {
+  nlohmann::json json = {{"cpu", stat.info.cpu},
+                         {"tid", stat.info.tid},
+                         {"bytes", stat.info.size_bytes},
+                         {"segments", stat.segments},
+                         {"time_ns", {stat.info.time.first.value, stat.info.time.last.value}},
+                         {"instructions", stat.instructions},
+                         {"blocks", stat.blocks},
+                         {"int3_hits", stat.int3_hits},
+                         {"bad_bytes", stat.bad_bytes},
+                         {"uncertain_instructions", stat.uncertain_instructions}};
+  for (size_t i = 0; i < stat.packets.size(); ++i) {
+    if (stat.packets[i] != 0) json["packets"][std::string(short_name(static_cast<pt::PacketKind>(i)))] = stat.packets[i];
+  }
+  for (const auto& [kind, count] : stat.arm_packets) json["packets"][kind] = count;
+  if (!stat.info.source.empty()) {
+    json["source"] = stat.info.source;
+    json["core"] = stat.info.core;
+    json["protocol"] = arm::name(stat.info.protocol);
+    json["trace_id"] = stat.info.trace_id;
+  }
+  for (size_t i = 0; i < kEventKinds; ++i) {
+    if (stat.events[i] != 0) json["events"][name(static_cast<EventKind>(i))] = stat.events[i];
+  }
+  for (const ShownFlag& shown : kShownFlags) {
+    const size_t bit = bit_of(shown.flag);
+    json["code"][shown.name] = {{"blocks", stat.flagged_blocks[bit]}, {"instructions", stat.flagged_instructions[bit]}};
+  }
+  json["gaps"] = nlohmann::json::object();
+  for (int i = 0; i < kGapReasons; ++i) {
+    const GapTally::Count& count = stat.gaps.by_reason()[static_cast<size_t>(i)];
+    if (count.gaps != 0) json["gaps"][name(static_cast<GapReason>(i))] = {{"count", count.gaps}, {"lost_bytes", count.lost_bytes}};
+  }
+  return json;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,231 @@
+// Options that every command has: see options.h.
+#include "cli/options/options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "cli/options/exit_status.h"
+#include "cli/options/progress.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/output.h"
+#include "image/stash/stash.h"
+
+namespace ptd::cli {
+
+void add_input_options(CLI::App& command, InputOptions& input) {
+  const std::string in = "Input";
+  CLI::Option* path = command.add_option("-i,--input", input.path,
+                                         "perf.data file or directory, bundle, '-' for a pipe, LLDB's trace.json, a CoreSight snapshot's "
+                                         "folder or capture file (default ./perf.data)");
+  path->group(in);
+  command
+      .add_option("--symfs", input.symfs,
+                  "look for recorded paths below this root first; PID=ROOT: for that process and those it starts (repeatable)")
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("[PID=]ROOT");
+  command.add_option("--map", input.maps, "a file stands in a process at ADDR, whatever was recorded: PID:FILE,off=N@ADDR (repeatable)")
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("MAP");
+  command.add_flag("--no-debuginfod", input.no_debuginfod, "do not ask the servers of DEBUGINFOD_URLS for missing files")->group(in);
+  command
+      .add_flag_callback(
+          "--allow-outside", [&input] { input.symfs.emplace_back("/"); },
+          "read every file that the recording names, also outside of its folder, as --symfs / does: for recordings that you trust")
+      ->group(in);
+  command
+      .add_option("--kcore-after", input.kcore_after,
+                  "a later copy of the kernel's text: directory with kcore, kallsyms, modules (repeatable)")
+      ->check(CLI::ExistingDirectory)
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("DIR");
+  command.add_option("--debug-dir", input.debug_dirs, "where separate debug files are (default /usr/lib/debug)")
+      ->allow_extra_args(false)
+      ->group(in)
+      ->type_name("DIR");
+  command.add_option("--build-id-cache", input.build_id_cache, "perf's cache of files by build id (default ~/.debug)")
+      ->group(in)
+      ->type_name("DIR");
+  command
+      .add_option("--stash", input.stash,
+                  "where code was kept when it was recorded (default: as 'ptdecode stash --help' says; off: nowhere)")
+      ->group(in)
+      ->type_name("DIR");
+
+  const std::string raw = "Raw captures";
+  command.add_option("--pt", input.pt_path, "Intel PT bytes without a container, instead of -i")
+      ->group(raw)
+      ->type_name("FILE")
+      ->excludes(path);
+  command.add_option("--pt-cpu", input.pt_cpu, "the cpu that traced, for its errata: 6/94/3")->group(raw)->type_name("F/M/S");
+  command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")
+      ->allow_extra_args(false)
+      ->group(raw)
+      ->type_name("IMAGE");
+  command.add_option("--pages", input.pages, "code pages and their addresses (little-endian u64): DUMP,ADDRS")
+      ->group(raw)
+      ->type_name("FILES");
+  command.add_option("--tsc-ctc", input.tsc_ctc, "TSC ticks per crystal tick: N/D (CPUID.15H EBX/EAX)")->group(raw)->type_name("N/D");
+  command.add_option("--mtc-freq", input.mtc_period, "IA32_RTIT_CTL.MTCFreq")->group(raw)->check(CLI::Range(0, 15));
+  command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
+
+  const std::string how = "Decoding";
+  command.add_flag("--no-time", input.no_time, "ignore all times: versions of code are chosen by the packets alone")->group(how);
+  command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us")->group(how)->type_name("TIME");
+  command.add_flag("--freeze", input.freeze, "ignore changes of code: every address keeps its first bytes")->group(how);
+  command.add_flag("--strict", input.strict, "exit with 3 if flow was lost or 'check' has findings")->group(how);
+  command.add_flag("-q,--quiet", input.quiet, "no progress and no summary on standard error")->group(how);
+  command.add_option("--drop-poke", input.drop_poke, "pretend that every N-th TEXT_POKE record was lost")->group("")->type_name("N[,SEED]");
+  command.add_flag("--no-anchors", input.no_anchors, "do not use sync interrupts to order text pokes")->group("");
+}
+
+namespace {
+
+void warn_of_missing_roots(const std::vector<std::string>& roots) {
+  std::error_code ignored;
+  for (const std::string& root : roots) {
+    if (!std::filesystem::is_directory(root, ignored))
+      say_on_error("ptdecode: --symfs: there is no folder " + root + "; files are looked for at their recorded paths\n");
+  }
+}
+
+}  // namespace
+
+Result<OpenOptions> open_options(const InputOptions& input) {
+  OpenOptions options;
+  options.path = input.path;
+  for (const std::string& word : input.symfs) {
+    const size_t sign = word.find('=');
+    int32_t pid = 0;
+    const auto end = std::from_chars(word.data(), word.data() + std::min(sign, word.size()), pid);
+    if (sign == std::string::npos || sign == 0 || end.ec != std::errc{} || end.ptr != word.data() + sign || pid <= 0) {
+      options.symfs.push_back(word);
+    } else {
+      options.process_symfs[pid].push_back(word.substr(sign + 1));
+    }
+  }
+  warn_of_missing_roots(options.symfs);
+  for (const auto& [pid, roots] : options.process_symfs) warn_of_missing_roots(roots);
+  for (const std::string& word : input.maps) {
+    const Result<AssumedMapping> map = parse_map(word);
+    if (!map) return map.error();
+    options.assumed.push_back(*map);
+  }
+  options.debuginfod = !input.no_debuginfod;
+  options.running_kernel = "/";
+  if (!input.debug_dirs.empty()) options.debug_dirs = input.debug_dirs;
+  options.build_id_cache = input.build_id_cache;
+  if (const char* home = std::getenv("HOME"); options.build_id_cache.empty() && home != nullptr) {
+    options.build_id_cache = std::string(home) + "/.debug";
+  }
+  if (input.stash.empty()) {
+    options.stashes = stash::stash_paths();
+  } else if (input.stash != "off") {
+    options.stashes = {input.stash};
+  }
+  options.kcore_after = input.kcore_after;
+  options.use_time = !input.no_time;
+  options.freeze = input.freeze;
+  options.anchors = !input.no_anchors;
+  if (!input.slack.empty()) {
+    const Result<uint64_t> slack = parse_duration_ns(input.slack);
+    if (!slack) return slack.error();
+    options.slack_ns = *slack;
+  }
+  if (!input.drop_poke.empty()) {
+    const Result<DropPoke> drop = parse_drop_poke(input.drop_poke);
+    if (!drop) return drop.error();
+    options.drop_nth_poke = drop->every;
+    options.drop_poke_seed = drop->seed;
+  }
+  return options;
+}
+
+namespace {
+
+Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+
+Status take_tsc_ctc(const std::string& text, RawOptions& raw) {
+  unsigned n = 0, d = 0;
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%u/%u%c", &n, &d, &rest) != 2 || n == 0 || d == 0) {
+    return usage(fmt::format("--tsc-ctc: '{}' is not N/D; for example 250/2", text));
+  }
+  raw.tsc_ctc_ratio_n = n;
+  raw.tsc_ctc_ratio_d = d;
+  return {};
+}
+
+}  // namespace
+
+Result<RawOptions> raw_options(const InputOptions& input) {
+  RawOptions raw;
+  raw.pt_path = input.pt_path;
+  if (!input.pt_cpu.empty()) {
+    const Result<pt::CpuId> cpu = parse_cpu(input.pt_cpu);
+    if (!cpu) return cpu.error();
+    raw.cpu = *cpu;
+  }
+  for (const std::string& text : input.images) {
+    Result<RawImage> image = parse_image(text);
+    if (!image) return image.error();
+    raw.images.push_back(std::move(*image));
+  }
+  if (!input.pages.empty()) {
+    const size_t comma = input.pages.find(',');
+    if (comma == std::string::npos) return usage(fmt::format("--pages: '{}' is not DUMP,ADDRS", input.pages));
+    raw.pages_dump = input.pages.substr(0, comma);
+    raw.pages_addresses = input.pages.substr(comma + 1);
+  }
+  if (!input.tsc_ctc.empty()) {
+    if (Status status = take_tsc_ctc(input.tsc_ctc, raw); !status) return status.error();
+  }
+  raw.mtc_period = static_cast<uint8_t>(input.mtc_period);
+  raw.max_nonturbo_ratio = static_cast<uint8_t>(input.nominal_ratio);
+  return raw;
+}
+
+Error explain_absent(const InputOptions& input, const Error& error) {
+  std::error_code ignored;
+  if (!input.pt_path.empty() || input.path != "perf.data" || std::filesystem::exists(input.path, ignored)) return error;
+  return Error{ErrorKind::file_open, "no perf.data in this directory; name a recording with -i PATH ('ptdecode demo' needs none)", 0};
+}
+
+Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
+  Result<OpenOptions> options = open_options(input);
+  if (!options) return options.error();
+  const bool raw_words = !input.images.empty() || !input.pages.empty() || !input.pt_cpu.empty();
+  if (input.pt_path.empty() && raw_words) return usage("--pt-cpu, --image and --pages go with --pt FILE");
+  Progress progress("reading", !input.quiet);
+  options->progress = [&progress](uint64_t done, uint64_t total) {
+    progress.set_total(total);
+    progress.set(done);
+  };
+  const auto open = [&]() -> Result<std::unique_ptr<Recording>> {
+    if (input.pt_path.empty()) return Recording::open(*options);
+    const Result<RawOptions> raw = raw_options(input);
+    if (!raw) return raw.error();
+    return Recording::open_raw(*raw, *options);
+  };
+  Result<std::unique_ptr<Recording>> recording = open();
+  progress.finish();
+  if (!recording) return explain_absent(input, recording.error());
+  if (!input.quiet) {
+    for (const std::string& warning : (*recording)->warnings()) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
+  }
+  return recording;
+}
+
+int report_error(const Error& error) {
+  const std::string where = error.offset_bytes != 0 ? fmt::format(" (at offset {:#x})", error.offset_bytes) : "";
+  say_on_error(fmt::format("ptdecode: {}{}\n", shown(error.message), where));
+  return exit_status_of(error.kind);
+}
+
+}  // namespace ptd::cli

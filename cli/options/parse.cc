@@ -1,0 +1,164 @@
+// Parsers of option values, declared in options.h.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+
+#include "cli/options/options.h"
+
+namespace ptd::cli {
+
+namespace {
+
+Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+
+/// The whole of `text` as a number; `base` 0: 0x hex or decimal.
+bool to_number(std::string_view text, uint64_t& value, int base = 0) {
+  if ((base == 0 || base == 16) && (text.starts_with("0x") || text.starts_with("0X"))) {
+    text.remove_prefix(2);
+    base = 16;
+  }
+  if (base == 0) base = 10;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return !text.empty() && status == std::errc{} && end == text.data() + text.size();
+}
+
+/// Cuts and returns what stands before `separator`; all of it if there is none.
+std::string_view cut(std::string_view& rest, char separator) {
+  const size_t at = rest.find(separator);
+  const std::string_view word = rest.substr(0, at);
+  rest.remove_prefix(at == std::string_view::npos ? rest.size() : at + 1);
+  return word;
+}
+
+}  // namespace
+
+Result<pt::CpuId> parse_cpu(std::string_view text) {
+  const Error wrong = usage(fmt::format("--pt-cpu: '{}' is not FAMILY/MODEL[/STEPPING]; for example 6/94/3", text));
+  std::string_view rest = text;
+  uint64_t family = 0, model = 0, stepping = 0;
+  if (!to_number(cut(rest, '/'), family) || !to_number(cut(rest, '/'), model)) return wrong;
+  if (!rest.empty() && !to_number(rest, stepping)) return wrong;
+  if (family > 0xffff || model > 0xff || stepping > 0xff || text.ends_with('/')) return wrong;
+  return pt::CpuId{static_cast<uint16_t>(family), static_cast<uint8_t>(model), static_cast<uint8_t>(stepping)};
+}
+
+Result<RawImage> parse_image(std::string_view text) {
+  const size_t at = text.rfind('@');
+  const std::string form = fmt::format("--image: '{}' is not FILE[,off=N,size=N]@ADDR", text);
+  if (at == std::string_view::npos) return usage(form);
+  RawImage image;
+  const Result<Ip> address = parse_address(text.substr(at + 1));
+  if (!address) return usage(form);
+  image.load_address = address->value;
+  std::string_view rest = text.substr(0, at);
+  image.path = std::string(cut(rest, ','));
+  if (image.path.empty()) return usage(form);
+  while (!rest.empty()) {
+    const std::string_view word = cut(rest, ',');
+    const bool offset = word.starts_with("off="), size = word.starts_with("size=");
+    uint64_t value = 0;
+    if ((!offset && !size) || !to_number(word.substr(word.find('=') + 1), value)) return usage(form);
+    if (size && value == 0) return usage(form + ": size=0 is nothing; without size= it is all up to the file's end");
+    (offset ? image.file_offset_bytes : image.size_bytes) = value;
+  }
+  return image;
+}
+
+Result<AssumedMapping> parse_map(std::string_view text) {
+  const Error wrong =
+      usage(fmt::format("--map: '{}' is not PID:FILE[,off=N][,size=N]@ADDR; for example 812:/usr/bin/db,off=0x1000@55d0c0e01000", text));
+  std::string_view rest = text;
+  uint64_t pid = 0;
+  if (!to_number(cut(rest, ':'), pid, 10) || pid == 0 || pid > 0x7fffffff) return wrong;
+  const Result<RawImage> image = parse_image(rest);
+  if (!image) return wrong;
+  return AssumedMapping{static_cast<int32_t>(pid), image->path, image->file_offset_bytes, image->size_bytes, image->load_address};
+}
+
+Result<DropPoke> parse_drop_poke(std::string_view text) {
+  std::string_view rest = text;
+  uint64_t every = 0, seed = 0;
+  const bool ok = to_number(cut(rest, ','), every) && (rest.empty() || to_number(rest, seed));
+  if (!ok || every == 0 || every > 0xffffffffU || seed > 0xffffffffU) {
+    return usage(fmt::format("--drop-poke: '{}' is not N[,SEED]; for example 10,3", text));
+  }
+  return DropPoke{static_cast<uint32_t>(every), static_cast<uint32_t>(seed)};
+}
+
+Result<uint64_t> parse_duration_ns(std::string_view text) {
+  struct Unit {
+    std::string_view name;
+    uint64_t ns;
+  };
+  std::string_view number = text;
+  uint64_t factor = 1;
+  for (const Unit unit : {Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}}) {
+    if (!text.ends_with(unit.name)) continue;
+    factor = unit.ns;
+    number.remove_suffix(unit.name.size());
+    break;
+  }
+  uint64_t value = 0;
+  if (!to_number(number, value, 10) || __builtin_mul_overflow(value, factor, &value)) {
+    return usage(fmt::format("'{}' is no duration; for example 50us, 1ms, 2000ns", text));
+  }
+  return value;
+}
+
+Result<uint64_t> parse_seconds_ns(std::string_view text) {
+  const Error wrong = usage(fmt::format("'{}' is no time in seconds; for example 17.865267613", text));
+  std::string_view fraction = text;
+  uint64_t seconds = 0, ns = 0;
+  const std::string_view whole = cut(fraction, '.');
+  if (!to_number(whole, seconds, 10) || fraction.size() > 9) return wrong;
+  if (!fraction.empty()) {
+    if (!to_number(fraction, ns, 10)) return wrong;
+    for (size_t digit = fraction.size(); digit < 9; ++digit) ns *= 10;
+  }
+  if (__builtin_mul_overflow(seconds, uint64_t{1'000'000'000}, &seconds) || __builtin_add_overflow(seconds, ns, &seconds)) return wrong;
+  return seconds;
+}
+
+Result<Interval> parse_time_range(std::string_view text) {
+  const size_t comma = text.find(',');
+  if (comma == std::string_view::npos || text.size() == 1) {
+    return usage(fmt::format("--time: '{}' is not A,B in seconds (either may be left out); for example 17.9,18", text));
+  }
+  Interval range;
+  for (const bool first : {true, false}) {
+    const std::string_view word = first ? text.substr(0, comma) : text.substr(comma + 1);
+    if (word.empty()) continue;
+    const Result<uint64_t> ns = parse_seconds_ns(word);
+    if (!ns) return usage(fmt::format("--time: {}", ns.error().message));
+    (first ? range.first : range.last) = TimeNs{*ns};
+  }
+  if (range.empty()) return usage(fmt::format("--time: '{}' ends before it starts", text));
+  return range;
+}
+
+Result<Ip> parse_address(std::string_view text) {
+  uint64_t value = 0;
+  if (!to_number(text, value, 16)) return usage(fmt::format("'{}' is no hexadecimal address", text));
+  return Ip{value};
+}
+
+Result<std::vector<int32_t>> parse_number_list(std::string_view option, std::string_view text) {
+  const Error wrong = usage(fmt::format("{}: '{}' is no list of numbers; for example 0 or 1,3-5", option, text));
+  std::vector<int32_t> numbers;
+  std::string_view rest = text;
+  do {
+    std::string_view last = cut(rest, ',');
+    const bool range = last.find('-') != std::string_view::npos;
+    const std::string_view first = cut(last, '-');
+    uint64_t from = 0, to = 0;
+    if (!to_number(first, from, 10) || from > std::numeric_limits<int32_t>::max()) return wrong;
+    to = from;
+    if (range && !to_number(last, to, 10)) return wrong;
+    if (to < from || to - from >= 65536 || to > std::numeric_limits<int32_t>::max() || numbers.size() + (to - from) >= 65536) return wrong;
+    for (uint64_t number = from; number <= to; ++number) numbers.push_back(static_cast<int32_t>(number));
+  } while (!rest.empty());
+  return numbers;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,108 @@
+// The words of --time: see time_words.h.
+#include "cli/options/time_words.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+#include "cli/options/options.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+
+bool bounded(Interval span) { return !span.empty() && span.first != kTimeMin && span.last != kTimeMax; }
+
+// "14:03:05.25" or "2026-11-21 14:03:05" in local time.
+Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
+  if (!scale.wall_offset_ns || scale.span.first == kTimeMin || scale.span.first == kTimeMax)
+    return usage(
+        fmt::format("--time: '{}' is a time of day, which the recording does not tell; 'perf record -k monotonic' records it", text));
+  const std::string word(text.substr(0, text.find('.')));
+  const std::time_t began = (static_cast<int64_t>(scale.span.first.value) + *scale.wall_offset_ns) / kSecond;
+  std::tm day{};
+  ::localtime_r(&began, &day);
+  int year = 0, month = 0, used = 0;
+  const bool dated = std::sscanf(word.c_str(), "%d-%d-%d%*1[ T]%d:%d:%d%n", &year, &month, &day.tm_mday, &day.tm_hour, &day.tm_min,
+                                 &day.tm_sec, &used) == 6;
+  if (dated) {
+    day.tm_year = year - 1900;
+    day.tm_mon = month - 1;
+  } else if (std::sscanf(word.c_str(), "%d:%d:%d%n", &day.tm_hour, &day.tm_min, &day.tm_sec, &used) != 3) {
+    used = -1;
+  }
+  const Error wrong = usage(fmt::format("--time: '{}' is no time of day; for example 14:03:05.250", text));
+  if (used != static_cast<int>(word.size())) return wrong;
+  day.tm_isdst = -1;
+  const int64_t seconds = std::mktime(&day);
+  uint64_t ns = 0;
+  if (word.size() < text.size()) {
+    const Result<uint64_t> fraction = parse_seconds_ns("0" + std::string(text.substr(word.size())));
+    if (!fraction) return wrong;
+    ns = *fraction;
+  }
+  const int64_t moment = seconds * kSecond + static_cast<int64_t>(ns) - *scale.wall_offset_ns;
+  return moment < 0 ? Result<TimeNs>(wrong) : Result<TimeNs>(TimeNs{static_cast<uint64_t>(moment)});
+}
+
+Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
+  double value = 0;
+  const std::string_view number = text.substr(0, text.size() - 1);
+  const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (status != std::errc{} || end != number.data() + number.size() || !(value >= 0 && value <= 100))
+    return usage(fmt::format("--time: '{}' is no percentage; for example 10%-20%", text));
+  if (!bounded(scale.span)) return usage("--time: the recording tells no times to take percentages of");
+  const auto length = static_cast<double>(scale.span.last.value - scale.span.first.value);
+  return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * value / 100))};
+}
+
+// `after`: what "+5ms" counts from.
+Result<TimeNs> moment(std::string_view text, const TimeScale& scale, TimeNs after) {
+  if (text.starts_with('+')) {
+    const Result<uint64_t> length = parse_duration_ns(text.substr(1));
+    if (!length) return usage(fmt::format("--time: {}", length.error().message));
+    if (after == kTimeMin) return usage("--time: the recording tells no start to count from");
+    return TimeNs{after.value > kTimeMax.value - *length ? kTimeMax.value : after.value + *length};
+  }
+  if (text.ends_with('%')) return percent(text, scale);
+  if (text.find(':') != std::string_view::npos) return time_of_day(text, scale);
+  const Result<uint64_t> ns = parse_seconds_ns(text);
+  if (!ns) return usage(fmt::format("--time: {}", ns.error().message));
+  return TimeNs{*ns};
+}
+
+}  // namespace
+
+Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale) {
+  const Error wrong = usage(fmt::format(
+      "--time: '{}' is not A,B (either may be left out); for example 17.9,18 or 17.9,+5ms or 10%-20% or 14:03:05,14:03:06", text));
+  size_t comma = text.find(',');
+  if (comma == std::string_view::npos && text.ends_with('%'))
+    comma = text.find("%-") == std::string_view::npos ? comma : text.find("%-") + 1;
+  if (comma == std::string_view::npos || text.size() == 1) return wrong;
+  const std::string_view first = text.substr(0, comma), last = text.substr(comma + 1);
+  Interval range;
+  const TimeNs start = bounded(scale.span) ? scale.span.first : kTimeMin;
+  if (!first.empty()) {
+    const Result<TimeNs> from = moment(first, scale, start);
+    if (!from) return from.error();
+    range.first = *from;
+  }
+  if (!last.empty()) {
+    const Result<TimeNs> to = moment(last, scale, first.empty() ? start : range.first);
+    if (!to) return to.error();
+    range.last = *to;
+  }
+  if (range.empty()) return usage(fmt::format("--time: '{}' ends before it starts", text));
+  return range;
+}
+
+}  // namespace ptd::cli

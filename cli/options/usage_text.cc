@@ -1,0 +1,91 @@
+// Wrong command lines: see usage_text.h.
+#include "cli/options/usage_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/options/perf_words.h"
+#include "cli/text/nearest_word.h"
+
+namespace ptd::cli {
+
+namespace {
+
+std::vector<std::string> long_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  }
+  return names;
+}
+
+bool has_option(const CLI::App& command, const std::string& name) {
+  const std::vector<const CLI::Option*> options = command.get_options();
+  return std::any_of(options.begin(), options.end(), [&](const CLI::Option* option) { return option->check_name(name); });
+}
+
+/// Other commands that have the option.
+std::string owners(const CLI::App& app, const CLI::App& command, const std::string& option) {
+  std::string text;
+  for (const CLI::App* other : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (other != &command && has_option(*other, option)) text += (text.empty() ? "'ptdecode " : ", '") + other->get_name() + "'";
+  }
+  return text;
+}
+
+std::string about_option(const CLI::App& app, const CLI::App& command, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  const std::string said = fmt::format("'{}' has no option {}", command.get_name(), name);
+  if (const std::string here = nearest_of_perf(word); !here.empty()) return said + fmt::format("; for perf's {} there is {}", name, here);
+  if (name.starts_with("--")) {
+    const std::string nearest = nearest_word(std::string_view(name).substr(2), long_names(command));
+    if (!nearest.empty()) return said + fmt::format("; did you mean --{}?", nearest);
+  }
+  if (const std::string others = owners(app, command, name); !others.empty()) return said + fmt::format("; it is one of {}", others);
+  return said;
+}
+
+std::string about_word(const CLI::App& command, const std::string& word) {
+  std::error_code ignored;
+  const std::string said = fmt::format("'{}' takes no plain word, and '{}' is one", command.get_name(), word);
+  if (std::filesystem::exists(word, ignored)) return said + fmt::format("; a recording is named so: -i {}", word);
+  if (has_option(command, "--func")) return said + fmt::format("; a function is named so: --func {}", word);
+  if (has_option(command, "--symbols")) return said + fmt::format("; a function is named so: -S {}", word);
+  return said;
+}
+
+/// The first word that the parser did not take.
+std::string about_extras(const CLI::App& app, const CLI::App& command, const std::vector<std::string>& words) {
+  const std::vector<std::string> left = app.remaining(true);
+  for (const std::string& word : words) {
+    if (std::find(left.begin(), left.end(), word) == left.end()) continue;
+    return word.starts_with('-') ? about_option(app, command, word) : about_word(command, word);
+  }
+  return {};
+}
+
+std::string message_of(const CLI::App& app, const CLI::App* command, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  std::string extras;
+  if (command != nullptr && dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) extras = about_extras(app, *command, words);
+  if (!extras.empty()) return extras;
+  std::string message = error.what();
+  const std::string output = "--output is required";
+  if (command != nullptr && message.starts_with(output)) message += fmt::format(": ptdecode {} -o FILE", command->get_name());
+  if (const size_t missing = message.find(": 1 required "); missing != std::string::npos && message.ends_with(" missing"))
+    message = message.substr(0, missing) + " needs a value behind it";
+  return message;
+}
+
+}  // namespace
+
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  const std::vector<CLI::App*> parsed = app.get_subcommands();
+  const CLI::App* command = parsed.empty() ? nullptr : parsed.front();
+  return fmt::format("ptdecode: {}\nptdecode: {}--help shows how\n", message_of(app, command, error, words),
+                     command == nullptr ? "" : "ptdecode " + command->get_name() + " ");
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,99 @@
+// FlowCheck: gaps by mapped file. See flow_check.h.
+#include "cli/report/flow_check.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "cli/report/finding_text.h"
+
+namespace ptd::cli {
+
+namespace {
+
+/// What is known of one file while it goes on.
+struct Tally {
+  FlowContradiction told;
+  std::set<uint64_t> places;
+};
+
+using Tallies = std::map<std::pair<std::string, std::string>, Tally>;
+
+void take(const Gap& gap, const Timeline& timeline, Tallies& tallies) {
+  if (gap.reason != GapReason::image_mismatch && gap.reason != GapReason::bad_insn) return;
+  const bool known = gap.section < timeline.section_count();
+  const std::string path = known ? timeline.section(gap.section).path : std::string();
+  const std::string build_id = known ? timeline.section(gap.section).build_id : std::string();
+  Tally& tally = tallies[{path, build_id}];
+  if (tally.told.packets++ == 0) {
+    tally.told.path = path;
+    tally.told.build_id = build_id;
+    tally.told.first_time = gap.time;
+  }
+  if (gap.ip.value == 0 || tally.places.size() >= FlowCheck::kCountedPlaces || !tally.places.insert(gap.ip.value).second) return;
+  if (tally.told.places.size() < FlowCheck::kShownPlaces) {
+    tally.told.places.push_back(gap.ip);
+  } else {
+    ++tally.told.more_places;
+  }
+}
+
+}  // namespace
+
+FlowCheck check_flow(const Recording& recording, double budget_seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(budget_seconds));
+  FlowCheck result;
+  Tallies tallies;
+  bool time_left = true;
+  for (uint32_t stream = 0; stream < recording.streams().size(); ++stream) {
+    if (recording.arm_config(stream) == nullptr) continue;
+    const uint64_t size = recording.streams()[stream].size_bytes;
+    result.all_bytes += size;
+    if (!time_left) continue;
+    uint64_t reached = 0;
+    const auto sink = [&](const Batch& batch, const FlowDecoder&, const AuxSegment& segment) {
+      for (const Gap& gap : batch.gaps) {
+        take(gap, recording.timeline(), tallies);
+        reached = gap.stream_offset_bytes;
+      }
+      reached = std::max(reached, segment.stream_offset_bytes);
+      return time_left = Clock::now() < end;
+    };
+    const auto decoded = recording.decode(stream, 0, Recording::kStreamEnd, sink);
+    result.decoded_bytes += decoded.ok() && time_left ? size : std::min(reached, size);
+  }
+  for (auto& [key, tally] : tallies) result.contradictions.push_back(std::move(tally.told));
+  return result;
+}
+
+std::string contradiction_text(const FlowContradiction& contradiction) {
+  const uint64_t places = contradiction.places.size() + contradiction.more_places;
+  std::string text = fmt::format("flow_contradicts: {}", contradiction.path.empty() ? "code without a name" : contradiction.path);
+  if (!contradiction.build_id.empty()) text += fmt::format(" (build id {})", contradiction.build_id);
+  text += fmt::format(" is not what ran: {} packet{} do{} not fit its bytes, at {} place{}:", contradiction.packets,
+                      contradiction.packets == 1 ? "" : "s", contradiction.packets == 1 ? "es" : "", places, places == 1 ? "" : "s");
+  for (size_t i = 0; i < contradiction.places.size(); ++i)
+    text += fmt::format("{} {:#x}", i == 0 ? "" : ",", contradiction.places[i].value);
+  if (contradiction.more_places != 0) text += fmt::format(" and {} more", contradiction.more_places);
+  if (contradiction.first_time != Interval{}) text += fmt::format(" [first at time {}]", time_text(contradiction.first_time));
+  return text;
+}
+
+nlohmann::json contradiction_json(const FlowContradiction& contradiction) {
+  nlohmann::json json = {{"kind", "flow_contradicts"},
+                         {"path", contradiction.path},
+                         {"build_id", contradiction.build_id},
+                         {"packets", contradiction.packets},
+                         {"places", contradiction.places.size() + contradiction.more_places},
+                         {"first_places", nlohmann::json::array()}};
+  for (const Ip ip : contradiction.places) json["first_places"].push_back(fmt::format("{:#x}", ip.value));
+  if (contradiction.first_time != Interval{}) json["time_ns"] = {contradiction.first_time.first.value, contradiction.first_time.last.value};
+  return json;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,147 @@
+// Tally of lost flow and the report that ends a command: see missing_report.h.
+#include "cli/report/missing_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/options/exit_status.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/size_words.h"
+
+namespace ptd::cli {
+
+namespace {
+
+constexpr uint64_t kRegionBytes = 2U << 20;
+constexpr size_t kListed = 20;
+
+/// What to paste, or to do, so that code is found the next time.
+std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
+  if (!recording.from_perf()) {
+    return fmt::format(
+        "the bytes that stood there: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, a module or memory dump", address);
+  }
+  if (path.starts_with("bpf_") || path == "[bpf]") {
+    return "record as root, so that perf stores the bytes of BPF programs; or give a copy of the text with --kcore-after DIR";
+  }
+  if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and give --kcore-after DIR";
+  if (path == "[vdso]") return "record on a kernel whose vdso is the same as the one that decodes, or give it below --symfs ROOT";
+  if (path.starts_with("//anon") || path.starts_with("[") || path.empty()) {
+    return fmt::format(
+        "code made at run time: record a jitdump (perf record -k mono with the run-time's agent); a copy of a file's text: --map "
+        "PID:FILE,off=N@{:#x}",
+        address);
+  }
+  const std::string below = fmt::format("--symfs ROOT with ROOT{}", path.starts_with("/") ? path : "/" + path);
+  if (build_id.empty()) return below + "; of a container: --symfs PID=/proc/PID/root";
+  return fmt::format("{} of build id {}; or DEBUGINFOD_URLS=https://debuginfod.elfutils.org (debuginfod-find executable {})", below,
+                     build_id, build_id);
+}
+
+std::string share_text(double share) { return share > 0 && share < 0.001 ? "< 0.1 %" : fmt::format("{:.1f} %", 100 * share); }
+
+}  // namespace
+
+void GapTally::add(const Gap& gap) {
+  Count& count = by_reason_[static_cast<size_t>(gap.reason) % kGapReasons];
+  ++count.gaps;
+  count.lost_bytes += gap.lost_bytes;
+  if (gap.reason != GapReason::no_image) return;
+  const bool known = gap.section != kNoSection;
+  Place place{gap.section, known ? 0 : gap.space.value, known ? 0 : gap.ip.value / kRegionBytes * kRegionBytes};
+  if (missing_.size() >= kMaxPlaces && !missing_.contains(place)) place = Place{kNoSection, kNoSpace.value, 0};
+  Count& here = missing_[place];
+  ++here.gaps;
+  here.lost_bytes += gap.lost_bytes;
+}
+
+void GapTally::merge(const GapTally& other) {
+  for (size_t i = 0; i < by_reason_.size(); ++i) {
+    by_reason_[i].gaps += other.by_reason_[i].gaps;
+    by_reason_[i].lost_bytes += other.by_reason_[i].lost_bytes;
+  }
+  for (const auto& [place, count] : other.missing_) {
+    missing_[place].gaps += count.gaps;
+    missing_[place].lost_bytes += count.lost_bytes;
+  }
+}
+
+uint64_t GapTally::total() const {
+  uint64_t total = 0;
+  for (const Count& count : by_reason_) total += count.gaps;
+  return total;
+}
+
+std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
+  std::map<std::pair<std::string, std::string>, MissingLine> lines;
+  const Timeline& timeline = recording.timeline();
+  for (const auto& [place, count] : tally.missing()) {
+    const auto& [section_id, space, region] = place;
+    std::string path, build_id;
+    bool kernel = space == kKernelSpace.value && section_id == kNoSection;
+    uint64_t address = region;
+    if (section_id != kNoSection && section_id < timeline.section_count()) {
+      const Section& section = timeline.section(section_id);
+      path = section.path.empty() ? "[unnamed mapping]" : section.path;
+      build_id = section.build_id;
+      kernel = section.space == kKernelSpace;
+      address = section.ip.value;
+    } else {
+      path = fmt::format("[no mapping recorded: {} {:#x}..{:#x}]", is_kernel_half(Ip{region}) ? "kernel" : "user", region,
+                         region + kRegionBytes - 1);
+      kernel = is_kernel_half(Ip{region});
+    }
+    MissingLine& line = lines[{path, build_id}];
+    line.path = path;
+    line.build_id = build_id;
+    line.gaps += count.gaps;
+    line.lost_bytes += count.lost_bytes;
+    line.reason = section_id == kNoSection ? "not mapped by any record" : "bytes not found";
+    line.remedy = remedy_of(recording, path, build_id, kernel, address);
+  }
+  std::vector<MissingLine> ranked;
+  for (auto& [key, line] : lines) {
+    for (const MissingImage& image : recording.missing_images()) {
+      if (image.path == line.path && !image.reason.empty() && (line.build_id.empty() || image.build_id == line.build_id))
+        line.reason = image.reason;
+    }
+    line.share = total_bytes == 0 ? 0 : static_cast<double>(line.lost_bytes) / static_cast<double>(total_bytes);
+    ranked.push_back(std::move(line));
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const MissingLine& a, const MissingLine& b) {
+    return std::pair(a.lost_bytes, a.gaps) > std::pair(b.lost_bytes, b.gaps);
+  });
+  return ranked;
+}
+
+int strict_status(bool strict, const GapTally& tally, const Recording& recording) {
+  return strict && (tally.total() != 0 || !recording.timeline().findings().empty()) ? kExitFinding : kExitOk;
+}
+
+std::string interrupt_text(double share_decoded, const GapTally& tally) {
+  return fmt::format("ptdecode: interrupted after {:.1f} % of the trace; {}\n", 100 * share_decoded,
+                     tally.total() == 0 ? "no flow was lost up to there" : "up to there:");
+}
+
+std::string gap_summary(const GapTally& tally, const Recording& recording, uint64_t total_bytes) {
+  if (tally.total() == 0) return {};
+  std::string text = fmt::format("ptdecode: flow was lost in {}:\n", counted(tally.total(), "place"));
+  for (int i = 0; i < kGapReasons; ++i) {
+    const auto reason = static_cast<GapReason>(i);
+    const GapTally::Count& count = tally.by_reason()[static_cast<size_t>(i)];
+    if (count.gaps != 0) text += fmt::format("  {:>9} {:<15} {}\n", count.gaps, name(reason), sentence(reason));
+  }
+  const std::vector<MissingLine> missing = rank_missing(tally, recording, total_bytes);
+  if (missing.empty()) return text;
+  text += "missing code, by share of the trace lost:\n";
+  for (size_t i = 0; i < missing.size() && i < kListed; ++i) {
+    const MissingLine& line = missing[i];
+    text += fmt::format("  {:>8} {:>8} gaps  {}{}  ({})\n{:22}supply: {}\n", share_text(line.share), line.gaps, shown(line.path),
+                        line.build_id.empty() ? "" : " build id " + shown(line.build_id), shown(line.reason), "", shown(line.remedy));
+  }
+  if (missing.size() > kListed) text += fmt::format("  and {} more; 'ptdecode stat --json' lists all\n", missing.size() - kListed);
+  return text;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,40 @@
+// Recordings without a trace: see no_trace.h.
+#include "cli/report/no_trace.h"
+
+#include <fmt/format.h>
+
+#include "cli/text/clean_text.h"
+#include "cli/text/output.h"
+#include "cli/text/size_words.h"
+#include "ptdecode/survey.h"
+
+namespace ptd::cli {
+
+namespace {
+
+/// What a recording without a trace is, and how to make one with a trace.
+std::string no_trace_text(const InputOptions& input) {
+  const Result<OpenOptions> options = open_options(input);
+  const Result<Survey> facts = options ? survey(*options) : Result<Survey>(options.error());  // a pipe cannot be read again
+  std::string events;
+  for (const auto& [name, count] : facts ? facts->other_events : std::map<std::string, uint64_t>())
+    events += (events.empty() ? ", but " : ", ") + fmt::format("{} of {}", counted(count, "sample"), name);
+  return fmt::format(
+      "{}: {} that holds no trace{}; record one with 'perf record -e intel_pt//u -- PROGRAM' or, on any machine, 'ptdecode record "
+      "--emulate -- PROGRAM' (see 'ptdecode doctor')",
+      input.path, facts ? facts->form : "recording", events);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Recording>> open_traced(const InputOptions& input) {
+  Result<std::unique_ptr<Recording>> recording = open_recording(input);
+  if (recording && (*recording)->streams().empty()) return Error{ErrorKind::file_format, no_trace_text(input), 0};
+  return recording;
+}
+
+void note_absent_trace(const InputOptions& input) {
+  if (!input.quiet) say_on_error("ptdecode: " + shown(no_trace_text(input)) + "\n");
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,86 @@
+// What commands that record say about the stash.
+#include "cli/report/stash_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "capture/keep/keeping_thread.h"
+#include "cli/text/clean_text.h"
+#include "cli/text/output.h"
+#include "cli/text/size_words.h"
+#include "recording/image/stashed_code.h"
+
+namespace ptd::cli {
+
+void add_stash_options(CLI::App& command, StashWords& words) {
+  command.add_flag("--no-stash", words.off, "do not keep the programs and libraries that were recorded");
+  command.add_option("--stash", words.path, "where they are kept, once each (default: as 'ptdecode stash --help' says)")->type_name("DIR");
+  command.add_option("--stash-limit", words.limit, "keep at most so much that is new: 500M (default 4G)")->type_name("SIZE");
+}
+
+namespace {
+
+/// False: nothing is to be kept.
+bool options_of(const StashWords& words, bool live, KeepOptions& options) {
+  options.stash = words.path.empty() ? stash::own_stash_path() : words.path;
+  options.just_recorded = live;
+  if (words.off || options.stash.empty() || options.stash == "off") return false;
+  if (words.limit.empty()) return true;
+  const Result<uint64_t> limit = parse_size("--stash-limit", words.limit);
+  if (limit) options.limits.recording_bytes = *limit;
+  if (!limit) say_on_error("ptdecode: " + limit.error().message + ": nothing is kept\n");
+  return limit.ok();
+}
+
+void tell(const Result<KeepReport>& report, const std::string& stash, bool quiet) {
+  if (!report) {
+    say_on_error("ptdecode: what was recorded is not kept: " + report.error().message + "\n");
+  } else if (!quiet) {
+    say_on_error(kept_text(*report, stash, report->new_contents == 0));
+  }
+}
+
+}  // namespace
+
+void keep_recorded(const std::string& recording, const StashWords& words, bool quiet) {
+  KeepOptions options;
+  if (options_of(words, false, options)) tell(keep_code(recording, options), options.stash, quiet);
+}
+
+std::shared_ptr<KeepingThread> begin_keeping(const std::string& recording, const StashWords& words) {
+  KeepOptions options;
+  if (recording == "-" || !options_of(words, true, options)) return nullptr;
+  Result<std::unique_ptr<KeepingThread>> keeper = KeepingThread::begin(recording, options);
+  if (!keeper) say_on_error("ptdecode: what is recorded is not kept: " + keeper.error().message + "\n");
+  return keeper ? std::shared_ptr<KeepingThread>(std::move(*keeper)) : nullptr;
+}
+
+void end_keeping(KeepingThread& keeper, bool quiet) { tell(keeper.finish(), keeper.stash_path(), quiet); }
+
+void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(recording, error)) return;
+  KeepOptions options;
+  if (!options_of(words, true, options)) return;
+  const Result<std::unique_ptr<LiveKeeper>> keeper = LiveKeeper::begin(recording, options);
+  const Status looked = keeper ? (*keeper)->on_recording() : Status(keeper.error());
+  if (!looked) return say_on_error("ptdecode: what was recorded is not kept: " + looked.error().message + "\n");
+  tell((*keeper)->finish(), options.stash, quiet);
+}
+
+std::string kept_text(const KeepReport& report, const std::string& stash, bool quiet) {
+  constexpr size_t kNamed = 5;
+  std::string text;
+  if (!quiet)
+    text = fmt::format("ptdecode: {} file{} kept in {}: {} new, {}\n", report.contents, report.contents == 1 ? "" : "s", stash,
+                       report.new_contents, size_text(report.new_bytes));
+  for (size_t i = 0; i < report.skipped.size() && i < kNamed; ++i)
+    text += fmt::format("ptdecode: not kept: {}: {}\n", shown(report.skipped[i].path), shown(report.skipped[i].why));
+  const uint64_t more = report.skipped.size() - std::min(report.skipped.size(), kNamed) + report.unnamed;
+  if (more != 0) text += fmt::format("ptdecode: not kept: {} more\n", more);
+  return text;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,171 @@
+// Patience alignment of two flows.
+#include "cli/verify/flow_align.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace ptd::cli {
+namespace {
+
+constexpr size_t kStretch = 8;      // keys that are looked up as one
+constexpr uint32_t kMaxDepth = 16;  // of alignments inside alignments
+constexpr uint32_t kMaxRepeats = 64;
+constexpr uint32_t kNearRun = 4;  // equal keys that are enough close by
+constexpr uint32_t kNear = 64;    // keys, where stretches repeat too often to be found
+
+struct Stretch {
+  uint64_t hash = 0;
+  uint32_t at = 0;
+};
+
+/// A stretch that both have.
+struct Anchor {
+  uint32_t flow = 0, other = 0;
+};
+
+uint64_t hash_of(const uint64_t* first) {
+  uint64_t hash = 0;
+  for (size_t i = 0; i < kStretch; ++i) {
+    hash = (hash ^ first[i]) * 0x9e3779b97f4a7c15ULL;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+std::vector<Stretch> stretches_of(std::span<const uint64_t> keys) {
+  std::vector<Stretch> stretches;
+  for (size_t i = 0; i + kStretch <= keys.size(); ++i) stretches.push_back({hash_of(&keys[i]), static_cast<uint32_t>(i)});
+  std::sort(stretches.begin(), stretches.end(),
+            [](const Stretch& a, const Stretch& b) { return a.hash != b.hash ? a.hash < b.hash : a.at < b.at; });
+  return stretches;
+}
+
+size_t equal_ones(const std::vector<Stretch>& stretches, size_t first) {
+  size_t end = first;
+  while (end < stretches.size() && stretches[end].hash == stretches[first].hash) ++end;
+  return end - first;
+}
+
+// Stretches that occur at most `repeats` times in each: the first with the first, the second with the second. By place in `flow`.
+std::vector<Anchor> common_stretches(const std::vector<Stretch>& flow, const std::vector<Stretch>& other, uint32_t repeats) {
+  std::vector<Anchor> anchors;
+  size_t d = 0, t = 0;
+  while (d < flow.size() && t < other.size()) {
+    const size_t in_flow = equal_ones(flow, d), in_other = equal_ones(other, t);
+    if (flow[d].hash == other[t].hash) {
+      if (std::max(in_flow, in_other) <= repeats) {
+        for (size_t i = 0; i < std::min(in_flow, in_other); ++i) anchors.push_back({flow[d + i].at, other[t + i].at});
+      }
+      d += in_flow;
+      t += in_other;
+    } else if (flow[d].hash < other[t].hash) {
+      d += in_flow;
+    } else {
+      t += in_other;
+    }
+  }
+  std::sort(anchors.begin(), anchors.end(), [](const Anchor& a, const Anchor& b) { return a.flow < b.flow; });
+  return anchors;
+}
+
+// The longest chain that goes forward in both.
+std::vector<Anchor> longest_chain(const std::vector<Anchor>& anchors) {
+  std::vector<uint32_t> tails, before(anchors.size());
+  for (uint32_t i = 0; i < anchors.size(); ++i) {
+    const auto at = std::lower_bound(tails.begin(), tails.end(), anchors[i].other,
+                                     [&](uint32_t tail, uint32_t other) { return anchors[tail].other < other; });
+    before[i] = at == tails.begin() ? kUnmatched : *std::prev(at);
+    if (at == tails.end()) {
+      tails.push_back(i);
+    } else {
+      *at = i;
+    }
+  }
+  std::vector<Anchor> chain;
+  for (uint32_t i = tails.empty() ? kUnmatched : tails.back(); i != kUnmatched; i = before[i]) chain.push_back(anchors[i]);
+  std::reverse(chain.begin(), chain.end());
+  return chain;
+}
+
+struct Range {
+  uint32_t first = 0, end = 0;
+  [[nodiscard]] uint32_t size() const { return end - first; }
+};
+
+class Aligner {
+ public:
+  Aligner(std::span<const uint64_t> flow, std::span<const uint64_t> other, uint32_t other_first, std::span<uint32_t> match)
+      : flow_(flow), other_(other), other_first_(other_first), match_(match) {}
+
+  void run(Range d, Range t, uint32_t depth) {
+    for (; d.first < d.end && t.first < t.end && flow_[d.first] == other_[t.first]; ++d.first, ++t.first) join(d.first, t.first);
+    for (; d.first < d.end && t.first < t.end && flow_[d.end - 1] == other_[t.end - 1]; --d.end, --t.end) join(d.end - 1, t.end - 1);
+    if (depth == 0 || d.size() < kStretch || t.size() < kStretch) return;
+    const std::vector<Stretch> in_flow = stretches_of(flow_.subspan(d.first, d.size()));
+    const std::vector<Stretch> in_other = stretches_of(other_.subspan(t.first, t.size()));
+    std::vector<Anchor> chain = longest_chain(common_stretches(in_flow, in_other, 1));
+    if (chain.empty()) chain = longest_chain(common_stretches(in_flow, in_other, kMaxRepeats));
+    if (chain.empty()) return step_by_step(d, t);
+    Range left_d{d.first, d.first}, left_t{t.first, t.first};
+    for (const Anchor& anchor : chain) {
+      const uint32_t at_d = d.first + anchor.flow, at_t = t.first + anchor.other;
+      if (at_d < left_d.first || at_t < left_t.first || flow_[at_d] != other_[at_t]) continue;
+      run({left_d.first, at_d}, {left_t.first, at_t}, depth - 1);
+      uint32_t length = 0;
+      for (; at_d + length < d.end && at_t + length < t.end && flow_[at_d + length] == other_[at_t + length]; ++length) {
+        join(at_d + length, at_t + length);
+      }
+      left_d.first = at_d + length;
+      left_t.first = at_t + length;
+    }
+    run({left_d.first, d.end}, {left_t.first, t.end}, depth - 1);
+  }
+
+ private:
+  // In loops, where every stretch comes often: on from the nearest place at which both are equal again.
+  void step_by_step(Range d, Range t) {
+    while (d.first < d.end && t.first < t.end) {
+      if (flow_[d.first] == other_[t.first]) {
+        join(d.first++, t.first++);
+        continue;
+      }
+      const std::optional<Anchor> next = nearest(d, t);
+      if (!next) return;
+      d.first = next->flow;
+      t.first = next->other;
+    }
+  }
+  [[nodiscard]] std::optional<Anchor> nearest(Range d, Range t) const {
+    for (uint32_t cost = 1; cost <= 2 * kNear; ++cost) {
+      for (uint32_t i = 0; i <= cost; ++i) {  // what differs is as long in both, first
+        const uint32_t in_flow = (i & 1) != 0 ? cost / 2 + (i + 1) / 2 : cost / 2 - i / 2;
+        if (d.size() < in_flow + kNearRun || t.size() < cost - in_flow + kNearRun) continue;
+        const auto at = flow_.begin() + d.first + in_flow;
+        if (std::equal(at, at + kNearRun, other_.begin() + t.first + (cost - in_flow)))
+          return Anchor{d.first + in_flow, t.first + cost - in_flow};
+      }
+    }
+    return std::nullopt;
+  }
+  void join(uint32_t d, uint32_t t) { match_[d] = other_first_ + t; }
+
+  std::span<const uint64_t> flow_, other_;
+  uint32_t other_first_;
+  std::span<uint32_t> match_;
+};
+
+}  // namespace
+
+uint64_t content_key(Bytes bytes) {
+  uint64_t hash = bytes.size();
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3ULL;
+  return hash ^ (hash >> 29);
+}
+
+void align_flows(std::span<const uint64_t> flow, std::span<const uint64_t> other, uint32_t other_first, std::span<uint32_t> match) {
+  const Range all{0, static_cast<uint32_t>(flow.size())}, all_other{0, static_cast<uint32_t>(other.size())};
+  Aligner(flow, other, other_first, match).run(all, all_other, kMaxDepth);
+}
+
+}  // namespace ptd::cli

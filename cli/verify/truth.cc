@@ -1,0 +1,72 @@
+// Ground truth of a trace: see truth.h.
+#include "cli/verify/truth.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+
+namespace ptd::cli {
+
+Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return Error{ErrorKind::file_open, fmt::format("{}: cannot be opened", path), 0};
+  std::vector<Checkpoint> truth;
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.empty() || line.front() == '#') continue;
+    Checkpoint point;
+    char last[32] = "";
+    unsigned long long count = 0, ips = 0, bytes = 0, ip = 0;
+    if (std::sscanf(line.c_str(), "%llu %llx %llx %31s", &count, &ips, &bytes, last) != 4) {
+      return Error{ErrorKind::file_format, fmt::format("{}: '{}' is no checkpoint", path, line.substr(0, 80)), 0};
+    }
+    if (std::sscanf(last, "%llx", &ip) != 1 || std::string_view(last) == "end") ip = 0;
+    point = Checkpoint{count, ips, bytes, ip};
+    if (!truth.empty() && point.count <= truth.back().count) {
+      return Error{ErrorKind::file_format, fmt::format("{}: checkpoints are not in order", path), 0};
+    }
+    truth.push_back(point);
+  }
+  if (truth.empty()) return Error{ErrorKind::file_format, fmt::format("{}: no checkpoints", path), 0};
+  return truth;
+}
+
+int32_t cpu_of_path(const std::string& path) {
+  const size_t at = path.rfind("cpu");
+  int cpu = -1;
+  if (at != std::string::npos && std::sscanf(path.c_str() + at, "cpu%d", &cpu) == 1) return cpu;
+  return -1;
+}
+
+void TruthCheck::instruction(Ip ip, Bytes bytes, bool uncertain) {
+  uint64_t hash = ip_hash_;
+  for (uint64_t value = ip.value, i = 0; i < 8; ++i, value >>= 8) hash = (hash ^ (value & 0xff)) * kPrime;
+  ip_hash_ = hash;
+  hash = byte_hash_;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * kPrime;
+  byte_hash_ = hash;
+  last_ip_ = ip.value;
+  flagged_ += uncertain ? 1 : 0;
+  if (next_ < truth_.size() && ++count_ == truth_[next_].count) {
+    compare();
+  } else if (next_ >= truth_.size()) {
+    ++count_;
+  }
+}
+
+void TruthCheck::compare() {
+  const Checkpoint& want = truth_[next_];
+  if (want.ip_hash == ip_hash_ && want.byte_hash == byte_hash_) {
+    ++right_;
+    right_instructions_ += want.count - (next_ == 0 ? 0 : truth_[next_ - 1].count);
+  } else if (!has_difference_) {
+    has_difference_ = true;
+    difference_ = {want, Checkpoint{count_, ip_hash_, byte_hash_, last_ip_}};
+  }
+  ip_hash_ = want.ip_hash;  // the next window is judged by itself
+  byte_hash_ = want.byte_hash;
+  ++next_;
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,412 @@
+// A decode against a complete ground truth.
+#include "cli/verify/truth_compare.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <unordered_map>
+
+#include "cli/cache/node_cache.h"
+#include "cli/verify/flow_align.h"
+#include "ptdecode/insn.h"
+
+namespace ptd::cli {
+namespace {
+
+constexpr size_t kGoesOn = 8;   // this many equal instructions are no accident
+constexpr size_t kUntold = 64;  // instructions between the last packet and the first one lost: no packet tells of them
+
+/// What ran or was decoded, one element for each instruction.
+struct Flow {
+  std::vector<uint64_t> ips, contents;
+  std::vector<bool> flagged;  ///< decoded: in a block that is marked uncertain
+
+  void add(Ip ip, Bytes bytes, bool uncertain) {
+    ips.push_back(ip.value);
+    contents.push_back(content_key(bytes));
+    flagged.push_back(uncertain);
+  }
+  void clear() {
+    ips.clear();
+    contents.clear();
+    flagged.clear();
+  }
+  [[nodiscard]] size_t size() const { return ips.size(); }
+};
+
+/// What ran between one PSB and the next.
+struct TruthSegment {
+  uint64_t offset_bytes = 0;
+  bool valid = false;
+  Flow insns;
+  std::vector<std::pair<size_t, size_t>> lost;  ///< [first, end) indices that the recording itself lost
+  size_t told_end = 0;                          ///< of what follows no packet could tell
+};
+
+class TruthWalk {
+ public:
+  explicit TruthWalk(emulate::TruthFileReader& reader) : reader_(reader) {}
+  /// The next segment; false at the end.
+  bool next(TruthSegment& segment) {
+    segment.insns.clear();
+    segment.lost.clear();
+    segment.told_end = 0;
+    segment.valid = have_mark_;
+    segment.offset_bytes = mark_;
+    size_t losing_from = 0;
+    emulate::TruthRecord record;
+    while (reader_.next(record)) {
+      switch (record.tag) {
+        case emulate::TruthTag::block:
+        case emulate::TruthTag::part:
+          add(segment, *record.block, record.first, record.count);
+          if (gives_packet(*record.block, record.first + record.count)) segment.told_end = segment.insns.size();
+          break;
+        case emulate::TruthTag::lose:
+          losing_from = segment.insns.size();
+          break;
+        case emulate::TruthTag::recover:
+          segment.lost.emplace_back(losing_from, segment.insns.size());
+          break;
+        case emulate::TruthTag::psb:
+          mark_ = record.offset_bytes;
+          have_mark_ = true;
+          if (segment.valid || !segment.insns.size() == 0) return true;
+          segment.valid = true;
+          segment.offset_bytes = mark_;
+          break;
+        case emulate::TruthTag::end:
+          ended_ = true;
+          break;
+        default:
+          break;
+      }
+    }
+    have_mark_ = false;
+    return segment.valid || !segment.insns.size() == 0;
+  }
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  static void add(TruthSegment& segment, const emulate::TruthBlock& block, uint32_t first, uint32_t count) {
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < first + count; ++i) {
+      const uint8_t length = block.lengths[i];
+      if (i >= first) segment.insns.add(Ip{block.ip + at}, Bytes(block.bytes).subspan(at, length), false);
+      at += length;
+    }
+  }
+  // Whether something of the block's first `end` instructions is told by a packet. (Of other code than x86-64 every block is.)
+  bool gives_packet(const emulate::TruthBlock& block, uint32_t end) {
+    if (end < block.lengths.size()) return false;
+    const auto [known, fresh] = packet_.try_emplace(&block, true);
+    if (fresh && !block.lengths.empty()) {
+      const InsnClass cls = classify(Bytes(block.bytes).last(block.lengths.back()), ExecMode::bits64).cls;
+      known->second = cls != InsnClass::other && cls != InsnClass::jump_direct && cls != InsnClass::call_direct;
+    }
+    return known->second;
+  }
+
+  emulate::TruthFileReader& reader_;
+  std::unordered_map<const emulate::TruthBlock*, bool> packet_;
+  uint64_t mark_ = 0;
+  bool have_mark_ = false, ended_ = false;
+};
+
+/// What became of an instruction that ran.
+enum class Fate : uint8_t { behind_end, right, right_flagged, wrong, wrong_flagged, lost };
+
+/// Sorts the instructions of a segment by the names of their functions.
+class NameCounter {
+ public:
+  NameCounter(const Recording& recording, std::vector<NamedCounts>& counts) : recording_(recording), counts_(counts) {}
+
+  [[nodiscard]] bool wanted() const { return !counts_.empty(); }
+  void count(const Flow& ran, const std::vector<Fate>& fates, TimeNs when) {
+    known_.clear();  // addresses are used again
+    for (size_t i = 0; i < fates.size(); ++i) {
+      const size_t pattern = pattern_of(Ip{ran.ips[i]}, when);
+      if (pattern == counts_.size()) continue;
+      NamedCounts& c = counts_[pattern];
+      ++c.truth;
+      c.right += fates[i] == Fate::right || fates[i] == Fate::right_flagged ? 1 : 0;
+      c.right_flagged += fates[i] == Fate::right_flagged ? 1 : 0;
+      c.wrong += fates[i] == Fate::wrong ? 1 : 0;
+      c.wrong_flagged += fates[i] == Fate::wrong_flagged ? 1 : 0;
+      c.lost += fates[i] == Fate::lost ? 1 : 0;
+    }
+  }
+
+ private:
+  size_t pattern_of(Ip ip, TimeNs when) {
+    const auto [known, fresh] = known_.try_emplace(ip.value, counts_.size());
+    if (!fresh || !is_kernel_half(ip)) return known->second;
+    const std::optional<Symbol> symbol = recording_.symbolizer().find(kKernelSpace, ip, when);
+    if (!symbol) return known->second;
+    const std::string name(symbol->name);
+    for (known->second = 0; known->second < counts_.size(); ++known->second) {
+      if (fnmatch(counts_[known->second].pattern.c_str(), name.c_str(), 0) == 0) break;
+    }
+    return known->second;
+  }
+  const Recording& recording_;
+  std::vector<NamedCounts>& counts_;
+  std::unordered_map<uint64_t, size_t> known_;
+};
+
+/// Compares the decode of one segment with its truth.
+class SegmentCompare {
+ public:
+  SegmentCompare(const TruthSegment& truth, const Flow& decoded, const std::vector<size_t>& gaps, TruthCounts& counts)
+      : truth_(truth), decoded_(decoded), gaps_(gaps), counts_(counts), match_(decoded.size(), kUnmatched), fates_(truth.insns.size()) {}
+
+  /// Of each instruction of the truth; after run().
+  [[nodiscard]] const std::vector<Fate>& fates() const { return fates_; }
+
+  void run(bool last_segment, bool truth_ended) {
+    counts_.truth += truth_.insns.size();
+    counts_.decoded += decoded_.size();
+    align_all();
+    size_t d = 0, t = 0;
+    for (size_t i = 0; i < decoded_.size(); ++i) {
+      if (match_[i] == kUnmatched) continue;
+      if (d != i || t != match_[i]) differ(d, i, t, match_[i]);
+      if (decoded_.contents[i] == truth_.insns.contents[match_[i]]) {
+        ++counts_.right;
+        counts_.right_flagged += decoded_.flagged[i] ? 1 : 0;
+        fates_[match_[i]] = decoded_.flagged[i] ? Fate::right_flagged : Fate::right;
+      } else {
+        differ(i, i + 1, match_[i], match_[i] + size_t{1});
+      }
+      d = i + 1;
+      t = match_[i] + size_t{1};
+    }
+    const bool cut = last_segment && (!truth_ended || t >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
+    if (cut) {
+      counts_.behind_end += truth_.insns.size() - t;
+    } else if (d != decoded_.size() || t != truth_.insns.size()) {
+      differ(d, decoded_.size(), t, truth_.insns.size());
+    }
+  }
+
+ private:
+  // Where the recording itself lost packets, the place at which it is found again is known; between such places the two are aligned.
+  void align_all() {
+    size_t d = 0, t = 0, range = 0;
+    for (const size_t gap : gaps_) {
+      for (size_t r = range; r < truth_.lost.size(); ++r) {
+        const size_t found = truth_.lost[r].second;
+        if (gap < d || found < t || !goes_on(gap, found)) continue;
+        align_part(d, gap, t, found);
+        d = gap;
+        t = found;
+        range = r + 1;
+        break;
+      }
+    }
+    align_part(d, decoded_.size(), t, truth_.insns.size());
+  }
+  void align_part(size_t d, size_t d_end, size_t t, size_t t_end) {
+    align_flows(std::span(decoded_.ips).subspan(d, d_end - d), std::span(truth_.insns.ips).subspan(t, t_end - t), static_cast<uint32_t>(t),
+                std::span(match_).subspan(d, d_end - d));
+  }
+  [[nodiscard]] bool goes_on(size_t d, size_t t) const {
+    const auto next = std::upper_bound(gaps_.begin(), gaps_.end(), d);
+    const size_t end = next == gaps_.end() ? decoded_.size() : *next;
+    const size_t want = std::min(kGoesOn, end - d);
+    if (want == 0 || truth_.insns.size() - t < want) return false;
+    for (size_t i = 0; i < want; ++i) {
+      if (truth_.insns.ips[t + i] != decoded_.ips[d + i]) return false;
+    }
+    return true;
+  }
+  /// Whether the decode says that flow was lost in or beside [first, end).
+  [[nodiscard]] bool gap_in(size_t first, size_t end) const {
+    const auto gap = std::lower_bound(gaps_.begin(), gaps_.end(), first);
+    return gap != gaps_.end() && *gap <= end;
+  }
+  // Decoded [d, d_end) stands where [t, t_end) ran.
+  void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
+    for (size_t i = d; i < d_end; ++i) {
+      if (i - d >= t_end - t) {
+        (decoded_.flagged[i] ? counts_.extra_flagged : counts_.extra) += 1;
+      } else {
+        (decoded_.flagged[i] ? counts_.wrong_flagged : counts_.wrong) += 1;
+        fates_[t + (i - d)] = decoded_.flagged[i] ? Fate::wrong_flagged : Fate::wrong;
+      }
+    }
+    const uint64_t missing = t_end - t - std::min(t_end - t, d_end - d);
+    const auto left_out = fates_.begin() + static_cast<std::ptrdiff_t>(t_end - missing);
+    const bool flagged = (d != 0 && decoded_.flagged[d - 1]) || (d < decoded_.size() && decoded_.flagged[d]) ||
+                         (d_end < decoded_.size() && decoded_.flagged[d_end]);
+    if (gap_in(d, d_end)) {
+      counts_.lost += missing;
+      std::fill_n(left_out, missing, Fate::lost);
+      uint64_t asked = 0;
+      for (const auto& [first, end] : truth_.lost) {
+        const size_t since = first > t && first - t < kUntold ? t : first;
+        asked += std::min(end, t_end) - std::min(std::max(since, t), std::min(end, t_end));
+      }
+      counts_.lost_as_asked += std::min(missing, asked);
+    } else {
+      (flagged ? counts_.wrong_flagged : counts_.wrong) += missing;
+      std::fill_n(left_out, missing, flagged ? Fate::wrong_flagged : Fate::wrong);
+    }
+    if (counts_.has_first_wrong || (gap_in(d, d_end) && d == d_end)) return;
+    counts_.has_first_wrong = true;
+    counts_.first_wrong_offset_bytes = truth_.offset_bytes;
+    counts_.first_want = Ip{t < truth_.insns.size() ? truth_.insns.ips[t] : 0};
+    counts_.first_got = Ip{d < decoded_.size() ? decoded_.ips[d] : 0};
+  }
+
+  const TruthSegment& truth_;
+  const Flow& decoded_;
+  const std::vector<size_t>& gaps_;
+  TruthCounts& counts_;
+  std::vector<uint32_t> match_;
+  std::vector<Fate> fates_;
+};
+
+/// What the decoder gave of one segment.
+struct DecodedSegment {
+  Flow insns;
+  std::vector<size_t> gaps;
+};
+
+void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
+  size_t gap = 0;
+  for (size_t i = 0; i < batch.blocks.size(); ++i) {
+    for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) decoded.gaps.push_back(decoded.insns.size());
+    const Block block = batch.blocks[i];
+    const bool flagged = (block.flags & kUncertainFlags) != 0;
+    const Bytes bytes = nodes.bytes(block.node);
+    const Ip ip = nodes.info(block.node).ip;
+    for (const CachedInsn& insn : nodes.insns(block.node)) {
+      decoded.insns.add(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), flagged);
+    }
+  }
+  for (; gap < batch.gaps.size(); ++gap) decoded.gaps.push_back(decoded.insns.size());
+}
+
+/// Takes the segments of the decode one after the other and finds their truth.
+class StreamCompare {
+ public:
+  StreamCompare(emulate::TruthFileReader& reader, NameCounter& names, TruthCounts& counts) : walk_(reader), names_(names), counts_(counts) {
+    more_ = walk_.next(truth_);
+  }
+
+  void segment(uint64_t offset_bytes, TimeNs when, const DecodedSegment& decoded, bool last) {
+    while (more_ && truth_.valid && truth_.offset_bytes < offset_bytes) skip();
+    TruthSegment here;
+    if (more_ && truth_.valid && truth_.offset_bytes == offset_bytes) {
+      found_ = true;
+      std::swap(here, truth_);
+      more_ = walk_.next(truth_);
+    }
+    compare(here, when, decoded.insns, decoded.gaps, last && !more_, walk_.ended());
+  }
+  void finish() {
+    while (more_) skip();
+  }
+  /// Whether a segment stood where the truth has one.
+  [[nodiscard]] bool found() const { return found_; }
+
+ private:
+  // A PSB that the decoder did not find.
+  void skip() {
+    const Flow none;
+    const std::vector<size_t> lost = {0};
+    compare(truth_, last_time_, none, lost, false, true);
+    more_ = walk_.next(truth_);
+  }
+  void compare(const TruthSegment& truth, TimeNs when, const Flow& decoded, const std::vector<size_t>& gaps, bool last, bool ended) {
+    last_time_ = when;
+    SegmentCompare segment(truth, decoded, gaps, counts_);
+    segment.run(last, ended);
+    if (names_.wanted()) names_.count(truth.insns, segment.fates(), when);
+  }
+  TruthWalk walk_;
+  NameCounter& names_;
+  TimeNs last_time_;
+  TruthCounts& counts_;
+  TruthSegment truth_;
+  bool more_ = false, found_ = false;
+};
+
+}  // namespace
+
+Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stream, const std::string& truth_path,
+                                       const std::vector<std::string>& patterns, const std::function<void(uint64_t bytes)>& on_progress) {
+  auto reader = emulate::TruthFileReader::open(truth_path);
+  if (!reader) return reader.error();
+  TruthCounts counts;
+  for (const std::string& pattern : patterns) counts.named.push_back({pattern, 0, 0, 0, 0, 0, 0});
+  NameCounter names(recording, counts.named);
+  StreamCompare compare(**reader, names, counts);
+  TimeNs when;
+  DecodedSegment decoded;
+  NodeCache nodes;
+  uint64_t offset = 0;
+  bool any = false;
+  const Status status =
+      recording.decode(stream, 0, Recording::kStreamEnd, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
+        if (any && segment.stream_offset_bytes != offset) {
+          compare.segment(offset, when, decoded, false);
+          on_progress(segment.stream_offset_bytes - offset);
+          decoded.insns.clear();
+          decoded.gaps.clear();
+        }
+        any = true;
+        offset = segment.stream_offset_bytes;
+        when = segment.time.first;
+        nodes.bind(decoder.blocks());
+        counts.gaps += batch.gaps.size();
+        add_batch(batch, nodes, decoded);
+        return true;
+      });
+  if (!status) return status.error();
+  if (any) compare.segment(offset, when, decoded, true);
+  compare.finish();
+  if (!(*reader)->error().empty()) return Error{ErrorKind::file_format, truth_path + ": " + (*reader)->error(), 0};
+  if (counts.truth != 0 && counts.decoded != 0 && !compare.found()) {
+    return Error{ErrorKind::usage, truth_path + ": no PSB of it stands where the trace has one: it belongs to another recording or thread",
+                 0};
+  }
+  return counts;
+}
+
+std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
+  const auto percent = [&](uint64_t part) { return c.truth == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(c.truth); };
+  const std::string who = stream.cpu >= 0 ? fmt::format("cpu {}", stream.cpu) : fmt::format("tid {}", stream.tid);
+  std::string text = fmt::format(
+      "{}: {} instructions: right {} ({:.6f} %), of them flagged {} ({:.4f} %); wrong but flagged {}; silently wrong {}; lost in gaps {}, "
+      "of them where packets were lost {}; gaps {}",
+      who, c.truth, c.right, percent(c.right), c.right_flagged, percent(c.right_flagged), c.wrong_flagged, c.wrong + c.extra, c.lost,
+      c.lost_as_asked, c.gaps);
+  if (c.extra + c.extra_flagged != 0)
+    text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
+  if (c.behind_end != 0) text += fmt::format("; {} behind the end of the trace", c.behind_end);
+  text += '\n';
+  if (c.has_first_wrong) {
+    text += fmt::format("  first difference: in the segment at offset {:#x}: truth {:x}, here {:x}\n", c.first_wrong_offset_bytes,
+                        c.first_want.value, c.first_got.value);
+  }
+  for (const NamedCounts& n : c.named) {
+    text += fmt::format("  {}: {} instructions: right {}, of them flagged {}; wrong but flagged {}; silently wrong {}; lost in gaps {}\n",
+                        n.pattern, n.truth, n.right, n.right_flagged, n.wrong_flagged, n.wrong, n.lost);
+  }
+  return text;
+}
+
+int32_t tid_of_path(const std::string& path) {
+  const size_t at = path.rfind("tid");
+  int tid = -1;
+  if (at != std::string::npos && std::sscanf(path.c_str() + at, "tid%d", &tid) == 1) return tid;
+  return -1;
+}
+
+}  // namespace ptd::cli

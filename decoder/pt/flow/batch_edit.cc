@@ -1,0 +1,62 @@
+// Joining and cutting batches: see batch_edit.h.
+#include "decoder/pt/flow/batch_edit.h"
+
+#include <algorithm>
+
+namespace ptd::pt {
+namespace {
+
+template <typename List>
+void move_tail(List& from, uint64_t place, List& to) {
+  const auto begin = from.begin() + static_cast<std::ptrdiff_t>(place);
+  to.assign(begin, from.end());
+  from.erase(begin, from.end());
+}
+
+template <typename List>
+uint64_t first_at(const List& list, uint64_t block) {
+  const auto before = [](const auto& entry, uint64_t b) { return entry.before_block < b; };
+  return static_cast<uint64_t>(std::lower_bound(list.begin(), list.end(), block, before) - list.begin());
+}
+
+}  // namespace
+
+BatchPlace end_of(const Batch& batch) { return {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()}; }
+
+bool is_empty(const Batch& batch) { return batch.blocks.empty() && batch.marks.empty() && batch.events.empty() && batch.gaps.empty(); }
+
+BatchPlace place_of(const Batch& batch, uint64_t block) {
+  return {block, first_at(batch.marks, block), first_at(batch.events, block), first_at(batch.gaps, block)};
+}
+
+void append_batch(Batch& to, Batch& from) {
+  const auto shift = static_cast<uint32_t>(to.blocks.size());
+  to.blocks.insert(to.blocks.end(), from.blocks.begin(), from.blocks.end());
+  for (Mark& mark : from.marks) mark.before_block += shift;
+  for (Event& event : from.events) event.before_block += shift;
+  for (Gap& gap : from.gaps) gap.before_block += shift;
+  to.marks.insert(to.marks.end(), from.marks.begin(), from.marks.end());
+  to.events.insert(to.events.end(), from.events.begin(), from.events.end());
+  to.gaps.insert(to.gaps.end(), from.gaps.begin(), from.gaps.end());
+  from.clear();
+}
+
+void truncate(Batch& batch, BatchPlace place) {
+  batch.blocks.resize(place.blocks);
+  batch.marks.resize(place.marks);
+  batch.events.resize(place.events);
+  batch.gaps.resize(place.gaps);
+}
+
+void split(Batch& batch, BatchPlace place, Batch& tail) {
+  move_tail(batch.blocks, place.blocks, tail.blocks);
+  move_tail(batch.marks, place.marks, tail.marks);
+  move_tail(batch.events, place.events, tail.events);
+  move_tail(batch.gaps, place.gaps, tail.gaps);
+  const auto shift = static_cast<uint32_t>(place.blocks);
+  for (Mark& mark : tail.marks) mark.before_block -= shift;
+  for (Event& event : tail.events) event.before_block -= shift;
+  for (Gap& gap : tail.gaps) gap.before_block -= shift;
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,154 @@
+// FlowState: everything that decides how a flow goes on. Plain, copied when candidates fork.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "decoder/pt/flow/item.h"
+#include "ptdecode/context_track.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/timeline.h"
+
+namespace ptd::pt {
+
+/// The processor's return-compression stack ([SDM] "Indirect Transfer Compression for Returns (RETC)"): the last 64 calls.
+///
+/// A RET pops, whether it was compressed or not: the stack is maintained by CALL and RET as they execute, and compression is only
+/// the question whether the popped address was the target.
+class ReturnStack {
+ public:
+  void push(uint64_t ip) {
+    ips_[++height_ % kDepth] = ip;
+    if (count_ < kDepth) ++count_;
+  }
+  /// False if nothing is there.
+  bool pop(uint64_t& ip) {
+    if (count_ == 0) return false;
+    ip = ips_[height_-- % kDepth];
+    --count_;
+    low_ = std::min(low_, height_);
+    return true;
+  }
+  void clear() { count_ = 0; }
+  [[nodiscard]] uint32_t count() const { return count_; }
+  static constexpr uint32_t kDepth = 64;
+  [[nodiscard]] bool equals(const ReturnStack& other) const {
+    if (count_ != other.count_) return false;
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (ips_[(height_ - i) % kDepth] != other.ips_[(other.height_ - i) % kDepth]) return false;
+    }
+    return true;
+  }
+
+  // For the Runner, which keeps something beside each entry. Entries are named by their height; those up to low() are as they were when
+  // sign() was called with what signature() tells.
+  [[nodiscard]] uint64_t height() const { return height_; }
+  [[nodiscard]] uint64_t low() const { return low_; }
+  [[nodiscard]] uint64_t signature() const { return signature_; }
+  [[nodiscard]] uint64_t at(uint64_t height) const { return ips_[height % kDepth]; }
+  void set(uint64_t height, uint64_t ip) { ips_[height % kDepth] = ip; }
+  void sign(uint64_t signature, uint64_t height, uint32_t count) {
+    signature_ = signature;
+    low_ = height_ = height;
+    count_ = count;
+  }
+
+ private:
+  std::array<uint64_t, kDepth> ips_{};
+  uint64_t height_ = 0;  ///< pushes less pops; the last entry is ips_[height_ % kDepth]
+  uint64_t low_ = 0;     ///< the least height_ since sign()
+  uint64_t signature_ = 0;
+  uint32_t count_ = 0;
+};
+
+/// Versions that a flow has reached: a small set, the oldest is forgotten when it is full.
+class Floors {
+ public:
+  void raise(SiteId site, uint32_t version) {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (floors_[i].site != site) continue;
+      if (floors_[i].version < version) floors_[i].version = version;
+      return;
+    }
+    const uint32_t slot = count_ < floors_.size() ? count_++ : next_++ % static_cast<uint32_t>(floors_.size());
+    floors_[slot] = {site, version};
+  }
+  [[nodiscard]] std::span<const VersionFloor> span() const { return {floors_.data(), count_}; }
+
+ private:
+  std::array<VersionFloor, 16> floors_{};
+  uint32_t count_ = 0;
+  uint32_t next_ = 0;
+};
+
+struct FlowState;
+
+/// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
+/// is remembered, for twice as long each time. It is part of the flow's state, so that what is found does not depend on where a walk was
+/// interrupted because a batch was full.
+class SilentLoop {
+ public:
+  static constexpr uint64_t kQuiet = 256;  ///< instructions without a packet; then a loop is looked for
+
+  /// To be asked before each instruction behind kQuiet silent ones.
+  [[nodiscard]] inline bool comes_back(const FlowState& state);
+  void forget() { until_ = 0; }
+
+ private:
+  Ip ip_;
+  ExecMode mode_ = ExecMode::unknown;
+  uint64_t last_ = 0, until_ = 0;  ///< silent instructions: at the last question, and for how long ip_ is remembered (0: it is none)
+};
+
+struct FlowState {
+  // Where
+  Ip ip;
+  bool enabled = false;   ///< tracing is on and ip is known
+  bool non_root = false;  ///< in VMX non-root operation: a guest runs
+  bool lost = false;      ///< flow was lost; waiting for a packet that gives its ip
+  bool in_gap = false;     ///< while lost: since an error, not an overflow
+  bool bits_open = false;  ///< while lost: a TNT was passed that may hold branches that come after the next TIP's
+  bool doubtful = false;   ///< the flow went on at a TIP although bits were open
+  ExecMode mode = ExecMode::unknown;
+  bool interrupts = false;  ///< RFLAGS.IF, known with event trace only
+  Context context;        ///< thread and user address space
+  uint32_t switches = 0;  ///< context switches passed (ContextFollower)
+  Ip disabled_at;         ///< where tracing was last disabled
+
+  // What the trace still owes
+  uint64_t next = 0;      ///< first item not yet taken
+  uint64_t tnt_item = 0;  ///< item that `tnt` came from
+  uint64_t tnt = 0;       ///< branches not yet taken, the oldest in bit (tnt_count - 1)
+  uint32_t tnt_count = 0;
+  uint64_t stop_ip = 0;  ///< ip that the head item is bound to (if has_stop)
+  bool has_stop = false;
+  bool counts_down = false;  ///< the head item is due after `countdown` more instructions
+  uint64_t countdown = 0;
+  uint64_t position = 0;  ///< branches, targets and events taken so far
+  uint64_t silent = 0;    ///< instructions since something was taken
+  uint64_t unanchored = 0;  ///< instructions before those, since something was taken that counts as an anchor (ItemKind::after_insns)
+  SilentLoop loop;
+
+  // When
+  Interval now;       ///< bounds for the next fetch
+  TimeNs not_before;  ///< learnt from version choices
+  Floors floors;
+  uint32_t spans_passed = 0;  ///< sync points passed (DecoderOptions::sync_points)
+
+  ReturnStack returns;
+  bool calls_unseen = false;  ///< below `returns` the processor's stack may hold calls made before the flow was found
+};
+
+inline bool SilentLoop::comes_back(const FlowState& state) {
+  if (state.silent <= last_) forget();  // something was taken since
+  last_ = state.silent;
+  if (until_ != 0 && state.ip == ip_ && state.mode == mode_) return true;
+  if (state.silent < until_) return false;
+  ip_ = state.ip;
+  mode_ = state.mode;
+  until_ = state.silent * 2;
+  return false;
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,101 @@
+// HealSearch: depth first over the choices passed, the last one first; first with one stray choice, then with two.
+#include "decoder/pt/flow/heal_search.h"
+
+#include <algorithm>
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint64_t kProof = 192;        // branches, targets and events that must fit beyond the contradiction
+constexpr uint32_t kMaxStrays = 2;      // choices out of time in one search
+constexpr size_t kMaxPins = 64;
+
+}  // namespace
+
+std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted, uint64_t most_work) {
+  contradicted_ = contradicted;
+  work_limit_ = walker_->work() + most_work;
+  walker_->survey(true);
+  std::unique_ptr<Flow> found;
+  for (uint32_t strays = 1; strays <= kMaxStrays && !found; ++strays) found = search(from, strays);
+  walker_->survey(false);
+  path_.clear();
+  return found;
+}
+
+// Runs until the proof is there. False: dead, or a choice was pushed that has to be taken.
+bool HealSearch::advance(Flow& flow, uint32_t strays) {
+  for (;;) {
+    const WalkStop stop = walker_->run(flow, contradicted_ + kProof);
+    if (stop == WalkStop::position) return true;
+    if (stop == WalkStop::done)
+      return flow.state.position > contradicted_ || (flow.state.position == contradicted_ && walker_->at_end(flow.state));
+    if (stop != WalkStop::fork || walker_->work() > work_limit_) return false;
+    Choice choice;
+    choice.options = walker_->candidates();
+    choice.output = end_of(flow.pending);
+    Batch output;
+    std::swap(output, flow.pending);
+    choice.before = std::make_unique<Flow>(flow);
+    walker_->count_copy();
+    std::swap(output, flow.pending);
+    choice.next = 1;
+    choice.strays = strays;
+    const Candidate likely = choice.options[0];
+    path_.push_back(std::move(choice));
+    if (!walker_->choose(flow, likely, 0)) return false;
+  }
+}
+
+bool HealSearch::take(Flow& flow, const Candidate& candidate, Interval default_certain) {
+  if (!candidate.in_time) {
+    const FlowState& state = flow.state;
+    Pin pin;
+    pin.ip = state.ip;
+    pin.space = is_kernel_half(state.ip) ? kKernelSpace : state.context.space;
+    pin.during = {state.now.first, default_certain.contains(state.now) ? default_certain.last : state.now.last};
+    pin.candidate = candidate;
+    pin.candidate.in_time = true;
+    std::erase_if(flow.pins, [&](const Pin& other) { return other.ip == pin.ip && other.space == pin.space; });
+    if (flow.pins.size() < kMaxPins) flow.pins.push_back(pin);
+  }
+  return walker_->choose(flow, candidate, static_cast<uint16_t>(BlockFlag::chosen));
+}
+
+// Goes back to the last place with an option left. False: there is none.
+bool HealSearch::take_next(Flow& flow, uint32_t& strays, uint32_t max_strays) {
+  while (!path_.empty()) {
+    Choice& last = path_.back();
+    while (last.next < last.options.size()) {
+      const Candidate option = last.options[last.next++];
+      strays = last.strays + (option.in_time ? 0 : 1);
+      if (strays > max_strays) continue;
+      Batch output;
+      std::swap(output, flow.pending);
+      truncate(output, last.output);
+      flow = *last.before;
+      walker_->count_copy();
+      std::swap(output, flow.pending);
+      flow.out = &flow.pending;
+      if (take(flow, option, last.options[0].certain)) return true;
+    }
+    path_.pop_back();
+  }
+  return false;
+}
+
+std::unique_ptr<Flow> HealSearch::search(const Flow& from, uint32_t max_strays) {
+  path_.clear();
+  auto flow = std::make_unique<Flow>(from);
+  flow->pending.clear();
+  flow->pending.capacity_blocks = ~uint64_t{0};
+  flow->out = &flow->pending;
+  uint32_t strays = 0;
+  for (;;) {
+    if (advance(*flow, strays)) return flow;
+    if (walker_->work() > work_limit_) return nullptr;
+    if (!take_next(*flow, strays, max_strays)) return nullptr;
+  }
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,201 @@
+// Item: what the flow is still owed by the trace, one step above packets: branches, targets, and events bound to an ip.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decoder/pt/flow/time_ahead.h"
+#include "ptdecode/aux_segment.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/pt/config.h"
+#include "ptdecode/pt/packet_reader.h"
+
+namespace ptd::pt {
+
+enum class ItemKind : uint8_t {
+  tnt,             ///< branch results
+  tip,             ///< target of an indirect branch, uncompressed RET or far transfer
+  tip_pgd,         ///< tracing ends with a branch (no FUP before it)
+  tip_pge,         ///< tracing starts at `ip`
+  async_branch,    ///< FUP(ip) + TIP(target): taken before the instruction at `ip` is looked at
+  async_disabled,  ///< FUP(ip) + TIP.PGD
+  at_ip,           ///< an event bound to `ip`, flow goes on there
+  at_insn,         ///< an event bound to the next instruction of a class (MOV CR3, VMPTRLD, PTWRITE; IRET, UIRET or VM entry)
+  after_insns,     ///< an event `ip` instructions after its anchor: the item before that is not `now` or `at_insn`
+  now,             ///< an event without place: given at once
+  overflow,        ///< OVF; `ip` is where flow resumes, unless suppressed
+  sync,            ///< the next segment's PSB: its flow goes on at `ip`, unless suppressed
+  bad,             ///< bytes that are no packet, or a packet that cannot stand there
+  end,             ///< no more bytes
+};
+
+inline constexpr uint8_t kItemNoIp = 1;  ///< ip (sync, overflow, tip, tip_pgd) or target (async) is suppressed
+inline constexpr uint8_t kItemNonRoot = 2;
+inline constexpr uint8_t kItemFlagKnown = 4;  ///< with a mode: kItemFlagOn tells RFLAGS.IF
+inline constexpr uint8_t kItemFlagOn = 8;
+
+/// One obligation. Times are on the timeline clock, outward bounds.
+struct Item {
+  ItemKind kind = ItemKind::end;
+  uint8_t bits = 0;  ///< tnt: number of branches
+  uint8_t flags = 0;
+  EventKind event = EventKind::cbr;   ///< at_ip, at_insn, now
+  ExecMode mode = ExecMode::unknown;  ///< new execution mode at the target, or (at_ip) at `ip`; unknown: no change
+  uint64_t ip = 0;                    ///< tnt: the branches, oldest in bit (bits - 1). else: see ItemKind
+  uint64_t value = 0;                 ///< async_branch: target. events: payload
+  uint64_t aux = 0;
+  uint64_t offset_bytes = 0;  ///< in the segment
+  Moment left;                ///< of the packet before: about when the flow came to what is walked for this item
+  Moment own;                 ///< of this one
+  TimeNs before;              ///< lower bound of the last timing packet before this item
+  TimeNs lo;                  ///< no instruction walked for this item ran before: see ItemReader
+  TimeNs hi;                  ///< nor after
+};
+
+/// State that a PSB+ tells ([SDM] "Packet Stream Boundary (PSB) Packet").
+struct SyncState {
+  bool has_ip = false;  ///< tracing was on
+  Ip ip;
+  ExecMode mode = ExecMode::unknown;
+  bool interrupts = false;  ///< RFLAGS.IF; false without event trace
+  bool has_cr3 = false, non_root = false;
+  uint64_t cr3 = 0;
+  bool in_tx = false;
+};
+
+/// Where an ItemReader stands between two packets: how time is told to the items that follow.
+struct ItemCursor {
+  static constexpr uint32_t kFullShort = 6, kFullLong = 47;  ///< branches in a TNT that is full
+  uint64_t offset_bytes = 0;                                 ///< of the next packet
+  uint64_t last_ip = 0;                                      ///< for ip compression
+  Moment now;                                                ///< of the last timing packet
+  Moment left;                                               ///< the same when the last packet of the flow left
+  TimeNs now_first;                                          ///< lower bound of the last timing packet
+  TimeNs group_lo;                                           ///< lower bound for what is walked inside the current group
+  TimeNs emitted;                                            ///< `before` of the group before the current one
+  TimeNs group_before;                                       ///< `before` of the current group's first packet
+  bool late = false;                                         ///< the current group began with a TNT that was not full
+
+  /// What comes next ran after the last timing packet.
+  void prompt() {
+    group_lo = emitted = group_before = now_first;
+    late = false;
+  }
+  /// A TNT that is not full begins a group. Returns the lower bound of what is walked for it.
+  TimeNs begin_group() {
+    group_lo = emitted;
+    emitted = group_before;
+    group_before = now_first;
+    late = true;
+    return group_lo;
+  }
+  /// The same of a TIP: it belongs to a group, or left at once.
+  TimeNs take_tip() {
+    const TimeNs lo = late ? group_lo : emitted;
+    if (!late) prompt();
+    return lo;
+  }
+  /// A packet of the flow stands here: what is known of its moment.
+  void date(Item& item) const {
+    item.before = now_first;
+    item.left = left;
+    item.own = now;
+  }
+  /// That packet left by itself. A TNT that is not full did not: what comes next forced it out, and left with it.
+  void leave() { left = now; }
+  [[nodiscard]] static bool is_full(uint32_t bits) { return bits == kFullShort || bits == kFullLong; }
+  void leave_tnt(uint32_t bits) {
+    if (is_full(bits)) leave();
+  }
+  /// All that follows up to the next timing packet has the same bounds, and `left` is `now`.
+  [[nodiscard]] bool steady() const {
+    return emitted == now_first && group_before == now_first && (!late || group_lo == now_first) && left == now;
+  }
+};
+
+/// Reads a segment's packets into items, on demand, keeping those that were not released.
+///
+/// Time of what is walked: branches are buffered. A TNT that is not full, and the TIPs that follow it, leave the processor together when
+/// something forces them out ([SDM] "Deferred TIPs"), long after the branches retired, perhaps; so timing packets that stand before such a
+/// group say nothing of it. But all of a group retired after the group before it had left. FUPs, TIP.PGE, TIP.PGD, full TNTs and TIPs
+/// without pending branches leave at once. The upper bound is the first timing packet behind an item.
+class ItemReader {
+ public:
+  void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
+  [[nodiscard]] const SyncState& start() const { return start_; }
+  /// Status events told by the segment's PSB+.
+  [[nodiscard]] const std::vector<Item>& start_items() const { return start_items_; }
+  [[nodiscard]] const Item& at(uint64_t index) {
+    while (index >= base_ + items_.size()) produce();
+    return items_[index - base_];
+  }
+  /// Items below `index` are needed no more.
+  void release(uint64_t index);
+
+  /// For who reads plain packets (TNT, TIP, PAD and time) himself: true if nothing is read at or behind item `index` and no compound is
+  /// open. What he reads takes no item; he says with skip_to() where he stopped.
+  [[nodiscard]] bool plain(uint64_t index) const;
+  /// Item `index` if it was read already, else null.
+  [[nodiscard]] const Item* peek(uint64_t index) const { return index - base_ < items_.size() ? &items_[index - base_] : nullptr; }
+  [[nodiscard]] ItemCursor cursor() const {
+    ItemCursor cursor = cursor_;
+    cursor.offset_bytes = reader_.offset();
+    return cursor;
+  }
+  [[nodiscard]] uint64_t own_bytes() const { return own_bytes_; }
+  [[nodiscard]] TimeAhead& ahead() { return ahead_; }
+  /// The reader goes on at `cursor` with item `index`. `last`, if not null, becomes item `index`: one that is taken in part.
+  void skip_to(const ItemCursor& cursor, uint64_t index, const Item* last);
+
+ private:
+  void produce();
+  bool step();
+  void pass_time(uint64_t offset);
+  void read_start();
+  void read_sync();
+  void on_flow(const Packet& packet, uint64_t offset);
+  void on_fup(const Packet& packet, uint64_t offset);
+  void on_tip(const Packet& packet, uint64_t offset);
+  void on_tip_pgd(const Packet& packet, uint64_t offset);
+  void on_tip_pge(const Packet& packet, uint64_t offset);
+  void on_event(const Packet& packet, uint64_t offset);
+  void on_ovf(uint64_t offset);
+  void end_overflow(bool has_ip, uint64_t ip);
+  void push_event(ItemKind kind, const Item& event);
+  void bind_later(const Item& event);
+  void wait(const Item& event);
+  bool bind_events(bool& bound);
+  void give_waiting(ItemKind branch_kind = ItemKind::now);
+  void give_unbound();
+  void fail(uint64_t offset);
+  void flush_tsx(uint64_t offset);
+  Item& push(ItemKind kind, uint64_t offset);
+  void push_held();
+  bool is_off_at(uint64_t offset) const;
+  void take_mode(Item& item);
+
+  AuxSegment segment_;
+  Config config_;
+  PacketReader reader_;
+  TimeAhead ahead_;
+  ItemCursor cursor_;       ///< offset_bytes is not kept: see reader_
+  uint64_t own_bytes_ = 0;  ///< bytes of the segment without the tail
+  SyncState start_;
+  std::vector<Item> start_items_;
+  std::vector<Item> items_;
+  std::vector<Item> held_;     ///< events inside a compound (FUP .. TIP, OVF .. FUP), given after it
+  std::vector<Item> binding_;  ///< events that a FUP of their own follows
+  std::vector<Item> waiting_;  ///< events to which the next packet of the flow may give a place
+  uint64_t base_ = 0;          ///< index of items_[0]
+  ExecMode mode_ = ExecMode::unknown;  ///< of a MODE.Exec that is not bound yet; `interrupts_` is its RFLAGS.IF
+  bool interrupts_ = false;
+  bool done_ = false;
+  bool enabled_ = false;
+  bool has_fup_ = false, fup_optional_ = false;
+  uint64_t fup_ip_ = 0, fup_offset_ = 0;
+  bool tsx_pending_ = false, tsx_in_ = false, tsx_abort_ = false;
+  bool in_overflow_ = false;
+  uint64_t overflow_offset_ = 0;
+};
+
+}  // namespace ptd::pt

@@ -1,0 +1,454 @@
+// ItemReader: packets -> items. The only place that knows which packets form a compound.
+#include <algorithm>
+#include <utility>
+
+#include "decoder/pt/flow/item.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint64_t kReleasedAtOnce = 8192;
+constexpr uint8_t kLongTntBits = 47;
+
+ExecMode exec_mode_of(const Packet& packet) {
+  if ((packet.flags & kFlagCsL) != 0) return ExecMode::bits64;
+  return (packet.flags & kFlagCsD) != 0 ? ExecMode::bits32 : ExecMode::bits16;
+}
+
+}  // namespace
+
+void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns) {
+  segment_ = segment;
+  config_ = config;
+  reader_ = PacketReader(segment.bytes);
+  reader_.set_errata(config.errata);
+  ahead_.begin(segment, config, slack_ns);
+  cursor_ = {};
+  cursor_.now_first = segment.time.first;
+  own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
+  start_ = {};
+  start_items_.clear();
+  items_.clear();
+  held_.clear();
+  binding_.clear();
+  waiting_.clear();
+  base_ = 0;
+  mode_ = ExecMode::unknown;
+  done_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
+  read_start();
+  cursor_.prompt();
+  cursor_.left = cursor_.now;
+  enabled_ = start_.has_ip;
+}
+
+void ItemReader::release(uint64_t index) {
+  if (index <= base_ + kReleasedAtOnce) return;
+  const uint64_t drop = std::min<uint64_t>(index - base_, items_.size() - 1);
+  items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(drop));
+  base_ += drop;
+}
+
+Item& ItemReader::push(ItemKind kind, uint64_t offset) {
+  Item item;
+  item.kind = kind;
+  item.offset_bytes = offset;
+  cursor_.date(item);
+  switch (kind) {
+    case ItemKind::now:
+    case ItemKind::at_insn:
+      item.lo = cursor_.group_lo;
+      break;
+    case ItemKind::tnt:
+      item.lo = cursor_.begin_group();
+      break;  // the caller says with prompt() and leave_tnt() if it was full
+    case ItemKind::tip:
+      item.lo = cursor_.take_tip();
+      cursor_.leave();
+      break;
+    default:
+      item.lo = cursor_.emitted;
+      cursor_.prompt();
+      cursor_.leave();
+      break;
+  }
+  item.hi = std::max(ahead_.next_last(), item.lo);
+  items_.push_back(item);
+  return items_.back();
+}
+
+void ItemReader::produce() {
+  const size_t before = items_.size();
+  while (!done_ && items_.size() == before) {
+    if (!step()) done_ = true;
+  }
+  // The last item is given again and again: reading past the end is harmless.
+  if (items_.size() == before) {
+    const Item again = items_.back();
+    items_.push_back(again);
+  }
+}
+
+bool ItemReader::plain(uint64_t index) const {
+  const bool open = has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty() || !waiting_.empty();
+  return base_ + items_.size() <= index && !open && !done_ && enabled_ && reader_.block_items() == 0;
+}
+
+void ItemReader::skip_to(const ItemCursor& cursor, uint64_t index, const Item* last) {
+  cursor_ = cursor;
+  reader_.seek(cursor.offset_bytes);
+  items_.clear();
+  base_ = index;
+  if (last != nullptr) items_.push_back(*last);
+}
+
+// A MODE.Exec that waits binds to `item`.
+void ItemReader::take_mode(Item& item) {
+  item.mode = std::exchange(mode_, ExecMode::unknown);
+  if (item.mode != ExecMode::unknown) item.flags |= interrupts_ ? kItemFlagKnown | kItemFlagOn : kItemFlagKnown;
+}
+
+// Takes over what the timing packets up to the one at `offset` told.
+void ItemReader::pass_time(uint64_t offset) {
+  const TimePoint* point = ahead_.next();
+  if (point != nullptr && point->offset_bytes <= offset) ahead_.pass(offset, cursor_.now_first, cursor_.now);
+}
+
+// Reads one packet; false at the end of the segment.
+bool ItemReader::step() {
+  const uint64_t offset = reader_.offset();
+  pass_time(offset);
+  if (offset >= own_bytes_) {
+    read_sync();
+    return false;
+  }
+  Packet packet;
+  const PacketReader::Status status = reader_.next(packet);
+  if (status == PacketReader::Status::end || (status == PacketReader::Status::cut && segment_.tail_bytes == 0)) {
+    give_waiting();
+    give_unbound();
+    push(ItemKind::end, offset);
+    return false;
+  }
+  if (status != PacketReader::Status::ok) {
+    fail(offset);
+    return false;
+  }
+  if (packet.kind == PacketKind::pad) return true;
+  if (is_timing(packet.kind)) {
+    if (packet.kind == PacketKind::cbr) {
+      Item item;
+      item.event = EventKind::cbr;
+      item.value = packet.value;
+      item.offset_bytes = offset;
+      push_event(ItemKind::now, item);
+    }
+    return true;
+  }
+  if (packet.kind == PacketKind::psb) {  // a PSB that the segmentation did not cut at: a PSB+ inside of the segment
+    reader_.seek(offset);
+    read_sync();
+    return false;
+  }
+  on_flow(packet, offset);
+  return !done_;
+}
+
+void ItemReader::fail(uint64_t offset) {
+  push(ItemKind::bad, offset);
+  done_ = true;
+}
+
+void ItemReader::read_start() {
+  Packet packet;
+  uint64_t offset = reader_.offset();
+  if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) {
+    reader_.seek(offset);
+    return;
+  }
+  for (;;) {
+    offset = reader_.offset();
+    if (offset >= own_bytes_ || reader_.next(packet) != PacketReader::Status::ok) {
+      reader_.seek(offset);
+      return;
+    }
+    switch (packet.kind) {
+      case PacketKind::psbend:
+        if (start_.has_ip && config_.errata.bdm70 && is_off_at(reader_.offset())) start_.has_ip = false;
+        return;
+      case PacketKind::fup:
+        start_.has_ip = decompress_ip(packet, cursor_.last_ip);
+        start_.ip = Ip{cursor_.last_ip};
+        break;
+      case PacketKind::mode_exec:
+        start_.mode = exec_mode_of(packet);
+        start_.interrupts = (packet.flags & kFlagIf) != 0;
+        break;
+      case PacketKind::mode_tsx:
+        start_.in_tx = (packet.flags & kFlagInTx) != 0;
+        break;
+      case PacketKind::pip:
+        start_.has_cr3 = true;
+        start_.cr3 = packet.value;
+        start_.non_root = (packet.flags & kFlagNonRoot) != 0;
+        break;
+      case PacketKind::ovf:  // [SDM] "Overflow": a PSB+ cut short by OVF ends without PSBEND
+        start_.has_ip = false;
+        on_ovf(offset);
+        return;
+      case PacketKind::pad:
+        break;
+      case PacketKind::vmcs: {
+        Item item;
+        item.kind = ItemKind::now;
+        item.event = EventKind::vmcs;
+        item.value = packet.value;
+        start_items_.push_back(item);
+        break;
+      }
+      case PacketKind::tsc:
+      case PacketKind::tma:
+      case PacketKind::mtc:
+      case PacketKind::cyc:
+        pass_time(offset);
+        break;
+      case PacketKind::cbr:
+        break;
+      default:  // no PSBEND: not a PSB+ group; take the packet as ordinary flow
+        reader_.seek(offset);
+        return;
+    }
+  }
+}
+
+// Whether the packets from `offset` on show that tracing is off there, although a FUP came before them (errata BDM70, APL12): TIP.PGE,
+// TraceStop or a PSB+ without FUP comes before any packet that is written only while tracing is on.
+bool ItemReader::is_off_at(uint64_t offset) const {
+  PacketReader ahead = reader_;
+  ahead.seek(offset);
+  Packet packet;
+  for (bool in_psb = false; ahead.next(packet) == PacketReader::Status::ok;) {
+    switch (packet.kind) {
+      case PacketKind::tip_pge:
+      case PacketKind::trace_stop:
+        return true;
+      case PacketKind::psb:
+        in_psb = true;
+        break;
+      case PacketKind::psbend:
+        return in_psb;
+      case PacketKind::tnt_short:
+      case PacketKind::tnt_long:
+      case PacketKind::tip:
+      case PacketKind::tip_pgd:
+      case PacketKind::fup:
+      case PacketKind::ovf:
+        return false;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
+// The PSB+ of the next segment: where this segment's flow ends.
+void ItemReader::read_sync() {
+  const uint64_t offset = reader_.offset();
+  if (has_fup_ && !fup_optional_) return fail(fup_offset_);
+  flush_tsx(offset);
+  give_waiting();
+  give_unbound();
+  if (in_overflow_) end_overflow(false, 0);
+  Packet packet;
+  if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) {
+    push(ItemKind::end, offset);
+    return;
+  }
+  const size_t index = items_.size();
+  push(ItemKind::sync, offset);
+  uint64_t ip = 0;
+  bool has_ip = false;
+  bool whole = false;
+  while (!whole && reader_.next(packet) == PacketReader::Status::ok && packet.kind != PacketKind::ovf) {
+    if (packet.kind == PacketKind::fup) has_ip = decompress_ip(packet, ip);
+    whole = packet.kind == PacketKind::psbend;
+  }
+  items_[index].ip = ip;
+  if (!has_ip || !whole) items_[index].flags = kItemNoIp;
+}
+
+void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
+  switch (packet.kind) {
+    case PacketKind::tnt_short:
+    case PacketKind::tnt_long: {
+      if (in_overflow_) end_overflow(false, 0);
+      if (has_fup_ && !fup_optional_) return fail(offset);
+      has_fup_ = false;
+      flush_tsx(offset);
+      give_waiting();
+      give_unbound();
+      Item& item = push(ItemKind::tnt, offset);
+      item.bits = packet.bits;
+      item.ip = packet.value;
+      // A full TNT leaves with its last branch. (Six branches may as well be the rest of a long TNT.)
+      if (packet.bits == kLongTntBits) cursor_.prompt();
+      cursor_.leave_tnt(packet.bits);
+      return;
+    }
+    case PacketKind::fup:
+      return on_fup(packet, offset);
+    case PacketKind::tip:
+      return on_tip(packet, offset);
+    case PacketKind::tip_pgd:
+      return on_tip_pgd(packet, offset);
+    case PacketKind::tip_pge:
+      return on_tip_pge(packet, offset);
+    case PacketKind::mode_exec:
+      mode_ = exec_mode_of(packet);
+      interrupts_ = (packet.flags & kFlagIf) != 0;
+      return;
+    case PacketKind::mode_tsx:
+      tsx_pending_ = true;
+      tsx_in_ = (packet.flags & kFlagInTx) != 0;
+      tsx_abort_ = (packet.flags & kFlagAbort) != 0;
+      return;
+    case PacketKind::ovf:
+      return on_ovf(offset);
+    case PacketKind::psbend:
+      return;  // a stray PSBEND says nothing about the flow
+    default:
+      return on_event(packet, offset);
+  }
+}
+
+// MODE.TSX that no FUP bound: tracing was off, it only tells the state.
+void ItemReader::flush_tsx(uint64_t offset) {
+  if (!tsx_pending_) return;
+  tsx_pending_ = false;
+  Item& item = push(ItemKind::now, offset);
+  item.event = tsx_abort_ ? EventKind::tsx_abort : tsx_in_ ? EventKind::tsx_begin : EventKind::tsx_commit;
+}
+
+void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  if (in_overflow_) {
+    // Erratum APL12: outside of the filter a FUP may follow OVF although tracing is off.
+    enabled_ = has_ip && !(config_.errata.apl12 && is_off_at(reader_.offset()));
+    end_overflow(enabled_, cursor_.last_ip);
+    // Erratum SKD010: OVF's own FUP may be missing, then this one may have an event of its own.
+    if (!enabled_ || (!tsx_pending_ && binding_.empty())) return;
+  }
+  if ((has_fup_ && !fup_optional_) || !has_ip) return fail(offset);
+  has_fup_ = false;
+  bool bound = false;
+  bool asynchronous = false;
+  if (tsx_pending_) {
+    tsx_pending_ = false;
+    Item& item = push(ItemKind::at_ip, offset);
+    item.event = tsx_abort_ ? EventKind::tsx_abort : tsx_in_ ? EventKind::tsx_begin : EventKind::tsx_commit;
+    item.ip = cursor_.last_ip;
+    bound = true;
+    asynchronous = tsx_abort_;
+  }
+  if (mode_ != ExecMode::unknown) {  // [SDM] "MODE.Exec Packet": a change of the interrupt flag, or nothing new
+    Item& item = push(ItemKind::at_ip, offset);
+    item.event = EventKind::exec_mode;
+    item.ip = cursor_.last_ip;
+    take_mode(item);
+    bound = true;
+  }
+  asynchronous |= bind_events(bound);
+  if (!bound || asynchronous) {
+    has_fup_ = true;
+    fup_optional_ = bound;
+    fup_ip_ = cursor_.last_ip;
+    fup_offset_ = offset;
+  }
+}
+
+void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  if (in_overflow_) {  // erratum SKD010: OVF's FUP is missing; the flow goes on at the target
+    enabled_ = has_ip && config_.errata.skd010;
+    end_overflow(enabled_, cursor_.last_ip);
+    if (enabled_) return;
+  }
+  flush_tsx(offset);
+  give_waiting(has_fup_ ? ItemKind::now : ItemKind::at_insn);
+  give_unbound();
+  Item& item = push(has_fup_ ? ItemKind::async_branch : ItemKind::tip, has_fup_ ? fup_offset_ : offset);
+  if (has_fup_) {
+    item.ip = fup_ip_;
+    item.value = cursor_.last_ip;
+  } else {
+    item.ip = cursor_.last_ip;
+  }
+  take_mode(item);
+  if (!has_ip) item.flags |= kItemNoIp;
+  has_fup_ = false;
+  push_held();
+}
+
+void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  if (in_overflow_) {
+    end_overflow(false, 0);
+    if (!config_.errata.apl11) return fail(offset);
+  }
+  flush_tsx(offset);
+  give_waiting(has_fup_ ? ItemKind::now : ItemKind::at_insn);
+  give_unbound();
+  Item& item = push(has_fup_ ? ItemKind::async_disabled : ItemKind::tip_pgd, has_fup_ ? fup_offset_ : offset);
+  if (has_fup_) {
+    item.ip = fup_ip_;
+    item.value = cursor_.last_ip;
+  } else {
+    item.ip = cursor_.last_ip;
+  }
+  if (!has_ip) item.flags |= kItemNoIp;
+  has_fup_ = false;
+  enabled_ = false;
+  mode_ = ExecMode::unknown;
+  push_held();
+}
+
+void ItemReader::on_tip_pge(const Packet& packet, uint64_t offset) {
+  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  if (in_overflow_) end_overflow(false, 0);
+  if (has_fup_ && !fup_optional_) return fail(offset);
+  has_fup_ = false;
+  flush_tsx(offset);
+  give_waiting();
+  give_unbound();
+  if (!has_ip) return;  // enabled at an ip that the cpu does not tell: nothing can be followed
+  Item& item = push(ItemKind::tip_pge, offset);
+  item.ip = cursor_.last_ip;
+  take_mode(item);
+  enabled_ = true;
+  push_held();
+}
+
+void ItemReader::on_ovf(uint64_t offset) {
+  // Whatever was pending lost its other half; events did happen, their place is not known.
+  has_fup_ = tsx_pending_ = false;
+  mode_ = ExecMode::unknown;
+  give_waiting();
+  give_unbound();
+  if (in_overflow_) return;
+  push_held();
+  in_overflow_ = true;
+  overflow_offset_ = offset;
+}
+
+void ItemReader::end_overflow(bool has_ip, uint64_t ip) {
+  in_overflow_ = false;
+  Item& item = push(ItemKind::overflow, overflow_offset_);
+  item.ip = ip;
+  if (has_ip) {
+    take_mode(item);
+  } else {
+    item.flags = kItemNoIp;
+  }
+  push_held();
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,251 @@
+// TimeAhead: a second, quick pass over a segment's packets that stops at those which tell time.
+#include "decoder/pt/flow/time_ahead.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "decoder/pt/flow/plain_packets.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kDropAtOnce = 512;
+constexpr size_t kPointsAtOnce = 64;     // read in one scan,
+constexpr uint64_t kBytesAtOnce = 512;   // if they stand within so many bytes
+constexpr size_t kMostKnown = 1U << 16;  // offsets of timing packets that others have read
+constexpr std::byte kMtc{0x59};
+constexpr unsigned kCycMask = 3, kCycMore = 4;  // [SDM] "CYC Packet": the low bits, and whether a second byte follows
+
+/// Sizes of the packets that skip_plain() passes over, by their first byte; 0: it does not, or must look.
+constexpr std::array<uint8_t, 256> kPlainSizes = [] {
+  std::array<uint8_t, 256> sizes{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const auto ip_size = kIpSize[byte >> 5];
+    const bool reserved = ip_size == 0 && byte >> 5 != 0;
+    if (byte == 0 || is_short_tnt(byte)) sizes[byte] = 1;
+    if ((byte & kIpOpcodeMask) == kTipOpcode && !reserved) sizes[byte] = static_cast<uint8_t>(1 + ip_size);
+  }
+  return sizes;
+}();
+
+TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
+TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
+
+/// Bit 8k+7 set for each of the eight bytes that is no short TNT: odd, 00 or 02.
+uint64_t other_bytes(uint64_t word) {
+  constexpr uint64_t kHigh = 0x8080808080808080ULL;
+  const uint64_t odd = word << 7;                                           // bit 0 of each byte
+  const uint64_t large = ((word & ~kHigh) + 0x7d7d7d7d7d7d7d7dULL) | word;  // bit 7: the byte is 3 or more
+  return (odd | ~large) & kHigh;
+}
+
+}  // namespace
+
+uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
+  const std::byte* data = bytes.data();
+  while (at < end) {
+    if (end - at >= 8) {
+      uint64_t word;
+      std::memcpy(&word, data + at, 8);
+      const uint64_t other = other_bytes(word);
+      at += other == 0 ? 8 : static_cast<uint64_t>(std::countr_zero(other)) / 8;
+      if (other == 0) continue;
+    }
+    const auto byte = static_cast<unsigned>(data[at]);
+    uint64_t size = kPlainSizes[byte];
+    if (byte == 0x02 && end - at >= kLongTntBytes && long_tnt(data + at) != 0) size = kLongTntBytes;
+    if (size == 0 || end - at < size) return at;
+    at += size;
+  }
+  return at;
+}
+
+void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns) {
+  segment_ = segment;
+  config_ = config;
+  slack_ns_ = slack_ns;
+  splits_time_ = config.time.valid() && !config.time.cap_user_time_short && config.time.time_shift <= 32;
+  reader_ = PacketReader(segment.bytes);
+  reader_.set_errata(config.errata);
+  clock_ = PtClock(config);
+  own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
+  window_ = 0;
+  first_ = about_ = segment.time.first;
+  last_ = end_ = segment.time.last;
+  points_.clear();
+  head_ = bound_ = 0;
+  dropped_ = 0;
+  kept_ = ~uint64_t{0};
+  known_.clear();
+  known_head_ = 0;
+  known_from_ = known_until_ = 0;
+  in_start_ = true;
+  done_ = false;
+}
+
+void TimeAhead::know(uint64_t from, uint64_t until, std::span<const uint64_t> offsets) {
+  if (from > known_until_) {
+    known_.clear();
+    known_head_ = 0;
+    known_from_ = from;
+  } else if (known_.size() > kMostKnown) {
+    return;
+  }
+  for (const uint64_t offset : offsets) {
+    if (from > known_until_ || offset >= known_until_) known_.push_back(offset);
+  }
+  known_until_ = std::max(known_until_, until);
+}
+
+// As skip_plain(), but where it is known what stands there.
+inline uint64_t TimeAhead::skip_to_timing(uint64_t at, uint64_t end) {
+  if (at >= known_until_) return skip_plain(segment_.bytes, at, end);
+  if (at < known_from_) {
+    at = skip_plain(segment_.bytes, at, std::min(end, known_from_));
+    if (at != known_from_) return at;
+  }
+  if (at < known_until_) {
+    while (known_head_ < known_.size() && known_[known_head_] < at) ++known_head_;
+    if (known_head_ < known_.size()) return known_[known_head_];
+    at = known_until_;
+  }
+  return skip_plain(segment_.bytes, at, end);
+}
+
+inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
+  if (bounds) {
+    const Interval told = ns_of(clock_.earliest(), clock_.latest());
+    first_ = std::max(first_, minus(told.first, slack_ns_));  // it began as the segment's
+    last_ = std::max(std::min(plus(told.last, slack_ns_), segment_.time.last), first_);
+    // Without CYC the bounds are a tick or two apart.
+    const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
+    about_ = std::clamp(std::max(about, about_), first_, last_);
+    window_ = end;
+  }
+  points_.push_back({offset, end, first_, last_, {about_, clock_.cycles()}, bounds});
+}
+
+// TimeConversion::to_interval(). Two moments that are close together, as nearly all are, need one multiplication of the large part.
+inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
+  const TimeConversion& time = config_.time;
+  const unsigned shift = time.time_shift;
+  if (!splits_time_ || last == kTscMax || first.value >> shift != last.value >> shift) return time.to_interval(first, last);
+  const uint64_t mask = (uint64_t{1} << shift) - 1;
+  const uint64_t base = time.time_zero + (first.value >> shift) * time.time_mult;
+  Interval told{TimeNs{base + ((first.value & mask) * time.time_mult >> shift)},
+                TimeNs{base + ((last.value & mask) * time.time_mult >> shift)}};
+  if (told.last < kTimeMax) told.last.value += 1;
+  return told;
+}
+
+// Goes on to the next point. False: there is none.
+bool TimeAhead::scan() {
+  if (head_ >= kDropAtOnce) drop_passed();
+  const size_t before = points_.size();
+  while (!done_ && points_.size() == before) {
+    if (reader_.block_items() == 0 && !in_start_) scan_plain();
+    if (points_.size() != before) break;
+    if (!scan_packet()) done_ = true;
+    if (reader_.offset() - window_ >= kMaxAheadBytes) {
+      window_ = reader_.offset();
+      points_.push_back({window_, window_, first_, std::max(end_, first_), {about_, clock_.cycles()}, true});
+    }
+  }
+  return points_.size() != before;
+}
+
+// Passes over what tells no time, and reads the timing packets that come by the thousand. Stops before any other packet.
+void TimeAhead::scan_plain() {
+  const std::byte* data = segment_.bytes.data();
+  const uint64_t end = std::max(own_bytes_, reader_.offset()), enough = reader_.offset() + kBytesAtOnce;
+  const size_t most = points_.size() + kPointsAtOnce;
+  uint64_t at = reader_.offset();
+  do {
+    at = skip_to_timing(at, end);
+    if (end - at < 2) break;
+    const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
+    if (data[at] == kMtc) {
+      if (!clock_.on_due_mtc(static_cast<uint8_t>(second), at)) break;
+      add(at, at + 2, true);
+      at += 2;
+    } else if ((byte & kCycMask) == kCycMask && ((byte & kCycMore) == 0 || ((second & 1) == 0 && !config_.errata.skd007))) {
+      Packet packet;
+      packet.kind = PacketKind::cyc;
+      packet.size_bytes = (byte & kCycMore) == 0 ? 1 : 2;
+      packet.value = byte >> 3 | ((byte & kCycMore) == 0 ? 0 : second >> 1 << 5);
+      const bool told = clock_.on_packet(packet, at) && clock_.known();
+      add(at, at + packet.size_bytes, told);
+      at += packet.size_bytes;
+    } else {
+      break;
+    }
+  } while (at < enough && points_.size() < most);
+  reader_.seek(at);
+}
+
+// Reads one packet. False at the end.
+bool TimeAhead::scan_packet() {
+  const uint64_t offset = reader_.offset();
+  if (offset >= own_bytes_) {
+    scan_tail();
+    return false;
+  }
+  Packet packet;
+  if (reader_.next(packet) != PacketReader::Status::ok) return false;
+  switch (packet.kind) {
+    case PacketKind::psb:
+      if (in_start_ && offset == 0) return true;
+      reader_.seek(offset);
+      scan_tail();
+      return false;
+    case PacketKind::cbr:
+      clock_.on_packet(packet, offset);
+      return true;
+    case PacketKind::cyc:
+    case PacketKind::tsc:
+    case PacketKind::tma:
+    case PacketKind::mtc: {
+      const bool told = clock_.on_packet(packet, offset) && clock_.known();
+      add(offset, reader_.offset(), told);
+      return true;
+    }
+    case PacketKind::ovf:  // [SDM] "Overflow": one inside PSB+ ends it
+      if (!in_start_) clock_.on_packet(packet, offset);
+      in_start_ = false;
+      return true;
+    case PacketKind::pad:
+    case PacketKind::fup:
+    case PacketKind::mode_exec:
+    case PacketKind::mode_tsx:
+    case PacketKind::pip:
+    case PacketKind::vmcs:
+      return true;
+    default:
+      in_start_ = false;
+      return true;
+  }
+}
+
+// The PSB+ of the next segment bounds what stands before it.
+void TimeAhead::scan_tail() {
+  Packet packet;
+  if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) return;
+  for (;;) {
+    const uint64_t offset = reader_.offset();
+    if (reader_.next(packet) != PacketReader::Status::ok || packet.kind == PacketKind::psbend || packet.kind == PacketKind::ovf) return;
+    if (packet.kind == PacketKind::tsc && clock_.on_packet(packet, offset) && clock_.known()) add(offset, reader_.offset(), true);
+  }
+}
+
+void TimeAhead::drop_passed() {
+  const size_t drop = static_cast<size_t>(std::min<uint64_t>(dropped_ + head_, std::max(kept_, dropped_)) - dropped_);
+  if (drop < kDropAtOnce) return;
+  points_.erase(points_.begin(), points_.begin() + static_cast<std::ptrdiff_t>(drop));
+  head_ -= drop;
+  bound_ -= std::min(bound_, drop);
+  dropped_ += drop;
+}
+
+}  // namespace ptd::pt

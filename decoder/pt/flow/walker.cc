@@ -1,0 +1,687 @@
+// Walker: the instruction loop, fetching and blocks. What is taken from the trace: walker_items.cc.
+#include "decoder/pt/flow/walker.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kCacheEntries = 1U << 15;
+constexpr uint16_t kMaxBlockInstructions = 4096;
+constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
+constexpr size_t kMostContents = 256;            // the same where that is not enough
+constexpr size_t kMostEver = 1U << 14;           // places whose contents of all times are kept
+constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
+constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
+constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
+constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
+
+size_t cache_slot(Ip ip, SpaceId space) { return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49; }
+static_assert(kCacheEntries == (1U << (64 - 49)));
+
+uint16_t block_flags_of(CodeFlag flags) {
+  uint16_t bits = 0;
+  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
+  if (any(flags, CodeFlag::suspect)) bits |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
+  return bits;
+}
+
+}  // namespace
+
+Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
+    : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheEntries) {}
+
+uint64_t Walker::max_silent() const { return surveying_ ? kMaxSurveySilent : options_.max_silent_instructions; }
+
+bool Walker::in_filter(Ip ip) const {
+  return std::any_of(options_.filter.begin(), options_.filter.end(),
+                     [&](const IpRange& range) { return range.first <= ip && ip <= range.last; });
+}
+
+void Walker::begin(const AuxSegment& segment, Flow& flow) {
+  counting_ = false;
+  only_modest_fetches(false);
+  limit_fetch_work(kNoWorkLimit);
+  if (segment.cpu != follower_cpu_) {
+    follower_ = ContextFollower(*contexts_, segment.cpu);
+    follower_cpu_ = segment.cpu;
+  }
+  begin_behind(segment, flow, switches_before(segment));
+}
+
+// Switches passed before the segment, where the clock does not tell: between a switch's two records. The way ahead does: it enters the
+// switch function before the time of the second record, or it does not. 0: the clock is right, or nothing is known better.
+uint32_t Walker::switches_before(const AuxSegment& segment) {
+  if (segment.cpu < 0 || options_.switch_entry.value == 0) return 0;
+  const std::optional<uint32_t> open = follower_.open_at(segment.time.first);
+  if (!open) return 0;
+  Flow ahead;
+  Batch blocks;
+  blocks.capacity_blocks = 1;  // a look after each block
+  ahead.out = &blocks;
+  begin_behind(segment, ahead, 0);
+  switch_met_ = false;
+  for (uint32_t i = 0; i < kMostAhead; ++i) {
+    blocks.clear();
+    const WalkStop stop = run(ahead, ~uint64_t{0});
+    // What is lost, or not traced, may hold the switch.
+    if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) {
+          return event.kind == EventKind::overflow || event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
+        }))
+      return 0;
+    if (follower_.passed_at(ahead.state.now.first) > *open) return *open + 1;
+    if (switch_met_ || stop != WalkStop::full) return 0;
+  }
+  return 0;
+}
+
+void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches) {
+  segment_ = segment;
+  items_.begin(segment, options_.config, options_.slack_ns);
+  flow.state = {};
+  flow.block_bytes.clear();
+  flow.block_instructions = 0;
+  flow.block_flags = 0;
+  flow.mark_valid = false;
+  flow.penalty = 0;
+  flow.pins.clear();
+  missing_.clear();
+  flow.mode_told = items_.start().mode != ExecMode::unknown;
+  FlowState& state = flow.state;
+  state.switches = switches;
+  const SyncState& start = items_.start();
+  state.mode = start.mode;
+  state.not_before = segment.time.first;
+  state.ip = start.ip;
+  state.enabled = start.has_ip;
+  state.interrupts = start.interrupts;
+  if (options_.sync_points != nullptr) {  // what earlier segments passed, without walking there one by one
+    const auto& points = *options_.sync_points;
+    const auto passed = std::upper_bound(points.begin(), points.end(), segment.stream_offset_bytes,
+                                         [](uint64_t offset, const SyncPoint& point) { return offset < point.stream_offset_bytes; });
+    state.spans_passed = static_cast<uint32_t>(passed - points.begin());
+  }
+  const Item first = items_.at(0);
+  const Item status = [&] {
+    Item item = first;
+    item.offset_bytes = 0;
+    return item;
+  }();
+  update_context(flow, first.before, first.hi);
+  refresh_now(state);
+  if (start.has_cr3) {
+    Item paging = status;
+    paging.value = start.cr3;
+    give_event(flow, paging, EventKind::paging, static_cast<uint8_t>(kEventStatus | (start.non_root ? kEventNonRoot : 0)), {}, {});
+  }
+  for (const Item& item : items_.start_items()) {
+    Item told = status;
+    told.value = item.value;
+    give_event(flow, told, item.event, kEventStatus, {}, {});
+  }
+  if (start.mode != ExecMode::unknown) {
+    Item mode = status;
+    mode.value = static_cast<uint64_t>(start.mode);
+    give_event(flow, mode, EventKind::exec_mode, kEventStatus, {}, {});
+    mode.value = 1;
+    if (start.interrupts) give_event(flow, mode, EventKind::interrupt_flag, kEventStatus, {}, {});
+  }
+  if (state.mode == ExecMode::unknown) state.mode = options_.config.initial_mode;
+  if (start.has_ip) give_event(flow, status, EventKind::enabled, kEventStatus | kEventHasTo, {}, start.ip);
+  settle(flow);
+}
+
+// The loop: before an instruction is looked at, an event bound to its ip is taken ([DESIGN] poke rule: no bytes are needed for it).
+WalkStop Walker::run(Flow& flow, uint64_t until_position) {
+  FlowState& state = flow.state;
+  for (;;) {
+    if (done_flow(state)) {
+      finish_block(flow, 0);
+      return WalkStop::done;
+    }
+    if (state.position >= until_position) return WalkStop::position;
+    if (flow.out->blocks.size() >= flow.out->capacity_blocks) return WalkStop::full;
+    if (!state.enabled || (state.tnt_count == 0 && items_.at(state.next).kind == ItemKind::bad)) {
+      // Bytes that are no packet may have held an event of an ip that the flow would now walk past: it stops here.
+      lose(flow, GapReason::bad_packet);
+      return WalkStop::lost;
+    }
+    if (state.has_stop && state.stop_ip == state.ip.value && state.tnt_count == 0) {
+      if (!at_stop(flow)) return WalkStop::lost;
+      continue;
+    }
+    if (state.non_root && options_.image_is_of_root) {
+      lose(flow, GapReason::no_image);
+      return WalkStop::lost;
+    }
+    const SpaceId space = space_of(state, state.ip);
+    CacheEntry& entry = cache_[cache_slot(state.ip, space)];
+    const bool known = entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now) &&
+                       !entry.ambiguous && (entry.plain || !counting_);
+    const bool survey_due = surveying_ && !(known && entry.sole);
+    const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
+    if (survey_due) {
+      if (!read_survey(flow, space)) return WalkStop::lost;
+      if (candidates_.size() > 1) return WalkStop::fork;
+      if (!candidates_[0].in_time) only = &candidates_[0];
+    }
+    if (only != nullptr) {
+      const Candidate taken = *only;
+      if (!choose(flow, taken, 0)) return WalkStop::lost;
+      continue;
+    }
+    if (survey_due || !known) {
+      const bool found = survey_due || read_candidates(flow, space);
+      if (!counting_) charge_open(found);
+      if (!found) return WalkStop::lost;
+      if (candidates_.size() > 1) return WalkStop::fork;
+      if (candidates_[0].ambiguous && work_is_spent()) return WalkStop::position;
+      const Candidate& single = candidates_[0];
+      entry = {state.ip,     space,        state.mode,     single.flags, single.insn,
+               single.bytes, single.certain, asked_ == 0, survey_due,   single.ambiguous};
+      // Suspect windows cut `certain` only in the timeline's own terms: such an answer holds for this fetch alone.
+      if (any(single.flags, CodeFlag::suspect)) entry.certain = state.now;
+    }
+    append(flow, entry.insn, entry.bytes.data(), entry.flags, entry.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
+    ++state.silent;
+    if (state.silent > max_silent() || (state.silent > SilentLoop::kQuiet && state.loop.comes_back(state))) {
+      lose(flow, GapReason::limit);
+      return WalkStop::lost;
+    }
+    const bool counted = state.counts_down;
+    if (execute(flow, entry.insn) == Go::lost) return WalkStop::lost;
+    if (counted) count_down(flow);
+  }
+}
+
+bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags) {
+  FlowState& state = flow.state;
+  if (candidate.site != kNoSite) state.floors.raise(candidate.site, candidate.version);
+  state.not_before = std::max(state.not_before, std::min(candidate.possible.first, state.now.last));
+  refresh_now(state);
+  const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
+  append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, flags);
+  state.loop.forget();  // the choice may lead elsewhere the next time
+  if (++state.silent > max_silent()) {
+    lose(flow, GapReason::limit);
+    return false;
+  }
+  const bool counted = state.counts_down;
+  if (execute(flow, candidate.insn) == Go::lost) return false;
+  if (counted) count_down(flow);
+  return true;
+}
+
+// Erratum BDM64: of a branch right before a transaction's abort the packets may tell a wrong target. The abort's own ip is right: if the
+// target does not lead there, the branch did. To be called after each branch that took something from the trace.
+void Walker::correct_target(Flow& flow) {
+  FlowState& state = flow.state;
+  if (!options_.config.errata.bdm64 || !state.has_stop || state.stop_ip == state.ip.value || flow.block_instructions != 0) return;
+  const Item& item = items_.at(state.next);
+  if (item.kind == ItemKind::at_ip && item.event == EventKind::tsx_abort && !reaches(flow, Ip{item.ip})) state.ip = Ip{item.ip};
+}
+
+// Whether the flow comes to `ip` without a packet. Where the bytes have several candidates, it may.
+bool Walker::reaches(Flow& flow, Ip ip) {
+  FlowState& state = flow.state;
+  const Ip start = state.ip;
+  bool leads_on = true;
+  for (uint32_t steps = 0; leads_on && state.ip != ip; ++steps) {
+    leads_on = steps < kMostStepsToAbort && read_candidates(flow, space_of(state, state.ip));
+    if (!leads_on || candidates_.size() > 1) break;
+    const Insn& insn = candidates_[0].insn;
+    const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::call_direct;
+    leads_on = direct || insn.cls == InsnClass::other || insn.cls == InsnClass::mov_cr3 || insn.cls == InsnClass::ptwrite;
+    state.ip = direct ? direct_target(insn, state.ip, state.mode) : next_sequential(insn, state.ip, state.mode);
+  }
+  state.ip = start;
+  return leads_on;
+}
+
+void Walker::lose(const Flow& flow, GapReason reason) {
+  const FlowState& state = flow.state;
+  loss_ = {};
+  loss_.reason = reason;
+  loss_.ip = state.ip;
+  loss_.space = space_of(state, state.ip);
+  const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
+  loss_.offset_bytes = head.offset_bytes;
+  if (head.kind == ItemKind::bad) loss_.reason = GapReason::bad_packet;
+}
+
+size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now) {
+  const auto middle = [](TimeNs a, TimeNs b) { return a.value / 2 + b.value / 2 + (a.value & b.value & 1); };
+  const uint64_t moment = middle(now.first, now.last);
+  size_t best = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& c = candidates[i];
+    const uint64_t opens = c.certain == now ? c.possible.first.value : middle(c.possible.first, c.certain.first);
+    if (opens <= moment) best = i;
+  }
+  return best;
+}
+
+FetchResult Walker::ask(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                        unsigned span_bytes) {
+  const FetchStepLimit limit(most_steps_);
+  const uint64_t before = fetch_steps().taken;
+  const FetchResult result = view_.fetch(space, ip, when, floors, out, span_bytes);
+  const uint64_t steps = fetch_steps().taken - before;
+  asked_ += steps;
+  if (counting_) fetch_work_ += steps;
+  return result;
+}
+
+// Charges the fetch of an instruction that is not certain. Only the walker reads such instructions and it reads them each time, so this work
+// is the same with and without the runner. That of certain instructions is not: it depends on what the caches hold.
+void Walker::charge_open(bool found) {
+  if (found ? candidates_.size() > 1 || candidates_[0].ambiguous : loss_.reason == GapReason::limit) fetch_work_ += asked_;
+}
+
+void Walker::only_modest_fetches(bool on) {
+  if (on == (most_steps_ == kModestFetch)) return;
+  most_steps_ = on ? kModestFetch : kMostFetchSteps;
+  // What was cached before depends on earlier segments and on the path taken, so it must not decide which fetches are too costly.
+  for (CacheEntry& entry : cache_) {
+    if (on && !entry.plain) entry = {};
+  }
+}
+
+// The contents at an ip, in contents_. A place that is patched again and again between two timing packets may have had many.
+FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors) {
+  if (contents_.empty()) contents_.resize(kContents);
+  const std::span<CodeCandidate> some(contents_.data(), kContents);
+  const FetchResult result = ask(space, flow.state.ip, when, floors, some);
+  if (result.status != FetchStatus::too_many || result.count < kContents) return result;
+  contents_.resize(kMostContents);
+  return ask(space, flow.state.ip, when, floors, contents_);
+}
+
+// Fetches the instruction at the flow's ip as contents_[0] where the bytes after it have too many contents. False: it is not certain itself.
+// The runner knows such an instruction by its own bytes, so the walker must find it too.
+bool Walker::fetch_certain(const Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  for (unsigned length = 1; length <= kFetchSpanBytes; ++length) {
+    const FetchResult own = ask(space, state.ip, state.now, state.floors.span(), contents_, length);
+    if (own.status != FetchStatus::ok || own.count != 1) return false;
+    Bytes& bytes = contents_[0].bytes;
+    bytes = bytes.first(std::min<size_t>(bytes.size(), length));
+    if (classify(bytes, state.mode).cls != InsnClass::bad) return true;
+    if (!needs_more_bytes(bytes, state.mode)) return false;
+  }
+  return false;
+}
+
+// Candidates that a flow goes through in the same way become one: no packet can tell them apart, only the bytes are open.
+void Walker::join_alike(Interval now) {
+  const size_t likely = likely_candidate(candidates_, now);
+  std::vector<Candidate> joined;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    const auto alike = std::find_if(joined.begin(), joined.end(), [&](const Candidate& other) { return other.insn == candidate.insn; });
+    if (alike == joined.end()) {
+      joined.push_back(candidate);
+      continue;
+    }
+    const Interval possible = hull(alike->possible, candidate.possible);
+    const CodeFlag flags = alike->flags | candidate.flags;
+    if (i == likely) *alike = candidate;
+    alike->possible = possible;
+    alike->certain = now;
+    alike->flags = flags;
+    alike->site = kNoSite;
+    alike->ambiguous = true;
+  }
+  candidates_ = std::move(joined);
+}
+
+// Fills candidates_ with the distinct instructions that may stand at the flow's ip now. False: lost (no bytes, no instruction).
+bool Walker::read_candidates(Flow& flow, SpaceId space) {
+  asked_ = 0;
+  FlowState& state = flow.state;
+  FetchResult result = fetch_contents(flow, space, state.now, state.floors.span());
+  if (result.status == FetchStatus::too_many && fetch_certain(flow, space)) result.status = FetchStatus::ok, result.count = 1;
+  candidates_.clear();
+  if (result.status != FetchStatus::ok || result.count == 0) {
+    lose(flow, result.status == FetchStatus::too_many ? GapReason::limit : GapReason::no_image);
+    loss_.section = result.section;
+    return false;
+  }
+  bool any_bytes_short = false;
+  for (uint32_t i = 0; i < result.count; ++i) {
+    const CodeCandidate& content = contents_[i];
+    Candidate candidate;
+    candidate.insn = classify(content.bytes, state.mode);
+    if (candidate.insn.cls == InsnClass::bad) {
+      any_bytes_short = any_bytes_short || needs_more_bytes(content.bytes, state.mode);
+      continue;
+    }
+    std::memcpy(candidate.bytes.data(), content.bytes.data(), candidate.insn.length_bytes);
+    candidate.possible = content.possible;
+    candidate.certain = content.certain;
+    candidate.site = content.site;
+    candidate.version = content.version;
+    candidate.flags = content.flags;
+    const auto same = std::find_if(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+      return other.insn == candidate.insn && std::memcmp(other.bytes.data(), candidate.bytes.data(), candidate.insn.length_bytes) == 0;
+    });
+    if (same == candidates_.end()) {
+      candidates_.push_back(candidate);
+    } else {  // contents that differ behind this instruction only
+      same->possible = hull(same->possible, candidate.possible);
+      same->certain = state.now;
+      same->flags = same->flags | candidate.flags;
+      same->site = kNoSite;
+    }
+  }
+  if (candidates_.empty()) {
+    lose(flow, any_bytes_short ? GapReason::no_image : GapReason::bad_insn);
+    loss_.section = result.section;
+    return false;
+  }
+  // Contents and flags may be those of bytes behind this instruction: ask again about its own.
+  if (candidates_.size() == 1 && (result.count > 1 || candidates_[0].flags != CodeFlag::none)) {
+    Candidate& only = candidates_[0];
+    const FetchResult own = ask(space, state.ip, state.now, state.floors.span(), contents_, only.insn.length_bytes);
+    only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents_[0].certain : state.now;
+    if (own.count == 1) only.flags = contents_[0].flags;
+  }
+  if (candidates_.size() > 1) join_alike(state.now);
+  return true;
+}
+
+// True if a lost flow can go on at the ip of `item`: the target of a TIP, or where an event was. Where there is no code it goes on once in
+// each section (`missing`) that a TIP leads to, so that every image that is missing is named.
+bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
+  const bool has_ip = (item.kind == ItemKind::tip && (item.flags & kItemNoIp) == 0) || item.kind == ItemKind::at_ip;
+  if (!has_ip || (flow.state.non_root && options_.image_is_of_root)) return false;
+  // A TIP is no proof after an overflow that does not say whether tracing is on (erratum SKD010), unless TIPs are prompt.
+  const TipOrder order = options_.config.tip_order;
+  if (item.kind == ItemKind::tip && order != TipOrder::prompt && (!flow.state.in_gap || order == TipOrder::unknown)) return false;
+  update_context(flow, item.before, item.hi);
+  std::array<CodeCandidate, kContents> contents;
+  const Ip ip{item.ip};
+  const FetchResult code = ask(space_of(flow.state, ip), ip, time_of(item), {}, contents);
+  if (code.status == FetchStatus::too_many || (code.status == FetchStatus::ok && code.count != 0)) return true;
+  if (item.kind == ItemKind::at_ip) return false;
+  missing = code.section;
+  return missing != kNoSection && missing_.size() < kMostMissing && std::find(missing_.begin(), missing_.end(), missing) == missing_.end();
+}
+
+bool Walker::ever_has_code(SpaceId space, Ip ip) {
+  std::array<CodeCandidate, kContents> contents;
+  const FetchResult ever = ask(space, ip, {kTimeMin, kTimeMax}, {}, contents);
+  return ever.status == FetchStatus::too_many || (ever.status == FetchStatus::ok && ever.count != 0);
+}
+
+const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
+  for (const Pin& pin : flow.pins) {
+    if (pin.ip == flow.state.ip && pin.space == space && pin.during.overlaps(flow.state.now)) return &pin.candidate;
+  }
+  return nullptr;
+}
+
+// The instructions that ever stood at the flow's ip. Kept, for a search comes by again and again. What it costs to find them out is not
+// work of the segment, which must not depend on what was walked before; kMostFetchSteps bounds it for each place.
+const std::vector<Candidate>& Walker::ever(const Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  if (ever_.size() >= kMostEver) ever_.clear();
+  const auto [place, is_new] = ever_.try_emplace({state.ip, space, state.mode});
+  std::vector<Candidate>& list = place->second;
+  if (!is_new) return list;
+  const uint64_t work_before = fetch_work_, asked_before = asked_, steps_before = fetch_steps().taken;
+  const FetchResult found = fetch_contents(flow, space, {kTimeMin, kTimeMax}, {});
+  fetch_work_ = work_before;
+  asked_ = asked_before;
+  fetch_steps().taken = steps_before;
+  for (uint32_t i = 0; found.status == FetchStatus::ok && i < found.count; ++i) {
+    Candidate candidate;
+    candidate.insn = classify(contents_[i].bytes, state.mode);
+    if (candidate.insn.cls == InsnClass::bad) continue;
+    if (std::any_of(list.begin(), list.end(), [&](const Candidate& other) { return other.insn == candidate.insn; })) continue;
+    std::memcpy(candidate.bytes.data(), contents_[i].bytes.data(), candidate.insn.length_bytes);
+    candidate.flags = contents_[i].flags | CodeFlag::healed;
+    candidate.in_time = false;
+    list.push_back(candidate);
+  }
+  return list;
+}
+
+// Fills candidates_ with the instructions that ever stood at the flow's ip and lead on differently, the most likely first.
+bool Walker::read_survey(Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  const Candidate* pin = pinned(flow, space);
+  const bool now_known = read_candidates(flow, space);
+  if (!now_known) candidates_.clear();
+  if (pin != nullptr) {
+    const Candidate first = *pin;
+    for (Candidate& candidate : candidates_) candidate.in_time = false;
+    candidates_.insert(candidates_.begin(), first);
+  }
+  if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
+  for (const Candidate& other : ever(flow, space)) {
+    const bool alike =  // the flow would go the same way
+        std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& known) { return known.insn == other.insn; });
+    if (alike) continue;
+    candidates_.push_back(other);
+    candidates_.back().possible = candidates_.back().certain = state.now;
+  }
+  return !candidates_.empty();
+}
+
+void Walker::append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags) {
+  const uint16_t doubt = flow.state.doubtful ? static_cast<uint16_t>(BlockFlag::suspect) : uint16_t{0};
+  const uint16_t code_flags = static_cast<uint16_t>(block_flags_of(flags) | extra_flags | doubt);
+  const SpaceId space = space_of(flow.state, flow.state.ip);
+  const bool edge = flow.block_flags != code_flags || flow.block_instructions >= kMaxBlockInstructions || flow.block_space != space;
+  if (flow.block_instructions != 0 && edge) finish_block(flow, 0);
+  if (flow.block_instructions == 0) {
+    flow.block_ip = flow.state.ip;
+    flow.block_space = space;
+    flow.block_flags = code_flags;
+    put_mark(flow, flow.state.now);
+  }
+  flow.block_bytes.insert(flow.block_bytes.end(), bytes, bytes + insn.length_bytes);
+  ++flow.block_instructions;
+  ++walked_;
+}
+
+void Walker::finish_block(Flow& flow, uint16_t flags) {
+  if (flow.block_instructions == 0) return;
+  Block block;
+  block.node = table_.intern(flow.block_space, flow.block_ip, flow.state.mode, flow.block_instructions, flow.block_bytes);
+  block.instructions = flow.block_instructions;
+  block.flags = static_cast<uint16_t>(flow.block_flags | flags);
+  flow.out->blocks.push_back(block);
+  flow.block_bytes.clear();
+  flow.block_instructions = 0;
+}
+
+Walker::Go Walker::execute(Flow& flow, const Insn& insn) {
+  switch (insn.cls) {
+    case InsnClass::other:
+    case InsnClass::mov_cr3:
+    case InsnClass::ptwrite:
+      return after_sequential(flow, insn);
+    case InsnClass::jump_direct:
+    case InsnClass::call_direct:
+      return direct_branch(flow, insn);
+    case InsnClass::jcc:
+      return conditional(flow, insn);
+    case InsnClass::ret:
+      return near_return(flow, insn);
+    case InsnClass::jump_indirect:
+    case InsnClass::call_indirect:
+    case InsnClass::far_call:
+    case InsnClass::far_jump:
+    case InsnClass::far_ret:
+    case InsnClass::jmpabs:
+      return indirect(flow, insn);
+    case InsnClass::bad:
+      break;
+  }
+  lose(flow, GapReason::bad_insn);
+  return Go::lost;
+}
+
+Walker::Go Walker::after_sequential(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  const Ip ip = state.ip;
+  state.ip = next_sequential(insn, ip, state.mode);
+  const bool binds = insn.cls != InsnClass::other || insn.detail == InsnDetail::vmptrld;
+  if (!binds || state.tnt_count != 0) return Go::on;
+  const Item item = items_.at(state.next);
+  // With a CR3 filter a MOV CR3 may end tracing; its TIP.PGD has no ip ([SDM] "CR3 Filtering").
+  if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) != 0 && insn.cls == InsnClass::mov_cr3) {
+    finish_block(flow, 0);
+    ++state.next;
+    disable(flow, item, EventKind::disabled, ip, state.ip);
+    return Go::disabled;
+  }
+  if (item.kind != ItemKind::at_insn) return Go::on;
+  const bool fits = (item.event == EventKind::paging && insn.cls == InsnClass::mov_cr3) ||
+                    (item.event == EventKind::ptwrite && insn.cls == InsnClass::ptwrite) ||
+                    (item.event == EventKind::vmcs && insn.detail == InsnDetail::vmptrld);
+  if (!fits) return Go::on;
+  finish_block(flow, 0);
+  give_item_event(flow, item, ip);
+  ++state.next;
+  took(flow, false);
+  return Go::on;
+}
+
+Walker::Go Walker::direct_branch(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  const Ip target = direct_target(insn, state.ip, state.mode);
+  if (insn.cls == InsnClass::call_direct && insn.displacement != 0) state.returns.push(next_sequential(insn, state.ip, state.mode).value);
+  if (state.tnt_count == 0) {
+    const Item item = items_.at(state.next);
+    if (item.kind == ItemKind::tip_pgd) {
+      const bool told = (item.flags & kItemNoIp) == 0;
+      // Erratum SKL014: a direct branch out of the filter region gives a TIP.PGD without an ip.
+      const bool silent = !told && options_.config.errata.skl014 && !options_.filter.empty() && !in_filter(target);
+      if ((told && item.ip == target.value) || silent) {
+        finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+        ++state.next;
+        disable(flow, item, EventKind::disabled, state.ip, {});
+        return Go::disabled;
+      }
+    }
+  }
+  finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  state.ip = target;
+  if (target == options_.switch_entry && target.value != 0) pass_switch(flow);
+  return Go::on;
+}
+
+Walker::Go Walker::conditional(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  const Ip target = direct_target(insn, state.ip, state.mode);
+  const Ip fall = next_sequential(insn, state.ip, state.mode);
+  bool taken = false;
+  give_overdue(flow);
+  if (!take_bit(state, taken)) {
+    const Item item = items_.at(state.next);
+    if (item.kind == ItemKind::tip_pgd && (item.flags & kItemNoIp) == 0 && (item.ip == target.value || item.ip == fall.value)) {
+      const uint16_t taken_flag = item.ip == target.value ? static_cast<uint16_t>(BlockFlag::taken) : uint16_t{0};
+      finish_block(flow, static_cast<uint16_t>(static_cast<uint16_t>(BlockFlag::ends_in_branch) | taken_flag));
+      ++state.next;
+      disable(flow, item, EventKind::disabled, state.ip, {});
+      return Go::disabled;
+    }
+    lose(flow, GapReason::image_mismatch);
+    return Go::lost;
+  }
+  finish_block(flow, taken ? BlockFlag::taken | BlockFlag::ends_in_branch : static_cast<uint16_t>(BlockFlag::ends_in_branch));
+  state.ip = taken ? target : fall;
+  took(flow);
+  correct_target(flow);
+  return Go::on;
+}
+
+// Near RET: with return compression a pending branch bit means compressed, none means TIP ([SDM] "RETC", "Deferred TIPs").
+Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  const ReturnCompression compression = options_.config.return_compression;
+  if (compression != ReturnCompression::off) {
+    give_overdue(flow);
+    if (state.tnt_count == 0) load_tnt(state);
+    if (state.tnt_count != 0) {
+      const bool bit = ((state.tnt >> (state.tnt_count - 1)) & 1) != 0;
+      ReturnStack popped = state.returns;
+      uint64_t target = 0;
+      const bool has_target = popped.pop(target);
+      if (bit && has_target) {
+        state.returns = popped;
+        --state.tnt_count;
+        finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+        state.ip = Ip{target};
+        took(flow);
+        correct_target(flow);
+        return Go::on;
+      }
+      const bool open = bit && !has_target && state.calls_unseen;
+      const bool deferral = options_.config.tip_order != TipOrder::prompt;  // the bit may belong to a branch behind this one
+      if (compression == ReturnCompression::on || (open && !deferral)) {
+        lose(flow, open ? GapReason::unknown_return : GapReason::image_mismatch);
+        return Go::lost;
+      }
+    }
+  }
+  uint64_t dropped = 0;
+  state.returns.pop(dropped);
+  return indirect(flow, insn);
+}
+
+// A branch that retired before the first branch of a TNT may have its TIP after that TNT, which is sent first when both were deferred
+// ([SDM] "Deferred TIPs"): all bits of the TNT then belong to later branches.
+void Walker::load_bits_before_deferred_tip(FlowState& state) {
+  if (state.tnt_count != 0 || options_.config.tip_order != TipOrder::may_be_deferred) return;
+  if (items_.at(state.next).kind == ItemKind::tnt && items_.at(state.next + 1).kind == ItemKind::tip) load_tnt(state);
+}
+
+Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
+  FlowState& state = flow.state;
+  // Events without a place of their own do not stand between a branch and its target.
+  give_overdue(flow);
+  for (;;) {
+    const Item item = items_.at(state.next);
+    if (item.kind != ItemKind::now && item.kind != ItemKind::at_insn) break;
+    give_item_event(flow, item, Ip{item.ip});
+    ++state.next;
+    ++state.position;
+  }
+  load_bits_before_deferred_tip(state);
+  const Item item = items_.at(state.next);
+  const bool has_ip = (item.flags & kItemNoIp) == 0;
+  if (item.kind == ItemKind::tip_pgd && state.tnt_count == 0) {
+    finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+    ++state.next;
+    const Ip resume = insn.cls == InsnClass::far_call ? next_sequential(insn, state.ip, state.mode) : Ip{};
+    disable(flow, item, EventKind::disabled, state.ip, resume);
+    return Go::disabled;
+  }
+  if (item.kind != ItemKind::tip) {
+    lose(flow, GapReason::image_mismatch);
+    return Go::lost;
+  }
+  if (insn.cls == InsnClass::call_indirect) state.returns.push(next_sequential(insn, state.ip, state.mode).value);
+  finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  ++state.next;
+  const bool was_kernel = is_kernel_half(state.ip);
+  state.ip = Ip{item.ip};
+  if (!has_ip) {
+    state.enabled = false;
+    took(flow);
+    return Go::disabled;
+  }
+  set_mode(flow, item.mode, item, state.ip);
+  if (was_kernel && !is_kernel_half(state.ip)) update_context(flow, item.before, item.hi);
+  took(flow);
+  correct_target(flow);
+  return Go::on;
+}
+
+}  // namespace ptd::pt

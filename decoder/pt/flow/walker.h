@@ -1,0 +1,229 @@
+// Walker: follows one flow exactly, instruction by instruction. The witness and the slow path.
+#pragma once
+
+#include <array>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "decoder/pt/flow/context_follower.h"
+#include "decoder/pt/flow/flow_state.h"
+#include "decoder/pt/flow/item.h"
+#include "image/fetch_steps.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/pt/decoder.h"
+
+namespace ptd::pt {
+
+/// One way that an instruction may have been.
+struct Candidate {
+  Insn insn;
+  std::array<std::byte, 15> bytes{};
+  Interval possible, certain;
+  SiteId site = kNoSite;
+  uint32_t version = 0;
+  CodeFlag flags = CodeFlag::none;
+  bool ambiguous = false;  ///< other contents are possible that the flow goes through in the same way; these are the likeliest bytes
+  bool in_time = true;     ///< the timeline allows it at the flow's moment; false: it stood there at some other time (see Walker::survey)
+};
+
+/// The candidate that was live in the middle of `now`, each edit taken at the middle of its own interval. There is at least one.
+[[nodiscard]] size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now);
+
+/// Packets have shown that `candidate` stood at `ip`, against the timeline: a record was lost. It holds for moments of `during`.
+struct Pin {
+  Ip ip;
+  SpaceId space = kNoSpace;
+  Interval during;
+  Candidate candidate;
+};
+
+/// One flow: its state, the block under construction and where its output goes.
+struct Flow {
+  FlowState state;
+  Batch* out = nullptr;
+  Batch pending;                       ///< output while several flows are alive
+  std::vector<std::byte> block_bytes;  ///< of the block under construction
+  Ip block_ip;
+  SpaceId block_space = kKernelSpace;
+  uint16_t block_instructions = 0;
+  uint16_t block_flags = 0;
+  Mark mark;  ///< last one given
+  bool mark_valid = false;
+  bool mode_told = false;  ///< the segment has told an execution mode, and RFLAGS.IF
+  uint32_t penalty = 0;    ///< candidates taken against the odds
+  std::vector<Pin> pins;   ///< within the segment
+};
+
+/// Why run() returned.
+enum class WalkStop : uint8_t {
+  full,      ///< the output is at its capacity
+  position,  ///< state.position reached the asked one
+  fork,      ///< several candidates: see candidates()
+  lost,      ///< see loss(): the flow cannot go on
+  done,      ///< the segment's end
+};
+
+struct Loss {
+  GapReason reason = GapReason::image_mismatch;
+  Ip ip;
+  SpaceId space = kNoSpace;
+  SectionId section = kNoSection;
+  uint64_t offset_bytes = 0;
+};
+
+class Runner;
+
+/// Shared by all flows of one decoder: items, code, instruction cache, block table.
+class Walker {
+ public:
+  Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
+
+  void begin(const AuxSegment& segment, Flow& flow);
+  WalkStop run(Flow& flow, uint64_t until_position);
+  /// Executes the instruction at the flow's ip as `candidate`; what run() does after a fork was decided. `block_flags` say how, unless the
+  /// candidate is ambiguous by itself. True: go on with run().
+  bool choose(Flow& flow, const Candidate& candidate, uint16_t block_flags);
+  /// While on, run() returns `fork` wherever the timeline knows other contents from any time, those that stand there by time (or are
+  /// pinned) first. For looking back after a contradiction; slow.
+  void survey(bool on) { surveying_ = on; }
+  /// True if the timeline knows code at this place, at whatever time.
+  [[nodiscard]] bool ever_has_code(SpaceId space, Ip ip);
+  /// Instructions walked by all flows so far.
+  [[nodiscard]] uint64_t walked() const { return walked_; }
+  /// Steps so far (FetchSteps::taken) of the fetches that found several contents, and of all while they are counted.
+  [[nodiscard]] uint64_t fetch_work() const { return fetch_work_; }
+  [[nodiscard]] uint64_t work() const { return walked_ + fetch_work_; }
+  /// A flow was copied, which costs as much as walking some instructions.
+  void count_copy() { fetch_work_ += kCopyWork; }
+  /// While on, flows are walked side by side or in looking back: each fetch where code changes is made and counted, whatever was fetched
+  /// before. So the work depends on the segment alone.
+  void count_fetches(bool on) { counting_ = on; }
+  /// While on, a place with many contents loses the flow (GapReason::limit).
+  void only_modest_fetches(bool on);
+  /// run() returns `position` at the first ambiguous instruction after `most` further steps of fetch_work(), so that the limit applies at
+  /// the same place however far the caller lets it run. begin() removes the limit.
+  void limit_fetch_work(uint64_t most) { fetch_work_limit_ = most == kNoWorkLimit ? most : fetch_work_ + most; }
+  [[nodiscard]] bool work_is_spent() const { return fetch_work_ >= fetch_work_limit_ && !counting_; }
+  static constexpr uint64_t kNoWorkLimit = ~uint64_t{0};
+  /// After `lost`: gives the gap and skips to the next item from which the flow is known for sure, or to the segment's end.
+  void recover(Flow& flow, Gap gap);
+
+  [[nodiscard]] const std::vector<Candidate>& candidates() const { return candidates_; }
+  [[nodiscard]] const Loss& loss() const { return loss_; }
+  [[nodiscard]] const BlockTable& blocks() const { return table_; }
+  [[nodiscard]] bool merges_stacks() const { return options_.config.return_compression != ReturnCompression::off; }
+  /// True if the flow stands at the segment's end.
+  bool at_end(const FlowState& state) { return done_flow(state); }
+  void finish_block(Flow& flow, uint16_t flags);
+  void give_gap(Flow& flow, const Gap& gap);
+  ItemReader& items() { return items_; }
+  [[nodiscard]] const AuxSegment& segment() const { return segment_; }
+  [[nodiscard]] const DecoderOptions& options() const { return options_; }
+
+ private:
+  struct CacheEntry {
+    Ip ip;
+    SpaceId space = kNoSpace;
+    ExecMode mode = ExecMode::unknown;
+    CodeFlag flags = CodeFlag::none;
+    Insn insn;
+    std::array<std::byte, 15> bytes{};
+    Interval certain;
+    bool plain = false;      ///< the fetch took no steps
+    bool sole = false;       ///< no content that leads elsewhere was ever known here
+    bool ambiguous = false;  ///< see Candidate; holds for `certain` as a whole only
+  };
+  static constexpr uint64_t kCopyWork = 16;       ///< see count_copy()
+  static constexpr uint64_t kModestFetch = 1024;  ///< steps: see only_modest_fetches()
+  enum class Go : uint8_t { on, lost, disabled };
+  friend class Runner;  // the fast path goes on from the walker's state and back
+
+  uint32_t switches_before(const AuxSegment& segment);
+  void begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches);
+
+  // fetching
+  bool read_candidates(Flow& flow, SpaceId space);
+  void charge_open(bool found);
+  FetchResult ask(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                  unsigned span_bytes = kFetchSpanBytes);
+  FetchResult fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors);
+  bool fetch_certain(const Flow& flow, SpaceId space);
+  void join_alike(Interval now);
+  bool read_survey(Flow& flow, SpaceId space);
+  const std::vector<Candidate>& ever(const Flow& flow, SpaceId space);
+  [[nodiscard]] const Candidate* pinned(const Flow& flow, SpaceId space) const;
+  void lose(const Flow& flow, GapReason reason);
+  void correct_target(Flow& flow);
+  bool reaches(Flow& flow, Ip ip);
+  [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return is_kernel_half(ip) ? kKernelSpace : state.context.space; }
+
+  bool done_flow(const FlowState& state);
+
+  [[nodiscard]] bool in_filter(Ip ip) const;
+  [[nodiscard]] uint64_t max_silent() const;
+
+  // executing
+  Go execute(Flow& flow, const Insn& insn);
+  Go after_sequential(Flow& flow, const Insn& insn);
+  Go direct_branch(Flow& flow, const Insn& insn);
+  Go conditional(Flow& flow, const Insn& insn);
+  Go near_return(Flow& flow, const Insn& insn);
+  Go indirect(Flow& flow, const Insn& insn);
+  void append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags);
+
+  // taking what the trace owes
+  bool load_tnt(FlowState& state);
+  void load_bits_before_deferred_tip(FlowState& state);
+  bool take_bit(FlowState& state, bool& taken);
+  void took(Flow& flow, bool anchors = true);
+  void settle(Flow& flow);
+  bool settle_one(Flow& flow, const Item& item);
+  bool retire_vm_entry(Flow& flow);
+  bool retire_ptwrite(Flow& flow);
+  bool settle_lost(Flow& flow, const Item& item);
+  bool ends_loss(Flow& flow, const Item& item);
+  void pass_lost(Flow& flow, const Item& item);
+  bool resumes_at(Flow& flow, const Item& item, SectionId& missing);
+  bool at_stop(Flow& flow);
+  void refresh_now(FlowState& state);
+  void narrow_by_sync_points(FlowState& state);
+  void enable_at(Flow& flow, const Item& item, Ip ip);
+  void disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume);
+  void set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip);
+  void set_interrupt_flag(Flow& flow, const Item& item, Ip ip);
+  void count_down(Flow& flow);
+  void give_overdue(Flow& flow);
+  void update_context(Flow& flow, TimeNs first, TimeNs last);
+  void pass_switch(Flow& flow);
+  void give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to);
+  void give_item_event(Flow& flow, const Item& item, Ip from);
+  void give_bound_event(Flow& flow, const Item& item);
+  void put_mark(Flow& flow, Interval time);
+  [[nodiscard]] Interval time_of(const Item& item) const { return {item.before, item.hi}; }
+
+  Timeline timeline_;
+  const ContextTrack* contexts_;
+  DecoderOptions options_;
+  CodeView view_;
+  ItemReader items_;
+  AuxSegment segment_;
+  ContextFollower follower_;
+  int32_t follower_cpu_ = -1;
+  bool switch_met_ = false;  ///< by the look ahead of switches_before
+  BlockTable table_;
+  std::vector<CacheEntry> cache_;
+  std::vector<CodeCandidate> contents_;  ///< of the present fetch
+  std::vector<Candidate> candidates_;
+  std::vector<SectionId> missing_;  ///< sections without code at which a lost flow went on in this segment
+  bool surveying_ = false;
+  uint64_t walked_ = 0, fetch_work_ = 0, fetch_work_limit_ = kNoWorkLimit;
+  uint64_t most_steps_ = kMostFetchSteps;
+  uint64_t asked_ = 0;  ///< steps of the fetches of the present read_candidates()
+  bool counting_ = false;
+  /// By place and mode: the instructions that ever stood there. They depend on nothing but the timeline.
+  std::map<std::tuple<Ip, SpaceId, ExecMode>, std::vector<Candidate>> ever_;
+  Loss loss_;
+};
+
+}  // namespace ptd::pt

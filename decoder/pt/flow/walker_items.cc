@@ -1,0 +1,499 @@
+// Walker: taking what the trace owes, events, time and context.
+#include <algorithm>
+#include <utility>
+
+#include "decoder/pt/flow/walker.h"
+
+namespace ptd::pt {
+
+bool Walker::load_tnt(FlowState& state) {
+  const Item& item = items_.at(state.next);
+  if (item.kind != ItemKind::tnt) return false;
+  state.tnt = item.ip;
+  state.tnt_count = item.bits;
+  state.tnt_item = state.next++;
+  return state.tnt_count != 0;
+}
+
+bool Walker::take_bit(FlowState& state, bool& taken) {
+  if (state.tnt_count == 0 && !load_tnt(state)) return false;
+  --state.tnt_count;
+  taken = ((state.tnt >> state.tnt_count) & 1) != 0;
+  return true;
+}
+
+void Walker::took(Flow& flow, bool anchors) {
+  FlowState& state = flow.state;
+  ++state.position;
+  state.unanchored = anchors ? 0 : state.unanchored + state.silent;
+  state.silent = 0;
+  if (state.tnt_count == 0) {
+    settle(flow);
+  } else {
+    state.has_stop = false;
+    refresh_now(state);
+  }
+}
+
+void Walker::refresh_now(FlowState& state) {
+  const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
+  state.now.first = std::max(head.lo, state.not_before);
+  state.now.last = std::max(head.hi, state.now.first);
+  if (options_.sync_points != nullptr) narrow_by_sync_points(state);
+}
+
+// The spans between synchronisations bound the versions that this cpu may run. A span that contradicts the clock is not believed.
+void Walker::narrow_by_sync_points(FlowState& state) {
+  const std::vector<SyncPoint>& points = *options_.sync_points;
+  const uint64_t offset = segment_.stream_offset_bytes + items_.at(state.next).offset_bytes;
+  while (state.spans_passed < points.size() && points[state.spans_passed].stream_offset_bytes < offset) ++state.spans_passed;
+  if (state.spans_passed == 0) return;
+  const Interval both = intersect(state.now, points[state.spans_passed - 1].time);
+  if (!both.empty()) state.now = both;
+}
+
+// An instruction ran that the head item counts, unless the instruction took it.
+void Walker::count_down(Flow& flow) {
+  FlowState& state = flow.state;
+  if (state.counts_down && --state.countdown == 0) settle(flow);
+}
+
+// A branch is about to take something from the trace, so an event that counts instructions cannot come later than here.
+void Walker::give_overdue(Flow& flow) {
+  FlowState& state = flow.state;
+  if (!state.counts_down) return;
+  state.countdown = 0;
+  settle(flow);
+}
+
+// With no branch bits pending: gives events that have no place and sets the ip at which the head item is to be taken.
+void Walker::settle(Flow& flow) {
+  FlowState& state = flow.state;
+  for (;;) {
+    const Item item = items_.at(state.next);
+    if (!settle_one(flow, item)) break;
+    ++state.next;
+    ++state.position;
+  }
+  refresh_now(state);
+}
+
+// True if the item was taken.
+bool Walker::settle_one(Flow& flow, const Item& item) {
+  FlowState& state = flow.state;
+  state.has_stop = false;
+  if (state.lost) return settle_lost(flow, item);
+  switch (item.kind) {
+    case ItemKind::now:
+      give_item_event(flow, item, {});
+      return true;
+    case ItemKind::at_insn:
+      if (state.enabled) return false;
+      give_item_event(flow, item, Ip{item.ip});
+      return true;
+    case ItemKind::after_insns:
+      if (state.enabled && !std::exchange(state.counts_down, true)) {
+        const uint64_t passed = state.silent + state.unanchored;
+        state.countdown = item.ip - std::min(item.ip, passed);
+      }
+      if (state.enabled && state.countdown != 0) return false;
+      finish_block(flow, 0);
+      state.counts_down = false;
+      state.silent = state.unanchored = 0;
+      give_item_event(flow, item, state.enabled ? state.ip : Ip{});
+      return true;
+    case ItemKind::tip_pge:
+      if (state.enabled) return false;  // the walker finds that it cannot go on
+      enable_at(flow, item, Ip{item.ip});
+      return true;
+    case ItemKind::overflow: {
+      finish_block(flow, 0);
+      const bool has_ip = (item.flags & kItemNoIp) == 0;
+      give_event(flow, item, EventKind::overflow, has_ip ? kEventHasTo : uint8_t{0}, {}, Ip{item.ip});
+      Gap gap;
+      gap.reason = GapReason::overflow;
+      gap.ip = state.enabled ? state.ip : Ip{};
+      gap.space = space_of(state, state.ip);
+      gap.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
+      gap.time = time_of(item);
+      give_gap(flow, gap);
+      state.returns.clear();
+      state.calls_unseen = false;  // the processor forgets them too ([SDM] "RETC")
+      state.enabled = has_ip;
+      state.lost = !has_ip;
+      state.in_gap = state.bits_open = state.doubtful = false;
+      state.silent = state.unanchored = 0;
+      state.ip = Ip{item.ip};
+      if (has_ip) {
+        set_mode(flow, item.mode, item, state.ip);
+        update_context(flow, item.before, item.hi);
+      }
+      return true;
+    }
+    case ItemKind::at_ip:
+      if (!state.enabled) {  // the packet gives an ip, but no flow
+        give_bound_event(flow, item);
+        return true;
+      }
+      [[fallthrough]];
+    case ItemKind::async_branch:
+    case ItemKind::async_disabled:
+      state.has_stop = true;
+      state.stop_ip = item.ip;
+      return false;
+    case ItemKind::sync:
+      state.has_stop = (item.flags & kItemNoIp) == 0;
+      state.stop_ip = item.ip;
+      return false;
+    case ItemKind::tnt:
+    case ItemKind::tip:
+    case ItemKind::tip_pgd:
+    case ItemKind::bad:
+    case ItemKind::end:
+      return false;
+  }
+  return false;
+}
+
+// The flow stands at the ip that the head item is bound to.
+bool Walker::at_stop(Flow& flow) {
+  FlowState& state = flow.state;
+  const Item item = items_.at(state.next);
+  state.doubtful = false;  // the flow has come to an ip that the trace tells
+  if (item.kind == ItemKind::sync) {
+    finish_block(flow, 0);
+    state.enabled = false;
+    state.has_stop = false;
+    return true;
+  }
+  finish_block(flow, 0);
+  ++state.next;
+  if (item.kind == ItemKind::at_ip) {
+    // A PTW's FUP tells the PTWRITE itself, which did retire ([SDM] "PTWRITE Packet"); other events come before the instruction.
+    if (item.event == EventKind::ptwrite && !retire_ptwrite(flow)) return false;
+    give_bound_event(flow, item);
+    took(flow);
+    return true;
+  }
+  const bool has_to = (item.flags & kItemNoIp) == 0;
+  const Ip to{item.value};
+  if (item.kind == ItemKind::async_disabled) {
+    if (options_.config.errata.skd022 && retire_vm_entry(flow)) {
+      Item entry = item;
+      entry.ip = item.value;
+      disable(flow, entry, EventKind::disabled, state.ip, {});
+    } else {
+      disable(flow, item, EventKind::async_disabled, state.ip, state.ip);
+    }
+    return true;
+  }
+  uint8_t flags = kEventHasFrom;
+  if (has_to) flags |= kEventHasTo;
+  if (has_to && options_.breakpoint_entry.value != 0 && to == options_.breakpoint_entry) flags |= kEventBreakpoint;
+  give_event(flow, item, EventKind::async_branch, flags, Ip{item.ip}, to);
+  const bool was_kernel = is_kernel_half(state.ip);
+  state.ip = to;
+  state.enabled = has_to;
+  set_mode(flow, item.mode, item, to);
+  if (was_kernel && !is_kernel_half(to)) update_context(flow, item.before, item.hi);
+  took(flow);
+  return true;
+}
+
+// Erratum SKD022: a VM entry that clears TraceEn gives a FUP before its TIP.PGD; the entry itself did retire.
+bool Walker::retire_vm_entry(Flow& flow) {
+  if (!read_candidates(flow, space_of(flow.state, flow.state.ip)) || candidates_.size() != 1) return false;
+  const Candidate entry = candidates_[0];
+  if (entry.insn.detail != InsnDetail::vmlaunch && entry.insn.detail != InsnDetail::vmresume) return false;
+  append(flow, entry.insn, entry.bytes.data(), entry.flags, 0);
+  finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  return true;
+}
+
+bool Walker::retire_ptwrite(Flow& flow) {
+  FlowState& state = flow.state;
+  if (!read_candidates(flow, space_of(state, state.ip))) return false;
+  const auto it = std::find_if(candidates_.begin(), candidates_.end(), [](const Candidate& c) { return c.insn.cls == InsnClass::ptwrite; });
+  if (it == candidates_.end()) {
+    lose(flow, GapReason::image_mismatch);
+    return false;
+  }
+  const Candidate write = *it;
+  append(flow, write.insn, write.bytes.data(), write.flags, 0);
+  finish_block(flow, 0);
+  state.ip = next_sequential(write.insn, state.ip, state.mode);
+  return true;
+}
+
+void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
+  FlowState& state = flow.state;
+  state.enabled = true;
+  state.doubtful = false;
+  state.ip = ip;
+  update_context(flow, item.before, item.hi);
+  uint8_t flags = kEventHasTo;
+  if (ip == state.disabled_at && ip.value != 0) flags |= kEventResumed;
+  give_event(flow, item, EventKind::enabled, flags, {}, ip);
+  set_mode(flow, item.mode, item, ip);
+}
+
+// `from`: the instruction that left (disabled) or was not executed (async_disabled). `resume`: where tracing would go on as if it had
+// not been interrupted, 0 if that cannot be told.
+void Walker::disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume) {
+  FlowState& state = flow.state;
+  const bool asynchronous = kind == EventKind::async_disabled;
+  const Ip to{asynchronous ? item.value : item.ip};
+  Item told = item;
+  told.aux = resume.value;
+  const uint8_t has_to = (item.flags & kItemNoIp) == 0 ? kEventHasTo : uint8_t{0};
+  give_event(flow, told, kind, static_cast<uint8_t>(kEventHasFrom | has_to), from, to);
+  state.disabled_at = resume;
+  state.enabled = false;
+  took(flow);
+}
+
+void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
+  FlowState& state = flow.state;
+  if (mode == ExecMode::unknown) return;
+  set_interrupt_flag(flow, item, ip);
+  // Without a mode from PSB+ this is the first that the segment tells: a status for who reads segments one after the other.
+  Item told = item;
+  told.value = static_cast<uint64_t>(mode);
+  uint8_t flags = kEventHasTo;
+  if (mode == state.mode && flow.mode_told) return;
+  if (!flow.mode_told) flags |= kEventStatus;
+  flow.mode_told = true;
+  finish_block(flow, 0);
+  state.mode = mode;
+  give_event(flow, told, EventKind::exec_mode, flags, {}, ip);
+}
+
+// What the MODE.Exec that `item` is bound to tells of RFLAGS.IF. Without event trace it is always 0: the first to tell that is no event.
+void Walker::set_interrupt_flag(Flow& flow, const Item& item, Ip ip) {
+  FlowState& state = flow.state;
+  if ((item.flags & kItemFlagKnown) == 0) return;
+  const bool on = (item.flags & kItemFlagOn) != 0;
+  if (std::exchange(state.interrupts, on) == on) return;
+  Item told = item;
+  told.value = on ? 1 : 0;
+  finish_block(flow, 0);
+  give_event(flow, told, EventKind::interrupt_flag, static_cast<uint8_t>(kEventHasTo | (flow.mode_told ? 0 : kEventStatus)), {}, ip);
+}
+
+// Which thread runs at a moment of [first, last].
+void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
+  FlowState& state = flow.state;
+  Context context;
+  if (segment_.cpu < 0) {
+    context = contexts_->at_thread(segment_.tid, last);
+  } else if (options_.switch_entry.value != 0) {
+    context = follower_.at(state.switches, first, last, state.ip, timeline_);
+  } else {
+    // A switch inside the interval happened in the kernel, before the user code that is entered now: the later context is taken,
+    // unless it is one without user code.
+    context = contexts_->at_cpu(segment_.cpu, last);
+    const Context early = contexts_->at_cpu(segment_.cpu, first);
+    if (context.space == kNoSpace && early.space != kNoSpace) context = early;
+  }
+  if (context.space == kNoSpace) context.space = options_.default_space;
+  state.context = context;
+}
+
+// The flow enters the function that every context switch passes.
+void Walker::pass_switch(Flow& flow) {
+  FlowState& state = flow.state;
+  switch_met_ = true;
+  state.switches = std::max(state.switches, follower_.passed_at(state.now.first)) + 1;
+  update_context(flow, state.now.first, state.now.last);
+}
+
+void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t flags, Ip from, Ip to) {
+  Event event;
+  event.kind = kind;
+  event.flags = flags;
+  event.before_block = static_cast<uint32_t>(flow.out->blocks.size()) + (flow.block_instructions != 0 ? 1 : 0);
+  if ((flags & kEventHasFrom) != 0) event.from = from;
+  if ((flags & kEventHasTo) != 0) event.to = to;
+  event.payload = item.value;
+  if (kind == EventKind::async_branch || kind == EventKind::async_disabled || kind == EventKind::enabled || kind == EventKind::disabled ||
+      kind == EventKind::overflow) {
+    event.payload = 0;
+  }
+  event.aux = item.aux;
+  event.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
+  event.time = time_of(item);
+  event.about = item.own.about;
+  event.cycles = item.own.cycles;
+  if (kind == EventKind::paging) flow.state.non_root = (flags & kEventNonRoot) != 0;
+  if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) {
+    put_mark(flow, event.time);
+    flow.mark_valid = false;  // the next block has one of its own
+  }
+  flow.out->events.push_back(event);
+}
+
+// An event whose ip a FUP tells.
+void Walker::give_bound_event(Flow& flow, const Item& item) {
+  if (item.event == EventKind::exec_mode) return set_mode(flow, item.mode, item, Ip{item.ip});
+  give_item_event(flow, item, Ip{item.ip});
+}
+
+void Walker::give_item_event(Flow& flow, const Item& item, Ip from) {
+  uint8_t flags = from.value != 0 ? kEventHasFrom : uint8_t{0};
+  if ((item.flags & kItemNonRoot) != 0) flags |= kEventNonRoot;
+  give_event(flow, item, item.event, flags, from, {});
+}
+
+void Walker::give_gap(Flow& flow, const Gap& gap) {
+  finish_block(flow, 0);
+  Gap given = gap;
+  given.before_block = static_cast<uint32_t>(flow.out->blocks.size());
+  flow.out->gaps.push_back(given);
+}
+
+// Called when a block begins, or an event stands where no block is: gives a Mark if anything that it tells has changed.
+void Walker::put_mark(Flow& flow, Interval time) {
+  const FlowState& state = flow.state;
+  Mark mark;
+  mark.time = time;
+  mark.pid = state.context.pid;
+  mark.tid = state.context.tid;
+  mark.space = state.context.space;
+  mark.mode = state.mode;
+  mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
+  const Moment left = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next).left;
+  mark.about = left.about;
+  mark.cycles = left.cycles;
+  const Mark& last = flow.mark;
+  if (flow.mark_valid && last.time == mark.time && last.tid == mark.tid && last.pid == mark.pid && last.space == mark.space &&
+      last.mode == mark.mode && last.cycles == mark.cycles) {
+    return;
+  }
+  flow.mark = mark;
+  flow.mark_valid = true;
+  mark.before_block = static_cast<uint32_t>(flow.out->blocks.size());
+  flow.out->marks.push_back(mark);
+}
+
+bool Walker::done_flow(const FlowState& state) {
+  if (state.enabled || state.tnt_count != 0) {
+    if (!state.enabled) return false;
+    // A segment's end that says nothing of the ip: the flow stops where the last packet left it.
+    const Item& item = items_.at(state.next);
+    const bool ends = item.kind == ItemKind::end || (item.kind == ItemKind::sync && (item.flags & kItemNoIp) != 0);
+    return state.tnt_count == 0 && ends;
+  }
+  const ItemKind kind = items_.at(state.next).kind;
+  return kind == ItemKind::end || kind == ItemKind::sync || (state.lost && kind == ItemKind::bad);
+}
+
+// Whether a lost flow can go on at `item`, or stops there because nothing more is known.
+bool Walker::ends_loss(Flow& flow, const Item& item) {
+  SectionId missing = kNoSection;
+  switch (item.kind) {
+    case ItemKind::async_branch:
+    case ItemKind::async_disabled:
+    case ItemKind::tip_pgd:
+    case ItemKind::tip_pge:
+    case ItemKind::overflow:
+    case ItemKind::sync:
+    case ItemKind::end:
+    case ItemKind::bad:
+      return true;
+    default:
+      return resumes_at(flow, item, missing);
+  }
+}
+
+// Passes over an item while the flow is lost. What it tells without the flow is given.
+void Walker::pass_lost(Flow& flow, const Item& item) {
+  FlowState& state = flow.state;
+  // Deferred TIPs come right after the TNT that was filled in the meantime; any other packet forces both out ([SDM] "Deferred TIPs").
+  if (item.kind == ItemKind::tnt) state.bits_open = true;
+  if (item.kind == ItemKind::at_ip) state.bits_open = false;
+  if (item.kind == ItemKind::at_ip) {
+    give_bound_event(flow, item);
+  } else if (item.kind == ItemKind::now || item.kind == ItemKind::at_insn || item.kind == ItemKind::after_insns) {
+    give_item_event(flow, item, Ip{item.kind == ItemKind::at_insn ? item.ip : 0});
+  } else if (item.mode != ExecMode::unknown) {
+    set_mode(flow, item.mode, item, Ip{item.ip});
+  }
+}
+
+// While the flow is lost: true if `item` was taken or passed over; false at an item at which the walker goes on, or ends.
+bool Walker::settle_lost(Flow& flow, const Item& item) {
+  FlowState& state = flow.state;
+  SectionId missing = kNoSection;
+  switch (item.kind) {
+    case ItemKind::sync:
+    case ItemKind::end:
+    case ItemKind::bad:
+      return false;
+    case ItemKind::tip_pge:
+    case ItemKind::overflow:
+      state.lost = false;
+      return settle_one(flow, item);
+    case ItemKind::tip_pgd: {  // where from is not known, but nothing ran since
+      state.lost = false;
+      state.disabled_at = {};
+      const bool has_to = (item.flags & kItemNoIp) == 0;
+      if (state.in_gap) give_event(flow, item, EventKind::disabled, has_to ? kEventHasTo : uint8_t{0}, {}, Ip{item.ip});
+      return true;
+    }
+    case ItemKind::async_branch:
+    case ItemKind::async_disabled:
+      break;
+    default:
+      if (!resumes_at(flow, item, missing)) {
+        pass_lost(flow, item);
+        return true;
+      }
+      break;
+  }
+  if (missing != kNoSection) missing_.push_back(missing);
+  const bool at_tip = item.kind == ItemKind::tip;
+  state.lost = false;
+  state.doubtful = at_tip && state.bits_open && options_.config.tip_order != TipOrder::prompt;
+  state.ip = Ip{item.ip};
+  state.enabled = true;
+  state.has_stop = !at_tip;
+  state.stop_ip = item.ip;
+  if (at_tip) {
+    set_mode(flow, item.mode, item, state.ip);
+  } else {
+    update_context(flow, item.before, item.hi);
+  }
+  return at_tip;
+}
+
+// After a loss: gives the gap and goes on at the next item that tells where the flow is, or at the segment's end.
+void Walker::recover(Flow& flow, Gap gap) {
+  FlowState& state = flow.state;
+  finish_block(flow, 0);
+  // Code that is not at hand leaves the bits before in no doubt; a contradiction may be that a TNT was taken before a TIP was due.
+  state.bits_open = state.tnt_count != 0 || gap.reason != GapReason::no_image;
+  state.enabled = state.doubtful = false;
+  state.in_gap = true;
+  state.returns.clear();
+  state.calls_unseen = true;
+  state.tnt_count = 0;
+  state.has_stop = state.counts_down = false;
+  state.silent = state.unanchored = 0;
+  state.lost = true;
+  const uint64_t from = gap.stream_offset_bytes - segment_.stream_offset_bytes;
+  uint64_t to = from;
+  for (;;) {
+    const Item item = items_.at(state.next);
+    to = std::max(to, item.offset_bytes);
+    if (ends_loss(flow, item)) break;
+    pass_lost(flow, item);
+    ++state.next;
+    items_.release(state.next);
+  }
+  if (items_.at(state.next).kind == ItemKind::bad) to = segment_.bytes.size() - segment_.tail_bytes;  // the rest cannot be read
+  gap.lost_bytes = to - from;
+  give_gap(flow, gap);
+  settle(flow);
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,518 @@
+// Runner: packets and branches of the fast path.
+#include "decoder/pt/runner/runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "decoder/pt/flow/plain_packets.h"
+#include "decoder/pt/runner/runner_tally.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kOutAtOnce = 1U << 16;                                                                 // blocks of one call
+constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // one round may go past the limit
+constexpr uint32_t kMaxExactSteps = 32;
+constexpr uint64_t kBulkBytes = 48;
+constexpr uint64_t kLeastTally = 1U << 17;  // branches and targets that must be allowed for, to count in place
+
+}  // namespace
+
+Runner::Runner(Walker& walker)
+    : walker_(walker),
+      code_(walker.timeline_, walker.table_, walker.options_.switch_entry,
+            {walker.options_.config.return_compression != ReturnCompression::off, walker.options_.sequences || walker.options_.counts,
+             walker.options_.counts}),
+      returns_compressed_(walker.options_.config.return_compression != ReturnCompression::off),
+      tally_(walker.options_.counts ? std::make_unique<Tally>() : nullptr) {}
+
+Runner::~Runner() = default;
+
+uint64_t Runner::keep_counts() {
+  uint64_t count = 0;
+  for (const uint64_t key : journal_.keys()) {
+    blocks_at_end_.clear();
+    code_.append_blocks(key, blocks_at_end_);
+    count += blocks_at_end_.size();
+  }
+  journal_.clear();
+  return count;
+}
+
+void Runner::undo_counts() {
+  for (const uint64_t key : journal_.keys()) --code_.counter(key);
+  journal_.clear();
+}
+
+WalkStop Runner::run(Flow& flow, uint64_t until_position) {
+  uint64_t exact_steps = 1;
+  for (;;) {
+    FlowState& state = flow.state;
+    const bool full = flow.out->blocks.size() >= flow.out->capacity_blocks;
+    if (!full && state.position < until_position)
+      exact_steps = fast(flow, until_position) ? 1 : std::min<uint64_t>(2 * exact_steps, kMaxExactSteps);
+    const uint64_t before = state.position;
+    const WalkStop stop = walker_.run(flow, std::min(until_position, state.position + exact_steps));
+    walked_ += state.position - before;
+    if (stop != WalkStop::position || state.position >= until_position || walker_.work_is_spent()) return stop;
+  }
+}
+
+void Runner::set_places() {
+  const uint32_t kernel = RunnerCode::place_of(kKernelSpace, state_->mode);
+  const uint32_t user = RunnerCode::place_of(state_->context.space, state_->mode);
+  if (kernel != kernel_place_ || user != user_place_) calls_.forget();
+  kernel_place_ = kernel;
+  user_place_ = user;
+}
+
+RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip); }
+
+// Follows the flow as far as it can. False: nothing was taken.
+bool Runner::fast(Flow& flow, uint64_t until) {
+  FlowState& state = flow.state;
+  if (state.non_root && walker_.options_.image_is_of_root) return false;
+  if (!state.enabled || state.lost || state.doubtful || state.has_stop || flow.block_instructions != 0 || state.mode == ExecMode::unknown) return false;
+  ItemReader& items = walker_.items_;
+  const Item* head = items.peek(state.next);
+  if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
+  if (code_.overgrown() && journal_.empty()) {
+    code_.clear();
+    calls_.forget();
+  }
+  flow_ = &flow;
+  state_ = &state;
+  data_ = walker_.segment_.bytes.data();
+  segment_bytes_ = walker_.segment_.bytes.size();
+  own_bytes_ = items.own_bytes();
+  until_ = until;
+  direct_ = moved_ = false;
+  first_position_ = state.position;
+  mark_due_ = true;
+  borrow_calls();
+  set_places();
+  at_ = at(state.ip.value);
+  sync_limit_ = ~uint64_t{0};
+  if (const auto* points = walker_.options_.sync_points; points != nullptr && state.spans_passed < points->size()) {
+    const uint64_t next = (*points)[state.spans_passed].stream_offset_bytes, here = walker_.segment_.stream_offset_bytes;
+    sync_limit_ = next > here ? next - here : 0;
+  }
+  span_ = {};
+  if (const auto* points = walker_.options_.sync_points; points != nullptr && state.spans_passed != 0)
+    span_ = (*points)[state.spans_passed - 1].time;
+  Blocks& blocks = flow.out->blocks;
+  const size_t size = blocks.size();
+  const size_t limit = std::min(flow.out->capacity_blocks, size + kOutAtOnce);
+  blocks.resize(limit + kOutSlack);
+  out_ = blocks.data() + size;
+  out_end_ = blocks.data() + limit;
+
+  tnt_.count = state.tnt_count;
+  tnt_.bits = low_bits(state.tnt, state.tnt_count);
+  tnt_.direct = false;
+  tnt_.begun = true;
+  tnt_.index = state.tnt_item;
+  left_ = state.tnt_count != 0 ? items.at(state.tnt_item).left : (head != nullptr ? head->left : Moment{});
+  if ((tnt_.count == 0 || take_bits()) && take_queue()) take_direct();
+  leave();
+  return moved_;
+}
+
+// Items that the ItemReader holds already. True: all were taken, and packets can be read here.
+bool Runner::take_queue() {
+  ItemReader& items = walker_.items_;
+  while (room() && state_->position < until_) {
+    const Item* item = items.peek(state_->next);
+    if (item == nullptr) {
+      if (!items.plain(state_->next)) return false;
+      cursor_ = items.cursor();
+      return true;
+    }
+    if (behind_sync_point(item->offset_bytes)) return false;
+    if (item->kind == ItemKind::tip && item->flags == 0 && item->mode == ExecMode::unknown) {
+      const Item tip = *item;
+      set_now(tip);
+      if (!take_target(tip, false)) return false;
+      ++state_->next;
+    } else if (item->kind == ItemKind::tnt) {
+      tnt_.bits = item->ip;
+      tnt_.count = item->bits;
+      tnt_.direct = tnt_.begun = false;
+      tnt_.index = state_->next;
+      set_now(*item);
+      ++state_->next;
+      if (!take_bits()) return false;
+    } else {
+      return false;
+    }
+  }
+  return false;
+}
+
+// Whether spend() is worth its beginning at `offset`, before a timing packet at `stop`: for more than one TNT, or where there is some way
+// to go. Else take_timed() is.
+bool Runner::is_bulk(uint64_t offset, uint64_t stop) const {
+  if (stop - offset >= kBulkBytes || data_[offset] == std::byte{0x02}) return true;
+  return offset + 1 < stop && is_short_tnt(static_cast<unsigned>(data_[offset + 1])) && is_short_tnt(static_cast<unsigned>(data_[offset]));
+}
+
+// Packets from cursor_ on.
+void Runner::take_direct() {
+  direct_ = true;
+  stop_ = 0;
+  settled_ = false;
+  tally_from_ = tally_ ? cursor_.offset_bytes : ~uint64_t{0};
+  while (room() && state_->position < until_) {
+    if (cursor_.offset_bytes >= tally_from_ && until_ - state_->position > kLeastTally) {
+      tally();
+      if (tnt_.count != 0 && !take_bits()) return;
+      continue;
+    }
+    const uint64_t offset = cursor_.offset_bytes;
+    if (offset >= stop_ && !pass_point()) {
+      if (cursor_.offset_bytes >= own_bytes_) return;
+      continue;
+    }
+    if (behind_sync_point(offset)) return;
+    if (!mark_due_ && settled_ && cursor_.steady() && is_bulk(offset, stop_)) {
+      spend();
+      if (tnt_.count != 0 && !take_bits()) return;
+    } else if (!take_timed()) {
+      return;
+    }
+    if (cursor_.offset_bytes != offset || !room() || state_->position >= until_) continue;
+    const auto byte = static_cast<unsigned>(data_[offset]);
+    if (is_short_tnt(byte)) {
+      const auto bits = static_cast<uint32_t>(std::bit_width(byte)) - 2;
+      if (!read_tnt(low_bits(byte >> 1, bits), bits, 1, false)) return;
+    } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
+      if (!read_tip()) return;
+    } else if (byte == 0) {
+      ++cursor_.offset_bytes;
+    } else if (byte == 0x02 && own_bytes_ - offset >= kLongTntBytes) {
+      const uint64_t payload = long_tnt(data_ + offset);
+      if (payload == 0) return;
+      const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
+      if (!read_tnt(low_bits(payload, bits), bits, kLongTntBytes, bits == kLongTntBits)) return;
+    } else {
+      return;
+    }
+  }
+}
+
+// At stop_: takes over what the timing packet there tells. False: there was one, or the segment ends; true: nothing stands here.
+bool Runner::pass_point() {
+  TimeAhead& ahead = walker_.items_.ahead();
+  const TimePoint* point = ahead.next();
+  if (point != nullptr && point->offset_bytes <= cursor_.offset_bytes) {
+    const uint64_t end = point->end_bytes;
+    ahead.pass(cursor_.offset_bytes, cursor_.now_first, cursor_.now);
+    cursor_.offset_bytes = std::max(cursor_.offset_bytes, end);
+    stop_ = 0;
+    settled_ = false;
+    return false;
+  }
+  stop_ = point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_;
+  hi_ = ahead.next_last();
+  return cursor_.offset_bytes < stop_;
+}
+
+// A TNT that begins at the cursor. False: not all of it could be taken.
+bool Runner::read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full) {
+  tnt_.before = cursor_;
+  tnt_.bits = payload;
+  tnt_.count = bits;
+  tnt_.direct = true;
+  tnt_.begun = false;
+  Item& item = tnt_.item;
+  item.kind = ItemKind::tnt;
+  item.bits = static_cast<uint8_t>(bits);
+  item.ip = payload;
+  item.offset_bytes = cursor_.offset_bytes;
+  cursor_.date(item);
+  item.lo = cursor_.begin_group();
+  item.hi = std::max(hi_, item.lo);
+  if (full) cursor_.prompt();
+  cursor_.leave_tnt(bits);
+  cursor_.offset_bytes += size;
+  set_now(item);
+  settled_ = item.lo == cursor_.now_first;
+  return take_bits();
+}
+
+// A TIP at the cursor. False: it could not be taken.
+bool Runner::read_tip() {
+  const uint64_t offset = cursor_.offset_bytes;
+  const auto form = static_cast<unsigned>(data_[offset]) >> 5;
+  const uint64_t size = kIpSize[form];
+  if (size == 0 || own_bytes_ - offset <= size || segment_bytes_ - offset < 9) return false;
+  const ItemCursor before = cursor_;
+  uint64_t payload = 0;
+  std::memcpy(&payload, data_ + offset + 1, 8);
+  Packet packet;
+  packet.ip_bytes = static_cast<IpBytes>(form);
+  packet.value = payload & kIpMask[form];
+  if (!decompress_ip(packet, cursor_.last_ip)) return false;
+  Item item;
+  item.kind = ItemKind::tip;
+  item.ip = cursor_.last_ip;
+  cursor_.date(item);
+  item.lo = cursor_.take_tip();
+  cursor_.leave();
+  item.hi = std::max(hi_, item.lo);
+  cursor_.offset_bytes += size + 1;
+  const bool bits_pending = tnt_.count != 0;
+  if (!bits_pending) {
+    set_now(item);
+    settled_ = item.lo == cursor_.now_first;
+  }
+  if (take_target(item, bits_pending)) return true;
+  cursor_ = before;
+  return false;
+}
+
+void Runner::set_now(const Item& item) {
+  FlowState& state = *state_;
+  left_ = item.left;
+  Interval now;
+  now.first = std::max(item.lo, state.not_before);
+  now.last = std::max(item.hi, now.first);
+  const Interval both = intersect(now, span_);
+  if (!both.empty()) now = both;
+  if (now == state.now && left_.cycles == flow_->mark.cycles) return;
+  state.now = now;
+  mark_due_ = true;
+}
+
+// Before the first block at a new moment or in a new context.
+void Runner::give_mark() {
+  mark_due_ = false;
+  if (tally_) return;  // nobody asks for times
+  const FlowState& state = *state_;
+  Mark& last = flow_->mark;
+  if (flow_->mark_valid && last.time == state.now && last.tid == state.context.tid && last.pid == state.context.pid &&
+      last.space == state.context.space && last.mode == state.mode && last.cycles == left_.cycles) {
+    return;
+  }
+  Mark mark;
+  mark.time = state.now;
+  mark.pid = state.context.pid;
+  mark.tid = state.context.tid;
+  mark.space = state.context.space;
+  mark.mode = state.mode;
+  mark.time_known = state.now.first > kTimeMin && state.now.last < kTimeMax;
+  mark.about = left_.about;
+  mark.cycles = left_.cycles;
+  last = mark;
+  flow_->mark_valid = true;
+  mark.before_block = static_cast<uint32_t>(out_ - flow_->out->blocks.data());
+  flow_->out->marks.push_back(mark);
+}
+
+void Runner::Calls::move_to_middle() {
+  const uint64_t middle = kRuns / 2;
+  std::array<RunId, ReturnStack::kDepth> kept{};
+  for (uint64_t i = 0; i < open; ++i) kept[i] = at(height_ - i);
+  base_ = height_ - middle;
+  for (uint64_t i = 0; i < open; ++i) at(height_ - i) = kept[i];
+}
+
+// Makes calls_ the stack of the flow at hand: what it has held since return_calls() is known, the rest is looked up when it is popped.
+void Runner::borrow_calls() {
+  const ReturnStack& stack = state_->returns;
+  const uint64_t bottom = stack.height() - stack.count();
+  const uint64_t known = stack.signature() == signature_ ? std::max(stack.low(), bottom) : bottom;
+  calls_.set_height(stack.height());
+  calls_.low = stack.height();
+  calls_.open = stack.count();
+  calls_.center();
+  for (uint64_t h = known; h++ != stack.height();) calls_.at(h) = kNoRun;
+}
+
+void Runner::return_calls() {
+  ReturnStack& stack = state_->returns;
+  for (uint64_t h = std::max(calls_.low, calls_.height() - calls_.open); h++ != calls_.height();) {
+    if (calls_.at(h) != kNoRun) stack.set(h, code_.run(calls_.at(h)).ip);
+  }
+  stack.sign(++signature_, calls_.height(), calls_.open);
+}
+
+void Runner::push_calls(const Run& run) {
+  const RunId* calls = code_.calls(run);
+  for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
+  calls_.center();
+}
+
+// The run at the return address of that height, which FlowState knows.
+RunId Runner::return_run(uint64_t height) { return at(state_->returns.at(height)); }
+
+// The run at the return address; the stack must not be empty.
+RunId Runner::pop_call() {
+  const RunId known = calls_.at(calls_.height());
+  const RunId run = known != kNoRun ? known : return_run(calls_.height());
+  calls_.drop();
+  calls_.center();
+  return run;
+}
+
+void Runner::emit(const Run& run) {
+  if (mark_due_) give_mark();
+  copy_blocks(out_, code_.blocks(run.blocks_first), run.blocks);
+  out_ += run.blocks;
+  push_calls(run);
+}
+
+// Takes tnt_'s bits. False: some are left.
+bool Runner::take_bits() {
+  while (tnt_.count != 0) {
+    if (!room() || state_->position >= until_) return false;
+    if (!take_memo() && !step()) return false;
+  }
+  return true;
+}
+
+// Takes as many of the next bits as a memo knows. False: none.
+bool Runner::take_memo() {
+  const uint64_t window = tnt_.bits << (64 - tnt_.count);
+  const auto fits = [&](const Memo& memo) {
+    return memo.bits != 0 && memo.bits <= tnt_.count && state_->position + memo.bits <= until_ && code_.holds(memo.valid, state_->now);
+  };
+  MemoTable& memos = code_.memos();
+  if (memos.width(at_) == 0) memos.visit(at_);
+  if (!fits(memos.find(at_, window))) {
+    if (memos.width(at_) == 0 || memos.width(at_) > tnt_.count || !memos.ask(at_, window)) return false;
+    if (!code_.make_memo(at_, window, tnt_.count, state_->now) || !fits(memos.find(at_, window))) return false;
+  }
+  const Memo memo = memos.find(at_, window);
+  if (memo.bits == memos.width(at_)) memos.visit(at_);
+  if (memo.rise < 0 && calls_.open == 0) return false;
+  if (mark_due_) give_mark();
+  out_ += copy_memo(out_, memo);
+  tnt_.count -= memo.bits;
+  state_->position += memo.bits;
+  tnt_.begun = moved_ = true;
+  state_->silent = 0;
+  calls_.open = std::min(calls_.open, uint32_t{memo.room});
+  if (memo.rise < 0) {
+    at_ = pop_call();
+    return true;
+  }
+  at_ = memos.view().run_of(memo.next);
+  std::array<RunId, MemoTable::kMaxCalls> calls;
+  copy_calls(calls.data(), memo);
+  for (int i = 0; i < memo.rise; ++i) calls_.push(calls[static_cast<size_t>(i)]);
+  calls_.center();
+  return true;
+}
+
+// Instructions without a packet up to which a run is followed. Only runs that take nothing can be a loop: those are the walker's from where
+// it looks for one.
+uint64_t Runner::most_silent(const Run& run) const {
+  const uint64_t most = run.end == RunEnd::link ? SilentLoop::kQuiet : kMostSilent;
+  return std::min(most, walker_.options_.max_silent_instructions);
+}
+
+// The version of the run at hand, behind runs that take nothing. kNoRun: the walker must go on.
+RunId Runner::follow_links() {
+  for (;;) {
+    const RunId id = code_.version_at(at_, state_->now);
+    if (id == kNoRun) return kNoRun;
+    const Run& run = code_.run(id);
+    if (run.end == RunEnd::stuck || run.end == RunEnd::unread) return kNoRun;
+    if (state_->silent + run.instructions > most_silent(run)) return kNoRun;
+    if (run.end != RunEnd::link) return id;
+    if (!room()) return kNoRun;
+    emit(run);
+    state_->silent += run.instructions;
+    at_ = run.next[0];
+    moved_ = true;
+  }
+}
+
+// Takes one bit, or a TIP that stands before it. False: the walker must.
+bool Runner::step() {
+  const RunId id = follow_links();
+  if (id == kNoRun) return false;
+  const Run& run = code_.run(id);
+  const bool bit = ((tnt_.bits >> (tnt_.count - 1)) & 1) != 0;
+  if (run.end == RunEnd::jcc) {
+    emit(run);
+    if (bit) out_[-1].flags |= static_cast<uint16_t>(BlockFlag::taken);
+    at_ = run.next[bit ? 1 : 0];
+  } else if (run.end == RunEnd::ret && returns_compressed_) {
+    if (!bit || calls_.open + run.calls == 0) return false;
+    emit(run);
+    at_ = pop_call();
+  } else {  // a TIP that left the processor behind the TNT
+    if (!tnt_.direct || !tnt_.begun || cursor_.offset_bytes >= stop_ || behind_sync_point(cursor_.offset_bytes)) return false;
+    return (static_cast<unsigned>(data_[cursor_.offset_bytes]) & kIpOpcodeMask) == kTipOpcode && read_tip();
+  }
+  --tnt_.count;
+  tnt_.begun = moved_ = true;
+  ++state_->position;
+  state_->silent = 0;
+  return true;
+}
+
+// Takes the target of a branch. False: the flow stands at none.
+bool Runner::take_target(const Item& item, bool bits_pending) {
+  const RunId id = follow_links();
+  if (id == kNoRun) return false;
+  {
+    const Run& run = code_.run(id);  // until something is looked up
+    const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
+    if (run.end != RunEnd::indirect && !ret) return false;
+    emit(run);
+    if (ret && calls_.open != 0) calls_.drop();
+  }
+  const bool enters_user = code_.run(id).ends_in_kernel && (item.ip >> 63) == 0;
+  moved_ = true;
+  ++state_->position;
+  state_->silent = 0;
+  if (enters_user) {
+    state_->ip = Ip{item.ip};
+    walker_.update_context(*flow_, item.before, item.hi);
+    return_calls();
+    borrow_calls();
+    set_places();
+    mark_due_ = true;
+  }
+  const uint32_t place = (item.ip >> 63) != 0 ? kernel_place_ : user_place_;
+  at_ = code_.target_at(place, item.ip);
+  return true;
+}
+
+// Hands the flow back: complete, as the walker would have it.
+void Runner::leave() {
+  FlowState& state = *state_;
+  Blocks& blocks = flow_->out->blocks;
+  blocks.resize(static_cast<size_t>(out_ - blocks.data()));
+  const bool untouched = tnt_.count != 0 && !tnt_.begun;  // a TNT of which nothing was taken
+  if (tnt_.count != 0 && !untouched && !tnt_.direct) {
+    state.tnt_item = tnt_.index;
+  }
+  if (direct_) {
+    if (untouched) cursor_ = tnt_.before;
+    const bool part = tnt_.count != 0 && !untouched;
+    walker_.items_.skip_to(cursor_, state.next, part ? &tnt_.item : nullptr);
+    if (part) state.tnt_item = state.next++;
+  } else if (untouched) {
+    state.next = tnt_.index;
+  }
+  state.tnt_count = untouched ? 0 : tnt_.count;
+  state.tnt = tnt_.bits;
+  state.ip = Ip{code_.run(at_).ip};
+  return_calls();
+  if (state.position != first_position_) state.unanchored = 0;
+  if (!moved_ && !direct_) return;
+  state.has_stop = false;
+  if (state.tnt_count != 0) {
+    walker_.refresh_now(state);
+  } else {
+    walker_.settle(*flow_);
+    if (moved_) walker_.correct_target(*flow_);
+  }
+}
+
+}  // namespace ptd::pt

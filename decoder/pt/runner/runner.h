@@ -1,0 +1,203 @@
+// Runner: the fast path. Plain TNT, TIP and time over code that is certain; anything else goes to the exact walker with the same FlowState.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "decoder/pt/flow/plain_packets.h"
+#include "decoder/pt/flow/walker.h"
+#include "decoder/pt/runner/runner_code.h"
+
+namespace ptd::pt {
+
+/// Gives exactly what Walker::run gives: the same blocks, marks, events, gaps and positions. (Batches may end elsewhere.)
+///
+/// It follows one flow at a time, between two of the walker's steps. Where no event is pending and the bytes are certain, it reads the
+/// packets itself: the blocks up to the next branch that needs the trace are one Run, copied as they are; several branch bits at once are
+/// looked up as a Memo. What it does not know (events, code with several versions at the moment, contradictions) it leaves as it is: the
+/// flow then stands between two packets, or inside a TNT, with its state complete.
+class Runner {
+ public:
+  explicit Runner(Walker& walker);
+  ~Runner();
+
+  /// As Walker::run.
+  WalkStop run(Flow& flow, uint64_t until_position);
+
+  [[nodiscard]] const RunnerCode& code() const { return code_; }
+  [[nodiscard]] PathCounts take_paths() { return code_.take_paths(); }
+  // Where a segment may have to be walked again (`journals`), what is counted in place can be taken back.
+  void set_journals(bool journals) { journals_ = journals; }
+  /// What was counted so far stays. Returns how many blocks that is, since the last call of one of these three.
+  uint64_t keep_counts();
+  /// What was counted since is taken back.
+  void undo_counts();
+  void forget_journal() { journal_.clear(); }
+  /// There is so much of it that it should be kept, or it is in the way of code that is to be forgotten.
+  [[nodiscard]] bool journal_is_long() const { return journal_.keys().size() > kLongJournal || (!journal_.empty() && code_.overgrown()); }
+  /// Steps that were left to the walker.
+  [[nodiscard]] uint64_t walked() const { return walked_; }
+
+ private:
+  static constexpr size_t kLongJournal = 1U << 22;
+  static constexpr uint64_t kMostSilent = 4096;  ///< instructions without a packet
+  struct Pending {                               ///< the TNT that is being taken
+    Item item;                                   ///< as the walker would have it
+    ItemCursor before;                           ///< where it stands
+    uint64_t bits = 0;                           ///< not taken yet, the oldest in bit (count - 1)
+    uint32_t count = 0;
+    uint64_t index = 0;   ///< of the item, if not `direct`
+    bool direct = false;  ///< read here, not by the ItemReader
+    bool begun = false;   ///< a bit was taken
+  };
+
+  /// The runs at the return addresses of FlowState::returns. While fast() is at work this is the call stack; FlowState's own is as it was,
+  /// good up to height `low`.
+  class Calls {
+   public:
+    static constexpr uint32_t kMostAtOnce = 512;  ///< pushes, or pops, between two calls of center()
+    uint64_t low = 0;                             ///< least height
+    uint32_t open = 0;                            ///< entries
+
+    /// Entry of height `h`; kNoRun: not looked up yet. Good for kMostAtOnce above and below the height at the last center().
+    [[nodiscard]] RunId& at(uint64_t h) { return runs_[h - base_]; }
+    [[nodiscard]] uint64_t height() const { return height_; }
+    void push(RunId run) {
+      runs_[++height_ - base_] = run;
+      if (open < ReturnStack::kDepth) ++open;
+    }
+    void drop() {
+      low = std::min(low, --height_);
+      --open;
+    }
+    void set_height(uint64_t height) { height_ = height; }
+    void center() {
+      if (height_ - base_ - kLowest > kRuns - kLowest - kMostAtOnce) move_to_middle();
+    }
+    void forget() { runs_.fill(kNoRun); }
+
+   private:
+    static constexpr uint64_t kLowest = kMostAtOnce + ReturnStack::kDepth, kRuns = 4 * kLowest;
+    void move_to_middle();
+    std::array<RunId, kRuns> runs_{};
+    uint64_t base_ = 0, height_ = 0;
+  };
+
+  bool fast(Flow& flow, uint64_t until);
+  bool take_queue();
+  void take_direct();
+  bool pass_point();
+  [[nodiscard]] bool is_bulk(uint64_t offset, uint64_t stop) const;
+  struct Timed;
+  bool take_timed();
+  void load(Timed& t) const;
+  void store(const Timed& t);
+  void set_moment(Timed& t, TimeNs lo) const;
+  bool is_valid(Timed& t, ValidId valid) const;
+  void mark(Timed& t);
+  void emit(Timed& t, const Run& run);
+  bool pass_point(Timed& t);
+  bool takes_bit(Timed& t, const Run& run, bool bit) const;
+  uint32_t take_timed_memo(Timed& t, uint64_t window, uint32_t count);
+  bool make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now);
+  bool take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size);
+  bool take_timed_tip(Timed& t, unsigned byte);
+  bool read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full);
+  bool read_tip();
+  struct Spending;
+  void spend();
+  void read_bits(Spending& s, uint64_t stop);
+  template <bool kSequences>
+  void spend_memos(Spending& s);
+  bool spend_slowly(Spending& s, uint64_t stop);
+  bool spend_tip(Spending& s);
+  bool spend_singly(Spending& s);
+  void hand_back(const Spending& s);
+  struct Tally;
+  void count(Tally& t, uint64_t key);
+  uint64_t undo(Tally& t);
+  bool is_certain(Tally& t, ValidId valid) const;
+  template <bool kJournals>
+  void tally_memos(Tally& t, uint32_t end);
+  RunId tally_links(Tally& t);
+  bool tally_target(Tally& t);
+  bool tally_singly(Tally& t, uint32_t end);
+  [[nodiscard]] uint32_t taken_places(const Tally& t) const;
+  [[nodiscard]] bool is_tip(const Tally& t, uint32_t place) const;
+  void set_clock_start(Tally& t, uint32_t place) const;
+  void bring_clock_to(const Tally& t, uint64_t offset);
+  void end_tally(Tally& t);
+  bool tally_tape(Tally& t, bool is_last);
+  void tally();
+  /// Copies a memo's blocks, or its one entry. Their number.
+  uint32_t copy_memo(Block* to, const Memo& memo) {
+    const MemoTable::View memos = code_.memos().view();
+    if (code_.packs()) {
+      std::memcpy(static_cast<void*>(to), memos.entry(memo), sizeof(Block));
+      return 1;
+    }
+    copy_blocks(to, memos.blocks(memo), memo.blocks);
+    return memo.blocks;
+  }
+  /// The runs at its return addresses, MemoTable::kMaxCalls.
+  void copy_calls(RunId* to, const Memo& memo) {
+    const MemoTable::View memos = code_.memos().view();
+    std::memcpy(to, code_.packs() ? memos.calls<true>(memo) : memos.calls<false>(memo), MemoTable::kMaxCalls * sizeof(RunId));
+  }
+  bool take_bits();
+  bool take_memo();
+  bool step();
+  bool take_target(const Item& item, bool bits_pending);
+  [[nodiscard]] uint64_t most_silent(const Run& run) const;
+  RunId follow_links();
+  void set_now(const Item& item);
+  void give_mark();
+  void emit(const Run& run);
+  void borrow_calls();
+  void return_calls();
+  void push_calls(const Run& run);
+  RunId pop_call();
+  RunId return_run(uint64_t height);
+  RunId at(uint64_t ip);
+  void set_places();
+  void leave();
+  [[nodiscard]] bool behind_sync_point(uint64_t offset) const { return offset >= sync_limit_; }
+  [[nodiscard]] bool room() const { return out_ < out_end_; }
+
+  Walker& walker_;
+  RunnerCode code_;
+  bool returns_compressed_;
+  Calls calls_;
+  uint64_t signature_ = 0;  ///< of the ReturnStack that calls_ belongs to
+  uint64_t walked_ = 0;
+  std::unique_ptr<Tally> tally_;  ///< null: nothing is counted in place
+  bool journals_ = false;
+  KeyJournal journal_;                ///< what was counted since keep_counts(), if journals_
+  std::vector<Block> blocks_at_end_;  ///< scratch of end_tally()
+  uint64_t wait_ = 0;                 ///< bytes before tally() is tried again where it came to nothing
+
+  // Of the present call of fast().
+  Flow* flow_ = nullptr;
+  FlowState* state_ = nullptr;
+  const std::byte* data_ = nullptr;
+  uint64_t own_bytes_ = 0, segment_bytes_ = 0, sync_limit_ = 0, until_ = 0;
+  Interval span_;      ///< what the sync points passed say of the time
+  uint64_t stop_ = 0;  ///< offset of the next timing packet or own_bytes_
+  TimeNs hi_;          ///< upper bound up to there
+  ItemCursor cursor_;
+  bool direct_ = false;                 ///< cursor_ is ahead of the ItemReader
+  bool moved_ = false;                  ///< something was taken
+  uint64_t first_position_ = 0;         ///< of the flow, before
+  uint64_t tally_from_ = ~uint64_t{0};  ///< offset at which tally() is tried next
+  bool settled_ = false;                ///< the last item and the next have the same bounds of time, if cursor_ is steady
+  bool mark_due_ = false;
+  Moment left_;                                 ///< of the head item
+  uint32_t kernel_place_ = 0, user_place_ = 0;  ///< calls_ holds runs of these
+  RunId at_ = kNoRun;
+  Pending tnt_;
+  Block* out_ = nullptr;
+  Block* out_end_ = nullptr;
+};
+
+}  // namespace ptd::pt

@@ -1,0 +1,587 @@
+// RunnerCode: reading runs from the timeline, and making memos of them.
+#include "decoder/pt/runner/runner_code.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "decoder/pt/flow/flow_state.h"
+#include "image/fetch_steps.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kMaxRuns = 1U << 19;  // with all that hangs on them some 100 MB, then everything is read anew
+constexpr size_t kMaxBlocks = 1U << 22;
+constexpr size_t kFirstSequences = 1U << 20;
+constexpr size_t kMaxIntervals = 1U << 18;
+constexpr size_t kMaxCallSites = 1U << 20;
+constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
+constexpr uint32_t kMaxRunCalls = 16;
+constexpr uint32_t kMaxRunInstructions = 16384;
+constexpr uint32_t kContents = 8;
+constexpr uint64_t kMostSteps = 256;  // of one fetch; what takes more is left to the walker, which counts them
+constexpr size_t kMostChecks = 24;  // of one run
+constexpr size_t kMostChanging = 1U << 20;
+constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
+static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // Run::instructions
+constexpr size_t kWide = 16;  // an instruction's bytes are copied so many at once
+
+uint64_t mix(uint64_t place, uint64_t ip) {
+  const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
+  return h ^ (h >> 32);
+}
+
+uint16_t block_flags_of(CodeFlag flags) {
+  uint16_t bits = 0;
+  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
+  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
+  return bits;
+}
+
+SpaceId space_of(uint32_t place) {
+  const uint32_t number = place >> 2;
+  return number == kNoSpace.value >> 2 ? kNoSpace : SpaceId{number};
+}
+
+uint64_t place_half(uint64_t ip) { return ip >> 63; }
+
+}  // namespace
+
+/// A run under construction. One serves for all, so that nothing is allocated anew.
+struct RunnerCode::Reading {
+  SpaceId space;
+  ExecMode mode = ExecMode::unknown;
+  Interval valid;
+  Insn insn;
+  const std::byte* bytes = nullptr;  ///< of the instruction
+  bool wide = false;                 ///< kWide of them may be read
+  uint16_t flags = 0;
+  PlainCode plain;  ///< around the last instruction,
+  SpaceId plain_space = kNoSpace;
+  uint64_t plain_ip = 0;  ///< from here on
+  std::array<std::byte, kFetchSpanBytes> fetched{};
+  std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes{};
+  size_t block_size = 0;
+  Ip block_ip;
+  uint16_t block_instructions = 0, block_flags = 0;
+  uint32_t instructions = 0;
+  std::vector<Block> blocks;
+  std::vector<RunId> calls;
+  std::vector<Changing> changing;
+  Interval others;  ///< when the instructions that are not `changing` stand
+  RunEnd end = RunEnd::unread;
+  RunId next[2] = {};
+
+  void begin(uint32_t place) {
+    space = space_of(place);
+    mode = static_cast<ExecMode>(place & 3);
+    valid = {};
+    block_size = 0;
+    block_instructions = 0;
+    instructions = 0;
+    blocks.clear();
+    calls.clear();
+    changing.clear();
+    others = {};
+    end = RunEnd::unread;
+    next[0] = next[1] = kNoRun;
+  }
+};
+
+RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, const RunnerCodeOptions& options)
+    : view_(timeline),
+      table_(&table),
+      switch_entry_(switch_entry),
+      options_(options),
+      memos_(options.sequences),
+      reading_(std::make_unique<Reading>()) {
+  clear();
+}
+
+RunnerCode::~RunnerCode() = default;
+
+void RunnerCode::clear() {
+  drain();
+  runs_.assign(1, Run{});
+  if (options_.counts) run_counts_.assign(1, {});
+  slots_.assign(1U << 12, Slot{});
+  used_slots_ = 0;
+  blocks_.assign(kCopySlack, Block{});
+  calls_.clear();
+  intervals_.assign(1, Interval{});
+  valid_slots_.assign(1U << 10, 0);
+  memos_.clear();
+  targets_.assign(kTargets, Target{});
+  check_ids_.assign(1, 0);
+  checks_.assign(1, Checks{});
+  changing_.clear();
+}
+
+bool RunnerCode::overgrown() const {
+  return runs_.size() > kMaxRuns || blocks_.size() > kMaxBlocks || intervals_.size() > kMaxIntervals || calls_.size() > kMaxCallSites ||
+         changing_.size() > kMostChanging || memos_.overgrown();
+}
+
+size_t RunnerCode::memory_bytes() const {
+  return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(Slot) + blocks_.capacity() * sizeof(Block) +
+         calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + changing_.capacity() * sizeof(Changing) +
+         checks_.capacity() * sizeof(Checks) + check_ids_.capacity() * sizeof(uint32_t) + memos_.memory_bytes();
+}
+
+RunId RunnerCode::at(uint32_t place, uint64_t ip) {
+  const uint64_t hash = mix(place, ip);
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  const size_t mask = slots_.size() - 1;
+  size_t slot = hash & mask;
+  for (; slots_[slot].run != kNoRun; slot = (slot + 1) & mask) {
+    const RunId id = slots_[slot].run;
+    if (slots_[slot].tag == tag && runs_[id].ip == ip && runs_[id].place == place) return id;
+  }
+  Run run;
+  run.ip = ip;
+  run.place = place;
+  const RunId id = append(run);
+  slots_[slot] = {tag, id};
+  if (2 * ++used_slots_ > slots_.size()) grow();
+  return id;
+}
+
+RunId RunnerCode::append(const Run& run) {
+  runs_.push_back(run);
+  check_ids_.push_back(0);
+  memos_.grow_to(runs_.size());
+  if (options_.counts) run_counts_.emplace_back();
+  return static_cast<RunId>(runs_.size() - 1);
+}
+
+void RunnerCode::grow() {
+  std::vector<Slot> old(slots_.size() * 4);
+  old.swap(slots_);
+  const size_t mask = slots_.size() - 1;
+  for (const Slot& one : old) {
+    if (one.run == kNoRun) continue;
+    size_t slot = mix(runs_[one.run].place, runs_[one.run].ip) & mask;
+    while (slots_[slot].run != kNoRun) slot = (slot + 1) & mask;
+    slots_[slot] = one;
+  }
+}
+
+ValidId RunnerCode::valid_id(Interval valid) {
+  if (valid == Interval{}) return 0;
+  if (4 * intervals_.size() > valid_slots_.size()) {
+    valid_slots_.assign(valid_slots_.size() * 4, 0);
+    for (ValidId id = 1; id < intervals_.size(); ++id) {
+      size_t at = mix(intervals_[id].last.value, intervals_[id].first.value);
+      while (valid_slots_[at & (valid_slots_.size() - 1)] != 0) ++at;
+      valid_slots_[at & (valid_slots_.size() - 1)] = id;
+    }
+  }
+  for (size_t at = mix(valid.last.value, valid.first.value);; ++at) {
+    ValidId& slot = valid_slots_[at & (valid_slots_.size() - 1)];
+    if (slot != 0 && intervals_[slot] == valid) return slot;
+    if (slot != 0) continue;
+    slot = static_cast<ValidId>(intervals_.size());
+    intervals_.push_back(valid);
+    return slot;
+  }
+}
+
+// The same as fetch() from plain code. False: fetch() must be asked.
+bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
+  const auto is_inside = [&] {
+    return ip - reading.plain_ip < reading.plain.bytes.size() && reading.plain_space == reading.space &&
+           reading.plain.certain.contains(now);
+  };
+  if (!is_inside()) {
+    reading.plain = view_.plain(reading.space, Ip{ip}, now);
+    reading.plain_space = reading.space;
+    reading.plain_ip = ip;
+    if (!is_inside()) return false;
+  }
+  const Bytes bytes = reading.plain.bytes.subspan(ip - reading.plain_ip);
+  reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
+  if (reading.insn.cls == InsnClass::bad) return false;  // or goes on behind them
+  reading.bytes = bytes.data();
+  reading.wide = bytes.size() >= kWide;
+  reading.flags = block_flags_of(reading.plain.flags);
+  reading.valid = intersect(reading.valid, reading.plain.certain);
+  reading.others = intersect(reading.others, reading.plain.certain);
+  return true;
+}
+
+// The instruction at `ip`, if its bytes are certain throughout `now`.
+bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
+  if (fetch_plain(reading, ip, now)) return true;
+  const FetchStepLimit limit(kMostSteps);
+  std::array<CodeCandidate, kContents> contents;
+  FetchResult result = view_.fetch(reading.space, Ip{ip}, now, {}, contents);
+  if (result.status != FetchStatus::ok || result.count == 0) return false;
+  reading.insn = classify(contents[0].bytes, reading.mode);
+  if (reading.insn.cls == InsnClass::bad) return false;
+  if (result.count > 1 || contents[0].certain != Interval{} || contents[0].flags != CodeFlag::none) {  // ask about its own bytes
+    result = view_.fetch(reading.space, Ip{ip}, now, {}, contents, reading.insn.length_bytes);
+    if (result.status != FetchStatus::ok || result.count != 1) return false;
+  }
+  const CodeCandidate& only = contents[0];
+  if (!only.certain.contains(now) || any(only.flags, CodeFlag::suspect)) return false;
+  std::copy_n(only.bytes.begin(), reading.insn.length_bytes, reading.fetched.begin());
+  reading.bytes = reading.fetched.data();
+  reading.wide = false;
+  reading.flags = block_flags_of(only.flags);
+  reading.valid = intersect(reading.valid, only.certain);
+  if (only.certain != Interval{}) reading.changing.push_back({ip, reading.fetched, reading.insn.length_bytes, reading.flags});
+  return true;
+}
+
+void RunnerCode::finish_block(Reading& reading, uint16_t flags) {
+  if (reading.block_instructions == 0) return;
+  Block block;
+  block.node = table_->intern(reading.space, reading.block_ip, reading.mode, reading.block_instructions,
+                              Bytes(reading.block_bytes).first(reading.block_size));
+  block.instructions = reading.block_instructions;
+  block.flags = static_cast<uint16_t>(reading.block_flags | flags);
+  reading.blocks.push_back(block);
+  reading.block_size = 0;
+  reading.block_instructions = 0;
+}
+
+// Appends the instruction at `ip` and moves on. False: the run ends (see `end`).
+bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
+  const uint32_t place = runs_[id].place;
+  const Insn& insn = r.insn;
+  if (r.block_instructions != 0 && (r.flags != r.block_flags || r.block_instructions >= kMaxBlockInstructions)) finish_block(r, 0);
+  if (r.block_instructions == 0) {
+    r.block_ip = Ip{ip};
+    r.block_flags = r.flags;
+  }
+  std::memcpy(r.block_bytes.data() + r.block_size, r.bytes, r.wide ? kWide : insn.length_bytes);
+  r.block_size += insn.length_bytes;
+  ++r.block_instructions;
+  ++r.instructions;
+  const Ip fall = next_sequential(insn, Ip{ip}, r.mode);
+  switch (insn.cls) {
+    case InsnClass::other:
+    case InsnClass::mov_cr3:
+    case InsnClass::ptwrite:
+      ip = fall.value;
+      return true;
+    case InsnClass::jump_direct:
+    case InsnClass::call_direct: {
+      const Ip target = direct_target(insn, Ip{ip}, r.mode);
+      if (target == switch_entry_ && target.value != 0) break;
+      if (insn.cls == InsnClass::call_direct && insn.displacement != 0) r.calls.push_back(at(place, fall.value));
+      if (place_half(ip) != place_half(target.value)) break;
+      finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
+      ip = target.value;
+      return true;
+    }
+    case InsnClass::jcc:
+      finish_block(r, static_cast<uint16_t>(BlockFlag::ends_in_branch));
+      r.next[0] = at(place, fall.value);
+      r.next[1] = at(place, direct_target(insn, Ip{ip}, r.mode).value);
+      r.end = RunEnd::jcc;
+      return false;
+    case InsnClass::call_indirect:
+      r.calls.push_back(at(place, fall.value));
+      [[fallthrough]];
+    case InsnClass::jump_indirect:
+    case InsnClass::far_call:
+    case InsnClass::far_jump:
+    case InsnClass::far_ret:
+    case InsnClass::ret:
+      finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
+      r.end = insn.cls == InsnClass::ret ? RunEnd::ret : RunEnd::indirect;
+      return false;
+    case InsnClass::jmpabs:
+    case InsnClass::bad:
+      break;
+  }
+  r.end = RunEnd::stuck;
+  return false;
+}
+
+// Where a version of `id`'s place can be written: `id` itself if nothing certain stands there, else a new one.
+RunId RunnerCode::place_for(RunId id) {
+  if (runs_[id].end == RunEnd::unread || runs_[id].end == RunEnd::stuck) return id;
+  Run copy;
+  copy.ip = runs_[id].ip;
+  copy.place = runs_[id].place;
+  copy.first = first_version(id);
+  copy.sibling = runs_[copy.first].sibling;
+  const RunId added = append(copy);
+  runs_[copy.first].sibling = added;
+  return added;
+}
+
+// Reads the run's code as it is throughout `now`. False: it is not certain, and that is kept if asked for.
+bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
+  Reading& reading = *reading_;
+  reading.begin(runs_[id].place);
+  uint64_t ip = runs_[id].ip;
+  uint64_t branch_ip = ip;
+  for (;;) {
+    if (reading.block_instructions == 0 && !reading.blocks.empty() &&
+        (reading.blocks.size() >= kMaxRunBlocks - 8 || reading.calls.size() >= kMaxRunCalls ||
+         reading.instructions >= kMaxRunInstructions)) {
+      reading.end = RunEnd::link;
+      reading.next[0] = at(runs_[id].place, ip);
+      break;
+    }
+    branch_ip = ip;
+    if (reading.blocks.size() >= kMaxRunBlocks || !fetch(reading, ip, now)) {
+      reading.end = RunEnd::stuck;
+      reading.valid = now;
+      break;
+    }
+    if (!step(reading, id, ip)) break;
+  }
+  const bool certain = reading.end != RunEnd::stuck;
+  if (certain ? read_known(id, reading) : !keeps_stuck) return certain;
+  const RunId target = place_for(id);
+  Run& run = runs_[target];
+  run.end = reading.end;
+  run.valid = valid_id(reading.valid);
+  run.ends_in_kernel = branch_ip >> 63 != 0;
+  run.blocks = static_cast<uint8_t>(reading.blocks.size());
+  run.calls = static_cast<uint8_t>(reading.calls.size());
+  run.instructions = static_cast<uint16_t>(reading.instructions);
+  run.next[0] = reading.next[0];
+  run.next[1] = reading.next[1];
+  if (!certain) {
+    run.blocks = run.calls = 0;
+    return false;
+  }
+  keep_checks(target, reading);
+  run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
+  blocks_.resize(blocks_.size() + reading.blocks.size());
+  std::copy(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + run.blocks_first);
+  std::copy_n(reading.blocks.begin(), std::min<size_t>(reading.blocks.size(), Run::kHead), run.head.begin());
+  run.calls_first = static_cast<uint32_t>(calls_.size());
+  if (run.calls == 1) {
+    run.calls_first = reading.calls[0];
+  } else {
+    calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
+  }
+  return true;
+}
+
+// Notes what has to be looked at to know the run again.
+void RunnerCode::keep_checks(RunId id, const Reading& reading) {
+  check_ids_[id] = 0;
+  if (reading.changing.empty() || reading.changing.size() > kMostChecks) return;
+  check_ids_[id] = static_cast<uint32_t>(checks_.size());
+  checks_.push_back({reading.others, static_cast<uint32_t>(changing_.size()), static_cast<uint32_t>(reading.changing.size())});
+  changing_.insert(changing_.end(), reading.changing.begin(), reading.changing.end());
+}
+
+// What stands now where `wanted` stood: looked up once in a search for versions.
+const RunnerCode::Looked& RunnerCode::look(uint32_t place, const Changing& wanted, Interval now) {
+  for (const Looked& one : looked_) {
+    if (one.ip == wanted.ip && one.length == wanted.length) return one;
+  }
+  Looked& one = looked_.emplace_back();
+  one.ip = wanted.ip;
+  one.length = wanted.length;
+  std::array<CodeCandidate, 2> contents;
+  const FetchResult result = view_.fetch(space_of(place), Ip{wanted.ip}, now, {}, contents, wanted.length);
+  const CodeCandidate& only = contents[0];
+  if (result.status != FetchStatus::ok || result.count != 1 || only.bytes.size() < wanted.length || !only.certain.contains(now) ||
+      any(only.flags, CodeFlag::suspect))
+    return one;
+  one.certain = only.certain;
+  one.found.length = wanted.length;
+  one.found.flags = block_flags_of(only.flags);
+  std::copy_n(only.bytes.begin(), wanted.length, one.found.bytes.begin());
+  return one;
+}
+
+// Whether the run's instructions stand there throughout `now`. Then its interval is set anew.
+RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
+  const Checks& checks = checks_[check_ids_[id]];
+  if (checks.count == 0 || !checks.others.contains(now)) return Compared::differs;
+  Interval valid = checks.others;
+  for (uint32_t i = checks.first; i < checks.first + checks.count; ++i) {
+    const Changing& was = changing_[i];
+    const Looked& is = look(runs_[id].place, was, now);
+    if (is.found.length == 0) return Compared::uncertain;  // the way there is the run's
+    if (is.found.flags != was.flags || std::memcmp(is.found.bytes.data(), was.bytes.data(), was.length) != 0) return Compared::differs;
+    valid = intersect(valid, is.certain);
+  }
+  runs_[id].valid = valid_id(valid);
+  return Compared::same;
+}
+
+// A version that need not be read: what changes in it is as it was (`same`), or not certain, so that no version is. kNoRun: there is none.
+RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
+  looked_.clear();
+  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+    if (check_ids_[one] == 0) continue;
+    compared = compare(one, now);
+    if (compared != Compared::differs) return one;
+  }
+  return kNoRun;
+}
+
+// A site that goes back and forth between contents: the version with these blocks serves again. False: there is none.
+bool RunnerCode::read_known(RunId id, const Reading& reading) {
+  for (RunId other = first_version(id); other != kNoRun; other = runs_[other].sibling) {
+    Run& known = runs_[other];
+    if (known.end != reading.end || known.blocks != reading.blocks.size() || known.calls != reading.calls.size()) continue;
+    const bool same = std::equal(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + known.blocks_first,
+                                 [](const Block& a, const Block& b) { return a.node == b.node && a.flags == b.flags; });
+    if (!same) continue;
+    known.valid = valid_id(reading.valid);
+    return true;
+  }
+  return false;
+}
+
+RunId RunnerCode::certain_version_at(RunId id, Interval wide) {
+  const RunId version = version_at(id, wide, false);
+  return version == kNoRun || runs_[version].end == RunEnd::stuck || runs_[version].end == RunEnd::unread ? kNoRun : version;
+}
+
+RunId RunnerCode::version_at(RunId id, Interval now, bool keeps_stuck) {
+  const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
+  if (fits(id)) return id;
+  const RunId first = first_version(id);
+  RunId free = kNoRun;
+  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+    if (fits(one)) return one;
+    if (runs_[one].end == RunEnd::unread || runs_[one].end == RunEnd::stuck) free = one;
+  }
+  Compared compared = Compared::differs;
+  const RunId known = known_version(first, now, compared);
+  if (compared == Compared::same) return known;
+  const RunId at = free != kNoRun ? free : first;
+  if (compared == Compared::uncertain) {
+    if (!keeps_stuck) return kNoRun;
+    const RunId stuck = place_for(at);
+    runs_[stuck].end = RunEnd::stuck;
+    runs_[stuck].valid = valid_id(now);
+    runs_[stuck].blocks = runs_[stuck].calls = 0;
+    return stuck;
+  }
+  if (!read(at, now, keeps_stuck) && !keeps_stuck) return kNoRun;
+  for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
+    if (fits(one)) return one;
+  }
+  return free;
+}
+
+void RunnerCode::append_blocks(uint64_t key, std::vector<Block>& blocks) const {
+  const uint64_t what = key >> 32;
+  if ((what & kRunKey) == 0) {
+    const std::span<const Block> known = sequences_.blocks(static_cast<SequenceId>(what));
+    blocks.insert(blocks.end(), known.begin(), known.end());
+    return;
+  }
+  const Run& run = runs_[what & (kTakenKey - 1)];
+  blocks.insert(blocks.end(), blocks_.begin() + run.blocks_first, blocks_.begin() + run.blocks_first + run.blocks);
+  if ((what & kTakenKey) != 0) blocks.back().flags |= static_cast<uint16_t>(BlockFlag::taken);
+}
+
+// Names what was counted by sequences and places, which stay when runs go.
+void RunnerCode::drain() {
+  memos_.take_counters(counts_);
+  for (RunId run = 0; run < run_counts_.size(); ++run) {
+    for (const bool taken : {false, true}) {
+      const uint64_t count = std::exchange(run_counts_[run][taken ? 1 : 0], 0);
+      if (count == 0) continue;
+      append_blocks(key_of_run(run, taken, 0), paths_.blocks());
+      paths_.add(Ip{}, count, PathEnd::told);
+    }
+  }
+  for (const KeyCounts::Slot& slot : counts_.slots()) {
+    if (slot.count == 0) continue;
+    append_blocks(slot.key, paths_.blocks());
+    paths_.add(Ip{runs_[memos_.view().run_of(static_cast<TableRef>(slot.key))].ip}, slot.count,
+               (slot.key >> 32 & kRunKey) != 0 ? PathEnd::dynamic : PathEnd::unknown);
+  }
+  counts_.clear();
+  paths_.compact(*table_);
+}
+
+void RunnerCode::make_counter(const Memo& memo, TableRef to) {
+  Block entry;
+  std::memcpy(static_cast<void*>(&entry), memos_.view().entry(memo), sizeof entry);
+  memos_.make_counter(memo, to, key_of(entry.node, to), counts_);
+}
+
+PathCounts RunnerCode::take_paths() {
+  drain();
+  return std::exchange(paths_, {});
+}
+
+// One entry in place of `blocks`. False: it could not say how many instructions they are.
+bool RunnerCode::pack(std::span<Block> blocks) {
+  uint32_t instructions = 0;
+  for (const Block& block : blocks) instructions += block.instructions;
+  if (instructions > std::numeric_limits<uint16_t>::max()) return false;
+  // What is made for the first time needs no look-up. Later it may be known, and the table must not grow for ever.
+  const SequenceId id = options_.counts && sequences_.size() < kFirstSequences ? sequences_.append(blocks) : sequences_.intern(blocks);
+  blocks[0] = {id, static_cast<uint16_t>(instructions), static_cast<uint16_t>(BlockFlag::sequence)};
+  return true;
+}
+
+bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interval now, bool keeps_stuck) {
+  std::array<Block, MemoTable::kMaxBlocks + kMaxRunBlocks> made;
+  std::array<RunId, kMaxOpenCalls> open;
+  Memo memo;
+  Interval valid;
+  const uint64_t start_window = window;
+  const uint32_t width = memos_.width(start);
+  uint32_t met = 0, depth = 0, deepest = 0, blocks = 0;
+  uint32_t looked_at = 0;  // bits that decided it
+  RunId at = start;
+  bool pops = false;
+  while (memo.bits < width && !pops) {
+    at = version_at(at, now, keeps_stuck);
+    if (at == kNoRun) break;
+    const Run& run = runs_[at];
+    if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
+    if (met + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
+    if (run.end == RunEnd::jcc && memo.bits == count) return false;  // it would take more bits than are known
+    const uint64_t bit = window >> 63;
+    if (run.end != RunEnd::link) looked_at = memo.bits + 1U;
+    if (run.end == RunEnd::ret && (bit == 0 || !options_.returns_compressed)) break;
+    std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + met);
+    met += run.blocks;
+    for (uint32_t i = 0; i < run.calls; ++i) open[depth++] = calls(run)[i];
+    deepest = std::max(deepest, depth);
+    valid = intersect(valid, intervals_[run.valid]);
+    if (run.end == RunEnd::link) {
+      at = run.next[0];
+      continue;
+    }
+    if (run.end == RunEnd::jcc) {
+      if (bit != 0) made[met - 1].flags |= static_cast<uint16_t>(BlockFlag::taken);
+      at = run.next[bit];
+    } else if (depth != 0) {
+      at = open[--depth];
+    } else {
+      pops = true;
+      at = kNoRun;
+    }
+    window <<= 1;
+    if (depth > MemoTable::kMaxCalls) break;
+    ++memo.bits;
+    memo.next = pops ? 0 : memos_.table(at);
+    memo.rise = static_cast<int8_t>(pops ? -1 : static_cast<int>(depth));
+    memo.room = static_cast<uint8_t>(ReturnStack::kDepth - deepest);
+    blocks = met;
+  }
+  if (memo.bits == 0) return false;
+  memo.valid = valid_id(valid);
+  if (options_.sequences) {
+    if (!pack({made.data(), blocks})) return false;
+    blocks = 1;
+  }
+  memos_.put(start, start_window, looked_at, memo, {made.data(), blocks}, {open.data(), static_cast<size_t>(std::max<int>(memo.rise, 0))});
+  return true;
+}
+
+}  // namespace ptd::pt

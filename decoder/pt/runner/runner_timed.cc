@@ -1,0 +1,281 @@
+// Runner: packets one after the other, each with its own bounds of time. Where timing packets are dense, as in a kernel's trace, this is
+// the loop that counts: few bits stand between two of them, and hardly ever does the time of one packet hold for the next.
+//
+// A packet is taken only when the run that it is for is known and valid then; else nothing of it was taken, and Runner::take_direct() does
+// it. Only in the middle of a TNT is the rest handed over in tnt_. All that the loop changes stands in registers: its parts are inlined,
+// and nothing else is given the address of `Timed`.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "decoder/pt/flow/plain_packets.h"
+#include "decoder/pt/runner/runner.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr uint32_t kBitsForMemos = 3;  // fewer are taken one by one
+constexpr uint8_t kMetForMemos = 16;   // runs that were met less often have none: to look for it would be a miss of the cache
+
+}  // namespace
+
+/// What the loop holds in registers.
+struct Runner::Timed {
+  ItemCursor cursor;
+  Block* out = nullptr;
+  RunId at = kNoRun;
+  ValidId valid = 0;  ///< holds now; 0 always does
+  Interval now;
+  TimeNs not_before, hi;
+  uint64_t position = 0, stop = 0;
+  bool mark_due = false;
+  bool settled = false;
+};
+
+// What is walked next ran in [lo, hi].
+[[gnu::always_inline]] inline void Runner::set_moment(Timed& t, TimeNs lo) const {
+  Interval now{std::max(lo, t.not_before), std::max(t.hi, lo)};
+  now.last = std::max(now.last, now.first);
+  const Interval both = intersect(now, span_);
+  if (!both.empty()) now = both;
+  t.settled = lo == t.cursor.now_first;
+  const bool other = now != t.now;
+  t.now = now;
+  t.valid = other ? 0 : t.valid;
+  t.mark_due |= other || t.cursor.left.cycles != flow_->mark.cycles;
+}
+
+[[gnu::always_inline]] inline bool Runner::is_valid(Timed& t, ValidId valid) const {
+  if (valid == t.valid || valid == 0) return true;
+  if (!code_.holds(valid, t.now)) return false;
+  t.valid = valid;
+  return true;
+}
+
+[[gnu::always_inline]] inline void Runner::mark(Timed& t) {
+  if (!t.mark_due) return;
+  t.mark_due = false;
+  state_->now = t.now;
+  left_ = t.cursor.left;
+  out_ = t.out;
+  give_mark();
+}
+
+[[gnu::always_inline]] inline void Runner::emit(Timed& t, const Run& run) {
+  mark(t);
+  std::memcpy(static_cast<void*>(t.out), run.head.data(), sizeof run.head);
+  if (run.blocks > Run::kHead) copy_blocks(t.out, code_.blocks(run.blocks_first), run.blocks);
+  t.out += run.blocks;
+  if (run.calls == 0) return;
+  const RunId* calls = code_.calls(run);
+  for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
+  calls_.center();
+}
+
+// Takes over what the timing packet at the cursor tells. False: none stands there.
+[[gnu::always_inline]] inline bool Runner::pass_point(Timed& t) {
+  TimeAhead& ahead = walker_.items_.ahead();
+  const TimePoint* point = ahead.next();
+  const bool here = point != nullptr && point->offset_bytes <= t.cursor.offset_bytes;
+  if (here) {
+    t.cursor.offset_bytes = std::max(t.cursor.offset_bytes, point->end_bytes);
+    t.cursor.now = point->moment;
+    if (point->bounds) t.cursor.now_first = point->first;
+    ahead.pass_one();
+    t.settled = false;
+    point = ahead.next();
+  }
+  t.stop = point != nullptr ? std::min(point->offset_bytes, own_bytes_) : own_bytes_;
+  t.hi = ahead.next_last();
+  return here || t.cursor.offset_bytes < t.stop;
+}
+
+// True if a conditional branch or a compressed return ends the run, and `bit` can be taken.
+[[gnu::always_inline]] inline bool Runner::takes_bit(Timed& t, const Run& run, bool bit) const {
+  if (run.end != RunEnd::jcc && !(run.end == RunEnd::ret && returns_compressed_ && bit && calls_.open + run.calls != 0)) return false;
+  return is_valid(t, run.valid);
+}
+
+// As many bits as a memo takes. 0: none.
+[[gnu::always_inline]] inline uint32_t Runner::take_timed_memo(Timed& t, uint64_t window, uint32_t count) {
+  const Memo* memo = &code_.memos().find(t.at, window);
+  if (memo->bits == 0) {
+    if (!make_timed_memo(t.at, window, count, t.now)) return 0;
+    memo = &code_.memos().find(t.at, window);
+  }
+  const uint32_t bits = memo->bits;
+  const int rise = memo->rise;
+  if (bits - 1U >= count || static_cast<int>(calls_.open) + rise < 0 || !is_valid(t, memo->valid)) return 0;
+  mark(t);
+  MemoTable& memos = code_.memos();
+  t.out += copy_memo(t.out, *memo);
+  calls_.open = std::min(calls_.open, uint32_t{memo->room});
+  const RunId from = t.at;
+  if (rise < 0) {
+    t.at = pop_call();
+  } else {
+    RunId calls[MemoTable::kMaxCalls];
+    copy_calls(calls, *memo);
+    t.at = memos.view().run_of(memo->next);
+    for (int i = 0; i < rise; ++i) calls_.push(calls[i]);
+    calls_.center();
+  }
+  memos.visit(from);
+  return bits;
+}
+
+// A memo that is not made was asked for. True: it is made now.
+[[gnu::noinline]] bool Runner::make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now) {
+  MemoTable& memos = code_.memos();
+  if (memos.width(at) == 0) memos.visit(at);
+  const uint32_t width = memos.width(at);
+  return width != 0 && width <= count && memos.ask(at, window) && code_.make_memo(at, window, count, now);
+}
+
+// The TNT at the cursor. False: nothing, or not all of it, was taken.
+[[gnu::always_inline]] inline bool Runner::take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size) {
+  const TimeNs lo = t.cursor.emitted;
+  set_moment(t, lo);
+  if (!takes_bit(t, code_.run(t.at), ((payload >> (bits - 1)) & 1) != 0)) return false;
+  const uint64_t offset = t.cursor.offset_bytes;
+  const TimeNs before = t.cursor.now_first;
+  t.cursor.begin_group();
+  if (bits == kLongTntBits) t.cursor.prompt();
+  t.cursor.offset_bytes += size;
+  uint64_t window = payload << (64 - bits);
+  uint32_t count = bits;
+  do {
+    Run& run = code_.run(t.at);
+    if (count >= kBitsForMemos && run.met++ >= kMetForMemos) {
+      run.met = kMetForMemos;
+      if (const uint32_t taken = take_timed_memo(t, window, count); taken != 0) {
+        window <<= taken;
+        count -= taken;
+        continue;
+      }
+    }
+    const bool bit = window >> 63 != 0;
+    if (!takes_bit(t, run, bit)) break;
+    emit(t, run);
+    if (run.end == RunEnd::jcc) {
+      t.out[-1].flags = static_cast<uint16_t>(t.out[-1].flags | (bit ? static_cast<unsigned>(BlockFlag::taken) : 0U));
+      t.at = run.next[bit ? 1 : 0];
+    } else {
+      t.at = pop_call();
+    }
+    window <<= 1;
+    --count;
+  } while (count != 0 && t.out < out_end_);
+  t.position += bits - count;
+  const Moment left = t.cursor.left;
+  t.cursor.leave_tnt(bits);
+  if (count == 0) return true;
+  tnt_.count = count;
+  tnt_.bits = low_bits(payload, count);
+  tnt_.direct = tnt_.begun = true;
+  Item& item = tnt_.item;
+  item.kind = ItemKind::tnt;
+  item.bits = static_cast<uint8_t>(bits);
+  item.ip = payload;
+  item.offset_bytes = offset;
+  item.left = left;
+  item.own = t.cursor.now;
+  item.before = before;
+  item.lo = lo;
+  item.hi = std::max(t.hi, lo);
+  return false;
+}
+
+// The TIP at the cursor. False: it was not taken.
+[[gnu::always_inline]] inline bool Runner::take_timed_tip(Timed& t, unsigned byte) {
+  const uint64_t offset = t.cursor.offset_bytes;
+  const uint64_t size = kIpSize[byte >> 5];
+  if (size == 0 || own_bytes_ - offset <= size || segment_bytes_ - offset < 1 + sizeof(uint64_t)) return false;
+  set_moment(t, t.cursor.late ? t.cursor.group_lo : t.cursor.emitted);
+  const Run& run = code_.run(t.at);
+  if ((run.end != RunEnd::indirect && run.end != RunEnd::ret) || !is_valid(t, run.valid)) return false;
+  const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
+  if (run.ends_in_kernel && ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
+  emit(t, run);
+  if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();
+  t.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
+  t.cursor.take_tip();
+  t.cursor.leave();
+  t.cursor.last_ip = ip;
+  t.cursor.offset_bytes += size + 1;
+  ++t.position;
+  return true;
+}
+
+[[gnu::always_inline]] inline void Runner::load(Timed& t) const {
+  t.cursor = cursor_;
+  t.out = out_;
+  t.at = at_;
+  t.valid = 0;
+  t.now = state_->now;
+  t.not_before = state_->not_before;
+  t.hi = hi_;
+  t.stop = stop_;
+  t.position = state_->position;
+  t.mark_due = mark_due_;
+  t.settled = settled_;
+}
+
+[[gnu::always_inline]] inline void Runner::store(const Timed& t) {
+  cursor_ = t.cursor;
+  out_ = t.out;
+  at_ = t.at;
+  state_->now = t.now;
+  if (state_->position != t.position) {
+    moved_ = true;
+    state_->silent = 0;
+  }
+  state_->position = t.position;
+  stop_ = t.stop;
+  hi_ = t.hi;
+  mark_due_ = t.mark_due;
+  settled_ = t.settled;
+  left_ = t.cursor.left;
+}
+
+// Packets from the cursor on, up to one that spend() or others do. False: some of a TNT is left, in tnt_, and cannot be taken.
+bool Runner::take_timed() {
+  Timed t;
+  load(t);
+  tnt_.count = 0;
+  while (t.out < out_end_ && t.position + 64 <= until_) {
+    const uint64_t offset = t.cursor.offset_bytes;
+    if (offset >= t.stop) {
+      if (!pass_point(t)) break;
+      continue;
+    }
+    if (offset >= sync_limit_ || offset >= tally_from_) break;
+    if (!t.mark_due && t.settled && t.cursor.steady() && is_bulk(offset, t.stop)) break;
+    const auto byte = static_cast<unsigned>(data_[offset]);
+    bool taken = false;
+    if (is_short_tnt(byte) || byte == 0x02) {
+      uint64_t payload = byte >> 1, size = 1;
+      if (byte == 0x02) {
+        payload = own_bytes_ - offset >= kLongTntBytes ? long_tnt(data_ + offset) : 0;
+        if (payload == 0) break;
+        size = kLongTntBytes;
+      }
+      const auto bits = static_cast<uint32_t>(std::bit_width(payload)) - 1;
+      taken = take_timed_tnt(t, low_bits(payload, bits), bits, size);
+    } else if ((byte & kIpOpcodeMask) == kTipOpcode) {
+      taken = take_timed_tip(t, byte);
+    } else if (byte == 0) {
+      ++t.cursor.offset_bytes;
+      continue;
+    }
+    if (taken) continue;
+    if (tnt_.count == 0) break;
+    store(t);
+    if (!take_bits()) return false;
+    load(t);
+  }
+  store(t);
+  return true;
+}
+
+}  // namespace ptd::pt

@@ -1,0 +1,58 @@
+// AUXTRACE_INFO of Intel PT (type 1) and what the event's config says with it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "perfio/format/records.h"
+#include "perfio/perf_reader.h"
+
+namespace ptd::perfio {
+
+inline constexpr uint32_t kAuxtraceIntelPt = 1;
+inline constexpr uint32_t kAuxtraceCsEtm = 3;
+
+/// What AUXTRACE_INFO says of an Intel PT recording. Fields that the record is too short for stay 0.
+/// Source: tools/perf "util/intel-pt.h", the order of priv[]. `*_bit` and `*_bits` are masks on perf_event_attr.config.
+struct IntelPtInfo {
+  bool valid = false;       ///< type 1 and at least the fields up to per_cpu_mmaps are there
+  uint32_t pmu_type = 0;    ///< perf_event_attr.type of the Intel PT event
+  uint16_t time_shift = 0;  ///< TSC to perf ns: time_zero + (tsc * time_mult >> time_shift)
+  uint32_t time_mult = 0;
+  uint64_t time_zero = 0;
+  bool cap_user_time_zero = false;  ///< the conversion above holds
+  uint64_t tsc_bit = 0;
+  uint64_t noretcomp_bit = 0;
+  uint32_t have_sched_switch = 0;  ///< 0 none, 1 sched:sched_switch samples, 2 SWITCH, 3 SWITCH_CPU_WIDE
+  bool snapshot_mode = false;      ///< payloads of one stream may overlap
+  bool per_cpu_mmaps = false;      ///< streams are per cpu; else per thread
+  uint64_t mtc_bit = 0;
+  uint64_t mtc_freq_bits = 0;
+  uint32_t tsc_ctc_ratio_n = 0;  ///< CPUID.15H:EBX
+  uint32_t tsc_ctc_ratio_d = 0;  ///< CPUID.15H:EAX
+  uint64_t cyc_bit = 0;
+  uint8_t max_nonturbo_ratio = 0;  ///< P1 in units of the bus clock; 0 unknown
+  std::string filter;              ///< address filter as given to the kernel, may be empty
+  bool cap_event_trace = false;    ///< the cpu can write CFE and EVD packets
+};
+
+/// What the config of the Intel PT event turned on.
+struct IntelPtConfig {
+  bool valid = false;  ///< an event with the PMU's type exists
+  uint32_t attr_index = 0;
+  uint64_t config = 0;
+  bool branch = true;  ///< flow packets; with the pass-through bit clear they are always on
+  bool tsc = false, mtc = false, cyc = false, ptwrite = false, event_trace = false, tnt_disabled = false;
+  bool return_compression = true;  ///< noretcomp is off
+  uint8_t mtc_period = 0;          ///< MTCFreq: an MTC packet every 2^mtc_period ticks of the crystal clock
+  uint8_t cyc_threshold = 0;       ///< CycThresh
+  uint8_t psb_period = 0;          ///< PSBFreq
+};
+
+/// Never fails: `valid` is false for a record that is not Intel PT's or too short.
+[[nodiscard]] IntelPtInfo parse_intel_pt_info(const AuxtraceInfoRecord& record);
+/// The first attr of the PMU's type, read with the masks of `info`; the masks of today's kernels where the record gives none.
+[[nodiscard]] IntelPtConfig intel_pt_config(const IntelPtInfo& info, const std::vector<EventAttr>& attrs);
+
+}  // namespace ptd::perfio

@@ -1,0 +1,50 @@
+// sample_id trailers and the leading fields of SAMPLE records, by the attr that a record belongs to.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "perfio/format/wire.h"
+#include "perfio/perf_reader.h"
+
+namespace ptd::perfio {
+
+/// Which attr a record belongs to ([perf_event.h] "PERF_SAMPLE_IDENTIFIER"; tools/perf evlist: position of the id in all events alike).
+class AttrFinder {
+ public:
+  /// Starts anew; for when the ids of attrs change.
+  void set(const std::vector<EventAttr>& attrs);
+  /// Adds the attr that comes next. Takes time for its own ids only.
+  void add(const EventAttr& attr);
+  /// Index of the first attr with this id, or -1.
+  [[nodiscard]] int64_t index_of(uint64_t id) const;
+  /// Index of the attr of `record` (whole, header included); 0 if its id is absent, 0 or unknown.
+  [[nodiscard]] uint32_t find(const RecordHeader& header, Bytes record) const;
+
+ private:
+  static constexpr int kNoPosition = -1;
+  std::unordered_map<uint64_t, uint32_t> by_id_;
+  uint32_t count_ = 0;
+  int sample_position_ = kNoPosition;   ///< u64 words from the start of a SAMPLE's body
+  int trailer_position_ = kNoPosition;  ///< u64 words from the end of any other record, 1 = the last
+};
+
+/// Bytes of the trailer that `attr` puts behind every record that is not a SAMPLE; 0 without sample_id_all.
+[[nodiscard]] uint64_t trailer_bytes(const EventAttr& attr);
+/// Reads a trailer of exactly trailer_bytes(attr).
+void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out);
+
+/// The fields of a SAMPLE up to and including RAW.
+struct SampleFields {
+  SampleId id;
+  uint64_t ip = 0, addr = 0, period = 0;
+  Bytes raw;  ///< PERF_SAMPLE_RAW data
+};
+/// False if the body is shorter than its sample_type says.
+[[nodiscard]] bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out);
+
+/// perf_event_attr of any size (from 64 bytes on) to EventAttr; name and ids are left alone. False if too short.
+[[nodiscard]] bool parse_attr(Bytes raw, EventAttr& out);
+
+}  // namespace ptd::perfio

@@ -1,0 +1,14 @@
+// What a bundle holds of CoreSight beside the bytes: the trace sources and how their flow is followed. Private to recording.
+#pragma once
+
+#include "recording/bundle/bundle_wire.h"
+#include "recording/data/recording_data.h"
+
+namespace ptd {
+
+void write_arm_sources(const RecordingData& data, ByteWriter& out);
+/// Fills data.arm and data.arm_follow; `options` as the recording is opened now. False where something does not fit: there must be as
+/// many sources as streams.
+[[nodiscard]] bool read_arm_sources(ByteReader in, const OpenOptions& options, RecordingData& data);
+
+}  // namespace ptd

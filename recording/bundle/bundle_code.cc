@@ -1,0 +1,195 @@
+// Sparse blobs of code.
+#include "recording/bundle/bundle_code.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "image/fetch_log.h"
+
+namespace ptd {
+namespace {
+
+/// Of address space, not of memory: what all blobs may span.
+constexpr uint64_t kMaxBlobBytes = 64ULL << 30;
+constexpr uint64_t kMaxLine = ~uint64_t{0} >> kCodeLineBits;
+
+uintptr_t address(const std::byte* at) { return reinterpret_cast<uintptr_t>(at); }
+
+Error damaged(const char* what) { return Error{ErrorKind::file_format, what, 0}; }
+
+}  // namespace
+
+void CodeKeeper::merge(std::vector<Range>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.first < b.first; });
+  std::vector<Range> merged;
+  for (const Range range : ranges) {
+    if (!merged.empty() && range.first <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, range.end);
+    } else {
+      merged.push_back(range);
+    }
+  }
+  ranges = std::move(merged);
+}
+
+void CodeKeeper::add_source(Bytes bytes) {
+  if (!bytes.empty()) blobs_.push_back({address(bytes.data()), address(bytes.data()) + bytes.size()});
+}
+
+void CodeKeeper::merge_sources() { merge(blobs_); }
+
+CodePlace CodeKeeper::place(Bytes bytes) const {
+  if (bytes.empty()) return {};
+  const auto after = std::upper_bound(blobs_.begin(), blobs_.end(), address(bytes.data()),
+                                      [](uintptr_t at, const Range& blob) { return at < blob.first; });
+  if (after == blobs_.begin()) return {};
+  return {static_cast<uint64_t>(after - blobs_.begin()), address(bytes.data()) - std::prev(after)->first, bytes.size()};
+}
+
+void CodeKeeper::keep(Bytes bytes) {
+  constexpr size_t kMergeAt = size_t{1} << 20;
+  if (bytes.empty()) return;
+  kept_.push_back({address(bytes.data()), address(bytes.data()) + bytes.size()});
+  if (kept_.size() % kMergeAt == 0) merge(kept_);
+}
+
+uint64_t CodeKeeper::source_bytes() const {
+  uint64_t total = 0;
+  for (const Range& blob : blobs_) total += blob.end - blob.first;
+  return total;
+}
+
+uint64_t CodeKeeper::kept_of(const std::vector<Bytes>& pieces) const {
+  std::vector<Range> ranges;
+  for (const Bytes piece : pieces) {
+    if (!piece.empty()) ranges.push_back({address(piece.data()), address(piece.data()) + piece.size()});
+  }
+  merge(ranges);
+  uint64_t total = 0;
+  auto kept = kept_.begin();
+  for (const Range& range : ranges) {
+    kept = std::partition_point(kept, kept_.end(), [&](const Range& k) { return k.end <= range.first; });
+    for (auto at = kept; at != kept_.end() && at->first < range.end; ++at)
+      total += std::min(at->end, range.end) - std::max(at->first, range.first);
+  }
+  return total;
+}
+
+void CodeKeeper::write(ByteWriter& out) {
+  merge(kept_);
+  kept_bytes_ = 0;
+  out.number(blobs_.size());
+  auto range = kept_.begin();
+  for (const Range& blob : blobs_) {
+    const auto end = std::find_if(range, kept_.end(), [&](const Range& r) { return r.first >= blob.end; });
+    out.number(blob.end - blob.first);
+    out.number(static_cast<uint64_t>(end - range));
+    uintptr_t at = blob.first;
+    for (; range != end; ++range) {
+      out.number(range->first - at);
+      out.number(range->end - range->first);
+      kept_bytes_ += range->end - range->first;
+      at = range->end;
+    }
+  }
+  for (const Range& kept : kept_) out.raw({reinterpret_cast<const std::byte*>(kept.first), kept.end - kept.first});
+}
+
+Status KeptCode::read(Bytes chunk) {
+  struct Run {
+    uint64_t offset_bytes = 0, size_bytes = 0;  // among all blobs
+  };
+  ByteReader in(chunk);
+  std::vector<uint64_t> sizes(in.count());
+  std::vector<Run> runs;
+  uint64_t total = 0;
+  for (size_t i = 0; i < sizes.size() && in.ok(); ++i) {
+    sizes[i] = in.number_to(kMaxBlobBytes - total);
+    const uint64_t first = total;
+    total += sizes[i];
+    uint64_t at = 0;
+    for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+      at += in.number_to(sizes[i] - at);
+      const uint64_t size = in.number_to(sizes[i] - at);
+      runs.push_back({first + at, size});
+      at += size;
+    }
+  }
+  if (!in.ok()) return damaged("the list of code does not fit together");
+  // One mapping for all: a run-time compiler's functions are thousands of small blobs.
+  void* mapped = total == 0 ? nullptr : ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return damaged("its code spans more addresses than there are");
+  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(mapped), [total](std::byte* at) {
+    if (at != nullptr) ::munmap(at, total);
+  });
+  uint64_t start = 0;
+  for (const uint64_t size : sizes) {
+    blobs_.push_back({std::shared_ptr<const std::byte>(memory, memory.get() + start), size});
+    start += size;
+  }
+  for (const Run& run : runs) {
+    const Bytes bytes = in.raw(run.size_bytes);
+    if (!bytes.empty()) std::memcpy(memory.get() + run.offset_bytes, bytes.data(), bytes.size());
+  }
+  return in.done() ? Status() : damaged("the list of code and the bytes differ in length");
+}
+
+bool KeptCode::find(CodePlace place, CodeBytes& code) const {
+  code = {};
+  if (place.blob == 0) return place.size_bytes == 0;
+  if (place.blob > blobs_.size()) return false;
+  const Blob& blob = blobs_[place.blob - 1];
+  if (place.offset_bytes > blob.size_bytes || place.size_bytes > blob.size_bytes - place.offset_bytes) return false;
+  code.owner = blob.memory;
+  code.bytes = Bytes{blob.memory.get() + place.offset_bytes, place.size_bytes};
+  return true;
+}
+
+void write_lines(const CodeLines& lines, ByteWriter& out) {
+  out.number(lines.size());
+  for (const auto& [space, numbers] : lines) {
+    std::vector<std::pair<uint64_t, uint64_t>> runs;
+    for (const uint64_t line : numbers) {
+      if (!runs.empty() && runs.back().first + runs.back().second == line) {
+        ++runs.back().second;
+      } else {
+        runs.emplace_back(line, 1);
+      }
+    }
+    out.number(space);
+    out.number(runs.size());
+    uint64_t at = 0;
+    for (const auto& [first, count] : runs) {
+      out.number(first - at);
+      out.number(count);
+      at = first + count;
+    }
+  }
+}
+
+Result<std::shared_ptr<const CodeLimits>> read_lines(Bytes chunk) {
+  constexpr uint64_t kMaxSpaces = 1ULL << 24;
+  ByteReader in(chunk);
+  auto limits = std::make_shared<CodeLimits>();
+  uint64_t next_space = 0;
+  for (uint64_t spaces = in.count(); spaces > 0 && in.ok(); --spaces) {
+    const uint64_t space = in.number_to(std::min(kMaxSpaces, next_space + chunk.size()));
+    if (space < next_space) return damaged("its lists of addresses are out of order");
+    next_space = space + 1;
+    uint64_t at = 0;
+    for (uint64_t runs = in.count(); runs > 0 && in.ok(); --runs) {
+      const uint64_t first = at + in.number_to(kMaxLine - at);
+      const uint64_t count = in.number_to(kMaxLine - first + 1);
+      if (count == 0) break;
+      limits->add(SpaceId{static_cast<uint32_t>(space)}, first << kCodeLineBits,
+                  ((first + (count - 1)) << kCodeLineBits) + (kCodeLineBytes - 1));
+      at = std::min(first + count, kMaxLine);
+    }
+  }
+  if (!in.done()) return damaged("its lists of addresses do not fit together");
+  return std::shared_ptr<const CodeLimits>(std::move(limits));
+}
+
+}  // namespace ptd

@@ -1,0 +1,70 @@
+// Code bytes of bundles: the parts of files and copies of memory that are kept, each once. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "image/code_limits.h"
+#include "ptdecode/error.h"
+#include "ptdecode/timeline.h"
+#include "recording/bundle/bundle_wire.h"
+
+namespace ptd {
+
+/// Lines of kCodeLineBytes bytes (address / kCodeLineBytes) that were looked at, by space.
+using CodeLines = std::map<uint32_t, std::set<uint64_t>>;
+
+/// Where bytes stand among the blobs of a bundle. blob 0: no bytes.
+struct CodePlace {
+  uint64_t blob = 0, offset_bytes = 0, size_bytes = 0;
+};
+
+/// Collects what to keep. Spans of memory that touch each other (one mapped file seen by many sections) become one blob.
+class CodeKeeper {
+ public:
+  void add_source(Bytes bytes);
+  /// After the last add_source, before what follows.
+  void merge_sources();
+  [[nodiscard]] CodePlace place(Bytes bytes) const;
+  /// `bytes` lie within a source.
+  void keep(Bytes bytes);
+  void write(ByteWriter& out);
+  [[nodiscard]] uint64_t kept_bytes() const { return kept_bytes_; }
+  [[nodiscard]] uint64_t source_bytes() const;
+  /// How many bytes of these pieces are kept, each once. After write().
+  [[nodiscard]] uint64_t kept_of(const std::vector<Bytes>& pieces) const;
+
+ private:
+  struct Range {
+    uintptr_t first = 0, end = 0;
+  };
+  static void merge(std::vector<Range>& ranges);
+  std::vector<Range> blobs_, kept_;
+  uint64_t kept_bytes_ = 0;
+};
+
+/// The blobs of an opened bundle: each as long as the original, with bytes where some were kept and zeros, which CodeLimits hide,
+/// elsewhere. Only what is kept takes memory.
+class KeptCode {
+ public:
+  /// Errors: file_format.
+  [[nodiscard]] Status read(Bytes chunk);
+  /// False if the place is none.
+  [[nodiscard]] bool find(CodePlace place, CodeBytes& code) const;
+
+ private:
+  struct Blob {
+    std::shared_ptr<const std::byte> memory;
+    uint64_t size_bytes = 0;
+  };
+  std::vector<Blob> blobs_;
+};
+
+void write_lines(const CodeLines& lines, ByteWriter& out);
+/// Errors: file_format.
+Result<std::shared_ptr<const CodeLimits>> read_lines(Bytes chunk);
+
+}  // namespace ptd

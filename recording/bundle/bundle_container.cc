@@ -1,0 +1,182 @@
+// Header, chunks, checksums.
+#include "recording/bundle/bundle_container.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+
+#include "perfio/zstd_stream.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
+constexpr uint32_t kStored = 0, kZstd = 1;
+constexpr int kBestLevel = 19, kFastLevel = 9;
+constexpr uint64_t kSmallBytes = 8ULL << 20;  // what the best level does in a few seconds
+/// What a chunk may expand to. What compresses better is stored as it is, so that no small file asks for much memory.
+constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
+
+uint64_t expansion_limit(uint64_t stored_bytes) {
+  return stored_bytes > (~uint64_t{0} - kFreeBytes) / kMaxRatio ? ~uint64_t{0} : kFreeBytes + stored_bytes * kMaxRatio;
+}
+
+// FNV-1a of 64 bits.
+uint64_t checksum(Bytes bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const std::byte byte : bytes) hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
+template <class T>
+void put(std::byte* at, T value) {
+  for (size_t i = 0; i < sizeof value; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+template <class T>
+T get(Bytes bytes, uint64_t at) {
+  T value = 0;
+  for (size_t i = 0; i < sizeof value; ++i) value |= static_cast<T>(static_cast<T>(bytes[at + i]) << (8 * i));
+  return value;
+}
+
+struct ChunkHeader {
+  std::string type;
+  uint32_t method = kStored;
+  uint64_t stored_bytes = 0, raw_bytes = 0, checksum = 0;
+};
+
+std::array<std::byte, kChunkHeaderBytes> encode(const ChunkHeader& header) {
+  std::array<std::byte, kChunkHeaderBytes> bytes{};
+  std::memcpy(bytes.data(), header.type.data(), 4);
+  put(bytes.data() + 4, header.method);
+  put(bytes.data() + 8, header.stored_bytes);
+  put(bytes.data() + 16, header.raw_bytes);
+  put(bytes.data() + 24, header.checksum);
+  return bytes;
+}
+
+ChunkHeader decode(Bytes bytes) {
+  ChunkHeader header;
+  header.type.assign(reinterpret_cast<const char*>(bytes.data()), 4);
+  header.method = get<uint32_t>(bytes, 4);
+  header.stored_bytes = get<uint64_t>(bytes, 8);
+  header.raw_bytes = get<uint64_t>(bytes, 16);
+  header.checksum = get<uint64_t>(bytes, 24);
+  return header;
+}
+
+bool is_known(std::string_view type) {
+  constexpr std::array kKnown = {chunk::kInfo,  chunk::kConfig, chunk::kStreams, chunk::kAux,    chunk::kContexts,
+                                 chunk::kNotes, chunk::kImage,  chunk::kCode,    chunk::kLines,  chunk::kSymbols,
+                                 chunk::kPokes, chunk::kSpans,  chunk::kArm,     chunk::kEvents, chunk::kEnd};
+  return std::find(kKnown.begin(), kKnown.end(), type) != kKnown.end();
+}
+
+Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes stored) {
+  if (checksum(stored) != header.checksum) return Error{ErrorKind::file_format, "its bytes do not match their checksum", 0};
+  if (header.method == kStored) {
+    if (header.raw_bytes != header.stored_bytes) return Error{ErrorKind::file_format, "its sizes contradict each other", 0};
+    return std::vector<std::byte>(stored.begin(), stored.end());
+  }
+  if (header.method != kZstd) return Error{ErrorKind::unsupported, "it is compressed in an unknown way", 0};
+  if (header.raw_bytes > expansion_limit(header.stored_bytes)) return Error{ErrorKind::file_format, "it claims to expand too much", 0};
+  return perfio::zstd_decompress(stored, header.raw_bytes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::measure() {
+  std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
+  writer->size_bytes_ = kHeaderBytes;
+  return writer;
+}
+
+Status BundleFileWriter::append(Bytes bytes) {
+  size_bytes_ += bytes.size();
+  return file_ ? file_->append(bytes) : Status();
+}
+
+Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::string& path) {
+  std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
+  if (path == "-") return Error{ErrorKind::usage, "a bundle is written to a file, not to standard output", 0};
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+    return Error{ErrorKind::file_open, "cannot write " + path + ": it is there and is no file", 0};
+  auto whole = WholeFile::open(path, 0600);  // it holds code of processes
+  if (!whole) return whole.error();
+  writer->whole_ = std::move(*whole);
+  auto file = perfio::OutputFile::on_descriptor(writer->whole_->fd(), path, writer->whole_->straight());
+  if (!file.ok()) return file.error();
+  writer->file_ = std::move(file).value();
+  std::array<std::byte, kHeaderBytes> header{};
+  std::memcpy(header.data(), kBundleMagic.data(), kBundleMagic.size());
+  put(header.data() + 8, kBundleVersion);
+  if (Status status = writer->append(header); !status.ok()) return status.error();
+  return writer;
+}
+
+Status BundleFileWriter::add(std::string_view type, Bytes content) {
+  ChunkHeader header;
+  header.type = type;
+  header.raw_bytes = content.size();
+  const std::vector<std::byte> small = perfio::zstd_compress(content, content.size() <= kSmallBytes ? kBestLevel : kFastLevel);
+  const bool compressed = !small.empty() && small.size() < content.size() && content.size() <= expansion_limit(small.size());
+  const Bytes stored = compressed ? Bytes(small) : content;
+  header.method = compressed ? kZstd : kStored;
+  header.stored_bytes = stored.size();
+  header.checksum = checksum(stored);
+  ++chunks_;
+  raw_bytes_ += content.size();
+  if (Status status = append(encode(header)); !status.ok()) return status;
+  return append(stored);
+}
+
+Status BundleFileWriter::finish() {
+  std::array<std::byte, 4> count{};
+  put(count.data(), chunks_);
+  if (Status status = add(chunk::kEnd, count); !status.ok()) return status;
+  if (!file_) return {};
+  if (Status status = file_->close(); !status.ok()) return status;
+  return whole_->finish();
+}
+
+Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
+  if (file.size() < kHeaderBytes) return Error{ErrorKind::file_cut, path + ": the bundle ends inside its header", file.size()};
+  if (std::memcmp(file.data(), kBundleMagic.data(), kBundleMagic.size()) != 0)
+    return Error{ErrorKind::file_format, path + ": not a bundle", 0};
+  const auto version = get<uint32_t>(file, 8);
+  if (version == 0 || version > kBundleVersion) {
+    return Error{ErrorKind::unsupported,
+                 path + ": a bundle of version " + std::to_string(version) + ", this program reads up to " + std::to_string(kBundleVersion),
+                 8};
+  }
+  BundleChunks chunks;
+  uint32_t count = 0;
+  for (uint64_t at = kHeaderBytes;; ++count) {
+    if (file.size() - at < kChunkHeaderBytes) return Error{ErrorKind::file_cut, path + ": the bundle is cut", file.size()};
+    const ChunkHeader header = decode(file.subspan(at, kChunkHeaderBytes));
+    const std::string what = path + ": part '" + (is_known(header.type) ? header.type : std::string("?")) + "' of the bundle: ";
+    if (header.stored_bytes > file.size() - at - kChunkHeaderBytes)
+      return Error{ErrorKind::file_cut, what + "the file ends inside of it", at};
+    const Bytes stored = file.subspan(at + kChunkHeaderBytes, header.stored_bytes);
+    if (!is_known(header.type)) {
+      const bool optional = header.type[0] >= 'a' && header.type[0] <= 'z';
+      if (!optional) return Error{ErrorKind::unsupported, what + "unknown, and the bundle cannot be read without it", at};
+    } else {
+      auto content = content_of(header, stored);
+      if (!content.ok()) return Error{content.error().kind, what + content.error().message, at};
+      if (header.type == chunk::kEnd) {
+        if (content->size() != 4 || get<uint32_t>(*content, 0) != count)
+          return Error{ErrorKind::file_format, what + "parts are missing", at};
+        return chunks;
+      }
+      if (!chunks.emplace(header.type, std::move(content).value()).second)
+        return Error{ErrorKind::file_format, what + "it is there twice", at};
+    }
+    at += kChunkHeaderBytes + header.stored_bytes;
+  }
+}
+
+}  // namespace ptd

@@ -1,0 +1,93 @@
+// Samples of other events as bytes and back.
+#include "recording/bundle/bundle_events.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <string>
+
+namespace ptd {
+namespace {
+
+/// A decimal number of 64 bits as the writer makes them: what calls itself one goes into JSON as it stands.
+bool is_number(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  const std::string_view digits = text.substr(negative ? 1 : 0);
+  if (digits.empty() || digits[0] < '0' || digits[0] > '9' || (digits[0] == '0' && digits.size() > 1)) return false;
+  int64_t below = 0;
+  uint64_t above = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = negative ? std::from_chars(text.data(), end, below) : std::from_chars(text.data(), end, above);
+  return error == std::errc() && at == end;
+}
+
+}  // namespace
+
+void write_other_events(const OtherEvents& events, ByteWriter& out) {
+  out.number(events.names.size());
+  for (const std::string& name : events.names) out.text(name);
+  out.number(events.left_out);
+  out.number(events.events.size());
+  for (const OtherEvent& event : events.events) {
+    out.time(event.time);
+    out.signed_number(event.pid);
+    out.signed_number(event.tid);
+    out.signed_number(event.cpu);
+    out.number(event.name);
+    out.number(event.ip.value);
+    out.number(event.period);
+    out.number(event.fields.size());
+    for (const TracepointField& field : event.fields) {
+      out.text(*field.name);
+      out.text(field.value);
+      out.flag(field.number);
+    }
+    out.blob(event.raw);
+  }
+}
+
+bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size_t most, OtherEvents& events) {
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) events.names.push_back(in.text());
+  events.left_out = in.number();
+  uint64_t bytes_left = kMostEventBytes;
+  std::map<std::string, std::shared_ptr<const std::string>> field_names;
+  const auto shared = [&](std::string name) {
+    std::shared_ptr<const std::string>& one = field_names[name];
+    if (!one) one = std::make_shared<const std::string>(std::move(name));
+    return one;
+  };
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    OtherEvent event;
+    event.time = in.time();
+    event.pid = in.id();
+    event.tid = in.id();
+    event.cpu = in.id();
+    event.name = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+    event.ip = Ip{in.number()};
+    event.period = in.number();
+    for (uint64_t fields = in.count(); fields > 0 && in.ok(); --fields) {
+      TracepointField field;
+      field.name = shared(in.text());
+      field.value = in.text();
+      field.number = in.flag();
+      if (field.number && !is_number(field.value)) return false;
+      event.fields.push_back(std::move(field));
+    }
+    const Bytes raw = in.blob();
+    event.raw.assign(raw.begin(), raw.end());
+    if (!in.ok() || event.name >= events.names.size()) return false;
+    const auto inside = [&event](const Interval& range) { return range.contains(event.time); };
+    if (!times.empty() && std::none_of(times.begin(), times.end(), inside)) continue;
+    const uint64_t bytes = bytes_of(event);
+    if (events.events.size() >= most || bytes > bytes_left) {
+      ++events.left_out;
+    } else {
+      bytes_left -= bytes;
+      events.events.push_back(std::move(event));
+    }
+  }
+  return in.done();
+}
+
+}  // namespace ptd

@@ -1,0 +1,307 @@
+// Operations of a timeline's builder and symbols as bytes.
+#include "recording/bundle/bundle_image.h"
+
+#include <algorithm>
+#include <array>
+
+#include "recording/perf/sideband_fold.h"
+
+namespace ptd {
+namespace {
+
+enum Tag : uint8_t { kAddSpace, kForkSpace, kSection, kRemove, kEdit, kCopy, kLostWindow, kFinding, kTags };
+
+// The numbers of enumerators in the file: places in these lists, to which new ones are appended.
+constexpr std::array kOrigins = {EditOrigin::text_poke,  EditOrigin::bpf,    EditOrigin::jitdump,
+                                 EditOrigin::dated_copy, EditOrigin::healed, EditOrigin::announced};
+constexpr std::array kFindings = {
+    FindingKind::poke_old_bytes_mismatch, FindingKind::poke_healed,       FindingKind::poke_lost_by_copy, FindingKind::base_copy_redated,
+    FindingKind::base_copy_unexplained,   FindingKind::build_id_mismatch, FindingKind::file_missing,      FindingKind::file_changed,
+    FindingKind::section_overlap,         FindingKind::bpf_bytes_missing, FindingKind::records_lost,      FindingKind::bad_record};
+static_assert(kOrigins.back() == EditOrigin::announced && kOrigins.size() == static_cast<size_t>(EditOrigin::announced) + 1);
+static_assert(kFindings.back() == FindingKind::bad_record && kFindings.size() == static_cast<size_t>(FindingKind::bad_record) + 1);
+/// Copies are compared byte by byte.
+constexpr uint64_t kMaxCopies = 4096, kMaxCopyBytes = 2ULL << 30;
+
+template <class List, class Value>
+uint64_t number_of(const List& list, Value value) {
+  const auto found = std::find(list.begin(), list.end(), value);
+  return static_cast<uint64_t>(found == list.end() ? list.size() - 1 : static_cast<size_t>(found - list.begin()));
+}
+
+void write_place(const CodePlace& place, ByteWriter& out) {
+  out.number(place.blob);
+  out.number(place.offset_bytes);
+  out.number(place.size_bytes);
+}
+
+CodePlace read_place(ByteReader& in) {
+  CodePlace place;
+  place.blob = in.number();
+  place.offset_bytes = in.number();
+  place.size_bytes = in.number();
+  return place;
+}
+
+SpaceId read_space(ByteReader& in) { return SpaceId{static_cast<uint32_t>(in.number_to(UINT32_MAX))}; }
+
+/// One call of operator() an operation.
+class OpWriter {
+ public:
+  OpWriter(const CodeKeeper& code, ByteWriter& out) : code_(code), out_(out) {}
+
+  void operator()(const AddSpaceOp&) { out_.number(kAddSpace); }
+  void operator()(const ForkSpaceOp& op) {
+    out_.number(kForkSpace);
+    out_.number(op.parent.value);
+    out_.time(op.when);
+  }
+  void operator()(const Section& section) {
+    out_.number(kSection);
+    out_.number(section.space.value);
+    out_.number(section.ip.value);
+    out_.number(section.size_bytes);
+    out_.interval(section.live);
+    out_.text(section.path);
+    out_.text(section.build_id);
+    out_.number(section.file_offset_bytes);
+    out_.flag(section.assumed);
+    write_place(code_.place(section.code.bytes), out_);
+  }
+  void operator()(const RemoveOp& op) {
+    out_.number(kRemove);
+    out_.number(op.space.value);
+    out_.number(op.ip.value);
+    out_.number(op.size_bytes);
+    out_.time(op.when);
+  }
+  void operator()(const Edit& edit) {
+    out_.number(kEdit);
+    out_.number(edit.space.value);
+    out_.number(edit.ip.value);
+    out_.blob(edit.old_bytes);
+    out_.blob(edit.new_bytes);
+    out_.interval(edit.time);
+    out_.number(number_of(kOrigins, edit.origin));
+    out_.signed_number(edit.cpu);
+    out_.number(edit.record_offset_bytes);
+  }
+  void operator()(const DatedCopy& copy) {
+    out_.number(kCopy);
+    out_.number(copy.space.value);
+    out_.number(copy.ip.value);
+    out_.interval(copy.taken);
+    out_.text(copy.path);
+    write_place(code_.place(copy.code.bytes), out_);
+  }
+  void operator()(const LostWindowOp& op) {
+    out_.number(kLostWindow);
+    out_.interval(op.window);
+  }
+  void operator()(const Finding& finding) {
+    out_.number(kFinding);
+    out_.number(number_of(kFindings, finding.kind));
+    out_.number(finding.space.value);
+    out_.number(finding.ip.value);
+    out_.interval(finding.time);
+    out_.blob(finding.expected);
+    out_.blob(finding.found);
+    out_.text(finding.what);
+  }
+
+ private:
+  const CodeKeeper& code_;
+  ByteWriter& out_;
+};
+
+std::vector<std::byte> own(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// Reads operations into an ImageBuild. Each returns false where something does not fit.
+class OpReader {
+ public:
+  OpReader(ByteReader& in, const KeptCode& code, const OpenOptions& options, ImageBuild& image)
+      : in_(in), code_(code), options_(options), image_(image) {}
+
+  bool next(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
+    switch (in_.number_to(kTags - 1)) {
+      case kAddSpace:
+        (void)image_.builder.add_space();
+        ++spaces_;
+        return true;
+      case kForkSpace:
+        return fork_space();
+      case kSection:
+        return section();
+      case kRemove:
+        return remove();
+      case kEdit:
+        return edit(kept, pokes);
+      case kCopy:
+        return copy();
+      case kLostWindow:
+        image_.builder.add_lost_window(in_.interval());
+        return in_.ok();
+      case kFinding:
+        return finding();
+      default:
+        return false;
+    }
+  }
+
+ private:
+  bool fork_space() {
+    const SpaceId parent = read_space(in_);
+    const TimeNs when = in_.time();
+    if (parent.value >= spaces_++) return false;
+    (void)image_.builder.fork_space(parent, when);
+    return in_.ok();
+  }
+  bool section() {
+    Section section;
+    section.space = read_space(in_);
+    section.ip = Ip{in_.number()};
+    section.size_bytes = in_.number();
+    section.live = in_.interval();
+    section.path = in_.text();
+    section.build_id = in_.text();
+    section.file_offset_bytes = in_.number();
+    section.assumed = in_.flag();
+    if (!code_.find(read_place(in_), section.code) || section.space.value >= spaces_) return false;
+    image_.add_section(std::move(section));
+    return in_.ok();
+  }
+  bool remove() {
+    const SpaceId space = read_space(in_);
+    const Ip ip{in_.number()};
+    const uint64_t size = in_.number();
+    image_.builder.remove(space, ip, size, in_.time());
+    return in_.ok() && space.value < spaces_;
+  }
+  bool edit(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
+    Edit edit;
+    edit.space = read_space(in_);
+    edit.ip = Ip{in_.number()};
+    edit.old_bytes = own(in_.blob());
+    edit.new_bytes = own(in_.blob());
+    edit.time = in_.interval();
+    edit.origin = kOrigins[in_.number_to(kOrigins.size() - 1)];
+    edit.cpu = in_.id();
+    edit.record_offset_bytes = in_.number();
+    if (!in_.ok() || edit.space.value >= spaces_) return false;
+    if (edit.origin == EditOrigin::text_poke) {
+      const uint64_t index = poke_++;
+      if (SidebandFold::drops(options_, index)) return true;
+      if (index < pokes.size()) kept.push_back(pokes[index]);
+    }
+    image_.builder.add_edit(std::move(edit));
+    return true;
+  }
+  bool copy() {
+    DatedCopy copy;
+    copy.space = read_space(in_);
+    copy.ip = Ip{in_.number()};
+    copy.taken = in_.interval();
+    copy.path = in_.text();
+    if (!code_.find(read_place(in_), copy.code) || copy.space.value >= spaces_) return false;
+    copy_bytes_ += copy.code.bytes.size();
+    if (++copies_ > kMaxCopies || copy_bytes_ > kMaxCopyBytes) return false;
+    image_.builder.add_copy(std::move(copy));
+    return in_.ok();
+  }
+  bool finding() {
+    Finding finding;
+    finding.kind = kFindings[in_.number_to(kFindings.size() - 1)];
+    finding.space = read_space(in_);
+    finding.ip = Ip{in_.number()};
+    finding.time = in_.interval();
+    finding.expected = own(in_.blob());
+    finding.found = own(in_.blob());
+    finding.what = in_.text();
+    if (!in_.ok()) return false;
+    image_.builder.add_finding(std::move(finding));
+    return true;
+  }
+
+  ByteReader& in_;
+  const KeptCode& code_;
+  const OpenOptions& options_;
+  ImageBuild& image_;
+  uint64_t spaces_ = 1, copies_ = 0, copy_bytes_ = 0, poke_ = 0;
+};
+
+}  // namespace
+
+void write_image(const ImageLog& log, const CodeKeeper& code, ByteWriter& out) {
+  out.number(log.ops.size());
+  OpWriter writer(code, out);
+  for (const ImageOp& op : log.ops) std::visit(writer, op);
+}
+
+Status read_image(Bytes chunk, const KeptCode& code, const OpenOptions& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
+  ByteReader in(chunk);
+  OpReader reader(in, code, options, image);
+  std::vector<PokeStamp> kept;
+  for (uint64_t left = in.count(); left > 0; --left) {
+    const uint64_t at = in.offset();
+    if (!in.ok() || !reader.next(kept, pokes)) return Error{ErrorKind::file_format, "an entry of the image does not fit", at};
+  }
+  if (!in.done()) return Error{ErrorKind::file_format, "the image's entries end early", in.offset()};
+  pokes = std::move(kept);
+  return {};
+}
+
+void write_symbols(const SymbolPick& pick, ByteWriter& out) {
+  out.number(pick.ranges.size());
+  for (const NamedRange& range : pick.ranges) {
+    out.number(range.space.value);
+    out.number(range.ip.value);
+    out.number(range.size_bytes);
+    out.interval(range.live);
+    out.text(range.name);
+    out.text(range.module);
+  }
+  out.number(pick.files.size());
+  for (const FileSymbolPick& file : pick.files) {
+    out.text(file.section_path);
+    out.text(file.build_id);
+    out.text(file.module);
+    out.number(file.symbols.size());
+    for (const FixedSymbol& symbol : file.symbols) {
+      out.number(symbol.file_offset_bytes);
+      out.number(symbol.reach_bytes);
+      out.number(symbol.size_bytes);
+      out.text(symbol.name);
+    }
+  }
+}
+
+Result<SymbolPick> read_symbols(Bytes chunk) {
+  ByteReader in(chunk);
+  SymbolPick pick;
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    NamedRange& range = pick.ranges.emplace_back();
+    range.space = read_space(in);
+    range.ip = Ip{in.number()};
+    range.size_bytes = in.number_to(~range.ip.value);
+    range.live = in.interval();
+    range.name = in.text();
+    range.module = in.text();
+  }
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    FileSymbolPick& file = pick.files.emplace_back();
+    file.section_path = in.text();
+    file.build_id = in.text();
+    file.module = in.text();
+    for (uint64_t symbols = in.count(); symbols > 0 && in.ok(); --symbols) {
+      FixedSymbol& symbol = file.symbols.emplace_back();
+      symbol.file_offset_bytes = in.number();
+      symbol.reach_bytes = in.number();
+      symbol.size_bytes = in.number();
+      symbol.name = in.text();
+    }
+  }
+  if (!in.done()) return Error{ErrorKind::file_format, "the list of names does not fit together", in.offset()};
+  return pick;
+}
+
+}  // namespace ptd

@@ -1,0 +1,21 @@
+// The image of a bundle: what its timeline is built from, and names. Private to recording.
+#pragma once
+
+#include "ptdecode/symbols.h"
+#include "recording/bundle/bundle_code.h"
+#include "recording/bundle/bundle_wire.h"
+#include "recording/data/image_log.h"
+#include "recording/image/image_build.h"
+
+namespace ptd {
+
+void write_image(const ImageLog& log, const CodeKeeper& code, ByteWriter& out);
+/// Puts everything into `image`, but for the text pokes that the options drop. `pokes` loses the same.
+/// Errors: file_format.
+Status read_image(Bytes chunk, const KeptCode& code, const OpenOptions& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
+
+void write_symbols(const SymbolPick& pick, ByteWriter& out);
+/// Errors: file_format.
+Result<SymbolPick> read_symbols(Bytes chunk);
+
+}  // namespace ptd

@@ -1,0 +1,269 @@
+// Opens a bundle: the same state as the recording that it was made from, as far as its decode needs it.
+#include <cstring>
+#include <limits>
+
+#include "image/source/mapped_file.h"
+#include "recording/bundle/bundle.h"
+#include "recording/bundle/bundle_arm.h"
+#include "recording/bundle/bundle_container.h"
+#include "recording/bundle/bundle_image.h"
+#include "recording/data/recording_data.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMaxOffset = ~uint64_t{0} / 4;  // of a stream
+
+/// Fills a RecordingData from chunks. Every read_* is false where a chunk does not fit.
+class Loader {
+ public:
+  Loader(const OpenOptions& options, BundleChunks& chunks, RecordingData& data) : options_(options), chunks_(chunks), data_(data) {}
+
+  Status load();
+
+ private:
+  [[nodiscard]] Bytes chunk_of(std::string_view type) const {
+    const auto found = chunks_.find(type);
+    return found == chunks_.end() ? Bytes{} : Bytes(found->second);
+  }
+  [[nodiscard]] Error damaged(std::string_view type, const Error& why = {}) const {
+    const std::string reason = why.message.empty() ? "its content does not fit together" : why.message;
+    return Error{ErrorKind::file_format, options_.path + ": part '" + std::string(type) + "' of the bundle: " + reason, why.offset_bytes};
+  }
+  bool read_info(ByteReader in);
+  bool read_config(ByteReader in);
+  bool read_streams(ByteReader in);
+  bool read_stream(ByteReader& in, Bytes& aux);
+  bool read_contexts(ByteReader in);
+  bool read_notes(ByteReader in);
+  bool read_pokes(ByteReader in);
+  bool read_spans(ByteReader in);
+  Status load_image();
+
+  const OpenOptions& options_;
+  BundleChunks& chunks_;
+  RecordingData& data_;
+  std::vector<std::string> warnings_;
+  std::vector<MissingImage> missing_;
+  std::vector<std::vector<pt::SyncPoint>> spans_;
+};
+
+bool Loader::read_info(ByteReader in) {
+  data_.kind = static_cast<RecordingKind>(in.number_to(static_cast<uint64_t>(RecordingKind::snapshot)));
+  data_.description = in.text();
+  (void)in.interval();  // what it was cut to
+  return in.done();
+}
+
+bool Loader::read_config(ByteReader in) {
+  pt::DecoderOptions& decoder = data_.decoder;
+  pt::Config& config = decoder.config;
+  config.cpu.family = static_cast<uint16_t>(in.number_to(UINT16_MAX));
+  config.cpu.model = static_cast<uint8_t>(in.number_to(UINT8_MAX));
+  config.cpu.stepping = static_cast<uint8_t>(in.number_to(UINT8_MAX));
+  config.errata = pt::errata_of(config.cpu);
+  config.return_compression = static_cast<pt::ReturnCompression>(in.number_to(static_cast<uint64_t>(pt::ReturnCompression::off)));
+  config.mtc_period = static_cast<uint8_t>(in.number_to(UINT8_MAX));
+  config.tsc_ctc_ratio_n = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  config.tsc_ctc_ratio_d = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  config.max_nonturbo_ratio = static_cast<uint8_t>(in.number_to(UINT8_MAX));
+  config.has_tsc = in.flag();
+  config.has_mtc = in.flag();
+  config.has_cyc = in.flag();
+  config.address_filter = in.flag();
+  config.initial_mode = static_cast<ExecMode>(in.number_to(static_cast<uint64_t>(ExecMode::bits64)));
+  config.time.time_shift = static_cast<uint16_t>(in.number_to(UINT16_MAX));
+  config.time.time_mult = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  config.time.time_zero = in.number();
+  config.time.time_cycles = in.number();
+  config.time.time_mask = in.number();
+  config.time.cap_user_time_short = in.flag();
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const Ip first{in.number()};
+    decoder.filter.push_back({first, Ip{in.number()}});
+  }
+  decoder.default_space = SpaceId{static_cast<uint32_t>(in.number_to(UINT32_MAX))};
+  decoder.breakpoint_entry = Ip{in.number()};
+  if (in.done()) return true;  // written before the following was kept
+  config.tip_order = static_cast<pt::TipOrder>(in.number_to(static_cast<uint64_t>(pt::TipOrder::may_be_deferred)));
+  decoder.image_is_of_root = in.flag();
+  return in.done();
+}
+
+bool Loader::read_stream(ByteReader& in, Bytes& aux) {
+  AuxStream stream;
+  stream.cpu = in.id();
+  stream.tid = in.id();
+  stream.idx = static_cast<uint32_t>(in.number_to(UINT32_MAX));
+  std::vector<AuxChunk> chunks;
+  uint64_t at = 0;
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    AuxChunk chunk;
+    chunk.offset_bytes = in.number_to(kMaxOffset);
+    const uint64_t size = in.number();
+    if (chunk.offset_bytes < at || size > aux.size()) return false;
+    chunk.bytes = aux.first(size);
+    aux = aux.subspan(size);
+    at = chunk.end();
+    chunks.push_back(chunk);
+  }
+  std::vector<Seam> seams;
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const uint64_t offset = in.number_to(kMaxOffset * 2);
+    const auto why = static_cast<AuxBreak>(in.number_to(static_cast<uint64_t>(AuxBreak::missing)));
+    if (!seams.empty() && offset < seams.back().offset_bytes) return false;
+    seams.push_back({offset, why});
+  }
+  std::vector<AuxStream::Written> written;
+  uint64_t end = 0;
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    end += in.number_to(~uint64_t{0} - end);
+    written.push_back({end, in.time()});
+  }
+  stream.restore(std::move(chunks), std::move(seams), std::move(written));
+  data_.streams.push_back(std::move(stream));
+  return in.ok();
+}
+
+bool Loader::read_streams(ByteReader in) {
+  const auto held = std::make_shared<std::vector<std::byte>>(std::move(chunks_.find(chunk::kAux)->second));
+  Bytes aux(*held);
+  data_.owners.push_back(held);
+  for (uint64_t left = in.count(); left > 0; --left) {
+    if (!read_stream(in, aux)) return false;
+  }
+  return in.done() && aux.empty();
+}
+
+bool Loader::read_contexts(ByteReader in) {
+  const auto read_track = [&](const auto& add) {
+    const int32_t key = in.id();
+    uint64_t time = 0;
+    for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+      time += in.number_to(~uint64_t{0} - time);
+      Context to;
+      to.pid = in.id();
+      to.tid = in.id();
+      to.space = SpaceId{static_cast<uint32_t>(in.number_to(uint64_t{1} << 32) - 1)};
+      if (in.ok()) add(key, TimeNs{time}, to);
+    }
+  };
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left)
+    read_track([&](int32_t cpu, TimeNs time, Context to) { data_.contexts.add_switch(cpu, time, to); });
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left)
+    read_track([&](int32_t tid, TimeNs time, Context to) { data_.contexts.add_thread(tid, time, to); });
+  data_.contexts.sort();
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const int32_t tid = in.id();
+    data_.thread_names[tid] = in.text();
+  }
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    auto& names = data_.comms[in.id()];
+    for (uint64_t each = in.count(); each > 0 && in.ok(); --each) {
+      const TimeNs time = in.time();
+      names.emplace_back(time, in.text());
+    }
+    if (names.empty()) return false;
+  }
+  return in.done();
+}
+
+bool Loader::read_notes(ByteReader in) {
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) warnings_.push_back(in.text());
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    MissingImage& missing = missing_.emplace_back();
+    missing.path = in.text();
+    missing.build_id = in.text();
+    missing.reason = in.text();
+  }
+  LostRecords& lost = data_.lost;
+  for (uint64_t* value : {&lost.records, &lost.count, &lost.aux_truncated, &lost.aux_partial, &lost.aux_collision}) *value = in.number();
+  return in.done();
+}
+
+bool Loader::read_pokes(ByteReader in) {
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    const TimeNs time = in.time();
+    data_.pokes.push_back({time, in.id()});
+  }
+  return in.done();
+}
+
+bool Loader::read_spans(ByteReader in) {
+  for (uint64_t left = in.count(); left > 0 && in.ok(); --left) {
+    auto& points = spans_.emplace_back();
+    for (uint64_t each = in.count(); each > 0 && in.ok(); --each) {
+      const uint64_t offset = in.number();
+      if (!points.empty() && offset < points.back().stream_offset_bytes) return false;
+      points.push_back({offset, in.interval()});
+    }
+  }
+  return in.done() && (spans_.empty() || spans_.size() == data_.streams.size());
+}
+
+Status Loader::load_image() {
+  KeptCode code;
+  if (Status status = code.read(chunk_of(chunk::kCode)); !status.ok()) return damaged(chunk::kCode, status.error());
+  const auto limits = read_lines(chunk_of(chunk::kLines));
+  if (!limits.ok()) return damaged(chunk::kLines, limits.error());
+  auto symbols = read_symbols(chunk_of(chunk::kSymbols));
+  if (!symbols.ok()) return damaged(chunk::kSymbols, symbols.error());
+  ImageBuild image(options_);
+  if (chunks_.find(chunk::kArm) != chunks_.end()) image.builder.set_word_bytes(4);
+  if (Status status = read_image(chunk_of(chunk::kImage), code, options_, image, data_.pokes); !status.ok())
+    return damaged(chunk::kImage, status.error());
+  for (NamedRange& range : symbols->ranges) image.add_range(std::move(range));
+  image.finish(data_);
+  for (FileSymbolPick& file : symbols->files) data_.symbolizer->add_fixed_file(std::move(file));
+  data_.timeline.limit_code(*limits);
+  return {};
+}
+
+Status Loader::load() {
+  for (const std::string_view type : {chunk::kInfo, chunk::kConfig, chunk::kStreams, chunk::kAux, chunk::kContexts, chunk::kNotes,
+                                      chunk::kCode, chunk::kImage, chunk::kLines, chunk::kSymbols, chunk::kPokes}) {
+    if (chunks_.find(type) == chunks_.end()) return damaged(type, Error{ErrorKind::file_format, "it is missing", 0});
+  }
+  if (!read_info(ByteReader(chunk_of(chunk::kInfo)))) return damaged(chunk::kInfo);
+  if (!read_config(ByteReader(chunk_of(chunk::kConfig)))) return damaged(chunk::kConfig);
+  if (!read_streams(ByteReader(chunk_of(chunk::kStreams)))) return damaged(chunk::kStreams);
+  if (!read_contexts(ByteReader(chunk_of(chunk::kContexts)))) return damaged(chunk::kContexts);
+  if (!read_notes(ByteReader(chunk_of(chunk::kNotes)))) return damaged(chunk::kNotes);
+  if (!read_pokes(ByteReader(chunk_of(chunk::kPokes)))) return damaged(chunk::kPokes);
+  const bool has_spans = chunks_.find(chunk::kSpans) != chunks_.end();
+  if (has_spans && !read_spans(ByteReader(chunk_of(chunk::kSpans)))) return damaged(chunk::kSpans);
+  const bool has_arm = chunks_.find(chunk::kArm) != chunks_.end();
+  if (has_arm && !read_arm_sources(ByteReader(chunk_of(chunk::kArm)), options_, data_)) return damaged(chunk::kArm);
+  if (Status status = load_image(); !status.ok()) return status;
+  data_.missing = std::move(missing_);
+  OpenOptions indexing = options_;
+  const bool perf = data_.kind == RecordingKind::perf;
+  if (perf) indexing.use_time = options_.use_time && data_.decoder.config.time.valid();
+  if (perf && has_arm) indexing.use_time = data_.arm_follow.use_time;
+  index_streams(indexing, data_);
+  data_.warnings = std::move(warnings_);
+  if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete in itself: later copies of the kernel are not used");
+  if (perf && !has_arm) find_kernel_places(data_);
+  if (perf && !has_arm && !has_spans) add_anchors(indexing, data_);
+  if (has_spans && options_.anchors && !options_.freeze) data_.anchors = std::move(spans_);
+  return {};
+}
+
+}  // namespace
+
+bool looks_like_bundle(const std::string& path) {
+  auto file = MappedFile::open(path);
+  if (!file.ok()) return false;
+  const Bytes bytes = (*file)->bytes();
+  return bytes.size() >= kBundleMagic.size() && std::memcmp(bytes.data(), kBundleMagic.data(), kBundleMagic.size()) == 0;
+}
+
+Status load_bundle(const OpenOptions& options, RecordingData& data) {
+  auto file = MappedFile::open(options.path);
+  if (!file.ok()) return file.error();
+  auto chunks = read_bundle_chunks((*file)->bytes(), options.path);
+  if (!chunks.ok()) return chunks.error();
+  return Loader(options, *chunks, data).load();
+}
+
+}  // namespace ptd

@@ -1,0 +1,467 @@
+// Writes a bundle: opens the recording with a log, decodes it, keeps what was looked at.
+#include <algorithm>
+#include <filesystem>
+
+#include "recording/bundle/bundle.h"
+#include "recording/bundle/bundle_arm.h"
+#include "recording/bundle/bundle_container.h"
+#include "recording/bundle/bundle_events.h"
+#include "recording/bundle/bundle_image.h"
+#include "recording/bundle/bundle_scan.h"
+#include "recording/data/recording_data.h"
+
+namespace ptd {
+namespace {
+
+/// The bytes [first, end) of a stream.
+struct StreamCut {
+  uint64_t first = 0, end = 0;
+};
+
+/// Path and build id of sections.
+using SectionName = std::pair<std::string, std::string>;
+
+class Writer {
+ public:
+  Writer(const Recording& recording, const ImageLog& log, BundleReport& report)
+      : data_(data_of(recording)), recording_(recording), log_(log), report_(report) {}
+
+  void cut(Interval time);
+  /// Whether something was traced at the time that is kept. (Of each stream a segment before and behind it is kept too.)
+  [[nodiscard]] bool has_trace() const;
+  Status scan(const Recording& recording) { return scan_flow(recording, spans_, scan_); }
+  Status write(BundleFileWriter& file);
+  /// Lists what it is made of, after write(). `input`: the recording.
+  void list_parts(const std::string& input, const BundleFileWriter& file);
+
+ private:
+  void collect_lines();
+  void keep_lines();
+  void keep_lines_of(SpaceId home, Ip ip, Bytes code, const std::vector<std::vector<uint32_t>>& heirs);
+  void name_special_places();
+  Status write_info(BundleFileWriter& file) const;
+  Status write_config(BundleFileWriter& file) const;
+  Status write_streams(BundleFileWriter& file) const;
+  Status write_aux(BundleFileWriter& file);
+  Status write_contexts(BundleFileWriter& file) const;
+  Status write_notes(BundleFileWriter& file) const;
+  Status write_code(BundleFileWriter& file);
+  Status write_names(BundleFileWriter& file);
+  Status write_pokes(BundleFileWriter& file) const;
+  Status write_spans(BundleFileWriter& file) const;
+  Status write_arm(BundleFileWriter& file) const;
+
+  const RecordingData& data_;
+  const Recording& recording_;
+  const ImageLog& log_;
+  BundleReport& report_;
+  Interval time_;
+  std::vector<SegmentSpan> spans_;
+  std::vector<StreamCut> cuts_;
+  ScanResult scan_;
+  CodeLines lines_;
+  CodeKeeper code_;
+  std::map<SectionName, uint64_t> symbols_of_;
+};
+
+void Writer::cut(Interval time) {
+  time_ = time;
+  for (uint32_t s = 0; s < data_.streams.size(); ++s) {
+    const SegmentSpan span = spans_of(recording_, s, time);
+    const bool at_start = time.first == kTimeMin;
+    StreamCut bytes;
+    bytes.first = at_start || span.first == Recording::kStreamEnd ? data_.streams[s].begin_offset() : span.first;
+    bytes.end = std::min(span.end, data_.streams[s].end_offset());
+    if (!at_start && span.segments == 0) bytes.end = bytes.first;
+    spans_.push_back(span);
+    cuts_.push_back(bytes);
+    report_.segments += span.segments;
+    report_.segments_total += span.segments_total;
+    report_.aux_total_bytes += data_.streams[s].size_bytes();
+  }
+}
+
+bool Writer::has_trace() const {
+  std::vector<std::byte> scratch;
+  AuxSegment segment;
+  for (uint32_t stream = 0; stream < cuts_.size(); ++stream) {
+    uint64_t at = cuts_[stream].first;
+    while (at < cuts_[stream].end && recording_.next_segment(stream, at, segment, scratch)) {
+      if (segment.time.overlaps(time_)) return true;
+    }
+  }
+  return false;
+}
+
+// Everything that was fetched, and everything that edits touch: the builder reads it.
+void Writer::collect_lines() {
+  lines_ = log_.fetches->lines();
+  const auto add = [this](SpaceId space, Ip ip, uint64_t size) {
+    if (size == 0) return;
+    if (is_kernel_half(ip)) space = kKernelSpace;
+    const uint64_t last = ip.value + std::min(size - 1, ~ip.value);
+    for (uint64_t line = ip.value >> kCodeLineBits; line <= last >> kCodeLineBits; ++line) lines_[space.value].insert(line);
+  };
+  const Timeline& timeline = data_.timeline;
+  for (SiteId id = 0; id < timeline.site_count(); ++id) add(timeline.site(id).space, timeline.site(id).ip, timeline.site(id).size_bytes);
+  for (const ImageOp& op : log_.ops) {
+    if (const auto* edit = std::get_if<Edit>(&op)) add(edit->space, edit->ip, std::max(edit->old_bytes.size(), edit->new_bytes.size()));
+  }
+}
+
+void Writer::keep_lines_of(SpaceId home, Ip ip, Bytes code, const std::vector<std::vector<uint32_t>>& heirs) {
+  if (code.empty()) return;
+  if (is_kernel_half(ip)) home = kKernelSpace;
+  if (home.value >= heirs.size()) return;
+  const uint64_t last = ip.value + std::min<uint64_t>(code.size() - 1, ~ip.value);
+  for (const uint32_t space : heirs[home.value]) {
+    const auto here = lines_.find(space);
+    if (here == lines_.end()) continue;
+    for (auto line = here->second.lower_bound(ip.value >> kCodeLineBits); line != here->second.end() && *line <= last >> kCodeLineBits;
+         ++line) {
+      const uint64_t first_kept = std::max(*line << kCodeLineBits, ip.value);
+      const uint64_t last_kept = std::min((*line << kCodeLineBits) + (kCodeLineBytes - 1), last);
+      code_.keep(code.subspan(first_kept - ip.value, last_kept - first_kept + 1));
+    }
+  }
+}
+
+void Writer::keep_lines() {
+  // Who sees the mappings of a space: itself and what was forked from it, directly or not.
+  std::vector<std::vector<uint32_t>> heirs{{0}};
+  std::vector<uint32_t> parents{0};
+  for (const ImageOp& op : log_.ops) {
+    const auto* fork = std::get_if<ForkSpaceOp>(&op);
+    if (fork == nullptr && !std::holds_alternative<AddSpaceOp>(op)) continue;
+    const auto id = static_cast<uint32_t>(heirs.size());
+    heirs.push_back({id});
+    parents.push_back(fork == nullptr ? 0 : fork->parent.value);
+    for (uint32_t up = parents[id]; up != 0 && up < id; up = parents[up]) heirs[up].push_back(id);
+  }
+  for (const ImageOp& op : log_.ops) {
+    if (const auto* section = std::get_if<Section>(&op)) code_.add_source(section->code.bytes);
+    if (const auto* copy = std::get_if<DatedCopy>(&op)) code_.add_source(copy->code.bytes);
+  }
+  code_.merge_sources();
+  for (const ImageOp& op : log_.ops) {
+    if (const auto* section = std::get_if<Section>(&op)) keep_lines_of(section->space, section->ip, section->code.bytes, heirs);
+    if (const auto* copy = std::get_if<DatedCopy>(&op)) keep_lines_of(copy->space, copy->ip, copy->code.bytes, heirs);
+  }
+}
+
+// Names that commands look for, whatever was decoded.
+void Writer::name_special_places() {
+  for (const auto& [space, ips] : log_.fetches->ips()) scan_.named[space].insert(ips.begin(), ips.end());
+  for (const char* name : {"__switch_to", "do_sync_core", "perf_event_text_poke_output"}) {
+    for (const Ip ip : data_.symbolizer->addresses_of(name)) scan_.named[kKernelSpace.value].insert(ip.value);
+  }
+  const Timeline& timeline = data_.timeline;
+  for (SiteId id = 0; id < timeline.site_count(); ++id) scan_.named[timeline.site(id).space.value].insert(timeline.site(id).ip.value);
+  for (const Finding& finding : timeline.findings()) scan_.named[finding.space.value].insert(finding.ip.value);
+}
+
+Status Writer::write_info(BundleFileWriter& file) const {
+  ByteWriter out;
+  out.number(static_cast<uint64_t>(data_.kind));
+  out.text(data_.description);
+  out.interval(time_);
+  return file.add(chunk::kInfo, out.bytes());
+}
+
+Status Writer::write_config(BundleFileWriter& file) const {
+  const pt::DecoderOptions& decoder = data_.decoder;
+  const pt::Config& config = decoder.config;
+  ByteWriter out;
+  for (const uint64_t value : {uint64_t{config.cpu.family}, uint64_t{config.cpu.model}, uint64_t{config.cpu.stepping}}) out.number(value);
+  out.number(static_cast<uint64_t>(config.return_compression));
+  out.number(config.mtc_period);
+  out.number(config.tsc_ctc_ratio_n);
+  out.number(config.tsc_ctc_ratio_d);
+  out.number(config.max_nonturbo_ratio);
+  for (const bool value : {config.has_tsc, config.has_mtc, config.has_cyc, config.address_filter}) out.flag(value);
+  out.number(static_cast<uint64_t>(config.initial_mode));
+  out.number(config.time.time_shift);
+  out.number(config.time.time_mult);
+  for (const uint64_t value : {config.time.time_zero, config.time.time_cycles, config.time.time_mask}) out.number(value);
+  out.flag(config.time.cap_user_time_short);
+  out.number(decoder.filter.size());
+  for (const pt::IpRange& range : decoder.filter) {
+    out.number(range.first.value);
+    out.number(range.last.value);
+  }
+  out.number(decoder.default_space.value);
+  out.number(decoder.breakpoint_entry.value);
+  out.number(static_cast<uint64_t>(config.tip_order));
+  out.flag(decoder.image_is_of_root);
+  return file.add(chunk::kConfig, out.bytes());
+}
+
+Status Writer::write_streams(BundleFileWriter& file) const {
+  ByteWriter out;
+  out.number(data_.streams.size());
+  for (size_t s = 0; s < data_.streams.size(); ++s) {
+    const AuxStream& stream = data_.streams[s];
+    const StreamCut cut = cuts_[s];
+    out.signed_number(stream.cpu);
+    out.signed_number(stream.tid);
+    out.number(stream.idx);
+    std::vector<StreamCut> chunks;
+    for (const AuxChunk& chunk : stream.chunks()) {
+      const StreamCut part{std::max(chunk.offset_bytes, cut.first), std::min(chunk.end(), cut.end)};
+      if (part.first < part.end) chunks.push_back(part);
+    }
+    out.number(chunks.size());
+    for (const StreamCut& chunk : chunks) {
+      out.number(chunk.first);
+      out.number(chunk.end - chunk.first);
+    }
+    const auto within = [&](const Seam& seam) { return cut.first <= seam.offset_bytes && seam.offset_bytes <= cut.end; };
+    out.number(static_cast<uint64_t>(std::count_if(stream.seams().begin(), stream.seams().end(), within)));
+    for (const Seam& seam : stream.seams()) {
+      if (!within(seam)) continue;
+      out.number(seam.offset_bytes);
+      out.number(static_cast<uint64_t>(seam.why));
+    }
+    out.number(stream.written().size());
+    uint64_t end = 0;
+    for (const AuxStream::Written& record : stream.written()) {
+      out.number(record.end_offset_bytes - end);
+      out.time(record.time);
+      end = record.end_offset_bytes;
+    }
+  }
+  return file.add(chunk::kStreams, out.bytes());
+}
+
+Status Writer::write_aux(BundleFileWriter& file) {
+  ByteWriter out;
+  for (size_t s = 0; s < data_.streams.size(); ++s) {
+    for (const AuxChunk& chunk : data_.streams[s].chunks()) {
+      const uint64_t first = std::max(chunk.offset_bytes, cuts_[s].first), end = std::min(chunk.end(), cuts_[s].end);
+      if (first < end) out.raw(chunk.bytes.subspan(first - chunk.offset_bytes, end - first));
+    }
+  }
+  report_.aux_bytes = out.bytes().size();
+  return file.add(chunk::kAux, out.bytes());
+}
+
+Status Writer::write_contexts(BundleFileWriter& file) const {
+  ByteWriter out;
+  const auto track = [&out](int32_t key, const std::vector<ContextTrack::Switch>& switches) {
+    out.signed_number(key);
+    out.number(switches.size());
+    uint64_t time = 0;
+    for (const ContextTrack::Switch& change : switches) {
+      out.number(change.time.value - time);
+      out.signed_number(change.to.pid);
+      out.signed_number(change.to.tid);
+      out.number(uint64_t{change.to.space.value} + 1);
+      time = change.time.value;
+    }
+  };
+  const std::vector<int32_t> cpus = data_.contexts.cpus(), threads = data_.contexts.threads();
+  out.number(cpus.size());
+  for (const int32_t cpu : cpus) track(cpu, data_.contexts.switches(cpu));
+  out.number(threads.size());
+  for (const int32_t tid : threads) track(tid, data_.contexts.thread_changes(tid));
+  out.number(data_.thread_names.size());
+  for (const auto& [tid, name] : data_.thread_names) {
+    out.signed_number(tid);
+    out.text(name);
+  }
+  out.number(data_.comms.size());
+  for (const auto& [tid, names] : data_.comms) {
+    out.signed_number(tid);
+    out.number(names.size());
+    for (const auto& [time, name] : names) {
+      out.time(time);
+      out.text(name);
+    }
+  }
+  return file.add(chunk::kContexts, out.bytes());
+}
+
+Status Writer::write_notes(BundleFileWriter& file) const {
+  ByteWriter out;
+  out.number(data_.warnings.size());
+  for (const std::string& warning : data_.warnings) out.text(warning);
+  out.number(data_.missing.size());
+  for (const MissingImage& missing : data_.missing) {
+    out.text(missing.path);
+    out.text(missing.build_id);
+    out.text(missing.reason);
+  }
+  const LostRecords& lost = data_.lost;
+  for (const uint64_t value : {lost.records, lost.count, lost.aux_truncated, lost.aux_partial, lost.aux_collision}) out.number(value);
+  return file.add(chunk::kNotes, out.bytes());
+}
+
+Status Writer::write_code(BundleFileWriter& file) {
+  collect_lines();
+  keep_lines();
+  ByteWriter code, image, lines;
+  code_.write(code);
+  report_.code_bytes = code_.kept_bytes();
+  report_.code_total_bytes = code_.source_bytes();
+  write_image(log_, code_, image);
+  write_lines(lines_, lines);
+  if (Status status = file.add(chunk::kCode, code.bytes()); !status.ok()) return status;
+  if (Status status = file.add(chunk::kImage, image.bytes()); !status.ok()) return status;
+  return file.add(chunk::kLines, lines.bytes());
+}
+
+Status Writer::write_names(BundleFileWriter& file) {
+  name_special_places();
+  ByteWriter out;
+  const SymbolPick pick = data_.symbolizer->pick(scan_.named);
+  write_symbols(pick, out);
+  report_.symbols = pick.ranges.size();
+  for (const FileSymbolPick& symbols : pick.files) {
+    report_.symbols += symbols.symbols.size();
+    symbols_of_[{symbols.section_path, symbols.build_id}] += symbols.symbols.size();
+  }
+  report_.instructions = scan_.instructions;
+  return file.add(chunk::kSymbols, out.bytes());
+}
+
+Status Writer::write_pokes(BundleFileWriter& file) const {
+  ByteWriter out;
+  out.number(data_.pokes.size());
+  for (const PokeStamp& poke : data_.pokes) {
+    out.time(poke.time);
+    out.signed_number(poke.cpu);
+  }
+  return file.add(chunk::kPokes, out.bytes());
+}
+
+// The order of pokes is found by counting over whole traces; a part of them cannot be counted again.
+Status Writer::write_spans(BundleFileWriter& file) const {
+  if (time_ == Interval{}) return {};
+  ByteWriter out;
+  out.number(data_.anchors.size());
+  for (size_t s = 0; s < data_.anchors.size(); ++s) {
+    const auto& points = data_.anchors[s];
+    const auto after = [](uint64_t offset, const pt::SyncPoint& point) { return offset < point.stream_offset_bytes; };
+    auto first = std::upper_bound(points.begin(), points.end(), cuts_[s].first, after);
+    if (first != points.begin()) --first;
+    const auto end = std::upper_bound(first, points.end(), cuts_[s].end, after);
+    out.number(static_cast<uint64_t>(end - first));
+    for (; first != end; ++first) {
+      out.number(first->stream_offset_bytes);
+      out.interval(first->time);
+    }
+  }
+  return file.add(chunk::kSpans, out.bytes());
+}
+
+Status Writer::write_arm(BundleFileWriter& file) const {
+  if (data_.arm.empty()) return {};
+  ByteWriter out;
+  write_arm_sources(data_, out);
+  return file.add(chunk::kArm, out.bytes());
+}
+
+Status Writer::write(BundleFileWriter& file) {
+  Status status = write_info(file);
+  if (status.ok()) status = write_config(file);
+  if (status.ok()) status = write_streams(file);
+  if (status.ok()) status = write_aux(file);
+  if (status.ok()) status = write_contexts(file);
+  if (status.ok()) status = write_notes(file);
+  if (status.ok()) status = write_code(file);
+  if (status.ok()) status = write_names(file);
+  if (status.ok()) status = write_pokes(file);
+  if (status.ok()) status = write_spans(file);
+  if (status.ok()) status = write_arm(file);
+  return status;
+}
+
+void Writer::list_parts(const std::string& input, const BundleFileWriter& file) {
+  std::map<SectionName, std::vector<Bytes>> pieces;
+  std::set<SectionName> copies;
+  for (const ImageOp& op : log_.ops) {
+    if (const auto* section = std::get_if<Section>(&op)) pieces[{section->path, section->build_id}].push_back(section->code.bytes);
+    const auto* copy = std::get_if<DatedCopy>(&op);
+    if (copy == nullptr) continue;
+    pieces[{copy->path, copy->build_id}].push_back(copy->code.bytes);
+    copies.insert({copy->path, copy->build_id});
+  }
+  std::map<std::pair<std::string, std::string>, BundlePart> parts;  // by file and reason
+  for (const auto& [name, bytes] : pieces) {
+    const auto origin = log_.origins.find(name);
+    const bool known = origin != log_.origins.end();
+    const std::string path = known ? origin->second.file : name.first.empty() ? "[unnamed mapping]" : name.first;
+    const std::string why = known ? origin->second.why : copies.contains(name) ? "a copy of the kernel's text" : "in the recording";
+    const auto symbols = symbols_of_.find(name);
+    BundlePart& part = parts[{path, why}];
+    part.file = path;
+    part.why = why;
+    part.bytes += code_.kept_of(bytes);
+    part.symbols += symbols == symbols_of_.end() ? 0 : symbols->second;
+  }
+  report_.parts.push_back({input, "the recording: trace, records, names", file.raw_bytes() - report_.code_bytes, 0});
+  for (auto& [key, part] : parts) {
+    if (part.bytes != 0 || part.symbols != 0) report_.parts.push_back(std::move(part));
+  }
+  std::stable_sort(report_.parts.begin() + 1, report_.parts.end(),
+                   [](const BundlePart& a, const BundlePart& b) { return a.bytes > b.bytes; });
+  report_.missing = data_.missing;
+  report_.warnings = data_.warnings;
+}
+
+// Samples of other events stand beside the flow in listings.
+Status write_events(const std::string& path, Interval time, BundleFileWriter& file, BundleReport& report) {
+  constexpr size_t kMostEvents = 500'000;
+  const Result<OtherEvents> events = read_other_events(path, time == Interval{} ? std::vector<Interval>{} : std::vector{time}, kMostEvents);
+  if (!events) report.events_trouble = events.error().message;
+  if (!events || events->events.empty()) return {};
+  ByteWriter out;
+  write_other_events(*events, out);
+  return file.add(chunk::kEvents, out.bytes());
+}
+
+// The recording is still needed when its bundle is written. (A folder cannot be replaced by a file.)
+bool is_same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error);
+}
+
+}  // namespace
+
+Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle) {
+  const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
+  if (!bundle.dry_run && is_same_file(input, bundle.output_path))
+    return Error{ErrorKind::usage, bundle.output_path + " is the recording itself: a bundle cannot take its place", 0};
+  const auto log = std::make_shared<ImageLog>();
+  const auto open = [&bundle](OpenOptions wanted, std::shared_ptr<ImageLog> image_log) {
+    wanted.image_log = std::move(image_log);
+    wanted.image_log->share = true;
+    return bundle.raw != nullptr ? Recording::open_raw(*bundle.raw, wanted) : Recording::open(wanted);
+  };
+  auto recording = open(options, log);
+  if (!recording.ok()) return recording.error();
+  BundleReport report;
+  Writer writer(**recording, *log, report);
+  writer.cut(bundle.time);
+  if (bundle.time != Interval{} && !writer.has_trace()) return Error{ErrorKind::usage, "the recording has no trace at that time", 0};
+  if (Status status = writer.scan(**recording); !status.ok()) return status.error();
+  for (const OpenOptions& variant : bundle.also) {
+    const auto other_log = std::make_shared<ImageLog>();
+    other_log->fetches = log->fetches;
+    const auto other = open(variant, other_log);
+    if (!other.ok()) return other.error();
+    if (Status status = writer.scan(**other); !status.ok()) return status.error();
+  }
+  auto file = bundle.dry_run ? BundleFileWriter::measure() : BundleFileWriter::create(bundle.output_path);
+  if (!file.ok()) return file.error();
+  if (Status status = writer.write(**file); !status.ok()) return status.error();
+  if (bundle.raw == nullptr) {
+    if (Status status = write_events(options.path, bundle.time, **file, report); !status.ok()) return status.error();
+  }
+  if (Status status = (*file)->finish(); !status.ok()) return status.error();
+  report.file_bytes = (*file)->size_bytes();
+  writer.list_parts(input, **file);
+  return report;
+}
+
+}  // namespace ptd

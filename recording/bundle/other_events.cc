@@ -1,0 +1,168 @@
+// OtherEvents: one more pass over the records of a perf.data file.
+#include "recording/bundle/other_events.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "image/source/mapped_file.h"
+#include "perfio/format/sample_id.h"
+#include "perfio/format/tracepoint_format.h"
+#include "perfio/perf_reader.h"
+#include "recording/bundle/bundle.h"
+#include "recording/bundle/bundle_container.h"
+#include "recording/bundle/bundle_events.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kFeatureTracingData = 1;  // perf.data-file-format.txt, HEADER_TRACING_DATA
+constexpr uint32_t kTypeSoftware = 1, kTypeTracepoint = 2;
+constexpr uint64_t kSoftwareDummy = 9;
+constexpr size_t kMaxRawBytes = 256, kMaxLayouts = 4096;
+
+// Trace, or there for the records of the kernel only.
+bool has_no_samples(const perfio::EventAttr& attr) {
+  return attr.name.starts_with("intel_pt") || attr.name.starts_with("cs_etm") ||
+         (attr.type == kTypeSoftware && attr.config == kSoftwareDummy);
+}
+
+std::string name_of(const perfio::EventAttr& attr) {
+  if (!attr.name.empty()) return attr.name;
+  return (attr.type == kTypeTracepoint ? "tracepoint:" : "event:" + std::to_string(attr.type) + ":") + std::to_string(attr.config);
+}
+
+class Collector {
+ public:
+  Collector(const perfio::PerfReader& reader, const std::vector<Interval>& times, size_t most, uint64_t most_bytes)
+      : reader_(reader), times_(times), most_(most), bytes_left_(most_bytes) {}
+  void take(const perfio::Record& record) {
+    if (record.type != perfio::kRecordSample || record.attr_index >= reader_.attrs().size()) return;
+    if (std::holds_alternative<perfio::SchedSwitchSample>(record.payload)) return;
+    const TimeNs time{record.sample_id.time};
+    const auto inside = [time](const Interval& range) { return range.contains(time); };
+    if (!times_.empty() && std::none_of(times_.begin(), times_.end(), inside)) return;
+    if (out_.events.size() >= most_ || bytes_left_ == 0) {
+      ++out_.left_out;
+      return;
+    }
+    const perfio::EventAttr& attr = reader_.attrs()[record.attr_index];
+    perfio::SampleFields sample;
+    if (!perfio::parse_sample(attr, record.raw.subspan(perfio::kRecordHeaderBytes), sample)) return;
+    OtherEvent event;
+    event.time = time;
+    event.pid = sample.id.pid;
+    event.tid = sample.id.tid;
+    event.cpu = sample.id.cpu;
+    event.name = name_index(record.attr_index, attr);
+    event.ip = Ip{sample.ip};
+    event.period = sample.period;
+    if (!sample.raw.empty()) take_payload(attr, sample.raw, event);
+    const uint64_t bytes = bytes_of(event);
+    if (bytes > bytes_left_) {
+      bytes_left_ = 0;
+      ++out_.left_out;
+      return;
+    }
+    bytes_left_ -= bytes;
+    out_.events.push_back(std::move(event));
+  }
+  OtherEvents finish() {
+    std::stable_sort(out_.events.begin(), out_.events.end(), [](const OtherEvent& a, const OtherEvent& b) { return a.time < b.time; });
+    return std::move(out_);
+  }
+
+ private:
+  uint32_t name_index(uint32_t attr_index, const perfio::EventAttr& attr) {
+    const auto [known, is_new] = names_.emplace(attr_index, static_cast<uint32_t>(out_.names.size()));
+    if (is_new) out_.names.push_back(name_of(attr));
+    return known->second;
+  }
+  // Of a pipe they are known when their record was read.
+  [[nodiscard]] Bytes formats() const {
+    for (const perfio::RawFeature& feature : reader_.features().raw) {
+      if (feature.bit == kFeatureTracingData) return feature.bytes;
+    }
+    return {};
+  }
+  struct Layout {
+    std::vector<perfio::TracepointSlot> slots;
+    std::vector<std::shared_ptr<const std::string>> names;  // of slots
+  };
+  const Layout& layout_of(uint64_t tracepoint) {
+    const Bytes now = formats();
+    if (formats_.data().data() != now.data()) formats_ = perfio::TracepointFormats(now);
+    static const Layout kNone;
+    const auto known = layouts_.find(tracepoint);
+    if (known != layouts_.end()) return known->second;
+    if (layouts_.size() >= kMaxLayouts) return kNone;
+    Layout layout;
+    layout.slots = formats_.find(tracepoint);
+    for (const perfio::TracepointSlot& slot : layout.slots) layout.names.push_back(std::make_shared<const std::string>(slot.name));
+    return layouts_[tracepoint] = std::move(layout);
+  }
+  void take_payload(const perfio::EventAttr& attr, Bytes raw, OtherEvent& event) {
+    if (attr.type == kTypeTracepoint) {
+      const Layout& layout = layout_of(attr.config);
+      event.fields.reserve(layout.slots.size());
+      for (size_t i = 0; i < layout.slots.size(); ++i) {
+        perfio::SlotValue value = perfio::read_slot(layout.slots[i], raw);
+        event.fields.push_back({layout.names[i], std::move(value.text), value.number});
+      }
+      if (!event.fields.empty()) return;
+    }
+    event.raw.assign(raw.begin(), raw.begin() + static_cast<std::ptrdiff_t>(std::min(raw.size(), kMaxRawBytes)));
+  }
+
+  const perfio::PerfReader& reader_;
+  const std::vector<Interval>& times_;
+  const size_t most_;
+  uint64_t bytes_left_;
+  std::map<uint32_t, uint32_t> names_;  // attr -> index of its name
+  perfio::TracepointFormats formats_;
+  std::map<uint64_t, Layout> layouts_;  // by id of the tracepoint
+  OtherEvents out_;
+};
+
+Result<OtherEvents> read_from_bundle(const std::string& path, const std::vector<Interval>& times, size_t most) {
+  const auto file = MappedFile::open(path);
+  if (!file) return file.error();
+  const Result<BundleChunks> chunks = read_bundle_chunks((*file)->bytes(), path);
+  if (!chunks) return chunks.error();
+  OtherEvents events;
+  const auto found = chunks->find(chunk::kEvents);
+  if (found != chunks->end() && !read_bundled_events(ByteReader(found->second), times, most, events)) {
+    return Error{ErrorKind::file_format, path + ": its samples of other events are damaged", 0};
+  }
+  return events;
+}
+
+}  // namespace
+
+uint64_t bytes_of(const OtherEvent& event) {
+  constexpr uint64_t kInPlaceBytes = 15;  // a string as short as this is where its object is
+  uint64_t bytes = sizeof event + event.fields.size() * sizeof(TracepointField) + event.raw.size();
+  for (const TracepointField& field : event.fields) bytes += field.value.size() > kInPlaceBytes ? field.value.size() + 1 : 0;
+  return bytes;
+}
+
+Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most, uint64_t most_bytes) {
+  if (looks_like_bundle(path)) return read_from_bundle(path, times, most);
+  if (path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  if (folder && !std::filesystem::exists(path + "/data", ignored)) return OtherEvents{};
+  auto opened = perfio::PerfReader::open(path);
+  if (!opened) return opened.error();
+  perfio::PerfReader& reader = **opened;
+  if (!reader.is_pipe() && std::all_of(reader.attrs().begin(), reader.attrs().end(), has_no_samples)) return OtherEvents{};
+  Collector collector(reader, times, most, most_bytes);
+  const Status status = reader.read([&](const perfio::Record& record) {
+    collector.take(record);
+    return true;
+  });
+  if (!status) return status.error();
+  return collector.finish();
+}
+
+}  // namespace ptd

@@ -1,0 +1,185 @@
+// SnapshotDumps: names of memory spaces, and dumps cut where they overlap.
+#include "recording/coresight/snapshot_dumps.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "image/source/mapped_file.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t bit(arm::World world) { return 1U << static_cast<unsigned>(world); }
+
+constexpr uint32_t kSecure = bit(arm::World::el1_secure) | bit(arm::World::el2_secure) | bit(arm::World::el3) | bit(arm::World::any_secure);
+constexpr uint32_t kNonSecure = bit(arm::World::el1_non_secure) | bit(arm::World::el2_non_secure) | bit(arm::World::any_non_secure);
+constexpr uint32_t kAll = (1U << arm::kWorlds) - 1;
+
+// [OpenCSD] "Memory spaces" and its snapshot reader: single spaces, several, and older names. What is none of these is any space.
+uint32_t worlds_of(std::string_view space) {
+  using enum arm::World;
+  struct Row {
+    std::string_view name;
+    uint32_t worlds;
+  };
+  static constexpr uint32_t kNonSecureEl1 = bit(el1_non_secure) | bit(any_non_secure);
+  static constexpr uint32_t kNonSecureEl2 = bit(el2_non_secure) | bit(any_non_secure);
+  static constexpr uint32_t kSecureEl1 = bit(el1_secure) | bit(any_secure);
+  static constexpr Row kRows[] = {
+      {"EL1S", kSecureEl1},   {"EL1N", kNonSecureEl1}, {"EL1R", bit(el1_realm)}, {"EL2S", bit(el2_secure) | bit(any_secure)},
+      {"EL2", kNonSecureEl2}, {"EL2N", kNonSecureEl2}, {"EL2R", bit(el2_realm)}, {"EL3", bit(el3) | bit(any_secure)},
+      {"ROOT", bit(root)},    {"S", kSecure},          {"N", kNonSecure},        {"R", bit(el1_realm) | bit(el2_realm)},
+      {"H", kNonSecureEl2},   {"P", kNonSecureEl1},    {"NP", kNonSecureEl1},    {"SP", kSecureEl1},
+  };
+  for (const Row& row : kRows) {
+    if (equal_words(space, row.name)) return row.worlds;
+  }
+  return kAll;
+}
+
+}  // namespace
+
+/// What is covered already, of one space. Pieces that touch are one, so that all dumps together cost no more than what they cover anew.
+class SnapshotDumps::Layer {
+ public:
+  /// Calls `use(from, to)` for the pieces of [address, end) that nothing covers, and covers them.
+  template <typename Use>
+  void cover(uint64_t address, uint64_t end, Use use) {
+    uint64_t first = address, last = end, at = address;
+    auto next = covered_.upper_bound(address);
+    if (next != covered_.begin() && std::prev(next)->second >= address) --next;
+    while (next != covered_.end() && next->first <= end) {
+      if (next->first > at) use(at, next->first);
+      at = std::max(at, next->second);
+      first = std::min(first, next->first);
+      last = std::max(last, next->second);
+      next = covered_.erase(next);
+    }
+    if (at < end) use(at, end);
+    covered_[first] = last;
+  }
+  [[nodiscard]] bool overlaps(uint64_t address, uint64_t end) const {
+    const auto next = covered_.lower_bound(end);
+    return next != covered_.begin() && std::prev(next)->second > address;
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> covered_;  // first address -> end
+};
+
+void SnapshotDumps::add(const IniSection& section, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings) {
+  if (++seen_ > kMost) return;
+  Dump dump;
+  dump.path = path;
+  if (!parse_ini_number(section.value("address"), dump.address)) {
+    warnings.push_back("the dump " + path + " has no address");
+    return;
+  }
+  (void)parse_ini_number(section.value("offset"), dump.offset);
+  const auto [known, is_new] = files_.try_emplace(path);
+  if (is_new) {
+    known->second = files.open_code(path);
+    if (!known->second.file) warnings.push_back("the dump " + path + " is not read: " + known->second.why);
+  }
+  dump.opened = known->second;
+  if (!parse_ini_number(section.value("length"), dump.length)) {
+    const uint64_t size = dump.opened.file ? dump.opened.file->bytes().size() : 0;
+    dump.length = size - std::min(dump.offset, size);
+  }
+  if (dump.length == 0 || dump.length > ~dump.address) return;
+  dump.worlds = worlds_of(section.value("space"));
+  dumps_.push_back(std::move(dump));
+}
+
+/// True if dumps in the upper half lie over some of other memory spaces.
+bool SnapshotDumps::upper_halves_differ() const {
+  std::map<uint32_t, Layer> by_worlds;
+  for (const Dump& dump : dumps_) {
+    if (!is_kernel_half(Ip{dump.address})) continue;
+    const uint64_t end = dump.address + dump.length;
+    for (const auto& [worlds, layer] : by_worlds) {
+      if (worlds != dump.worlds && layer.overlaps(dump.address, end)) return true;
+    }
+    by_worlds[dump.worlds].cover(dump.address, end, [](uint64_t, uint64_t) {});
+  }
+  return false;
+}
+
+/// Where dumps in the upper half lie over each other.
+SnapshotDumps::Layer SnapshotDumps::covered_twice() const {
+  Layer all, twice;
+  const auto cover = [&](uint64_t from, uint64_t to) {
+    if (from < to) twice.cover(from, to, [](uint64_t, uint64_t) {});
+  };
+  for (const Dump& dump : dumps_) {
+    if (!is_kernel_half(Ip{dump.address})) continue;
+    uint64_t at = dump.address;
+    all.cover(dump.address, dump.address + dump.length, [&](uint64_t from, uint64_t to) {
+      cover(at, from);
+      at = to;
+    });
+    cover(at, dump.address + dump.length);
+  }
+  return twice;
+}
+
+std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceId user, bool& own_upper,
+                                                       std::vector<std::string>& warnings) const {
+  // Worlds that see the same dumps share a space.
+  std::map<std::vector<bool>, SpaceId> spaces;
+  const auto seen_by = [&](size_t world) {
+    std::vector<bool> seen;
+    for (const Dump& dump : dumps_) seen.push_back((dump.worlds >> world & 1) != 0);
+    return seen;
+  };
+  spaces[seen_by(static_cast<size_t>(arm::World::el1_non_secure))] = user;
+  std::array<SpaceId, arm::kWorlds> worlds{};
+  for (size_t world = 0; world < arm::kWorlds; ++world) {
+    const auto [entry, added] = spaces.try_emplace(seen_by(world));
+    if (added) entry->second = image.builder.add_space();
+    worlds[world] = entry->second;
+  }
+  own_upper = upper_halves_differ();
+  for (const auto& [path, opened] : files_) {
+    if (!opened.file) image.add_missing(path, {}, opened.why);
+  }
+  std::set<std::string_view> told;
+  for (const Dump& dump : dumps_) {
+    if (!told.insert(dump.path).second) continue;
+    if (!dump.opened.file) continue;
+    image.add_symbol_file(dump.path, dump.path, {});
+    image.note_origin(dump.path, {}, dump.path, "a memory dump of the snapshot");
+  }
+  const auto lay = [&](Layer& layer, size_t index, SpaceId space, bool lower) {
+    const Dump& dump = dumps_[index];
+    const auto use = [&](uint64_t from, uint64_t to) {
+      Section section;
+      section.ip = lower ? arm::lowered(Ip{from}) : Ip{from};
+      section.space = space;
+      section.size_bytes = to - from;
+      section.path = dump.path;
+      section.file_offset_bytes = dump.offset + (from - dump.address);
+      if (dump.opened.file) section.code = piece_of(dump.opened.file, section.file_offset_bytes, section.size_bytes);
+      image.add_section(std::move(section));
+    };
+    layer.cover(dump.address, dump.address + dump.length, use);
+  };
+  for (const auto& [seen, space] : spaces) {
+    Layer layer;
+    for (size_t i = 0; i < dumps_.size(); ++i) {
+      if (seen[i] && (own_upper || !is_kernel_half(Ip{dumps_[i].address}))) lay(layer, i, space, true);
+    }
+  }
+  // The upper half that is one for all: of what differs nothing stands there, not even a name.
+  Layer layer = own_upper ? covered_twice() : Layer();
+  for (size_t i = 0; i < dumps_.size(); ++i) {
+    if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace, false);
+  }
+  if (seen_ > kMost)
+    warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: those behind the first " + std::to_string(kMost) +
+                       " are left out");
+  return spaces.size() == 1 ? arm::FollowOptions::none_of_worlds() : worlds;
+}
+
+}  // namespace ptd

@@ -1,0 +1,46 @@
+// SnapshotDumps: the memory dumps of a snapshot, each in the memory spaces that it names. Private to recording.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "decoder/arm/options.h"
+#include "recording/coresight/snapshot_ini.h"
+#include "recording/data/own_files.h"
+#include "recording/image/image_build.h"
+
+namespace ptd {
+
+/// Collects dumps, then lays them out as sections:
+///
+///     address  ----------------------------------->
+///     EL1N     [ kernel (space=N)  ][ any         ]     a space of the timeline for each set of dumps that some world sees;
+///     EL3      [ monitor (EL3) ]    [ any         ]     of two dumps of one world and address the earlier counts
+class SnapshotDumps {
+ public:
+  static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; those beyond are counted, and told by place()
+  /// Takes a dump section. `path`: of its file, which is opened among `files`. Says in `warnings` what cannot be used.
+  void add(const IniSection& dump, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
+  /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
+  /// `own_upper`: told whether each space has an upper half of its own (FollowOptions).
+  [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, bool& own_upper,
+                                                        std::vector<std::string>& warnings) const;
+
+ private:
+  struct Dump {
+    uint64_t address = 0, length = 0, offset = 0;
+    uint32_t worlds = 0;  ///< a bit each
+    std::string path;
+    OwnFiles::Opened opened;
+  };
+  class Layer;
+  [[nodiscard]] bool upper_halves_differ() const;
+  [[nodiscard]] Layer covered_twice() const;
+  std::vector<Dump> dumps_;
+  std::map<std::string, OwnFiles::Opened> files_;
+  size_t seen_ = 0;  // sections given to add()
+};
+
+}  // namespace ptd

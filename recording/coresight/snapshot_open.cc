@@ -1,0 +1,415 @@
+// Opens an OpenCSD / DS-5 snapshot directory: snapshot.ini names devices, trace.ini buffers and which source traces which core. Or a
+// capture file (docs/FORMAT-capture.md), which says the same of one trace file.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "image/source/mapped_file.h"
+#include "recording/coresight/snapshot_dumps.h"
+#include "recording/coresight/snapshot_ini.h"
+#include "recording/data/arm_sources.h"
+#include "recording/data/own_files.h"
+#include "recording/data/recording_data.h"
+#include "recording/image/image_build.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kMaxIniBytes = 4ULL << 20;
+constexpr uint64_t kMaxAllInisBytes = 64ULL << 20;  // of devices
+constexpr size_t kMaxDevices = 4096, kMaxBuffers = 4096, kMaxSources = 4096;
+constexpr size_t kMaxReadings = 16;  // of one trace file, which every reading adds to the trace
+
+Error bad(const std::string& path, const std::string& what) { return {ErrorKind::file_format, path + ": " + what, 0}; }
+
+/// `why`: gets the reason if the file is not read.
+std::string read_ini(const std::string& path, const OwnFiles& files, std::string* why = nullptr) {
+  const OwnFiles::Opened opened = files.open(path);
+  if (why != nullptr) *why = opened.why;
+  if (!opened.file) return {};
+  const Bytes bytes = opened.file->bytes().first(std::min<size_t>(opened.file->bytes().size(), kMaxIniBytes));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// The words of a list, which commas part.
+std::vector<std::string_view> listed_words(std::string_view list) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    words.push_back(trimmed(list.substr(0, comma)));
+    list = comma == std::string_view::npos ? std::string_view{} : list.substr(comma + 1);
+  }
+  return words;
+}
+
+arm::Protocol protocol_of(std::string_view type) {
+  struct Row {
+    std::string_view prefix;
+    arm::Protocol protocol;
+  };
+  static constexpr Row kRows[] = {
+      {"ETM3", arm::Protocol::etmv3}, {"ETM4", arm::Protocol::etmv4}, {"ETE", arm::Protocol::ete}, {"PTM", arm::Protocol::ptm},
+      {"PFT", arm::Protocol::ptm},    {"ITM", arm::Protocol::itm},    {"STM", arm::Protocol::stm},
+  };
+  for (const Row& row : kRows) {
+    if (equal_words(type.substr(0, row.prefix.size()), row.prefix)) return row.protocol;
+  }
+  return arm::Protocol::none;
+}
+
+/// One device ini.
+struct Device {
+  std::string name, cls, type;
+  IniFile ini;
+
+  uint32_t number(std::string_view key, uint32_t otherwise) const {
+    uint64_t value = 0;
+    return parse_ini_number(ini.section("regs").value(key), value) ? static_cast<uint32_t>(value) : otherwise;
+  }
+};
+
+/// What the type of a core says of its architecture: "Cortex-M4", or as "ARMv8.1-M", "ARMv7E-M", "ARMv8M". [OpenCSD] "core_arch_map".
+void take_profile(std::string_view type, arm::TraceConfig& config) {
+  const std::string name = lower_case(type);
+  constexpr std::string_view kCortexM = "cortex-m";
+  if (const size_t at = name.find(kCortexM); at != std::string::npos) {
+    // Two digits, and P behind them, are of Armv8-M; M0, M0+, M1, M3, M4 and M7 are older.
+    const std::string_view number = std::string_view(name).substr(at + kCortexM.size());
+    const size_t digits = std::min(number.find_first_not_of("0123456789"), number.size());
+    config.m_profile = true;
+    config.v7_core = digits <= 1;
+    return;
+  }
+  for (size_t at = name.find('v'); at != std::string::npos; at = name.find('v', at + 1)) {
+    const size_t behind = name.find_first_not_of("0123456789.", at + 1);
+    if (behind == at + 1) continue;
+    config.v7_core = name[at + 1] == '7' || name[at + 1] == '6';
+    if (behind == std::string::npos) return;
+    std::string_view profile = std::string_view(name).substr(behind);
+    if (profile.starts_with('e')) profile.remove_prefix(1);
+    if (profile.starts_with('-')) profile.remove_prefix(1);
+    config.m_profile = profile.starts_with('m');
+    return;
+  }
+}
+
+arm::TraceConfig config_of(const Device& device, arm::Protocol protocol) {
+  arm::TraceConfig config;
+  config.protocol = protocol;
+  switch (protocol) {
+    case arm::Protocol::etmv3:
+    case arm::Protocol::ptm:
+      config.configr = device.number("ETMCR", 0);
+      config.traceidr = device.number("ETMTRACEIDR", 0);
+      config.idr0 = device.number("ETMIDR", protocol == arm::Protocol::ptm ? 0x4100f310 : 0x4100f250);
+      config.idr1 = device.number("ETMCCER", 0);
+      break;
+    case arm::Protocol::itm:
+      config.configr = device.number("ITM_TCR", device.number("ITMTCR", 0));
+      config.traceidr = (config.configr >> 16) & 0x7f;
+      break;
+    case arm::Protocol::stm:
+      config.configr = device.number("STMTCSR", 0);
+      config.traceidr = (config.configr >> 16) & 0x7f;
+      break;
+    default:
+      config.configr = device.number("TRCCONFIGR", config.configr);
+      config.traceidr = device.number("TRCTRACEIDR", 0);
+      config.idr0 = device.number("TRCIDR0", config.idr0);
+      config.idr1 = device.number("TRCIDR1", config.idr1);
+      config.idr2 = device.number("TRCIDR2", config.idr2);
+      config.idr8 = device.number("TRCIDR8", 0);
+      config.devarch = device.number("TRCDEVARCH", protocol == arm::Protocol::ete ? 0x47705a13 : 0);
+  }
+  config.trace_id = config.traceidr & 0x7f;
+  return config;
+}
+
+/// Loads one snapshot; holds what is needed only meanwhile.
+class SnapshotLoader {
+ public:
+  SnapshotLoader(const OpenOptions& options, RecordingData& data, std::string dir)
+      : options_(options), data_(data), image_(options), dir_(std::move(dir)), files_(dir_, options) {}
+
+  Status load();
+  /// `dir` is a capture file.
+  Status load_capture();
+
+ private:
+  struct Buffer {
+    std::string name, file, format;
+  };
+  Status read_devices(const IniFile& snapshot);
+  void add_device(Device device);
+  void read_buffers(const IniFile& trace);
+  void add_dumps(const Device& core);
+  void add_buffer(const Buffer& buffer, const std::vector<std::string>& sources);
+  void add_files(const Buffer& buffer, const std::vector<size_t>& members);
+  Bytes read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held, std::vector<std::byte>& joined);
+  ArmSource source_of(const Device& device, const std::string& name, arm::Protocol protocol) const;
+  void take_streams();
+  Status finish(const std::string& path);
+  [[nodiscard]] std::string path_of(std::string_view file) const;
+
+  const OpenOptions& options_;
+  RecordingData& data_;
+  ImageBuild image_;
+  std::string dir_;
+  OwnFiles files_;
+  SpaceId user_;
+  std::vector<Device> devices_;
+  std::map<std::string, size_t> device_of_;  // by name in lower case; the first of that name
+  std::vector<Buffer> buffers_;
+  std::map<std::string, size_t> readings_;  // of files of trace
+  ArmSources sources_;
+  size_t sources_sought_ = 0;
+  std::vector<size_t> order_;                   // sources in the order of buffers
+  std::map<std::string, std::string> core_of_;  // source in lower case -> core
+  SnapshotDumps dumps_;
+};
+
+std::string SnapshotLoader::path_of(std::string_view file) const {
+  std::string path(file);
+  std::replace(path.begin(), path.end(), '\\', '/');
+  return !path.empty() && path[0] == '/' ? path : dir_ + "/" + path;
+}
+
+void SnapshotLoader::add_device(Device device) {
+  device_of_.emplace(lower_case(device.name), devices_.size());
+  devices_.push_back(std::move(device));
+}
+
+Status SnapshotLoader::read_devices(const IniFile& snapshot) {
+  uint64_t all_bytes = 0;
+  for (const auto& [key, file] : snapshot.section("device_list").values) {
+    if (devices_.size() >= kMaxDevices) break;
+    std::string why;
+    const std::string text = read_ini(path_of(file), files_, &why);
+    if (text.empty()) {
+      data_.warnings.push_back(path_of(file) + ": " + (why.empty() ? "empty" : why) + "; the device " + key + " is left out");
+      continue;
+    }
+    if ((all_bytes += text.size()) > kMaxAllInisBytes) {
+      data_.warnings.push_back(dir_ + ": its devices fill more than " + std::to_string(kMaxAllInisBytes >> 20) + " MiB: " + key +
+                               " and those behind it are left out");
+      break;
+    }
+    Device device;
+    device.ini = parse_ini(text);
+    const IniSection& head = device.ini.section("device");
+    device.name = head.value("name");
+    device.cls = head.value("class");
+    device.type = head.value("type");
+    add_device(std::move(device));
+  }
+  if (devices_.empty()) return bad(dir_ + "/snapshot.ini", "names no device that can be read");
+  return {};
+}
+
+void SnapshotLoader::add_dumps(const Device& core) {
+  for (const IniSection& section : core.ini.sections) {
+    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), files_, data_.warnings);
+  }
+}
+
+// Buffers come in the order of their sections; "buffers=" says which of them count.
+void SnapshotLoader::read_buffers(const IniFile& trace) {
+  std::set<std::string> listed;  // in lower case
+  for (const std::string_view name : listed_words(trace.section("trace_buffers").value("buffers"))) listed.insert(lower_case(name));
+  for (const IniSection& section : trace.sections) {
+    if (!listed.contains(lower_case(section.name))) continue;
+    if (buffers_.size() >= kMaxBuffers) {
+      data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxBuffers) + " buffers: the others are left out");
+      break;
+    }
+    buffers_.push_back({std::string(section.value("name")), std::string(section.value("file")), std::string(section.value("format"))});
+  }
+  for (const auto& [core, source] : trace.section("core_trace_sources").values) core_of_[lower_case(source)] = core;
+}
+
+ArmSource SnapshotLoader::source_of(const Device& device, const std::string& name, arm::Protocol protocol) const {
+  ArmSource source;
+  source.name = name;
+  source.config = config_of(device, protocol);
+  if (const auto core = core_of_.find(lower_case(name)); core != core_of_.end()) source.core = core->second;
+  if (const auto core = device_of_.find(lower_case(source.core)); core != device_of_.end()) {
+    take_profile(devices_[core->second].type, source.config);
+  }
+  return source;
+}
+
+/// `sources`: whose trace is in it.
+void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::string>& sources) {
+  std::vector<size_t> members;
+  for (const std::string& source : sources) {
+    if (++sources_sought_ > kMaxSources) break;
+    const auto device = device_of_.find(lower_case(source));
+    const arm::Protocol protocol = device == device_of_.end() ? arm::Protocol::none : protocol_of(devices_[device->second].type);
+    if (protocol == arm::Protocol::none) {
+      data_.warnings.push_back(dir_ + ": the source " + source + " is no device that can be read");
+      continue;
+    }
+    members.push_back(sources_.add_source(source_of(devices_[device->second], source, protocol)));
+    order_.push_back(members.back());
+  }
+  add_files(buffer, members);
+}
+
+/// The buffer's files, joined; `joined` holds what comes of several.
+Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_ptr<const MappedFile>>& held,
+                                 std::vector<std::byte>& joined) {
+  std::string_view files = buffer.file;
+  while (!files.empty()) {
+    const size_t comma = files.find_first_of(",;");
+    const std::string path = path_of(trimmed(files.substr(0, comma)));
+    files = comma == std::string_view::npos ? std::string_view{} : files.substr(comma + 1);
+    if (readings_.size() >= kMaxBuffers && !readings_.contains(path)) continue;
+    const size_t readings = ++readings_[path];
+    if (readings == kMaxReadings + 1)
+      data_.warnings.push_back(path + ": named more than " + std::to_string(kMaxReadings) + " times: then it is left out");
+    if (readings > kMaxReadings) continue;
+    OwnFiles::Opened opened = files_.open(path);
+    if (!opened.file) {
+      data_.warnings.push_back("the trace " + path + " is not read: " + opened.why);
+      continue;
+    }
+    held.push_back(std::move(opened.file));
+  }
+  if (held.size() == 1) return held[0]->bytes();
+  for (const auto& file : held) joined.insert(joined.end(), file->bytes().begin(), file->bytes().end());
+  return joined;
+}
+
+void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& members) {
+  std::vector<std::shared_ptr<const MappedFile>> held;
+  std::vector<std::byte> joined;
+  const Bytes bytes = read_files(buffer, held, joined);
+  if (equal_words(buffer.format, "source_data")) {
+    if (!members.empty()) sources_.add_raw(members[0], bytes, 0);
+    return;
+  }
+  const bool synced = equal_words(buffer.format, "dstream_coresight") || equal_words(buffer.format, "tpiu");
+  const arm::FrameFormat told = synced ? arm::FrameFormat::synced : arm::FrameFormat::aligned;
+  const arm::FrameFormat found = sources_.likely_format(bytes, told, members);
+  if (found != told) {
+    const std::string what = found == arm::FrameFormat::synced ? "with frame syncs between its frames" : "as whole frames without syncs";
+    data_.warnings.push_back(dir_ + ": the buffer " + buffer.name + " is read " + what + ", as its bytes are, not as its format says");
+  }
+  sources_.add_frames(bytes, 0, found, members);
+}
+
+void SnapshotLoader::take_streams() {
+  if (sources_sought_ > kMaxSources)
+    data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are left out");
+  for (const size_t index : order_) {
+    AuxStream stream = sources_.take(index, data_.owners);
+    ArmSource source = std::move(sources_.taken_source(index));
+    stream.idx = source.config.trace_id;
+    int32_t number = 0;
+    for (const Device& device : devices_) {
+      if (!equal_words(device.cls, "core")) continue;
+      if (!source.core.empty() && equal_words(device.name, source.core)) stream.cpu = number;
+      ++number;
+    }
+    data_.streams.push_back(std::move(stream));
+    data_.arm.push_back(std::move(source));
+  }
+  if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data_.warnings.push_back(dir_ + ": " + strangers);
+}
+
+Status SnapshotLoader::load() {
+  const std::string path = dir_ + "/snapshot.ini";
+  const IniFile snapshot = parse_ini(read_ini(path, files_));
+  if (snapshot.section("device_list").values.empty()) return bad(path, "not the description of a snapshot");
+  if (Status status = read_devices(snapshot); !status.ok()) return status;
+  const std::string_view metadata = snapshot.section("trace").value("metadata");
+  const std::string trace_path = path_of(metadata.empty() ? "trace.ini" : metadata);
+  std::string why;
+  const IniFile trace = parse_ini(read_ini(trace_path, files_, &why));
+  read_buffers(trace);
+  if (buffers_.empty()) return bad(trace_path, why.empty() ? "names no trace buffer" : why);
+  user_ = image_.builder.add_space();
+  for (const Device& device : devices_) {
+    add_dumps(device);
+  }
+  std::map<std::string, std::vector<std::string>> sources;  // by buffer in lower case
+  for (const auto& [source, names] : trace.section("source_buffers").values) {
+    for (const std::string_view name : listed_words(names)) sources[lower_case(name)].push_back(source);
+  }
+  for (const Buffer& buffer : buffers_) add_buffer(buffer, sources[lower_case(buffer.name)]);
+  return finish(trace_path);
+}
+
+Status SnapshotLoader::load_capture() {
+  const std::string path = dir_;
+  const IniFile capture = parse_ini(read_ini(path, OwnFiles::any()));
+  const size_t slash = path.rfind('/');
+  dir_ = slash == std::string::npos ? "." : path.substr(0, slash);
+  files_ = OwnFiles(dir_, options_);
+  user_ = image_.builder.add_space();
+  std::vector<std::string> sources;
+  for (const IniSection& section : capture.sections) {
+    const std::string_view title = section.name;
+    if (is_dump(section)) dumps_.add(section, path_of(section.value("file")), files_, data_.warnings);
+    const bool core = title.starts_with("core ");
+    if ((!core && !title.starts_with("source ")) || devices_.size() >= kMaxDevices) continue;
+    Device device;
+    device.name = title.substr(core ? 5 : 7);
+    device.cls = core ? "core" : "trace_source";
+    device.type = section.value("type");
+    device.ini.sections = {{"regs", section.values}};
+    if (!core) sources.push_back(device.name);
+    if (!section.value("core").empty()) core_of_[lower_case(device.name)] = section.value("core");
+    add_device(std::move(device));
+  }
+  const IniSection& trace = capture.section("capture");
+  add_buffer({"trace", std::string(trace.value("file")), std::string(trace.value("format"))}, sources);
+  return finish(path);
+}
+
+Status SnapshotLoader::finish(const std::string& path) {
+  take_streams();
+  if (data_.streams.empty())
+    return bad(path, "no buffer has a source that can be read" + (data_.warnings.empty() ? std::string() : " (" + data_.warnings[0] + ")"));
+  const Context context{-1, -1, user_};
+  data_.decoder.default_space = user_;
+  data_.contexts.add_switch(-1, kTimeMin, context);
+  data_.contexts.sort();
+  data_.arm_follow.default_space = user_;
+  data_.arm_follow.worlds = dumps_.place(image_, user_, data_.arm_follow.own_upper, data_.warnings);
+  data_.description = "CoreSight snapshot " + dir_;
+  image_.finish(data_);
+  index_streams(options_, data_);
+  return {};
+}
+
+bool is_directory(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/// A file named *.ini, other than a snapshot's, with a section [capture].
+bool is_capture(const std::string& path) {
+  if (!path.ends_with(".ini") || path.ends_with("snapshot.ini") || !is_regular_file(path)) return false;
+  return !parse_ini(read_ini(path, OwnFiles::any())).section("capture").values.empty();
+}
+
+}  // namespace
+
+std::string snapshot_directory(const std::string& path) {
+  if (is_capture(path)) return path;
+  if (is_directory(path)) return is_regular_file(path + "/snapshot.ini") ? path : std::string{};
+  const size_t slash = path.rfind('/');
+  if (!equal_words(path.substr(slash == std::string::npos ? 0 : slash + 1), "snapshot.ini")) return {};
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+Status load_snapshot(const OpenOptions& options, const std::string& dir, RecordingData& data) {
+  data.kind = RecordingKind::snapshot;
+  SnapshotLoader loader(options, data, dir);
+  return is_capture(dir) ? loader.load_capture() : loader.load();
+}
+
+}  // namespace ptd

@@ -1,0 +1,74 @@
+// RecordingData: everything that an opened recording holds, and the ways to fill it. Private to recording.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "decoder/arm/options.h"
+#include "ptdecode/context_track.h"
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/recording.h"
+#include "ptdecode/symbols.h"
+#include "ptdecode/timeline.h"
+#include "recording/data/arm_sources.h"
+#include "recording/trace/anchors.h"
+#include "recording/trace/page_release.h"
+#include "recording/trace/segments.h"
+#include "recording/trace/streams.h"
+
+namespace ptd {
+
+/// A trace of up to this size is looked through when it is opened; of a longer one a sample and the times of patching.
+inline constexpr uint64_t kWholeTraceBytes = 32ULL << 20;
+
+/// What a recording was opened from.
+enum class RecordingKind : uint8_t { perf, raw, lldb, snapshot };
+
+/// Filled by one of the load functions, then immutable.
+struct RecordingData {
+  RecordingKind kind = RecordingKind::perf;
+  Timeline timeline;
+  ContextTrack contexts;
+  std::unique_ptr<Symbolizer> symbolizer;
+  pt::DecoderOptions decoder;
+  SegmentTiming timing;
+  std::vector<AuxStream> streams;
+  std::vector<SegmentIndex> indexes;                ///< one a stream
+  std::vector<StreamInfo> infos;                    ///< one a stream
+  std::vector<ArmSource> arm;                       ///< one a stream of CoreSight trace; empty: Intel PT
+  arm::FollowOptions arm_follow;                    ///< of CoreSight streams
+  std::vector<PokeStamp> pokes;                     ///< TEXT_POKE records kept, for anchors
+  std::vector<std::vector<pt::SyncPoint>> anchors;  ///< one a stream, or empty
+  std::map<int32_t, std::string> thread_names;
+  std::map<int32_t, std::vector<std::pair<TimeNs, std::string>>> comms;  ///< tid -> names in order of time
+  std::vector<MissingImage> missing;
+  LostRecords lost;
+  std::vector<std::string> warnings;
+  std::string description;
+  std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
+  PageRelease pages;
+};
+
+Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data);
+Status load_lldb_bundle(const OpenOptions& options, RecordingData& data);
+Status load_perf(const OpenOptions& options, RecordingData& data);
+Status load_bundle(const OpenOptions& options, RecordingData& data);
+Status load_snapshot(const OpenOptions& options, const std::string& dir, RecordingData& data);
+/// The snapshot directory that `path` names, itself or by its snapshot.ini; empty if it names none.
+[[nodiscard]] std::string snapshot_directory(const std::string& path);
+
+/// The inside of an opened recording.
+[[nodiscard]] const RecordingData& data_of(const Recording& recording);
+
+/// Looks up the kernel functions that the decoder follows by name (context switches).
+void find_kernel_places(RecordingData& data);
+/// Scans the streams for anchors, if the recording has pokes to order.
+void add_anchors(const OpenOptions& options, RecordingData& data);
+
+/// Scans the streams for PSBs and fills indexes, infos and timing from streams and decoder.
+void index_streams(const OpenOptions& options, RecordingData& data);
+
+}  // namespace ptd

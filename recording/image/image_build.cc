@@ -1,0 +1,209 @@
+// Mappings and names -> timeline and symbolizer.
+#include "recording/image/image_build.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "image/source/build_id.h"
+#include "recording/data/own_files.h"
+#include "recording/image/stashed_code.h"
+
+namespace ptd {
+namespace {
+
+CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at_s) {
+  CodeSourceOptions result;
+  result.symfs = options.symfs;
+  result.debug_dirs = options.debug_dirs;
+  result.build_id_cache = options.build_id_cache.empty() ? default_build_id_cache() : options.build_id_cache;
+  result.recorded_at_s = recorded_at_s;
+  result.own_folder = own_folder(options.path);
+  result.share = options.image_log && options.image_log->share;
+  result.kept = StashedCode::open(options.stashes);
+  if (options.debuginfod) result.debuginfod = Debuginfod::open();
+  return result;
+}
+
+/// Whether the mapping's own path still has `code` where the mapping showed it. False if this machine is not the recording's.
+bool is_still_there(const CodeSourceOptions& options, const MappedPath& wanted, Bytes code) {
+  if (!options.same_host || !options.use_host_files || wanted.roots != nullptr || wanted.path.ends_with(" (deleted)")) return false;
+  const auto starts_alike = [code](Bytes now) { return now.size() >= code.size() && std::equal(code.begin(), code.end(), now.begin()); };
+  if (wanted.path == "[vdso]") return starts_alike(host_vdso());
+  if (!wanted.path.starts_with('/') || is_anonymous(wanted.path)) return false;
+  const auto file = MappedFile::open(wanted.path);
+  return file.ok() && starts_alike(piece_of(*file, wanted.file_offset_bytes, wanted.size_bytes).bytes);
+}
+
+}  // namespace
+
+std::string default_build_id_cache() {
+  const char* home = std::getenv("HOME");
+  return home == nullptr || *home == '\0' ? std::string() : std::string(home) + "/.debug";
+}
+
+ImageBuild::ImageBuild(const OpenOptions& options, int64_t recorded_at_s)
+    : builder(options.image_log), source(source_options(options, recorded_at_s)) {
+  if (options.freeze) builder.freeze_at_first_version();
+}
+
+void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots) {
+  if (mapping.size_bytes == 0 || mapping.size_bytes > ~mapping.ip.value) return;
+  Section section;
+  section.space = mapping.space;
+  section.ip = mapping.ip;
+  section.size_bytes = mapping.size_bytes;
+  section.live = {mapping.from, kTimeMax};
+  section.path = mapping.path;
+  section.build_id = mapping.build_id;
+  section.file_offset_bytes = mapping.file_offset_bytes;
+  section.assumed = mapping.assumed;
+  const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
+                          roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
+                          mapping.inode};
+  FoundCode found = source.find(wanted);
+  // One report a file, however often it is mapped.
+  if (found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
+    for (Finding& finding : found.findings) {
+      finding.space = mapping.space;
+      finding.ip = mapping.ip;
+      finding.time = {mapping.from, mapping.from};
+      builder.add_finding(std::move(finding));
+    }
+  }
+  if (found.status == CodeStatus::found) {
+    section.code = std::move(found.code);
+    if (section.build_id.empty()) section.build_id = found.build_id;
+    add_symbol_file(section.path, found.file_path, section.build_id);
+    if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
+    note_origin(section.path, section.build_id, found.file_path, found.proof);
+    if (found.is_copy) {
+      section.assumed = true;  // it may have been written to before it was read
+      const CodeBytes first = section.code;
+      builder.add_section(std::move(section));
+      return add_later_copies(mapping, wanted, first.bytes);
+    }
+    if (found.elf && source.options().share) return add_executable_part(section, *found.elf);
+  } else {
+    add_missing(mapping.path, mapping.build_id, sentence(found.status));
+  }
+  builder.add_section(std::move(section));
+}
+
+// The pages of executable segments: a recording could say of a file's data too that it was mapped as code.
+void ImageBuild::add_executable_part(const Section& section, const ElfFile& elf) {
+  const uint64_t first = section.file_offset_bytes, end = first + std::min(section.size_bytes, ~first);
+  const auto add = [&](uint64_t from, uint64_t to, bool bytes) {
+    if (from >= to) return;
+    Section part = section;
+    part.ip = section.ip + (from - first);
+    part.size_bytes = to - from;
+    part.file_offset_bytes = from;
+    const size_t at = std::min<uint64_t>(from - first, section.code.bytes.size());
+    part.code.bytes = section.code.bytes.subspan(at, bytes ? std::min<uint64_t>(to - from, section.code.bytes.size() - at) : 0);
+    builder.add_section(std::move(part));
+  };
+  uint64_t at = first;
+  for (const auto& [from, to] : elf.executable_pages()) {
+    const uint64_t begin = std::clamp(from, at, end), stop = std::clamp(to, begin, end);
+    if (begin >= stop) continue;
+    add(at, begin, false);
+    add(begin, stop, true);
+    at = stop;
+  }
+  add(at, end, false);
+}
+
+// What differs between two copies of memory changed at some moment between their readings; the packets may tell when.
+void ImageBuild::add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first) {
+  constexpr size_t kJoinBytes = 16;        // two changes as near as this are one: they may be of one instruction
+  constexpr size_t kJoinManyBytes = 4096;  // once there are many: what is near is one, whatever it is
+  constexpr size_t kManyEdits = 1U << 16, kMostEdits = 2 * kManyEdits;
+  constexpr uint64_t kMostEditBytes = 64U << 20;
+  size_t edits = 0;
+  uint64_t edit_bytes = 0;
+  Bytes before = first;
+  for (const KeptFiles::Copy& copy : source.options().kept->later_copies(wanted)) {
+    const Bytes after = copy.file->bytes();
+    const size_t common = std::min(before.size(), after.size());
+    for (size_t at = 0; at < common; ++at) {
+      if (before[at] == after[at]) continue;
+      const size_t join = edits < kManyEdits ? kJoinBytes : kJoinManyBytes;
+      size_t last = at;  // that differs
+      for (size_t i = at + 1; i < common && i - last <= join; ++i) {
+        if (before[i] != after[i]) last = i;
+      }
+      const size_t size = last + 1 - at;
+      edit_bytes += size;
+      if (++edits > kMostEdits || edit_bytes > kMostEditBytes) return leave_out(mapping, TimeNs{copy.since_ns});
+      Edit edit;
+      edit.space = mapping.space;
+      edit.ip = mapping.ip + at;
+      edit.old_bytes.assign(before.begin() + static_cast<std::ptrdiff_t>(at), before.begin() + static_cast<std::ptrdiff_t>(at + size));
+      edit.new_bytes.assign(after.begin() + static_cast<std::ptrdiff_t>(at), after.begin() + static_cast<std::ptrdiff_t>(at + size));
+      edit.time = {TimeNs{copy.since_ns}, TimeNs{copy.until_ns}};
+      edit.origin = EditOrigin::dated_copy;
+      builder.add_edit(std::move(edit));
+      at = last;
+    }
+    before = after;
+  }
+}
+
+// Memory that changes more often than is followed: from then on it is not known, rather than known as it was.
+void ImageBuild::leave_out(const UserMapping& mapping, TimeNs since) {
+  builder.remove(mapping.space, mapping.ip, mapping.size_bytes, since);
+  Finding finding;
+  finding.kind = FindingKind::file_changed;
+  finding.space = mapping.space;
+  finding.ip = mapping.ip;
+  finding.time = {since, kTimeMax};
+  finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + " of process " + std::to_string(mapping.pid) +
+                 " changed more often than is followed: its code is not used from then on";
+  builder.add_finding(std::move(finding));
+}
+
+void ImageBuild::add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id) {
+  for (const SymbolFile& known : symbol_files_) {
+    if (known.section_path == section_path && known.build_id == build_id) return;
+  }
+  symbol_files_.push_back({section_path, file_path, build_id});
+  const std::string debug = source.find_debug_file(file_path);
+  if (!debug.empty()) symbol_files_.push_back({section_path, debug, build_id});
+}
+
+void ImageBuild::add_missing(const std::string& path, const std::string& build_id, const std::string& reason) {
+  missing_.emplace(std::pair(path, build_id), reason);
+}
+
+// That a path of today was not what ran is worth a word, and which bytes were taken in its stead.
+void ImageBuild::tell_of_kept(RecordingData& data) const {
+  if (const auto& kept = source.options().kept) {
+    for (std::string& trouble : kept->troubles()) data.warnings.push_back(std::move(trouble));
+  }
+  if (kept_used_.empty()) return;
+  constexpr size_t kNamed = 3;
+  std::string names;
+  size_t count = 0;
+  for (const std::string& path : kept_used_) {
+    if (count++ < kNamed) names += (names.empty() ? "" : ", ") + path;
+  }
+  if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
+  data.warnings.push_back("no longer at hand as recorded: " + names + ": the copies kept in the stash are used (ptdecode stash ls)");
+}
+
+void ImageBuild::finish(RecordingData& data) {
+  data.timeline = builder.build();
+  data.symbolizer = std::make_unique<Symbolizer>(data.timeline);
+  data.symbolizer->use_debuginfod(source.options().debuginfod);
+  data.symbolizer->use_kept(source.options().kept);
+  if (const auto& server = source.options().debuginfod; server && !server->trouble().empty())
+    data.warnings.push_back("debuginfod: " + server->trouble() + ": not asked again (--no-debuginfod leaves it out)");
+  for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));
+  ranges_.clear();
+  for (std::string& folder : module_folders_) data.symbolizer->add_module_folder(std::move(folder));
+  for (const SymbolFile& file : symbol_files_) data.symbolizer->add_debug_file(file.section_path, file.file_path, file.build_id);
+  tell_of_kept(data);
+  for (const auto& [key, reason] : missing_) data.missing.push_back({key.first, key.second, reason, 0});
+}
+
+}  // namespace ptd

@@ -1,0 +1,75 @@
+// ImageBuild: collects mappings and names of a recording, then makes its timeline and symbolizer. Private to recording.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "image/source/code_source.h"
+#include "ptdecode/symbols.h"
+#include "recording/data/image_log.h"
+#include "recording/data/recording_data.h"
+
+namespace ptd {
+
+/// A user mapping as a record tells it.
+struct UserMapping {
+  SpaceId space;
+  Ip ip;
+  uint64_t size_bytes = 0;
+  uint64_t file_offset_bytes = 0;
+  std::string path;
+  std::string build_id;  ///< hex, may be empty
+  TimeNs from;           ///< mapped since
+  int32_t pid = -1;
+  uint64_t inode = 0;    ///< of the file, 0 if not recorded
+  bool assumed = false;  ///< that this file is what is there is a guess
+};
+
+/// Not thread-safe; used up by finish().
+class ImageBuild {
+ public:
+  explicit ImageBuild(const OpenOptions& options, int64_t recorded_at_s = 0);
+
+  LoggedBuilder builder;
+  CodeSource source;
+
+  /// Finds the file and adds the section; without bytes it is added as known and listed as missing. `roots`: see MappedPath.
+  void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr);
+  /// Says, for `bundle --dry-run`, which file gave the bytes of sections with this path and build id, and why it may.
+  void note_origin(const std::string& path, const std::string& build_id, const std::string& file, const std::string& why) {
+    builder.note_origin({path, build_id}, {file, why});
+  }
+  /// A section whose bytes are at hand.
+  void add_section(Section section) { builder.add_section(std::move(section)); }
+  void add_range(NamedRange range) { ranges_.push_back(std::move(range)); }
+  /// Symbols of sections with this path and build id come from this file and from its separate debug file.
+  void add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
+  /// See Symbolizer::add_module_folder().
+  void add_module_folder(std::string folder) { module_folders_.push_back(std::move(folder)); }
+  void add_missing(const std::string& path, const std::string& build_id, const std::string& reason);
+  /// Builds timeline, symbolizer and list of missing images into `data`.
+  void finish(RecordingData& data);
+
+ private:
+  struct SymbolFile {
+    std::string section_path, file_path, build_id;
+  };
+  std::vector<NamedRange> ranges_;
+  std::vector<SymbolFile> symbol_files_;
+  std::vector<std::string> module_folders_;
+  std::map<std::pair<std::string, std::string>, std::string> missing_;  // (path, build id) -> reason
+  void tell_of_kept(RecordingData& data) const;
+  void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
+  void add_executable_part(const Section& section, const ElfFile& elf);
+  void leave_out(const UserMapping& mapping, TimeNs since);
+  std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
+  std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
+};
+
+/// The default build-id cache: $HOME/.debug, "" without HOME.
+[[nodiscard]] std::string default_build_id_cache();
+
+}  // namespace ptd

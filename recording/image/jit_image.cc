@@ -1,0 +1,142 @@
+// Jitdumps and perf maps -> sections and names.
+#include "recording/image/jit_image.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "image/source/perf_map.h"
+#include "recording/image/live_ranges.h"
+
+namespace ptd {
+
+namespace {
+
+/// An event of a jitdump, dated on the recording's clock.
+struct Dated {
+  JitCode code;
+  TimeNs time;
+};
+
+FoundCode find_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
+  return image.source.find({mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value,
+                            mapping.mapped_at.value, mapping.inode});
+}
+
+// Whether the file's clock is the recording's; if not, everything in it is dated from when it was mapped.
+bool date(std::vector<Dated>& codes, const JitdumpHeader& header, const JitdumpMapping& mapping, const JitClock& clock) {
+  const bool dated = header.tsc_clock ? clock.conversion.valid() : clock.monotonic;
+  for (Dated& entry : codes) {
+    if (!dated) {
+      entry.time = mapping.mapped_at;
+    } else if (header.tsc_clock) {
+      entry.time = clock.conversion.to_ns(Tsc{entry.code.time});
+    }
+  }
+  std::stable_sort(codes.begin(), codes.end(), [](const Dated& a, const Dated& b) { return a.time < b.time; });
+  return dated;
+}
+
+Section section_of(const JitdumpMapping& mapping, const Dated& entry, const FoundCode& found, Bytes code) {
+  Section section;
+  section.space = mapping.space;
+  section.ip = Ip{entry.code.address};
+  section.size_bytes = entry.code.size_bytes;
+  section.live = {entry.time, kTimeMax};
+  section.path = mapping.path;
+  section.code = {found.code.owner, code};
+  return section;
+}
+
+/// Gives each name the time in which it is its code's; no two overlap at one moment. Where nothing was named before, the name counts from
+/// the start: a first call may be dated, by the packet before it, earlier than the compiler logged the code.
+class JitNames {
+ public:
+  void open(NamedRange range, TimeNs from) {
+    const bool fresh = !ever_.overlap(range.ip.value, range.size_bytes);
+    ever_.add(range.ip.value, range.size_bytes);
+    lives_.open(range.ip, range.size_bytes, fresh ? kTimeMin : from);
+    names_.push_back(std::move(range));
+  }
+  void close(Ip ip, TimeNs when) { lives_.close(ip, when); }
+  /// Returns how many names have code at some time.
+  uint64_t add_to(ImageBuild& image) {
+    uint64_t added = 0;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      names_[i].live = lives_.live(i);
+      const Interval live = names_[i].live;
+      if (names_[i].name.empty() || live.empty() || live.first == live.last) continue;
+      image.add_range(std::move(names_[i]));
+      ++added;
+    }
+    return added;
+  }
+
+ private:
+  LiveRanges lives_;
+  AddressRanges ever_;
+  std::vector<NamedRange> names_;
+};
+
+}  // namespace
+
+bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
+  const FoundCode found = find_jitdump(image, mapping);
+  if (found.status != CodeStatus::found) return false;
+  const auto header = read_jitdump_header(found.code.bytes);
+  return header.ok() && header->complete;
+}
+
+uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
+                     std::vector<std::string>& warnings) {
+  const FoundCode found = find_jitdump(image, mapping);
+  if (found.status != CodeStatus::found) {
+    image.add_missing(mapping.path, {}, sentence(found.status));
+    return 0;
+  }
+  image.note_origin(mapping.path, {}, found.file_path, found.proof);
+  std::vector<Dated> codes;
+  const auto result = read_jitdump(found.code.bytes, [&](const JitCode& code) { codes.push_back({code, TimeNs{code.time}}); });
+  if (!result.ok()) {
+    warnings.push_back(mapping.path + ": " + result.error().message);
+    return 0;
+  }
+  if (result->cut) warnings.push_back(mapping.path + ": cut at byte " + std::to_string(result->end_offset_bytes));
+  if (!date(codes, result->header, mapping, clock))
+    warnings.push_back(mapping.path +
+                       ": its clock is not the recording's: its code is taken as there from the start (perf record -k mono has its clock)");
+
+  struct Loaded {
+    Bytes code;
+    std::string name;
+  };
+  std::unordered_map<uint64_t, Loaded> by_index;
+  JitNames names;
+  for (const Dated& entry : codes) {
+    const JitCode& code = entry.code;
+    Loaded loaded{code.code, code.name == jit_address_name(code.address) ? std::string() : code.name};
+    if (code.move) {
+      const auto known = by_index.find(code.index);
+      if (known == by_index.end()) continue;
+      loaded = known->second;
+      names.close(Ip{code.old_address}, entry.time);
+      if (!names_only) image.builder.remove(mapping.space, Ip{code.old_address}, std::max<uint64_t>(code.size_bytes, 1), entry.time);
+    } else {
+      by_index[code.index] = loaded;
+    }
+    if (code.size_bytes == 0 || code.size_bytes > ~code.address || is_kernel_half(Ip{code.address})) continue;
+    if (!names_only) image.add_section(section_of(mapping, entry, found, loaded.code));
+    names.open({mapping.space, Ip{code.address}, code.size_bytes, {}, loaded.name, "[jit]"}, entry.time);
+  }
+  return names.add_to(image);
+}
+
+uint64_t add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files) {
+  JitNames names;
+  (void)read_perf_map(text, [&](const PerfMapLine& line) {
+    if (is_kernel_half(Ip{line.address}) || files.overlap(line.address, line.size_bytes)) return;
+    names.open({space, Ip{line.address}, line.size_bytes, {}, std::string(line.name), module}, kTimeMin);
+  });
+  return names.add_to(image);
+}
+
+}  // namespace ptd

@@ -1,0 +1,68 @@
+// JIT code of a process from its jitdump file, and names from its perf map. Private to recording.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "image/source/jitdump.h"
+#include "ptdecode/time_conversion.h"
+#include "recording/image/image_build.h"
+
+namespace ptd {
+
+/// A jitdump that a process mapped to announce it.
+struct JitdumpMapping {
+  SpaceId space;
+  std::string path;
+  TimeNs mapped_at;
+  int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
+  Ip address;
+  uint64_t inode = 0;  ///< of the file, 0 if not recorded
+};
+
+/// What dates a jitdump: how its TSC ticks become the recording's time, and whether that is CLOCK_MONOTONIC.
+struct JitClock {
+  const TimeConversion& conversion;
+  bool monotonic = false;
+};
+
+/// Whether the file holds all code that the process ran outside of files: see kCompleteJitdump.
+[[nodiscard]] bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
+/// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the number of names.
+/// `warnings` gets a sentence for a file that is absent, damaged or of another clock.
+uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const JitClock& clock, bool names_only,
+                     std::vector<std::string>& warnings);
+
+/// A set of addresses.
+class AddressRanges {
+ public:
+  void add(uint64_t address, uint64_t size_bytes) {
+    uint64_t end = address + size_bytes;
+    auto at = ends_.upper_bound(address);
+    if (at != ends_.begin() && std::prev(at)->second >= address) --at;
+    while (at != ends_.end() && at->first <= end) {
+      address = std::min(address, at->first);
+      end = std::max(end, at->second);
+      at = ends_.erase(at);
+    }
+    ends_[address] = end;
+  }
+  [[nodiscard]] bool overlap(uint64_t address, uint64_t size_bytes) const {
+    const auto after = ends_.lower_bound(address + size_bytes);
+    return after != ends_.begin() && std::prev(after)->second > address;
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> ends_;  // by first address; disjoint
+};
+
+/// Adds the names of a perf map. It has no times: the last line about an address counts, at all times. Code of files has names of its own,
+/// so lines that touch `files` are left out. Returns the number of names.
+uint64_t add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files);
+
+}  // namespace ptd

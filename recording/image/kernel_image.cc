@@ -1,0 +1,387 @@
+// Kernel text, BPF and kernel names of a perf recording.
+#include "recording/image/kernel_image.h"
+
+#include <algorithm>
+#include <span>
+#include <unordered_map>
+
+#include "image/source/build_id.h"
+#include "image/source/kallsyms.h"
+#include "image/symbols/kernel_debug.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint16_t kKsymbolBpf = 1, kKsymbolOol = 2;
+constexpr uint32_t kMaxOolBytes = 1U << 20;  // of one name: a page of slots, a trampoline
+// A BPF program is unregistered before the RCU grace period after which its memory is freed: a cpu may be inside it until then.
+constexpr uint64_t kUnregisterGraceNs = 100'000'000;
+constexpr uint64_t kMaxSymbolBytes = 1U << 20;
+const std::string kKernelName = kKernelTextPath;
+
+bool is_kernel_text(const std::string& path) {
+  return path.starts_with(kKernelName) || path.starts_with("[kernel]") || path == "[kernel.vmlinux]";
+}
+
+TimeNs plus(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
+
+// The modules are in order of their addresses.
+std::string module_of(const std::vector<KernelModule>& modules, Ip ip) {
+  const auto after = std::upper_bound(modules.begin(), modules.end(), ip.value,
+                                      [](uint64_t address, const KernelModule& module) { return address < module.address; });
+  if (after == modules.begin()) return kKernelName;
+  const KernelModule& module = *std::prev(after);
+  return ip.value - module.address < module.size_bytes ? "[" + module.name + "]" : kKernelName;
+}
+
+/// The build ids that a recording tells of its modules.
+class ModuleIds {
+ public:
+  ModuleIds(const std::vector<perfio::MmapRecord>& maps, const perfio::Features& features) {
+    for (const perfio::BuildIdEntry& entry : features.build_ids) add(entry.path, entry.build_id);
+    for (const perfio::MmapRecord& map : maps) add(map.path, map.build_id);
+  }
+  /// "" if none is told; kSeveralBuildIds if a module was replaced by another build of it.
+  [[nodiscard]] std::string find(const std::string& section_path) const {
+    const auto known = ids_.find(section_path);
+    return known == ids_.end() ? std::string() : known->second;
+  }
+
+ private:
+  void add(const std::string& path, const std::string& raw) {
+    const std::string id = normalize_build_id(perfio::build_id_hex(raw)), name = module_section_path(path);
+    if (id.empty() || name.empty()) return;
+    const auto [known, is_new] = ids_.emplace(name, id);
+    if (!is_new && !same_build_id(known->second, id)) known->second = kSeveralBuildIds;
+  }
+  std::unordered_map<std::string, std::string> ids_;
+};
+
+void add_copies(ImageBuild& image, const std::vector<MemoryRange>& ranges, const std::vector<KernelModule>& modules, const ModuleIds& ids,
+                Interval taken) {
+  for (const MemoryRange& range : ranges) {
+    if (!is_kernel_half(range.ip) || range.code.bytes.size() > ~range.ip.value) continue;
+    DatedCopy copy;
+    copy.space = kKernelSpace;
+    copy.ip = range.ip;
+    copy.code = range.code;
+    copy.taken = taken;
+    copy.path = module_of(modules, range.ip);
+    if (copy.path != kKernelName) copy.build_id = ids.find(copy.path);
+    image.builder.add_copy(std::move(copy));
+  }
+}
+
+// perf names its reference symbol behind the bracket, and its address as the offset of the mapping.
+std::string reference_symbol(const perfio::MmapRecord& kernel) {
+  const size_t bracket = kernel.path.find(']');
+  return bracket == std::string::npos ? std::string() : kernel.path.substr(bracket + 1);
+}
+
+std::string kernel_build_id(const perfio::Features& features) {
+  for (const perfio::BuildIdEntry& entry : features.build_ids) {
+    if (is_kernel_text(entry.path)) return normalize_build_id(perfio::build_id_hex(entry.build_id));
+  }
+  return {};
+}
+
+// Text names only; of several at one address the global, least underscored one first.
+std::vector<KernelSymbol> text_of(std::vector<KernelSymbol> symbols, std::vector<uint64_t>& sizes) {
+  std::vector<KernelSymbol> text;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    if (!symbols[i].is_text() || !is_kernel_half(Ip{symbols[i].address})) continue;
+    size_t next = i + 1;
+    while (next < symbols.size() && symbols[next].address == symbols[i].address) ++next;
+    sizes.push_back(next < symbols.size() ? std::min(symbols[next].address - symbols[i].address, kMaxSymbolBytes) : 4096);
+    text.push_back(std::move(symbols[i]));
+  }
+  return text;
+}
+
+int rank(const KernelSymbol& symbol) {
+  const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
+  return (symbol.type == 'T' ? 0 : 20) + static_cast<int>(std::min<size_t>(underscores, 10));
+}
+
+/// The jited functions of all programs by address: each sub-program has its own bytes.
+class BpfFunctions {
+ public:
+  explicit BpfFunctions(const std::vector<perfio::BpfProgInfo>& programs) {
+    for (const perfio::BpfProgInfo& program : programs) {
+      uint64_t at = 0;
+      const size_t functions = std::min(program.jited_ksyms.size(), program.jited_func_lens.size());
+      for (size_t i = 0; i < functions; ++i) {
+        const uint64_t length = program.jited_func_lens[i];
+        if (length > program.jited_insns.size() - at) break;
+        std::vector<Function>& here = by_address_[program.jited_ksyms[i]];
+        if (length > 0 && here.size() < kMaxReuse) here.push_back({&program, Bytes(program.jited_insns).subspan(at, length)});
+        at += length;
+      }
+    }
+  }
+  /// The bytes of the function at `ip` of program `id`; without an id (0), of the only program that was ever there. Empty if there is none.
+  [[nodiscard]] Bytes find(uint32_t id, Ip ip, const std::string& name) const {
+    const auto here = by_address_.find(ip.value);
+    if (here == by_address_.end()) return {};
+    if (id == 0) return here->second.size() == 1 ? here->second.front().code : Bytes();
+    Bytes first;
+    for (const Function& function : here->second) {
+      if (function.program->id != id) continue;
+      if (!function.program->name.empty() && name.ends_with(function.program->name)) return function.code;
+      if (first.empty()) first = function.code;
+    }
+    return first;
+  }
+
+ private:
+  static constexpr size_t kMaxReuse = 256;  // programs that had one address in turn
+  struct Function {
+    const perfio::BpfProgInfo* program;
+    Bytes code;
+  };
+  std::unordered_map<uint64_t, std::vector<Function>> by_address_;
+};
+
+}  // namespace
+
+void KernelImage::on_mmap(const perfio::MmapRecord& map) {
+  if (map.executable && map.size_bytes > 0 && map.size_bytes <= ~map.addr) maps_.push_back(map);
+}
+
+void KernelImage::on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, int32_t cpu) {
+  const Ip ip{symbol.addr};
+  if (symbol.unregister) {
+    lives_.close(ip, symbol.type == kKsymbolBpf ? plus(time, kUnregisterGraceNs) : time);
+    const bool out_of_line = symbol.type == kKsymbolOol && symbol.size_bytes <= kMaxOolBytes && is_kernel_half(ip);
+    if (out_of_line && time > kTimeMin) removals_.push_back({ip, symbol.size_bytes, time});
+    return;
+  }
+  if (symbol.size_bytes == 0 || symbol.size_bytes > ~symbol.addr) return;
+  ksymbols_.push_back({ip, symbol.size_bytes, symbol.type, cpu, 0, symbol.name, lives_.open(ip, symbol.size_bytes, time)});
+}
+
+void KernelImage::on_bpf(const perfio::BpfRecord& bpf, int32_t cpu) {
+  constexpr uint16_t kLoad = 1;
+  constexpr size_t kMaxFunctions = 1024;  // of one program
+  if (bpf.type != kLoad) return;
+  size_t looked_at = 0;
+  for (auto symbol = ksymbols_.rbegin(); symbol != ksymbols_.rend() && looked_at < kMaxFunctions; ++symbol, ++looked_at) {
+    if (symbol->cpu != cpu || symbol->type != kKsymbolBpf) continue;
+    if (symbol->bpf_id != 0) break;
+    symbol->bpf_id = bpf.id;
+  }
+}
+
+bool KernelImage::add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
+                           std::vector<std::string>& warnings) {
+  bool cut = false;
+  const auto ranges = read_kcore(dir + "/kcore", &cut);
+  if (!ranges.ok() || cut) {
+    Finding finding;
+    finding.kind = ranges.ok() ? FindingKind::file_changed : FindingKind::file_missing;
+    finding.what = ranges.ok() ? dir + "/kcore ends before its segments do: some of the kernel's code is missing" : ranges.error().message;
+    warnings.push_back(finding.what);
+    image.builder.add_finding(std::move(finding));
+  }
+  if (!ranges.ok()) return false;
+  const std::vector<KernelModule> modules = read_modules(dir + "/modules");
+  add_copies(image, *ranges, modules, ModuleIds(maps_, features), taken);
+  return true;
+}
+
+// The text that this machine runs now, if it is the recording's very boot: the same build, and perf's reference symbol at the same
+// randomised address. It was read after the recording, and is dated so: what was patched since shows by the records.
+bool KernelImage::add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies,
+                              std::vector<std::string>& warnings) {
+  const auto kernel = std::find_if(maps_.begin(), maps_.end(), [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
+  if (copies.running.empty() || kernel == maps_.end()) return false;
+  const std::string root = copies.running == "/" ? "" : copies.running;
+  const std::string notes = read_text_file(root + "/sys/kernel/notes", 1U << 20);
+  const std::string recorded = kernel_build_id(features);
+  if (recorded.empty() || !same_build_id(recorded, build_id_in_notes(std::as_bytes(std::span(notes.data(), notes.size()))))) return false;
+  const std::string reference = reference_symbol(*kernel);
+  const std::vector<KernelSymbol> symbols = read_kallsyms(root + "/proc/kallsyms");
+  const uint64_t first = address_of(symbols, "_stext"), end = address_of(symbols, "_etext");
+  if (reference.empty() || first == 0 || end <= first || address_of(symbols, reference) != kernel->file_offset_bytes) return false;
+  std::vector<std::pair<Ip, uint64_t>> wanted{{Ip{first}, end - first}};
+  const std::vector<KernelModule> modules = read_modules(root + "/proc/modules");
+  for (const KernelModule& module : modules) wanted.emplace_back(Ip{module.address}, module.size_bytes);
+  const auto ranges = read_running_kcore(root + "/proc/kcore", wanted);
+  if (!ranges.ok() || ranges->empty()) return false;
+  add_copies(image, *ranges, modules, ModuleIds(maps_, features), {copies.last_record, kTimeMax});
+  image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
+  add_names(image, root + "/proc/kallsyms", false);
+  warnings.push_back(
+      "the recording holds no copy of the kernel's text; it is read from " + root +
+      "/proc/kcore, for this machine still runs the boot that was recorded: what changed since without a record is not seen");
+  return true;
+}
+
+bool KernelImage::add_vmlinux(ImageBuild& image, const perfio::Features& features) {
+  const auto kernel = std::find_if(maps_.begin(), maps_.end(), [](const perfio::MmapRecord& map) { return is_kernel_text(map.path); });
+  const std::string build_id = kernel_build_id(features);
+  const auto elf = image.source.find_vmlinux(build_id, features.os_release);
+  if (kernel == maps_.end() || !elf) return false;
+  const std::string reference = reference_symbol(*kernel);
+  const std::vector<ElfSymbol> symbols = elf->read_symbols();
+  const auto symbol = std::find_if(symbols.begin(), symbols.end(), [&](const ElfSymbol& s) { return s.name == reference; });
+  if (reference.empty() || symbol == symbols.end()) return false;
+  const uint64_t delta = kernel->file_offset_bytes - symbol->address;
+  for (const ElfSegment& segment : elf->segments()) {
+    Section section;
+    section.ip = Ip{segment.address + delta};
+    section.size_bytes = segment.file_size_bytes;
+    if (!segment.executable || section.size_bytes == 0 || !is_kernel_half(section.ip) || section.size_bytes > ~section.ip.value) continue;
+    section.code = piece_of(elf->file(), segment.file_offset_bytes, segment.file_size_bytes);
+    section.path = elf->path();
+    section.build_id = build_id;
+    section.file_offset_bytes = segment.file_offset_bytes;
+    section.assumed = true;
+    image.add_section(std::move(section));
+  }
+  image.add_symbol_file(elf->path(), elf->path(), build_id);
+  for (const ElfSymbol& named : symbols) {
+    if (named.name == "asm_exc_int3" || named.name == "int3") breakpoint_entry_ = Ip{named.address + delta};
+  }
+  return true;
+}
+
+// Kernel mappings for which there is no copy: known, without bytes.
+void KernelImage::add_unread_maps(ImageBuild& image, const perfio::Features& features) {
+  std::unordered_map<std::string, std::string> build_ids;  // by the name that the section gets
+  const auto name_of = [](const std::string& path) { return is_kernel_text(path) ? kKernelName : path; };
+  for (const perfio::BuildIdEntry& entry : features.build_ids) {
+    std::string known = normalize_build_id(perfio::build_id_hex(entry.build_id));
+    if (!known.empty()) build_ids.emplace(name_of(entry.path), std::move(known));
+  }
+  for (const perfio::MmapRecord& map : maps_) {
+    Section section;
+    section.ip = Ip{map.addr};
+    section.size_bytes = map.size_bytes;
+    section.path = name_of(map.path);
+    std::string build_id = normalize_build_id(perfio::build_id_hex(map.build_id));
+    const auto known = build_ids.find(section.path);
+    if (build_id.empty() && known != build_ids.end()) build_id = known->second;
+    section.build_id = build_id;
+    image.add_missing(section.path, build_id, "kernel text without a copy of memory (record with --kcore)");
+    image.add_section(std::move(section));
+  }
+}
+
+void KernelImage::add_names(ImageBuild& image, const std::string& path, bool only_new_modules) {
+  const std::unordered_set<std::string> known = named_modules_;
+  std::vector<uint64_t> sizes;
+  const std::vector<KernelSymbol> symbols = text_of(read_kallsyms(path), sizes);
+  std::vector<size_t> order(symbols.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return symbols[a].address != symbols[b].address ? symbols[a].address < symbols[b].address : rank(symbols[a]) < rank(symbols[b]);
+  });
+  for (const size_t i : order) {
+    const KernelSymbol& symbol = symbols[i];
+    if (!only_new_modules && breakpoint_entry_.value == 0 && symbol.module.empty() && symbol.name == "asm_exc_int3") {
+      breakpoint_entry_ = Ip{symbol.address};
+    }
+    const bool seen = known.find(symbol.module) != known.end();
+    if (only_new_modules && (symbol.module.empty() || seen)) continue;
+    named_modules_.insert(symbol.module);
+    image.add_range(
+        {kKernelSpace, Ip{symbol.address}, sizes[i], {}, symbol.name, symbol.module.empty() ? "[kernel]" : "[" + symbol.module + "]"});
+  }
+  if (breakpoint_entry_.value == 0) breakpoint_entry_ = Ip{address_of(symbols, "int3")};  // kernels before 5.8
+}
+
+/// Whether a record brought code to the address while it had its name.
+bool KernelImage::is_created(Ip ip, Interval live) const {
+  const auto [first, last] = created_.equal_range(ip.value);
+  return std::any_of(first, last, [&](const auto& created) { return live.first <= created.second && created.second <= live.last; });
+}
+
+void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& features) {
+  const BpfFunctions functions(features.bpf_progs);
+  for (const Ksymbol& symbol : ksymbols_) {
+    const Interval live = lives_.live(symbol.live);
+    const bool bpf = symbol.type == kKsymbolBpf;
+    image.add_range({kKernelSpace, symbol.ip, symbol.size_bytes, live, symbol.name, bpf ? "[bpf]" : "[kernel]"});
+    if (!bpf) continue;  // OOL: its bytes are pokes
+    Section section;
+    section.ip = symbol.ip;
+    section.size_bytes = symbol.size_bytes;
+    section.live = live;
+    section.path = symbol.name;
+    Bytes code = functions.find(symbol.bpf_id, symbol.ip, symbol.name);
+    if (!code.empty()) {
+      section.size_bytes = std::max<uint64_t>(section.size_bytes, code.size());
+      section.code = own_bytes(code);
+    } else if (!is_created(symbol.ip, live)) {
+      Finding finding;
+      finding.kind = FindingKind::bpf_bytes_missing;
+      finding.ip = symbol.ip;
+      finding.time = live;
+      finding.what = "the recording holds no bytes of " + symbol.name;
+      image.builder.add_finding(std::move(finding));
+      image.add_missing(symbol.name, {}, "BPF code without bytes in the recording");
+    }
+    image.add_section(std::move(section));
+  }
+}
+
+namespace {
+
+// Lines of source for a copy of memory; code never comes from these files.
+void add_debug_files(ImageBuild& image, const perfio::Features& features) {
+  const std::string build_id = kernel_build_id(features);
+  if (const auto elf = image.source.find_vmlinux(build_id, features.os_release); elf) {
+    image.add_symbol_file(kKernelDebugPath, elf->path(), {});
+  } else if (build_id.empty()) {
+    const std::vector<std::string> paths = image.source.find_vmlinuxes_of_release(features.os_release);
+    for (size_t i = 0; i < std::min(paths.size(), kMostKernelFiles); ++i) image.add_symbol_file(kernel_release_path(i), paths[i], {});
+  }
+  for (std::string& folder : image.source.module_folders(features.os_release)) image.add_module_folder(std::move(folder));
+}
+
+}  // namespace
+
+void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings) {
+  bool has_text = !copies.kcore_dir.empty() && add_copy(image, features, copies.kcore_dir, {kTimeMin, kTimeMax}, warnings);
+  std::vector<std::string> after_dirs;
+  for (std::string dir : copies.after_dirs) {
+    if (!is_regular_file(dir + "/kcore")) dir += "/kcore_dir";
+    if (add_copy(image, features, dir, {copies.last_record, kTimeMax}, warnings)) {
+      has_text = true;
+      after_dirs.push_back(dir);
+    }
+  }
+  if (!has_text) {
+    if (add_running(image, features, copies, warnings)) {
+      add_debug_files(image, features);
+      add_ksymbols_and_removals(image, features);
+      return;
+    }
+    if (add_vmlinux(image, features)) {
+      warnings.push_back(
+          "the recording holds no copy of the kernel's text; vmlinux of the same build is taken, and its code marked assumed: it is from "
+          "before the kernel patched itself at boot (record with --kcore)");
+    } else {
+      add_unread_maps(image, features);
+    }
+  }
+  if (has_text) add_debug_files(image, features);
+  const std::string cached = image.source.find_cached_kallsyms(kernel_build_id(features));
+  if (!copies.kcore_dir.empty()) {
+    add_names(image, copies.kcore_dir + "/kallsyms", false);
+  } else if (!after_dirs.empty()) {
+    add_names(image, after_dirs.front() + "/kallsyms", false);
+  } else if (!cached.empty()) {
+    add_names(image, cached, false);
+  }
+  for (const std::string& dir : after_dirs) add_names(image, dir + "/kallsyms", true);
+  add_ksymbols_and_removals(image, features);
+}
+
+void KernelImage::add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features) {
+  add_ksymbols(image, features);
+  for (const Removal& removal : removals_) image.builder.remove(kKernelSpace, removal.ip, removal.size_bytes, removal.when);
+}
+
+}  // namespace ptd

@@ -1,0 +1,73 @@
+// KernelImage: kernel text, modules, BPF programs and their names of a perf recording. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "perfio/format/records.h"
+#include "perfio/perf_reader.h"
+#include "recording/image/image_build.h"
+#include "recording/image/live_ranges.h"
+
+namespace ptd {
+
+/// Not thread-safe. Records come in order of time; add_to() after the last.
+class KernelImage {
+ public:
+  void on_mmap(const perfio::MmapRecord& map);
+  void on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, int32_t cpu);
+  /// BPF load events follow the KSYMBOLs of their program on the same cpu and give its id.
+  void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
+  /// A TEXT_POKE brought code to a place where none was.
+  void on_created(Ip ip, TimeNs time) { created_.emplace(ip.value, time); }
+
+  /// Where copies of the text are.
+  struct Copies {
+    std::string kcore_dir;                ///< of the recording itself; "" if it has none
+    std::vector<std::string> after_dirs;  ///< taken after the recording ended
+    TimeNs last_record;                   ///< time of the recording's last dated record
+    std::string running;                  ///< see OpenOptions::running_kernel; "" if the recording is another machine's
+  };
+  /// Adds copies or vmlinux, sections of BPF programs, and names. `warnings` gets one sentence for what is absent.
+  void add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
+  /// Entry of #BP, 0 if the names of the kernel are not known.
+  [[nodiscard]] Ip breakpoint_entry() const { return breakpoint_entry_; }
+
+ private:
+  struct Ksymbol {
+    Ip ip;
+    uint32_t size_bytes = 0;
+    uint16_t type = 0;
+    int32_t cpu = -1;
+    uint32_t bpf_id = 0;  // 0: not told
+    std::string name;
+    size_t live = 0;  // number in lives_
+  };
+  bool add_copy(ImageBuild& image, const perfio::Features& features, const std::string& dir, Interval taken,
+                std::vector<std::string>& warnings);
+  bool add_running(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
+  bool add_vmlinux(ImageBuild& image, const perfio::Features& features);
+  void add_unread_maps(ImageBuild& image, const perfio::Features& features);
+  void add_names(ImageBuild& image, const std::string& dir, bool only_new_modules);
+  [[nodiscard]] bool is_created(Ip ip, Interval live) const;
+  void add_ksymbols_and_removals(ImageBuild& image, const perfio::Features& features);
+  void add_ksymbols(ImageBuild& image, const perfio::Features& features);
+
+  std::vector<perfio::MmapRecord> maps_;
+  struct Removal {
+    Ip ip;
+    uint32_t size_bytes = 0;
+    TimeNs when;
+  };
+  std::vector<Ksymbol> ksymbols_;
+  std::multimap<uint64_t, TimeNs> created_;  // when, by address
+  std::vector<Removal> removals_;            // out-of-line code: a page of slots goes with its name, without a poke
+  LiveRanges lives_;
+  std::unordered_set<std::string> named_modules_;
+  Ip breakpoint_entry_;
+};
+
+}  // namespace ptd

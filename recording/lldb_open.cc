@@ -1,0 +1,291 @@
+// Opens an LLDB trace bundle: trace.json with traces and modules beside it (LLDB "trace schema", plug-in intel-pt).
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "image/source/build_id.h"
+#include "image/source/elf_file.h"
+#include "recording/data/own_files.h"
+#include "recording/data/recording_data.h"
+#include "recording/image/image_build.h"
+
+namespace ptd {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kMaxJsonBytes = 64ULL << 20;
+
+Error bad(const std::string& path, const std::string& what) { return Error{ErrorKind::file_format, path + ": " + what, 0}; }
+
+// A member of an object, or null.
+const Json* member(const Json& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
+std::string text_of(const Json& object, const char* name) {
+  const Json* value = member(object, name);
+  const std::string* text = value == nullptr ? nullptr : value->get_ptr<const std::string*>();
+  return text == nullptr ? std::string() : *text;
+}
+
+// LLDB writes numbers above INT64_MAX as strings, decimal or with 0x.
+std::optional<uint64_t> number_of(const Json& object, const char* name) {
+  const Json* value = member(object, name);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_number_unsigned()) return *value->get_ptr<const uint64_t*>();
+  if (value->is_number_integer()) return static_cast<uint64_t>(*value->get_ptr<const int64_t*>());
+  const std::string* text = value->get_ptr<const std::string*>();
+  if (text == nullptr) return std::nullopt;
+  const bool hex = text->starts_with("0x") || text->starts_with("0X");
+  const char* begin = text->data() + (hex ? 2 : 0);
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(begin, text->data() + text->size(), number, hex ? 16 : 10);
+  if (error != std::errc() || end != text->data() + text->size()) return std::nullopt;
+  return number;
+}
+
+const std::vector<Json>& list_of(const Json& object, const char* name) {
+  static const std::vector<Json> kNone;
+  const Json* value = member(object, name);
+  const Json::array_t* list = value == nullptr ? nullptr : value->get_ptr<const Json::array_t*>();
+  return list == nullptr ? kNone : *list;
+}
+
+// Everything that one bundle's loading shares.
+class BundleLoader {
+ public:
+  BundleLoader(const OpenOptions& options, RecordingData& data) : options_(options), data_(data), image_(options) {
+    const size_t slash = options.path.rfind('/');
+    dir_ = slash == std::string::npos ? std::string() : options.path.substr(0, slash + 1);
+    files_ = OwnFiles(dir_, options);
+  }
+
+  Status load(const Json& root) {
+    load_cpu(root);
+    load_time(root);
+    for (const Json& process : list_of(root, "processes")) {
+      if (Status status = load_process(process); !status.ok()) return status;
+    }
+    if (const Json* kernel = member(root, "kernel")) load_kernel(*kernel);
+    for (const Json& cpu : list_of(root, "cpus")) {
+      if (Status status = load_cpu_trace(cpu); !status.ok()) return status;
+    }
+    if (data_.streams.empty()) return bad(options_.path, "the bundle names no trace");
+    data_.contexts.sort();
+    data_.description = "LLDB trace bundle " + options_.path;
+    image_.finish(data_);
+    index_streams(options_, data_);
+    return {};
+  }
+
+ private:
+  std::string resolve(const std::string& file) const { return file.starts_with('/') ? file : dir_ + file; }
+
+  void load_cpu(const Json& root) {
+    pt::Config& config = data_.decoder.config;
+    const Json* info = member(root, "cpuInfo");
+    const std::string vendor = info == nullptr ? std::string() : text_of(*info, "vendor");
+    if (vendor == "GenuineIntel" || vendor == "intel") {
+      config.cpu.family = static_cast<uint16_t>(number_of(*info, "family").value_or(0));
+      config.cpu.model = static_cast<uint8_t>(number_of(*info, "model").value_or(0));
+      config.cpu.stepping = static_cast<uint8_t>(number_of(*info, "stepping").value_or(0));
+    } else {
+      data_.warnings.push_back("the bundle names no Intel cpu: only errata common to all are worked around");
+    }
+    config.errata = pt::errata_of(config.cpu);
+  }
+
+  void load_time(const Json& root) {
+    const Json* zero = member(root, "tscPerfZeroConversion");
+    if (zero == nullptr) return;
+    TimeConversion& time = data_.decoder.config.time;
+    time.time_mult = static_cast<uint32_t>(number_of(*zero, "timeMult").value_or(0));
+    time.time_shift = static_cast<uint16_t>(number_of(*zero, "timeShift").value_or(0));
+    time.time_zero = number_of(*zero, "timeZero").value_or(0);
+    if (!time.valid()) time = {};
+  }
+
+  Status add_trace(const std::string& file, int32_t cpu, int32_t tid) {
+    const OwnFiles::Opened trace = files_.open(resolve(file));
+    if (!trace.file) return Error{ErrorKind::file_open, resolve(file) + ": " + trace.why, 0};
+    AuxStream stream;
+    stream.cpu = cpu;
+    stream.tid = tid;
+    stream.idx = static_cast<uint32_t>(data_.streams.size());
+    stream.add_payload(0, trace.file->bytes().size(), trace.file->bytes(), false);
+    data_.streams.push_back(std::move(stream));
+    data_.owners.push_back(trace.file);
+    data_.pages.add_mapping(trace.file->bytes());
+    return {};
+  }
+
+  Status load_process(const Json& process) {
+    const auto pid = static_cast<int32_t>(number_of(process, "pid").value_or(0));
+    const SpaceId space = image_.builder.add_space();
+    spaces_[pid] = space;
+    for (const Json& thread : list_of(process, "threads")) {
+      const auto tid = static_cast<int32_t>(number_of(thread, "tid").value_or(0));
+      data_.contexts.add_thread(tid, kTimeMin, {pid, tid, space});
+      std::string file = text_of(thread, "iptTrace");
+      if (file.empty()) file = text_of(thread, "traceFile");
+      if (file.empty()) continue;
+      if (Status status = add_trace(file, -1, tid); !status.ok()) return status;
+    }
+    for (const Json& module : list_of(process, "modules")) load_module(module, space);
+    return {};
+  }
+
+  // A module of the bundle's own folder; elsewhere only one with the recorded build id. The error's message is the reason alone.
+  [[nodiscard]] Result<std::shared_ptr<const ElfFile>> open_module(const std::string& path, const std::string& wanted_id) const {
+    const auto refused = [](const std::string& why) { return Error{ErrorKind::file_open, why, 0}; };
+    OwnFiles::Opened opened = files_.open(path);
+    if (opened.outside && !wanted_id.empty()) {
+      if (auto file = MappedFile::open(open_recorded(path), path); file.ok()) {
+        const auto elf = ElfFile::open(*file);
+        if (elf.ok() && same_build_id(wanted_id, (*elf)->build_id())) return *elf;
+      }
+    }
+    if (!opened.file) return refused(opened.why == std::strerror(ENOENT) ? sentence(CodeStatus::not_found) : opened.why);
+    auto elf = ElfFile::open(std::move(opened.file));
+    if (!elf.ok()) return refused("not an ELF file");
+    return elf;
+  }
+
+  // Maps the executable segments of a module; `loadAddress` is where its lowest PT_LOAD went.
+  void load_module(const Json& module, SpaceId space) {
+    const std::string file = text_of(module, "file");
+    std::string name = text_of(module, "systemPath");
+    if (name.empty()) name = file;
+    const auto load_address = number_of(module, "loadAddress");
+    const std::string wanted_id = normalize_build_id(text_of(module, "uuid"));
+    if (!load_address || name.empty()) {
+      data_.warnings.push_back("a module of the bundle has no path or no load address");
+      return;
+    }
+    const std::string path = resolve(file.empty() ? name : file);
+    const auto elf = open_module(path, wanted_id);
+    if (!elf.ok()) {
+      image_.add_missing(name, wanted_id, elf.error().message);
+      data_.warnings.push_back(path + ": " + elf.error().message);
+      return;
+    }
+    image_.note_origin(name, wanted_id, path, wanted_id.empty() ? "in the recording's folder" : "has the recorded build id");
+    const std::string& own_id = (*elf)->build_id();
+    if (!wanted_id.empty() && !same_build_id(wanted_id, own_id)) {
+      Finding finding;
+      finding.kind = FindingKind::build_id_mismatch;
+      finding.space = space;
+      finding.ip = Ip{*load_address};
+      finding.what =
+          (*elf)->path() + " has build id " + (own_id.empty() ? "(none)" : own_id) + ", but the bundle says " + wanted_id + ": not used";
+      image_.builder.add_finding(std::move(finding));
+      image_.add_missing(name, wanted_id, sentence(CodeStatus::wrong_build_id));
+    }
+    add_segments(**elf, name, wanted_id, *load_address, space, wanted_id.empty() || same_build_id(wanted_id, own_id));
+  }
+
+  void add_segments(const ElfFile& elf, const std::string& name, const std::string& build_id, uint64_t load_address, SpaceId space,
+                    bool use_bytes) {
+    const uint64_t base = elf.base_address();
+    for (const ElfSegment& segment : elf.segments()) {
+      Section section;
+      section.ip = Ip{segment.address - base + load_address};
+      section.space = is_kernel_half(section.ip) ? kKernelSpace : space;
+      section.size_bytes = segment.file_size_bytes;
+      section.file_offset_bytes = segment.file_offset_bytes;
+      section.path = name;
+      section.build_id = build_id;
+      if (!segment.executable || section.size_bytes == 0 || section.size_bytes > ~section.ip.value) continue;
+      if (use_bytes) section.code = piece_of(elf.file(), segment.file_offset_bytes, segment.file_size_bytes);
+      image_.add_section(std::move(section));
+    }
+    if (use_bytes) image_.add_symbol_file(name, elf.path(), build_id);
+  }
+
+  void load_kernel(const Json& kernel) {
+    const std::string file = text_of(kernel, "file");
+    const auto elf = open_module(resolve(file), {});
+    if (!elf.ok()) {
+      image_.add_missing(file, {}, elf.error().message);
+      return;
+    }
+    image_.note_origin(file, {}, resolve(file), "in the recording's folder");
+    constexpr uint64_t kDefaultAddress = 0xffffffff81000000;  // LLDB's default load address of the kernel
+    add_segments(**elf, file, {}, number_of(kernel, "loadAddress").value_or(kDefaultAddress), kKernelSpace, true);
+  }
+
+  Status load_cpu_trace(const Json& cpu) {
+    const auto id = static_cast<int32_t>(number_of(cpu, "id").value_or(0));
+    const std::string switches = text_of(cpu, "contextSwitchTrace");
+    if (!switches.empty()) load_switches(resolve(switches), id);
+    const std::string file = text_of(cpu, "iptTrace");
+    return file.empty() ? Status() : add_trace(file, id, -1);
+  }
+
+  // LLDB's own context switch trace: PERF_RECORD_SWITCH_CPU_WIDE with a trailer of pid, tid and time.
+  void load_switches(const std::string& path, int32_t cpu) {
+    constexpr uint32_t kSwitchCpuWide = 15;
+    constexpr uint16_t kSwitchOut = 1U << 13;
+    constexpr uint64_t kHeaderBytes = 8, kSwitchBytes = 32;
+    const OwnFiles::Opened opened = files_.open(path);
+    if (!opened.file) {
+      data_.warnings.push_back(path + ": " + opened.why);
+      return;
+    }
+    const Bytes bytes = opened.file->bytes();
+    const auto u32 = [&](uint64_t at) {
+      uint32_t v = 0;
+      std::memcpy(&v, bytes.data() + at, sizeof v);
+      return v;
+    };
+    const auto u16 = [&](uint64_t at) {
+      uint16_t v = 0;
+      std::memcpy(&v, bytes.data() + at, sizeof v);
+      return v;
+    };
+    for (uint64_t at = 0; at + kHeaderBytes <= bytes.size();) {
+      const uint64_t size = u16(at + 6);
+      if (size < kHeaderBytes || size > bytes.size() - at) break;
+      if (u32(at) == kSwitchCpuWide && size >= kSwitchBytes) {
+        uint64_t time = 0;
+        std::memcpy(&time, bytes.data() + at + 24, sizeof time);
+        // OUT names the next task, IN's trailer names the task itself: both say who runs from here on.
+        const bool out = (u16(at + 4) & kSwitchOut) != 0;
+        const auto pid = static_cast<int32_t>(u32(at + (out ? 8 : 16)));
+        const auto tid = static_cast<int32_t>(u32(at + (out ? 12 : 20)));
+        const auto space = spaces_.find(pid);
+        data_.contexts.add_switch(cpu, TimeNs{time}, {pid, tid, space == spaces_.end() ? kNoSpace : space->second});
+      }
+      at += size;
+    }
+  }
+
+  const OpenOptions& options_;
+  RecordingData& data_;
+  ImageBuild image_;
+  std::string dir_;
+  OwnFiles files_{{}, OpenOptions{}};
+  std::map<int32_t, SpaceId> spaces_;
+};
+
+}  // namespace
+
+Status load_lldb_bundle(const OpenOptions& options, RecordingData& data) {
+  auto file = MappedFile::open(options.path);
+  if (!file.ok()) return file.error();
+  const Bytes bytes = (*file)->bytes();
+  if (bytes.size() > kMaxJsonBytes) return bad(options.path, "too large for a trace bundle description");
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  const Json root = Json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
+  if (root.is_discarded() || !root.is_object()) return bad(options.path, "not a JSON object");
+  if (text_of(root, "type") != "intel-pt") return bad(options.path, "not an LLDB bundle of type intel-pt");
+  data.kind = RecordingKind::lldb;
+  return BundleLoader(options, data).load(root);
+}
+
+}  // namespace ptd

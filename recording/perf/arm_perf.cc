@@ -1,0 +1,191 @@
+// cs_etm payloads: each AUX record is a capture of its own, formatted or raw.
+#include "recording/perf/arm_perf.h"
+
+#include <algorithm>
+#include <bitset>
+
+namespace ptd {
+namespace {
+
+constexpr uint8_t kNoTraceId = 0x7f;
+constexpr size_t kMostSlots = 1U << 17;
+constexpr uint64_t kAuxTruncated = 1, kAuxOverwrite = 2, kAuxPartial = 4, kAuxCollision = 8;
+constexpr uint32_t kUnusedIdFlag = 1U << 31;                                   // of TRCTRACEIDR: for readers without AUX_OUTPUT_HW_ID
+constexpr uint32_t kContextIdOfEtmcr = 0xc000, kContextIdOfTrcconfigr = 0x40;  // traced
+
+/// Why what an AUX record describes does not join what comes next: each is a capture of its own, and the flags tell of losses.
+AuxBreak break_behind(uint64_t flags) {
+  if ((flags & kAuxCollision) != 0) return AuxBreak::collision;
+  if ((flags & kAuxPartial) != 0) return AuxBreak::partial;
+  return (flags & kAuxTruncated) != 0 ? AuxBreak::truncated : AuxBreak::snapshot;
+}
+
+std::bitset<128> ids_in(Bytes frames) {
+  std::bitset<128> ids;
+  arm::split_frames(
+      frames, arm::FrameFormat::aligned, [&](const arm::FrameRun& run) { ids.set(run.id); }, [](uint64_t) {});
+  return ids;
+}
+
+}  // namespace
+
+arm::TraceConfig arm_config(const perfio::EtmCpu& cpu) {
+  arm::TraceConfig config;
+  config.protocol = cpu.kind == perfio::EtmKind::etmv3   ? arm::Protocol::etmv3
+                    : cpu.kind == perfio::EtmKind::etmv4 ? arm::Protocol::etmv4
+                                                         : arm::Protocol::ete;
+  // ETMIDR.major of a PTM is 3 ([PFT] "ETMIDR"), of an ETMv3 2.
+  if (cpu.kind == perfio::EtmKind::etmv3 && ((cpu.idr0 >> 8) & 0xf) == 3) config.protocol = arm::Protocol::ptm;
+  config.configr = cpu.configr;
+  config.traceidr = cpu.traceidr;
+  config.idr0 = cpu.idr0;
+  config.idr1 = cpu.idr1;
+  config.idr2 = cpu.idr2;
+  config.idr8 = cpu.idr8;
+  config.devarch = cpu.devarch;
+  config.trace_id = cpu.traceidr & 0x7f;
+  return config;
+}
+
+void ArmPerf::on_record(const perfio::Record& record) {
+  const perfio::SampleId& id = record.sample_id;
+  if (const auto* aux = std::get_if<perfio::AuxRecord>(&record.payload)) {
+    pieces_.push_back({id.cpu, id.tid, aux->aux_offset_bytes, aux->aux_size_bytes, aux->flags, id.has_time, TimeNs{id.time}});
+  } else if (const auto* payload = std::get_if<perfio::AuxtraceRecord>(&record.payload)) {
+    payloads_.push_back({payload->cpu, payload->tid, payload->offset_bytes, payload->payload});
+  } else if (const auto* hw_id = std::get_if<perfio::AuxOutputHwIdRecord>(&record.payload)) {
+    const perfio::EtmHwId told = perfio::parse_etm_hw_id(hw_id->hw_id);
+    unread_ids_ += told.valid ? 0 : 1;
+    if (id.cpu >= 0 && told.valid) hw_ids_[id.cpu] = told;
+  }
+}
+
+void ArmPerf::add_sources(const perfio::EtmInfo& info) {
+  for (const perfio::EtmCpu& cpu : info.cpus) {
+    ArmSource source;
+    source.config = arm_config(cpu);
+    const auto told = hw_ids_.find(cpu.cpu);
+    if (told != hw_ids_.end()) source.config.trace_id = told->second.trace_id;
+    // The id that perf writes beside it is made up of the cpu's number, and may be the one that the kernel gave another cpu.
+    const bool made_up = told == hw_ids_.end() && !hw_ids_.empty() && (cpu.traceidr & kUnusedIdFlag) != 0;
+    if (made_up) source.config.trace_id = kNoTraceId;
+    source.core = "cpu " + std::to_string(cpu.cpu);
+    source.name = std::string(arm::name(source.config.protocol)) + " of " + source.core;
+    sources_.add_source(std::move(source));
+    slots_.push_back({cpu.cpu, slots_.size(), -1});
+  }
+  bases_ = slots_.size();
+}
+
+/// The source of a cpu for one thread, made where it is asked for. If there are too many, that of the cpu for all threads.
+size_t ArmPerf::slot_of(size_t base, int32_t tid) {
+  if (tid < 0 || (slots_.size() >= kMostSlots && !of_thread_.contains({tid, base}))) return base;
+  const auto [known, added] = of_thread_.try_emplace({tid, base}, slots_.size());
+  if (added) {
+    sources_.add_source(ArmSource(sources_.source(base)));
+    slots_.push_back({slots_[base].cpu, base, tid});
+  }
+  return known->second;
+}
+
+/// The sources that wrote `frames` into the buffer of a cpu or thread: of those of the cpu's sink, where ids are told by sink; else of all.
+std::vector<size_t> ArmPerf::members_of(int32_t cpu, int32_t tid, Bytes frames) {
+  const auto own = hw_ids_.find(cpu);
+  const bool by_sink = own != hw_ids_.end() && own->second.has_sink;
+  const std::bitset<128> ids = ids_in(frames);
+  std::vector<size_t> members;
+  for (size_t base = 0; base < bases_; ++base) {
+    const auto other = hw_ids_.find(slots_[base].cpu);
+    if (by_sink && (other == hw_ids_.end() || !other->second.has_sink || other->second.sink != own->second.sink)) continue;
+    const uint8_t id = sources_.source(base).config.trace_id;
+    if (id != 0 && id != kNoTraceId && ids.test(id)) members.push_back(slot_of(base, tid));
+  }
+  return members;
+}
+
+/// Bytes of one trace unit as it wrote them (TRBE).
+void ArmPerf::add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
+  size_t base = 0;
+  while (base < bases_ && slots_[base].cpu != cpu) ++base;
+  if (base == bases_ && bases_ != 1) {
+    homeless_bytes_ += bytes.size();
+    return;
+  }
+  const size_t slot = slot_of(base == bases_ ? 0 : base, tid);
+  sources_.add_raw(slot, bytes, buffer_offset);
+  sources_.break_here({slot}, break_behind(piece.flags));
+  if (piece.has_time) sources_.written({slot}, piece.time);
+}
+
+void ArmPerf::add_piece(const Payload& payload, const Piece& piece, Bytes bytes, uint64_t buffer_offset) {
+  const int32_t cpu = payload.cpu >= 0 ? payload.cpu : piece.cpu;
+  const int32_t tid = payload.cpu >= 0 ? -1 : payload.tid;
+  if ((piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw) return add_raw(cpu, tid, piece, bytes, buffer_offset);
+  const std::vector<size_t> members = members_of(cpu, tid, bytes);
+  sources_.add_frames(bytes, buffer_offset, arm::FrameFormat::aligned, members);
+  sources_.break_here(members, break_behind(piece.flags));
+  if (piece.has_time) sources_.written(members, piece.time);
+}
+
+/// Cuts a payload where AUX records say so; a payload that none describes is one piece, in the format of all others.
+void ArmPerf::add_payload(const Payload& payload, const std::vector<Piece>& pieces, uint64_t buffer_offset) {
+  bool described = false;
+  const uint64_t size = payload.bytes.size();
+  const auto holds = [&](uint64_t first, uint64_t kept) {
+    return first >= payload.offset_bytes && first - payload.offset_bytes <= size - kept;
+  };
+  for (const Piece& piece : pieces) {
+    const bool same = payload.cpu >= 0 ? piece.cpu == payload.cpu || piece.cpu < 0 : piece.tid == payload.tid || piece.tid < 0;
+    if (!same || piece.size_bytes == 0) continue;
+    // What is left of a record that is larger than its payload is its end. Where the ring is overwritten the record's offset is that of its
+    // end, too ([linux] perf_aux_output_end()).
+    const uint64_t kept = std::min(piece.size_bytes, size);
+    const bool by_end = (piece.flags & kAuxOverwrite) != 0;
+    if (by_end && piece.offset_bytes < kept) continue;
+    const uint64_t first = by_end ? piece.offset_bytes - kept : piece.offset_bytes + (piece.size_bytes - kept);
+    if (!holds(first, kept)) continue;
+    described = true;
+    add_piece(payload, piece, payload.bytes.subspan(first - payload.offset_bytes, kept), buffer_offset + (first - payload.offset_bytes));
+  }
+  if (described || size == 0) return;
+  const auto is_raw = [](const Piece& piece) { return (piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw; };
+  Piece all;
+  if (!pieces.empty() && std::all_of(pieces.begin(), pieces.end(), is_raw)) all.flags = perfio::kAuxFormatRaw;
+  add_piece(payload, all, payload.bytes, buffer_offset);
+}
+
+void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
+  data.streams.clear();
+  add_sources(info);
+  std::map<std::pair<int32_t, int32_t>, uint64_t> begun;  // bytes of each ring so far
+  for (const Payload& payload : payloads_) {
+    uint64_t& at = begun[{payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}];
+    add_payload(payload, pieces_, at);
+    at += payload.bytes.size();
+  }
+  bool virtual_time = true, by_vmid = false, by_context = false;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    AuxStream stream = sources_.take(i, data.owners);
+    ArmSource source = std::move(sources_.taken_source(i));
+    const bool legacy = source.config.protocol == arm::Protocol::etmv3 || source.config.protocol == arm::Protocol::ptm;
+    by_vmid |= !legacy && (source.config.configr & 0x80) != 0 && source.config.vmid_is_context_el2();
+    by_context |= (source.config.configr & (legacy ? kContextIdOfEtmcr : kContextIdOfTrcconfigr)) != 0;
+    virtual_time &= info.cpus[slots_[i].base].ts_source == 1;
+    if (stream.size_bytes() == 0) continue;
+    stream.cpu = slots_[i].tid >= 0 ? -1 : slots_[i].cpu;
+    stream.tid = slots_[i].tid;
+    stream.idx = source.config.trace_id;
+    data.streams.push_back(std::move(stream));
+    data.arm.push_back(std::move(source));
+  }
+  data.arm_follow.names = by_vmid ? arm::ContextNames::vmid : by_context ? arm::ContextNames::context_id : arm::ContextNames::none;
+  data.arm_follow.time = data.decoder.config.time;
+  data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
+  if (unread_ids_ != 0)
+    data.warnings.push_back(std::to_string(unread_ids_) +
+                            " AUX_OUTPUT_HW_ID records are of a later version: the trace ids they tell are not known");
+  if (homeless_bytes_ != 0) data.warnings.push_back(std::to_string(homeless_bytes_) + " bytes of trace belong to no cpu that is told");
+  if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data.warnings.push_back(std::move(strangers));
+}
+
+}  // namespace ptd

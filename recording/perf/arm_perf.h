@@ -1,0 +1,59 @@
+// ArmPerf: the trace of a cs_etm recording, from its AUX and AUXTRACE records to one stream a trace source. Private to recording.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "perfio/format/auxtrace_etm.h"
+#include "perfio/format/records.h"
+#include "recording/data/recording_data.h"
+
+namespace ptd {
+
+/// The trace unit of a cpu as the metadata tell it.
+[[nodiscard]] arm::TraceConfig arm_config(const perfio::EtmCpu& cpu);
+
+/// Collects what it needs of every record; finish() makes the streams. Payloads must stay valid as long as the recording.
+class ArmPerf {
+ public:
+  void on_record(const perfio::Record& record);
+  /// Replaces data.streams. Warnings tell what belongs to no source.
+  void finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data);
+
+ private:
+  struct Piece {  ///< an AUX record
+    int32_t cpu = -1, tid = -1;
+    uint64_t offset_bytes = 0, size_bytes = 0, flags = 0;
+    bool has_time = false;
+    TimeNs time;
+  };
+  struct Payload {  ///< an AUXTRACE record
+    int32_t cpu = -1, tid = -1;
+    uint64_t offset_bytes = 0;
+    Bytes bytes;
+  };
+  struct Slot {  ///< a source of `sources_`
+    int32_t cpu = -1;
+    size_t base = 0;   ///< its cpu's place in the metadata
+    int32_t tid = -1;  ///< of a per-thread recording: what the thread wrote while it ran on the cpu
+  };
+  void add_sources(const perfio::EtmInfo& info);
+  size_t slot_of(size_t base, int32_t tid);
+  void add_payload(const Payload& payload, const std::vector<Piece>& pieces, uint64_t buffer_offset);
+  void add_piece(const Payload& payload, const Piece& piece, Bytes bytes, uint64_t buffer_offset);
+  void add_raw(int32_t cpu, int32_t tid, const Piece& piece, Bytes bytes, uint64_t buffer_offset);
+  [[nodiscard]] std::vector<size_t> members_of(int32_t cpu, int32_t tid, Bytes frames);
+
+  std::vector<Piece> pieces_;
+  std::vector<Payload> payloads_;
+  std::map<int32_t, perfio::EtmHwId> hw_ids_;  // cpu -> its last id
+  ArmSources sources_;
+  std::vector<Slot> slots_;  // of each source; those of the metadata come first
+  size_t bases_ = 0;
+  std::map<std::pair<int32_t, size_t>, size_t> of_thread_;  // (thread, base) -> slot
+  uint64_t unread_ids_ = 0;                                 // AUX_OUTPUT_HW_ID of a version that is not known
+  uint64_t homeless_bytes_ = 0;                             // raw trace of a cpu that is not told
+};
+
+}  // namespace ptd

@@ -1,0 +1,26 @@
+// Address filters as perf passes them to the kernel. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ptdecode/pt/decoder.h"
+#include "recording/image/image_build.h"
+
+namespace ptd {
+
+/// One "filter START/SIZE[@FILE]" term. START is an address, or with FILE an offset in it.
+struct PerfFilter {
+  uint64_t start = 0, size_bytes = 0;
+  std::string file;  ///< "" for a kernel address
+};
+
+/// Terms of another kind (start, stop, tracestop) do not limit where flow is shown and are left out. Malformed text ends the reading.
+[[nodiscard]] std::vector<PerfFilter> parse_perf_filters(const std::string& text);
+
+/// Address ranges of the terms: files through the mappings that hold their offsets. Empty if any term cannot be placed: a partial filter
+/// would be wrong.
+[[nodiscard]] std::vector<pt::IpRange> filter_ranges(const std::vector<PerfFilter>& filters, const std::vector<UserMapping>& mappings);
+
+}  // namespace ptd

@@ -1,0 +1,177 @@
+// Opens a perf.data file, pipe or directory.
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include <charconv>
+
+#include "perfio/emulated.h"
+#include "perfio/format/auxtrace_etm.h"
+#include "perfio/format/auxtrace_pt.h"
+#include "perfio/perf_reader.h"
+#include "recording/data/own_files.h"
+#include "recording/data/recording_data.h"
+#include "recording/image/image_build.h"
+#include "recording/image/stashed_code.h"
+#include "recording/perf/arm_perf.h"
+#include "recording/perf/perf_cpuid.h"
+#include "recording/perf/perf_time.h"
+#include "recording/perf/sideband_fold.h"
+
+namespace ptd {
+namespace {
+
+constexpr int32_t kClockMonotonic = 1;
+
+int64_t modified_s(const std::string& path) {
+  struct stat info {};
+  const std::string file = ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? path + "/data" : path;
+  return ::stat(file.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& reader, RecordingData& data) {
+  pt::Config& config = data.decoder.config;
+  const perfio::Features& features = reader.features();
+  if (!parse_cpuid(features.cpuid, config.cpu)) {
+    data.warnings.push_back("the recording does not tell the cpu model: only errata common to all are worked around");
+  }
+  config.errata = pt::errata_of(config.cpu);
+  config.tsc_ctc_ratio_n = info.tsc_ctc_ratio_n;
+  config.tsc_ctc_ratio_d = info.tsc_ctc_ratio_d;
+  config.max_nonturbo_ratio = info.max_nonturbo_ratio;
+  config.address_filter = !info.filter.empty();
+  const perfio::IntelPtConfig event = perfio::intel_pt_config(info, reader.attrs());
+  if (event.valid) {
+    config.has_tsc = event.tsc;
+    config.has_mtc = event.mtc;
+    config.has_cyc = event.cyc;
+    config.mtc_period = event.mtc_period;
+    config.return_compression = event.return_compression ? pt::ReturnCompression::on : pt::ReturnCompression::off;
+  }
+}
+
+void fill_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, RecordingData& data) {
+  data.decoder.config.time = conversion_of(info, record);
+  if (!data.decoder.config.time.valid()) {
+    data.warnings.push_back("the recording holds no conversion from trace time to perf time: decoded without time");
+  }
+}
+
+// A recording without a host name is taken for this machine's.
+bool from_this_host(const perfio::Features& features) {
+  struct utsname own {};
+  return features.hostname.empty() || (::uname(&own) == 0 && features.hostname == own.nodename);
+}
+
+std::string describe(const perfio::Features& features, const std::string& path) {
+  std::string text = path;
+  const auto add = [&](const char* label, const std::string& value) {
+    if (!value.empty()) text += std::string(", ") + label + " " + value;
+  };
+  add("host", features.hostname);
+  add("kernel", features.os_release);
+  add("cpu", features.cpu_desc.empty() ? features.cpuid : features.cpu_desc);
+  std::string command;
+  for (const std::string& word : features.cmdline) command += (command.empty() ? "" : " ") + word;
+  add("command", command);
+  return text;
+}
+
+bool uses_monotonic_clock(const perfio::PerfReader& reader) {
+  for (const perfio::EventAttr& attr : reader.attrs()) {
+    if (attr.use_clockid && attr.clockid == kClockMonotonic) return true;
+  }
+  return false;
+}
+
+bool uses_other_clock(const perfio::PerfReader& reader) {
+  for (const perfio::EventAttr& attr : reader.attrs()) {
+    if (attr.use_clockid) return true;
+  }
+  return false;
+}
+
+void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, RecordingData& data) {
+  for (const std::string& message : damage.messages) data.warnings.push_back(message);
+  if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is cut at byte " + std::to_string(damage.cut_offset_bytes));
+  if (fold.guest_records() != 0) {
+    data.warnings.push_back(std::to_string(fold.guest_records()) + " records of virtual machine guests were left out");
+  }
+}
+
+}  // namespace
+
+Status load_perf(const OpenOptions& options, RecordingData& data) {
+  auto opened = perfio::PerfReader::open(options.path, read_limits(options));
+  if (!opened.ok()) return opened.error();
+  const std::shared_ptr<perfio::PerfReader> reader(std::move(opened).value());
+  data.owners.push_back(reader);
+  for (const Bytes mapping : reader->mappings()) data.pages.add_mapping(mapping);
+  ImageBuild image(options, modified_s(options.path));
+  SidebandFold fold(options, image, data);
+  ArmPerf arm;
+  perfio::IntelPtInfo info;
+  perfio::EtmInfo etm;
+  perfio::TimeConvRecord time;
+  uint32_t other_trace = 0;
+  const Status status = reader->read([&](const perfio::Record& record) {
+    if (const auto* announced = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) {
+      if (announced->type == perfio::kAuxtraceIntelPt) {
+        info = perfio::parse_intel_pt_info(*announced);
+        fold.set_snapshot_mode(info.snapshot_mode);
+        fold.set_filter(info.filter);
+      } else {
+        other_trace = announced->type;
+        etm = perfio::parse_etm_info(*announced);
+      }
+    }
+    if (const auto* conversion = std::get_if<perfio::TimeConvRecord>(&record.payload)) time = *conversion;
+    fold.on_record(record);
+    arm.on_record(record);
+    return true;
+  });
+  if (!status.ok()) return status.error();
+  if (!info.valid && !etm.valid) {
+    if (other_trace != 0)
+      return Error{ErrorKind::unsupported,
+                   options.path + ": holds a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
+                   0};
+    if (!data.streams.empty()) data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");
+  }
+  if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode
+    if (!etm.valid) fill_config(info, *reader, data);
+    fill_time(info, time, data);
+  }
+  if (uses_other_clock(*reader) && reader->features().cpu_desc != perfio::kEmulatedCpu)
+    data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
+  KernelImage::Copies copies;
+  for (const std::string& dir : reader->kcore_dirs()) {
+    if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
+    if (base_name(dir) == "kcore_dir_after") copies.after_dirs.push_back(dir);  // of ptdecode record --kcore
+  }
+  copies.after_dirs.insert(copies.after_dirs.end(), options.kcore_after.begin(), options.kcore_after.end());
+  if (from_this_host(reader->features())) copies.running = options.running_kernel;
+  image.source.set_same_host(from_this_host(reader->features()));
+  image.source.set_kept(StashedCode::open(options.stashes, recording_identity(*reader)));
+  if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes);
+  if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
+  fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));
+  report_damage(reader->damage(), fold, data);
+  data.description = describe(reader->features(), options.path);
+  image.finish(data);
+  OpenOptions indexing = options;
+  indexing.use_time = options.use_time && data.decoder.config.time.valid();
+  if (etm.valid) {
+    arm.finish(etm, options.use_time, data);
+    indexing.use_time = data.arm_follow.use_time;
+    index_streams(indexing, data);
+    return {};
+  }
+  index_streams(indexing, data);
+  find_kernel_places(data);
+  add_anchors(indexing, data);
+  return {};
+}
+
+}  // namespace ptd

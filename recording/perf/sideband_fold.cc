@@ -1,0 +1,483 @@
+// perf records -> image and contexts.
+#include "recording/perf/sideband_fold.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "image/source/build_id.h"
+#include "image/source/perf_map.h"
+#include "recording/perf/perf_filter.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kRecordIdIndex = 69;  // PERF_RECORD_ID_INDEX
+
+constexpr uint16_t kMiscForkExec = 1U << 13;  // PERF_RECORD_MISC_FORK_EXEC: perf's own FORK of a process whose mappings follow
+constexpr uint64_t kAuxTruncated = 1, kAuxPartial = 4, kAuxCollision = 8;
+constexpr size_t kMaxSpacesOfJitdump = 8;  // a jitdump is of one process; a few more by pids that come again
+
+TimeNs time_of(const perfio::Record& record) { return record.sample_id.has_time ? TimeNs{record.sample_id.time} : kTimeMin; }
+
+// A fixed mixing of seed and index (splitmix64), so that a seed names one choice on every machine.
+uint64_t mix(uint64_t seed, uint64_t index) {
+  uint64_t z = seed * 0x9e3779b97f4a7c15ULL + index + 1;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+bool SidebandFold::drops(const OpenOptions& options, uint64_t index) {
+  const uint64_t n = options.drop_nth_poke;
+  if (n == 0) return false;
+  if (options.drop_poke_seed < n) return index % n == options.drop_poke_seed;
+  return mix(options.drop_poke_seed, index) % n == 0;
+}
+
+void SidebandFold::on_record(const perfio::Record& record) {
+  const auto* lost = std::get_if<perfio::LostRecord>(&record.payload);
+  if (lost != nullptr) on_lost(record, *lost);
+  if (record.sample_id.has_time) note_time(record);
+  if (record.type == kRecordIdIndex) on_id_index(record.raw);
+  const auto handle = [&](const auto& payload) {
+    using T = std::decay_t<decltype(payload)>;
+    if constexpr (std::is_same_v<T, perfio::MmapRecord>) on_mmap(record, payload);
+    if constexpr (std::is_same_v<T, perfio::CommRecord>) on_comm(record, payload);
+    if constexpr (std::is_same_v<T, perfio::TaskRecord>) on_task(record, payload);
+    if constexpr (std::is_same_v<T, perfio::SwitchRecord>) on_switch(record, payload);
+    if constexpr (std::is_same_v<T, perfio::SchedSwitchSample>) on_sched_switch(record, payload);
+    if constexpr (std::is_same_v<T, perfio::ItraceStartRecord>) on_itrace_start(record, payload);
+    if constexpr (std::is_same_v<T, perfio::TextPokeRecord>) on_text_poke(record, payload);
+    if constexpr (std::is_same_v<T, perfio::KsymbolRecord>) kernel_.on_ksymbol(payload, time_of(record), record.sample_id.cpu);
+    if constexpr (std::is_same_v<T, perfio::BpfRecord>) kernel_.on_bpf(payload, record.sample_id.cpu);
+    if constexpr (std::is_same_v<T, perfio::AuxRecord>) on_aux(record, payload);
+    if constexpr (std::is_same_v<T, perfio::AuxtraceRecord>) on_auxtrace(payload);
+  };
+  std::visit(handle, record.payload);
+}
+
+void SidebandFold::note_time(const perfio::Record& record) {
+  const TimeNs now = time_of(record);
+  last_time_ = std::max(last_time_, now);
+  TimeNs& cpu = cpu_times_[record.sample_id.cpu];
+  cpu = std::max(cpu, now);
+  const auto ring = ring_of_.find(record.sample_id.id);
+  if (ring == ring_of_.end()) return;
+  TimeNs& latest = ring_times_[ring->second];
+  if (const auto open = open_losses_.find(ring->second); open != open_losses_.end() && now > open->second.first) {
+    add_lost({open->second.first, now}, open->second.count, open->second.cpu);
+    open_losses_.erase(open);
+  }
+  latest = std::max(latest, now);
+}
+
+// struct perf_record_id_index: nr, then id, idx, cpu and tid of each event, u64 each; idx is the number of the ring. One may be split over
+// several records. More may follow behind the `nr` entries (machine_pid and vcpu of each).
+void SidebandFold::on_id_index(Bytes record) {
+  constexpr size_t kMostEvents = 1U << 20, kCountAt = 8, kFirstAt = 16, kEntryBytes = 32;
+  if (record.size() < kFirstAt) return;
+  uint64_t count = 0;
+  std::memcpy(&count, record.data() + kCountAt, sizeof count);
+  count = std::min<uint64_t>(count, (record.size() - kFirstAt) / kEntryBytes);
+  for (size_t at = kFirstAt; count > 0 && ring_of_.size() < kMostEvents; at += kEntryBytes, --count) {
+    std::array<uint64_t, 2> id_and_ring{};
+    std::memcpy(id_and_ring.data(), record.data() + at, sizeof id_and_ring);
+    if (id_and_ring[0] != 0) ring_of_[id_and_ring[0]] = id_and_ring[1];
+  }
+}
+
+SpaceId SidebandFold::space_of(int32_t pid) {
+  if (pid <= 0) return kNoSpace;  // idle, unknown
+  const auto known = spaces_.find(pid);
+  if (known != spaces_.end()) return known->second;
+  return spaces_[pid] = image_.builder.add_space();
+}
+
+Context SidebandFold::context_of(int32_t pid, int32_t tid) {
+  if (pid < 0 && tid > 0) {
+    const auto known = pids_.find(tid);
+    if (known != pids_.end()) pid = known->second;
+  }
+  if (tid > 0 && pid > 0) pids_[tid] = pid;
+  return {pid, tid, space_of(pid)};
+}
+
+void SidebandFold::name_thread(int32_t tid, TimeNs time, const std::string& name) {
+  data_.thread_names[tid] = name;
+  auto& names = data_.comms[tid];
+  if (!names.empty() && names.back().second == name) return;
+  names.emplace_back(time, name);
+}
+
+void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecord& map) {
+  if (map.guest) {
+    ++guest_records_;
+    return;
+  }
+  if (map.kernel) {
+    kernel_.on_mmap(map);
+    return;
+  }
+  if (!map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return;
+  const SpaceId space = space_of(map.pid);
+  if (map.tid > 0) pids_[map.tid] = map.pid;
+  if (is_jitdump_path(map.path)) {
+    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, map.inode});
+    return;
+  }
+  mappings_.push_back({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
+                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, map.inode});
+}
+
+void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
+  const TimeNs time = time_of(record);
+  name_thread(comm.tid, time, comm.comm);
+  if (comm.exec && comm.pid > 0) {
+    spaces_[comm.pid] = image_.builder.add_space();
+    data_.contexts.add_thread(comm.tid, time, context_of(comm.pid, comm.tid));
+  } else if (comm.pid > 0 && comm.tid > 0 && pids_.find(comm.tid) == pids_.end()) {
+    data_.contexts.add_thread(comm.tid, record.sample_id.has_time ? time : kTimeMin, context_of(comm.pid, comm.tid));
+  }
+}
+
+void SidebandFold::on_task(const perfio::Record& record, const perfio::TaskRecord& task) {
+  if (task.exit || task.pid <= 0) return;
+  if (task.pid != task.ppid && task.ppid > 0) parents_[task.pid] = task.ppid;
+  const TimeNs time = record.sample_id.has_time ? time_of(record) : TimeNs{task.time};
+  const bool synthesized = time == kTimeMin || (record.misc & kMiscForkExec) != 0;
+  if (task.pid != task.ppid) {
+    if (!synthesized) {
+      spaces_[task.pid] = task.ppid > 0 ? image_.builder.fork_space(space_of(task.ppid), time) : image_.builder.add_space();
+    } else {
+      space_of(task.pid);
+    }
+  }
+  pids_[task.tid] = task.pid;
+  data_.contexts.add_thread(task.tid, time, context_of(task.pid, task.tid));
+  const auto parent = data_.thread_names.find(task.ptid);
+  if (!synthesized && parent != data_.thread_names.end()) name_thread(task.tid, time, std::string(parent->second));
+}
+
+void SidebandFold::set_switch(int32_t cpu, TimeNs time, const Context& to) {
+  if (cpu < 0) return;
+  cpu_seen_[cpu] = true;
+  data_.contexts.add_switch(cpu, time, to);
+}
+
+// Between OUT of one task and IN of the next only the scheduler runs, so both records say who owns the user half from then on. An OUT that
+// does not name the next task leaves the old one in place: what then runs is not traced, and a clock that lags must not lose the way.
+void SidebandFold::on_switch(const perfio::Record& record, const perfio::SwitchRecord& change) {
+  const perfio::SampleId& id = record.sample_id;
+  if (!id.has_time) return;
+  const bool first = id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end();
+  if (first && change.out) set_switch(id.cpu, kTimeMin, context_of(id.pid, id.tid));
+  if (first && !change.out && change.cpu_wide) set_switch(id.cpu, kTimeMin, context_of(change.next_prev_pid, change.next_prev_tid));
+  if (!change.out) {
+    set_switch(id.cpu, time_of(record), context_of(id.pid, id.tid));
+  } else if (change.cpu_wide) {
+    set_switch(id.cpu, time_of(record), context_of(change.next_prev_pid, change.next_prev_tid));
+  }
+}
+
+void SidebandFold::on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change) {
+  const perfio::SampleId& id = record.sample_id;
+  if (!id.has_time) return;
+  if (id.cpu >= 0 && cpu_seen_.find(id.cpu) == cpu_seen_.end()) set_switch(id.cpu, kTimeMin, context_of(id.pid, change.prev_tid));
+  set_switch(id.cpu, time_of(record), change.next_tid == 0 ? Context{0, 0, kNoSpace} : context_of(-1, change.next_tid));
+}
+
+void SidebandFold::on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start) {
+  if (start.pid < 0 || start.tid < 0) return;
+  const Context context = context_of(start.pid, start.tid);
+  if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
+  if (record.sample_id.has_time) set_switch(record.sample_id.cpu, time_of(record), context);
+}
+
+void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
+  const uint64_t index = pokes_++;
+  if (drops(options_, index)) {
+    ++dropped_pokes_;
+    return;
+  }
+  const uint64_t size = std::max(poke.old_bytes.size(), poke.new_bytes.size());
+  if (size == 0 || size > ~poke.addr || !is_kernel_half(Ip{poke.addr})) {
+    Finding finding;
+    finding.kind = FindingKind::bad_record;
+    finding.ip = Ip{poke.addr};
+    finding.what = "TEXT_POKE at file offset " + std::to_string(record.file_offset_bytes) + " contradicts itself";
+    image_.builder.add_finding(std::move(finding));
+    return;
+  }
+  if (poke.old_bytes.empty()) kernel_.on_created(Ip{poke.addr}, time_of(record));
+  data_.pokes.push_back({time_of(record), record.sample_id.cpu});
+  Edit edit;
+  edit.ip = Ip{poke.addr};
+  edit.old_bytes = poke.old_bytes;
+  edit.new_bytes = poke.new_bytes;
+  if (record.sample_id.has_time) edit.time = {time_of(record), time_of(record)};
+  edit.cpu = record.sample_id.cpu;
+  edit.record_offset_bytes = record.file_offset_bytes;
+  image_.builder.add_edit(std::move(edit));
+}
+
+// LOST is written when the ring has space again: everything since the ring's previous record may be gone.
+void SidebandFold::on_lost(const perfio::Record& record, const perfio::LostRecord& lost) {
+  ++data_.lost.records;
+  data_.lost.count += lost.count;
+  if (lost.samples) return;  // samples only: nothing that the image is made of
+  const int32_t cpu = record.sample_id.cpu;
+  const auto ring = ring_of_.find(record.sample_id.id != 0 ? record.sample_id.id : lost.id);
+  if (ring == ring_of_.end()) {
+    const auto latest = cpu_times_.find(cpu);
+    return add_lost({latest == cpu_times_.end() ? kTimeMin : latest->second, record.sample_id.has_time ? time_of(record) : kTimeMax},
+                    lost.count, cpu);
+  }
+  const auto latest = ring_times_.find(ring->second);
+  const TimeNs first = latest == ring_times_.end() ? kTimeMin : latest->second;
+  if (record.sample_id.has_time && time_of(record) > first) return add_lost({first, time_of(record)}, lost.count, cpu);
+  // All that are open begin at the ring's latest record: they are one.
+  OpenLoss& open = open_losses_.try_emplace(ring->second, OpenLoss{first, 0, cpu}).first->second;
+  open.count += std::min(lost.count, ~open.count);
+  if (open.cpu != cpu) open.cpu = -1;
+}
+
+void SidebandFold::add_lost(Interval window, uint64_t count, int32_t cpu) {
+  Finding finding;
+  finding.kind = FindingKind::records_lost;
+  finding.time = window;
+  finding.what = std::to_string(count) + " records of cpu " + std::to_string(cpu) + " were lost";
+  image_.builder.add_lost_window(finding.time);
+  image_.builder.add_finding(std::move(finding));
+}
+
+void SidebandFold::on_cut(uint64_t file_offset_bytes) {
+  Finding finding;
+  finding.kind = FindingKind::records_lost;
+  finding.time = {last_time_, kTimeMax};
+  for (const auto& [cpu, time] : cpu_times_) finding.time.first = std::min(finding.time.first, time);
+  finding.what = "the file ends early, at byte " + std::to_string(file_offset_bytes) + ": records may be missing from then on";
+  image_.builder.add_lost_window(finding.time);
+  image_.builder.add_finding(std::move(finding));
+}
+
+void SidebandFold::on_aux(const perfio::Record& record, const perfio::AuxRecord& aux) {
+  AuxBreak why = AuxBreak::none;
+  if ((aux.flags & kAuxCollision) != 0) why = AuxBreak::collision, ++data_.lost.aux_collision;
+  if ((aux.flags & kAuxPartial) != 0) why = AuxBreak::partial, ++data_.lost.aux_partial;
+  if ((aux.flags & kAuxTruncated) != 0) why = AuxBreak::truncated, ++data_.lost.aux_truncated;
+  if (aux.aux_size_bytes > ~aux.aux_offset_bytes) return;
+  const perfio::SampleId& id = record.sample_id;
+  aux_ends_.push_back({id.cpu, id.tid, aux.aux_offset_bytes + aux.aux_size_bytes, why, id.has_time, time_of(record)});
+}
+
+void SidebandFold::on_auxtrace(const perfio::AuxtraceRecord& aux) {
+  const bool per_cpu = aux.cpu >= 0;
+  const std::pair<int32_t, int32_t> key = per_cpu ? std::pair(aux.cpu, -1) : std::pair(-1, aux.tid);
+  const auto [place, is_new] = stream_of_.emplace(key, data_.streams.size());
+  if (is_new) {
+    AuxStream stream;
+    stream.cpu = key.first;
+    stream.tid = key.second;
+    stream.idx = aux.idx;
+    data_.streams.push_back(std::move(stream));
+  }
+  data_.streams[place->second].add_payload(aux.offset_bytes, aux.size_bytes, aux.payload, snapshot_);
+}
+
+// A record for each mapping costs little; its file is read once for each space, and for a few spaces. Where a complete dump tells
+// all bytes as they ran, what compilers logged of the same code gives its names.
+void SidebandFold::fold_jitdumps(bool monotonic) {
+  std::map<std::string, std::set<SpaceId>> read;
+  std::vector<const JitdumpMapping*> wanted;
+  std::set<SpaceId> complete;
+  for (const JitdumpMapping& jitdump : jitdumps_) {
+    std::set<SpaceId>& spaces = read[jitdump.path];
+    if (!spaces.insert(jitdump.space).second) continue;
+    if (spaces.size() == kMaxSpacesOfJitdump + 1)
+      data_.warnings.push_back(jitdump.path + ": mapped by more processes than one can have written it for");
+    if (spaces.size() > kMaxSpacesOfJitdump) continue;
+    wanted.push_back(&jitdump);
+    if (is_complete_jitdump(image_, jitdump)) complete.insert(jitdump.space);
+  }
+  for (const JitdumpMapping* jitdump : wanted) {
+    const bool names_only = complete.contains(jitdump->space) && !is_complete_jitdump(image_, *jitdump);
+    const JitClock clock{data_.decoder.config.time, monotonic};
+    if (add_jitdump(image_, *jitdump, clock, names_only, data_.warnings) != 0) jit_named_.insert(jitdump->space);
+  }
+}
+
+/// The text of a process's perf map: as it was kept, below a root that was given, or of this machine. "" if there is none.
+std::string SidebandFold::perf_map_of(int32_t pid) {
+  const std::string path = perf_map_path(pid);
+  const CodeSourceOptions& source = image_.source.options();
+  std::vector<std::string> roots = source.symfs;
+  if (const auto* own = roots_of(pid)) roots.insert(roots.begin(), own->begin(), own->end());
+  for (const std::string& root : roots) {
+    std::string text = read_text_file(root + path, kMostPerfMapBytes);
+    if (!text.empty()) return text;
+  }
+  if (source.kept) {
+    if (const auto kept = source.kept->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
+      const Bytes bytes = kept.file->bytes();
+      return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    }
+  }
+  if (!source.same_host || !source.use_host_files) return {};
+  Result<std::string> text = read_own_perf_map(path);
+  if (text) return std::move(*text);
+  if (is_regular_file(path)) data_.warnings.push_back("not used for names: " + text.error().message);
+  return {};
+}
+
+/// Names of code without a file, of processes whose jitdumps name none.
+void SidebandFold::fold_perf_maps() {
+  std::map<int32_t, AddressRanges> files;
+  std::set<int32_t> candidates;
+  for (const UserMapping& mapping : mappings_) {
+    if (is_anonymous(mapping.path)) {
+      candidates.insert(mapping.pid);
+    } else {
+      files[mapping.pid].add(mapping.ip.value, std::min(mapping.size_bytes, ~mapping.ip.value));
+    }
+  }
+  for (const JitdumpMapping& jitdump : jitdumps_) candidates.insert(jitdump.pid);
+  std::string used;
+  size_t count = 0;
+  for (const int32_t pid : candidates) {
+    const SpaceId space = space_of(pid);
+    if (jit_named_.contains(space)) continue;
+    const std::string text = perf_map_of(pid);
+    const std::string module = "perf-" + std::to_string(pid) + ".map";
+    if (text.empty() || add_perf_map(image_, space, text, module, files[pid]) == 0) continue;
+    if (++count == 1) used = perf_map_path(pid);
+  }
+  if (count == 0) return;
+  if (count > 1) used += " and " + std::to_string(count - 1) + " more";
+  data_.warnings.push_back(used +
+                           ": names of code made at run time are assumed from it, which tells no times: the last name of an address");
+}
+
+/// The file system that a process had: its own, or that of who started it.
+const std::vector<std::string>* SidebandFold::roots_of(int32_t pid) const {
+  constexpr int kMaxGenerations = 64;
+  for (int i = 0; i < kMaxGenerations && !options_.process_symfs.empty(); ++i) {
+    if (const auto roots = options_.process_symfs.find(pid); roots != options_.process_symfs.end()) return &roots->second;
+    const auto parent = parents_.find(pid);
+    if (parent == parents_.end()) return nullptr;
+    pid = parent->second;
+  }
+  return nullptr;
+}
+
+/// The mapping of a file in whose place anonymous memory came: programs copy their text into huge pages so. Null if there is none.
+const UserMapping* SidebandFold::remapped(size_t index) const {
+  const UserMapping& now = mappings_[index];
+  if (!now.path.starts_with("//anon") && !now.path.starts_with("/anon_hugepage")) return nullptr;
+  for (size_t i = index; i-- > 0;) {
+    const UserMapping& before = mappings_[i];
+    if (before.space != now.space || now.ip < before.ip || now.ip - before.ip >= before.size_bytes) continue;
+    const bool inside = now.size_bytes <= before.size_bytes - (now.ip - before.ip);
+    if (!before.path.starts_with('/') || is_anonymous(before.path)) {
+      if (before.path == now.path) continue;  // the same pages, announced again
+      return nullptr;
+    }
+    return inside ? &before : nullptr;
+  }
+  return nullptr;
+}
+
+void SidebandFold::fold_mappings(const perfio::Features& features) {
+  std::unordered_map<std::string, std::string> build_ids;
+  for (const perfio::BuildIdEntry& entry : features.build_ids)
+    build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
+  std::set<std::pair<int32_t, std::string>> told;
+  for (size_t i = 0; i < mappings_.size(); ++i) {
+    UserMapping& mapping = mappings_[i];
+    const auto known = build_ids.find(mapping.path);
+    if (mapping.build_id.empty() && known != build_ids.end()) mapping.build_id = known->second;
+    const UserMapping* file = remapped(i);
+    if (file == nullptr) {
+      image_.add_mapping(mapping, roots_of(mapping.pid));
+      continue;
+    }
+    UserMapping copy = mapping;
+    copy.path = file->path;
+    copy.build_id = file->build_id;
+    copy.inode = file->inode;
+    copy.file_offset_bytes = file->file_offset_bytes + (mapping.ip - file->ip);
+    copy.assumed = true;
+    image_.add_mapping(copy, roots_of(mapping.pid));
+    if (told.emplace(mapping.pid, file->path).second)
+      data_.warnings.push_back("process " + std::to_string(mapping.pid) + " put anonymous memory in place of text of " + file->path +
+                               ": taken for a copy of it, as into huge pages, and marked assumed");
+  }
+}
+
+/// Mappings that no record tells: --map.
+void SidebandFold::add_assumed() {
+  for (const AssumedMapping& given : options_.assumed) {
+    const auto space = spaces_.find(given.pid);
+    const auto file = MappedFile::open(given.path);
+    if (space == spaces_.end() || !file.ok()) {
+      data_.warnings.push_back(space == spaces_.end()
+                                   ? "no process " + std::to_string(given.pid) + " was recorded: " + given.path + " is mapped nowhere"
+                                   : file.error().message);
+      continue;
+    }
+    const uint64_t left = (*file)->bytes().size() - std::min<uint64_t>((*file)->bytes().size(), given.file_offset_bytes);
+    Section section;
+    section.space = space->second;
+    section.ip = Ip{given.address};
+    section.size_bytes = given.size_bytes == 0 ? left : std::min(left, given.size_bytes);
+    section.code = piece_of(*file, given.file_offset_bytes, section.size_bytes);
+    section.path = given.path;
+    section.file_offset_bytes = given.file_offset_bytes;
+    section.assumed = true;
+    if (const auto elf = ElfFile::open(*file); elf.ok()) section.build_id = (*elf)->build_id();
+    if (section.code.bytes.empty() || is_kernel_half(section.ip) || section.size_bytes > ~section.ip.value) {
+      data_.warnings.push_back("--map " + given.path + ": nothing of it can stand at the address given");
+      continue;
+    }
+    image_.add_symbol_file(section.path, given.path, section.build_id);
+    image_.note_origin(section.path, section.build_id, given.path, "--map");
+    // From behind every record on, for sections that begin later stand over those before; and from the start.
+    Section over = section;
+    image_.add_section(std::move(section));
+    for (const UserMapping& mapping : mappings_) {
+      if (mapping.space != over.space || mapping.ip.value >= over.ip.value + over.size_bytes ||
+          mapping.ip.value + mapping.size_bytes <= over.ip.value)
+        continue;
+      Section again = over;
+      again.live.first = mapping.from;
+      image_.add_section(std::move(again));
+    }
+  }
+}
+
+void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
+  for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
+  open_losses_.clear();
+  data_.decoder.filter = filter_ranges(parse_perf_filters(filter_), mappings_);
+  fold_mappings(features);
+  add_assumed();
+  fold_jitdumps(monotonic);
+  fold_perf_maps();
+  copies.last_record = last_time_;
+  kernel_.add_to(image_, features, copies, data_.warnings);
+  data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();
+  for (const AuxEnd& end : aux_ends_) {
+    auto place = stream_of_.find({end.cpu, -1});
+    if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
+    if (place == stream_of_.end()) continue;
+    AuxStream& stream = data_.streams[place->second];
+    if (end.why != AuxBreak::none) stream.add_loss({end.end_offset_bytes, end.why});
+    if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
+  }
+  data_.contexts.sort();
+}
+
+}  // namespace ptd

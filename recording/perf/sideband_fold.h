@@ -1,0 +1,105 @@
+// SidebandFold: perf records in order -> address spaces, mappings, edits, context switches, streams. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "perfio/format/records.h"
+#include "recording/data/recording_data.h"
+#include "recording/image/image_build.h"
+#include "recording/image/jit_image.h"
+#include "recording/image/kernel_image.h"
+
+namespace ptd {
+
+/// Not thread-safe. Feed every record, then finish().
+class SidebandFold {
+ public:
+  SidebandFold(const OpenOptions& options, ImageBuild& image, RecordingData& data) : options_(options), image_(image), data_(data) {}
+
+  void on_record(const perfio::Record& record);
+  /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
+  void set_snapshot_mode(bool on) { snapshot_ = on; }
+  /// The address filter of the recording, as AUXTRACE_INFO has it.
+  void set_filter(const std::string& text) { filter_ = text; }
+  /// The file ends early: what its rings held behind their last records is not known.
+  void on_cut(uint64_t file_offset_bytes);
+  /// Resolves what waits for the features: user mappings, jitdumps, the kernel; completes streams and contexts.
+  void finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic);
+
+  [[nodiscard]] const KernelImage& kernel() const { return kernel_; }
+  [[nodiscard]] uint64_t guest_records() const { return guest_records_; }
+  [[nodiscard]] uint64_t pokes() const { return pokes_; }
+  [[nodiscard]] uint64_t dropped_pokes() const { return dropped_pokes_; }
+  [[nodiscard]] TimeNs last_time() const { return last_time_; }
+  /// True for the poke number `index` that OpenOptions::drop_nth_poke pretends to be lost.
+  [[nodiscard]] static bool drops(const OpenOptions& options, uint64_t index);
+
+ private:
+  void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
+  void fold_jitdumps(bool monotonic);
+  void fold_perf_maps();
+  [[nodiscard]] std::string perf_map_of(int32_t pid);
+  void fold_mappings(const perfio::Features& features);
+  void add_assumed();
+  [[nodiscard]] const UserMapping* remapped(size_t index) const;
+  [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
+  void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);
+  void on_task(const perfio::Record& record, const perfio::TaskRecord& task);
+  void on_switch(const perfio::Record& record, const perfio::SwitchRecord& change);
+  void on_sched_switch(const perfio::Record& record, const perfio::SchedSwitchSample& change);
+  void on_itrace_start(const perfio::Record& record, const perfio::ItraceStartRecord& start);
+  void on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke);
+  void on_lost(const perfio::Record& record, const perfio::LostRecord& lost);
+  void add_lost(Interval window, uint64_t count, int32_t cpu);
+  void on_id_index(Bytes record);
+  void note_time(const perfio::Record& record);
+  void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
+  void on_auxtrace(const perfio::AuxtraceRecord& aux);
+  SpaceId space_of(int32_t pid);
+  Context context_of(int32_t pid, int32_t tid);
+  void set_switch(int32_t cpu, TimeNs time, const Context& to);
+  void name_thread(int32_t tid, TimeNs time, const std::string& name);
+
+  const OpenOptions& options_;
+  ImageBuild& image_;
+  RecordingData& data_;
+  KernelImage kernel_;
+  std::unordered_map<int32_t, SpaceId> spaces_;   // pid -> current space
+  std::unordered_map<int32_t, int32_t> pids_;     // tid -> pid
+  std::unordered_map<int32_t, int32_t> parents_;  // pid -> the process that started it
+  std::map<int32_t, TimeNs> cpu_times_;           // cpu -> time of its latest record
+  // A cpu has several rings if several events were opened on it: which one is an event's says ID_INDEX.
+  std::unordered_map<uint64_t, uint64_t> ring_of_;   // event id -> ring
+  std::unordered_map<uint64_t, TimeNs> ring_times_;  // ring -> time of its latest record
+  struct OpenLoss {
+    TimeNs first;
+    uint64_t count = 0;
+    int32_t cpu = -1;  // -1: of several
+  };
+  std::map<uint64_t, OpenLoss> open_losses_;  // ring -> told without a time: ends with the ring's next record
+  std::map<int32_t, bool> cpu_seen_;          // cpus with a switch
+  std::vector<UserMapping> mappings_;
+  std::vector<JitdumpMapping> jitdumps_;
+  std::set<SpaceId> jit_named_;  // spaces in which a jitdump names code
+  struct AuxEnd {
+    int32_t cpu = -1, tid = -1;
+    uint64_t end_offset_bytes = 0;
+    AuxBreak why = AuxBreak::none;
+    bool has_time = false;
+    TimeNs time;
+  };
+  std::vector<AuxEnd> aux_ends_;
+  std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams
+  TimeNs last_time_;
+  uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
+  std::string filter_;
+  bool snapshot_ = false;
+};
+
+}  // namespace ptd

@@ -1,0 +1,201 @@
+// Anchors: a scan of the packets for the places where the kernel's patching shows.
+#include "recording/trace/anchors.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
+
+namespace ptd {
+namespace {
+
+/// A record's stamp may stand this far outside of the bounds of the place that wrote it: two clocks, each with its own rounding.
+constexpr uint64_t kStampSlackNs = 2'000;
+/// Of all records at least this share must have a place; with fewer the match itself is in doubt.
+constexpr size_t kMatchedOf8 = 7;
+
+bool holds(const std::vector<Ip>& entries, uint64_t ip) { return std::find(entries.begin(), entries.end(), Ip{ip}) != entries.end(); }
+
+// Rounds of one stream: the bounds of each do_sync_core.
+std::vector<Interval> rounds_of(const AnchorStream& stream) {
+  std::vector<Interval> rounds;
+  for (const AnchorPoint& point : stream.points) {
+    if (!point.poke) rounds.push_back(point.time);
+  }
+  return rounds;
+}
+
+// True if b, shifted by `shift` rounds against a, respects "a round ends everywhere before the next begins anywhere".
+bool rounds_fit(const std::vector<Interval>& a, const std::vector<Interval>& b, int64_t shift) {
+  const auto size_a = static_cast<int64_t>(a.size()), size_b = static_cast<int64_t>(b.size());
+  const int64_t first = std::max<int64_t>(0, -shift), last = std::min(size_b, size_a - shift);
+  if (last - first < std::min(size_a, size_b) * 3 / 4) return false;
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t k = i + shift;
+    if (k + 1 < size_a && b[i].first > a[k + 1].last) return false;
+    if (k > 0 && b[i].last < a[k - 1].first) return false;
+  }
+  return true;
+}
+
+// Number to add to b's round numbers to get a's; none if there is no such number or more than one.
+std::optional<int64_t> shift_of(const std::vector<Interval>& a, const std::vector<Interval>& b) {
+  if (a.size() == b.size() && rounds_fit(a, b, 0)) return 0;
+  std::optional<int64_t> found;
+  constexpr int64_t kMaxShift = 64;  // streams start and end within this many rounds of each other
+  for (int64_t shift = -kMaxShift; shift <= kMaxShift; ++shift) {
+    if (!rounds_fit(a, b, shift)) continue;
+    if (found) return std::nullopt;
+    found = shift;
+  }
+  return found;
+}
+
+// Rounds that the poker had passed when it wrote a record: between `least` and `most`.
+struct Passed {
+  TimeNs time;
+  int64_t least = 0, most = 0;
+};
+
+Interval stamps_of(Interval place) {
+  place.first.value -= std::min(kStampSlackNs, place.first.value);
+  place.last.value += std::min(kStampSlackNs, kTimeMax.value - place.last.value);
+  return place;
+}
+
+// Matches the records of one cpu with the places in its own stream where records are written. A record without a place (written while the
+// cpu was not traced) is left out: the others say nothing of it.
+void match_pokes(const AnchorStream& stream, int64_t shift, const std::vector<TimeNs>& records, std::vector<Passed>& out) {
+  struct Place {
+    Interval stamps;
+    int64_t rounds = 0;
+  };
+  std::vector<Place> places;
+  int64_t rounds = shift;
+  for (const AnchorPoint& point : stream.points) {
+    if (point.poke)
+      places.push_back({stamps_of(point.time), rounds});
+    else
+      ++rounds;
+  }
+  const size_t each = records.empty() ? 0 : places.size() / records.size();  // one call for each event that wants the record
+  bool regular = each > 0 && places.size() == each * records.size();
+  for (size_t i = 0; i < places.size() && regular; ++i) regular = places[i].stamps.contains(records[i / each]);
+  for (size_t j = 0; j < records.size(); ++j) {
+    Passed passed{records[j], INT64_MAX, INT64_MIN};
+    const size_t first = regular ? j * each : 0, end = regular ? first + each : places.size();
+    for (size_t i = first; i < end; ++i) {
+      if (!places[i].stamps.contains(records[j])) continue;
+      passed.least = std::min(passed.least, places[i].rounds);
+      passed.most = std::max(passed.most, places[i].rounds);
+    }
+    if (passed.least <= passed.most) out.push_back(passed);
+  }
+}
+
+std::vector<pt::SyncPoint> spans_of(const AnchorStream& stream, int64_t shift, const std::vector<Passed>& passed) {
+  // latest_most[i]: the most rounds that any of records 0..i needs to be sure; earliest_least[i]: the least of i.. . Both are monotone.
+  std::vector<int64_t> most(passed.size()), least(passed.size());
+  for (size_t i = 0; i < passed.size(); ++i) most[i] = i == 0 ? passed[i].most : std::max(most[i - 1], passed[i].most);
+  for (size_t i = passed.size(); i-- > 0;) least[i] = i + 1 == passed.size() ? passed[i].least : std::min(least[i + 1], passed[i].least);
+  std::vector<pt::SyncPoint> spans;
+  int64_t rounds = shift;
+  const auto add = [&](uint64_t offset) {
+    pt::SyncPoint span;
+    span.stream_offset_bytes = offset;
+    const auto sure = std::upper_bound(most.begin(), most.end(), rounds);       // records before it are applied
+    const auto not_yet = std::upper_bound(least.begin(), least.end(), rounds);  // records from it on are not
+    if (sure != most.begin()) span.time.first = TimeNs{passed[static_cast<size_t>(sure - most.begin()) - 1].time.value + 1};
+    if (not_yet != least.end()) span.time.last = TimeNs{passed[static_cast<size_t>(not_yet - least.begin())].time.value - 1};
+    spans.push_back(span);
+  };
+  add(0);
+  for (const AnchorPoint& point : stream.points) {
+    if (point.poke) continue;
+    ++rounds;
+    add(point.stream_offset_bytes);
+  }
+  return spans;
+}
+
+}  // namespace
+
+std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorStream>& streams, std::vector<PokeStamp> pokes) {
+  if (streams.empty() || pokes.empty()) return {};
+  const std::vector<Interval> reference = rounds_of(streams[0]);
+  if (reference.empty()) return {};
+  std::vector<int64_t> shifts;
+  for (const AnchorStream& stream : streams) {
+    const std::optional<int64_t> shift = shift_of(reference, rounds_of(stream));
+    if (!shift) return {};
+    shifts.push_back(*shift);
+  }
+  std::sort(pokes.begin(), pokes.end(), [](const PokeStamp& a, const PokeStamp& b) { return a.time < b.time; });
+  std::vector<Passed> passed;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    std::vector<TimeNs> records;
+    for (const PokeStamp& poke : pokes) {
+      if (poke.cpu == streams[i].cpu) records.push_back(poke.time);
+    }
+    match_pokes(streams[i], shifts[i], records, passed);
+  }
+  if (passed.size() * 8 < pokes.size() * kMatchedOf8) return {};
+  std::sort(passed.begin(), passed.end(), [](const Passed& a, const Passed& b) { return a.time < b.time; });
+  std::vector<std::vector<pt::SyncPoint>> spans;
+  for (size_t i = 0; i < streams.size(); ++i) spans.push_back(spans_of(streams[i], shifts[i], passed));
+  return spans;
+}
+
+void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t slack_ns, const std::vector<Ip>& sync_entries,
+                  const std::vector<Ip>& poke_entries, AnchorStream& stream) {
+  const Bytes own = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
+  pt::PacketReader reader(own);
+  reader.set_errata(config.errata);
+  pt::PtClock clock(config);
+  pt::Packet packet;
+  uint64_t last_ip = 0;
+  TimeNs now = segment.time.first, before_flow = segment.time.first;
+  size_t open = stream.points.size();  // points that wait for the next timing packet
+  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+    switch (packet.kind) {
+      case pt::PacketKind::tsc:
+      case pt::PacketKind::mtc:
+      case pt::PacketKind::tma:
+      case pt::PacketKind::cyc:
+      case pt::PacketKind::cbr: {
+        if (!clock.on_packet(packet, reader.offset() - packet.size_bytes) || !clock.known()) break;
+        Interval bounds = config.time.to_interval(clock.earliest(), clock.latest());
+        bounds.first.value -= std::min(slack_ns, bounds.first.value);
+        bounds.last.value += std::min(slack_ns, kTimeMax.value - bounds.last.value);
+        now = std::max(now, bounds.first);
+        for (; open < stream.points.size(); ++open) stream.points[open].time.last = std::max(bounds.last, stream.points[open].time.first);
+        break;
+      }
+      case pt::PacketKind::tip: {
+        const bool has_ip = pt::decompress_ip(packet, last_ip);
+        const bool poke = has_ip && holds(poke_entries, last_ip);
+        if (poke || (has_ip && holds(sync_entries, last_ip))) {
+          stream.points.push_back(
+              {segment.stream_offset_bytes + reader.offset() - packet.size_bytes, {before_flow, segment.time.last}, poke});
+        }
+        before_flow = now;
+        break;
+      }
+      case pt::PacketKind::tip_pge:
+      case pt::PacketKind::tip_pgd:
+      case pt::PacketKind::fup:
+        (void)pt::decompress_ip(packet, last_ip);
+        before_flow = now;
+        break;
+      case pt::PacketKind::tnt_short:
+      case pt::PacketKind::tnt_long:
+        before_flow = now;
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+}  // namespace ptd

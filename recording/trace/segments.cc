@@ -1,0 +1,328 @@
+// Index of sync points, stretch by stretch.
+#include "recording/trace/segments.h"
+
+#include <algorithm>
+
+#include "ptdecode/arm/packet_reader.h"
+#include "ptdecode/pt/packet_reader.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint64_t kPsbBytes = 16;
+constexpr uint64_t kMaxPsbPlusBytes = 256;  // PSB+ holds at most a dozen packets ([SDM] "PSB+")
+constexpr uint64_t kStretchBytes = 256U << 10;
+constexpr uint64_t kLongestRunBytes = 4096;  // of PSB patterns in a row that is taken as one run across the end of a stretch
+
+// Reads the PSB+ at `offset`: its TSC and its length.
+PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
+  std::vector<std::byte> scratch;
+  const Seam* seam = stream.seam_after(offset);
+  const uint64_t end = std::min(offset + kMaxPsbPlusBytes, seam != nullptr ? seam->offset_bytes : stream.end_offset());
+  const Bytes bytes = stream.read(offset, end, scratch);
+  PsbEntry entry;
+  entry.offset_bytes = offset;
+  pt::PacketReader reader(bytes);
+  pt::Packet packet;
+  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+    if (packet.kind == pt::PacketKind::tsc && !entry.has_tsc) {
+      entry.tsc = packet.value;
+      entry.has_tsc = true;
+    }
+    if (packet.kind == pt::PacketKind::pip && (packet.flags & pt::kFlagNonRoot) == 0) entry.in_root = true;
+    if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
+  }
+  entry.tail_bytes = static_cast<uint32_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbBytes, bytes.size())));
+  return entry;
+}
+
+// Reads what follows an A-Sync. tail_bytes is not 0 if the flow needs nothing from before: nothing speculative is in flight, and address
+// and context come before the first instruction.
+PsbEntry read_sync(const AuxStream& stream, uint64_t offset, const arm::TraceConfig& config) {
+  std::vector<std::byte> scratch;
+  const Seam* seam = stream.seam_after(offset);
+  const uint64_t end = std::min(offset + kMaxPsbPlusBytes, seam != nullptr ? seam->offset_bytes : stream.end_offset());
+  arm::PacketReader reader(stream.read(offset, end, scratch), config);
+  PsbEntry entry;
+  entry.offset_bytes = offset;
+  arm::Packet packet;
+  bool info = false, address = false, context = false;
+  while (reader.next(packet) == arm::PacketReader::Status::ok) {
+    using enum arm::PacketKind;
+    if (packet.kind == trace_info) {
+      if (packet.extra != 0 || (packet.value & 0x40) != 0) return entry;
+      info = true;
+    } else if (packet.kind == timestamp) {
+      entry.tsc = packet.value;
+      entry.has_tsc = true;
+    } else if (arm::is_address(packet.kind) || packet.kind == ctxt) {
+      address |= packet.kind != ctxt;
+      context |= packet.context.present;
+    } else if (packet.kind != async && packet.kind != trace_on && packet.kind != ignore && packet.kind != event) {
+      return entry;
+    }
+    if (!info && packet.kind != async) return entry;
+    if (address && context) {
+      entry.tail_bytes = static_cast<uint32_t>(reader.offset());
+      return entry;
+    }
+  }
+  return entry;
+}
+
+Interval widen(Interval interval, uint64_t slack_ns) {
+  if (interval.first != kTimeMin) interval.first.value = interval.first.value > slack_ns ? interval.first.value - slack_ns : 0;
+  if (interval.last != kTimeMax)
+    interval.last.value = interval.last.value > kTimeMax.value - slack_ns ? kTimeMax.value : interval.last.value + slack_ns;
+  return interval;
+}
+
+using Finder = uint64_t (*)(Bytes bytes, uint64_t from);
+
+// Calls `found` with each pattern that begins in [first, last). A pattern cut by a seam is none.
+template <typename Found>
+void find_patterns(const AuxStream& stream, uint64_t first, uint64_t last, Finder find, uint64_t pattern_bytes, const Found& found) {
+  std::vector<std::byte> scratch;
+  const std::vector<AuxChunk>& chunks = stream.chunks();
+  for (uint64_t from = first; from < last;) {
+    const Bytes bytes = stream.read(from, last + kLongestRunBytes, scratch);
+    if (bytes.empty()) {
+      const auto next =
+          std::upper_bound(chunks.begin(), chunks.end(), from, [](uint64_t value, const AuxChunk& c) { return value < c.offset_bytes; });
+      if (next == chunks.end()) return;
+      from = next->offset_bytes;
+      continue;
+    }
+    for (uint64_t at = find(bytes, 0); at + pattern_bytes <= bytes.size() && from + at < last; at = find(bytes, at + pattern_bytes)) {
+      const Seam* seam = stream.seam_after(from + at);
+      if (seam == nullptr || seam->offset_bytes - (from + at) >= pattern_bytes) found(from + at);
+    }
+    from += bytes.size();
+  }
+}
+
+}  // namespace
+
+const SegmentIndex::Entries* SegmentIndex::Slot::put(std::unique_ptr<const Entries> entries) {
+  const Entries* before = nullptr;
+  if (!entries_.compare_exchange_strong(before, entries.get(), std::memory_order_acq_rel)) return before;
+  return entries.release();
+}
+
+SegmentIndex::SegmentIndex(const AuxStream& stream) : stream_(&stream) { divide(); }
+
+SegmentIndex::SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed) : stream_(&stream) {
+  divide();
+  Entries entries;
+  if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
+    find_whole(entries, passed);
+    keep(entries);
+    return;
+  }
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    find_patterns(stream, starts_[i], stretch_end(i), arm::find_async, arm::kAsyncBytes, [&](uint64_t offset) {
+      const Seam* seam = entries.empty() ? nullptr : stream.seam_after(entries.back().offset_bytes);
+      const bool first = entries.empty() || (seam != nullptr && seam->offset_bytes <= offset);
+      PsbEntry entry = read_sync(stream, offset, config);
+      if (!first && entry.tail_bytes == 0) return;
+      entry.tail_bytes = 0;
+      entries.push_back(entry);
+    });
+    if (passed) passed(starts_[i], stretch_end(i));
+  }
+  timeless_ = std::none_of(entries.begin(), entries.end(), [](const PsbEntry& entry) { return entry.has_tsc; });
+  keep(entries);
+}
+
+// Stretches are of bytes that are there: a hole of any size makes one more at most.
+void SegmentIndex::divide() {
+  uint64_t filled = kStretchBytes, end = 0;
+  for (const AuxChunk& chunk : stream_->chunks()) {
+    if (chunk.offset_bytes - end > kStretchBytes) filled = kStretchBytes;
+    for (uint64_t at = chunk.offset_bytes; at < chunk.end();) {
+      if (filled >= kStretchBytes) {
+        starts_.push_back(at);
+        filled = 0;
+      }
+      const uint64_t step = std::min(chunk.end() - at, kStretchBytes - filled);
+      at += step;
+      filled += step;
+    }
+    end = chunk.end();
+  }
+  slots_ = std::make_unique<Slot[]>(starts_.size());
+}
+
+void SegmentIndex::keep(const Entries& entries) {
+  auto from = entries.begin();
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    const auto to = std::find_if(from, entries.end(), [&](const PsbEntry& entry) { return entry.offset_bytes >= stretch_end(i); });
+    slots_[i].put(std::make_unique<Entries>(from, to));
+    from = to;
+  }
+}
+
+size_t SegmentIndex::stretch_of(uint64_t offset_bytes) const {
+  const auto behind = std::upper_bound(starts_.begin(), starts_.end(), offset_bytes);
+  return behind == starts_.begin() ? 0 : static_cast<size_t>(behind - starts_.begin()) - 1;
+}
+
+uint64_t SegmentIndex::stretch_end(size_t stretch) const {
+  return stretch + 1 < starts_.size() ? starts_[stretch + 1] : stream_->end_offset();
+}
+
+std::unique_ptr<SegmentIndex::Entries> SegmentIndex::look_through(size_t stretch) const {
+  auto entries = std::make_unique<Entries>();
+  find_patterns(*stream_, starts_[stretch], stretch_end(stretch), pt::find_psb, kPsbBytes,
+                [&](uint64_t offset) { entries->push_back(read_psb_plus(*stream_, offset)); });
+  entries->shrink_to_fit();
+  return entries;
+}
+
+const SegmentIndex::Entries& SegmentIndex::entries_of(size_t stretch) const {
+  Slot& slot = slots_[stretch];
+  if (const Entries* known = slot.get()) return *known;
+  return *slot.put(look_through(stretch));
+}
+
+std::optional<PsbEntry> SegmentIndex::next(uint64_t offset_bytes) const {
+  for (size_t i = stretch_of(offset_bytes); i < starts_.size(); ++i) {
+    const Entries& entries = entries_of(i);
+    const auto found = std::lower_bound(entries.begin(), entries.end(), offset_bytes,
+                                        [](const PsbEntry& entry, uint64_t value) { return entry.offset_bytes < value; });
+    if (found != entries.end()) return *found;
+  }
+  return std::nullopt;
+}
+
+std::optional<PsbEntry> SegmentIndex::previous(uint64_t offset_bytes) const {
+  for (size_t i = starts_.empty() ? 0 : stretch_of(offset_bytes) + 1; i-- > 0;) {
+    const Entries& entries = entries_of(i);
+    const auto behind = std::lower_bound(entries.begin(), entries.end(), offset_bytes,
+                                         [](const PsbEntry& entry, uint64_t value) { return entry.offset_bytes < value; });
+    if (behind != entries.begin()) return *std::prev(behind);
+  }
+  return std::nullopt;
+}
+
+void SegmentIndex::find_all(const Passed& passed) const {
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    (void)entries_of(i);
+    if (passed) passed(starts_[i], stretch_end(i));
+  }
+}
+
+void SegmentIndex::sample(size_t stretches, const std::function<void(const PsbEntry&)>& visit, const Passed& passed) const {
+  const size_t count = std::min(stretches, starts_.size());
+  for (size_t i = 0; i < count; ++i) {
+    const size_t stretch = i * starts_.size() / count;
+    for (const PsbEntry& entry : entries_of(stretch)) visit(entry);
+    if (passed) passed(starts_[stretch], stretch_end(stretch));
+  }
+}
+
+uint64_t SegmentIndex::skipped_bytes() const {
+  uint64_t covered = 0;
+  for (auto entry = next(0); entry;) {
+    const auto behind = next(entry->offset_bytes + 1);
+    const uint64_t end = behind ? behind->offset_bytes : stream_->end_offset();
+    const Seam* seam = stream_->seam_after(entry->offset_bytes);
+    covered += std::min(end, seam != nullptr ? seam->offset_bytes : end) - entry->offset_bytes;
+    entry = behind;
+  }
+  return stream_->size_bytes() > covered ? stream_->size_bytes() - covered : 0;
+}
+
+// Protocols whose flow is followed without a cut: a segment for what stands between seams.
+void SegmentIndex::find_whole(Entries& entries, const Passed& passed) const {
+  for (const AuxChunk& chunk : stream_->chunks()) {
+    uint64_t at = chunk.offset_bytes;
+    const bool joins = !entries.empty() && chunk.offset_bytes == (&chunk)[-1].end() && stream_->seam_between(at - 1, at) == nullptr;
+    while (at < chunk.end()) {
+      if (at != chunk.offset_bytes || !joins) {
+        PsbEntry entry;
+        entry.offset_bytes = at;
+        entries.push_back(entry);
+      }
+      const Seam* seam = stream_->seam_after(at);
+      at = seam == nullptr ? chunk.end() : std::min(seam->offset_bytes, chunk.end());
+    }
+    if (passed) passed(chunk.offset_bytes, chunk.end());
+  }
+}
+
+Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timing) const {
+  constexpr size_t kMaxSearch = 64;  // neighbours without a TSC
+  Interval time;
+  if (!timing.use_time) return time;
+  std::optional<PsbEntry> first = entry, last = next(entry.offset_bytes + 1);
+  const uint64_t end = last ? last->offset_bytes : stream_->end_offset();
+  if (timeless_) first = last = std::nullopt;
+  for (size_t steps = 1; first && !first->has_tsc; ++steps) first = steps < kMaxSearch ? previous(first->offset_bytes) : std::nullopt;
+  for (size_t steps = 1; last && !last->has_tsc; ++steps) last = steps < kMaxSearch ? next(last->offset_bytes + 1) : std::nullopt;
+  // A TSC that runs backwards (a guest's, [SDM] "TSC Packet", VMX) bounds nothing.
+  if (first && last && last->tsc < first->tsc) first = last = std::nullopt;
+  const auto moment = [&](const PsbEntry& at) { return timing.time.to_interval(Tsc{at.tsc}, Tsc{at.tsc}); };
+  if (first) time.first = moment(*first).first;
+  if (last) {
+    time.last = moment(*last).last;
+  } else if (timing.time.valid()) {
+    time.last = std::max(time.first, stream_->written_by(end));
+  }
+  return widen(time, timing.slack_ns);
+}
+
+AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& timing, std::vector<std::byte>& scratch) const {
+  AuxSegment segment;
+  const auto behind = next(entry.offset_bytes + 1);
+  const uint64_t end = behind ? behind->offset_bytes : stream_->end_offset();
+  const Seam* seam = stream_->seam_after(entry.offset_bytes);
+  const bool cut_by_seam = seam != nullptr && seam->offset_bytes <= end;
+  const uint64_t own_end = cut_by_seam ? seam->offset_bytes : end;
+  const uint64_t tail = !behind || cut_by_seam ? 0 : behind->tail_bytes;
+  segment.bytes = stream_->read(entry.offset_bytes, own_end + tail, scratch);
+  const uint64_t own_size = own_end - entry.offset_bytes;
+  segment.tail_bytes = segment.bytes.size() > own_size ? segment.bytes.size() - own_size : 0;
+  segment.break_after = !behind || cut_by_seam || segment.bytes.size() < own_size;
+  segment.stream_offset_bytes = entry.offset_bytes;
+  segment.cpu = stream_->cpu;
+  segment.tid = stream_->tid;
+  segment.time = time_of(entry, timing);
+  const auto before = previous(entry.offset_bytes);
+  const Seam* broken = before ? stream_->seam_between(before->offset_bytes, entry.offset_bytes) : nullptr;
+  if (!before) {
+    segment.break_before = AuxBreak::stream_start;
+  } else if (broken != nullptr && broken->offset_bytes > before->offset_bytes) {
+    segment.break_before = broken->why;
+  }
+  return segment;
+}
+
+// The first PSB with a TSC in stretches [first, last), of which only some are looked through.
+std::optional<PsbEntry> SegmentIndex::timed_psb(size_t first_stretch, size_t last_stretch) const {
+  constexpr size_t kMaxStretches = 16;
+  for (size_t i = first_stretch; i < std::min(last_stretch, first_stretch + kMaxStretches); ++i) {
+    for (const PsbEntry& entry : entries_of(i)) {
+      if (entry.has_tsc) return entry;
+    }
+  }
+  return std::nullopt;
+}
+
+uint64_t SegmentIndex::at(TimeNs t, const SegmentTiming& timing) const {
+  if (!timing.use_time || starts_.empty()) return stream_->begin_offset();
+  // What begins before stretch `low` is over before t.
+  size_t low = 0, high = starts_.size();
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    const auto psb = timed_psb(middle, high);
+    const bool before = psb && widen(timing.time.to_interval(Tsc{psb->tsc}, Tsc{psb->tsc}), timing.slack_ns).last < t;
+    (before ? low : high) = middle;
+  }
+  for (auto entry = next(starts_[low]); entry; entry = next(entry->offset_bytes + 1)) {
+    if (!(time_of(*entry, timing).last < t)) return entry->offset_bytes;
+  }
+  return stream_->end_offset();
+}
+
+}  // namespace ptd
