@@ -2,80 +2,16 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "perfio/format/event_attr.h"
+#include "perfio/format/features.h"
 #include "perfio/format/records.h"
 #include "ptdecode/error.h"
 
 namespace ptd::perfio {
-
-/// perf_event_attr as far as it matters, plus the ids that select it.
-struct EventAttr {
-  uint32_t type = 0;
-  uint64_t config = 0, config1 = 0, config2 = 0, sample_type = 0, read_format = 0,
-           flags = 0;  ///< flags: the bit field word after read_format
-  bool sample_id_all = false, exclude_kernel = false, exclude_user = false, exclude_hv = false, use_clockid = false;
-  int32_t clockid = 0;
-  uint64_t sample_period = 0;  ///< period or frequency
-  std::string name;            ///< from EVENT_DESC / EVENT_UPDATE, may be empty
-  std::vector<uint64_t> ids;
-  std::vector<std::byte> raw;  ///< the perf_event_attr as it stands in the file
-};
-
-struct BpfProgInfo {
-  uint32_t id = 0, type = 0;
-  std::string name;
-  uint64_t load_time_ns = 0;
-  std::vector<std::byte> jited_insns;     ///< all functions, back to back
-  std::vector<uint64_t> jited_ksyms;      ///< address of each function
-  std::vector<uint32_t> jited_func_lens;  ///< length of each function's code
-  std::vector<std::byte> tags;            ///< 8 bytes for each function
-  uint32_t btf_id = 0;
-};
-/// build_id: raw bytes (see build_id_hex).
-struct BuildIdEntry {
-  std::string path;
-  std::string build_id;
-  int32_t pid = -1;
-  uint16_t misc = 0;
-};
-/// Where an AUXTRACE record stands in the file and how long it is without its payload.
-struct AuxtraceIndexEntry {
-  uint64_t file_offset_bytes = 0, size_bytes = 0;
-};
-/// A feature section as it stands in the file: also those that Features does not interpret. Views the mapping.
-struct RawFeature {
-  uint32_t bit = 0;
-  Bytes bytes;
-};
-
-/// The feature sections that matter; absent ones keep defaults.
-struct Features {
-  std::string hostname, os_release, version, arch, cpu_desc, cpuid;
-  uint32_t cpus_online = 0, cpus_available = 0;
-  uint64_t total_mem_kb = 0;
-  std::vector<std::string> cmdline;
-  std::vector<BuildIdEntry> build_ids;
-  std::vector<BpfProgInfo> bpf_progs;
-  std::map<uint32_t, std::vector<std::byte>> bpf_btf;
-  std::map<std::string, uint32_t> pmu_types;  ///< PMU_MAPPINGS: name -> type
-  uint64_t clockid_resolution_ns = 0;
-  bool has_clock_data = false;  ///< CLOCK_DATA: wall clock at clockid time
-  int32_t clock_data_clockid = 0;
-  uint64_t wall_clock_ns = 0, clockid_time_ns = 0;
-  uint64_t first_sample_time = 0, last_sample_time = 0;
-  bool compressed = false;
-  uint32_t compressed_mmap_len = 0;  ///< COMPRESSED: bytes of the ring that was compressed at a time
-  uint64_t dir_version = 0;          ///< DIR_FORMAT: 1 if data.* files hold records beside `data`
-  std::vector<AuxtraceIndexEntry> auxtrace_index;
-  std::vector<RawFeature> raw;  ///< every section, by bit; in pipe form TRACING_DATA only
-};
-
-/// Lower-case hex of a build id's raw bytes.
-std::string build_id_hex(const std::string& raw);
 
 /// What happened to the file while reading; what came before any damage is kept.
 struct ReadDamage {

@@ -42,13 +42,4 @@ struct Try {
   size_t forks_before = 0;                 ///< forks passed until then
 };
 
-/// Decides `choices` for one segment. `walk(watch_from)` walks it with the choices as they stand; trouble at packets before `watch_from`,
-/// or before the first fork, is none. Where no content fits, what comes furthest is taken, and what follows is decided by itself. Leaves
-/// the choices decided and flagged: `chosen` where the packets contradict every other content, `ambiguous` where they do not, or where
-/// `max_tries` walks did not tell.
-template <typename Walk>
-void decide(Choices& choices, uint32_t max_tries, Walk walk);
-
 }  // namespace ptd::arm
-
-#include "decoder/arm/choices_decide.h"

@@ -1,4 +1,4 @@
-// decide(): see choices.h.
+// decide(): chooses among the dated contents of the code of one segment.
 #pragma once
 
 #include <algorithm>
@@ -94,6 +94,10 @@ class ChoiceSearch {
   std::vector<Choices::Fork> best_forks_;
 };
 
+/// Decides `choices` for one segment. `walk(watch_from)` walks the segment with the current choices and returns the first packet that
+/// contradicts them, ignoring packets before `watch_from` and before the first fork. If no content fits, decide() takes the one that walks
+/// furthest, and decides what follows separately. Marks a fork `chosen` if the packets contradict every other content, and `ambiguous` if
+/// they do not or if `max_tries` walks were not enough.
 template <typename Walk>
 void decide(Choices& choices, uint32_t max_tries, Walk walk) {
   ChoiceSearch<Walk>(choices, max_tries, walk).run();

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "decoder/arm/choices.h"
+#include "decoder/arm/choices_decide.h"
 #include "decoder/arm/resolver.h"
 
 namespace ptd::arm {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "decoder/arm/choices.h"
+#include "decoder/arm/choices_decide.h"
 #include "decoder/arm/packet/legacy_packets.h"
 
 namespace ptd::arm {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "perfio/format/event_attr.h"
 #include "perfio/format/records.h"
-#include "perfio/perf_reader.h"
 
 namespace ptd::perfio {
 

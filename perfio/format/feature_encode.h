@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "perfio/perf_reader.h"
+#include "perfio/format/features.h"
 
 namespace ptd::perfio {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "perfio/perf_reader.h"
+#include "perfio/format/event_attr.h"
 #include "ptdecode/types.h"
 
 namespace ptd::perfio {

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "perfio/format/event_attr.h"
 #include "perfio/format/records.h"
-#include "perfio/perf_reader.h"
 
 namespace ptd::perfio {
 

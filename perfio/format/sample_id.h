@@ -5,8 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "perfio/format/event_attr.h"
+#include "perfio/format/records.h"
 #include "perfio/format/wire.h"
-#include "perfio/perf_reader.h"
 
 namespace ptd::perfio {
 

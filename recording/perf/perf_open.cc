@@ -100,6 +100,18 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, R
   }
 }
 
+/// The copies of the kernel's text that come with the recording or that the options name.
+KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenOptions& options) {
+  KernelImage::Copies copies;
+  for (const std::string& dir : reader.kcore_dirs()) {
+    if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
+    if (base_name(dir) == "kcore_dir_after") copies.after_dirs.push_back(dir);  // of ptdecode record --kcore
+  }
+  copies.after_dirs.insert(copies.after_dirs.end(), options.kcore_after.begin(), options.kcore_after.end());
+  if (from_this_host(reader.features())) copies.running = options.running_kernel;
+  return copies;
+}
+
 }  // namespace
 
 Status load_perf(const OpenOptions& options, RecordingData& data) {
@@ -145,18 +157,11 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   }
   if (uses_other_clock(*reader) && reader->features().cpu_desc != perfio::kEmulatedCpu)
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
-  KernelImage::Copies copies;
-  for (const std::string& dir : reader->kcore_dirs()) {
-    if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
-    if (base_name(dir) == "kcore_dir_after") copies.after_dirs.push_back(dir);  // of ptdecode record --kcore
-  }
-  copies.after_dirs.insert(copies.after_dirs.end(), options.kcore_after.begin(), options.kcore_after.end());
-  if (from_this_host(reader->features())) copies.running = options.running_kernel;
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_kept(StashedCode::open(options.stashes, recording_identity(*reader)));
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes);
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
-  fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));
+  fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, data);
   data.description = describe(reader->features(), options.path);
   image.finish(data);

@@ -13,11 +13,18 @@ OFFENCES = {  # path: (content, words of the finding)
     "perfio/c.cc": (HEAD + "#include <libelf.h>\n", "libelf.h"),
     "recording/d.cc": (HEAD + "#include <zstd.h>\n", "zstd.h"),
     "image/e.cc": (HEAD + "#include <linux/perf_event.h>\n", "perf_event.h"),
-    "perfio/f.cc": (HEAD + '#include "include/ptdecode/flow.h"\n', "perfio must not include decoder"),
-    "image/base/g.cc": (HEAD + '#include "include/ptdecode/timeline.h"\n', "image/base must not include image"),
+    "perfio/f.cc": (HEAD + '#include "ptdecode/flow.h"\n', "perfio must not include decoder"),
+    "image/base/g.cc": (HEAD + '#include "ptdecode/timeline.h"\n', "image/base must not include image"),
+    "cli/low/g.cc": (HEAD + '#include "cli/high/g.h"\n', "cli/low must not include cli/high"),
+    "image/far.cc": (HEAD + '#include "perfio/absent.h"\n', "is not a path from the root"),
+    "include/ptdecode/types.h": (HEAD + '#pragma once\n#include "image/base/x.h"\n', "which is not installed"),
+    "stray/s.cc": (HEAD, "belongs to no module"),
+    "image/base/c1.h": (HEAD + '#pragma once\n#include "image/base/c2.h"\n', "includes itself"),
     "decoder/h.cc": (HEAD + '#include "tests/x.h"\n', "test headers"),
     "cli/i.cc": (HEAD + "// TO" + "DO later\n", "unfinished"),
     "cli/j.cc": (HEAD + "int a;\n" * 800, "lines, more than"),
+    "cli/jj.cc": (HEAD + "int long_one(int a) {\n" + "  a++;\n" * 80 + "}\n", "long_one() has 82 lines"),
+    "cli/many": (None, "26 source files"),
     "cli/k.cc": ("int no_comment;\n", "begins with one comment"),
     "cli/l.cc": (HEAD + 'const char* p = "/wor' + 'k/x";\n', "path of one machine"),
     "docs/m.md": ("[gone](missing.md)\n", "dead link"),
@@ -28,17 +35,35 @@ MORE = ["erratum a4", "erratum a5", "has a6"]  # of docs/DIFFERENCES.md
 # Of the first row the figures are those of docs/EVIDENCE.md, of the second they are not.
 OFFENCES["README.md"] = ("\n## Speed\n| a, short | 10 | 2x |\n| b | 11 | 2x |\n", "figures of b")
 FINE = {
+    "image/base/c2.h": HEAD + '#pragma once\n#include "image/base/c1.h"\n', "image/base/x.h": HEAD + "#pragma once\n",
+    "cli/high/g.h": HEAD + "#pragma once\n", "cli/high/ok.cc": HEAD + '#include "cli/low/ok.h"\n#include "ptdecode/timeline.h"\n',
+    "cli/low/ok.h": HEAD + "#pragma once\ninline int short_one(int a) {\n" + "  a++;\n" * 68 + "}\n",
     "docs/EVIDENCE.md": "| a | 5 | 2x | 10 |\n| b | 5 | 2x | 10 |\n| c | 11 | 2x |\n",
     "include/ptdecode/timeline.h": HEAD + "#pragma once\n", "include/ptdecode/flow.h": HEAD + "#pragma once\n", "tests/x.h": HEAD + "#pragma once\n",
-    "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "include/ptdecode/timeline.h"\n',
+    "perfio/ok.cc": HEAD + '#include <zstd.h>\n#include "ptdecode/timeline.h"\n',
     "include/ptdecode/pt/config.h": HEAD + "#pragma once\nstruct Errata {\n" + "".join(f"  bool a{i} : 1 = false;\n" for i in range(1, 6)) + "};\n",
     "tests/golden/cases/a.case": "why\noption cpu=6/1/1 erratum=a2\n",
     "tests/unit/pt/u.cc": HEAD + "TEST(S, A) {\n  errata.a3 = true;\n}\nTEST(S, B) {\n}\nTEST(S, C) {\n  errata.a4 = true;\n}\n",
     "docs/ok.md": "[here](m.md) [there](https://example.org/x)\n",
 }
 
+FINE.update({f"cli/many/{i}.cc": HEAD for i in range(26)})
+MODULES = """
+## Modules
+| Modules | Contents | Public headers | May include |
+|---|---|---|---|
+| `image/base` | a | `types` | |
+| `image` | a | `timeline` | `image/base` `loop` |
+| `loop` | a | | `image` |
+| `decoder` | a | `flow` `pt/config` | `image` |
+| `perfio` `recording` | a | | `image` |
+| `cli/low` `cli/high` `cli` | a | | `recording` `decoder` |
+## More
+"""
+OFFENCES["docs/ARCHITECTURE.md"] = (MODULES, "image and loop may include each other")
+
 with tempfile.TemporaryDirectory() as root:
-    for path, content in {**{p: c for p, (c, _) in OFFENCES.items()}, **FINE}.items():
+    for path, content in {**{p: c for p, (c, _) in OFFENCES.items() if c is not None}, **FINE}.items():
         os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
         with open(os.path.join(root, path), "w", encoding="utf-8") as file:
             file.write(content)

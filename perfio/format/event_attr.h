@@ -1,0 +1,24 @@
+// EventAttr: one event of a recording.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ptd::perfio {
+
+/// perf_event_attr the fields that ptdecode uses, and the ids of its records.
+struct EventAttr {
+  uint32_t type = 0;
+  uint64_t config = 0, config1 = 0, config2 = 0, sample_type = 0, read_format = 0,
+           flags = 0;  ///< flags: the bit field word after read_format
+  bool sample_id_all = false, exclude_kernel = false, exclude_user = false, exclude_hv = false, use_clockid = false;
+  int32_t clockid = 0;
+  uint64_t sample_period = 0;  ///< period or frequency
+  std::string name;            ///< from EVENT_DESC / EVENT_UPDATE, may be empty
+  std::vector<uint64_t> ids;
+  std::vector<std::byte> raw;  ///< the perf_event_attr as in the file
+};
+
+}  // namespace ptd::perfio
