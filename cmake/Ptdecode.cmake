@@ -1,4 +1,4 @@
-# ptd_library(name SOURCES ... DEPS ...): a room's static library, includes from the root.
+# ptd_library(name SOURCES ... DEPS ... PRIVATE_DEPS ...): the static library of a module. DEPS are modules, PRIVATE_DEPS third-party libraries.
 include(GNUInstallDirs)
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -10,8 +10,7 @@ function(ptd_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:ptd_warnings>)
-  set_property(GLOBAL APPEND PROPERTY PTD_LIBRARIES ${name})
 endfunction()

@@ -1,10 +1,32 @@
-# Installs the libraries, the public headers, a CMake package and a pkg-config file.
+# libptdecode, its headers, a CMake package, a pkg-config file, and the data of the command line.
+#
+# The library is made of the objects of these modules. It is shared unless BUILD_SHARED_LIBS is off. The command line and the tests link
+# the modules themselves, which also gives them what the library does not export.
 include(CMakePackageConfigHelpers)
 
-get_property(ptd_libraries GLOBAL PROPERTY PTD_LIBRARIES)
-install(TARGETS ${ptd_libraries} EXPORT ptdecode ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+option(BUILD_SHARED_LIBS "Build libptdecode as a shared library" ON)
+set(PTD_MODULES ptd_base ptd_timeline ptd_image ptd_insn ptd_disassembler ptd_decoder ptd_arm ptd_perfio ptd_recording ptd_analysis)
+set(PTD_VENDOR_LIBS Zydis capstone opencsd_c_api opencsd elf dw crypto zstd iberty)
 
-# Every header of include/ptdecode is public, no other is installed.
+add_library(ptdecode_library)
+set_target_properties(ptdecode_library PROPERTIES OUTPUT_NAME ptdecode EXPORT_NAME ptdecode VERSION ${PROJECT_VERSION} SOVERSION 0 LINKER_LANGUAGE CXX)
+target_compile_features(ptdecode_library INTERFACE cxx_std_20)
+target_include_directories(ptdecode_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+foreach(module ${PTD_MODULES})
+  target_sources(ptdecode_library PRIVATE $<TARGET_OBJECTS:${module}>)
+endforeach()
+if(BUILD_SHARED_LIBS)
+  target_link_libraries(ptdecode_library PRIVATE ${PTD_VENDOR_LIBS} Threads::Threads)
+  target_link_options(ptdecode_library PRIVATE LINKER:--version-script=${CMAKE_CURRENT_LIST_DIR}/ptdecode.map LINKER:--no-undefined)
+  set_target_properties(ptdecode_library PROPERTIES LINK_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/ptdecode.map)
+else()
+  target_link_libraries(ptdecode_library INTERFACE $<INSTALL_INTERFACE:${PTD_VENDOR_LIBS}> $<INSTALL_INTERFACE:pthread>)
+  list(TRANSFORM PTD_VENDOR_LIBS PREPEND "-l" OUTPUT_VARIABLE PTD_PC_LIBS)
+  list(JOIN PTD_PC_LIBS " " PTD_PC_LIBS)
+  string(APPEND PTD_PC_LIBS " -pthread")
+endif()
+
+install(TARGETS ptdecode_library EXPORT ptdecode LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ptdecode DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 set(PTD_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/ptdecode)
@@ -14,8 +36,8 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/ptdecode-config.cmake.in
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ptdecode-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ptdecode-config.cmake ${PROJECT_BINARY_DIR}/ptdecode-config-version.cmake DESTINATION ${PTD_CONFIG_DIR})
 
-# Static libraries in link order: users first.
-set(PTD_PC_LIBS "-lptd_analysis -lptd_recording -lptd_arm -lptd_disassembler -lptd_perfio -lptd_image -lptd_decoder -lptd_timeline -lptd_insn -lptd_base")
+# The pkg-config file finds its prefix from its own place, so that an installation may be moved.
+file(RELATIVE_PATH PTD_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/ptdecode.pc.in ${PROJECT_BINARY_DIR}/ptdecode.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ptdecode.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

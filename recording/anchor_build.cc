@@ -37,7 +37,7 @@ void find_kernel_places(RecordingData& data) {
   if (!entries.empty()) data.decoder.switch_entry = entries.front();
 }
 
-void add_anchors(const OpenOptions& options, RecordingData& data) {
+void add_anchors(const OpenRequest& options, RecordingData& data) {
   if (!options.anchors || options.freeze || data.pokes.empty() || data.streams.empty()) return;
   const std::vector<Ip> syncs = data.symbolizer->addresses_of("do_sync_core");
   const std::vector<Ip> writes = data.symbolizer->addresses_of("perf_event_text_poke_output");

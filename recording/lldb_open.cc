@@ -59,7 +59,7 @@ const std::vector<Json>& list_of(const Json& object, const char* name) {
 // Everything that one bundle's loading shares.
 class BundleLoader {
  public:
-  BundleLoader(const OpenOptions& options, RecordingData& data) : options_(options), data_(data), image_(options) {
+  BundleLoader(const OpenRequest& options, RecordingData& data) : options_(options), data_(data), image_(options) {
     const size_t slash = options.path.rfind('/');
     dir_ = slash == std::string::npos ? std::string() : options.path.substr(0, slash + 1);
     files_ = OwnFiles(dir_, options);
@@ -265,17 +265,17 @@ class BundleLoader {
     }
   }
 
-  const OpenOptions& options_;
+  const OpenRequest& options_;
   RecordingData& data_;
   ImageBuild image_;
   std::string dir_;
-  OwnFiles files_{{}, OpenOptions{}};
+  OwnFiles files_{{}, OpenRequest{}};
   std::map<int32_t, SpaceId> spaces_;
 };
 
 }  // namespace
 
-Status load_lldb_bundle(const OpenOptions& options, RecordingData& data) {
+Status load_lldb_bundle(const OpenRequest& options, RecordingData& data) {
   auto file = MappedFile::open(options.path);
   if (!file.ok()) return file.error();
   const Bytes bytes = (*file)->bytes();

@@ -95,7 +95,7 @@ Status check_trace(Bytes trace, const std::string& path) {
 
 }  // namespace
 
-Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data) {
+Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData& data) {
   auto trace = MappedFile::open(raw.pt_path);
   if (!trace.ok()) return trace.error();
   if (Status status = check_trace((*trace)->bytes(), raw.pt_path); !status.ok()) return status;

@@ -10,8 +10,8 @@
 #include "decoder/arm/legacy_decoder.h"
 #include "image/source/mapped_file.h"
 #include "image/stash/stash.h"
+#include "ptdecode/bundle.h"
 #include "ptdecode/pt/packet_reader.h"
-#include "recording/bundle/bundle.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 
@@ -123,7 +123,7 @@ SegmentIndex index_arm(size_t i, const SegmentIndex::Passed& passed, const Recor
 
 }  // namespace
 
-void index_streams(const OpenOptions& options, RecordingData& data) {
+void index_streams(const OpenRequest& options, RecordingData& data) {
   data.timing = {data.decoder.config.time, options.slack_ns, options.use_time};
   // Timeless: no packet then narrows what the segment says, and the segment says nothing.
   data.decoder.exact_only = data.arm_follow.exact_only = options.exact_only;
@@ -178,7 +178,12 @@ void index_streams(const OpenOptions& options, RecordingData& data) {
 Recording::Recording() : state_(std::make_unique<State>()) {}
 Recording::~Recording() = default;
 
-Result<std::unique_ptr<Recording>> Recording::open(const OpenOptions& options) {
+Result<std::unique_ptr<Recording>> Recording::open(const OpenOptions& options) { return open_recording(OpenRequest(options)); }
+Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, const OpenOptions& options) {
+  return open_raw_recording(raw, OpenRequest(options));
+}
+
+Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
   std::unique_ptr<Recording> recording(new Recording());
   RecordingData& data = recording->state_->data;
   const auto load = [&] {
@@ -194,7 +199,7 @@ Result<std::unique_ptr<Recording>> Recording::open(const OpenOptions& options) {
   return recording;
 }
 
-Result<std::unique_ptr<Recording>> Recording::open_raw(const RawOptions& raw, const OpenOptions& options) {
+Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, const OpenRequest& options) {
   std::unique_ptr<Recording> recording(new Recording());
   const Status status = load_raw(raw, options, recording->state_->data);
   if (!status.ok()) return status.error();
@@ -264,6 +269,23 @@ Status Recording::decode(uint32_t stream, uint64_t first_offset, uint64_t last_o
   return decode_parallel(stream, first_offset, last_offset, 1, sink);
 }
 
+std::unique_ptr<FlowDecoder> Recording::make_decoder(uint32_t stream) const {
+  if (stream >= state_->data.streams.size()) return nullptr;
+  if (stream < state_->data.arm.size()) {
+    const arm::TraceConfig& config = state_->data.arm[stream].config;
+    if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
+      return std::make_unique<arm::LegacyDecoder>(timeline(), contexts(), config, state_->data.arm_follow);
+    }
+    arm::DecoderOptions options;
+    options.config = config;
+    options.follow = state_->data.arm_follow;
+    return std::make_unique<arm::Decoder>(timeline(), contexts(), options);
+  }
+  pt::DecoderOptions options = decoder_options();
+  if (stream < state_->data.anchors.size()) options.sync_points = &state_->data.anchors[stream];
+  return std::make_unique<pt::Decoder>(timeline(), contexts(), options);
+}
+
 Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const {
   if (stream >= state_->data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
   ParallelJob job;
@@ -280,21 +302,7 @@ Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64
     (void)next_segment(stream, at, segment, scratch);
     return segment;
   };
-  job.make_decoder = [this, stream]() -> std::unique_ptr<FlowDecoder> {
-    if (stream < state_->data.arm.size()) {
-      const arm::TraceConfig& config = state_->data.arm[stream].config;
-      if (config.protocol != arm::Protocol::etmv4 && config.protocol != arm::Protocol::ete) {
-        return std::make_unique<arm::LegacyDecoder>(timeline(), contexts(), config, state_->data.arm_follow);
-      }
-      arm::DecoderOptions options;
-      options.config = config;
-      options.follow = state_->data.arm_follow;
-      return std::make_unique<arm::Decoder>(timeline(), contexts(), options);
-    }
-    pt::DecoderOptions options = decoder_options();
-    if (stream < state_->data.anchors.size()) options.sync_points = &state_->data.anchors[stream];
-    return std::make_unique<pt::Decoder>(timeline(), contexts(), options);
-  };
+  job.make_decoder = [this, stream] { return make_decoder(stream); };
   run_job(job, sink);
   return {};
 }

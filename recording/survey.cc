@@ -13,7 +13,7 @@
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
-#include "recording/bundle/bundle.h"
+#include "ptdecode/bundle.h"
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"
 #include "recording/image/image_build.h"
@@ -84,7 +84,7 @@ class Collector {
     if (record.type == kRecordSample) note_sample(record);
     survey_.switches += record.type == kRecordSwitch || record.type == kRecordSwitchCpuWide ? 1 : 0;
   }
-  void finish(const OpenOptions& options, int64_t recorded_at_s, bool same_host);
+  void finish(const OpenRequest& options, int64_t recorded_at_s, bool same_host);
   [[nodiscard]] const perfio::IntelPtInfo& info() const { return info_; }
   [[nodiscard]] const perfio::EtmInfo& etm() const { return etm_; }
   [[nodiscard]] uint32_t other_trace() const { return other_trace_; }
@@ -187,7 +187,7 @@ void Collector::widen_by_trace(std::set<StreamKey>& dated) {
   }
 }
 
-void Collector::finish(const OpenOptions& options, int64_t recorded_at_s, bool same_host) {
+void Collector::finish(const OpenRequest& options, int64_t recorded_at_s, bool same_host) {
   std::set<StreamKey> dated;
   for (const AuxTime& aux : aux_times_) {
     auto stream = streams_.find({aux.cpu, -1});
@@ -265,7 +265,7 @@ void take_etm_event(const perfio::EtmInfo& info, const perfio::PerfReader& reade
   }
 }
 
-Result<Survey> survey_perf(const OpenOptions& options) {
+Result<Survey> survey_perf(const OpenRequest& options) {
   auto opened = perfio::PerfReader::open(options.path, read_limits(options));
   if (!opened.ok()) return opened.error();
   perfio::PerfReader& reader = **opened;
@@ -337,7 +337,8 @@ Survey survey_of(const Recording& recording) {
   return survey;
 }
 
-Result<Survey> survey(const OpenOptions& options) {
+Result<Survey> survey(const OpenOptions& wanted) {
+  const OpenRequest options(wanted);
   bool json = false;
   if (auto file = MappedFile::open(options.path); file.ok()) {
     const Bytes bytes = (*file)->bytes();

@@ -1,6 +1,8 @@
 // `ptdecode bundle`: a recording with exactly what its decode needs, in one file.
 #include <fmt/format.h>
 
+#include <span>
+
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
@@ -8,7 +10,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
-#include "recording/bundle/bundle.h"
+#include "recording/bundle/requested_bundle.h"
 
 namespace ptd::cli {
 
@@ -54,7 +56,7 @@ int run(Words words) {
     if (!range) return report_error(range.error());
     bundle.time = *range;
   }
-  const Result<OpenOptions> asked = open_options(words.input);
+  const Result<OpenRequest> asked = open_options(words.input);
   if (!asked) return report_error(asked.error());
   Result<RawOptions> raw = RawOptions{};
   if (!words.input.pt_path.empty()) {
@@ -62,14 +64,14 @@ int run(Words words) {
     if (!raw) return report_error(raw.error());
     bundle.raw = &*raw;
   }
-  OpenOptions options = *asked;
+  OpenRequest options = *asked;
   options.use_time = options.anchors = true;
   options.freeze = false;
   options.slack_ns = 0;
   options.drop_nth_poke = 0;
   const bool other = !asked->use_time || asked->freeze || asked->slack_ns != 0 || asked->drop_nth_poke != 0 || !asked->anchors;
-  if (other) bundle.also.push_back(*asked);
-  const Result<BundleReport> report = write_bundle(options, bundle);
+  const std::span also(&*asked, other ? 1 : 0);
+  const Result<BundleReport> report = write_requested_bundle(options, bundle, also);
   if (!report) return report_error(report.error());
   if (!words.input.quiet) {
     for (const std::string& warning : report->warnings) say_on_error("ptdecode: warning: " + shown(warning) + "\n");

@@ -211,7 +211,7 @@ nlohmann::json json_of(const Survey& survey) {
 }
 
 Result<Survey> survey_input(const InputOptions& input) {
-  Result<OpenOptions> options = open_options(input);
+  Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
   options->debuginfod = false;  // nobody is waited for
   if (input.pt_path.empty()) return survey(*options);

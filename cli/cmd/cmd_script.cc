@@ -17,8 +17,8 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/output.h"
 #include "cli/text/short_name.h"
+#include "ptdecode/bundle.h"
 #include "ptdecode/survey.h"
-#include "recording/bundle/bundle.h"
 
 namespace ptd::cli {
 

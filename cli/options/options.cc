@@ -97,8 +97,8 @@ void warn_of_missing_roots(const std::vector<std::string>& roots) {
 
 }  // namespace
 
-Result<OpenOptions> open_options(const InputOptions& input) {
-  OpenOptions options;
+Result<OpenRequest> open_options(const InputOptions& input) {
+  OpenRequest options;
   options.path = input.path;
   for (const std::string& word : input.symfs) {
     const size_t sign = word.find('=');
@@ -198,7 +198,7 @@ Error explain_absent(const InputOptions& input, const Error& error) {
 }
 
 Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
-  Result<OpenOptions> options = open_options(input);
+  Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
   const bool raw_words = !input.images.empty() || !input.pages.empty() || !input.pt_cpu.empty();
   if (input.pt_path.empty() && raw_words) return usage("--pt-cpu, --image and --pages go with --pt FILE");
@@ -208,10 +208,10 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
     progress.set(done);
   };
   const auto open = [&]() -> Result<std::unique_ptr<Recording>> {
-    if (input.pt_path.empty()) return Recording::open(*options);
+    if (input.pt_path.empty()) return ptd::open_recording(*options);
     const Result<RawOptions> raw = raw_options(input);
     if (!raw) return raw.error();
-    return Recording::open_raw(*raw, *options);
+    return open_raw_recording(*raw, *options);
   };
   Result<std::unique_ptr<Recording>> recording = open();
   progress.finish();

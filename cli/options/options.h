@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ptdecode/recording.h"
+#include "recording/data/open_request.h"
 
 namespace ptd::cli {
 
@@ -36,7 +37,7 @@ void add_input_options(CLI::App& command, InputOptions& input);
 /// The error, or a better one if there just is no ./perf.data.
 [[nodiscard]] Error explain_absent(const InputOptions& input, const Error& error);
 /// The library's view of the words; for those who open twice (demo, verify).
-[[nodiscard]] Result<OpenOptions> open_options(const InputOptions& input);
+[[nodiscard]] Result<OpenRequest> open_options(const InputOptions& input);
 [[nodiscard]] Result<RawOptions> raw_options(const InputOptions& input);
 
 /// "6/94/3" -> family 6, model 94, stepping 3; the stepping may be left out.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -39,9 +40,9 @@ constexpr bool is_arm(ExecMode mode) { return mode == ExecMode::a64 || mode == E
 
 /// Reads one instruction at the start of `bytes` (little-endian, as all Armv7 and later code is). Never reads past `bytes`.
 /// Source: [ARM] "A64 instruction set encoding", "A32 instruction set encoding", "T32 instruction set encoding".
-[[nodiscard]] ArmInsn classify_arm(Bytes bytes, ExecMode mode);
+[[nodiscard]] PTD_API ArmInsn classify_arm(Bytes bytes, ExecMode mode);
 /// Likewise one A64 instruction.
-[[nodiscard]] ArmInsn classify_a64(uint32_t word);
+[[nodiscard]] PTD_API ArmInsn classify_a64(uint32_t word);
 
 /// True of most A64 instructions that classify_arm() calls `other` without any detail: bits 28:25 tell that they are neither branch nor
 /// system instruction nor reserved ([ARM] "A64 instruction set encoding").
@@ -57,9 +58,9 @@ struct ArmStretch {
 };
 /// The instructions at the start of `bytes` that classify_arm() surely calls `other` with neither detail nor IT: as many as can be told at
 /// a glance, at most `most`. Each lies in `bytes` as a whole.
-[[nodiscard]] ArmStretch plain_stretch(Bytes bytes, ExecMode mode, uint64_t most);
+[[nodiscard]] PTD_API ArmStretch plain_stretch(Bytes bytes, ExecMode mode, uint64_t most);
 /// Likewise those of any class but `bad`, without IT.
-[[nodiscard]] ArmStretch sound_stretch(Bytes bytes, ExecMode mode, uint64_t most);
+[[nodiscard]] PTD_API ArmStretch sound_stretch(Bytes bytes, ExecMode mode, uint64_t most);
 
 /// Target of a direct branch that stands at `ip`; A32 and T32 addresses wrap at 32 bits.
 [[nodiscard]] constexpr Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode) {

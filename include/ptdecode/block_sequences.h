@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 
 namespace ptd {
@@ -12,7 +13,7 @@ namespace ptd {
 using SequenceId = uint32_t;
 
 /// A table of distinct sequences. Grows only, with the code that ran; belongs to one decoder, as its BlockTable does.
-class BlockSequences {
+class PTD_API BlockSequences {
  public:
   /// Finds or adds the sequence; it is not empty.
   SequenceId intern(std::span<const Block> blocks);

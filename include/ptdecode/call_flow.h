@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/flow_dates.h"
 #include "ptdecode/function_table.h"
@@ -57,7 +58,7 @@ struct FlowStep {
 /// FlowDates dates the steps. They wait for the next moment that a packet tells, so out() lags behind; finish() gives the rest. An
 /// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an
 /// interrupt is taken, and no instruction is decoded before the flow is lost, it is lost from there on.
-class CallFlow {
+class PTD_API CallFlow {
  public:
   /// `cpu` or `tid` of the stream; -1 for the other.
   CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ptdecode/call_flow.h"
+#include "ptdecode/export.h"
 #include "ptdecode/thread_runs.h"
 
 namespace ptd {
@@ -90,7 +91,7 @@ struct CallThread {
 ///  - A jump to another function's start is a tail call: the function that jumps is over. Elsewhere into a function that is open: goes on
 ///    there. Into another: it goes on under its name, which is no call of it.
 ///  - The end of an interrupt is the return from it (IRET, or tracing that resumes where it struck), whatever was open inside.
-class CallTree {
+class PTD_API CallTree {
  public:
   static constexpr size_t kMaxFrames = 1U << 16;
 
@@ -159,6 +160,6 @@ class CallTree {
   const ThreadRuns* runs_ = nullptr;
 };
 
-[[nodiscard]] const char* sentence(CallLoss loss);
+[[nodiscard]] PTD_API const char* sentence(CallLoss loss);
 
 }  // namespace ptd

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ptdecode/call_tree.h"
+#include "ptdecode/export.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {
@@ -25,7 +26,7 @@ using CallSink = std::function<bool(std::span<const CallStep> steps, const CallT
 /// Walks the calls of a recording. `functions` gets the functions met. One thread decodes a stream; at most a few thousand steps of each
 /// stream wait for their turn. Runs `sink` on the caller's thread. False in `timed` (may be null): no packet told a time.
 /// Errors: those of Recording::decode.
-Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink,
+PTD_API Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink,
                   bool* timed = nullptr);
 
 }  // namespace ptd

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/likeliest_time.h"
 #include "ptdecode/path_counts.h"
@@ -31,7 +32,7 @@ struct CodeBranch {
 };
 
 /// What ran of one file. Addresses are the file's own (p_vaddr).
-struct FileCounts {
+struct PTD_API FileCounts {
   std::string path, build_id;
   uint64_t offset_to_address = 0;    ///< add to an offset in the file for the address of code there
   bool relocatable = false;          ///< see FilePlace::relocatable
@@ -42,7 +43,7 @@ struct FileCounts {
 };
 
 /// How often each address ran.
-class AddressCounts {
+class PTD_API AddressCounts {
  public:
   explicit AddressCounts(const std::vector<CodeRun>& runs);
   /// The highest count of [first, end).
@@ -53,7 +54,7 @@ class AddressCounts {
 };
 
 /// Fed with one stream's batches in order. Not thread-safe.
-class CodeCounter {
+class PTD_API CodeCounter {
  public:
   /// Which marks' flow counts; empty: all. Their time begins with the likeliest moment.
   using Wanted = std::function<bool(const Mark&)>;
@@ -140,6 +141,6 @@ struct CodeCounts {
 };
 
 /// Counts a recording's streams one after the other. Errors: those of Recording::decode.
-[[nodiscard]] Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions& options);
+[[nodiscard]] PTD_API Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions& options);
 
 }  // namespace ptd

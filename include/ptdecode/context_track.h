@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -18,7 +19,7 @@ struct Context {
 };
 
 /// Immutable after build; any number of threads may read.
-class ContextTrack {
+class PTD_API ContextTrack {
  public:
   struct Switch {
     TimeNs time;

@@ -4,12 +4,13 @@
 #include <memory>
 #include <string>
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
 
 /// Formats instructions; not thread-safe, one per thread.
-class Disassembler {
+class PTD_API Disassembler {
  public:
   enum class Syntax : uint8_t { intel, att };
   explicit Disassembler(Syntax syntax = Syntax::att);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/timeline.h"
 #include "ptdecode/types.h"
 
@@ -64,12 +65,12 @@ struct RoomFor : std::allocator<T> {
   }
 };
 using Blocks = std::vector<Block, RoomFor<Block>>;
-[[nodiscard]] uint64_t instructions_of(const Blocks& blocks);
+[[nodiscard]] PTD_API uint64_t instructions_of(const Blocks& blocks);
 
 /// Owner of the blocks' static side: one per decoder (worker). Grows only; ids and what they stand for stay where they are for its life.
 /// Threads: one calls intern(). Others may ask for nodes that they were given with a batch (handed over with the usual synchronisation)
 /// while it goes on; size() is for the owner.
-class BlockTable {
+class PTD_API BlockTable {
  public:
   /// Finds or adds the block with exactly these bytes at (space, ip).
   NodeId intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes);
@@ -212,9 +213,9 @@ enum class GapReason : uint8_t {
 };
 inline constexpr int kGapReasons = 8;
 /// One sentence for people, and the enumerator's name.
-[[nodiscard]] const char* sentence(GapReason reason);
-[[nodiscard]] const char* name(GapReason reason);
-[[nodiscard]] const char* name(EventKind kind);
+[[nodiscard]] PTD_API const char* sentence(GapReason reason);
+[[nodiscard]] PTD_API const char* name(GapReason reason);
+[[nodiscard]] PTD_API const char* name(EventKind kind);
 
 /// Lost flow: nothing is known between block before_block - 1 and block before_block.
 struct Gap {

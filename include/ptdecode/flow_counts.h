@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ptdecode/block_sequences.h"
+#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/path_counts.h"
 
@@ -19,7 +20,7 @@ struct EdgeCount {
 };
 
 /// How often each way out of a block was taken: open addressing, one line of the cache a look-up.
-class WayCounts {
+class PTD_API WayCounts {
  public:
   void add(NodeId from, uint64_t to, uint64_t count);
   [[nodiscard]] const std::vector<EdgeCount>& slots() const { return slots_; }  ///< those with count 0 are empty
@@ -40,7 +41,7 @@ struct FlowTables {
 /// apart at the end. Belongs to one BlockTable, as node ids do. Grows with the code that ran,
 /// not with the trace. Ways out that the block's own bytes tell are counted by block and outcome; only returns and indirect branches are
 /// looked up.
-class FlowCounts {
+class PTD_API FlowCounts {
  public:
   void add(const Batch& batch, const FlowTables& tables);
   /// The flow does not go on from the last batch to the next (another segment).

@@ -2,12 +2,13 @@
 #pragma once
 
 #include "ptdecode/aux_segment.h"
+#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 
 namespace ptd {
 
 /// Turns segments into batches: pt::Decoder for Intel PT, arm::Decoder for CoreSight. Not thread-safe; one per worker.
-class FlowDecoder {
+class PTD_API FlowDecoder {
  public:
   FlowDecoder() = default;
   virtual ~FlowDecoder() = default;

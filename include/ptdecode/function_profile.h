@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "ptdecode/call_tree.h"
+#include "ptdecode/export.h"
 
 namespace ptd {
 
 /// Durations: exact up to kExact of them, then in classes of less than 1 % width.
-class DurationCounts {
+class PTD_API DurationCounts {
  public:
   void add(uint64_t ns);
   [[nodiscard]] uint64_t count() const { return count_; }
@@ -38,7 +39,7 @@ struct FunctionTotals {
 };
 
 /// Fed with steps of calls; plain counters by FunctionId.
-class FunctionProfile {
+class PTD_API FunctionProfile {
  public:
   void add(std::span<const CallStep> steps);
   [[nodiscard]] const std::vector<FunctionTotals>& functions() const { return functions_; }

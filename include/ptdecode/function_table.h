@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/symbols.h"
 
 namespace ptd {
@@ -28,7 +29,7 @@ struct FunctionInfo {
 };
 
 /// Grows only; ids and what info() returned stay. Any thread may call.
-class FunctionTable {
+class PTD_API FunctionTable {
  public:
   FunctionId intern(std::string_view name, std::string_view module);
   [[nodiscard]] const FunctionInfo& info(FunctionId id) const;
@@ -50,7 +51,7 @@ struct FoundFunction {
 };
 
 /// Remembers answers; one per thread. What a compiler split off a function (NAME.cold) counts as the function.
-class FunctionFinder {
+class PTD_API FunctionFinder {
  public:
   FunctionFinder(const Symbolizer& symbolizer, Timeline timeline, FunctionTable& table)
       : symbolizer_(symbolizer), timeline_(std::move(timeline)), table_(table), entries_(kEntries) {}

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -85,15 +86,15 @@ constexpr bool is_far(InsnClass cls) { return cls == InsnClass::far_call || cls 
 /// bad. What is bad and what merely faults: the table in decoder/insn/opcode_table.h. 66 on a near branch is ignored in 64-bit mode, as
 /// Intel processors do. Source: [SDM] volume 2, "Opcode Map". An Arm instruction (arm_insn.h) comes in the same terms; ISB and
 /// other P0 instructions that are no branches are `other`, ERET and RFE far_ret.
-[[nodiscard]] Insn classify(Bytes bytes, ExecMode mode);
+[[nodiscard]] PTD_API Insn classify(Bytes bytes, ExecMode mode);
 /// True if classify() fails only because the bytes end early.
-[[nodiscard]] bool needs_more_bytes(Bytes bytes, ExecMode mode);
+[[nodiscard]] PTD_API bool needs_more_bytes(Bytes bytes, ExecMode mode);
 
 /// Target of a direct branch (jump_direct, jcc taken, call_direct, jmpabs) that stands at `ip`. Addresses are linear: outside 64-bit
 /// mode they wrap at 32 bits. A 16-bit operand cuts EIP to 16 bits; done for a CS base of 0, which in 16-bit code is assumed of
 /// addresses below 64 KiB only (above, base and offset cannot be told apart).
-[[nodiscard]] Ip direct_target(const Insn& insn, Ip ip, ExecMode mode);
+[[nodiscard]] PTD_API Ip direct_target(const Insn& insn, Ip ip, ExecMode mode);
 /// Address of the next sequential instruction; wraps at 32 bits outside 64-bit mode.
-[[nodiscard]] Ip next_sequential(const Insn& insn, Ip ip, ExecMode mode);
+[[nodiscard]] PTD_API Ip next_sequential(const Insn& insn, Ip ip, ExecMode mode);
 
 }  // namespace ptd

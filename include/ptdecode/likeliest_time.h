@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 
 namespace ptd {
@@ -20,7 +21,7 @@ template <typename Told>
 }
 
 /// The moment of a stream that is followed from mark to mark and event to event. It never goes back.
-class LikeliestTime {
+class PTD_API LikeliestTime {
  public:
   template <typename Told>
   void pass(const Told& told) {

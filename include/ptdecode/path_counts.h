@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 
 namespace ptd {
@@ -18,7 +19,7 @@ enum class PathEnd : uint8_t {
 };
 
 /// What was counted, and the blocks that it is about.
-class PathCounts {
+class PTD_API PathCounts {
  public:
   /// Neighbouring blocks ran `count` times one after the other, and then the flow went on at `to`: 0 if the last one's bytes tell.
   struct Path {
@@ -47,7 +48,7 @@ class PathCounts {
 };
 
 /// Counters found by a key that is not 0: open addressing, so that to count is one line of the cache, and waits for nothing.
-class KeyCounts {
+class PTD_API KeyCounts {
  public:
   struct Slot {
     uint64_t key = 0;  ///< 0: empty
@@ -71,7 +72,7 @@ class KeyCounts {
 };
 
 /// Keys in the order in which they were counted, so that it can be taken back.
-class KeyJournal {
+class PTD_API KeyJournal {
  public:
   /// Where the next key is to be written; so many may be, then set_end() is to be called.
   uint64_t* room_for(size_t count);

@@ -12,13 +12,14 @@
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/error.h"
+#include "ptdecode/export.h"
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/symbols.h"
 #include "ptdecode/timeline.h"
 
 namespace ptd {
 
-class ImageLog;
+struct OpenRequest;
 struct RecordingData;
 
 /// A piece of a file that is said to stand in a process's memory from the start.
@@ -45,11 +46,8 @@ struct OpenOptions {
   bool freeze = false;                   ///< ignore edits: every address keeps its first version
   bool exact_only = false;               ///< see DecoderOptions::exact_only
   bool anchors = true;                   ///< use sync IPIs and the poker's own code
-  uint32_t drop_nth_poke = 0;            ///< testing: pretends that every n-th TEXT_POKE record was lost (0: none)
-  uint32_t drop_poke_seed = 0;           ///< testing: which of the n residues, or a shuffled choice if >= n
   std::vector<AssumedMapping> assumed;   ///< files that stand where no record says so; their code is marked assumed
   std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
-  std::shared_ptr<ImageLog> image_log;  ///< set by write_bundle(): notes what the image is made of
 };
 
 /// A raw capture without a container.
@@ -90,7 +88,7 @@ struct MissingImage {
 };
 
 /// Where `ptdecode record` keeps code and the command line looks for it: this user's folder, as the environment says, and the machine's.
-[[nodiscard]] std::vector<std::string> usual_stashes();
+[[nodiscard]] PTD_API std::vector<std::string> usual_stashes();
 
 struct LostRecords {
   uint64_t records = 0;
@@ -98,7 +96,7 @@ struct LostRecords {
   uint64_t aux_truncated = 0, aux_partial = 0, aux_collision = 0;
 };
 
-class Recording {
+class PTD_API Recording {
  public:
   static Result<std::unique_ptr<Recording>> open(const OpenOptions& options);
   static Result<std::unique_ptr<Recording>> open_raw(const RawOptions& raw, const OpenOptions& options);
@@ -137,6 +135,10 @@ class Recording {
   [[nodiscard]] std::vector<uint64_t> segment_starts(uint32_t stream) const;
   static constexpr uint64_t kStreamEnd = ~uint64_t{0};  ///< behind every segment
 
+  /// A decoder for the segments of this stream, for callers that pull: begin() with a segment, then next() until it returns false. One per
+  /// thread; must not outlive the recording. Null: there is no such stream.
+  [[nodiscard]] std::unique_ptr<FlowDecoder> make_decoder(uint32_t stream) const;
+
   /// Decodes the segments of one stream that begin in [first_offset, last_offset); `sink` gets each batch with the decoder that made it;
   /// false stops.
   using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
@@ -149,6 +151,8 @@ class Recording {
 
  private:
   friend const RecordingData& data_of(const Recording& recording);
+  friend Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& request);
+  friend Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, const OpenRequest& request);
   Recording();
   struct State;
   std::unique_ptr<State> state_;

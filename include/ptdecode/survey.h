@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {
@@ -55,10 +56,10 @@ struct Survey {
 
 /// Reads the records of a perf.data file or directory; other forms are small and are opened as a whole. A pipe cannot be surveyed and then
 /// read again, so it is refused. Errors: those of Recording::open.
-[[nodiscard]] Result<Survey> survey(const OpenOptions& options);
+[[nodiscard]] PTD_API Result<Survey> survey(const OpenOptions& options);
 /// The same of a recording that is open.
-[[nodiscard]] Survey survey_of(const Recording& recording);
+[[nodiscard]] PTD_API Survey survey_of(const Recording& recording);
 /// Nanoseconds to add to a time of the recording for the time of day; false if the recording does not tell (perf record -k).
-[[nodiscard]] bool wall_clock_offset(const std::string& path, int64_t& offset_ns);
+[[nodiscard]] PTD_API bool wall_clock_offset(const std::string& path, int64_t& offset_ns);
 
 }  // namespace ptd

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/timeline.h"
 
 namespace ptd {
@@ -97,10 +98,10 @@ struct SymbolPick {
 };
 
 /// A name for people: Itanium C++ and legacy Rust mangling undone; anything else as it is.
-[[nodiscard]] std::string demangle(const std::string& name);
+[[nodiscard]] PTD_API std::string demangle(const std::string& name);
 
 /// Thread-safe for look-ups once built; ELF symbol tables load lazily behind a lock. add_* must be done before the first look-up.
-class Symbolizer {
+class PTD_API Symbolizer {
  public:
   explicit Symbolizer(Timeline timeline);
   /// Who is asked, at a file's first look-up, for debug information that is not at hand; before the first look-up.

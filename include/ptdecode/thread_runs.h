@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "ptdecode/context_track.h"
+#include "ptdecode/export.h"
 
 namespace ptd {
 
 /// Immutable after construction; any number of threads may read.
-class ThreadRuns {
+class PTD_API ThreadRuns {
  public:
   struct Run {
     TimeNs first, last;

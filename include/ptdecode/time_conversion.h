@@ -1,6 +1,7 @@
 // TSC ticks <-> perf nanoseconds, as struct perf_event_mmap_page defines it.
 #pragma once
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -9,7 +10,7 @@ namespace ptd {
 /// (linux/perf_event.h, "time_zero"; tools/perf "Documentation/intel-pt.txt"). Arithmetic wraps modulo 2^64 as the kernel's does.
 /// With time_mult == 0 there is no conversion: the timeline's clock is then raw ticks and both directions are the identity.
 /// `cap_user_time_short` recordings give time_cycles and time_mask: the counter is then first widened as the uapi header says.
-struct TimeConversion {
+struct PTD_API TimeConversion {
   uint16_t time_shift = 0;
   uint32_t time_mult = 0;
   uint64_t time_zero = 0;

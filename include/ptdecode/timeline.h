@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/finding.h"
 #include "ptdecode/types.h"
 
@@ -101,7 +102,7 @@ struct PlainCode {
 };
 
 /// Addresses at which no fetch() finds bytes.
-struct NoCode {
+struct PTD_API NoCode {
   uint64_t first = 1, last = 0;    ///< inclusive; first > last: nothing is said
   Interval when;                   ///< at moments of which that is so
   SectionId section = kNoSection;  ///< that is there
@@ -113,7 +114,7 @@ class FetchLog;
 class CodeLimits;
 
 /// Immutable; any number of threads may read. Copies share one body.
-class Timeline {
+class PTD_API Timeline {
  public:
   Timeline();  ///< empty: nothing is mapped
   explicit Timeline(std::shared_ptr<const TimelineData> data);
@@ -150,21 +151,18 @@ class Timeline {
   [[nodiscard]] const std::vector<Interval>& suspect_windows() const;
 
   [[nodiscard]] const TimelineData& data() const { return *data_; }
-  /// Whoever fetches through this Timeline, or a later copy of it, is noted in `log`; null: nobody is.
-  void log_fetches(std::shared_ptr<FetchLog> log) { fetch_log_ = std::move(log); }
   [[nodiscard]] FetchLog* fetch_log() const { return fetch_log_.get(); }
-  /// Only what `limits` names can be fetched through this Timeline, or a later copy of it; null: everything.
-  void limit_code(std::shared_ptr<const CodeLimits> limits) { code_limits_ = std::move(limits); }
   [[nodiscard]] const CodeLimits* code_limits() const { return code_limits_.get(); }
 
  private:
+  friend struct TimelineAccess;
   std::shared_ptr<const TimelineData> data_;
   std::shared_ptr<FetchLog> fetch_log_;
   std::shared_ptr<const CodeLimits> code_limits_;
 };
 
 /// A reader of one Timeline with scratch memory of its own: one per thread. Kernel-half addresses always read kKernelSpace.
-class CodeView {
+class PTD_API CodeView {
  public:
   explicit CodeView(const Timeline& timeline);
   CodeView(CodeView&&) noexcept;

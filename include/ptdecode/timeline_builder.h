@@ -7,6 +7,7 @@
 
 #include "ptdecode/edit.h"
 #include "ptdecode/error.h"
+#include "ptdecode/export.h"
 #include "ptdecode/finding.h"
 #include "ptdecode/timeline.h"
 
@@ -24,7 +25,7 @@ struct DatedCopy {
 };
 
 /// Not thread-safe. add_* may come in any order; build() may be called once.
-class TimelineBuilder {
+class PTD_API TimelineBuilder {
  public:
   TimelineBuilder();
   ~TimelineBuilder();

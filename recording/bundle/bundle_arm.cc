@@ -66,7 +66,7 @@ void write_arm_sources(const RecordingData& data, ByteWriter& out) {
   for (const ArmSource& source : data.arm) write_source(source, out);
 }
 
-bool read_arm_sources(ByteReader in, const OpenOptions& options, RecordingData& data) {
+bool read_arm_sources(ByteReader in, const OpenRequest& options, RecordingData& data) {
   arm::FollowOptions& follow = data.arm_follow;
   const uint64_t names = in.number_to(static_cast<uint64_t>(arm::ContextNames::vmid) + kWithWorlds + kWithOwnUpper);
   if (names % kWithWorlds > static_cast<uint64_t>(arm::ContextNames::vmid)) return false;

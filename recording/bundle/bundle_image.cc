@@ -119,7 +119,7 @@ std::vector<std::byte> own(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 /// Reads operations into an ImageBuild. Each returns false where something does not fit.
 class OpReader {
  public:
-  OpReader(ByteReader& in, const KeptCode& code, const OpenOptions& options, ImageBuild& image)
+  OpReader(ByteReader& in, const KeptCode& code, const OpenRequest& options, ImageBuild& image)
       : in_(in), code_(code), options_(options), image_(image) {}
 
   bool next(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
@@ -224,7 +224,7 @@ class OpReader {
 
   ByteReader& in_;
   const KeptCode& code_;
-  const OpenOptions& options_;
+  const OpenRequest& options_;
   ImageBuild& image_;
   uint64_t spaces_ = 1, copies_ = 0, copy_bytes_ = 0, poke_ = 0;
 };
@@ -237,7 +237,7 @@ void write_image(const ImageLog& log, const CodeKeeper& code, ByteWriter& out) {
   for (const ImageOp& op : log.ops) std::visit(writer, op);
 }
 
-Status read_image(Bytes chunk, const KeptCode& code, const OpenOptions& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
+Status read_image(Bytes chunk, const KeptCode& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
   ByteReader in(chunk);
   OpReader reader(in, code, options, image);
   std::vector<PokeStamp> kept;

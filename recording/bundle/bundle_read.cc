@@ -3,7 +3,8 @@
 #include <limits>
 
 #include "image/source/mapped_file.h"
-#include "recording/bundle/bundle.h"
+#include "image/timeline_access.h"
+#include "ptdecode/bundle.h"
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_image.h"
@@ -17,7 +18,7 @@ constexpr uint64_t kMaxOffset = ~uint64_t{0} / 4;  // of a stream
 /// Fills a RecordingData from chunks. Every read_* is false where a chunk does not fit.
 class Loader {
  public:
-  Loader(const OpenOptions& options, BundleChunks& chunks, RecordingData& data) : options_(options), chunks_(chunks), data_(data) {}
+  Loader(const OpenRequest& options, BundleChunks& chunks, RecordingData& data) : options_(options), chunks_(chunks), data_(data) {}
 
   Status load();
 
@@ -40,7 +41,7 @@ class Loader {
   bool read_spans(ByteReader in);
   Status load_image();
 
-  const OpenOptions& options_;
+  const OpenRequest& options_;
   BundleChunks& chunks_;
   RecordingData& data_;
   std::vector<std::string> warnings_;
@@ -215,7 +216,7 @@ Status Loader::load_image() {
   for (NamedRange& range : symbols->ranges) image.add_range(std::move(range));
   image.finish(data_);
   for (FileSymbolPick& file : symbols->files) data_.symbolizer->add_fixed_file(std::move(file));
-  data_.timeline.limit_code(*limits);
+  TimelineAccess::limit_code(data_.timeline, *limits);
   return {};
 }
 
@@ -236,7 +237,7 @@ Status Loader::load() {
   if (has_arm && !read_arm_sources(ByteReader(chunk_of(chunk::kArm)), options_, data_)) return damaged(chunk::kArm);
   if (Status status = load_image(); !status.ok()) return status;
   data_.missing = std::move(missing_);
-  OpenOptions indexing = options_;
+  OpenRequest indexing = options_;
   const bool perf = data_.kind == RecordingKind::perf;
   if (perf) indexing.use_time = options_.use_time && data_.decoder.config.time.valid();
   if (perf && has_arm) indexing.use_time = data_.arm_follow.use_time;
@@ -258,7 +259,7 @@ bool looks_like_bundle(const std::string& path) {
   return bytes.size() >= kBundleMagic.size() && std::memcmp(bytes.data(), kBundleMagic.data(), kBundleMagic.size()) == 0;
 }
 
-Status load_bundle(const OpenOptions& options, RecordingData& data) {
+Status load_bundle(const OpenRequest& options, RecordingData& data) {
   auto file = MappedFile::open(options.path);
   if (!file.ok()) return file.error();
   auto chunks = read_bundle_chunks((*file)->bytes(), options.path);

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "recording/bundle/bundle.h"
+#include "ptdecode/bundle.h"
+#include "recording/bundle/requested_bundle.h"
 #include "recording/bundle/bundle_arm.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_events.h"
@@ -429,14 +430,20 @@ bool is_same_file(const std::string& a, const std::string& b) {
 }  // namespace
 
 Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle) {
+  std::vector<OpenRequest> also;
+  for (const OpenOptions& variant : bundle.also) also.emplace_back(variant);
+  return write_requested_bundle(OpenRequest(options), bundle, also);
+}
+
+Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle, std::span<const OpenRequest> also) {
   const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
   if (!bundle.dry_run && is_same_file(input, bundle.output_path))
     return Error{ErrorKind::usage, bundle.output_path + " is the recording itself: a bundle cannot take its place", 0};
   const auto log = std::make_shared<ImageLog>();
-  const auto open = [&bundle](OpenOptions wanted, std::shared_ptr<ImageLog> image_log) {
+  const auto open = [&bundle](OpenRequest wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);
     wanted.image_log->share = true;
-    return bundle.raw != nullptr ? Recording::open_raw(*bundle.raw, wanted) : Recording::open(wanted);
+    return bundle.raw != nullptr ? open_raw_recording(*bundle.raw, wanted) : open_recording(wanted);
   };
   auto recording = open(options, log);
   if (!recording.ok()) return recording.error();
@@ -445,7 +452,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
   writer.cut(bundle.time);
   if (bundle.time != Interval{} && !writer.has_trace()) return Error{ErrorKind::usage, "the recording has no trace at that time", 0};
   if (Status status = writer.scan(**recording); !status.ok()) return status.error();
-  for (const OpenOptions& variant : bundle.also) {
+  for (const OpenRequest& variant : also) {
     const auto other_log = std::make_shared<ImageLog>();
     other_log->fetches = log->fetches;
     const auto other = open(variant, other_log);

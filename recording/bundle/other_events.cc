@@ -9,7 +9,7 @@
 #include "perfio/format/sample_id.h"
 #include "perfio/format/tracepoint_format.h"
 #include "perfio/perf_reader.h"
-#include "recording/bundle/bundle.h"
+#include "ptdecode/bundle.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_events.h"
 

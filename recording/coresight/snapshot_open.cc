@@ -130,7 +130,7 @@ arm::TraceConfig config_of(const Device& device, arm::Protocol protocol) {
 /// Loads one snapshot; holds what is needed only meanwhile.
 class SnapshotLoader {
  public:
-  SnapshotLoader(const OpenOptions& options, RecordingData& data, std::string dir)
+  SnapshotLoader(const OpenRequest& options, RecordingData& data, std::string dir)
       : options_(options), data_(data), image_(options), dir_(std::move(dir)), files_(dir_, options) {}
 
   Status load();
@@ -153,7 +153,7 @@ class SnapshotLoader {
   Status finish(const std::string& path);
   [[nodiscard]] std::string path_of(std::string_view file) const;
 
-  const OpenOptions& options_;
+  const OpenRequest& options_;
   RecordingData& data_;
   ImageBuild image_;
   std::string dir_;
@@ -406,7 +406,7 @@ std::string snapshot_directory(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-Status load_snapshot(const OpenOptions& options, const std::string& dir, RecordingData& data) {
+Status load_snapshot(const OpenRequest& options, const std::string& dir, RecordingData& data) {
   data.kind = RecordingKind::snapshot;
   SnapshotLoader loader(options, data, dir);
   return is_capture(dir) ? loader.load_capture() : loader.load();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "image/fetch_log.h"
+#include "image/timeline_access.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd {
@@ -90,7 +91,7 @@ class LoggedBuilder {
   /// The timeline; fetches through it are noted too.
   [[nodiscard]] Timeline build() {
     Timeline timeline = builder_.build();
-    if (log_) timeline.log_fetches(log_->fetches);
+    if (log_) TimelineAccess::log_fetches(timeline, log_->fetches);
     return timeline;
   }
 

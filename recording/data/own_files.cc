@@ -10,11 +10,11 @@
 
 namespace ptd {
 
-OwnFiles::OwnFiles(std::string folder, const OpenOptions& options)
+OwnFiles::OwnFiles(std::string folder, const OpenRequest& options)
     : folder_(folder.empty() ? "." : std::move(folder)), roots_(options.symfs), share_(options.image_log && options.image_log->share) {}
 
 OwnFiles OwnFiles::any() {
-  OpenOptions options;
+  OpenRequest options;
   options.symfs = {"/"};
   return {{}, options};
 }
@@ -50,7 +50,7 @@ std::string own_folder(const std::string& recording) {
   return std::filesystem::is_directory(path, error) ? path.string() : path.string() + ".jit";
 }
 
-perfio::ReadLimits read_limits(const OpenOptions& options) {
+perfio::ReadLimits read_limits(const OpenRequest& options) {
   perfio::ReadLimits limits;
   limits.allow_outside = std::find(options.symfs.begin(), options.symfs.end(), "/") != options.symfs.end();
   return limits;

@@ -8,7 +8,7 @@
 
 #include "image/source/mapped_file.h"
 #include "perfio/perf_reader.h"
-#include "ptdecode/recording.h"
+#include "recording/data/open_request.h"
 
 namespace ptd {
 
@@ -17,7 +17,7 @@ namespace ptd {
 class OwnFiles {
  public:
   /// `folder`: of the description; "" for the working directory. `options`: their symfs roots count, and whether a bundle is made.
-  OwnFiles(std::string folder, const OpenOptions& options);
+  OwnFiles(std::string folder, const OpenRequest& options);
   /// Any file, as a user names it.
   static OwnFiles any();
 
@@ -42,6 +42,6 @@ class OwnFiles {
 [[nodiscard]] std::string own_folder(const std::string& recording);
 
 /// How PerfReader opens what the options name.
-[[nodiscard]] perfio::ReadLimits read_limits(const OpenOptions& options);
+[[nodiscard]] perfio::ReadLimits read_limits(const OpenRequest& options);
 
 }  // namespace ptd

@@ -11,6 +11,7 @@
 #include "ptdecode/context_track.h"
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/recording.h"
+#include "recording/data/open_request.h"
 #include "ptdecode/symbols.h"
 #include "ptdecode/timeline.h"
 #include "recording/data/arm_sources.h"
@@ -52,11 +53,11 @@ struct RecordingData {
   PageRelease pages;
 };
 
-Status load_raw(const RawOptions& raw, const OpenOptions& options, RecordingData& data);
-Status load_lldb_bundle(const OpenOptions& options, RecordingData& data);
-Status load_perf(const OpenOptions& options, RecordingData& data);
-Status load_bundle(const OpenOptions& options, RecordingData& data);
-Status load_snapshot(const OpenOptions& options, const std::string& dir, RecordingData& data);
+Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData& data);
+Status load_lldb_bundle(const OpenRequest& options, RecordingData& data);
+Status load_perf(const OpenRequest& options, RecordingData& data);
+Status load_bundle(const OpenRequest& options, RecordingData& data);
+Status load_snapshot(const OpenRequest& options, const std::string& dir, RecordingData& data);
 /// The snapshot directory that `path` names, itself or by its snapshot.ini; empty if it names none.
 [[nodiscard]] std::string snapshot_directory(const std::string& path);
 
@@ -66,9 +67,9 @@ Status load_snapshot(const OpenOptions& options, const std::string& dir, Recordi
 /// Looks up the kernel functions that the decoder follows by name (context switches).
 void find_kernel_places(RecordingData& data);
 /// Scans the streams for anchors, if the recording has pokes to order.
-void add_anchors(const OpenOptions& options, RecordingData& data);
+void add_anchors(const OpenRequest& options, RecordingData& data);
 
 /// Scans the streams for PSBs and fills indexes, infos and timing from streams and decoder.
-void index_streams(const OpenOptions& options, RecordingData& data);
+void index_streams(const OpenRequest& options, RecordingData& data);
 
 }  // namespace ptd

@@ -11,7 +11,7 @@
 namespace ptd {
 namespace {
 
-CodeSourceOptions source_options(const OpenOptions& options, int64_t recorded_at_s) {
+CodeSourceOptions source_options(const OpenRequest& options, int64_t recorded_at_s) {
   CodeSourceOptions result;
   result.symfs = options.symfs;
   result.debug_dirs = options.debug_dirs;
@@ -41,7 +41,7 @@ std::string default_build_id_cache() {
   return home == nullptr || *home == '\0' ? std::string() : std::string(home) + "/.debug";
 }
 
-ImageBuild::ImageBuild(const OpenOptions& options, int64_t recorded_at_s)
+ImageBuild::ImageBuild(const OpenRequest& options, int64_t recorded_at_s)
     : builder(options.image_log), source(source_options(options, recorded_at_s)) {
   if (options.freeze) builder.freeze_at_first_version();
 }

@@ -31,7 +31,7 @@ struct UserMapping {
 /// Not thread-safe; used up by finish().
 class ImageBuild {
  public:
-  explicit ImageBuild(const OpenOptions& options, int64_t recorded_at_s = 0);
+  explicit ImageBuild(const OpenRequest& options, int64_t recorded_at_s = 0);
 
   LoggedBuilder builder;
   CodeSource source;

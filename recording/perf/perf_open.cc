@@ -101,7 +101,7 @@ void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, R
 }
 
 /// The copies of the kernel's text that come with the recording or that the options name.
-KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenOptions& options) {
+KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenRequest& options) {
   KernelImage::Copies copies;
   for (const std::string& dir : reader.kcore_dirs()) {
     if (base_name(dir) == "kcore_dir") copies.kcore_dir = dir;
@@ -114,7 +114,7 @@ KernelImage::Copies kernel_copies(const perfio::PerfReader& reader, const OpenOp
 
 }  // namespace
 
-Status load_perf(const OpenOptions& options, RecordingData& data) {
+Status load_perf(const OpenRequest& options, RecordingData& data) {
   auto opened = perfio::PerfReader::open(options.path, read_limits(options));
   if (!opened.ok()) return opened.error();
   const std::shared_ptr<perfio::PerfReader> reader(std::move(opened).value());
@@ -165,7 +165,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   report_damage(reader->damage(), fold, data);
   data.description = describe(reader->features(), options.path);
   image.finish(data);
-  OpenOptions indexing = options;
+  OpenRequest indexing = options;
   indexing.use_time = options.use_time && data.decoder.config.time.valid();
   if (etm.valid) {
     arm.finish(etm, options.use_time, data);

@@ -31,7 +31,7 @@ uint64_t mix(uint64_t seed, uint64_t index) {
 
 }  // namespace
 
-bool SidebandFold::drops(const OpenOptions& options, uint64_t index) {
+bool SidebandFold::drops(const OpenRequest& options, uint64_t index) {
   const uint64_t n = options.drop_nth_poke;
   if (n == 0) return false;
   if (options.drop_poke_seed < n) return index % n == options.drop_poke_seed;

@@ -20,7 +20,7 @@ namespace ptd {
 /// Not thread-safe. Feed every record, then finish().
 class SidebandFold {
  public:
-  SidebandFold(const OpenOptions& options, ImageBuild& image, RecordingData& data) : options_(options), image_(image), data_(data) {}
+  SidebandFold(const OpenRequest& options, ImageBuild& image, RecordingData& data) : options_(options), image_(image), data_(data) {}
 
   void on_record(const perfio::Record& record);
   /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
@@ -37,8 +37,8 @@ class SidebandFold {
   [[nodiscard]] uint64_t pokes() const { return pokes_; }
   [[nodiscard]] uint64_t dropped_pokes() const { return dropped_pokes_; }
   [[nodiscard]] TimeNs last_time() const { return last_time_; }
-  /// True for the poke number `index` that OpenOptions::drop_nth_poke pretends to be lost.
-  [[nodiscard]] static bool drops(const OpenOptions& options, uint64_t index);
+  /// True for the poke number `index` that OpenRequest::drop_nth_poke pretends to be lost.
+  [[nodiscard]] static bool drops(const OpenRequest& options, uint64_t index);
 
  private:
   void on_mmap(const perfio::Record& record, const perfio::MmapRecord& map);
@@ -66,7 +66,7 @@ class SidebandFold {
   void set_switch(int32_t cpu, TimeNs time, const Context& to);
   void name_thread(int32_t tid, TimeNs time, const std::string& name);
 
-  const OpenOptions& options_;
+  const OpenRequest& options_;
   ImageBuild& image_;
   RecordingData& data_;
   KernelImage kernel_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ptdecode/recording.h"
+#include "recording/data/open_request.h"
 
 namespace ptd {
 namespace {
@@ -111,17 +112,17 @@ Decoded decode(const Way& way, uint32_t stream, bool hash) {
   return out;
 }
 
-int run(const std::string& path, const std::string& symfs, const OpenOptions& dropping, bool fast_only) {
-  OpenOptions options = dropping;
+int run(const std::string& path, const std::string& symfs, const OpenRequest& dropping, bool fast_only) {
+  OpenRequest options = dropping;
   options.path = path;
   if (!symfs.empty()) options.symfs = {symfs};
-  const auto fast = Recording::open(options);
+  const auto fast = open_recording(options);
   if (!fast.ok()) {
     std::fprintf(stderr, "%s\n", fast.error().message.c_str());
     return 2;
   }
   options.exact_only = true;
-  const auto exact = Recording::open(options);
+  const auto exact = open_recording(options);
   if (!exact.ok()) return 2;
   std::vector<Way> ways{{"exact", exact->get(), 1},
                         {"fast", fast->get(), 1},
@@ -156,10 +157,10 @@ int run(const std::string& path, const std::string& symfs, const OpenOptions& dr
 
 /// Prints the time that passes in each of `rounds` decodes of the whole recording, in seconds.
 int time_rounds(const std::string& path, const std::string& symfs, unsigned threads, unsigned rounds) {
-  OpenOptions options;
+  OpenRequest options;
   options.path = path;
   if (!symfs.empty()) options.symfs = {symfs};
-  const auto recording = Recording::open(options);
+  const auto recording = open_recording(options);
   if (!recording.ok()) {
     std::fprintf(stderr, "%s\n", recording.error().message.c_str());
     return 2;
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
   std::vector<std::string> words;
   bool fast_only = false;
   unsigned timed = 0;  // threads
-  ptd::OpenOptions dropping;
+  ptd::OpenRequest dropping;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--fast-only") == 0) {
       fast_only = true;

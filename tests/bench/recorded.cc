@@ -1,4 +1,5 @@
 // Streams of a recording: their trace in one piece, and the code that they ran as libipt takes it.
+#include "recording/data/open_request.h"
 #include "tests/bench/recorded.h"
 
 #include <array>
@@ -84,12 +85,12 @@ void write_section(const RecordedStream& stream, SpaceId space, SectionId id, co
 }  // namespace
 
 std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why, DroppedPokes dropped) {
-  OpenOptions options;
+  OpenRequest options;
   options.drop_nth_poke = dropped.nth;
   options.drop_poke_seed = dropped.seed;
   options.path = path;
   if (!symfs.empty()) options.symfs = {symfs};
-  auto opened = Recording::open(options);
+  auto opened = open_recording(options);
   if (!opened.ok()) {
     why = opened.error().message;
     return {};

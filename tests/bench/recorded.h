@@ -17,7 +17,7 @@ struct RecordedStream {
   std::vector<AuxSegment> segments;
 };
 
-/// See OpenOptions::drop_nth_poke and drop_poke_seed.
+/// See OpenRequest::drop_nth_poke and drop_poke_seed.
 struct DroppedPokes {
   uint32_t nth = 0, seed = 0;
 };

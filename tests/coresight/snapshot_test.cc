@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "recording/bundle/bundle.h"
+#include "ptdecode/bundle.h"
 #include "tests/coresight/support/expected.h"
 #include "tests/coresight/support/folder.h"
 #include "tests/coresight/support/made_frames.h"

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "image/source/mapped_file.h"
-#include "recording/bundle/bundle.h"
+#include "ptdecode/bundle.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_wire.h"
 

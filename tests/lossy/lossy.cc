@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ptdecode/recording.h"
+#include "recording/data/open_request.h"
 #include "tests/lossy/flow_diff.h"
 
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using ptd::Batch;
 
 struct Arguments {
-  ptd::OpenOptions whole, damaged;
+  ptd::OpenRequest whole, damaged;
   int cpu = -1;
   uint64_t first = 0, segments = ~uint64_t{0};
   size_t show = 0;
@@ -104,8 +105,8 @@ int main(int argc, char** argv) {
     std::fputs(kUsage, stderr);
     return 2;
   }
-  const auto whole = ptd::Recording::open(arguments.whole);
-  const auto damaged = ptd::Recording::open(arguments.damaged);
+  const auto whole = ptd::open_recording(arguments.whole);
+  const auto damaged = ptd::open_recording(arguments.damaged);
   if (!whole.ok() || !damaged.ok()) {
     std::fprintf(stderr, "lossy: %s\n", (whole.ok() ? damaged : whole).error().message.c_str());
     return 1;

@@ -635,11 +635,11 @@ TEST_F(Scratch, TheLibraryLooksOnlyIntoTheStashesThatItIsTold) {
   const std::string restored = before == nullptr ? "" : before;
   ::setenv("PTDECODE_STASH", place_.c_str(), 1);
   OpenOptions options;
-  EXPECT_NE(ImageBuild(options).source.find(wanted).status, CodeStatus::found) << "the environment is the command line's";
+  EXPECT_NE(ImageBuild(OpenRequest(options)).source.find(wanted).status, CodeStatus::found) << "the environment is the command line's";
   options.stashes = {folder_ + "/no-such-stash", place_};
-  EXPECT_EQ(ImageBuild(options).source.find(wanted).status, CodeStatus::found);
+  EXPECT_EQ(ImageBuild(OpenRequest(options)).source.find(wanted).status, CodeStatus::found);
   ::setenv("PTDECODE_STASH", "off", 1);
-  EXPECT_EQ(ImageBuild(options).source.find(wanted).status, CodeStatus::found);
+  EXPECT_EQ(ImageBuild(OpenRequest(options)).source.find(wanted).status, CodeStatus::found);
   before == nullptr ? ::unsetenv("PTDECODE_STASH") : ::setenv("PTDECODE_STASH", restored.c_str(), 1);
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "ptdecode/export.h"
+
 namespace ptd::arm {
 
 enum class Protocol : uint8_t { none, etmv3, ptm, etmv4, ete, itm, stm };
@@ -13,7 +15,7 @@ enum class Protocol : uint8_t { none, etmv3, ptm, etmv4, ete, itm, stm };
 
 /// Values of the trace unit's registers; 0 where nothing tells. Which bits mean what: [ETMv4] "Trace unit registers", [ETE] likewise,
 /// [ETMv3], [PFT].
-struct TraceConfig {
+struct PTD_API TraceConfig {
   Protocol protocol = Protocol::none;
   uint8_t trace_id = 0;                                              ///< CoreSight trace id, 7 bits
   uint32_t configr = 0;                                              ///< TRCCONFIGR; ETMv3, PTM: ETMCR; ITM, STM: TCR, TCSR

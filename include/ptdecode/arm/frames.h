@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd::arm {
@@ -33,7 +34,7 @@ struct FrameCounts {
 /// Takes `buffer` apart: `on_run` gets what each source wrote, in order (id 0, the formatter's own padding, is left out);
 /// `on_barrier` is called where sources do not join. A source's run ends at a frame's end and where the id changes. Any bytes are frames:
 /// there is no failure, only ids that no source has.
-FrameCounts split_frames(Bytes buffer, FrameFormat format, const std::function<void(const FrameRun&)>& on_run,
+PTD_API FrameCounts split_frames(Bytes buffer, FrameFormat format, const std::function<void(const FrameRun&)>& on_run,
                          const std::function<void(uint64_t offset_bytes)>& on_barrier);
 
 }  // namespace ptd::arm

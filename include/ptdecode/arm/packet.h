@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd::arm {
@@ -20,7 +21,7 @@ enum class PacketKind : uint8_t {
 };
 // clang-format on
 inline constexpr int kPacketKinds = static_cast<int>(PacketKind::bad) + 1;
-[[nodiscard]] const char* name(PacketKind kind);
+[[nodiscard]] PTD_API const char* name(PacketKind kind);
 
 /// What a context packet says of the PE.
 struct PacketContext {

@@ -6,17 +6,18 @@
 #include <cstring>
 
 #include "ptdecode/arm/packet_table.h"
+#include "ptdecode/export.h"
 
 namespace ptd::arm {
 
 /// Bytes of an A-Sync packet: eleven of 00, then 80.
 inline constexpr uint64_t kAsyncBytes = 12;
 /// Finds the next A-Sync at or after `from`; of a longer run of zeros the last eleven count. bytes.size() if there is none.
-[[nodiscard]] uint64_t find_async(Bytes bytes, uint64_t from);
+[[nodiscard]] PTD_API uint64_t find_async(Bytes bytes, uint64_t from);
 
 /// Pulls packets. Addresses and timestamps come whole: the reader keeps what they are compressed against ([ETMv4] "Address compression",
 /// "Timestamp instruction trace packet"). Plain state, cheap to copy; the bytes must outlive it.
-class PacketReader {
+class PTD_API PacketReader {
  public:
   PacketReader() = default;
   PacketReader(Bytes bytes, const TraceConfig& config);

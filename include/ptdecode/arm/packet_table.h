@@ -7,6 +7,7 @@
 
 #include "ptdecode/arm/config.h"
 #include "ptdecode/arm/packet.h"
+#include "ptdecode/export.h"
 
 namespace ptd::arm {
 
@@ -47,7 +48,7 @@ struct PacketForm {
   uint8_t isa = 0;  ///< instruction set bit of its address
 };
 
-[[nodiscard]] std::span<const PacketForm> packet_forms();
+[[nodiscard]] PTD_API std::span<const PacketForm> packet_forms();
 
 /// How a packet that is an address and nothing else is laid out.
 /// Bit 0 is the instruction set bit.
@@ -70,12 +71,12 @@ struct PlainForm {
   uint32_t atoms = 0;  ///< 1 is E, the oldest in bit 0
 };
 /// By header byte.
-[[nodiscard]] const std::array<PlainForm, 256>& plain_forms();
+[[nodiscard]] PTD_API const std::array<PlainForm, 256>& plain_forms();
 
 /// Index into packet_forms() by header byte; kNoForm: reserved in this configuration.
 using Dispatch = std::array<uint8_t, 256>;
 inline constexpr uint8_t kNoForm = 0xff;
 /// Stays for good.
-[[nodiscard]] const Dispatch& dispatch_of(const TraceConfig& config);
+[[nodiscard]] PTD_API const Dispatch& dispatch_of(const TraceConfig& config);
 
 }  // namespace ptd::arm

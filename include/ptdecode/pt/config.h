@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ptdecode/export.h"
 #include "ptdecode/time_conversion.h"
 #include "ptdecode/types.h"
 
@@ -32,7 +33,7 @@ struct Errata {
   friend constexpr bool operator==(const Errata&, const Errata&) = default;
 };
 /// The errata of a cpu, from the table in errata.cc, and those that are worked around for every processor.
-[[nodiscard]] Errata errata_of(CpuId cpu);
+[[nodiscard]] PTD_API Errata errata_of(CpuId cpu);
 
 /// Whether near returns may be compressed to a TNT bit (IA32_RTIT_CTL.DisRETC == 0).
 enum class ReturnCompression : uint8_t { unknown, on, off };

@@ -7,6 +7,7 @@
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/block_sequences.h"
 #include "ptdecode/context_track.h"
+#include "ptdecode/export.h"
 #include "ptdecode/flow_decoder.h"
 #include "ptdecode/path_counts.h"
 #include "ptdecode/pt/config.h"
@@ -50,7 +51,7 @@ struct DecoderStats {
 };
 
 /// Turns segments into batches. Not thread-safe; one per worker. Output depends on the segment, timeline, contexts and options only.
-class Decoder final : public FlowDecoder {
+class PTD_API Decoder final : public FlowDecoder {
  public:
   Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
   ~Decoder() override;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ptdecode/export.h"
 #include "ptdecode/types.h"
 
 namespace ptd::pt {
@@ -100,6 +101,6 @@ constexpr uint8_t pwrx_deepest(const Packet& p) { return static_cast<uint8_t>(p.
 }
 
 /// Name in the style of the SDM: "PSB", "TIP.PGE", "MODE.Exec".
-[[nodiscard]] const char* name(PacketKind kind);
+[[nodiscard]] PTD_API const char* name(PacketKind kind);
 
 }  // namespace ptd::pt

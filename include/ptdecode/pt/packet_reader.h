@@ -1,6 +1,7 @@
 // Splits Intel PT bytes into packets. Stateless but for the block-item context of PEBS (BBP .. BEP).
 #pragma once
 
+#include "ptdecode/export.h"
 #include "ptdecode/pt/config.h"
 #include "ptdecode/pt/packet.h"
 
@@ -9,10 +10,10 @@ namespace ptd::pt {
 /// Finds the next PSB at or after `from`: 16 bytes of 02 82. Returns bytes.size() if there is none. A run of the pattern that is longer
 /// than 16 bytes (a torn PSB before a whole one, or a packet that ends in 02 82 before a PSB) yields the run's last 16 bytes: no packet but
 /// PSB begins with 02 82, so the run ends where the PSB does. libipt does the same. A `from` inside a PSB does not find that PSB.
-[[nodiscard]] uint64_t find_psb(Bytes bytes, uint64_t from);
+[[nodiscard]] PTD_API uint64_t find_psb(Bytes bytes, uint64_t from);
 
 /// Pulls packets. Plain state, cheap to copy; the bytes must outlive it.
-class PacketReader {
+class PTD_API PacketReader {
  public:
   PacketReader() = default;
   explicit PacketReader(Bytes bytes, uint64_t offset_bytes = 0) : bytes_(bytes), offset_(offset_bytes) {}

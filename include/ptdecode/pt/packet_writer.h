@@ -3,13 +3,14 @@
 
 #include <vector>
 
+#include "ptdecode/export.h"
 #include "ptdecode/pt/packet.h"
 
 namespace ptd::pt {
 
 /// Appends packets to a byte vector, which must outlive it. Values wider than a field are cut by the named methods. Keeps the last ip for
 /// compression as hardware does (PSB clears it).
-class PacketWriter {
+class PTD_API PacketWriter {
  public:
   explicit PacketWriter(std::vector<std::byte>& out) : out_(out) {}
 

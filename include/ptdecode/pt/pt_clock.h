@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "ptdecode/export.h"
 #include "ptdecode/pt/config.h"
 #include "ptdecode/pt/packet.h"
 
@@ -31,7 +32,7 @@ inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 ///
 /// now() and earliest() never go back, but for a TSC packet: it is right and the estimate was not. Where it contradicts even the bounds (a
 /// guest's offset, another configuration), the clock starts anew from it and counts a jump.
-class PtClock {
+class PTD_API PtClock {
  public:
   PtClock() = default;
   explicit PtClock(const Config& config);

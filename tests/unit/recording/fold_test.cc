@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ptdecode/timeline.h"
+#include "recording/data/open_request.h"
 #include "recording/image/image_build.h"
 #include "recording/perf/sideband_fold.h"
 #include "tests/unit/image/source_support.h"
@@ -79,7 +80,7 @@ class Fold : public ::testing::Test {
   int user_byte(int32_t tid, uint64_t ip, uint64_t time) { return byte_at(data_->contexts.at_thread(tid, TimeNs{time}).space, ip, time); }
 
   TempDir dir_;
-  OpenOptions options_;
+  OpenRequest options_;
   perfio::Features features_;
   std::unique_ptr<RecordingData> data_;
   std::unique_ptr<ImageBuild> image_;

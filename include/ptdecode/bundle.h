@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ptdecode/error.h"
+#include "ptdecode/export.h"
 #include "ptdecode/recording.h"
 #include "ptdecode/types.h"
 
@@ -45,9 +46,9 @@ struct BundleReport {
 /// Opens the recording that `options` names, decodes it, and writes what that needed. Of files outside of the recording only code that is
 /// proven to be what ran goes into it (CodeSourceOptions::share). The output is replaced only if all went well.
 /// Errors: those of Recording::open; file_open for the output; usage if the output is the input, or nothing was traced at that time.
-Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
+PTD_API Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
 
 /// True if the file begins as a bundle does.
-[[nodiscard]] bool looks_like_bundle(const std::string& path);
+[[nodiscard]] PTD_API bool looks_like_bundle(const std::string& path);
 
 }  // namespace ptd

@@ -1,0 +1,18 @@
+// TimelineAccess: what a loader sets in a Timeline before it gives it out. Private to the project.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "ptdecode/timeline.h"
+
+namespace ptd {
+
+struct TimelineAccess {
+  /// Records in `log` every fetch through this Timeline and through later copies of it. Null: none.
+  static void log_fetches(Timeline& timeline, std::shared_ptr<FetchLog> log) { timeline.fetch_log_ = std::move(log); }
+  /// Only code that `limits` names can be fetched through this Timeline and through later copies of it. Null: all.
+  static void limit_code(Timeline& timeline, std::shared_ptr<const CodeLimits> limits) { timeline.code_limits_ = std::move(limits); }
+};
+
+}  // namespace ptd

@@ -1,0 +1,21 @@
+// All public headers of the C++ API.
+#pragma once
+
+#include "ptdecode/arm_insn.h"
+#include "ptdecode/bundle.h"
+#include "ptdecode/calls.h"
+#include "ptdecode/context_track.h"
+#include "ptdecode/counts.h"
+#include "ptdecode/disassembler.h"
+#include "ptdecode/error.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/flow_decoder.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/packets.h"
+#include "ptdecode/pt/decoder.h"
+#include "ptdecode/recording.h"
+#include "ptdecode/survey.h"
+#include "ptdecode/symbols.h"
+#include "ptdecode/timeline.h"
+#include "ptdecode/timeline_builder.h"
+#include "ptdecode/types.h"

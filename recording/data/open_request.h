@@ -1,0 +1,27 @@
+// OpenRequest: OpenOptions, plus what only the project itself may ask for. Private to the project.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "ptdecode/recording.h"
+
+namespace ptd {
+
+class ImageLog;
+
+/// The loaders of recording/ take this instead of OpenOptions.
+struct OpenRequest : OpenOptions {
+  OpenRequest() = default;
+  explicit OpenRequest(const OpenOptions& options) : OpenOptions(options) {}
+
+  uint32_t drop_nth_poke = 0;           ///< tests: leaves out every n-th TEXT_POKE record, as if it had been lost (0: none)
+  uint32_t drop_poke_seed = 0;          ///< tests: which of the n residues, or a shuffled choice if >= n
+  std::shared_ptr<ImageLog> image_log;  ///< records what the image is made of, for a bundle; may be null
+};
+
+/// As Recording::open() and Recording::open_raw().
+[[nodiscard]] Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& request);
+[[nodiscard]] Result<std::unique_ptr<Recording>> open_raw_recording(const RawOptions& raw, const OpenRequest& request);
+
+}  // namespace ptd
