@@ -159,6 +159,15 @@ class Loss(unittest.TestCase):
 class NewUser(unittest.TestCase):
     """What a newcomer types first: each answer names what was wrong, or what there is."""
 
+    def test_the_picture_of_the_readme_is_what_its_command_draws(self):
+        readme = (SOURCE / "README.md").read_text()
+        words = re.search(r"`ptdecode (flame -i data/\S+ .*?-o) (docs/\S+\.svg)`", readme)
+        with tempfile.TemporaryDirectory() as folder:
+            done = run(*words.group(1).split(), pathlib.Path(folder) / "picture.svg", cwd=SOURCE)
+            self.assertEqual(0, done.returncode, done.stderr)
+            self.assertEqual((SOURCE / words.group(2)).read_bytes(), (pathlib.Path(folder) / "picture.svg").read_bytes())
+        self.assertIn(f"]({words.group(2)})", readme)
+
     def test_unknown_words_are_named(self):
         for words, said in ((["bogus"], b"'bogus' is no command; the commands: bundle, check"), (["scirpt"], b"did you mean 'script'?"),
                             (["stats", "-x"], b"did you mean 'stat'?"), ([DEMO], b"ptdecode info -i ")):

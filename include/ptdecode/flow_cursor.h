@@ -1,0 +1,110 @@
+// FlowCursor: one batch as one sequence of blocks, marks, events and gaps in their true order.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ptdecode/flow.h"
+#include "ptdecode/likeliest_time.h"
+
+namespace ptd {
+
+/// What FlowCursor::next() found.
+enum class FlowItem : uint8_t {
+  end,     ///< nothing more in this batch
+  blocks,  ///< blocks(): one or more blocks without anything between them
+  mark,    ///< mark(): the context changes
+  event,   ///< event()
+  gap,     ///< gap(): the flow is lost here
+};
+
+/// Walks batches of one stream. A Batch keeps its blocks, marks, events and gaps in four lists; the cursor merges them:
+///
+///     FlowCursor cursor;
+///     for (each batch) {
+///       cursor.begin(batch);
+///       for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) ...
+///     }
+///
+/// The order of items between two blocks:
+///  - Events and gaps are in the order of their packets (stream_offset_bytes). A gap comes before an event of the same packet.
+///  - An event that ends the flow of a thread (disabled, async_disabled) comes before the mark of the next thread.
+///  - Otherwise a mark comes before an event unless the mark has a later time (likeliest()), and before a gap only if it has an earlier time.
+///
+/// The context and the time carry over from batch to batch. The batch must stay unchanged while it is walked. Not thread-safe.
+class FlowCursor {
+ public:
+  /// Starts a batch. The context of the batch before it goes on.
+  void begin(const Batch& batch) {
+    batch_ = &batch;
+    mark_ = event_ = gap_ = 0;
+    first_ = end_ = 0;
+  }
+  /// Forgets context and time: for another stream.
+  void reset() { *this = FlowCursor(); }
+
+  /// Moves to the next item.
+  FlowItem next() {
+    first_ = end_;
+    const bool mark = here(batch_->marks, mark_), event = here(batch_->events, event_), gap = here(batch_->gaps, gap_);
+    if (mark || event || gap) [[unlikely]] return boundary(mark, event, gap);
+    const auto count = static_cast<uint32_t>(batch_->blocks.size());
+    if (first_ >= count) return FlowItem::end;
+    end_ = count;
+    if (mark_ < batch_->marks.size()) end_ = std::min(end_, batch_->marks[mark_].before_block);
+    if (event_ < batch_->events.size()) end_ = std::min(end_, batch_->events[event_].before_block);
+    if (gap_ < batch_->gaps.size()) end_ = std::min(end_, batch_->gaps[gap_].before_block);
+    return FlowItem::blocks;
+  }
+
+  /// The item of the last next(). Valid as long as the batch.
+  [[nodiscard]] std::span<const Block> blocks() const { return std::span(batch_->blocks).subspan(first_, end_ - first_); }
+  [[nodiscard]] const Mark& mark() const { return batch_->marks[mark_ - 1]; }
+  [[nodiscard]] const Event& event() const { return batch_->events[event_ - 1]; }
+  [[nodiscard]] const Gap& gap() const { return batch_->gaps[gap_ - 1]; }
+
+  /// Index in the batch of the first block after this item; of blocks(), of their first.
+  [[nodiscard]] uint32_t position() const { return first_; }
+  /// The context of the item: thread, space, mode and time bounds of the last mark. All unknown before the first.
+  [[nodiscard]] const Mark& context() const { return context_; }
+  /// The likeliest moment of the item. It never goes back. kTimeMin: no mark or event so far has a time.
+  [[nodiscard]] TimeNs now() const { return time_.now(); }
+
+ private:
+  template <typename Items>
+  [[nodiscard]] bool here(const Items& items, size_t index) const {
+    return index < items.size() && items[index].before_block <= first_;
+  }
+
+  FlowItem boundary(bool mark, bool event, bool gap) {
+    const bool gap_first = gap && (!event || batch_->gaps[gap_].stream_offset_bytes <= batch_->events[event_].stream_offset_bytes);
+    if (mark && (gap_first ? precedes(batch_->marks[mark_], batch_->gaps[gap_])
+                           : !event || precedes(batch_->marks[mark_], batch_->events[event_]))) {
+      context_ = batch_->marks[mark_++];
+      time_.pass(context_);
+      return FlowItem::mark;
+    }
+    if (gap_first) {
+      ++gap_;
+      return FlowItem::gap;
+    }
+    time_.pass(batch_->events[event_++]);
+    return FlowItem::event;
+  }
+  [[nodiscard]] bool precedes(const Mark& mark, const Event& event) const {
+    const bool leaves = event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
+    if (leaves && context_.tid != -1 && mark.tid != context_.tid) return false;
+    return !is_dated(mark) || !is_dated(event) || likeliest(mark) <= likeliest(event);
+  }
+  [[nodiscard]] static bool precedes(const Mark& mark, const Gap& gap) { return is_dated(mark) && is_dated(gap) && mark.time.first < gap.time.first; }
+
+  const Batch* batch_ = nullptr;
+  size_t mark_ = 0, event_ = 0, gap_ = 0;  // next of each
+  uint32_t first_ = 0, end_ = 0;           // blocks of the item
+  Mark context_;
+  LikeliestTime time_;
+};
+
+}  // namespace ptd

@@ -1,0 +1,52 @@
+// StreamCursor: pulls the flow of a whole stream, item by item.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ptdecode/export.h"
+#include "ptdecode/flow_cursor.h"
+#include "ptdecode/recording.h"
+
+namespace ptd {
+
+/// Decodes one stream on the caller's thread and walks its flow:
+///
+///     StreamCursor cursor(recording, 0);
+///     for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+///       if (item != FlowItem::blocks) continue;
+///       for (const Block& block : cursor.blocks()) use(cursor.table().info(block.node), cursor.now());
+///     }
+///
+/// Events have the flags that need knowledge of earlier segments (kEventStatus, kEventResumed). The recording must outlive the cursor. Not
+/// thread-safe; any number of cursors may walk one recording at the same time.
+class PTD_API StreamCursor {
+ public:
+  /// Walks the segments of `stream` that may hold a moment of `time`, whole. A stream that does not exist has no items.
+  StreamCursor(const Recording& recording, uint32_t stream, Interval time = {});
+  ~StreamCursor();
+  StreamCursor(StreamCursor&&) noexcept;
+  StreamCursor& operator=(StreamCursor&&) noexcept;
+
+  /// Moves to the next item. FlowItem::end: the stream, or the asked time, is over.
+  FlowItem next();
+
+  /// The item of the last next(). Valid until the next call of next().
+  [[nodiscard]] std::span<const Block> blocks() const;
+  [[nodiscard]] const Mark& mark() const;
+  [[nodiscard]] const Event& event() const;
+  [[nodiscard]] const Gap& gap() const;
+
+  /// As of FlowCursor.
+  [[nodiscard]] const Mark& context() const;
+  [[nodiscard]] TimeNs now() const;
+  /// What the nodes of the blocks stand for. Grows while the cursor moves; its entries live as long as the cursor.
+  [[nodiscard]] const BlockTable& table() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ptd

@@ -1,0 +1,67 @@
+// StreamCursor: see ptdecode/stream_cursor.h.
+#include "ptdecode/stream_cursor.h"
+
+#include <utility>
+#include <vector>
+
+#include "decoder/event_join.h"
+
+namespace ptd {
+
+struct StreamCursor::State {
+  const Recording* recording = nullptr;
+  uint32_t stream = 0;
+  Interval time;
+  uint64_t at = 0;  ///< stream offset of the next segment
+  std::unique_ptr<FlowDecoder> decoder;
+  AuxSegment segment;
+  std::vector<std::byte> scratch;
+  bool in_segment = false;
+  Batch batch;
+  EventJoin join;
+  FlowCursor cursor;
+
+  /// Fills the next batch; false at the end of the stream or of the asked time.
+  bool fill();
+};
+
+bool StreamCursor::State::fill() {
+  if (!decoder) return false;
+  if (!in_segment) {
+    if (!recording->next_segment(stream, at, segment, scratch) || time.last < segment.time.first) return false;
+    decoder->begin(segment);
+  }
+  batch.clear();
+  in_segment = decoder->next(batch);
+  join.apply(batch);
+  cursor.begin(batch);
+  return true;
+}
+
+StreamCursor::StreamCursor(const Recording& recording, uint32_t stream, Interval time) : state_(std::make_unique<State>()) {
+  state_->recording = &recording;
+  state_->stream = stream;
+  state_->time = time;
+  state_->decoder = recording.make_decoder(stream);
+  if (time.first != kTimeMin) state_->at = recording.segment_at(stream, time.first);
+  state_->cursor.begin(state_->batch);
+}
+StreamCursor::~StreamCursor() = default;
+StreamCursor::StreamCursor(StreamCursor&&) noexcept = default;
+StreamCursor& StreamCursor::operator=(StreamCursor&&) noexcept = default;
+
+FlowItem StreamCursor::next() {
+  FlowItem item = state_->cursor.next();
+  while (item == FlowItem::end && state_->fill()) item = state_->cursor.next();
+  return item;
+}
+
+std::span<const Block> StreamCursor::blocks() const { return state_->cursor.blocks(); }
+const Mark& StreamCursor::mark() const { return state_->cursor.mark(); }
+const Event& StreamCursor::event() const { return state_->cursor.event(); }
+const Gap& StreamCursor::gap() const { return state_->cursor.gap(); }
+const Mark& StreamCursor::context() const { return state_->cursor.context(); }
+TimeNs StreamCursor::now() const { return state_->cursor.now(); }
+const BlockTable& StreamCursor::table() const { return state_->decoder->blocks(); }
+
+}  // namespace ptd

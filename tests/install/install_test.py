@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Installs the project, moves the prefix, and uses it as another project would. Usage: install_test.py SOURCE BUILD LIBDIR
+
+Checked: programs build against the moved prefix with CMake and with pkg-config, and give the known results; every installed header compiles
+alone without warnings; the library exports the public names only; no installed file names a path of the build machine.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+SOURCE, BUILD, LIBDIR = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+WORK = BUILD / "install-test"
+PREFIX = WORK / "moved"
+CXX = os.environ.get("CXX", "c++")
+EXAMPLES = ("hot_edges", "calls_of", "code_at")
+
+
+def run(*words, check=True, **more):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, **more)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{words}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def with_library(**more):
+    return {**os.environ, "LD_LIBRARY_PATH": str(PREFIX / LIBDIR), **more}
+
+
+def setUpModule():
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    run("cmake", "--install", BUILD, "--prefix", WORK / "prefix")
+    (WORK / "prefix").rename(PREFIX)
+    run("cmake", "-G", "Ninja", "-S", SOURCE / "docs/examples", "-B", WORK / "cmake", f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DCMAKE_CXX_COMPILER={CXX}")
+    run("cmake", "--build", WORK / "cmake")
+    flags = run("pkg-config", "--cflags", "--libs", "ptdecode", env={**os.environ, "PKG_CONFIG_PATH": str(PREFIX / LIBDIR / "pkgconfig")}).stdout.split()
+    (WORK / "pkg-config").mkdir()
+    for name in EXAMPLES:
+        run(CXX, "-std=c++20", SOURCE / "docs/examples" / (name + ".cc"), *flags, "-o", WORK / "pkg-config" / name)
+
+
+class Install(unittest.TestCase):
+    def each(self, name, *words, status=0):
+        """The output of an example, which both builds give alike."""
+        done = [run(WORK / way / name, *words, check=False, env=with_library()) for way in ("cmake", "pkg-config")]
+        self.assertEqual([status, status], [one.returncode for one in done], done)
+        self.assertEqual(done[0].stdout, done[1].stdout)
+        return done[0].stdout + done[0].stderr
+
+    def test_a_file_that_is_no_recording_is_named(self):
+        for name, words in (("hot_edges", ()), ("calls_of", ("fib",)), ("code_at", ("1000",))):
+            self.assertIn("LICENSE", self.each(name, *words, SOURCE / "LICENSE", status=1))
+
+    def test_hot_edges_counts_what_the_ground_truth_says(self):
+        data = PREFIX / "share/ptdecode/kernel"
+        total = sum(int(path.read_text().split("\n")[-2].split()[0]) for path in data.glob("truth.cpu*.txt"))
+        self.assertIn(f"\n{total} instructions, 0 of them marked uncertain, 0 gaps\n", self.each("hot_edges", data / "kernel.bundle"))
+
+    def test_calls_of_finds_every_call(self):
+        a, b = 0, 1
+        for _ in range(19):
+            a, b = b, a + b
+        lines = self.each("calls_of", "fib", SOURCE / "data/user/plain.bundle").splitlines()
+        self.assertEqual(f"{2 * a - 1} calls", lines[-1])  # fib(18), naively: 2 F(19) - 1
+        self.assertEqual(2 * a, len(lines))
+        self.assertRegex(lines[0], r"^\d+\.\d{9}  tid \d+  \d+ ns  \d+ instructions$")
+
+    @unittest.skipUnless(shutil.which("perf"), "perf is not installed")
+    def test_code_at_has_a_version_for_each_text_poke(self):
+        listing = run("perf", "script", "--show-text-poke-events", "-i", SOURCE / "data/demo/data").stdout
+        pokes = re.findall(r"(\d+\.\d+): PERF_RECORD_TEXT_POKE (\w+)  old len 5 new len 5", listing)
+        self.assertTrue(pokes)
+        for address in sorted({address for _, address in pokes}):
+            times = [time for time, other in pokes if other == address]
+            lines = self.each("code_at", address, SOURCE / "data/demo").splitlines()
+            versions = [line.split("  ")[1].split("..") for line in lines[:-1] if line.startswith(address)]
+            # A poke is two records at most: the breakpoint that stands for it meanwhile has none.
+            self.assertEqual(len(times) + 1, len(versions), (address, times, lines))
+            self.assertEqual(times, [end[:len(times[0])] for _, end in versions[:-1]], (address, lines))
+
+    def test_the_command_line_finds_its_data(self):
+        run(PREFIX / "bin/ptdecode", "--version")
+        self.assertIn(str(PREFIX / "share/ptdecode/kernel"), run(PREFIX / "bin/ptdecode", "demo").stdout)
+
+    def test_each_header_compiles_alone(self):
+        headers = sorted((PREFIX / "include").rglob("*.h"))
+        self.assertTrue(headers)
+        self.assertEqual([], [header for header in headers if header.relative_to(PREFIX / "include").parts[0] != "ptdecode"])
+        compilers = [CXX] + [other for other in ("clang++", "clang++-14") if shutil.which(other) and other != CXX][:1]
+        for compiler in compilers:
+            for header in headers:
+                done = run(compiler, "-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", "-x", "c++", "-I", PREFIX / "include", "-",
+                           input=f'#include "{header.relative_to(PREFIX / "include")}"\n', check=False)
+                self.assertEqual(0, done.returncode, f"{compiler}: {header.name}\n{done.stderr}")
+
+    @unittest.skipUnless((PREFIX / LIBDIR / "libptdecode.so.0").exists() or not (BUILD / "libptdecode.a").exists(), "the library is static")
+    def test_only_public_names_are_exported(self):
+        library = PREFIX / LIBDIR / "libptdecode.so.0"
+        names = [line.split(" ", 2)[2] for line in run("nm", "-DC", "--defined-only", library).stdout.splitlines()]
+        public = re.compile(r"^(?:(?:typeinfo|typeinfo name|vtable) for )?(?:ptd::|ptd_)|^PTDECODE_0$")
+        self.assertIn("ptd::Recording::open(ptd::OpenOptions const&)@@PTDECODE_0", names)
+        self.assertEqual([], [name for name in names if not public.match(name)])
+        private = re.compile(r"ptd::(?:cli|perfio|stash|emulate|live)::|RecordingData|OpenRequest|ImageBuild")
+        self.assertEqual([], [name for name in names if private.search(name)])
+
+    def test_no_installed_file_names_the_build_machine(self):
+        paths = [str(path).encode() for path in (SOURCE, BUILD, WORK)]
+        for folder in (LIBDIR, "include"):
+            for path in (PREFIX / folder).rglob("*"):
+                if path.is_file() and path.suffix in (".cmake", ".pc", ".h"):
+                    content = path.read_bytes()
+                    self.assertEqual([], [name for name in paths if name in content], path)
+                    self.assertNotIn(b"/usr/lib/", content, path)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,116 @@
+// FlowCursor: the order of blocks, marks, events and gaps.
+#include "ptdecode/flow_cursor.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace ptd {
+namespace {
+
+Mark mark_at(uint32_t before_block, uint64_t ns, int32_t tid = 1) {
+  Mark mark;
+  mark.before_block = before_block;
+  mark.tid = tid;
+  mark.time = {TimeNs{ns}, kTimeMax};
+  mark.about = TimeNs{ns};
+  mark.time_known = ns != 0;
+  return mark;
+}
+Event event_at(uint32_t before_block, uint64_t offset_bytes, uint64_t ns, EventKind kind = EventKind::enabled) {
+  Event event;
+  event.kind = kind;
+  event.before_block = before_block;
+  event.stream_offset_bytes = offset_bytes;
+  event.time = {TimeNs{ns}, kTimeMax};
+  event.about = TimeNs{ns};
+  return event;
+}
+Gap gap_at(uint32_t before_block, uint64_t offset_bytes, uint64_t ns) {
+  Gap gap;
+  gap.before_block = before_block;
+  gap.stream_offset_bytes = offset_bytes;
+  gap.time = {TimeNs{ns}, kTimeMax};
+  return gap;
+}
+
+/// The items of a batch in a line: "m1" is a mark of thread 1, "e8" and "g8" have offset 8, "b2" are two blocks.
+std::string walk(FlowCursor& cursor, const Batch& batch) {
+  std::string text;
+  cursor.begin(batch);
+  for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+    if (!text.empty()) text += ' ';
+    if (item == FlowItem::blocks) text += "b" + std::to_string(cursor.blocks().size());
+    if (item == FlowItem::mark) text += "m" + std::to_string(cursor.mark().tid);
+    if (item == FlowItem::event) text += "e" + std::to_string(cursor.event().stream_offset_bytes);
+    if (item == FlowItem::gap) text += "g" + std::to_string(cursor.gap().stream_offset_bytes);
+  }
+  EXPECT_EQ(FlowItem::end, cursor.next()) << "the end stays";
+  return text;
+}
+
+struct Case {
+  const char* why;
+  std::string want;
+  Batch batch;
+};
+
+Batch batch_of(size_t blocks, std::vector<Mark> marks, std::vector<Event> events, std::vector<Gap> gaps) {
+  Batch batch;
+  batch.blocks.resize(blocks, Block{});
+  batch.marks = std::move(marks);
+  batch.events = std::move(events);
+  batch.gaps = std::move(gaps);
+  return batch;
+}
+
+TEST(FlowCursor, Order) {
+  const Case cases[] = {
+      {"nothing", "", batch_of(0, {}, {}, {})},
+      {"blocks alone", "b3", batch_of(3, {}, {}, {})},
+      {"each between its blocks", "m1 b1 e8 b1 g9 b1", batch_of(3, {mark_at(0, 5)}, {event_at(1, 8, 6)}, {gap_at(2, 9, 7)})},
+      {"after the last block", "b2 e8 g9", batch_of(2, {}, {event_at(2, 8, 6)}, {gap_at(2, 9, 7)})},
+      {"events and gaps by offset", "e8 g9 e10 b1", batch_of(1, {}, {event_at(0, 8, 6), event_at(0, 10, 6)}, {gap_at(0, 9, 6)})},
+      {"a gap before an event of its packet", "g8 e8 b1", batch_of(1, {}, {event_at(0, 8, 6)}, {gap_at(0, 8, 6)})},
+      {"a mark before an event of the same time", "m1 e8 b1", batch_of(1, {mark_at(0, 6)}, {event_at(0, 8, 6)}, {})},
+      {"a later mark after the event", "e8 m1 b1", batch_of(1, {mark_at(0, 7)}, {event_at(0, 8, 6)}, {})},
+      {"an earlier mark before it", "m1 e8 m1 b1", batch_of(1, {mark_at(0, 5), mark_at(0, 7)}, {event_at(0, 8, 6)}, {})},
+      {"without times the mark comes first", "m1 e8 b1", batch_of(1, {mark_at(0, 0)}, {event_at(0, 8, 0)}, {})},
+      {"a gap before the mark of what follows", "g8 m1 b1", batch_of(1, {mark_at(0, 7)}, {}, {gap_at(0, 8, 6)})},
+      {"a gap before a mark of the same time", "g8 m1 b1", batch_of(1, {mark_at(0, 6)}, {}, {gap_at(0, 8, 6)})},
+      {"a gap after an earlier mark", "m1 g8 b1", batch_of(1, {mark_at(0, 5)}, {}, {gap_at(0, 8, 6)})},
+      {"a gap before a mark without a time", "g8 m1 b1", batch_of(1, {mark_at(0, 0)}, {}, {gap_at(0, 8, 0)})},
+      {"what ends a thread's flow comes before the next thread", "m1 b1 e8 m2 e9 b1",
+       batch_of(2, {mark_at(0, 5), mark_at(1, 5, 2)}, {event_at(1, 8, 7, EventKind::disabled), event_at(1, 9, 7)}, {})},
+      {"unless it is the same thread", "m1 b1 m1 e8 b1",
+       batch_of(2, {mark_at(0, 5), mark_at(1, 6)}, {event_at(1, 8, 7, EventKind::async_disabled)}, {})},
+  };
+  for (const Case& test : cases) {
+    FlowCursor cursor;
+    EXPECT_EQ(test.want, walk(cursor, test.batch)) << test.why;
+  }
+}
+
+TEST(FlowCursor, ContextAndTimeCarryOver) {
+  FlowCursor cursor;
+  EXPECT_EQ(-1, cursor.context().tid);
+  EXPECT_EQ(kTimeMin, cursor.now());
+  EXPECT_EQ("m7 b1", walk(cursor, batch_of(1, {mark_at(0, 50, 7)}, {}, {})));
+  const Batch next = batch_of(2, {}, {event_at(1, 8, 60), event_at(1, 9, 55)}, {});
+  cursor.begin(next);
+  ASSERT_EQ(FlowItem::blocks, cursor.next());
+  EXPECT_EQ(7, cursor.context().tid);
+  EXPECT_EQ(TimeNs{50}, cursor.now());
+  EXPECT_EQ(0U, cursor.position());
+  ASSERT_EQ(FlowItem::event, cursor.next());
+  EXPECT_EQ(TimeNs{60}, cursor.now());
+  EXPECT_EQ(1U, cursor.position());
+  ASSERT_EQ(FlowItem::event, cursor.next());
+  EXPECT_EQ(TimeNs{60}, cursor.now()) << "never goes back";
+  cursor.reset();
+  EXPECT_EQ(-1, cursor.context().tid);
+  EXPECT_EQ(kTimeMin, cursor.now());
+}
+
+}  // namespace
+}  // namespace ptd
