@@ -33,8 +33,9 @@ FunctionId FunctionTable::intern(std::string_view name, std::string_view module)
 }
 
 const FunctionInfo& FunctionTable::info(FunctionId id) const {
+  static const FunctionInfo kUnknown;
   const std::lock_guard lock(mutex_);
-  return functions_.at(id);
+  return id < functions_.size() ? functions_[id] : kUnknown;
 }
 
 size_t FunctionTable::size() const {

@@ -11,6 +11,7 @@
 #include "cli/list/code_text.h"
 #include "cli/report/finding_text.h"
 #include "ptdecode/disassembler.h"
+#include "ptdecode/flow_cursor.h"
 
 namespace ptd::cli {
 
@@ -26,11 +27,12 @@ class Watcher {
   void take(const Batch& batch, const BlockTable& blocks) {
     nodes_.bind(blocks);
     if (blocks.size() > sites_.size()) sites_.resize(blocks.size());
-    size_t mark = 0, event = 0;
-    for (uint32_t i = 0; i <= batch.blocks.size(); ++i) {
-      for (; mark < batch.marks.size() && batch.marks[mark].before_block <= i; ++mark) now_ = batch.marks[mark].time.first;
-      for (; event < batch.events.size() && batch.events[event].before_block <= i; ++event) take_event(batch.events[event]);
-      if (i < batch.blocks.size()) take_block(batch.blocks[i]);
+    cursor_.begin(batch);
+    for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
+      if (item == FlowItem::mark) now_ = cursor_.mark().time.first;
+      if (item == FlowItem::event) take_event(cursor_.event());
+      if (item != FlowItem::blocks) continue;
+      for (const Block& block : cursor_.blocks()) take_block(block);
     }
     flow_.gaps += batch.gaps.size();
   }
@@ -110,6 +112,7 @@ class Watcher {
   std::deque<NodeId> recent_;
   RanVersion* continued_ = nullptr;
   size_t wanted_after_ = 0;
+  FlowCursor cursor_;
   TimeNs now_;
 };
 
@@ -133,23 +136,26 @@ ChangedFlow watch_changes(const Recording& recording) {
 std::vector<std::string> segment_lines(const Recording& recording, uint32_t stream, uint64_t segment, size_t limit) {
   std::vector<std::string> lines;
   NodeCache nodes;
+  FlowCursor cursor;
   const Disassembler disassembler;
   const Status status =
       recording.decode(stream, segment, segment + 1, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
         nodes.bind(decoder.blocks());
-        size_t gap = 0;
-        for (uint32_t i = 0; i <= batch.blocks.size() && lines.size() < limit; ++i) {
-          for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) {
-            lines.push_back(fmt::format("gap: {} at {:x}, {} trace bytes skipped", name(batch.gaps[gap].reason), batch.gaps[gap].ip.value,
-                                        batch.gaps[gap].lost_bytes));
+        cursor.begin(batch);
+        for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+          if (item == FlowItem::gap) {
+            const Gap& gap = cursor.gap();
+            lines.push_back(fmt::format("gap: {} at {:x}, {} trace bytes skipped", name(gap.reason), gap.ip.value, gap.lost_bytes));
           }
-          if (i == batch.blocks.size()) break;
-          const NodeId node = batch.blocks[i].node;
-          const BlockInfo& info = nodes.info(node);
-          for (const CachedInsn& insn : nodes.insns(node)) {
-            const Ip ip = info.ip + insn.offset_bytes;
-            lines.push_back(fmt::format("{:16x} {}", ip.value,
-                                        disassembler.text(nodes.bytes(node).subspan(insn.offset_bytes, insn.length_bytes), ip, info.mode)));
+          if (item != FlowItem::blocks) continue;
+          for (const Block& block : cursor.blocks()) {
+            if (lines.size() >= limit) return false;
+            const BlockInfo& info = nodes.info(block.node);
+            for (const CachedInsn& insn : nodes.insns(block.node)) {
+              const Ip ip = info.ip + insn.offset_bytes;
+              const Bytes bytes = nodes.bytes(block.node).subspan(insn.offset_bytes, insn.length_bytes);
+              lines.push_back(fmt::format("{:16x} {}", ip.value, disassembler.text(bytes, ip, info.mode)));
+            }
           }
         }
         return lines.size() < limit;

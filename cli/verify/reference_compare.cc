@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "cli/cache/node_cache.h"
 #include "cli/verify/flow_align.h"
+#include "ptdecode/flow_cursor.h"
 
 namespace ptd::cli {
 
@@ -19,31 +21,36 @@ struct SegmentFlow {
   std::vector<bool> flagged;
   std::vector<size_t> gaps;  ///< each before this instruction
   uint64_t int3 = 0;
+
+  void add(std::span<const Block> blocks, NodeCache& nodes) {
+    for (const Block& block : blocks) {
+      const bool marked = (block.flags & kUncertainFlags) != 0;
+      const Bytes bytes = nodes.bytes(block.node);
+      const Ip ip = nodes.info(block.node).ip;
+      for (const CachedInsn& insn : nodes.insns(block.node)) {
+        keys.push_back((ip + insn.offset_bytes).value);
+        contents.push_back(content_key(bytes.subspan(insn.offset_bytes, insn.length_bytes)));
+        flagged.push_back(marked);
+      }
+    }
+  }
 };
 
 /// Flows of segments [first, last), by stream offset.
 Result<std::map<uint64_t, SegmentFlow>> flows_of(const Recording& recording, uint32_t stream, uint64_t first, uint64_t last) {
   std::map<uint64_t, SegmentFlow> flows;
   NodeCache nodes;
+  FlowCursor cursor;
   const Status status =
       recording.decode(stream, first, last, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
         nodes.bind(decoder.blocks());
         SegmentFlow& flow = flows[segment.stream_offset_bytes];
-        size_t gap = 0;
-        for (uint32_t i = 0; i <= batch.blocks.size(); ++i) {
-          while (gap < batch.gaps.size() && batch.gaps[gap].before_block <= i) ++gap, flow.gaps.push_back(flow.keys.size());
-          if (i == batch.blocks.size()) break;
-          const Block& block = batch.blocks[i];
-          const bool flagged = (block.flags & kUncertainFlags) != 0;
-          const Bytes bytes = nodes.bytes(block.node);
-          const Ip ip = nodes.info(block.node).ip;
-          for (const CachedInsn& insn : nodes.insns(block.node)) {
-            flow.keys.push_back((ip + insn.offset_bytes).value);
-            flow.contents.push_back(content_key(bytes.subspan(insn.offset_bytes, insn.length_bytes)));
-            flow.flagged.push_back(flagged);
-          }
+        cursor.begin(batch);
+        for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+          if (item == FlowItem::gap) flow.gaps.push_back(flow.keys.size());
+          if (item == FlowItem::event) flow.int3 += (cursor.event().flags & kEventBreakpoint) != 0 ? 1 : 0;
+          if (item == FlowItem::blocks) flow.add(cursor.blocks(), nodes);
         }
-        for (const Event& event : batch.events) flow.int3 += (event.flags & kEventBreakpoint) != 0 ? 1 : 0;
         return true;
       });
   if (!status) return status.error();

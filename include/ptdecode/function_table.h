@@ -32,6 +32,7 @@ struct FunctionInfo {
 class PTD_API FunctionTable {
  public:
   FunctionId intern(std::string_view name, std::string_view module);
+  /// Of kNoFunction, and of an id that intern() has not returned, one without a name.
   [[nodiscard]] const FunctionInfo& info(FunctionId id) const;
   [[nodiscard]] size_t size() const;
 

@@ -47,7 +47,7 @@ class Install(unittest.TestCase):
     def each(self, name, *words, status=0):
         """The output of an example, which both builds give alike."""
         done = [run(WORK / way / name, *words, check=False, env=with_library()) for way in ("cmake", "pkg-config")]
-        self.assertEqual([status, status], [one.returncode for one in done], done)
+        self.assertEqual([status, status], [one.returncode for one in done], done[0].stderr[-1000:])
         self.assertEqual(done[0].stdout, done[1].stdout)
         return done[0].stdout + done[0].stderr
 
@@ -70,17 +70,17 @@ class Install(unittest.TestCase):
         self.assertRegex(lines[0], r"^\d+\.\d{9}  tid \d+  \d+ ns  \d+ instructions$")
 
     @unittest.skipUnless(shutil.which("perf"), "perf is not installed")
-    def test_code_at_has_a_version_for_each_text_poke(self):
+    def test_code_at_has_a_version_since_each_text_poke(self):
         listing = run("perf", "script", "--show-text-poke-events", "-i", SOURCE / "data/demo/data").stdout
-        pokes = re.findall(r"(\d+\.\d+): PERF_RECORD_TEXT_POKE (\w+)  old len 5 new len 5", listing)
+        pokes = re.findall(r"(\d+\.\d+): PERF_RECORD_TEXT_POKE (\w+)  old len [1-9]", listing)
         self.assertTrue(pokes)
         for address in sorted({address for _, address in pokes}):
             times = [time for time, other in pokes if other == address]
             lines = self.each("code_at", address, SOURCE / "data/demo").splitlines()
-            versions = [line.split("  ")[1].split("..") for line in lines[:-1] if line.startswith(address)]
-            # A poke is two records at most: the breakpoint that stands for it meanwhile has none.
-            self.assertEqual(len(times) + 1, len(versions), (address, times, lines))
-            self.assertEqual(times, [end[:len(times[0])] for _, end in versions[:-1]], (address, lines))
+            begins = [line.split("  ")[1].split("..")[0][:len(times[0])] for line in lines[:-1] if line.startswith(address)]
+            self.assertEqual("", begins[0], lines)
+            # The record of a poke comes when it is complete. The breakpoint in its place until then has no record of its own.
+            self.assertEqual([], [time for time in times if time not in begins], (address, lines))
 
     def test_the_command_line_finds_its_data(self):
         run(PREFIX / "bin/ptdecode", "--version")
@@ -114,7 +114,8 @@ class Install(unittest.TestCase):
                 if path.is_file() and path.suffix in (".cmake", ".pc", ".h"):
                     content = path.read_bytes()
                     self.assertEqual([], [name for name in paths if name in content], path)
-                    self.assertNotIn(b"/usr/lib/", content, path)
+                    if path.suffix != ".h":
+                        self.assertNotIn(b"/usr/", content, path)
 
 
 if __name__ == "__main__":

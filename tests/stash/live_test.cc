@@ -670,7 +670,7 @@ TEST_F(Scratch, MemoryThatChangesTooOftenIsUnknownFromThenOn) {
   const auto one = MappedFile::open(folder_ + "/one"), other = MappedFile::open(folder_ + "/other");
   ASSERT_TRUE(one.ok() && other.ok());
   OpenOptions options;
-  ImageBuild build(options);
+  ImageBuild build{OpenRequest(options)};
   build.source.set_kept(std::make_shared<Restless>(*one, *other, 9));
   UserMapping mapping;
   mapping.space = build.builder.add_space();
