@@ -50,7 +50,10 @@ char letter(const LossTimes::Bin& bin) {
 std::string remedies(const GapTally& gaps, const LostRecords& lost) {
   const auto count = [&](GapReason reason) { return gaps.by_reason()[static_cast<size_t>(reason)].gaps; };
   std::string text;
-  if (count(GapReason::aux_lost) != 0) {
+  const uint64_t announced = lost.aux_truncated + lost.aux_partial + lost.aux_collision;
+  if (count(GapReason::aux_lost) > announced)
+    text += "  aux_lost that no record announces: bytes of the trace are zero or not in the file; copy the recording again\n";
+  if (count(GapReason::aux_lost) != 0 && announced != 0) {
     text += fmt::format(
         "  aux_lost: perf did not empty the trace buffer in time ({} times full): a larger one, perf record -m ,64M; or trace less, with\n"
         "    --filter 'filter FUNCTION' or of the user's half only (intel_pt//u); or keep only the end, perf record --snapshot\n",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
 
@@ -149,8 +150,8 @@ std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorSt
 
 void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t slack_ns, const std::vector<Ip>& sync_entries,
                   const std::vector<Ip>& poke_entries, AnchorStream& stream) {
-  const Bytes own = segment.bytes.first(segment.bytes.size() - segment.tail_bytes);
-  pt::PacketReader reader(own);
+  const uint64_t own_bytes = segment.bytes.size() - segment.tail_bytes;
+  pt::PacketReader reader(segment.bytes.first(pt::find_zero_run(segment.bytes, 0, own_bytes).first));
   reader.set_errata(config.errata);
   pt::PtClock clock(config);
   pt::Packet packet;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/arm/packet_reader.h"
 #include "ptdecode/pt/packet_reader.h"
 
@@ -14,12 +15,12 @@ constexpr uint64_t kMaxPsbPlusBytes = 256;  // PSB+ holds at most a dozen packet
 constexpr uint64_t kStretchBytes = 256U << 10;
 constexpr uint64_t kLongestRunBytes = 4096;  // of PSB patterns in a row that is taken as one run across the end of a stretch
 
-// Reads the PSB+ at `offset`: its TSC and its length.
+// Reads the PSB+ at `offset`, up to zeroed trace: its TSC and its length.
 PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
   std::vector<std::byte> scratch;
   const Seam* seam = stream.seam_after(offset);
   const uint64_t end = std::min(offset + kMaxPsbPlusBytes, seam != nullptr ? seam->offset_bytes : stream.end_offset());
-  const Bytes bytes = stream.read(offset, end, scratch);
+  const Bytes read = stream.read(offset, end, scratch), bytes = read.first(pt::find_zero_run(read, 0, read.size()).first);
   PsbEntry entry;
   entry.offset_bytes = offset;
   pt::PacketReader reader(bytes);

@@ -1,10 +1,12 @@
 // Item: what the flow is still owed by the trace, one step above packets: branches, targets, and events bound to an ip.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "decoder/pt/flow/time_ahead.h"
+#include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/pt/config.h"
@@ -24,6 +26,7 @@ enum class ItemKind : uint8_t {
   after_insns,     ///< an event `ip` instructions after its anchor: the item before that is not `now` or `at_insn`
   now,             ///< an event without place: given at once
   overflow,        ///< OVF; `ip` is where flow resumes, unless suppressed
+  missing,         ///< `value` bytes of trace are lost: the flow is not known until an item gives an ip
   sync,            ///< the next segment's PSB: its flow goes on at `ip`, unless suppressed
   bad,             ///< bytes that are no packet, or a packet that cannot stand there
   end,             ///< no more bytes
@@ -142,7 +145,8 @@ class ItemReader {
     cursor.offset_bytes = reader_.offset();
     return cursor;
   }
-  [[nodiscard]] uint64_t own_bytes() const { return own_bytes_; }
+  /// Plain packets may be read up to here: to the segment's end, or to zeroed trace before it.
+  [[nodiscard]] uint64_t plain_end() const { return std::min(own_bytes_, zeros_.first); }
   [[nodiscard]] TimeAhead& ahead() { return ahead_; }
   /// The reader goes on at `cursor` with item `index`. `last`, if not null, becomes item `index`: one that is taken in part.
   void skip_to(const ItemCursor& cursor, uint64_t index, const Item* last);
@@ -151,7 +155,7 @@ class ItemReader {
   void produce();
   bool step();
   void pass_time(uint64_t offset);
-  void read_start();
+  bool read_start();
   void read_sync();
   void on_flow(const Packet& packet, uint64_t offset);
   void on_fup(const Packet& packet, uint64_t offset);
@@ -168,6 +172,9 @@ class ItemReader {
   void give_waiting(ItemKind branch_kind = ItemKind::now);
   void give_unbound();
   void fail(uint64_t offset);
+  void lose_packets();
+  void pass_zeros(uint64_t offset);
+  bool decompress(const Packet& packet);
   void flush_tsx(uint64_t offset);
   Item& push(ItemKind kind, uint64_t offset);
   void push_held();
@@ -180,6 +187,8 @@ class ItemReader {
   TimeAhead ahead_;
   ItemCursor cursor_;       ///< offset_bytes is not kept: see reader_
   uint64_t own_bytes_ = 0;  ///< bytes of the segment without the tail
+  ZeroRun zeros_;           ///< the next one
+  bool ip_lost_ = false;    ///< cursor_.last_ip is not the processor's: packets that change it are lost
   SyncState start_;
   std::vector<Item> start_items_;
   std::vector<Item> items_;

@@ -34,11 +34,12 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   waiting_.clear();
   base_ = 0;
   mode_ = ExecMode::unknown;
-  done_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
-  read_start();
+  zeros_ = find_zero_run(segment.bytes, 0, own_bytes_);
+  done_ = ip_lost_ = has_fup_ = fup_optional_ = tsx_pending_ = in_overflow_ = false;
+  const bool whole = read_start();
   cursor_.prompt();
   cursor_.left = cursor_.now;
-  enabled_ = start_.has_ip;
+  enabled_ = start_.has_ip || !whole;
 }
 
 void ItemReader::release(uint64_t index) {
@@ -90,7 +91,7 @@ void ItemReader::produce() {
 
 bool ItemReader::plain(uint64_t index) const {
   const bool open = has_fup_ || tsx_pending_ || in_overflow_ || mode_ != ExecMode::unknown || !held_.empty() || !binding_.empty() || !waiting_.empty();
-  return base_ + items_.size() <= index && !open && !done_ && enabled_ && reader_.block_items() == 0;
+  return base_ + items_.size() <= index && !open && !done_ && enabled_ && !ip_lost_ && reader_.block_items() == 0;
 }
 
 void ItemReader::skip_to(const ItemCursor& cursor, uint64_t index, const Item* last) {
@@ -123,6 +124,10 @@ bool ItemReader::step() {
   }
   Packet packet;
   const PacketReader::Status status = reader_.next(packet);
+  if (zeros_.cuts(offset, reader_.offset())) {
+    pass_zeros(offset);
+    return true;
+  }
   if (status == PacketReader::Status::end || (status == PacketReader::Status::cut && segment_.tail_bytes == 0)) {
     give_waiting();
     give_unbound();
@@ -153,28 +158,61 @@ bool ItemReader::step() {
   return !done_;
 }
 
+// The packet at `offset` reaches into zeroed trace. While tracing is off, and at the end of a trace, nothing is known to be missing.
+void ItemReader::pass_zeros(uint64_t offset) {
+  const ZeroRun run = zeros_;
+  zeros_ = find_zero_run(segment_.bytes, run.last, own_bytes_);
+  reader_.seek(run.last);
+  if (!enabled_ || (run.last == own_bytes_ && segment_.tail_bytes == 0)) return;
+  reader_.seek(find_packet(segment_.bytes, run.last, own_bytes_, config_.errata));
+  lose_packets();
+  push_held();
+  in_overflow_ = false;
+  ip_lost_ = true;
+  push(ItemKind::missing, offset).value = reader_.offset() - offset;
+}
+
+// Whatever was pending lost its other half; events did happen, their place is not known.
+void ItemReader::lose_packets() {
+  has_fup_ = tsx_pending_ = false;
+  mode_ = ExecMode::unknown;
+  give_waiting();
+  give_unbound();
+}
+
+// As decompress_ip(), of a packet of the flow. False also if the ip builds on one that is lost.
+bool ItemReader::decompress(const Packet& packet) {
+  const bool whole = packet.ip_bytes == IpBytes::sext48 || packet.ip_bytes == IpBytes::full64;
+  if (ip_lost_ && !whole) return false;
+  ip_lost_ = false;
+  return decompress_ip(packet, cursor_.last_ip);
+}
+
 void ItemReader::fail(uint64_t offset) {
   push(ItemKind::bad, offset);
   done_ = true;
 }
 
-void ItemReader::read_start() {
+// False: PSB+ is cut short by zeroed trace.
+bool ItemReader::read_start() {
   Packet packet;
   uint64_t offset = reader_.offset();
   if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) {
     reader_.seek(offset);
-    return;
+    return true;
   }
   for (;;) {
     offset = reader_.offset();
-    if (offset >= own_bytes_ || reader_.next(packet) != PacketReader::Status::ok) {
+    const PacketReader::Status status = offset < own_bytes_ ? reader_.next(packet) : PacketReader::Status::end;
+    const bool in_zeros = zeros_.cuts(offset, reader_.offset());
+    if (status != PacketReader::Status::ok || in_zeros) {
       reader_.seek(offset);
-      return;
+      return !in_zeros;
     }
     switch (packet.kind) {
       case PacketKind::psbend:
         if (start_.has_ip && config_.errata.bdm70 && is_off_at(reader_.offset())) start_.has_ip = false;
-        return;
+        return true;
       case PacketKind::fup:
         start_.has_ip = decompress_ip(packet, cursor_.last_ip);
         start_.ip = Ip{cursor_.last_ip};
@@ -194,7 +232,7 @@ void ItemReader::read_start() {
       case PacketKind::ovf:  // [SDM] "Overflow": a PSB+ cut short by OVF ends without PSBEND
         start_.has_ip = false;
         on_ovf(offset);
-        return;
+        return true;
       case PacketKind::pad:
         break;
       case PacketKind::vmcs: {
@@ -215,7 +253,7 @@ void ItemReader::read_start() {
         break;
       default:  // no PSBEND: not a PSB+ group; take the packet as ordinary flow
         reader_.seek(offset);
-        return;
+        return true;
     }
   }
 }
@@ -329,7 +367,7 @@ void ItemReader::flush_tsx(uint64_t offset) {
 }
 
 void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  const bool has_ip = decompress(packet);
   if (in_overflow_) {
     // Erratum APL12: outside of the filter a FUP may follow OVF although tracing is off.
     enabled_ = has_ip && !(config_.errata.apl12 && is_off_at(reader_.offset()));
@@ -337,6 +375,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
     // Erratum SKD010: OVF's own FUP may be missing, then this one may have an event of its own.
     if (!enabled_ || (!tsx_pending_ && binding_.empty())) return;
   }
+  if (ip_lost_) return lose_packets();  // what it binds has no place
   if ((has_fup_ && !fup_optional_) || !has_ip) return fail(offset);
   has_fup_ = false;
   bool bound = false;
@@ -366,7 +405,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
 }
 
 void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  const bool has_ip = decompress(packet);
   if (in_overflow_) {  // erratum SKD010: OVF's FUP is missing; the flow goes on at the target
     enabled_ = has_ip && config_.errata.skd010;
     end_overflow(enabled_, cursor_.last_ip);
@@ -389,7 +428,7 @@ void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
 }
 
 void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  const bool has_ip = decompress(packet);
   if (in_overflow_) {
     end_overflow(false, 0);
     if (!config_.errata.apl11) return fail(offset);
@@ -412,13 +451,17 @@ void ItemReader::on_tip_pgd(const Packet& packet, uint64_t offset) {
 }
 
 void ItemReader::on_tip_pge(const Packet& packet, uint64_t offset) {
-  const bool has_ip = decompress_ip(packet, cursor_.last_ip);
+  const bool has_ip = decompress(packet);
   if (in_overflow_) end_overflow(false, 0);
   if (has_fup_ && !fup_optional_) return fail(offset);
   has_fup_ = false;
   flush_tsx(offset);
   give_waiting();
   give_unbound();
+  if (ip_lost_) {
+    enabled_ = true;
+    push(ItemKind::missing, offset);
+  }
   if (!has_ip) return;  // enabled at an ip that the cpu does not tell: nothing can be followed
   Item& item = push(ItemKind::tip_pge, offset);
   item.ip = cursor_.last_ip;
@@ -428,11 +471,7 @@ void ItemReader::on_tip_pge(const Packet& packet, uint64_t offset) {
 }
 
 void ItemReader::on_ovf(uint64_t offset) {
-  // Whatever was pending lost its other half; events did happen, their place is not known.
-  has_fup_ = tsx_pending_ = false;
-  mode_ = ExecMode::unknown;
-  give_waiting();
-  give_unbound();
+  lose_packets();
   if (in_overflow_) return;
   push_held();
   in_overflow_ = true;

@@ -71,6 +71,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   reader_.set_errata(config.errata);
   clock_ = PtClock(config);
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
+  zeros_ = find_zero_run(segment.bytes, 0, own_bytes_);
   window_ = 0;
   first_ = about_ = segment.time.first;
   last_ = end_ = segment.time.last;
@@ -159,7 +160,7 @@ bool TimeAhead::scan() {
 // Passes over what tells no time, and reads the timing packets that come by the thousand. Stops before any other packet.
 void TimeAhead::scan_plain() {
   const std::byte* data = segment_.bytes.data();
-  const uint64_t end = std::max(own_bytes_, reader_.offset()), enough = reader_.offset() + kBytesAtOnce;
+  const uint64_t end = std::max(std::min(own_bytes_, zeros_.first), reader_.offset()), enough = reader_.offset() + kBytesAtOnce;
   const size_t most = points_.size() + kPointsAtOnce;
   uint64_t at = reader_.offset();
   do {
@@ -193,7 +194,12 @@ bool TimeAhead::scan_packet() {
     return false;
   }
   Packet packet;
-  if (reader_.next(packet) != PacketReader::Status::ok) return false;
+  const PacketReader::Status status = reader_.next(packet);
+  if (zeros_.cuts(offset, reader_.offset())) {
+    pass_zeros();
+    return true;
+  }
+  if (status != PacketReader::Status::ok) return false;
   switch (packet.kind) {
     case PacketKind::psb:
       if (in_start_ && offset == 0) return true;
@@ -226,6 +232,14 @@ bool TimeAhead::scan_packet() {
       in_start_ = false;
       return true;
   }
+}
+
+// PADs, or a packet that reaches into zeroed trace. What they tell of time is lost.
+void TimeAhead::pass_zeros() {
+  clock_.on_loss();
+  reader_.seek(find_packet(segment_.bytes, zeros_.last, own_bytes_, config_.errata));
+  zeros_ = find_zero_run(segment_.bytes, zeros_.last, own_bytes_);
+  in_start_ = false;
 }
 
 // The PSB+ of the next segment bounds what stands before it.

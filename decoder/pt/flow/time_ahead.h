@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/pt/config.h"
 #include "ptdecode/pt/packet_reader.h"
@@ -72,6 +73,7 @@ class TimeAhead {
   static constexpr uint64_t kMaxAheadBytes = 1U << 20;
   bool scan();
   bool scan_packet();
+  void pass_zeros();
   void scan_plain();
   [[nodiscard]] uint64_t skip_to_timing(uint64_t at, uint64_t end);
   void scan_tail();
@@ -86,6 +88,7 @@ class TimeAhead {
   uint64_t slack_ns_ = 0;
   bool splits_time_ = false;  ///< see ns_of()
   uint64_t own_bytes_ = 0;
+  ZeroRun zeros_;        ///< the next one
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
   TimeNs first_, last_, end_, about_;
   std::vector<TimePoint> points_;

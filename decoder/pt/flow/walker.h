@@ -177,6 +177,7 @@ class Walker {
   void load_bits_before_deferred_tip(FlowState& state);
   bool take_bit(FlowState& state, bool& taken);
   void took(Flow& flow, bool anchors = true);
+  [[nodiscard]] Gap gap_at(const FlowState& state, const Item& item, GapReason reason) const;
   void settle(Flow& flow);
   bool settle_one(Flow& flow, const Item& item);
   bool retire_vm_entry(Flow& flow);

@@ -66,6 +66,17 @@ void Walker::give_overdue(Flow& flow) {
   settle(flow);
 }
 
+// A gap that begins at `item`, where the flow is.
+Gap Walker::gap_at(const FlowState& state, const Item& item, GapReason reason) const {
+  Gap gap;
+  gap.reason = reason;
+  gap.ip = state.enabled ? state.ip : Ip{};
+  gap.space = space_of(state, state.ip);
+  gap.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
+  gap.time = time_of(item);
+  return gap;
+}
+
 // With no branch bits pending: gives events that have no place and sets the ip at which the head item is to be taken.
 void Walker::settle(Flow& flow) {
   FlowState& state = flow.state;
@@ -110,13 +121,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       finish_block(flow, 0);
       const bool has_ip = (item.flags & kItemNoIp) == 0;
       give_event(flow, item, EventKind::overflow, has_ip ? kEventHasTo : uint8_t{0}, {}, Ip{item.ip});
-      Gap gap;
-      gap.reason = GapReason::overflow;
-      gap.ip = state.enabled ? state.ip : Ip{};
-      gap.space = space_of(state, state.ip);
-      gap.stream_offset_bytes = segment_.stream_offset_bytes + item.offset_bytes;
-      gap.time = time_of(item);
-      give_gap(flow, gap);
+      give_gap(flow, gap_at(state, item, GapReason::overflow));
       state.returns.clear();
       state.calls_unseen = false;  // the processor forgets them too ([SDM] "RETC")
       state.enabled = has_ip;
@@ -128,6 +133,18 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
         set_mode(flow, item.mode, item, state.ip);
         update_context(flow, item.before, item.hi);
       }
+      return true;
+    }
+    case ItemKind::missing: {
+      finish_block(flow, 0);
+      Gap gap = gap_at(state, item, GapReason::aux_lost);
+      gap.lost_bytes = item.value;
+      give_gap(flow, gap);
+      state.returns.clear();
+      state.calls_unseen = true;
+      state.enabled = state.doubtful = state.counts_down = false;
+      state.lost = state.in_gap = state.bits_open = true;
+      state.silent = state.unanchored = 0;
       return true;
     }
     case ItemKind::at_ip:
@@ -409,7 +426,7 @@ bool Walker::ends_loss(Flow& flow, const Item& item) {
 void Walker::pass_lost(Flow& flow, const Item& item) {
   FlowState& state = flow.state;
   // Deferred TIPs come right after the TNT that was filled in the meantime; any other packet forces both out ([SDM] "Deferred TIPs").
-  if (item.kind == ItemKind::tnt) state.bits_open = true;
+  if (item.kind == ItemKind::tnt || item.kind == ItemKind::missing) state.bits_open = true;
   if (item.kind == ItemKind::at_ip) state.bits_open = false;
   if (item.kind == ItemKind::at_ip) {
     give_bound_event(flow, item);

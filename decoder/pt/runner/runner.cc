@@ -85,7 +85,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   state_ = &state;
   data_ = walker_.segment_.bytes.data();
   segment_bytes_ = walker_.segment_.bytes.size();
-  own_bytes_ = items.own_bytes();
+  own_bytes_ = items.plain_end();
   until_ = until;
   direct_ = moved_ = false;
   first_position_ = state.position;

@@ -58,6 +58,8 @@ class PTD_API PtClock {
     latest_ = moment + 2;
     return true;
   }
+  /// Packets are missing here, as after an OVF.
+  void on_loss() { (void)on_overflow(); }
   /// Forgets everything but the configuration, the reference and the calibration (loss of flow, PSB of an unjoined segment).
   void reset();
   /// A time near the trace's, e.g. that of the AUX record: tells bits 63:56, which no packet has. Call before the first TSC.
