@@ -98,8 +98,8 @@ Status drop_type_prefix(std::string_view& text) {
 
 Fields default_fields() {
   Fields fields;
-  for (Field field : {Field::comm, Field::tid, Field::cpu, Field::time, Field::event, Field::ip, Field::sym, Field::symoff, Field::dso,
-                      Field::addr, Field::flags, Field::mark}) {
+  for (Field field : {Field::comm, Field::tid, Field::cpu, Field::time, Field::event, Field::period, Field::ip, Field::sym, Field::symoff, Field::dso,
+                      Field::addr, Field::mark}) {
     fields.add(field);
   }
   return fields;

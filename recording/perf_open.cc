@@ -158,6 +158,7 @@ Status load_perf(const OpenOptions& options, RecordingData& data) {
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), copies, uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, data);
+  data.event_names = event_names_of(reader->attrs(), etm.valid ? etm.pmu_type : info.pmu_type);
   data.description = describe(reader->features(), options.path);
   image.finish(data);
   OpenOptions indexing = options;

@@ -14,6 +14,7 @@
 #include "image/timeline.h"
 #include "recording/anchors.h"
 #include "recording/arm_sources.h"
+#include "recording/event_names.h"
 #include "recording/page_release.h"
 #include "recording/recording.h"
 #include "recording/segments.h"
@@ -48,6 +49,7 @@ struct RecordingData {
   LostRecords lost;
   std::vector<std::string> warnings;
   std::string description;
+  EventNames event_names;
   std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
   PageRelease pages;
 };

@@ -5,6 +5,7 @@ Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 with
 """
 import collections
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -330,6 +331,33 @@ class Programs(unittest.TestCase):
             # The first line is where tracing begins, the last where it ends; perf names neither side that was not traced.
             self.assertEqual(pairs[0], pairs[1], name)
             self.assertGreater(len(pairs[0]), 2000)
+
+    def first_lines(self, *words):
+        with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            lines = [line.rstrip("\n") for line in itertools.islice(process.stdout, 10_000)]
+            process.kill()
+        return lines
+
+    def test_columns_are_those_of_perf(self):
+        if not shutil.which("perf"):
+            self.skipTest("perf is not installed")
+        time, name = re.compile(r"(?<= )\d+\.(\d{6}|\d{9}): "), re.compile(r" [^ ]+(\+0x[0-9a-f]+)? \((?=[/\[])")
+        columns = ["-F", "comm,pid,tid,event,period,ip,addr,sym,dso"]
+        for data in NAMES:
+            for words in (["--itrace=b"], ["--itrace=b", "-F", "+flags"], ["--itrace=cr", *columns], ["--itrace=i1i"], ["--insn-trace"],
+                          ["--itrace=i1i", "-F", "-symoff,-dso,-period"], ["--itrace=b", "-F", "-tid,+pid,-addr"]):
+                words = ["script", "-i", self.data(data), *words]
+                theirs, ours = self.first_lines("perf", *words), self.first_lines(PTDECODE, *words, "-q")
+                self.assertEqual(len(ours), len(theirs), words)
+                self.assertGreater(len(ours), 2000)
+                # The bounds of a time are computed otherwise (docs/DIFFERENCES.md); of names at one address either may be chosen.
+                self.assertGreater(sum(time.sub("", a) == time.sub("", b) for a, b in zip(ours, theirs)), len(ours) // 2, words)
+                for a, b in zip(ours, theirs):
+                    same = [name.sub(" NAME (", time.sub(lambda found: "T" * len(found[0]), line)) for line in (a, b)]
+                    if "-dso" not in words[-1]:
+                        self.assertEqual(same[0], same[1], words)
+                    else:
+                        self.assertEqual(same[0].split()[:-1], same[1].split()[:-1], words)
 
     def called(self, *words):
         """function -> calls, and the time of the outermost"""
