@@ -13,13 +13,14 @@ std::string_view short_path(std::string_view path) {
 
 /// Null: no name.
 SymbolCache::Entry* SymbolCache::entry_of(SpaceId space, Ip ip, TimeNs when) {
-  Entry& entry = entries_[((ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL) >> 49];
-  static_assert(kEntries == 1U << (64 - 49));
+  const uint64_t hash = (ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL;
+  Entry& entry = entries_.at(hash);
   if (entry.ip == ip && entry.space == space && entry.valid.contains(when)) return &entry;
   const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when);
   if (!symbol) return nullptr;
-  entry = Entry{ip, space, symbol->valid, Name{symbol->name, symbol->module, {}, symbol->offset_bytes}};
-  return &entry;
+  Entry& fresh = entries_.replace(hash);
+  fresh = Entry{ip, space, symbol->valid, Name{symbol->name, symbol->module, {}, symbol->offset_bytes}};
+  return &fresh;
 }
 
 SymbolCache::Name SymbolCache::unnamed(SpaceId space, Ip ip, TimeNs when) const {

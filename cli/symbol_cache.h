@@ -2,13 +2,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "image/base/growing_cache.h"
 #include "recording/recording.h"
 
 namespace ptd::cli {
 
-/// Direct-mapped, of fixed size. Entries serve only moments for which the symbolizer vouches.
+/// Entries serve only moments for which the symbolizer vouches.
 class SymbolCache {
  public:
   struct Name {
@@ -18,17 +18,17 @@ class SymbolCache {
     uint64_t offset_bytes = 0;
   };
 
-  explicit SymbolCache(const Recording& recording) : recording_(recording), entries_(kEntries) {}
+  explicit SymbolCache(const Recording& recording) : recording_(recording), entries_(kMostBits) {}
   /// Views stay valid as long as the recording, or (of an unnamed address) until the next call.
   Name find(SpaceId space, Ip ip, TimeNs when);
   /// The same, with the path.
   Name find_with_path(SpaceId space, Ip ip, TimeNs when);
 
  private:
+  static constexpr unsigned kMostBits = 15;
   struct Entry;
   Entry* entry_of(SpaceId space, Ip ip, TimeNs when);
   [[nodiscard]] Name unnamed(SpaceId space, Ip ip, TimeNs when) const;
-  static constexpr size_t kEntries = 1U << 15;
   struct Entry {
     Ip ip;
     SpaceId space = kNoSpace;
@@ -37,7 +37,7 @@ class SymbolCache {
     bool has_path = false;
   };
   const Recording& recording_;
-  std::vector<Entry> entries_;
+  GrowingCache<Entry> entries_;
 };
 
 /// The last part of a path; names in brackets stay whole.

@@ -332,6 +332,31 @@ class Programs(unittest.TestCase):
             self.assertEqual(pairs[0], pairs[1], name)
             self.assertGreater(len(pairs[0]), 2000)
 
+    def peak_bytes(self, *words):
+        process = subprocess.Popen([PTDECODE, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        size = 0
+        while piece := process.stdout.read(1 << 20):
+            size += len(piece)
+        process.stdout.close()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0, words)
+        return used.ru_maxrss * 1024, size
+
+    def test_memory_of_listings_of_many_threads_is_bounded(self):
+        program, peaks = self.folder / "crowd", {}
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-pthread", "-static", SOURCE / "tests/cli/programs/crowd.c", "-o", program], check=True)
+        for threads in (4, 84):
+            path = self.folder / f"crowd{threads}.data"
+            done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", path, "--", program, threads)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for words in ("--insn-trace", "--insn-trace=disasm", "--itrace=b", "--call-trace", "--itrace=i1i -F ip"):
+                peaks[threads, words], size = self.peak_bytes("script", "-q", "-i", path, *words.split())
+                if threads == 84 and words == "--insn-trace":
+                    self.assertGreater(size, 256 << 20, "far more text than may be held")
+        for (threads, words), peak in peaks.items():
+            self.assertLess((peak - peaks[4, words]) / 80, 2 << 20, f"{words}: bytes for each more of 80 threads; {peaks}")
+
     def first_lines(self, *words):
         with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             lines = [line.rstrip("\n") for line in itertools.islice(process.stdout, 10_000)]
