@@ -158,7 +158,7 @@ bool lists_calls(const Words& words) {
 Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
   int64_t ns = 0;
   if (!words.input.pt_path.empty() || !wall_clock_offset(words.input.path, ns))
-    return Error{ErrorKind::usage, "the time of day is not recorded ('perf record -k monotonic' tells it)", 0};
+    return Error{ErrorKind::usage, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
   offset_ns = ns;
   return {};
 }
@@ -297,7 +297,7 @@ Command add_script(CLI::App& app) {
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
   command.add_flag("--tod", words->tod,
-                   "times as time of day, where the recording tells it (perf record -k monotonic); -F +tod does the same");
+                   "times as time of day, if the recording has it (perf record -k monotonic); -F +tod does the same");
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
   add_format_option(command, words->format, "text, or json: an object a line");
@@ -312,7 +312,7 @@ Command add_script(CLI::App& app) {
       "  ptdecode script -S 'sqlite3*,*_hash'                      calls of functions with such names\n"
       "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches for programs\n"
       "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  the same for programs\n"
-      "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
+      "  ptdecode script --call-trace --comm postgres | less      callers and callees, thread by thread\n"
       "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
       "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");
   return [words, itrace, insn_trace] {

@@ -150,7 +150,7 @@ class Loss(unittest.TestCase):
         text = run("stat", "--freeze", "-q", "-i", kernel).stdout.decode()
         self.assertRegex(text, r"\n  +\d+\.\d\d % +\S+ \S+ +\S+ \S+ +\d+  idle  \(image_mismatch \d+")
         self.assertRegex(text, r"\n  \|[ .1-9#]{60}\|\n")
-        self.assertIn("image_mismatch, bad_insn: the code at hand is not what ran", text)
+        self.assertIn("image_mismatch, bad_insn: the code that was found is not what ran", text)
 
     def test_nothing_lost_nothing_said(self):
         self.assertNotIn(b"lost flow", run("stat", "-q", "-i", DEMO).stdout)
@@ -182,7 +182,7 @@ class NewUser(unittest.TestCase):
                             (["script", "-i", DEMO, "--limit", "3", "--tme", "5"], b"no option --limit; it is one of 'ptdecode functions'"),
                             (["functions", "strlen"], b"a function is named so: --func strlen"), (["script", DEMO], b"a recording is named so: -i "),
                             (["script", "--max-blocks", "3"], b"for perf's --max-blocks there is 'ptdecode script -F brstack'"),
-                            (["script", "-i"], b"--input needs a value behind it"), (["timeline"], b"--output is required: ptdecode timeline -o FILE"),
+                            (["script", "-i"], b"--input needs a value after it"), (["timeline"], b"--output is required: ptdecode timeline -o FILE"),
                             (["info", "--qqqqqq"], b"'info' has no option --qqqqqq\n")):
             done = run(*words)
             self.assertEqual((done.returncode, done.stdout), (2, b""), words)
