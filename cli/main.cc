@@ -29,9 +29,9 @@ constexpr const char* kIntro =
     "ptdecode: exact decoding of Intel PT and Arm CoreSight traces, through code that changes while it runs.\n\n"
     "  perf record -e intel_pt// --kcore -- ./program    makes ./perf.data\n"
     "  ptdecode                                          what the recording is (-i FILE: another one)\n"
-    "  ptdecode script --call-trace | less               who called whom\n"
+    "  ptdecode script --call-trace | less               callers and callees\n"
     "  ptdecode stat                                     how much was traced, and what was lost\n"
-    "  ptdecode demo                                     no recording at hand: see a kernel patch itself";
+    "  ptdecode demo                                     without a recording: see a kernel patch itself";
 constexpr const char* kNext =
     "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes all and counts, 'ptdecode --help' shows the rest\n";
 constexpr const char* kExits =

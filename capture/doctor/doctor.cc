@@ -196,7 +196,7 @@ void check_kernel_code(const Facts& facts, Checks& checks) {
                                        : "/proc/kallsyms hides the kernel's addresses" + restrict,
                       facts.sudo() + "sysctl kernel.kptr_restrict=0, or CAP_SYSLOG"});
   } else {
-    checks.push_back({"kallsyms", Verdict::good, "/proc/kallsyms tells the kernel's addresses", ""});
+    checks.push_back({"kallsyms", Verdict::good, "/proc/kallsyms shows the kernel's addresses", ""});
   }
   (void)read_some(facts.machine.proc + "/kcore", &number);
   const char* fix = number == EPERM && !facts.lockdown.empty() && facts.lockdown.find("[none]") == std::string::npos
@@ -286,8 +286,8 @@ void check_modules(const Facts& facts, Checks& checks) {
   const bool readable = ::access((facts.machine.sys + "/kernel/tracing/events").c_str(), R_OK | X_OK) == 0 ||
                         ::access((facts.machine.sys + "/kernel/debug/tracing/events").c_str(), R_OK | X_OK) == 0;
   checks.push_back({"tracefs", readable ? Verdict::good : Verdict::limit,
-                    readable ? "tracefs is at hand: modules that are loaded meanwhile are seen in time"
-                             : "tracefs is not at hand: modules that are loaded meanwhile are seen late",
+                    readable ? "tracefs is mounted: modules that are loaded during a recording are seen in time"
+                             : "tracefs is not mounted: modules that are loaded during a recording are seen late",
                     readable                  ? ""
                     : facts.machine.user == 0 ? "mount -t tracefs none /sys/kernel/tracing"
                                               : "run as root"});

@@ -158,7 +158,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorKind::usage, options.qemu + " is no program that can be run", 0};
   if (command.qemu.empty()) return Error{ErrorKind::unsupported, emulator + " is not installed (Debian: apt install qemu-user)", 0};
   command.plugin = find_plugin(options.plugin);
-  if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " is not beside this program", 0};
+  if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " was not found next to this program: name it with --plugin", 0};
   if (Status status = try_output(options.output); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
   const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);

@@ -51,7 +51,8 @@ Result<WorkFolder> WorkFolder::create(const std::string& output, const std::stri
     if (folder.lock_ >= 0 && flock(folder.lock_, LOCK_EX | LOCK_NB) == 0 && can_map_files(path)) return folder;
     folder.remove();
   }
-  return Error{ErrorKind::file_open, "a working folder can be made neither beside " + output + " nor in " + temporary_folder() + " (TMPDIR)", 0};
+  return Error{ErrorKind::file_open,
+               "a working folder cannot be created, neither next to " + output + " nor in " + temporary_folder() + " (TMPDIR)", 0};
 }
 
 Result<WorkFolder> WorkFolder::adopt(const std::string& path) {
@@ -65,7 +66,7 @@ Result<WorkFolder> WorkFolder::adopt(const std::string& path) {
   const std::vector<pid_t> users = users_of(folder.path_);
   if (!users.empty()) {
     return Error{ErrorKind::unsupported,
-                 path + ": the emulated program still runs, as process " + std::to_string(users.front()) + ": end it first, or wait", 0};
+                 path + ": the emulated program is still running as process " + std::to_string(users.front()) + ": end it first, or wait", 0};
   }
   return folder;
 }

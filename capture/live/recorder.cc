@@ -446,7 +446,7 @@ Status Recorder::tell_losses() {
     const std::optional<uint64_t> total = rings.lost_total();
     if (!total && rings.nearly_full)
       report_.notes.emplace_back(
-          "a buffer was nearly full when it was read last: records may have been lost behind that (Linux 6.0 counts them)");
+          "a buffer was nearly full when it was last read: records may have been lost after that (Linux 6.0 counts them)");
     const uint64_t lost = total ? rings.losses.on_total(*total) : 0;
     if (lost == 0) continue;
     if (Status status = writer_->add_lost({rings.events.front().id(), lost}, lost_context(rings)); !status) return status;

@@ -1,6 +1,8 @@
 // SymbolCache: see symbol_cache.h.
 #include "cli/cache/symbol_cache.h"
 
+#include <utility>
+
 namespace ptd::cli {
 
 std::string_view short_path(std::string_view path) {
@@ -9,18 +11,37 @@ std::string_view short_path(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-SymbolCache::Name SymbolCache::find(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
-  Entry& entry = entries_[((ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL) >> 49];
-  static_assert(kEntries == 1U << (64 - 49));
-  if (entry.ip == ip && entry.space == space && entry.valid.contains(when)) return entry.name;
-  if (const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when)) {
-    entry = Entry{ip, space, symbol->valid, Name{symbol->name, symbol->module, symbol->offset_bytes}};
-    return entry.name;
-  }
+/// Null: no name.
+SymbolCache::Entry* SymbolCache::entry_of(SpaceId space, Ip ip, TimeNs when) {
+  const uint64_t hash = (ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL;
+  Entry& entry = entries_.at(hash);
+  if (entry.ip == ip && entry.space == space && entry.valid.contains(when)) return &entry;
+  const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when);
+  if (!symbol) return nullptr;
+  Entry& fresh = entries_.replace(hash);
+  fresh = Entry{ip, space, symbol->valid, Name{symbol->name, symbol->module, {}, symbol->offset_bytes}};
+  return &fresh;
+}
+
+SymbolCache::Name SymbolCache::unnamed(SpaceId space, Ip ip, TimeNs when) const {
   const SectionId section = recording_.timeline().section_at(space, ip, when);
   if (section == kNoSection) return {};
-  return Name{{}, short_path(recording_.timeline().section(section).path), 0};
+  const std::string_view path = recording_.timeline().section(section).path;
+  return Name{{}, short_path(path), path, 0};
+}
+
+SymbolCache::Name SymbolCache::find(SpaceId space, Ip ip, TimeNs when) {
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  const Entry* entry = entry_of(space, ip, when);
+  return entry != nullptr ? entry->name : unnamed(space, ip, when);
+}
+
+SymbolCache::Name SymbolCache::find_with_path(SpaceId space, Ip ip, TimeNs when) {
+  if (is_kernel_half(ip)) space = kKernelSpace;
+  Entry* entry = entry_of(space, ip, when);
+  if (entry == nullptr) return unnamed(space, ip, when);
+  if (!std::exchange(entry->has_path, true)) entry->name.path = unnamed(space, ip, when).path;
+  return entry->name;
 }
 
 }  // namespace ptd::cli

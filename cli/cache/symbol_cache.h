@@ -2,35 +2,42 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "image/base/growing_cache.h"
 #include "ptdecode/recording.h"
 
 namespace ptd::cli {
 
-/// Direct-mapped, of fixed size. Entries serve only moments for which the symbolizer vouches.
+/// Entries serve only moments for which the symbolizer vouches.
 class SymbolCache {
  public:
   struct Name {
     std::string_view name;    ///< empty: unknown
     std::string_view module;  ///< empty: unknown
+    std::string_view path;    ///< of the file that is mapped there, as recorded; empty: none
     uint64_t offset_bytes = 0;
   };
 
-  explicit SymbolCache(const Recording& recording) : recording_(recording), entries_(kEntries) {}
-  /// Views stay valid as long as the recording, or (module of an unnamed address) until the next call.
+  explicit SymbolCache(const Recording& recording) : recording_(recording), entries_(kMostBits) {}
+  /// Views stay valid as long as the recording, or (of an unnamed address) until the next call.
   Name find(SpaceId space, Ip ip, TimeNs when);
+  /// The same, with the path.
+  Name find_with_path(SpaceId space, Ip ip, TimeNs when);
 
  private:
-  static constexpr size_t kEntries = 1U << 15;
+  static constexpr unsigned kMostBits = 15;
+  struct Entry;
+  Entry* entry_of(SpaceId space, Ip ip, TimeNs when);
+  [[nodiscard]] Name unnamed(SpaceId space, Ip ip, TimeNs when) const;
   struct Entry {
     Ip ip;
     SpaceId space = kNoSpace;
     Interval valid{kTimeMax, kTimeMin};
     Name name;
+    bool has_path = false;
   };
   const Recording& recording_;
-  std::vector<Entry> entries_;
+  GrowingCache<Entry> entries_;
 };
 
 /// The last part of a path; names in brackets stay whole.

@@ -11,7 +11,6 @@ namespace ptd::cli {
 namespace {
 
 constexpr size_t kMostSamples = 500'000;
-constexpr size_t kChunkBytes = 1U << 16;
 
 void list_samples(const Recording& recording, const ScriptOptions& options, const OtherEvents& samples, ChunkSink& sink) {
   LineWriter writer(recording, options, -1);
@@ -29,7 +28,7 @@ void list_samples(const Recording& recording, const ScriptOptions& options, cons
     if (!writer.wanted() || !writer.symbol_wanted(event.ip)) continue;
     chunk.cut(event.time);
     writer.sample(chunk.text, event, samples.names[event.name]);
-    if (chunk.text.size() >= kChunkBytes && !sink.push(chunk)) return;
+    if (chunk.text.size() >= sink.chunk_bytes() && !sink.push(chunk)) return;
   }
   sink.push(chunk);
 }

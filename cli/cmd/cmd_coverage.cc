@@ -177,9 +177,9 @@ Command add_coverage(CLI::App& app) {
   command.add_flag("--keep-absent", words->keep_absent, "lcov: also files of source that are not on this machine, at which genhtml stops");
   command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
   command.footer(
-      "Nothing needs to be compiled for it but -g: the trace tells what ran. A line's count is that of its instruction that ran most "
+      "Nothing needs to be compiled for it but -g: the trace shows what ran. A line's count is that of its instruction that ran most "
       "often.\n"
-      "Kernel and modules count too where their files with debug information are at hand (--debug-dir, --symfs). Without a recorded build "
+      "Kernel and modules count too where their files with debug information are found (--debug-dir, --symfs). Without a recorded build "
       "id "
       "a module's file (.ko, .ko.debug; packed ones are left alone) is taken if its functions lie as the kernel says: that lines did not "
       "move between them is not proven then.\n"

@@ -104,7 +104,7 @@ void show_sites(const Recording& recording, const ChangedFlow& flow, const std::
 
 void show_int3(const Recording& recording, const ChangedFlow& flow) {
   heading("2. Caught in the act: int3 hits");
-  say("While an instruction is replaced, an int3 stands on its first byte. A cpu that comes by traps, and the trace shows it.");
+  say("While an instruction is replaced, its first byte is an int3. A cpu that executes it traps, and the trace shows the trap.");
   if (flow.int3.empty()) say("  none in this recording");
   for (size_t i = 0; i < flow.int3.size() && i < kListedHits; ++i) {
     const Int3Hit& hit = flow.int3[i];

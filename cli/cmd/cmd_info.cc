@@ -85,7 +85,7 @@ std::string what_text(const Survey& survey) {
   if (survey.has_wall_clock && bounded(survey.time)) {
     add(text, "clock", survey.clock + "; it began at " + date_text(survey));
   } else if (!survey.clock.empty()) {
-    add(text, "clock", survey.clock + "; the time of day is not recorded (perf record -k monotonic tells it)");
+    add(text, "clock", survey.clock + "; the time of day is not recorded (perf record -k monotonic records it)");
   }
   return text;
 }

@@ -44,7 +44,7 @@ int explain() {
         "is not Intel's, or this is a virtual machine without Intel PT, or the firmware or kernel keeps it off.\n"
         "An emulator can write the same trace, of programs in user mode:\n"
         "  ptdecode record --emulate -- PROGRAM ARGUMENTS      (needs qemu-user: apt install qemu-user)\n"
-        "What else the kernel tells (mappings, processes, switches, its own code) is recorded everywhere:\n"
+        "The kernel's other records (mappings, processes, switches, its own code) can be recorded everywhere:\n"
         "  ptdecode record --sideband -- PROGRAM ARGUMENTS\n";
   }
   say_on_error(text);
@@ -132,7 +132,7 @@ void add_packet_options(CLI::App& command, Words& words) {
   command.add_flag("--no-tsc", words.no_tsc, "no time at all");
   command.add_flag("--work-clock", words.options.config.work_clock,
                    "time goes by the instructions that ran, at 2 GHz, not by this machine's clock: the same run gives the same trace");
-  command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to see what becomes of it");
+  command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
   command.add_flag("--no-date-code", words.no_dates,
                    "no PSB around a change of code: as hardware, which does not know of it; its date is then within a timing packet");
 }
@@ -153,7 +153,7 @@ Command add_record(CLI::App& app) {
                      "complete a recording of --emulate whose processes were all killed: DIR is OUTPUT.work-XXXXXX, which they left");
   add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
-  command.add_option("program", words->options.command, "the program and its arguments, behind --");
+  command.add_option("program", words->options.command, "the program and its arguments, after --");
   command.footer(
       "The exit status is the program's. Processes and threads that it starts are recorded too; code that is in no file goes to\n"
       "OUTPUT.jit, for ptdecode and for perf inject --jit. Programs for x86-64 get Intel PT, those for aarch64 CoreSight ETMv4.\n"
@@ -164,7 +164,7 @@ Command add_record(CLI::App& app) {
       "Examples:\n"
       "  ptdecode record -e intel_pt//u -- ls -l                a processor's trace\n"
       "  ptdecode record -e intel_pt/cyc,noretcomp/k -a --kcore the kernel's, of all cpus, until Ctrl-C\n"
-      "  ptdecode record --sideband -p 4711 --tree              who did what, without a trace\n"
+      "  ptdecode record --sideband -p 4711 --tree              processes and their events, without a trace\n"
       "  ptdecode record --emulate -- ls -l                     makes ./perf.data\n"
       "  ptdecode record --emulate --truth T -- ls && ptdecode verify T/truth.*");
   return [words] { return run(*words); };

@@ -62,6 +62,7 @@ Status take_shortcuts(const Words& words, ScriptOptions& options) {
     options.itrace.unit = PeriodUnit::instructions;
     options.itrace.period = 1;
     options.fields.remove(Field::event);
+    options.fields.remove(Field::period);
     options.fields.remove(Field::flags);
     options.fields.add(words.insn_trace == "disasm" ? Field::disasm : Field::insn);
     options.nanoseconds = true;
@@ -72,6 +73,8 @@ Status take_shortcuts(const Words& words, ScriptOptions& options) {
 Result<ScriptOptions> script_options(const Words& words) {
   ScriptOptions options;
   options.nanoseconds = words.ns;
+  options.json = words.format == "json";
+  if (options.json) options.fields.add(Field::flags);
   if (Status status = take_shortcuts(words, options); !status) return status.error();
   if (words.has_itrace) {
     Result<ItraceOptions> itrace = parse_itrace(words.itrace);
@@ -101,7 +104,6 @@ Result<ScriptOptions> script_options(const Words& words) {
   options.comms = split(words.comms);
   options.symbols = split(words.symbols);
   options.att_syntax = words.syntax == "att";
-  options.json = words.format == "json";
   const bool tree = words.call_trace || words.call_ret_trace, stacks = options.fields.has(Field::brstack);
   if (options.json && (tree || stacks))
     return Error{
@@ -156,7 +158,7 @@ bool lists_calls(const Words& words) {
 Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
   int64_t ns = 0;
   if (!words.input.pt_path.empty() || !wall_clock_offset(words.input.path, ns))
-    return Error{ErrorKind::usage, "the time of day is not recorded ('perf record -k monotonic' tells it)", 0};
+    return Error{ErrorKind::usage, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
   offset_ns = ns;
   return {};
 }
@@ -279,9 +281,8 @@ Command add_script(CLI::App& app) {
           ->expected(0, 1);
   command.add_option(
       "-F,--fields", words->fields,
-      "columns: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen,disasm,callindent,mark,srcline,tod,brstack; "
-      "+name "
-      "and -name change the default");
+      "columns, laid out as by perf script: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen; others: "
+      "disasm,callindent,mark,srcline,tod,brstack; +name and -name change the default");
   CLI::Option* insn_trace =
       command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
   command.add_flag("--call-trace", words->call_trace, "an indented tree of calls");
@@ -296,21 +297,22 @@ Command add_script(CLI::App& app) {
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
   command.add_flag("--tod", words->tod,
-                   "times as time of day, where the recording tells it (perf record -k monotonic); -F +tod does the same");
+                   "times as time of day, if the recording has it (perf record -k monotonic); -F +tod does the same");
   command.add_flag("--ns", words->ns, "times with nine digits");
   command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
   add_format_option(command, words->format, "text, or json: an object a line");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
-      "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration; times off the cpu, of what was not\n"
-      "traced and of lost flow stand in brackets.\n"
+      "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration. Brackets enclose time off the cpu, time\n"
+      "that was not traced and lost flow.\n"
+      "Branches and instructions have perf script's columns; docs/DIFFERENCES.md lists what differs. Uncertain code is marked at the end.\n"
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
       "  ptdecode script -S 'sqlite3*,*_hash'                      calls of functions with such names\n"
       "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches for programs\n"
       "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  the same for programs\n"
-      "  ptdecode script --call-trace --comm postgres | less      who calls whom, thread by thread\n"
+      "  ptdecode script --call-trace --comm postgres | less      callers and callees, thread by thread\n"
       "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
       "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");
   return [words, itrace, insn_trace] {

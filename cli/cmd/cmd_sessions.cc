@@ -36,11 +36,12 @@ std::string session_text(const live::SessionStatus& session) {
                   time_text(session.started_s), session.keeper_pid, session.snapshots, session.records, session.log_used_bytes / 1024);
   if (session.aux_bytes != 0) text += fmt::format(", {} KiB for the trace", session.aux_bytes / 1024);
   text += "\n";
-  if (session.target_ended) text += "  what it recorded has ended; its data stays\n";
+  if (session.target_ended) text += "  the recorded programs have ended; their records are kept\n";
   if (session.lost_records != 0) text += fmt::format("  {} lost\n", counted(session.lost_records, "record was", "records were"));
-  if (session.forgotten != 0) text += fmt::format("  {} found no room\n", counted(session.forgotten, "record"));
+  if (session.forgotten != 0)
+    text += fmt::format("  {} dropped: the session's log was full\n", counted(session.forgotten, "record was", "records were"));
   if (session.takeovers != 0)
-    text += fmt::format("  its keeper was killed {}, and another one went on\n", counted(session.takeovers, "time"));
+    text += fmt::format("  its keeper was killed {}; another one took over\n", counted(session.takeovers, "time"));
   return text;
 }
 
@@ -81,7 +82,7 @@ Command add_sessions(CLI::App& app) {
       "Each session is a file in $XDG_RUNTIME_DIR/ptdecode (else /run/user/UID/ptdecode, /tmp/ptdecode-UID); removing it ends the "
       "session.\n"
       "Examples:\n"
-      "  ptdecode sessions                                      who records what, and since when\n"
+      "  ptdecode sessions                                      the detached recordings, with their start\n"
       "  ptdecode record --detach web -e intel_pt//u -p 4711    then: ptdecode sessions");
   return [] { return run_sessions(); };
 }
@@ -94,7 +95,7 @@ Command add_snapshot(CLI::App& app) {
   add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.footer(
-      "The session goes on. The trace stands still while its buffer is read; what else the kernel tells goes on.\n"
+      "The session continues. Tracing pauses while the trace buffer is read; the kernel's other records continue.\n"
       "Examples:\n"
       "  ptdecode snapshot web -o now.data && ptdecode script -i now.data\n"
       "  ptdecode snapshot web -q -o - | gzip > now.gz          to standard output");
@@ -106,7 +107,7 @@ Command add_stop(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("stop", "End a detached recording");
   command.add_option("session", words->name, "its name")->required();
   command.footer(
-      "What is recorded runs on. Take a snapshot before: nothing is kept.\n"
+      "The recorded programs keep running. Take a snapshot first: stop discards the recording.\n"
       "Examples:\n"
       "  ptdecode snapshot web -o last.data; ptdecode stop web  with what it held\n"
       "  ptdecode stop web");

@@ -205,7 +205,7 @@ Command add_stash(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("stash", "Code that was kept of recordings, for when its files are others: ls, add, gc, verify");
   command
-      .add_option("action", words->action, "ls: what there is; add: what -i maps; gc: remove what nobody needs; verify: hash everything")
+      .add_option("action", words->action, "ls: list; add: the files that -i maps; gc: remove unused files; verify: hash everything")
       ->check(CLI::IsMember({"ls", "add", "gc", "verify"}));
   command
       .add_option("--stash", words->path,

@@ -86,7 +86,7 @@ Command add_flame(CLI::App& app) {
       ->check(CLI::IsMember({"svg", "folded"}));
   command.footer(
       "Exact, not sampled: every call counts, below the name that its thread had when the call began. Without times in the trace,\n"
-      "instructions take their place. In the SVG a click goes into a frame, Escape comes back, Ctrl-F searches and tells the share of "
+      "instructions take their place. In the SVG a click zooms into a frame, Escape zooms out, Ctrl-F searches and shows the share of "
       "time.\n"
       "Names in folded lines have '_' in place of blanks.\n"
       "Examples:\n"

@@ -74,12 +74,12 @@ Result<live::TargetChoice> parse_target(const LiveWords& words) {
   target.tree = words.tree;
   target.per_thread = words.per_thread;
   target.inherit = !words.no_inherit;
-  const Error nobody{ErrorKind::usage, "record: of whom? Give -p PID, -t TID, -a, -C CPUS, or a program behind --", 0};
+  const Error nobody{ErrorKind::usage, "record: nothing to record: give -p PID, -t TID, -a, -C CPUS, or a program after --", 0};
   if (!some && !target.everything && words.command.empty()) return nobody;
   if (some && (target.everything || !words.command.empty())) {
-    return Error{ErrorKind::usage, "record: -p and -t go neither with -a nor with a program", 0};
+    return Error{ErrorKind::usage, "record: -p and -t cannot be combined with -a or a program", 0};
   }
-  if (target.per_thread && target.everything) return Error{ErrorKind::usage, "record: --per-thread goes not with all threads of a cpu", 0};
+  if (target.per_thread && target.everything) return Error{ErrorKind::usage, "record: --per-thread cannot be combined with -a or -C", 0};
   return target;
 }
 
@@ -146,13 +146,14 @@ std::string summary(const LiveWords& words, const live::RecordReport& report) {
   if (report.kernel.bpf_programs != 0) text += fmt::format(", {} BPF programs", report.kernel.bpf_programs);
   text += "\n";
   if (report.aux_truncated != 0) {
-    text += fmt::format("ptdecode: the trace was cut {}, as its buffer was full: give it more with -m ,SIZE\n",
+    text += fmt::format("ptdecode: the trace was cut {} because its buffer was full: enlarge it with -m ,SIZE\n",
                         counted(report.aux_truncated, "time"));
   }
   if (report.lost_records != 0)
-    text += fmt::format("ptdecode: {} lost: give more room with -m SIZE\n", counted(report.lost_records, "record was", "records were"));
+    text += fmt::format("ptdecode: {} lost because a buffer was full: enlarge it with -m SIZE\n",
+                        counted(report.lost_records, "record was", "records were"));
   if (report.kernel.bpf_gone != 0)
-    text += fmt::format("ptdecode: {} BPF programs went before their code was read\n", report.kernel.bpf_gone);
+    text += fmt::format("ptdecode: {} BPF programs were unloaded before their code was read\n", report.kernel.bpf_gone);
   return text;
 }
 
@@ -163,18 +164,18 @@ void add_live_options(CLI::App& command, LiveWords& words) {
   command.add_option("-e,--event", words.event, "the trace: PMU/TERMS/LEVELS, as intel_pt/cyc,mtc_period=3/u or cs_etm/@tmc_etr0/k");
   command.add_option("-p,--pid", words.pids, "processes that run, with all their threads: 1,3-5");
   command.add_option("-t,--tid", words.tids, "single threads that run");
-  command.add_flag("--tree", words.tree, "with -p: also what descends from them");
+  command.add_flag("--tree", words.tree, "with -p: also their descendants");
   command.add_flag("-a,--all-cpus", words.everything, "everything on all cpus");
   command.add_option("-C,--cpu", words.cpus, "these cpus only: 0,2-3");
-  command.add_flag("--per-thread", words.per_thread, "one buffer a thread instead of one a cpu; what it starts is not followed");
+  command.add_flag("--per-thread", words.per_thread, "one buffer per thread instead of one per cpu; threads that it starts are not followed");
   command.add_flag("--no-inherit", words.no_inherit, "do not follow what the target starts");
   command.add_option("-m,--mmap-pages", words.sizes, "DATA,AUX: buffers of each cpu, in pages or with K, M, G")->type_name("SIZES");
   command.add_option("--filter", words.filter, "trace only some code: 'filter main @ /bin/ls', 'start F1,stop F2'");
-  command.add_flag("--snapshot", words.snapshot, "the trace goes round in its buffer; the recording holds the last of it");
-  command.add_option("--detach", words.detach, "return at once; the session goes on until ptdecode stop NAME")->type_name("NAME");
+  command.add_flag("--snapshot", words.snapshot, "the trace overwrites the oldest part of its buffer; the recording holds the last part");
+  command.add_option("--detach", words.detach, "return at once; the session continues until ptdecode stop NAME")->type_name("NAME");
   command.add_flag("--directory", words.directory, "perf's directory form");
   command.add_flag("--kcore", words.kcore, "also copy the kernel's code, before and after (directory form)");
-  command.add_flag("-z,--compress", words.compress, "compress what the kernel tells (zstd)");
+  command.add_flag("-z,--compress", words.compress, "compress the kernel's records (zstd)");
 }
 
 namespace {

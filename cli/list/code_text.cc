@@ -88,7 +88,7 @@ std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t
     const FetchResult fetched = view.fetch(spot.space, ip, Interval{spot.when, spot.when}, {}, candidates);
     if (fetched.count == 0) {
       const char* why =
-          fetched.status == FetchStatus::not_mapped ? "nothing is mapped here at that time" : "mapped, but its bytes are not at hand";
+          fetched.status == FetchStatus::not_mapped ? "nothing is mapped here at that time" : "mapped, but its bytes were not found";
       return text + fmt::format("{:16x}  ({})\n", ip.value, why);
     }
     const CodeCandidate& code = candidates[fetched.count - 1];

@@ -6,6 +6,7 @@
 
 #include "cli/text/clean_text.h"
 #include "cli/text/name_match.h"
+#include "recording/data/event_names.h"
 
 namespace ptd::cli {
 
@@ -15,6 +16,16 @@ void append_number(TextBuffer& out, int32_t value, size_t width) {
   TextBuffer digits;
   digits.dec_signed(value);
   out.right(digits.view(), width);
+}
+
+/// One address a line: no columns to align.
+bool ip_only(Fields fields) { return fields.bits() == static_cast<uint32_t>(Field::ip); }
+
+/// perf has one name for all of the kernel's own text.
+std::string_view dso_of(const SymbolCache::Name& name) {
+  if (name.module == "[kernel]") return "[kernel.kallsyms]";
+  if (name.path.starts_with('/') && !name.module.starts_with('[')) return name.path;
+  return name.module.empty() ? "[unknown]" : name.module;
 }
 
 }  // namespace
@@ -44,6 +55,10 @@ LineWriter::LineWriter(const Recording& recording, const ScriptOptions& options,
       symbols_(recording),
       sources_(recording, options.unproven.get()),
       disassembler_(options.att_syntax ? Disassembler::Syntax::att : Disassembler::Syntax::intel),
+      instructions_("instructions" + event_names(recording).modifiers),
+      branches_("branches" + event_names(recording).modifiers),
+      name_columns_(std::max({size_t{event_names(recording).width_columns}, options.itrace.instructions ? instructions_.size() : 0,
+                              options.itrace.any_branch() ? branches_.size() : 0})),
       needs_comm_(options.fields.has(Field::comm) || !options.comms.empty()) {
   wanted_ = context_wanted();
 }
@@ -83,7 +98,9 @@ void LineWriter::make_prefix() {
     prefix_.ch(fields.has(Field::tid) ? '/' : ' ');
   }
   if (fields.has(Field::tid)) {
+    const size_t start = prefix_.size();
     append_number(prefix_, mark_.tid, fields.has(Field::pid) ? 0 : 5);
+    if (fields.has(Field::pid)) prefix_.fill(5 - std::min<size_t>(5, prefix_.size() - start));
     prefix_.ch(' ');
   }
   if (fields.has(Field::cpu) && cpu_ >= 0) {
@@ -110,15 +127,33 @@ void LineWriter::prefix(TextBuffer& out) {
 
 void LineWriter::event_name(TextBuffer& out, std::string_view name) {
   if (!options_.fields.has(Field::event)) return;
+  if (name.size() < name_columns_) out.fill(name_columns_ - name.size());
   put_shown(out, name);
   out.text(": ");
-  if (name.size() < 12) out.fill(12 - name.size());
+}
+
+// perf's columns before the address ([perf-script] "--fields").
+void LineWriter::columns_of(TextBuffer& out, std::string_view name, uint64_t period, std::string_view flags) {
+  const Fields fields = options_.fields;
+  prefix(out);
+  if (fields.has(Field::period)) {
+    out.dec_padded(period, 10);
+    out.ch(' ');
+  }
+  event_name(out, name);
+  if (fields.has(Field::flags)) {
+    out.text("  ");
+    out.left(flags, 21);
+    out.ch(' ');
+  }
+  if (fields.has(Field::ip) && !ip_only(fields)) out.ch(' ');
 }
 
 void LineWriter::symbol(TextBuffer& out, Ip ip) {
   const Fields fields = options_.fields;
   if (!fields.has(Field::sym) && !fields.has(Field::dso)) return;
-  const SymbolCache::Name name = symbols_.find(mark_.space, ip, mark_.time.first);
+  const SymbolCache::Name name = fields.has(Field::dso) ? symbols_.find_with_path(mark_.space, ip, mark_.time.first)
+                                                        : symbols_.find(mark_.space, ip, mark_.time.first);
   if (fields.has(Field::sym)) {
     out.ch(' ');
     put_shown(out, name.name.empty() ? "[unknown]" : name.name);
@@ -129,7 +164,7 @@ void LineWriter::symbol(TextBuffer& out, Ip ip) {
   }
   if (fields.has(Field::dso)) {
     out.text(" (");
-    put_shown(out, name.module.empty() ? "[unknown]" : name.module);
+    put_shown(out, dso_of(name));
     out.ch(')');
   }
 }
@@ -185,19 +220,8 @@ void LineWriter::mark_column(TextBuffer& out, uint16_t block_flags) {
 
 void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedInsn& cached, uint16_t block_flags, uint64_t period) {
   if (options_.json) return json_instruction(out, ip, insn, cached, block_flags);
-  prefix(out);
-  const Fields fields = options_.fields;
-  if (fields.has(Field::period)) {
-    out.dec_padded(period, 10);
-    out.ch(' ');
-  }
-  event_name(out, "instructions");
-  if (fields.has(Field::flags)) {
-    const bool branches = is_branch(cached.cls);
-    out.left(branches ? kind_of(cached.cls, cached.detail, false).flags : std::string_view{}, 15);
-    out.ch(' ');
-  }
-  address(out, ip, fields.bits() != static_cast<uint32_t>(Field::ip));
+  columns_of(out, instructions_, period, is_branch(cached.cls) ? kind_of(cached.cls, cached.detail, false).flags : std::string_view{});
+  address(out, ip, !ip_only(options_.fields));
   insn_columns(out, ip, insn);
   mark_column(out, block_flags);
   out.ch('\n');
@@ -205,27 +229,19 @@ void LineWriter::instruction(TextBuffer& out, Ip ip, Bytes insn, const CachedIns
 
 void LineWriter::branch(TextBuffer& out, const BranchLine& line) {
   if (options_.json) return json_branch(out, line);
-  prefix(out);
   const Fields fields = options_.fields;
-  if (fields.has(Field::period)) {
-    out.dec_padded(1, 10);
-    out.ch(' ');
-  }
-  event_name(out, "branches");
-  if (fields.has(Field::flags)) {
-    out.left(line.kind.flags, 15);
-    out.ch(' ');
-  }
-  const auto side = [&](const std::optional<Ip>& ip, bool padded) {
+  columns_of(out, branches_, 1, line.kind.flags);
+  const bool padded = !ip_only(fields);
+  const auto side = [&](const std::optional<Ip>& ip) {
     if (ip) return address(out, *ip, padded);
     if (fields.has(Field::ip)) out.right("0", padded ? 16 : 0);
     if (fields.has(Field::sym)) out.text(" [unknown]");
     if (fields.has(Field::dso)) out.text(" ([unknown])");
   };
-  side(line.from, fields.bits() != static_cast<uint32_t>(Field::ip));
+  side(line.from);
   if (fields.has(Field::addr)) {
     out.text(" => ");
-    side(line.to, false);
+    side(line.to);
   }
   insn_columns(out, line.from.value_or(Ip{}), line.insn);
   mark_column(out, line.block_flags);
@@ -309,13 +325,13 @@ void append_sample_fields(TextBuffer& out, const OtherEvent& event) {
 
 void LineWriter::sample(TextBuffer& out, const OtherEvent& event, std::string_view name) {
   if (options_.json) return json_sample(out, event, name);
-  prefix(out);
-  if (options_.fields.has(Field::period) || (event.period > 1 && event.fields.empty())) {
-    out.dec_padded(event.period, 10);
-    out.ch(' ');
+  if (event.fields.empty()) {
+    columns_of(out, name, event.period, {});
+    if (event.ip.value != 0) address(out, event.ip, !ip_only(options_.fields));
+  } else {  // a tracepoint has its payload in place of period and address
+    prefix(out);
+    event_name(out, name);
   }
-  event_name(out, name);
-  if (event.ip.value != 0 && event.fields.empty()) address(out, event.ip, options_.fields.bits() != static_cast<uint32_t>(Field::ip));
   append_sample_fields(out, event);
   out.ch('\n');
 }

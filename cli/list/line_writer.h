@@ -63,6 +63,7 @@ class LineWriter {
   void insn_columns(TextBuffer& out, Ip ip, Bytes insn);
   void mark_column(TextBuffer& out, uint16_t block_flags);
   void event_name(TextBuffer& out, std::string_view name);
+  void columns_of(TextBuffer& out, std::string_view name, uint64_t period, std::string_view flags);
   bool context_wanted();
   struct JsonNames {
     std::string_view ip, symbol, offset, module, source;
@@ -86,6 +87,8 @@ class LineWriter {
   Mark mark_;
   std::string comm_;
   TextBuffer prefix_;
+  const std::string instructions_, branches_;  ///< names of the events
+  size_t name_columns_ = 0;
   bool prefix_made_ = false, wanted_ = true, needs_comm_ = false;
 };
 

@@ -14,11 +14,20 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr size_t kQueuedChunks = 8;
+constexpr size_t kQueuedChunks = 8, kSpareChunks = 2;
+constexpr size_t kHeldTextBytes = 64U << 20, kMostChunkBytes = 1U << 18, kFewestChunkBytes = 1U << 12;
+
+// A chunk is made, others are queued, spare or written. A buffer grows by doubling.
+size_t chunk_bytes_for(size_t streams) {
+  constexpr size_t kChunks = kQueuedChunks + kSpareChunks + 2;
+  return std::clamp(kHeldTextBytes / (std::max<size_t>(streams, 1) * kChunks * 2), kFewestChunkBytes, kMostChunkBytes);
+}
 
 /// A queue of chunks between one producer and the merge.
 class ChunkQueue final : public ChunkSink {
  public:
+  explicit ChunkQueue(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
+  [[nodiscard]] size_t chunk_bytes() const override { return chunk_bytes_; }
   bool push(Chunk& chunk) override {
     chunk.close();
     if (chunk.pieces.empty()) return !stopped();
@@ -46,7 +55,7 @@ class ChunkQueue final : public ChunkSink {
   /// The next chunk; false at the end of the stream.
   bool pop(Chunk& chunk) {
     std::unique_lock lock(mutex_);
-    if (chunk.text.size() != 0 && spare_.size() < 2) {
+    if (chunk.text.size() != 0 && spare_.size() < kSpareChunks) {
       chunk.text.clear();
       chunk.pieces.clear();
       spare_.push_back(std::move(chunk));
@@ -65,6 +74,7 @@ class ChunkQueue final : public ChunkSink {
   }
 
  private:
+  const size_t chunk_bytes_;
   std::mutex mutex_;
   std::condition_variable room_, filled_;
   std::deque<Chunk> queue_;
@@ -76,7 +86,7 @@ class ChunkQueue final : public ChunkSink {
 /// One stream in the merge: not started, running, or at its end.
 class Lane {
  public:
-  explicit Lane(StreamTask task) : task_(std::move(task)) {}
+  Lane(StreamTask task, size_t chunk_bytes) : task_(std::move(task)), chunk_bytes_(chunk_bytes) {}
   ~Lane() { stop(); }
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -86,7 +96,7 @@ class Lane {
 
   /// Starts the stream and waits for its first piece; false if it has none.
   bool start() {
-    queue_ = std::make_unique<ChunkQueue>();
+    queue_ = std::make_unique<ChunkQueue>(chunk_bytes_);
     thread_ = std::thread([this] {
       task_.run(*queue_);
       queue_->end();
@@ -117,9 +127,11 @@ class Lane {
     at_ = 0;
     if (queue_->pop(chunk_)) return true;
     stop();
+    chunk_ = Chunk{};
     return false;
   }
   StreamTask task_;
+  const size_t chunk_bytes_;
   std::unique_ptr<ChunkQueue> queue_;
   std::thread thread_;
   Chunk chunk_;
@@ -136,7 +148,7 @@ bool merge_streams(std::vector<StreamTask> tasks, Output& output) {
   std::vector<std::unique_ptr<Lane>> lanes;
   std::priority_queue<std::pair<TimeNs, size_t>, std::vector<std::pair<TimeNs, size_t>>, Later> order;
   for (StreamTask& task : tasks) {
-    lanes.push_back(std::make_unique<Lane>(std::move(task)));
+    lanes.push_back(std::make_unique<Lane>(std::move(task), chunk_bytes_for(tasks.size())));
     order.emplace(lanes.back()->time(), lanes.size() - 1);
   }
   while (!order.empty() && !output.closed()) {
@@ -147,8 +159,10 @@ bool merge_streams(std::vector<StreamTask> tasks, Output& output) {
       if (lane.start()) order.emplace(lane.time(), index);
       continue;
     }
-    if (lane.write_until(order.empty() ? kTimeMax : order.top().first, output) && !output.closed()) {
-      order.emplace(lane.time(), index);
+    if (lane.write_until(order.empty() ? kTimeMax : order.top().first, output)) {
+      if (!output.closed()) order.emplace(lane.time(), index);
+    } else {
+      lanes[index].reset();  // with its buffers
     }
   }
   lanes.clear();  // stops and joins

@@ -3,7 +3,7 @@
 //   stream 0: decode -> format -> [chunk][chunk] --+
 //   stream 1: decode -> format -> [chunk] ---------+--> k-way merge by time -> Output
 //
-// Memory is bounded: each stream holds at most kQueuedChunks chunks; a stream starts only when the merge reaches its first moment.
+// Memory is bounded: all streams together hold about kHeldTextBytes of text; a stream starts only when the merge reaches its first moment.
 #pragma once
 
 #include <functional>
@@ -40,6 +40,8 @@ class ChunkSink {
   /// Takes the chunk and gives an emptied one back in its place.
   virtual bool push(Chunk& chunk) = 0;
   [[nodiscard]] virtual bool stopped() const = 0;
+  /// At about this size a chunk is to be pushed: the more streams, the smaller.
+  [[nodiscard]] virtual size_t chunk_bytes() const = 0;
 };
 
 struct StreamTask {

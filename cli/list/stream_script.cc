@@ -8,9 +8,8 @@ namespace ptd::cli {
 namespace {
 
 constexpr size_t kMaxDeferred = 64;
-constexpr size_t kChunkBytes = 1U << 18;
 
-bool push_if_full(Chunk& chunk, ChunkSink& sink) { return chunk.text.size() < kChunkBytes || sink.push(chunk); }
+bool push_if_full(Chunk& chunk, ChunkSink& sink) { return chunk.text.size() < sink.chunk_bytes() || sink.push(chunk); }
 
 /// Events that say where the flow goes; the others happen along the way. What PSB+ repeats about a flow that goes on is none.
 bool is_flow(const Event& event) {

@@ -59,8 +59,8 @@ constexpr std::array kElsewhere = {
     Elsewhere{"weight", "not recorded in a trace"},
     Elsewhere{"metric", "not recorded in a trace"},
     Elsewhere{"bpf-output", "the payload of other events is part of their lines"},
-    Elsewhere{"machine_pid", "guests are not told apart; VMCS bases are in 'ptdecode packets'"},
-    Elsewhere{"vcpu", "guests are not told apart; VMCS bases are in 'ptdecode packets'"},
+    Elsewhere{"machine_pid", "guests are not distinguished; VMCS bases are in 'ptdecode packets'"},
+    Elsewhere{"vcpu", "guests are not distinguished; VMCS bases are in 'ptdecode packets'"},
     Elsewhere{"cgroup", "use pid"},
     Elsewhere{"retire_lat", "not recorded in a trace"},
     Elsewhere{"brcntr", "not recorded in a trace"},
@@ -98,8 +98,8 @@ Status drop_type_prefix(std::string_view& text) {
 
 Fields default_fields() {
   Fields fields;
-  for (Field field : {Field::comm, Field::tid, Field::cpu, Field::time, Field::event, Field::ip, Field::sym, Field::symoff, Field::dso,
-                      Field::addr, Field::flags, Field::mark}) {
+  for (Field field : {Field::comm, Field::tid, Field::cpu, Field::time, Field::event, Field::period, Field::ip, Field::sym, Field::symoff,
+                      Field::dso, Field::addr, Field::mark}) {
     fields.add(field);
   }
   return fields;

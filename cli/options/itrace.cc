@@ -108,7 +108,7 @@ Status take_ignored_number(char letter, std::string_view& rest, ItraceOptions& o
   if (!take_number(rest, ignored, given)) return usage(fmt::format("--itrace: the number after '{}' is too large", letter));
   const bool chain = letter == 'g' || letter == 'G';
   options.notes.push_back(fmt::format("--itrace: '{}' ({}) has no effect; {}", letter, chain ? "call chains" : "last-branch stacks",
-                                      chain ? "--call-trace shows who calls whom" : "--itrace=b lists every branch"));
+                                      chain ? "--call-trace shows the calls" : "--itrace=b lists every branch"));
   return {};
 }
 

@@ -28,7 +28,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->allow_extra_args(false)
       ->group(in)
       ->type_name("[PID=]ROOT");
-  command.add_option("--map", input.maps, "a file stands in a process at ADDR, whatever was recorded: PID:FILE,off=N@ADDR (repeatable)")
+  command.add_option("--map", input.maps, "a file is mapped in a process at ADDR, whatever was recorded: PID:FILE,off=N@ADDR (repeatable)")
       ->allow_extra_args(false)
       ->group(in)
       ->type_name("MAP");

@@ -25,7 +25,7 @@ bool bounded(Interval span) { return !span.empty() && span.first != kTimeMin && 
 Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
   if (!scale.wall_offset_ns || scale.span.first == kTimeMin || scale.span.first == kTimeMax)
     return usage(
-        fmt::format("--time: '{}' is a time of day, which the recording does not tell; 'perf record -k monotonic' records it", text));
+        fmt::format("--time: '{}' is a time of day, which the recording does not hold; 'perf record -k monotonic' records it", text));
   const std::string word(text.substr(0, text.find('.')));
   const std::time_t began = (static_cast<int64_t>(scale.span.first.value) + *scale.wall_offset_ns) / kSecond;
   std::tm day{};
@@ -59,7 +59,7 @@ Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (status != std::errc{} || end != number.data() + number.size() || !(value >= 0 && value <= 100))
     return usage(fmt::format("--time: '{}' is no percentage; for example 10%-20%", text));
-  if (!bounded(scale.span)) return usage("--time: the recording tells no times to take percentages of");
+  if (!bounded(scale.span)) return usage("--time: the recording has no times to take percentages of");
   const auto length = static_cast<double>(scale.span.last.value - scale.span.first.value);
   return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * value / 100))};
 }
@@ -69,7 +69,7 @@ Result<TimeNs> moment(std::string_view text, const TimeScale& scale, TimeNs afte
   if (text.starts_with('+')) {
     const Result<uint64_t> length = parse_duration_ns(text.substr(1));
     if (!length) return usage(fmt::format("--time: {}", length.error().message));
-    if (after == kTimeMin) return usage("--time: the recording tells no start to count from");
+    if (after == kTimeMin) return usage("--time: the recording has no start time to count from");
     return TimeNs{after.value > kTimeMax.value - *length ? kTimeMax.value : after.value + *length};
   }
   if (text.ends_with('%')) return percent(text, scale);

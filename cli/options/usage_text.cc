@@ -75,7 +75,7 @@ std::string message_of(const CLI::App& app, const CLI::App* command, const CLI::
   const std::string output = "--output is required";
   if (command != nullptr && message.starts_with(output)) message += fmt::format(": ptdecode {} -o FILE", command->get_name());
   if (const size_t missing = message.find(": 1 required "); missing != std::string::npos && message.ends_with(" missing"))
-    message = message.substr(0, missing) + " needs a value behind it";
+    message = message.substr(0, missing) + " needs a value after it";
   return message;
 }
 

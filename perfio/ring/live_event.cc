@@ -133,7 +133,7 @@ struct Kind {
 
 // Youngest first, with the kernel that brought it.
 constexpr std::array<Kind, 8> kKinds = {
-    {{&EventSpec::losses, false, false, "how much was lost behind the last record of a buffer (Linux 6.0)"},
+    {{&EventSpec::losses, false, false, "the count of records lost after the last one in a buffer (Linux 6.0)"},
      {&EventSpec::build_ids, false, false, "build ids of mappings (Linux 5.12)"},
      {&EventSpec::text_pokes, false, true, "TEXT_POKE: the kernel's changes of its own code (Linux 5.9)"},
      {&EventSpec::bpf, false, true, "BPF_EVENT: BPF programs that come and go (Linux 5.1)"},

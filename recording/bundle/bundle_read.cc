@@ -39,6 +39,7 @@ class Loader {
   bool read_notes(ByteReader in);
   bool read_pokes(ByteReader in);
   bool read_spans(ByteReader in);
+  bool read_event_names(ByteReader in);
   Status load_image();
 
   const OpenRequest& options_;
@@ -202,6 +203,14 @@ bool Loader::read_spans(ByteReader in) {
   return in.done() && (spans_.empty() || spans_.size() == data_.streams.size());
 }
 
+bool Loader::read_event_names(ByteReader in) {
+  constexpr uint64_t kMostColumns = 64;
+  data_.event_names.modifiers = in.text();
+  data_.event_names.width_columns = static_cast<uint32_t>(in.number_to(kMostColumns));
+  constexpr size_t kMostLetters = 16;
+  return in.done() && data_.event_names.modifiers.size() <= kMostLetters;
+}
+
 Status Loader::load_image() {
   KeptCode code;
   if (Status status = code.read(chunk_of(chunk::kCode)); !status.ok()) return damaged(chunk::kCode, status.error());
@@ -235,6 +244,8 @@ Status Loader::load() {
   if (has_spans && !read_spans(ByteReader(chunk_of(chunk::kSpans)))) return damaged(chunk::kSpans);
   const bool has_arm = chunks_.find(chunk::kArm) != chunks_.end();
   if (has_arm && !read_arm_sources(ByteReader(chunk_of(chunk::kArm)), options_, data_)) return damaged(chunk::kArm);
+  const auto names = chunks_.find(chunk::kEventNames);
+  if (names != chunks_.end() && !read_event_names(ByteReader(names->second))) return damaged(chunk::kEventNames);
   if (Status status = load_image(); !status.ok()) return status;
   data_.missing = std::move(missing_);
   OpenRequest indexing = options_;

@@ -410,6 +410,15 @@ void Writer::list_parts(const std::string& input, const BundleFileWriter& file) 
   report_.warnings = data_.warnings;
 }
 
+// The names of perf's events are columns of listings.
+Status write_event_names(const EventNames& names, BundleFileWriter& file) {
+  if (names.width_columns == 0) return {};
+  ByteWriter out;
+  out.text(names.modifiers);
+  out.number(names.width_columns);
+  return file.add(chunk::kEventNames, out.bytes());
+}
+
 // Samples of other events stand beside the flow in listings.
 Status write_events(const std::string& path, Interval time, BundleFileWriter& file, BundleReport& report) {
   constexpr size_t kMostEvents = 500'000;
@@ -462,6 +471,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   auto file = bundle.dry_run ? BundleFileWriter::measure() : BundleFileWriter::create(bundle.output_path);
   if (!file.ok()) return file.error();
   if (Status status = writer.write(**file); !status.ok()) return status.error();
+  if (Status status = write_event_names(event_names(**recording), **file); !status.ok()) return status.error();
   if (bundle.raw == nullptr) {
     if (Status status = write_events(options.path, bundle.time, **file, report); !status.ok()) return status.error();
   }

@@ -193,7 +193,7 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
     }
     if ((all_bytes += text.size()) > kMaxAllInisBytes) {
       data_.warnings.push_back(dir_ + ": its devices fill more than " + std::to_string(kMaxAllInisBytes >> 20) + " MiB: " + key +
-                               " and those behind it are left out");
+                               " and those after it are left out");
       break;
     }
     Device device;

@@ -11,10 +11,11 @@
 #include "ptdecode/context_track.h"
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/recording.h"
-#include "recording/data/open_request.h"
 #include "ptdecode/symbols.h"
 #include "ptdecode/timeline.h"
 #include "recording/data/arm_sources.h"
+#include "recording/data/event_names.h"
+#include "recording/data/open_request.h"
 #include "recording/trace/anchors.h"
 #include "recording/trace/page_release.h"
 #include "recording/trace/segments.h"
@@ -49,6 +50,7 @@ struct RecordingData {
   LostRecords lost;
   std::vector<std::string> warnings;
   std::string description;
+  EventNames event_names;
   std::vector<std::shared_ptr<const void>> owners;  ///< keep mapped payloads alive
   PageRelease pages;
 };

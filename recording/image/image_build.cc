@@ -188,7 +188,7 @@ void ImageBuild::tell_of_kept(RecordingData& data) const {
     if (count++ < kNamed) names += (names.empty() ? "" : ", ") + path;
   }
   if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
-  data.warnings.push_back("no longer at hand as recorded: " + names + ": the copies kept in the stash are used (ptdecode stash ls)");
+  data.warnings.push_back("changed or removed since they were recorded: " + names + ": the copies kept in the stash are used (ptdecode stash ls)");
 }
 
 void ImageBuild::finish(RecordingData& data) {

@@ -103,7 +103,7 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
   if (result->cut) warnings.push_back(mapping.path + ": cut at byte " + std::to_string(result->end_offset_bytes));
   if (!date(codes, result->header, mapping, clock))
     warnings.push_back(mapping.path +
-                       ": its clock is not the recording's: its code is taken as there from the start (perf record -k mono has its clock)");
+                       ": its clock is not the recording's: its code is assumed to exist from the start (perf record -k mono has its clock)");
 
   struct Loaded {
     Bytes code;

@@ -358,7 +358,7 @@ void SidebandFold::fold_perf_maps() {
   if (count == 0) return;
   if (count > 1) used += " and " + std::to_string(count - 1) + " more";
   data_.warnings.push_back(used +
-                           ": names of code made at run time are assumed from it, which tells no times: the last name of an address");
+                           ": names of code made at run time are assumed from it; it has no times, so an address has its last name");
 }
 
 /// The file system that a process had: its own, or that of who started it.
@@ -439,7 +439,7 @@ void SidebandFold::add_assumed() {
     section.assumed = true;
     if (const auto elf = ElfFile::open(*file); elf.ok()) section.build_id = (*elf)->build_id();
     if (section.code.bytes.empty() || is_kernel_half(section.ip) || section.size_bytes > ~section.ip.value) {
-      data_.warnings.push_back("--map " + given.path + ": nothing of it can stand at the address given");
+      data_.warnings.push_back("--map " + given.path + ": no part of it can be mapped at the given address");
       continue;
     }
     image_.add_symbol_file(section.path, given.path, section.build_id);

@@ -127,7 +127,7 @@ class Bundles(unittest.TestCase):
         place = ["image", "ffffffffc0201f00"]
         self.assertIn(b"int3", run([*place, "-i", demo])[1])
         got = run([*place, "-i", self.make([demo])])[1]
-        self.assertIn(b"its bytes are not at hand", got)
+        self.assertIn(b"its bytes were not found", got)
         self.assertNotIn(b"int3", got)
 
     def test_cut_to_a_time(self):

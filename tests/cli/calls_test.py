@@ -5,6 +5,7 @@ Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 with
 """
 import collections
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -330,6 +331,58 @@ class Programs(unittest.TestCase):
             # The first line is where tracing begins, the last where it ends; perf names neither side that was not traced.
             self.assertEqual(pairs[0], pairs[1], name)
             self.assertGreater(len(pairs[0]), 2000)
+
+    def peak_bytes(self, *words):
+        process = subprocess.Popen([PTDECODE, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        size = 0
+        while piece := process.stdout.read(1 << 20):
+            size += len(piece)
+        process.stdout.close()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0, words)
+        return used.ru_maxrss * 1024, size
+
+    def test_memory_of_listings_of_many_threads_is_bounded(self):
+        program, peaks = self.folder / "crowd", {}
+        subprocess.run([os.environ.get("CC", "cc"), "-O1", "-pthread", "-static", SOURCE / "tests/cli/programs/crowd.c", "-o", program], check=True)
+        for threads in (4, 84):
+            path = self.folder / f"crowd{threads}.data"
+            done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", path, "--", program, threads)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for words in ("--insn-trace", "--insn-trace=disasm", "--itrace=b", "--call-trace", "--itrace=i1i -F ip"):
+                peaks[threads, words], size = self.peak_bytes("script", "-q", "-i", path, *words.split())
+                if threads == 84 and words == "--insn-trace":
+                    self.assertGreater(size, 256 << 20, "far more text than may be held")
+        for (threads, words), peak in peaks.items():
+            self.assertLess((peak - peaks[4, words]) / 80, 2 << 20, f"{words}: bytes for each more of 80 threads; {peaks}")
+
+    def first_lines(self, *words):
+        with subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            lines = [line.rstrip("\n") for line in itertools.islice(process.stdout, 10_000)]
+            process.kill()
+        return lines
+
+    def test_columns_are_those_of_perf(self):
+        if not shutil.which("perf"):
+            self.skipTest("perf is not installed")
+        time, name = re.compile(r"(?<= )\d+\.(\d{6}|\d{9}): "), re.compile(r" [^ ]+(\+0x[0-9a-f]+)? \((?=[/\[])")
+        columns = ["-F", "comm,pid,tid,event,period,ip,addr,sym,dso"]
+        for data in NAMES:
+            for words in (["--itrace=b"], ["--itrace=b", "-F", "+flags"], ["--itrace=cr", *columns], ["--itrace=i1i"], ["--insn-trace"],
+                          ["--itrace=i1i", "-F", "-symoff,-dso,-period"], ["--itrace=b", "-F", "-tid,+pid,-addr"]):
+                words = ["script", "-i", self.data(data), *words]
+                theirs, ours = self.first_lines("perf", *words), self.first_lines(PTDECODE, *words, "-q")
+                self.assertEqual(len(ours), len(theirs), words)
+                self.assertGreater(len(ours), 2000)
+                # The bounds of a time are computed otherwise (docs/DIFFERENCES.md); of names at one address either may be chosen.
+                self.assertGreater(sum(time.sub("", a) == time.sub("", b) for a, b in zip(ours, theirs)), len(ours) // 2, words)
+                for a, b in zip(ours, theirs):
+                    same = [name.sub(" NAME (", time.sub(lambda found: "T" * len(found[0]), line)) for line in (a, b)]
+                    if "-dso" not in words[-1]:
+                        self.assertEqual(same[0], same[1], words)
+                    else:
+                        self.assertEqual(same[0].split()[:-1], same[1].split()[:-1], words)
 
     def called(self, *words):
         """function -> calls, and the time of the outermost"""

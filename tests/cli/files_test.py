@@ -134,7 +134,7 @@ class Files(unittest.TestCase):
         self.assertIn("missing code, by share of the trace lost:", done.stderr)
         self.assertIn(f"{self.program} build id {self.build_id}", done.stderr)
         self.assertIn(f"debuginfod-find executable {self.build_id}", done.stderr)
-        self.assertIn("no_image: code that is not at hand", done.stdout)
+        self.assertIn("no_image: code that was not found", done.stdout)
 
     @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
     def test_debuginfod_is_asked(self):

@@ -345,20 +345,20 @@ class Files(unittest.TestCase):
     def test_a_file_is_at_hand_until_it_changes(self):
         program = build("no_id", WORKER, "-Wl,--build-id=none", "-static")
         path, _ = record("no_id", program, "1000")
-        self.assertNotIn("no longer at hand", run("functions", "-i", path).stderr)
+        self.assertNotIn("changed or removed since", run("functions", "-i", path).stderr)
         whole = functions(path)
         touched = program.with_suffix(".touched")
         shutil.copy(program, touched)
         touched.rename(program)  # another file, of another time, with the same bytes
-        self.assertNotIn("no longer at hand", run("functions", "-i", path).stderr)
+        self.assertNotIn("changed or removed since", run("functions", "-i", path).stderr)
         times = program.stat()
         build("no_id", WORKER.replace("sink += i", "sink -= 3 * i"), "-Wl,--build-id=none", "-static")
         os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))  # its time tells nothing
         done = run("functions", "-i", path)
-        self.assertIn(f"no longer at hand as recorded: {program}: the copies kept in the stash are used", done.stderr)
+        self.assertIn(f"changed or removed since they were recorded: {program}: the copies kept in the stash are used", done.stderr)
         self.assertEqual(functions(path), whole)
         program.unlink()
-        self.assertIn("no longer at hand", run("functions", "-i", path).stderr)
+        self.assertIn("changed or removed since", run("functions", "-i", path).stderr)
 
     @unittest.skipUnless(shutil.which("genhtml"), "genhtml is not installed (apt install lcov)")
     def test_genhtml_takes_what_coverage_writes(self):

@@ -83,6 +83,19 @@ TEST(MergeStreams, AClosedReaderStopsEndlessStreams) {
   close(ends[1]);
 }
 
+TEST(MergeStreams, TheMoreStreamsTheSmallerTheirChunks) {
+  const auto chunk_bytes = [](size_t streams) {
+    size_t bytes = 0;
+    std::vector<StreamTask> tasks;
+    for (size_t i = 0; i < streams; ++i) tasks.push_back({TimeNs{i}, [&bytes](ChunkSink& sink) { bytes = sink.chunk_bytes(); }});
+    (void)merged(std::move(tasks));
+    return bytes;
+  };
+  constexpr size_t kQueuedChunks = 8, kMostHeldBytes = 64U << 20;
+  EXPECT_GE(chunk_bytes(1), 1U << 16);
+  for (const size_t streams : {10U, 100U, 1000U}) EXPECT_LE(streams * kQueuedChunks * chunk_bytes(streams), kMostHeldBytes) << streams;
+}
+
 TEST(TextBuffer, Numbers) {
   TextBuffer out;
   out.hex(0);

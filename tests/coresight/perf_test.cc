@@ -339,7 +339,7 @@ TEST(ArmPerf, RawTraceOfAnUnknownCpuIsNotGuessed) {
   made.finish(data, 0x10);
   EXPECT_TRUE(data.streams.empty());
   ASSERT_EQ(data.warnings.size(), 1U);
-  EXPECT_EQ(data.warnings[0], "2 bytes of trace belong to no cpu that is told");
+  EXPECT_EQ(data.warnings[0], "2 bytes of trace belong to no known cpu");
 }
 
 }  // namespace

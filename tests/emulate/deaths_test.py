@@ -113,7 +113,7 @@ class Trial:
         """The decode agrees with what the emulator's callbacks saw, with that many gaps."""
         done = run([PTDECODE, "verify", "-q", "-i", self.out, *sorted(glob.glob(self.truth + "/*.ptt"))])
         lines = [line for line in done.stdout.splitlines() if line.startswith(("tid", "cpu"))]
-        good = done.returncode == 0 and lines and all("silently wrong 0" in line and not (whole and "behind the end" in line) for line in lines)
+        good = done.returncode == 0 and lines and all("silently wrong 0" in line and not (whole and "after the end" in line) for line in lines)
         check(f"{what}: the flow is what the emulator ran", good, done.stdout + done.stderr)
         found = sum(int(re.search(r"; gaps (\d+)", line)[1]) for line in lines)
         check(f"{what}: gaps {gaps}", found in gaps, done.stdout)

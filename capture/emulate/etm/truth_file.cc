@@ -136,7 +136,7 @@ Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_
       out.put(tag);
       for (int i = 0; i < fields_of(tag); ++i) out.put(field[static_cast<size_t>(i)]);
     }
-    if (!known) return Error{ErrorKind::file_format, "a ground truth names a block that nobody defined", 0};
+    if (!known) return Error{ErrorKind::file_format, "a ground truth names an undefined block", 0};
     if (Status status = write_out(kBufferBytes); !status) return status;
     if (const size_t passed = held.size() - log.size(); passed >= kBufferBytes) {
       on_passed(held.first(passed));

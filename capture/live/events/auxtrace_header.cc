@@ -82,7 +82,7 @@ Result<AuxtraceInfoRecord> etm_info(const PmuEvent& event, const TraceSetup& set
     constexpr uint64_t kAbsent = ~uint64_t{0};
     if (reg("trcidr/trcidr0", kAbsent) == kAbsent) {
       return Error{ErrorKind::unsupported,
-                   "cs_etm: cpu " + std::to_string(cpu) + " has no ETMv4 or ETE that sysfs tells of (" + folder + ")", 0};
+                   "cs_etm: cpu " + std::to_string(cpu) + " has no ETMv4 or ETE in sysfs (" + folder + ")", 0};
     }
     const uint64_t devarch = reg("mgmt/trcdevarch", 0);
     const bool ete = (devarch & kArchMask) == kArchEte;

@@ -66,6 +66,14 @@ struct SyncState {
   bool in_tx = false;
 };
 
+/// When a PSB+ was written.
+struct PsbTime {
+  uint64_t tsc = 0;  ///< bits 55:0
+  bool is_known = false;
+  bool in_guest = false;  ///< in VMX operation, where the TSC may be that of another clock ([SDM] "TSC Packet")
+  void add(const Packet& packet);
+};
+
 /// Where an ItemReader stands between two packets: how time is told to the items that follow.
 struct ItemCursor {
   static constexpr uint32_t kFullShort = 6, kFullLong = 47;  ///< branches in a TNT that is full
@@ -171,6 +179,7 @@ class ItemReader {
   bool bind_events(bool& bound);
   void give_waiting(ItemKind branch_kind = ItemKind::now);
   void give_unbound();
+  [[nodiscard]] bool is_before_start(const PsbTime& after) const;
   void fail(uint64_t offset);
   void lose_packets();
   void pass_zeros(uint64_t offset);
@@ -190,6 +199,8 @@ class ItemReader {
   ZeroRun zeros_;           ///< the next one
   bool ip_lost_ = false;    ///< cursor_.last_ip is not the processor's: packets that change it are lost
   SyncState start_;
+  PsbTime start_time_;
+  uint64_t slack_ns_ = 0;
   std::vector<Item> start_items_;
   std::vector<Item> items_;
   std::vector<Item> held_;     ///< events inside a compound (FUP .. TIP, OVF .. FUP), given after it

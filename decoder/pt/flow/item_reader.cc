@@ -27,6 +27,8 @@ void ItemReader::begin(const AuxSegment& segment, const Config& config, uint64_t
   cursor_.now_first = segment.time.first;
   own_bytes_ = segment.bytes.size() - std::min<uint64_t>(segment.tail_bytes, segment.bytes.size());
   start_ = {};
+  start_time_ = {};
+  slack_ns_ = slack_ns;
   start_items_.clear();
   items_.clear();
   held_.clear();
@@ -209,6 +211,7 @@ bool ItemReader::read_start() {
       reader_.seek(offset);
       return !in_zeros;
     }
+    start_time_.add(packet);
     switch (packet.kind) {
       case PacketKind::psbend:
         if (start_.has_ip && config_.errata.bdm70 && is_off_at(reader_.offset())) start_.has_ip = false;
@@ -301,17 +304,37 @@ void ItemReader::read_sync() {
     push(ItemKind::end, offset);
     return;
   }
-  const size_t index = items_.size();
-  push(ItemKind::sync, offset);
   uint64_t ip = 0;
   bool has_ip = false;
   bool whole = false;
+  PsbTime time;
   while (!whole && reader_.next(packet) == PacketReader::Status::ok && packet.kind != PacketKind::ovf) {
     if (packet.kind == PacketKind::fup) has_ip = decompress_ip(packet, ip);
+    time.add(packet);
     whole = packet.kind == PacketKind::psbend;
   }
-  items_[index].ip = ip;
-  if (!has_ip || !whole) items_[index].flags = kItemNoIp;
+  if (enabled_ && is_before_start(time)) push(ItemKind::missing, offset);
+  Item& item = push(ItemKind::sync, offset);
+  item.ip = ip;
+  if (!has_ip || !whole) item.flags = kItemNoIp;
+}
+
+void PsbTime::add(const Packet& packet) {
+  if (packet.kind == PacketKind::tsc && !is_known) {
+    tsc = packet.value;
+    is_known = true;
+  }
+  in_guest = in_guest || packet.kind == PacketKind::vmcs || (packet.kind == PacketKind::pip && (packet.flags & kFlagNonRoot) != 0);
+}
+
+// Whether the PSB+ after the segment was written before the segment's packets. A TSC that goes back by more than a second is that of another
+// clock. Two PSBs with one TSC are one PSB if time passed between them, unless the clock is coarse.
+bool ItemReader::is_before_start(const PsbTime& after) const {
+  constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1, kMostBack = uint64_t{1} << 32;
+  if (slack_ns_ == kTimeMax.value || !start_time_.is_known || !after.is_known || start_time_.in_guest || after.in_guest) return false;
+  const uint64_t back = (start_time_.tsc - after.tsc) & kTscMask;
+  if (back != 0 || slack_ns_ != 0) return back != 0 && back < kMostBack;
+  return cursor_.now_first > segment_.time.last;
 }
 
 void ItemReader::on_flow(const Packet& packet, uint64_t offset) {

@@ -7,7 +7,7 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kCacheEntries = 1U << 15;
+constexpr unsigned kCacheBits = 15;
 constexpr uint16_t kMaxBlockInstructions = 4096;
 constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
 constexpr size_t kMostContents = 256;            // the same where that is not enough
@@ -17,8 +17,7 @@ constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a surve
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
 
-size_t cache_slot(Ip ip, SpaceId space) { return ((ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value) >> 49; }
-static_assert(kCacheEntries == (1U << (64 - 49)));
+uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
 
 uint16_t block_flags_of(CodeFlag flags) {
   uint16_t bits = 0;
@@ -31,7 +30,7 @@ uint16_t block_flags_of(CodeFlag flags) {
 }  // namespace
 
 Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
-    : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheEntries) {}
+    : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheBits) {}
 
 uint64_t Walker::max_silent() const { return surveying_ ? kMaxSurveySilent : options_.max_silent_instructions; }
 
@@ -157,10 +156,10 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       return WalkStop::lost;
     }
     const SpaceId space = space_of(state, state.ip);
-    CacheEntry& entry = cache_[cache_slot(state.ip, space)];
-    const bool known = entry.ip == state.ip && entry.space == space && entry.mode == state.mode && entry.certain.contains(state.now) &&
-                       !entry.ambiguous && (entry.plain || !counting_);
-    const bool survey_due = surveying_ && !(known && entry.sole);
+    const CacheEntry* entry = &cache_.at(cache_hash(state.ip, space));
+    const bool known = entry->ip == state.ip && entry->space == space && entry->mode == state.mode && entry->certain.contains(state.now) &&
+                       !entry->ambiguous && (entry->plain || !counting_);
+    const bool survey_due = surveying_ && !(known && entry->sole);
     const Candidate* only = !surveying_ && !flow.pins.empty() ? pinned(flow, space) : nullptr;
     if (survey_due) {
       if (!read_survey(flow, space)) return WalkStop::lost;
@@ -179,19 +178,21 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       if (candidates_.size() > 1) return WalkStop::fork;
       if (candidates_[0].ambiguous && work_is_spent()) return WalkStop::position;
       const Candidate& single = candidates_[0];
-      entry = {state.ip,     space,        state.mode,     single.flags, single.insn,
+      CacheEntry& fresh = cache_.replace(cache_hash(state.ip, space));
+      fresh = {state.ip,     space,        state.mode,     single.flags, single.insn,
                single.bytes, single.certain, asked_ == 0, survey_due,   single.ambiguous};
       // Suspect windows cut `certain` only in the timeline's own terms: such an answer holds for this fetch alone.
-      if (any(single.flags, CodeFlag::suspect)) entry.certain = state.now;
+      if (any(single.flags, CodeFlag::suspect)) fresh.certain = state.now;
+      entry = &fresh;
     }
-    append(flow, entry.insn, entry.bytes.data(), entry.flags, entry.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
+    append(flow, entry->insn, entry->bytes.data(), entry->flags, entry->ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : uint16_t{0});
     ++state.silent;
     if (state.silent > max_silent() || (state.silent > SilentLoop::kQuiet && state.loop.comes_back(state))) {
       lose(flow, GapReason::limit);
       return WalkStop::lost;
     }
     const bool counted = state.counts_down;
-    if (execute(flow, entry.insn) == Go::lost) return WalkStop::lost;
+    if (execute(flow, entry->insn) == Go::lost) return WalkStop::lost;
     if (counted) count_down(flow);
   }
 }

@@ -9,6 +9,9 @@
 #include "decoder/pt/flow/context_follower.h"
 #include "decoder/pt/flow/flow_state.h"
 #include "decoder/pt/flow/item.h"
+#include "image/base/growing_cache.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/pt/decoder.h"
 #include "image/fetch_steps.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/pt/decoder.h"
@@ -213,7 +216,7 @@ class Walker {
   int32_t follower_cpu_ = -1;
   bool switch_met_ = false;  ///< by the look ahead of switches_before
   BlockTable table_;
-  std::vector<CacheEntry> cache_;
+  GrowingCache<CacheEntry> cache_;
   std::vector<CodeCandidate> contents_;  ///< of the present fetch
   std::vector<Candidate> candidates_;
   std::vector<SectionId> missing_;  ///< sections without code at which a lost flow went on in this segment

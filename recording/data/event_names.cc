@@ -1,0 +1,88 @@
+// EventNames: see event_names.h. Names and modifiers: perf-list(1), "EVENT MODIFIERS"; perf_event_open(2), "exclude_user" and what follows.
+#include "recording/data/event_names.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "perfio/format/wire.h"
+#include "recording/data/recording_data.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kTypeHardware = 0, kTypeSoftware = 1, kTypeTracepoint = 2, kTypeRaw = 4, kFirstDynamicType = 6;
+constexpr std::array<std::string_view, 10> kHardware = {
+    "cycles",        "instructions", "cache-references",        "cache-misses",           "branches",
+    "branch-misses", "bus-cycles",   "stalled-cycles-frontend", "stalled-cycles-backend", "ref-cycles"};
+constexpr std::array<std::string_view, 10> kSoftware = {
+    "cpu-clock",    "task-clock",   "page-faults",      "context-switches", "cpu-migrations",
+    "minor-faults", "major-faults", "alignment-faults", "emulation-faults", "dummy"};
+
+// Host and guest are named where the choice is not the usual one: guests are left out exactly if the event has other modifiers.
+std::string modifiers_of(uint64_t flags, uint64_t precise) {
+  using namespace perfio;
+  std::string text;
+  const auto add_included = [&](uint64_t excluded_bit, char letter) {
+    if ((flags & excluded_bit) == 0) text += letter;
+  };
+  bool guest_usually_left_out = false;
+  if ((flags & (kAttrExcludeKernel | kAttrExcludeUser | kAttrExcludeHv)) != 0) {
+    add_included(kAttrExcludeKernel, 'k');
+    add_included(kAttrExcludeUser, 'u');
+    add_included(kAttrExcludeHv, 'h');
+    guest_usually_left_out = true;
+  }
+  if (precise != 0) {
+    text.append(precise, 'p');
+    guest_usually_left_out = true;
+  }
+  if ((flags & kAttrExcludeHost) != 0 || ((flags & kAttrExcludeGuest) != 0) == guest_usually_left_out) {
+    add_included(kAttrExcludeHost, 'H');
+    add_included(kAttrExcludeGuest, 'G');
+  }
+  return text.empty() ? text : ":" + text;
+}
+
+uint64_t precise_of(uint64_t flags) { return (flags & perfio::kAttrPreciseIp) >> perfio::kAttrPreciseIpShift; }
+
+std::string hex(uint64_t value) {
+  std::array<char, 16> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, 16).ptr};
+}
+
+std::string name_of(const perfio::EventAttr& attr) {
+  if (!attr.name.empty()) return attr.name;
+  const std::string modifiers = modifiers_of(attr.flags, precise_of(attr.flags));
+  switch (attr.type) {
+    case kTypeHardware:
+      return std::string(attr.config < kHardware.size() ? kHardware[attr.config] : "unknown-hardware") + modifiers;
+    case kTypeSoftware:
+      return std::string(attr.config < kSoftware.size() ? kSoftware[attr.config] : "unknown-software") + modifiers;
+    case kTypeTracepoint:
+      return "unknown tracepoint";
+    case kTypeRaw:
+      return "raw 0x" + hex(attr.config) + modifiers;
+    default:
+      return attr.type >= kFirstDynamicType ? "unknown attr type: " + std::to_string(attr.type) : std::string();
+  }
+}
+
+}  // namespace
+
+EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t trace_type) {
+  constexpr size_t kMostColumns = 64;  // a recording can claim names of any length
+  EventNames names;
+  bool found = false;
+  for (const perfio::EventAttr& attr : attrs) {
+    names.width_columns = std::max(names.width_columns, static_cast<uint32_t>(std::min(name_of(attr).size(), kMostColumns)));
+    if (attr.type == trace_type && !std::exchange(found, true)) names.modifiers = modifiers_of(attr.flags, 0);
+  }
+  return names;
+}
+
+const EventNames& event_names(const Recording& recording) { return data_of(recording).event_names; }
+
+}  // namespace ptd

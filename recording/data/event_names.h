@@ -1,0 +1,24 @@
+// EventNames: how perf names the events that it makes of a trace, for listings with perf's columns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "perfio/perf_reader.h"
+
+namespace ptd {
+
+class Recording;
+
+struct EventNames {
+  std::string modifiers;       ///< of the trace's event, with the colon: ":u" for user code only; "" for all or where it is not known
+  uint32_t width_columns = 0;  ///< of the longest name of a recorded event; 0: not recorded by perf
+};
+
+/// Returns the names of perf(1) for the events `attrs`, of which those of type `trace_type` trace.
+[[nodiscard]] EventNames event_names_of(const std::vector<perfio::EventAttr>& attrs, uint32_t trace_type);
+/// Returns those of an opened recording, valid as long as the recording.
+[[nodiscard]] const EventNames& event_names(const Recording& recording);
+
+}  // namespace ptd
