@@ -6,6 +6,7 @@
 
 #include "decoder/pt/packet_reader.h"
 #include "decoder/pt/pt_clock.h"
+#include "decoder/pt/time_ahead.h"
 #include "decoder/pt/zero_run.h"
 
 namespace ptd {
@@ -156,11 +157,20 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
   pt::PtClock clock(config);
   pt::Packet packet;
   uint64_t last_ip = 0;
+  bool in_start = true;  // in the segment's PSB+
   TimeNs now = segment.time.first, before_flow = segment.time.first;
   size_t open = stream.points.size();  // points that wait for the next timing packet
   while (reader.next(packet) == pt::PacketReader::Status::ok) {
     switch (packet.kind) {
+      case pt::PacketKind::psbend:
+        in_start = false;
+        break;
       case pt::PacketKind::tsc:
+        if (in_start ? !pt::correct_tsc(packet, segment.tsc) : !pt::correct_tsc_between(packet, segment, config.time)) {
+          clock.on_loss();
+          break;
+        }
+        [[fallthrough]];
       case pt::PacketKind::mtc:
       case pt::PacketKind::tma:
       case pt::PacketKind::cyc:
