@@ -14,6 +14,7 @@
 #include "ptdecode/pt/packet_reader.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
+#include "recording/trace/clock_survey.h"
 
 namespace ptd {
 
@@ -136,6 +137,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   // What must be known before anything is decoded is told by all PSBs of a short trace and by a sample of a long one's.
   const size_t stretches = total <= kWholeTraceBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
   std::vector<ClockStep> clocks(data.streams.size());
+  ClockSurvey survey(data.decoder.config, data.streams.size());
   TipWatch tips;
   bool decodable = false;
   for (size_t i = 0; i < data.streams.size(); ++i) {
@@ -150,6 +152,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     SegmentIndex index = i < data.arm.size() ? index_arm(i, on_passed, data, info) : SegmentIndex(stream);
     const auto on_psb = [&](const PsbEntry& psb) {
       clocks[i].add(psb);
+      survey.add(i, psb);
       if (data.arm.empty()) tips.look_behind(stream, psb);
       if (data.kind == RecordingKind::perf && psb.in_root) data.decoder.image_is_of_root = true;
     };
@@ -158,13 +161,21 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     info.tid = stream.tid;
     info.idx = stream.idx;
     info.size_bytes = stream.size_bytes();
-    const auto first = index.next(0), last = index.previous(stream.end_offset());
-    if (first && last) {
-      info.time = {index.time_of(*first, data.timing).first, index.time_of(*last, data.timing).last};
-      decodable = true;
-    }
     data.infos.push_back(info);
     data.indexes.push_back(std::move(index));
+  }
+  size_t contradicted = 0;
+  for (size_t i = 0; i < data.streams.size(); ++i) {
+    SegmentIndex& index = data.indexes[i];
+    if (data.arm.empty() && data.timing.use_time) contradicted += index.set_clock(survey.clock_of(i, data.streams[i], index));
+    const auto first = index.next(0), last = index.previous(data.streams[i].end_offset());
+    if (!first || !last) continue;
+    data.infos[i].time = {index.time_of(*first, data.timing).first, index.time_of(*last, data.timing).last};
+    decodable = true;
+  }
+  if (contradicted != 0) {
+    data.warnings.push_back(std::to_string(contradicted) +
+                            " TSC packets contradict the rest of the trace: it is damaged or the TSC was set; 'ptdecode check' lists them");
   }
   allow_for_coarse_clocks(clocks, data);
   if (data.decoder.config.tip_order == pt::TipOrder::unknown) data.decoder.config.tip_order = tips.order();
@@ -224,6 +235,16 @@ std::vector<std::string> usual_stashes() { return stash::stash_paths(); }
 const pt::DecoderOptions& Recording::decoder_options() const { return state_->data.decoder; }
 const std::map<int32_t, std::string>& Recording::thread_names() const { return state_->data.thread_names; }
 const std::vector<MissingImage>& Recording::missing_images() const { return state_->data.missing; }
+std::vector<Finding> Recording::findings() const {
+  std::vector<Finding> findings = timeline().findings();
+  const RecordingData& data = state_->data;
+  for (size_t i = 0; data.arm.empty() && i < data.streams.size(); ++i) {
+    PassedPages passed;
+    const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
+    for (Finding& finding : clock_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
+  }
+  return findings;
+}
 const LostRecords& Recording::lost() const { return state_->data.lost; }
 const std::vector<std::string>& Recording::warnings() const { return state_->data.warnings; }
 bool Recording::from_perf() const { return state_->data.kind == RecordingKind::perf; }

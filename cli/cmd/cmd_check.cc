@@ -45,7 +45,7 @@ void print_json(const Recording& recording, const FlowCheck& flow) {
   nlohmann::json json = {{"schema", "ptdecode-check-1"}, {"recording", recording.description()}};
   json["findings"] = nlohmann::json::array();
   const TextRecords records = text_records(recording);
-  for (const Finding& finding : recording.timeline().findings()) json["findings"].push_back(finding_json(finding, records));
+  for (const Finding& finding : recording.findings()) json["findings"].push_back(finding_json(finding, records));
   for (const FlowContradiction& contradiction : flow.contradictions) json["findings"].push_back(contradiction_json(contradiction));
   if (flow.all_bytes != 0) json["flow"] = {{"decoded_bytes", flow.decoded_bytes}, {"all_bytes", flow.all_bytes}};
   json["missing_images"] = nlohmann::json::array();
@@ -61,7 +61,7 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
   std::map<std::string_view, size_t> by_kind;
   Output& output = standard_output();
   const TextRecords records = text_records(recording);
-  for (const Finding& finding : recording.timeline().findings()) {
+  for (const Finding& finding : recording.findings()) {
     ++by_kind[name(finding.kind, records)];
     output.write(finding_text(finding, records) + "\n");
   }
@@ -92,7 +92,7 @@ int run(const Words& words) {
   if (recording.streams().empty()) note_absent_trace(words.input);
   const FlowCheck flow = check_flow(recording, kFlowSeconds);
   words.format == "json" ? print_json(recording, flow) : print_text(recording, flow);
-  const std::vector<Finding>& findings = recording.timeline().findings();
+  const std::vector<Finding> findings = recording.findings();
   const TextRecords records = text_records(recording);
   const bool agrees = std::none_of(findings.begin(), findings.end(), [&](const Finding& finding) { return disagrees(finding, records); });
   return agrees && flow.contradictions.empty() && has_code(recording) ? kExitOk : kExitFinding;

@@ -217,7 +217,7 @@ int run(const Words& words) {
   const ChangedFlow flow = watch_changes(recording);
   heading("A recording of code that patches itself: " + input.path);
   if (const std::string description = recording.description(); !description.empty()) say(description);
-  say(fmt::format("{} instructions decoded, {} gaps, {} findings", flow.instructions, flow.gaps, recording.timeline().findings().size()));
+  say(fmt::format("{} instructions decoded, {} gaps, {} findings", flow.instructions, flow.gaps, recording.findings().size()));
   const int truth = show_truth(recording, folder);
   if (truth == kExitFile) return truth;
   const std::vector<SiteId> sites = interesting_sites(recording, flow);

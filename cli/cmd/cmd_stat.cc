@@ -88,7 +88,7 @@ std::vector<StreamStat> count_all(const Recording& recording, const std::vector<
 
 std::map<std::string_view, size_t> findings_by_kind(const Recording& recording) {
   std::map<std::string_view, size_t> kinds;
-  for (const Finding& finding : recording.timeline().findings()) ++kinds[name(finding.kind, text_records(recording))];
+  for (const Finding& finding : recording.findings()) ++kinds[name(finding.kind, text_records(recording))];
   return kinds;
 }
 

@@ -116,7 +116,7 @@ std::vector<MissingLine> rank_missing(const GapTally& tally, const Recording& re
 }
 
 int strict_status(bool strict, const GapTally& tally, const Recording& recording) {
-  return strict && (tally.total() != 0 || !recording.timeline().findings().empty()) ? kExitFinding : kExitOk;
+  return strict && (tally.total() != 0 || !recording.findings().empty()) ? kExitFinding : kExitOk;
 }
 
 std::string interrupt_text(double share_decoded, const GapTally& tally) {

@@ -18,6 +18,12 @@ enum class AuxBreak : uint8_t {
   missing,       ///< payload absent from the file
 };
 
+/// How to take the TSC packet of a PSB+: its moment is `late_by` ticks earlier, modulo 2^56, or unknown.
+struct TscCheck {
+  bool use = true;
+  uint64_t late_by = 0;
+};
+
 /// A piece of one stream, from one PSB up to (not including) the next: the unit of decode, of parallelism and of choice.
 /// Lifetime: the bytes belong to whoever made the segment and outlive its decode.
 struct AuxSegment {
@@ -28,6 +34,7 @@ struct AuxSegment {
   int32_t cpu = -1;                  ///< cpu of a per-cpu stream, else -1
   int32_t tid = -1;                  ///< tid of a per-thread stream, else -1
   Interval time;                     ///< bounds of everything in the segment, as known from outside (neighbours, AUX records)
+  TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail
   AuxBreak break_before = AuxBreak::none;
   bool break_after = false;  ///< the flow does not join the next segment (seam, end of stream)
 };

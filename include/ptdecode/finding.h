@@ -22,6 +22,7 @@ enum class FindingKind : uint8_t {
   bpf_bytes_missing,        ///< a BPF ksymbol without bytes
   records_lost,             ///< PERF_RECORD_LOST: the image is suspect during `time`
   bad_record,               ///< a sideband record that contradicts itself
+  clock_contradicts,        ///< TSC packets that contradict the crystal clock or the order of the trace
 };
 
 /// One disagreement. `expected` is what the record says, `found` what the timeline held.

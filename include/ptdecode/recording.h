@@ -114,6 +114,8 @@ class PTD_API Recording {
   [[nodiscard]] const std::map<int32_t, std::string>& thread_names() const;  ///< tid -> last comm
   [[nodiscard]] std::string comm_at(int32_t tid, TimeNs when) const;
   [[nodiscard]] const std::vector<MissingImage>& missing_images() const;
+  /// The timeline's findings, and where the trace's clock contradicts itself. Looks all of the trace through.
+  [[nodiscard]] std::vector<Finding> findings() const;
   [[nodiscard]] const LostRecords& lost() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const;  ///< one sentence each (cut file, bad records, ...)
   /// Made from perf's records, be it by way of a bundle; else from raw trace, an LLDB bundle or a CoreSight snapshot.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "decoder/pt/flow/time_ahead.h"
+#include "decoder/pt/packet/zero_run.h"
 #include "decoder/pt/packet/zero_run.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
@@ -156,11 +158,20 @@ void scan_anchors(const AuxSegment& segment, const pt::Config& config, uint64_t 
   pt::PtClock clock(config);
   pt::Packet packet;
   uint64_t last_ip = 0;
+  bool in_start = true;  // in the segment's PSB+
   TimeNs now = segment.time.first, before_flow = segment.time.first;
   size_t open = stream.points.size();  // points that wait for the next timing packet
   while (reader.next(packet) == pt::PacketReader::Status::ok) {
     switch (packet.kind) {
+      case pt::PacketKind::psbend:
+        in_start = false;
+        break;
       case pt::PacketKind::tsc:
+        if (in_start ? !pt::correct_tsc(packet, segment.tsc) : !pt::correct_tsc_between(packet, segment, config.time)) {
+          clock.on_loss();
+          break;
+        }
+        [[fallthrough]];
       case pt::PacketKind::mtc:
       case pt::PacketKind::tma:
       case pt::PacketKind::cyc:

@@ -30,10 +30,20 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
       entry.tsc = packet.value;
       entry.has_tsc = true;
     }
-    if (packet.kind == pt::PacketKind::pip && (packet.flags & pt::kFlagNonRoot) == 0) entry.in_root = true;
+    if (packet.kind == pt::PacketKind::tma && entry.has_tsc && !entry.has_tma) {
+      entry.ctc = static_cast<uint16_t>(packet.value);
+      entry.fast = static_cast<uint16_t>(packet.aux);
+      entry.has_tma = true;
+    }
+    if (packet.kind == pt::PacketKind::pip) {
+      const bool in_root = (packet.flags & pt::kFlagNonRoot) == 0;
+      entry.in_root = entry.in_root || in_root;
+      entry.in_guest = entry.in_guest || !in_root;
+    }
+    if (packet.kind == pt::PacketKind::vmcs) entry.in_guest = true;
     if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
   }
-  entry.tail_bytes = static_cast<uint32_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbBytes, bytes.size())));
+  entry.tail_bytes = static_cast<uint16_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbBytes, bytes.size())));
   return entry;
 }
 
@@ -64,7 +74,7 @@ PsbEntry read_sync(const AuxStream& stream, uint64_t offset, const arm::TraceCon
     }
     if (!info && packet.kind != async) return entry;
     if (address && context) {
-      entry.tail_bytes = static_cast<uint32_t>(reader.offset());
+      entry.tail_bytes = static_cast<uint16_t>(reader.offset());
       return entry;
     }
   }
@@ -176,8 +186,24 @@ std::unique_ptr<SegmentIndex::Entries> SegmentIndex::look_through(size_t stretch
   auto entries = std::make_unique<Entries>();
   find_patterns(*stream_, starts_[stretch], stretch_end(stretch), pt::find_psb, kPsbBytes,
                 [&](uint64_t offset) { entries->push_back(read_psb_plus(*stream_, offset)); });
+  clock_.judge(*entries);
   entries->shrink_to_fit();
   return entries;
+}
+
+size_t SegmentIndex::set_clock(StreamClock clock) {
+  clock_ = std::move(clock);
+  size_t count = 0;
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    const Entries* found = slots_[i].get();
+    if (found == nullptr) continue;
+    auto judged = std::make_unique<Entries>(*found);
+    clock_.judge(*judged);
+    const auto wrong = std::count_if(judged->begin(), judged->end(), [](const PsbEntry& entry) { return entry.is_contradicted; });
+    count += static_cast<size_t>(wrong);
+    if (wrong != 0) slots_[i].replace(std::move(judged));
+  }
+  return count;
 }
 
 const SegmentIndex::Entries& SegmentIndex::entries_of(size_t stretch) const {
@@ -216,7 +242,7 @@ void SegmentIndex::find_all(const Passed& passed) const {
 void SegmentIndex::sample(size_t stretches, const std::function<void(const PsbEntry&)>& visit, const Passed& passed) const {
   const size_t count = std::min(stretches, starts_.size());
   for (size_t i = 0; i < count; ++i) {
-    const size_t stretch = i * starts_.size() / count;
+    const size_t stretch = count == 1 ? 0 : i * (starts_.size() - 1) / (count - 1);  // the first and the last one among them
     for (const PsbEntry& entry : entries_of(stretch)) visit(entry);
     if (passed) passed(starts_[stretch], stretch_end(stretch));
   }
@@ -264,7 +290,11 @@ Interval SegmentIndex::time_of(const PsbEntry& entry, const SegmentTiming& timin
   // A TSC that runs backwards (a guest's, [SDM] "TSC Packet", VMX) bounds nothing.
   if (first && last && last->tsc < first->tsc) first = last = std::nullopt;
   const auto moment = [&](const PsbEntry& at) { return timing.time.to_interval(Tsc{at.tsc}, Tsc{at.tsc}); };
-  if (first) time.first = moment(*first).first;
+  if (first) {
+    time.first = moment(*first).first;
+  } else if (entry.is_contradicted && timing.time.valid()) {
+    time.first = stream_->written_from(entry.offset_bytes);
+  }
   if (last) {
     time.last = moment(*last).last;
   } else if (timing.time.valid()) {
@@ -289,6 +319,8 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   segment.cpu = stream_->cpu;
   segment.tid = stream_->tid;
   segment.time = time_of(entry, timing);
+  segment.tsc = clock_.check_of(entry);
+  if (tail != 0) segment.tail_tsc = clock_.check_of(*behind);
   const auto before = previous(entry.offset_bytes);
   const Seam* broken = before ? stream_->seam_between(before->offset_bytes, entry.offset_bytes) : nullptr;
   if (!before) {

@@ -11,18 +11,11 @@
 #include "ptdecode/arm/config.h"
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/pt/config.h"
+#include "recording/trace/psb_entry.h"
+#include "recording/trace/stream_clock.h"
 #include "recording/trace/streams.h"
 
 namespace ptd {
-
-/// One PSB. 24 bytes each: an index of a stream of many GB stays small.
-struct PsbEntry {
-  uint64_t offset_bytes = 0;  ///< stream offset of the PSB
-  uint64_t tsc = 0;           ///< TSC of its PSB+
-  uint32_t tail_bytes = 0;    ///< length of its PSB+, up to and including PSBEND (bounded)
-  bool has_tsc = false;
-  bool in_root = false;  ///< its PIP says: not in VMX non-root operation
-};
 
 /// How segments get their time bounds.
 struct SegmentTiming {
@@ -52,6 +45,11 @@ class SegmentIndex {
   /// nothing from before; other protocols are followed without a cut.
   SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed);
 
+  /// Checks with it the PSBs found so far and those found later. Returns how many of the former are contradicted. No other thread may use
+  /// the index meanwhile.
+  size_t set_clock(StreamClock clock);
+  [[nodiscard]] const StreamClock& clock() const { return clock_; }
+
   /// The first PSB at or behind `offset_bytes`, the last one before it.
   [[nodiscard]] std::optional<PsbEntry> next(uint64_t offset_bytes) const;
   [[nodiscard]] std::optional<PsbEntry> previous(uint64_t offset_bytes) const;
@@ -77,6 +75,7 @@ class SegmentIndex {
     ~Slot() { delete entries_.load(); }
     [[nodiscard]] const Entries* get() const { return entries_.load(std::memory_order_acquire); }
     const Entries* put(std::unique_ptr<const Entries> entries);
+    void replace(std::unique_ptr<const Entries> entries) { delete entries_.exchange(entries.release()); }
 
    private:
     std::atomic<const Entries*> entries_{nullptr};
@@ -91,6 +90,7 @@ class SegmentIndex {
   void keep(const Entries& entries);
 
   const AuxStream* stream_;
+  StreamClock clock_;
   std::vector<uint64_t> starts_;  ///< stream offsets at which stretches begin
   std::unique_ptr<Slot[]> slots_;
   bool timeless_ = false;  ///< no entry has a TSC: none need be looked for

@@ -149,4 +149,13 @@ TimeNs AuxStream::written_by(uint64_t end_offset_bytes) const {
   return record == written_.end() ? kTimeMax : record->time;
 }
 
+TimeNs AuxStream::written_from(uint64_t offset_bytes) const {
+  constexpr uint64_t kEarlyNs = 1'000'000;  // the record may be stamped after tracing goes on
+  const auto record = std::upper_bound(written_.begin(), written_.end(), offset_bytes,
+                                       [](uint64_t value, const Written& entry) { return value < entry.end_offset_bytes; });
+  if (record == written_.begin()) return kTimeMin;
+  const uint64_t time = std::prev(record)->time.value;
+  return TimeNs{time - std::min(time, kEarlyNs)};
+}
+
 }  // namespace ptd

@@ -71,6 +71,8 @@ class AuxStream {
   [[nodiscard]] const Seam* seam_between(uint64_t floor_bytes, uint64_t offset_bytes) const;
   /// A moment by which all bytes before `end_offset_bytes` were written, kTimeMax if no AUX record tells.
   [[nodiscard]] TimeNs written_by(uint64_t end_offset_bytes) const;
+  /// A moment from which on all bytes at or after `offset_bytes` were written, kTimeMin if no AUX record tells.
+  [[nodiscard]] TimeNs written_from(uint64_t offset_bytes) const;
 
  private:
   std::vector<AuxChunk> chunks_;

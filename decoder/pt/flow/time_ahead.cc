@@ -12,9 +12,11 @@ namespace ptd::pt {
 namespace {
 
 constexpr size_t kDropAtOnce = 512;
-constexpr size_t kPointsAtOnce = 64;     // read in one scan,
-constexpr uint64_t kBytesAtOnce = 512;   // if they stand within so many bytes
-constexpr size_t kMostKnown = 1U << 16;  // offsets of timing packets that others have read
+constexpr size_t kPointsAtOnce = 64;        // read in one scan,
+constexpr uint64_t kBytesAtOnce = 512;      // if they stand within so many bytes
+constexpr size_t kMostKnown = 1U << 16;     // offsets of timing packets that others have read
+constexpr uint64_t kOutsideNs = 1'000'000;  // by which a TSC may be outside of its segment's bounds
+constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
 constexpr unsigned kCycMask = 3, kCycMore = 4;  // [SDM] "CYC Packet": the low bits, and whether a second byte follows
 
@@ -60,6 +62,23 @@ uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end) {
     at += size;
   }
   return at;
+}
+
+bool correct_tsc(Packet& packet, const TscCheck& check) {
+  packet.value = (packet.value - check.late_by) & kTscMask;
+  return check.use;
+}
+
+bool correct_tsc_between(Packet& packet, const AuxSegment& segment, const TimeConversion& time) {
+  if (!time.valid()) return segment.tsc.use && segment.tsc.late_by == 0;
+  const Interval around{minus(segment.time.first, kOutsideNs), plus(segment.time.last, kOutsideNs)};
+  const auto is_inside = [&](uint64_t tsc) { return time.to_interval(Tsc{tsc}, Tsc{tsc}).overlaps(around); };
+  const uint64_t corrected = (packet.value - segment.tsc.late_by) & kTscMask;
+  if (corrected == packet.value) return is_inside(packet.value);
+  const bool is_corrected_inside = is_inside(corrected);
+  if (is_inside(packet.value) == is_corrected_inside) return false;
+  if (is_corrected_inside) packet.value = corrected;
+  return true;
 }
 
 void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns) {
@@ -209,8 +228,13 @@ bool TimeAhead::scan_packet() {
     case PacketKind::cbr:
       clock_.on_packet(packet, offset);
       return true;
-    case PacketKind::cyc:
     case PacketKind::tsc:
+      if (in_start_ ? !correct_tsc(packet, segment_.tsc) : !correct_tsc_between(packet, segment_, config_.time)) {
+        clock_.on_loss();
+        return true;
+      }
+      [[fallthrough]];
+    case PacketKind::cyc:
     case PacketKind::tma:
     case PacketKind::mtc: {
       const bool told = clock_.on_packet(packet, offset) && clock_.known();
@@ -249,7 +273,8 @@ void TimeAhead::scan_tail() {
   for (;;) {
     const uint64_t offset = reader_.offset();
     if (reader_.next(packet) != PacketReader::Status::ok || packet.kind == PacketKind::psbend || packet.kind == PacketKind::ovf) return;
-    if (packet.kind == PacketKind::tsc && clock_.on_packet(packet, offset) && clock_.known()) add(offset, reader_.offset(), true);
+    if (packet.kind != PacketKind::tsc || !correct_tsc(packet, segment_.tail_tsc)) continue;
+    if (clock_.on_packet(packet, offset) && clock_.known()) add(offset, reader_.offset(), true);
   }
 }
 

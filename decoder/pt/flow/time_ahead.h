@@ -100,6 +100,10 @@ class TimeAhead {
   bool in_start_ = false, done_ = true;
 };
 
+/// Corrects a TSC packet of a PSB+ as `check` says. False: its moment is not known.
+[[nodiscard]] bool correct_tsc(Packet& packet, const TscCheck& check);
+/// Corrects a TSC packet that is in no PSB+. What moved the TSCs of PSBs may have moved this one, too: the segment's bounds decide.
+[[nodiscard]] bool correct_tsc_between(Packet& packet, const AuxSegment& segment, const TimeConversion& time);
 /// TSC, TMA, MTC, CYC, CBR.
 [[nodiscard]] constexpr bool is_timing(PacketKind kind) {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||

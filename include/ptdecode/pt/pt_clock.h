@@ -58,7 +58,7 @@ class PTD_API PtClock {
     latest_ = moment + 2;
     return true;
   }
-  /// Packets are missing here, as after an OVF.
+  /// Packets are missing here, as after an OVF, or their moment is not known.
   void on_loss() { (void)on_overflow(); }
   /// Forgets everything but the configuration, the reference and the calibration (loss of flow, PSB of an unjoined segment).
   void reset();

@@ -1,0 +1,244 @@
+// Phases of the TSC against the crystal clock, and what moved them.
+#include "recording/trace/clock_survey.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/pt_clock.h"
+
+namespace ptd {
+namespace {
+
+constexpr size_t kMostSamples = 1U << 16;
+constexpr size_t kLeastSamples = 8;       // PSBs of a stream; with fewer, none is called wrong
+constexpr size_t kMostPhases = 3;         // phases that several PSBs have; a clock with more of them drifts
+constexpr size_t kUsual = 8;              // at least 7 of 8 PSBs are like the one before
+constexpr size_t kMostShifts = 16;
+constexpr uint64_t kRecordNs = 1'000'000;  // by which an AUX record may be early or late
+constexpr uint64_t kMostPeriods = 4;       // MTC periods from the last MTC before a PSB to the PSB
+constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1;
+
+// Whether an AUX record says that the byte at `offset` was written at another time than `time`.
+bool contradicts_records(const AuxStream& stream, uint64_t offset, Interval time) {
+  const auto& written = stream.written();
+  const auto next = std::upper_bound(written.begin(), written.end(), offset,
+                                     [](uint64_t value, const AuxStream::Written& record) { return value < record.end_offset_bytes; });
+  if (next != written.end() && next->time.value < time.first.value - std::min(time.first.value, kRecordNs)) return true;
+  return next != written.begin() && time.last.value < std::prev(next)->time.value - std::min(std::prev(next)->time.value, kRecordNs);
+}
+
+// The TSC that the PSB `to` should have by the clock of `from`, the PSB before it: MTC packets count the crystal clock between the two.
+std::optional<uint64_t> count_to(const AuxStream& stream, const pt::Config& config, const PsbEntry& from, const PsbEntry& to) {
+  const ClockRatio ratio{config.tsc_ctc_ratio_n, config.tsc_ctc_ratio_d};
+  std::vector<std::byte> scratch;
+  const Seam* seam = stream.seam_after(from.offset_bytes);
+  const Bytes bytes = stream.read(from.offset_bytes, to.offset_bytes, scratch);
+  if (bytes.size() != to.offset_bytes - from.offset_bytes || (seam != nullptr && seam->offset_bytes <= to.offset_bytes)) return {};
+  pt::PacketReader reader(bytes);
+  reader.set_errata(config.errata);
+  pt::PtClock clock(config);
+  pt::Packet packet;
+  bool counts = false;  // an MTC came after the last TSC
+  for (;;) {
+    const uint64_t at = reader.offset();
+    const pt::PacketReader::Status status = reader.next(packet);
+    if (status == pt::PacketReader::Status::end) break;
+    if (status != pt::PacketReader::Status::ok || packet.kind == pt::PacketKind::ovf) return {};
+    clock.on_packet(packet, at);
+    counts = packet.kind == pt::PacketKind::mtc || (counts && packet.kind != pt::PacketKind::tsc);
+  }
+  if (!clock.known() || !counts) return {};
+  const uint64_t modulus = ratio.modulus(), here = ratio.phase_of(clock.now().value, to), wanted = ratio.phase_of(from);
+  const uint64_t later = (wanted + modulus - here) % modulus;
+  const uint64_t most = (kMostPeriods << (config.mtc_period & 15U)) * ratio.n;
+  if (later <= most) return clock.now().value + later / ratio.d;
+  if (modulus - later <= ratio.slack()) return clock.now().value - (modulus - later) / ratio.d;
+  return {};
+}
+
+std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, const SegmentTiming& timing) {
+  const TscCheck check = index.clock().check_of(entry);
+  if (!check.use) return index.clock().phase ? "contradict the crystal clock (TMA) and are not used" : "are not in order and are not used";
+  const bool late = check.late_by <= kTscMask / 2;
+  const Tsc ticks{late ? check.late_by : (0 - check.late_by) & kTscMask};
+  const std::string by = timing.time.valid() ? std::to_string(timing.time.to_ns(ticks).value - timing.time.to_ns(Tsc{0}).value) + " ns"
+                                             : std::to_string(ticks.value) + " ticks";
+  return "are " + by + (late ? " ahead of" : " behind") + " the crystal clock (MTC, TMA) and are corrected";
+}
+
+}  // namespace
+
+void ClockSurvey::add(size_t stream, const PsbEntry& psb) {
+  StreamSamples& mine = streams_[stream];
+  mine.in_guest = mine.in_guest || psb.in_guest;
+  if (!psb.has_tsc) return;
+  if (mine.timed++ != 0 && psb.tsc < mine.before) ++mine.backward;
+  mine.before = psb.tsc;
+  if (psb.has_tma && ratio().known() && mine.psbs.size() < kMostSamples) mine.psbs.push_back(psb);
+}
+
+// The phases of a stream; none if they drift.
+ClockSurvey::Clusters ClockSurvey::clusters_of(size_t i) const {
+  const StreamSamples& mine = streams_[i];
+  const ClockRatio clock = ratio();
+  if (mine.in_guest || mine.psbs.size() < kLeastSamples) return {};
+  std::vector<std::pair<uint64_t, const PsbEntry*>> sorted;
+  size_t changes = 0;
+  for (const PsbEntry& psb : mine.psbs) {
+    const uint64_t phase = clock.phase_of(psb);
+    if (!sorted.empty() && !clock.is_near(phase, sorted.back().first)) ++changes;
+    sorted.emplace_back(phase, &psb);
+  }
+  if (changes * kUsual > sorted.size()) return {};
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Phases wrap: those of the first cluster may be near the last ones.
+  const auto differ = [&](const auto& a, const auto& b) { return !clock.is_near(a.first, b.first); };
+  const auto cut = std::adjacent_find(sorted.begin(), sorted.end(), differ);
+  if (cut != sorted.end()) std::rotate(sorted.begin(), std::next(cut), sorted.end());
+  Clusters clusters;
+  uint64_t before = 0;
+  for (const auto& [phase, psb] : sorted) {
+    if (clusters.empty() || !clock.is_near(before, phase)) clusters.push_back({phase, 0, 0, 0, *psb});
+    before = phase;
+    Cluster& cluster = clusters.back();
+    if (!clock.is_near(cluster.phase, phase)) return {};
+    ++cluster.members;
+    if (psb->offset_bytes < cluster.first.offset_bytes) cluster.first = *psb;
+  }
+  const auto several = std::count_if(clusters.begin(), clusters.end(), [](const Cluster& cluster) { return cluster.members > 1; });
+  if (several > static_cast<std::ptrdiff_t>(kMostPhases)) return {};
+  return clusters;
+}
+
+// Whether an AUX record says that the PSB was written at another time than its TSC.
+bool ClockSurvey::contradicts(const AuxStream& stream, const PsbEntry& psb) const {
+  return config_->time.valid() && contradicts_records(stream, psb.offset_bytes, config_->time.to_interval(Tsc{psb.tsc}, Tsc{psb.tsc}));
+}
+
+// Against AUX records and other streams.
+void ClockSurvey::compare(size_t i, const AuxStream& stream, Clusters& clusters) const {
+  const ClockRatio clock = ratio();
+  const auto cluster_at = [&](uint64_t phase) {
+    return std::find_if(clusters.begin(), clusters.end(), [&](const Cluster& cluster) { return clock.is_near(cluster.phase, phase); });
+  };
+  for (const PsbEntry& psb : streams_[i].psbs) {
+    const auto cluster = cluster_at(clock.phase_of(psb));
+    if (cluster != clusters.end() && contradicts(stream, psb)) ++cluster->contradicted;
+  }
+  for (size_t other = 0; other < streams_.size(); ++other) {
+    if (other == i) continue;
+    for (const Cluster& theirs : clusters_of(other)) {
+      const auto cluster = cluster_at(theirs.phase);
+      if (cluster != clusters.end() && theirs.members > 1) ++cluster->sharers;
+    }
+  }
+}
+
+// How late the TSCs of the clusters that are not right are: by the MTC packets between a PSB that is right and one that is not.
+void ClockSurvey::find_shifts(size_t i, const AuxStream& stream, const SegmentIndex& index, const Clusters& clusters,
+                              StreamClock& clock) const {
+  const auto has = [&](const PsbEntry& psb, uint64_t phase) {
+    return psb.has_tsc && psb.has_tma && clock.ratio.is_near(clock.ratio.phase_of(psb), phase);
+  };
+  // Neighbours of which `low` is like the first one as to the phase and `high` like the last one.
+  const auto bisect = [&](PsbEntry low, PsbEntry high, uint64_t phase) {
+    const bool low_has = has(low, phase);
+    for (;;) {
+      auto middle = index.next(low.offset_bytes + (high.offset_bytes - low.offset_bytes) / 2 + 1);
+      if (!middle || middle->offset_bytes >= high.offset_bytes) middle = index.previous(high.offset_bytes);
+      if (!middle || middle->offset_bytes <= low.offset_bytes) return std::pair(low, high);
+      (has(*middle, phase) == low_has ? low : high) = *middle;
+    }
+  };
+  const std::vector<PsbEntry>& psbs = streams_[i].psbs;
+  const auto is_right = [&](const PsbEntry& psb) { return has(psb, *clock.phase); };
+  for (const Cluster& cluster : clusters) {
+    if (clock.ratio.is_near(cluster.phase, *clock.phase) || clock.shifts.size() >= kMostShifts) continue;
+    const auto is_first = [&](const PsbEntry& psb) { return psb.offset_bytes == cluster.first.offset_bytes; };
+    const auto first = std::find_if(psbs.begin(), psbs.end(), is_first);
+    const auto before = std::find_if(std::make_reverse_iterator(first), psbs.rend(), is_right);
+    if (before != psbs.rend()) {
+      const auto [right, late] = bisect(*before, *first, cluster.phase);
+      const auto counted = is_right(right) ? count_to(stream, *config_, right, late) : std::nullopt;
+      if (counted) clock.shifts.push_back({cluster.phase, (late.tsc - *counted) & kTscMask});
+      continue;
+    }
+    const auto after = std::find_if(first, psbs.end(), is_right);
+    if (after == psbs.end()) continue;
+    const auto [late, right] = bisect(*first, *after, cluster.phase);
+    const auto counted = is_right(right) ? count_to(stream, *config_, late, right) : std::nullopt;
+    if (counted) clock.shifts.push_back({cluster.phase, (*counted - right.tsc) & kTscMask});
+  }
+}
+
+StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const SegmentIndex& index) const {
+  StreamClock clock;
+  const StreamSamples& mine = streams_[i];
+  clock.in_order = !mine.in_guest && mine.timed >= kLeastSamples && mine.backward * kUsual <= mine.timed;
+  clock.ratio = ratio();
+  if (stream.cpu < 0 || !clock.ratio.known()) return clock;
+  Clusters clusters = clusters_of(i);
+  if (clusters.empty()) return clock;
+  compare(i, stream, clusters);
+  const auto rank = [](const Cluster& cluster) {
+    return std::tuple(cluster.contradicted * 2 <= cluster.members, cluster.sharers, cluster.members - cluster.contradicted);
+  };
+  const auto is_less = [&](const Cluster& a, const Cluster& b) { return rank(a) < rank(b); };
+  const auto best = std::max_element(clusters.begin(), clusters.end(), is_less);
+  StreamClock found = clock;
+  found.phase = best->phase;
+  find_shifts(i, stream, index, clusters, found);
+  const bool proven = std::all_of(clusters.begin(), clusters.end(), [&](const Cluster& cluster) {
+    return &cluster == &*best || cluster.members == 1 || is_damage(i, stream, cluster, *best, found);
+  });
+  return proven ? found : clock;
+}
+
+// Whether TSCs that many PSBs agree on are wrong nevertheless.
+bool ClockSurvey::is_damage(size_t i, const AuxStream& stream, const Cluster& cluster, const Cluster& best,
+                            const StreamClock& clock) const {
+  if (cluster.contradicted * 2 > cluster.members) return true;
+  if (cluster.sharers != 0) return false;  // other processors' TSCs moved in the same way
+  size_t contradicted = 0;
+  bool corrected = false;
+  for (const PsbEntry& psb : streams_[i].psbs) {
+    if (!clock.ratio.is_near(clock.ratio.phase_of(psb), cluster.phase)) continue;
+    std::vector<PsbEntry> one{psb};
+    clock.judge(one);
+    corrected = one[0].shift != 0;
+    if (corrected && contradicts(stream, one[0])) ++contradicted;
+  }
+  if (contradicted > cluster.contradicted) return false;
+  return corrected || best.sharers != 0;
+}
+
+std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
+                                    const std::function<void(uint64_t offset)>& visit) {
+  std::vector<Finding> findings;
+  uint64_t count = 0;
+  PsbEntry first, last;
+  const auto finish = [&] {
+    if (count == 0) return;
+    Finding& finding = findings.emplace_back();
+    finding.kind = FindingKind::clock_contradicts;
+    finding.time = hull(index.time_of(first, timing), index.time_of(last, timing));
+    finding.what = (stream.cpu >= 0 ? "cpu " + std::to_string(stream.cpu) : "thread " + std::to_string(stream.tid)) + ", trace offset " +
+                   std::to_string(first.offset_bytes);
+    if (count > 1) finding.what += " to " + std::to_string(last.offset_bytes);
+    finding.what += ": the TSCs of " + std::to_string(count) + " PSB packet" + (count == 1 ? " " : "s ");
+    finding.what += what_is_wrong(index, first, timing);
+    count = 0;
+  };
+  for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
+    visit(entry->offset_bytes);
+    if (count != 0 && (!entry->is_contradicted || entry->shift != first.shift)) finish();
+    if (!entry->is_contradicted) continue;
+    if (count++ == 0) first = *entry;
+    last = *entry;
+  }
+  finish();
+  return findings;
+}
+
+}  // namespace ptd

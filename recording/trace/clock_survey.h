@@ -1,0 +1,62 @@
+// ClockSurvey: learns the clock of each stream from a sample of its PSBs. Private to recording.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "ptdecode/finding.h"
+#include "ptdecode/pt/config.h"
+#include "recording/trace/segments.h"
+#include "recording/trace/streams.h"
+
+namespace ptd {
+
+/// Finds out which phase (see ClockRatio) the TSCs of each stream have.
+///
+/// Damage shows as phases that few PSBs have. If many have one and many another, the TSC was moved once for all: then AUX records and other
+/// streams decide. Nothing is checked if something else explains what is found:
+/// - a stream whose phase drifts, as with a ratio that is not exact;
+/// - a stream of a thread, which moves between processors;
+/// - a stream with PSBs of a guest, whose TSC is another clock;
+/// - many PSBs with another phase, if MTC packets do not count on through the change: the crystal clock of a virtual machine that migrates
+///   changes, its TSC does not;
+/// - AUX records that agree with the TSCs: the clock of the records moved with them.
+class ClockSurvey {
+ public:
+  ClockSurvey(const pt::Config& config, size_t streams) : config_(&config), streams_(streams) {}
+  void add(size_t stream, const PsbEntry& psb);
+  /// The clock of stream `i`, which is `stream`. `index` has no clock yet.
+  [[nodiscard]] StreamClock clock_of(size_t i, const AuxStream& stream, const SegmentIndex& index) const;
+
+ private:
+  /// PSBs with about the same phase.
+  struct Cluster {
+    uint64_t phase = 0;
+    size_t members = 0, contradicted = 0;  ///< PSBs, those of them that AUX records contradict
+    size_t sharers = 0;                    ///< other streams with this phase
+    PsbEntry first;
+  };
+  using Clusters = std::vector<Cluster>;
+  struct StreamSamples {
+    std::vector<PsbEntry> psbs;
+    size_t timed = 0, backward = 0;  ///< PSBs with a TSC, those with an earlier one than the PSB before
+    uint64_t before = 0;
+    bool in_guest = false;
+  };
+  [[nodiscard]] ClockRatio ratio() const { return {config_->tsc_ctc_ratio_n, config_->tsc_ctc_ratio_d}; }
+  [[nodiscard]] Clusters clusters_of(size_t i) const;
+  [[nodiscard]] bool contradicts(const AuxStream& stream, const PsbEntry& psb) const;
+  [[nodiscard]] bool is_damage(size_t i, const AuxStream& stream, const Cluster& cluster, const Cluster& best,
+                               const StreamClock& clock) const;
+  void compare(size_t i, const AuxStream& stream, Clusters& clusters) const;
+  void find_shifts(size_t i, const AuxStream& stream, const SegmentIndex& index, const Clusters& clusters, StreamClock& clock) const;
+
+  const pt::Config* config_;
+  std::vector<StreamSamples> streams_;
+};
+
+/// One finding for each run of PSBs whose TSC is contradicted. Looks all of the stream through; `visit` gets each offset that it reaches.
+[[nodiscard]] std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
+                                                  const std::function<void(uint64_t offset)>& visit);
+
+}  // namespace ptd

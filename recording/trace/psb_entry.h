@@ -1,0 +1,24 @@
+// PsbEntry: one sync point of a stream, as the segment index keeps it. Private to recording.
+#pragma once
+
+#include <cstdint>
+
+namespace ptd {
+
+/// One PSB. 24 bytes each: an index of a stream of many GB stays small.
+struct PsbEntry {
+  uint64_t offset_bytes = 0;  ///< stream offset of the PSB
+  uint64_t tsc = 0;           ///< TSC of its PSB+, corrected if `shift` is not 0
+  uint16_t tail_bytes = 0;    ///< length of its PSB+, up to and including PSBEND (bounded)
+  uint16_t ctc = 0;           ///< of the TMA after its TSC: the crystal clock,
+  uint16_t fast = 0;          ///< and the TSC ticks since its last tick
+  uint8_t shift = 0;          ///< 1 + index of the correction in StreamClock::shifts, 0: none
+  bool has_tsc : 1 = false;   ///< and its TSC can be used
+  bool has_tma : 1 = false;
+  bool in_root : 1 = false;         ///< its PIP says: not in VMX non-root operation
+  bool in_guest : 1 = false;        ///< its PIP says: in VMX non-root operation; or it has a VMCS packet
+  bool is_contradicted : 1 = false;  ///< its TSC packet contradicts the crystal clock or the order of the trace
+};
+static_assert(sizeof(PsbEntry) == 24);
+
+}  // namespace ptd

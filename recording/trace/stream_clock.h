@@ -1,0 +1,67 @@
+// StreamClock: checks the TSCs of a stream's PSBs against its crystal clock and their order. Private to recording.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ptdecode/aux_segment.h"
+#include "recording/trace/psb_entry.h"
+
+namespace ptd {
+
+/// The relation between TSC and crystal clock: TSC = CTC * n / d + a constant ([SDM] "Invariant Timekeeping", "TMA Packet"). Every TSC with
+/// its TMA yields that constant, here called phase, times d and modulo a wrap of the TMA's 16 bits.
+struct ClockRatio {
+  static constexpr uint64_t kCtcValues = uint64_t{1} << 16;  ///< of TMA's CTC
+  static constexpr uint64_t kSlackTicks = 2;                 ///< of the CTC: error of a TMA
+  static constexpr unsigned kTscBits = 56;                   ///< of a TSC packet
+
+  uint32_t n = 0, d = 0;  ///< TSC ticks per CTC tick; 0: unknown
+
+  [[nodiscard]] bool known() const { return n != 0 && d != 0; }
+  [[nodiscard]] uint64_t modulus() const { return kCtcValues * n; }
+  [[nodiscard]] uint64_t slack() const { return kSlackTicks * n; }
+  [[nodiscard]] uint64_t phase_of(const PsbEntry& psb) const { return phase_of(psb.tsc, psb); }
+  /// The phase that `psb` would have with another TSC.
+  [[nodiscard]] uint64_t phase_of(uint64_t tsc, const PsbEntry& psb) const {
+    const auto ticks = static_cast<uint64_t>(static_cast<unsigned __int128>(tsc - psb.fast) * d % modulus());
+    const uint64_t counted = uint64_t{psb.ctc} * n;
+    return ticks >= counted ? ticks - counted : ticks + modulus() - counted;
+  }
+  /// Whether two phases are the same within the error of a TMA.
+  [[nodiscard]] bool is_near(uint64_t a, uint64_t b) const {
+    const uint64_t far = a > b ? a - b : b - a;
+    return far <= slack() || modulus() - far <= slack();
+  }
+  /// As is_near(), also if the 56 bits of the TSC wrapped between the two.
+  [[nodiscard]] bool fits(uint64_t a, uint64_t b) const {
+    const auto wrap = static_cast<uint64_t>((static_cast<unsigned __int128>(d) << kTscBits) % modulus());
+    return is_near(a, b) || is_near((a + wrap) % modulus(), b) || is_near(a, (b + wrap) % modulus());
+  }
+};
+
+/// What is known of a stream's clock. The default checks nothing.
+///
+/// A TSC that contradicts the crystal clock is corrected if it is one of `shifts`, else it is not used: its neighbours then bound the time.
+struct StreamClock {
+  /// TSCs with phase `phase` are late by `late_by` ticks, modulo 2^56.
+  struct Shift {
+    uint64_t phase = 0, late_by = 0;
+  };
+  ClockRatio ratio;
+  std::optional<uint64_t> phase;  ///< of TSCs that are right
+  std::vector<Shift> shifts;      ///< at most 255
+  bool in_order = false;          ///< TSCs are known to grow: one that does not is wrong
+
+  /// Checks the PSBs of one stretch, as read from the trace.
+  void judge(std::vector<PsbEntry>& entries) const;
+  /// How the decoder has to take the TSC of `entry`, which was judged.
+  [[nodiscard]] TscCheck check_of(const PsbEntry& entry) const;
+
+ private:
+  void judge_phase(PsbEntry& entry) const;
+  static void judge_order(std::vector<PsbEntry>& entries);
+};
+
+}  // namespace ptd

@@ -1,0 +1,248 @@
+// Clocks of made traces: which TSCs are called wrong, by how much, and that none is where something else explains them.
+#include "recording/trace/clock_survey.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "ptdecode/pt/packet_writer.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kRatio = 84;     // TSC ticks per tick of the crystal clock
+constexpr unsigned kMtcPeriod = 3;  // an MTC each 2^3 ticks of it
+constexpr uint64_t kWrap = 65536 * uint64_t{kRatio};
+
+/// One PSB to be written: the machine's TSC and crystal clock at that moment, and what the packets say.
+struct Sync {
+  uint64_t tsc = 0;   ///< that the crystal clock agrees with
+  uint64_t told = 0;  ///< in the packet
+  uint64_t crystal = 0;
+  bool guest = false, tma = true;
+};
+
+/// A trace of `count` PSBs, each `step` ticks of the TSC after the one before, with the MTCs between them.
+struct Trace {
+  int32_t cpu = 0;
+  size_t count = 64;
+  uint64_t first = 0x1234567890, step = 100'000, crystal_offset = 77;
+  bool mtc = true;
+  std::function<void(size_t, Sync&)> change = [](size_t, Sync&) {};
+  std::vector<std::pair<size_t, uint64_t>> records;  ///< AUX records: PSB that ends before them, their TSC
+
+  [[nodiscard]] Sync sync(size_t i) const {
+    Sync sync;
+    sync.tsc = sync.told = first + i * step;
+    sync.crystal = sync.tsc / kRatio + crystal_offset;
+    sync.tma = mtc;
+    change(i, sync);
+    return sync;
+  }
+};
+
+TimeConversion one_to_one() {
+  TimeConversion time;
+  time.time_mult = 1;
+  time.time_shift = 0;
+  return time;
+}
+
+/// Streams of traces with their indexes, judged.
+class Judged {
+ public:
+  explicit Judged(const std::vector<Trace>& traces, uint32_t ratio = kRatio) : bytes_(traces.size()), streams_(traces.size()) {
+    config_.tsc_ctc_ratio_n = ratio;
+    config_.tsc_ctc_ratio_d = 1;
+    config_.mtc_period = kMtcPeriod;
+    config_.has_mtc = true;
+    config_.time = one_to_one();
+    ClockSurvey survey(config_, traces.size());
+    for (size_t i = 0; i < traces.size(); ++i) {
+      write(traces[i], i);
+      indexes_.emplace_back(streams_[i]);
+      indexes_[i].sample(SIZE_MAX, [&](const PsbEntry& psb) { survey.add(i, psb); }, nullptr);
+    }
+    for (size_t i = 0; i < traces.size(); ++i) indexes_[i].set_clock(survey.clock_of(i, streams_[i], indexes_[i]));
+  }
+  [[nodiscard]] std::vector<PsbEntry> entries(size_t i = 0) const {
+    std::vector<PsbEntry> entries;
+    for (auto entry = indexes_[i].next(0); entry; entry = indexes_[i].next(entry->offset_bytes + 1)) entries.push_back(*entry);
+    return entries;
+  }
+  [[nodiscard]] std::vector<Finding> findings(size_t i = 0) const {
+    return clock_findings(streams_[i], indexes_[i], {config_.time, 0, true}, [](uint64_t) {});
+  }
+  [[nodiscard]] size_t all_findings() const {
+    size_t count = 0;
+    for (size_t i = 0; i < streams_.size(); ++i) count += findings(i).size();
+    return count;
+  }
+
+ private:
+  void write(const Trace& trace, size_t i) {
+    pt::PacketWriter writer(bytes_[i]);
+    std::vector<uint64_t> ends;
+    for (size_t k = 0; k < trace.count; ++k) {
+      const Sync sync = trace.sync(k);
+      writer.psb();
+      writer.tsc(sync.told & ((uint64_t{1} << 56) - 1));
+      if (sync.tma) writer.tma(static_cast<uint16_t>(sync.crystal), static_cast<uint16_t>(sync.tsc % kRatio));
+      if (sync.guest) writer.vmcs(0x1000);
+      writer.psbend();
+      const uint64_t from = (sync.crystal >> kMtcPeriod) + 1, until = trace.sync(k + 1).crystal >> kMtcPeriod;
+      for (uint64_t tick = from; trace.mtc && tick <= std::min(until, from + 1000); ++tick) {
+        writer.tnt(5, 4);
+        writer.mtc(static_cast<uint8_t>(tick));
+      }
+      ends.push_back(bytes_[i].size());
+    }
+    streams_[i].cpu = trace.cpu;
+    streams_[i].tid = trace.cpu < 0 ? 1 : -1;
+    streams_[i].add_payload(0, bytes_[i].size(), bytes_[i], false);
+    for (const auto& [psb, tsc] : trace.records) streams_[i].add_written(ends[psb], TimeNs{tsc});
+    streams_[i].finish();
+  }
+  pt::Config config_;
+  std::vector<std::vector<std::byte>> bytes_;
+  std::vector<AuxStream> streams_;
+  std::vector<SegmentIndex> indexes_;
+};
+
+Trace moved(size_t from, size_t to, int64_t ticks) {
+  Trace trace;
+  trace.change = [=](size_t i, Sync& sync) {
+    if (i >= from && i < to) sync.told += static_cast<uint64_t>(ticks);
+  };
+  return trace;
+}
+
+TEST(ClockSurvey, NoneOfAnUndamagedTrace) {
+  Trace wraps;  // the crystal clock's 16 bits every 55 PSBs, the TSC's 56 bits once
+  wraps.count = 400;
+  wraps.first = (uint64_t{1} << 56) - 20'000'050;
+  Trace sleeps;  // for longer than the crystal clock's 16 bits last
+  sleeps.change = [](size_t i, Sync& sync) {
+    sync.tsc = sync.told += i / 10 * 1'000'000'007;
+    sync.crystal = sync.tsc / kRatio + 77;
+  };
+  Trace no_mtc;
+  no_mtc.mtc = false;
+  Trace shorter;
+  shorter.count = 5;
+  for (const Trace& trace : {Trace{}, wraps, sleeps, no_mtc, shorter}) {
+    const Judged judged({trace});
+    EXPECT_EQ(judged.all_findings(), 0U);
+    for (const PsbEntry& entry : judged.entries()) EXPECT_TRUE(entry.has_tsc && !entry.is_contradicted);
+  }
+}
+
+TEST(ClockSurvey, OneTscMovedIsCorrected) {
+  constexpr std::array<int64_t, 8> kTicks{-9'000'000'000, -400'000'000, -3'000'000, -1'000, 1'000, 120'000, 3'000'000, 900'000'000};
+  for (const int64_t ticks : kTicks) {
+    for (const size_t place : {size_t{0}, size_t{1}, size_t{40}, size_t{63}}) {
+      SCOPED_TRACE(std::to_string(ticks) + " at " + std::to_string(place));
+      const Judged judged({moved(place, place + 1, ticks)});
+      ASSERT_EQ(judged.findings().size(), 1U);
+      EXPECT_EQ(judged.findings()[0].kind, FindingKind::clock_contradicts);
+      const std::vector<PsbEntry> entries = judged.entries();
+      for (size_t i = 0; i < entries.size(); ++i) {
+        EXPECT_EQ(entries[i].is_contradicted, i == place);
+        ASSERT_TRUE(entries[i].has_tsc);
+        EXPECT_NEAR(static_cast<double>(entries[i].tsc), static_cast<double>(Trace{}.sync(i).tsc), kRatio);
+      }
+    }
+  }
+}
+
+TEST(ClockSurvey, AllLaterTscsMovedAreCorrected) {
+  for (const int64_t ticks : std::initializer_list<int64_t>{-3'000'000'000, 3'000'000'000}) {
+    for (const size_t place : {size_t{20}, size_t{40}}) {
+      SCOPED_TRACE(std::to_string(ticks) + " from " + std::to_string(place));
+      Trace other;
+      other.cpu = 1;
+      // Either the other cpu or the AUX records tell which TSCs are right.
+      Trace with_records = moved(place, SIZE_MAX, ticks);
+      for (size_t i = 4; i < 64; i += 4) with_records.records.emplace_back(i, Trace{}.sync(i + 1).tsc);
+      for (const Judged& judged : {Judged({moved(place, SIZE_MAX, ticks), other}), Judged({with_records})}) {
+        ASSERT_EQ(judged.all_findings(), 1U);
+        const std::vector<PsbEntry> entries = judged.entries();
+        for (size_t i = 0; i < entries.size(); ++i) {
+          EXPECT_EQ(entries[i].is_contradicted, i >= place);
+          ASSERT_TRUE(entries[i].has_tsc);
+          EXPECT_NEAR(static_cast<double>(entries[i].tsc), static_cast<double>(Trace{}.sync(i).tsc), kRatio);
+        }
+      }
+    }
+  }
+}
+
+// Nothing counts the crystal clock's wraps: the moment is unknown.
+TEST(ClockSurvey, WithoutMtcsInBetweenItIsUnknown) {
+  Trace trace = moved(30, 31, 700'000'000);
+  trace.change = [change = trace.change](size_t i, Sync& sync) {
+    sync.tsc = sync.told += i * kWrap * 3;
+    sync.crystal = sync.tsc / kRatio + 77;
+    change(i, sync);
+  };
+  const Judged judged({trace});
+  ASSERT_EQ(judged.findings().size(), 1U);
+  EXPECT_TRUE(judged.entries()[30].is_contradicted && !judged.entries()[30].has_tsc);
+}
+
+// One order can be seen without a crystal clock.
+TEST(ClockSurvey, WithoutACrystalClockTheOrderCounts) {
+  for (const int64_t ticks : std::initializer_list<int64_t>{-9'000'000, 9'000'000}) {
+    for (const size_t place : {size_t{1}, size_t{40}}) {
+      Trace trace = moved(place, place + 1, ticks);
+      const auto change = trace.change;
+      trace.mtc = false;
+      const Judged judged({trace});
+      ASSERT_EQ(judged.findings().size(), 1U);
+      const std::vector<PsbEntry> entries = judged.entries();
+      for (size_t i = 0; i < entries.size(); ++i) EXPECT_EQ(entries[i].is_contradicted, i == place) << i;
+    }
+  }
+}
+
+TEST(ClockSurvey, OtherReasonsAreNoDamage) {
+  Trace drifts;  // a ratio that is not exact
+  drifts.change = [](size_t i, Sync& sync) { sync.crystal += i * i / 8; };
+  EXPECT_EQ(Judged({drifts}).all_findings(), 0U);
+  EXPECT_EQ(Judged({Trace{}}, kRatio + 1).all_findings(), 0U);
+
+  Trace guest;  // its TSC is another clock
+  guest.change = [](size_t i, Sync& sync) {
+    sync.guest = i % 16 == 5;
+    if (sync.guest) sync.told -= 50'000'000'000;
+  };
+  EXPECT_EQ(Judged({guest}).all_findings(), 0U);
+
+  Trace thread;  // it moves between sockets, whose crystal clocks differ
+  thread.cpu = -1;
+  thread.change = [](size_t i, Sync& sync) { sync.crystal += i / 16 % 2 * 12345; };
+  EXPECT_EQ(Judged({thread}).all_findings(), 0U);
+
+  Trace first, second;  // a virtual machine that migrates: all its crystal clocks change
+  first.change = second.change = [](size_t i, Sync& sync) { sync.crystal += i < 30 ? 0 : 23456; };
+  second.cpu = 1;
+  EXPECT_EQ(Judged({first, second}).all_findings(), 0U);
+  first.change = second.change = [](size_t i, Sync& sync) { sync.crystal += i < 40 ? 0 : 23456; };
+  EXPECT_EQ(Judged({first, second}).all_findings(), 0U);
+
+  EXPECT_EQ(Judged({first}).all_findings(), 0U);
+
+  Trace set = moved(30, SIZE_MAX, 3'000'000'000);  // the TSC was set, and the kernel's clock follows it
+  for (size_t i = 4; i < 60; i += 4) set.records.emplace_back(i, set.sync(i + 1).told);
+  EXPECT_EQ(Judged({set}).all_findings(), 0U);
+
+  Trace other_socket;
+  other_socket.cpu = 1;
+  other_socket.crystal_offset = 30'000;
+  EXPECT_EQ(Judged({Trace{}, other_socket}).all_findings(), 0U);
+}
+
+}  // namespace
+}  // namespace ptd
