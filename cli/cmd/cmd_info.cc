@@ -22,7 +22,7 @@ namespace ptd::cli {
 
 namespace {
 
-constexpr double kBytesPerSecond = 30e6;  ///< trace that one core decodes in a second, typically (docs/EVIDENCE.md, "Speed")
+constexpr double kBytesPerSecond = 30e6;  ///< trace that one core decodes in a second, typically (docs/evidence/speed.md)
 constexpr size_t kListedThreads = 12, kListedImages = 8, kListedStreams = 16;
 
 std::string bytes_text(uint64_t bytes) {

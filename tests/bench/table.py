@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the benchmark program and prints the table of docs/EVIDENCE.md: processor time of one core, medians, ratios within the one run.
+"""Runs the benchmark program and prints the tables of docs/evidence/speed.md: processor time of one core, medians, ratios within the one run.
 
 usage: table.py [--short] BENCH ROUNDS [NAME=RECORDING[,SYMFS][@MS]]...
 

@@ -56,6 +56,7 @@ PUBLIC = "include/ptdecode/"
 FUNCTION = re.compile(r"^( *)[^ :#/].*\b([~\w]+)\((?:.*\))?(?: const)?(?: noexcept)?(?: override)?(?: ->.*)? \{$")
 NO_FUNCTION = re.compile(r"^ *(?:namespace|struct|class|enum|union|extern|if|for|while|switch|else|do|return|case)\b|^ +\w+_?\(|=.*[\[(]")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FIGURE = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*")
 
 findings = []
 
@@ -272,18 +273,34 @@ def check_errata(names):
         finding(docs, 1, f"the table of errata has {name}, struct Errata has not")
 
 
-def check_figures():
-    """The figures of README.md's table of speeds are those of the row of the same name in a table of docs/EVIDENCE.md."""
+def check_figures(names):
+    """Figures that are written twice are the same in both places.
+
+    A row of README.md's table of speeds has the figures of a row of the same name in docs/EVIDENCE.md or docs/evidence/. A figure of a section of
+    docs/EVIDENCE.md is in the file of docs/evidence/ that the section's heading links to.
+    """
     def rows(text):
         cells = [[c.strip() for c in line.strip("|").split("|")] for line in text.split("\n") if line.startswith("| ")]
         return [(row[0].split(",")[0], row[1:]) for row in cells if any(re.match(r"\d", cell) for cell in row[1:])]
-    readme, evidence = read_if_there("README.md"), rows(read_if_there("docs/EVIDENCE.md"))
+    areas = {name: read_if_there(name) for name in names if re.fullmatch(r"docs/evidence/[^/]+\.md", name)}
+    readme, index = read_if_there("README.md"), read_if_there("docs/EVIDENCE.md")
+    evidence = [row for text in (index, *areas.values()) for row in rows(text)]
     speeds = rows(readme.partition("\n## Speed\n")[2].partition("\n## ")[0])
     if "\n## Speed\n" in readme and not speeds:
         finding("README.md", 1, "no table of speeds")
     for name, figures in speeds:
         if not any(name == other and set(figures) <= set(cells) for other, cells in evidence):
-            finding("README.md", 1, f"the figures of {name} are not those of docs/EVIDENCE.md: {', '.join(figures)}")
+            finding("README.md", 1, f"the figures of {name} are not those of docs/EVIDENCE.md or docs/evidence/: {', '.join(figures)}")
+    area = ""
+    for number, line in enumerate(index.split("\n"), 1):
+        if line.startswith("## "):
+            area = next((f"docs/{target}" for target in LINK.findall(line) if f"docs/{target}" in areas), "")
+        for figure in FIGURE.findall(line) if area and line.startswith("| ") else []:
+            if figure not in FIGURE.findall(areas[area]):
+                finding("docs/EVIDENCE.md", number, f"the figure {figure} is not in {area}")
+    for name in areas:
+        if f"]({name.removeprefix('docs/')})" not in index:
+            finding(name, 1, "docs/EVIDENCE.md has no link to it")
 
 
 def main():
@@ -303,7 +320,7 @@ def main():
     check_cycles(modules, names)
     check_data(names)
     check_errata(names)
-    check_figures()
+    check_figures(names)
     for line in findings:
         print(line)
     print(f"{len(names)} files, {len(findings)} findings")
