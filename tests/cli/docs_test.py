@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs every command of docs/HUNT.md and docs/FIRST-COMMANDS.md on a fresh recording of the document's program, and looks for what the
-document shows: the program's own functions, and what ptdecode says. `docs_test.py write` puts the outputs of such a run into the documents.
+"""Runs every command of docs/HUNT.md and docs/FIRST-COMMANDS.md on a new recording of the document's program. Each command must print the
+program's functions and the messages of ptdecode that the document shows, and each picture in the document must be one that a command draws.
+`docs_test.py write` puts the outputs and the pictures of such a run into the documents.
 
-Times, threads and process numbers are a recording's own: those that a document copies from one output into the next command are replaced by
-what stands in their place in the run's output.
+Times, threads and process numbers differ between recordings. Where a document copies them from one output into the next command, the test
+copies them from the output of its own run.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
@@ -20,6 +21,7 @@ PTDECODE = pathlib.Path(os.environ["PTDECODE"])
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 DOCUMENTS = {"HUNT.md": ("shopdb", "-O1"), "FIRST-COMMANDS.md": ("sorter", "-O2")}
 LINES, COLUMNS = 24, 150
+WIDE_PIXELS = 20
 
 
 def blocks(text):
@@ -29,30 +31,43 @@ def blocks(text):
         yield lines[0], lines[1:]
 
 
+def pictures(text):
+    """The SVG files next to the document that it shows."""
+    return set(re.findall(r"!\[[^\]]*\]\(([\w-]+\.svg)\)", text))
+
+
+def frames(path):
+    """The functions that a flame graph shows, with the width of each in pixels."""
+    return {name: float(width) for name, width in re.findall(r'data-n="([^"]+)" data-x="[^"]+" data-w="([^"]+)"', path.read_text())}
+
+
 class Walk:
-    """One program, recorded anew, and the commands of one document on it."""
+    """The folder in which the commands of one document run, with the document's program."""
 
     def __init__(self, folder, program, level):
         self.folder = pathlib.Path(folder)
         self.bin = self.folder / "bin"
         self.bin.mkdir()
         (self.bin / "ptdecode").symlink_to(PTDECODE)
+        compiler = shutil.which(os.environ.get("CC", "cc"))
+        (self.bin / "cc").symlink_to(compiler)
         shutil.copy(SOURCE / "tests" / "cli" / "programs" / (program + ".c"), self.folder)
-        subprocess.run([os.environ.get("CC", "cc"), "-g", level, "-fno-inline", "-w", "-static", program + ".c", "-o", program], cwd=folder, check=True)
-        self.own = {}  # what the document says -> what this run says
+        subprocess.run([compiler, "-g", level, "-fno-inline", "-w", "-static", program + ".c", "-o", program], cwd=folder, check=True)
+        self.own = {}  # the document's numbers -> this run's numbers
 
     def run(self, command):
         for there, here in sorted(self.own.items(), key=lambda each: -len(each[0])):
             command = re.sub(rf"(?<![\w.]){re.escape(there)}(?![\w.])", here, command)
         command = command.replace("record --emulate", f"record --emulate --plugin {os.environ['PTDECODE_PLUGIN']}")
-        environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "DEBUGINFOD_URLS": ""}
+        environment = {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}", "DEBUGINFOD_URLS": "", "PTDECODE_STASH": "off"}
         done = subprocess.run(command, shell=True, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120)
         return done.returncode, (done.stdout + done.stderr).rstrip("\n").split("\n")
 
     def learn(self, shown, got):
-        """Words for a closer look: those of the document stand for those of this run, line by line."""
+        """Maps the threads and times in the document's lines to those in the same lines of this run."""
         pattern = re.compile(r"--tid (\d+) --time ([\d.]+),([\d.]+)$")
-        for there, here in zip(filter(None, map(pattern.search, shown)), filter(None, map(pattern.search, got))):
+        pairs = list(zip(filter(None, map(pattern.search, shown)), filter(None, map(pattern.search, got))))
+        for there, here in reversed(pairs):  # two lines may share a number: the first one counts
             self.own.update(zip(there.groups(), here.groups()))
 
 
@@ -69,12 +84,14 @@ class Docs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             walk = Walk(folder, program, level)
             count = 0
-            for command, shown in blocks((SOURCE / "docs" / document).read_text()):
+            document_text = (SOURCE / "docs" / document).read_text()
+            for command, shown in blocks(document_text):
+                self.assertNotEqual(shown, [""], command)
                 status, got = walk.run(command)
                 self.assertIn(status, (0, 2), (command, got))
                 text = "\n".join(got)
                 self.assertEqual(status, 2 if any("--help shows how" in line for line in shown) else status, command)
-                # What is at the top of a list depends on the machine, and so does which call was slowest and what its first instructions are.
+                # The top of a list depends on the machine, and so do the slowest call and its first instructions.
                 self.assertTrue(not shown or text, command)
                 if "--limit" not in command and not ("--insn-trace" in command and "--time" in command):
                     for name in functions & set(re.findall(r"\w+", "\n".join(shown))):
@@ -83,9 +100,18 @@ class Docs(unittest.TestCase):
                 for line in shown:
                     if line.startswith("ptdecode: ") and line != "...":
                         self.assertIn(plain(line), said, command)
+                for made in re.findall(r" -o (\S+)", command):
+                    self.assertGreater((walk.folder / made).stat().st_size, 1000, command)
                 walk.learn(shown, got)
                 count += 1
             self.assertGreater(count, 7)
+            self.assertTrue(pictures(document_text))
+            for picture in pictures(document_text):
+                drawn = frames(walk.folder / picture)
+                # Narrow frames come and go with the machine's speed.
+                wide = {name for name, width in frames(SOURCE / "docs" / picture).items() if width > WIDE_PIXELS and name in functions}
+                self.assertGreater(len(wide), 1, picture)
+                self.assertLessEqual(wide, drawn.keys(), picture)
 
     def test_the_hunt(self):
         self.walk("HUNT.md")
@@ -110,6 +136,8 @@ def write(document):
             kept = [line.replace(folder, "~")[:COLUMNS].rstrip() for line in got[:LINES]] + (["..."] if len(got) > LINES else [])
             old = "\n".join(["$ " + command, *shown])
             text = text.replace("```\n" + old + "\n```", "```\n" + "\n".join(["$ " + words, *kept]) + "\n```", 1)
+        for picture in pictures(text):
+            shutil.copy(walk.folder / picture, path.parent)
     path.write_text(text)
 
 

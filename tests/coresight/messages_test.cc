@@ -27,8 +27,9 @@ std::string difference(const std::vector<Message>& expected, const std::vector<M
   return {};
 }
 
-/// Rules "told once" (a context is told when it changes; the peer tells it with each packet that carries one) and "one gap" (code that is
-/// not at hand is one gap; the peer tells it again for an exception behind it): messages that repeat the one before them say nothing.
+/// Leaves out messages that repeat the one before them. Rule "repeated context": the decoder reports a context when it changes, and the
+/// peer reports it with each packet that contains one. Rule "one gap": missing code is one gap, and the peer reports it again for an
+/// exception after it.
 std::vector<Message> changes(const std::vector<Message>& list, bool anywhere) {
   std::vector<Message> result;
   for (const Message& message : list) {
@@ -44,7 +45,7 @@ void compare(Messages expected, Messages found, arm::Protocol protocol, const st
     messages->by_kind["context"] = changes(messages->by_kind["context"], true);
     messages->by_kind["no code"] = changes(messages->by_kind["no code"], false);
   }
-  // Rule "the instruction tells": ETE has no packet for an exception return; the peer says it where an ERET ran, whose bytes we give.
+  // Rule "exception return": ETE has no packet for it. The peer reports one at an executed ERET, and the decoder outputs the ERET's bytes.
   if (protocol == arm::Protocol::ete) {
     for (const size_t place : found.returns) found.by_kind["exception return"].push_back({place, ""});
   }
@@ -56,7 +57,7 @@ void compare(Messages expected, Messages found, arm::Protocol protocol, const st
   ASSERT_EQ(expected.ranges, found.ranges) << where;
   for (size_t i = 0; i < expected.ranges; ++i) {
     ASSERT_EQ(expected.time[i], found.time[i]) << where << ", time of range " << i;
-    // Rule "cycles pass without code": those of atoms whose code is not at hand count, and are lost with the peer.
+    // Rule "cycles without code": the decoder counts the cycles of atoms whose code is missing, and the peer drops them.
     const auto& no_code = expected.by_kind["no code"];
     const bool lost = std::any_of(no_code.begin(), no_code.end(), [&](const Message& message) { return message.ranges_before == i; });
     const uint64_t passed = expected.cycles[i] - (i == 0 ? 0 : expected.cycles[i - 1]);

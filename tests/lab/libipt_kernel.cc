@@ -1,6 +1,6 @@
-// `libipt_kernel RECORDING TRUTH_DIR [--symfs DIR] [--after DIR] [--frozen | --per-segment]`: what libipt makes of a kernel's trace. Its
-// image has no time: it gets either what the text was in the copy, or, for each stretch between two PSBs, what it was in the middle of
-// that. Prints instructions, errors, and how many stretches equal ours, which `ptdecode verify` compares with the truth.
+// `libipt_kernel RECORDING [--symfs DIR] [--after DIR] [--per-segment]` decodes a kernel's trace with libipt, whose image has no time. The
+// image is the text of the kernel copy or, with --per-segment, the text at the middle of each segment between two PSBs. Prints the
+// instructions, the errors, and the number of segments equal to ptdecode's. `ptdecode verify` compares those with the ground truth.
 #include <cstdio>
 #include <cstring>
 #include <map>

@@ -65,8 +65,8 @@ void take(const std::string& name, const std::string& line, Messages& messages) 
   if (name == "SYNC_MARKER") messages.add("marker", hex(number(line, "marker(0x", 16, 0)));
 }
 
-/// Rule "what waits is told": a context is certain for us as soon as nothing speculative stands before it; the peer keeps it until the next
-/// branch or exception, and drops it where an overflow, bad bytes or the end comes first.
+/// Rule "pending context": the decoder reports a context as soon as nothing speculative precedes it. The peer holds it back until the next
+/// branch or exception, and drops it if an overflow, bad bytes or the end comes first.
 void drop_waiting(Messages& messages) {
   std::vector<Message>& contexts = messages.by_kind["context"];
   contexts.resize(contexts.size() - messages.waiting_contexts);
