@@ -55,7 +55,8 @@ class Code(unittest.TestCase):
     def test_lines_and_inlined_functions_are_those_of_addr2line(self):
         done = run("script", "-i", self.data("inlined"), "--itrace=i1i", "-F", "ip,dso,srcline", "-q")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        told = {int(line.split()[0], 16): line.split("(inlined)", 1)[1].strip() for line in done.stdout.splitlines() if "(inlined)" in line}
+        module = f"({self.folder / 'inlined'})"
+        told = {int(line.split()[0], 16): line.split(module, 1)[1].strip() for line in done.stdout.splitlines() if module in line}
         addresses = sorted(told)
         out = subprocess.run(["addr2line", "-e", self.folder / "inlined", "-a", "-i", "-f", "-C", *map(hex, addresses)], capture_output=True, text=True,
                              check=True).stdout.splitlines()

@@ -36,8 +36,8 @@ class KernelCalls(unittest.TestCase):
     def test_filling_the_return_stack_calls_nothing(self):
         """Each switch passes 32 "call 1f; int3; 1:" in __switch_to_asm."""
         text = run("script", "--itrace=c", "-F", "ip,sym,addr,symoff,flags", "-C", "1").stdout
-        entered = len(re.findall(r"^call .*=> +\S+ __switch_to_asm\+0x0$", text, re.M))
-        within = len(re.findall(r"^call .* __switch_to_asm\+\S+ => +\S+ __switch_to_asm\+", text, re.M))
+        entered = len(re.findall(r"^ *call .*=> +\S+ __switch_to_asm\+0x0$", text, re.M))
+        within = len(re.findall(r"^ *call .* __switch_to_asm\+\S+ => +\S+ __switch_to_asm\+", text, re.M))
         self.assertGreater(entered, 100)
         self.assertEqual(within, 32 * entered)
         done = run("functions", "--format", "json", "-C", "1")

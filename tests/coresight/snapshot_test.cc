@@ -323,7 +323,7 @@ TEST(SnapshotHostile, DumpsBeyondWhatIsTakenAreCounted) {
   snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
   const auto recording = snapshot.open();
   ASSERT_TRUE(recording);
-  EXPECT_EQ(count_of(*recording, "those behind the first 16384 are left out"), 1U);
+  EXPECT_EQ(count_of(*recording, "those after the first 16384 are left out"), 1U);
   EXPECT_EQ(count_of(*recording, "its devices fill more than 64 MiB"), 1U);
 }
 

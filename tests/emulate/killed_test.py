@@ -100,7 +100,7 @@ def without_both(trial):
     trio = Kill(trial)
     trio.kill(trio.recorder.pid, trio.holder)
     said = trio.recover(status=1)
-    check(f"{what}: it is not taken away from a running program", str(trio.emulator) in said and "still runs" in said, said)
+    check(f"{what}: it is not taken away from a running program", str(trio.emulator) in said and "still running" in said, said)
     trio.let_end()
     trio.recover()
     check(f"{what}: no working folder remains", not glob.glob(trial.out + ".work-*"))

@@ -130,7 +130,7 @@ class Sessions(unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        self.assertTrue(wait_until(lambda: b"has ended" in self.run_it("sessions").stdout))
+        self.assertTrue(wait_until(lambda: b"have ended" in self.run_it("sessions").stdout))
         after = self.snapshot("one")
         self.assertGreater(len(self.tids(after, EXIT)), 0)
         self.assertGreater(len(after.records), 5)
