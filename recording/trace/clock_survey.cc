@@ -59,7 +59,8 @@ std::optional<uint64_t> count_to(const AuxStream& stream, const pt::Config& conf
 
 std::string what_is_wrong(const SegmentIndex& index, const PsbEntry& entry, const SegmentTiming& timing) {
   const TscCheck check = index.clock().check_of(entry);
-  if (!check.use) return index.clock().phase ? "contradict the crystal clock (TMA) and are not used" : "are not in order and are not used";
+  if (entry.is_out_of_order) return "are not in order and are not used";
+  if (!check.use) return "contradict the crystal clock (TMA) and are not used";
   const bool late = check.late_by <= kTscMask / 2;
   const Tsc ticks{late ? check.late_by : (0 - check.late_by) & kTscMask};
   const std::string by = timing.time.valid() ? std::to_string(timing.time.to_ns(ticks).value - timing.time.to_ns(Tsc{0}).value) + " ns"
@@ -176,8 +177,9 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   StreamClock clock;
   const StreamSamples& mine = streams_[i];
   clock.in_order = !mine.in_guest && mine.timed >= kLeastSamples && mine.backward * kUsual <= mine.timed;
+  clock.of_thread = stream.cpu < 0;
   clock.ratio = ratio();
-  if (stream.cpu < 0 || !clock.ratio.known()) return clock;
+  if (!clock.ratio.known()) return clock;
   Clusters clusters = clusters_of(i);
   if (clusters.empty()) return clock;
   compare(i, stream, clusters);

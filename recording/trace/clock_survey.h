@@ -16,7 +16,7 @@ namespace ptd {
 /// Damage shows as phases that few PSBs have. If many have one and many another, the TSC was moved once for all: then AUX records and other
 /// streams decide. Nothing is checked if something else explains what is found:
 /// - a stream whose phase drifts, as with a ratio that is not exact;
-/// - a stream of a thread, which moves between processors;
+/// - a thread that moves between sockets, whose crystal clocks differ;
 /// - a stream with PSBs of a guest, whose TSC is another clock;
 /// - many PSBs with another phase, if MTC packets do not count on through the change: the crystal clock of a virtual machine that migrates
 ///   changes, its TSC does not;

@@ -15,8 +15,10 @@ struct PsbEntry {
   uint8_t shift = 0;          ///< 1 + index of the correction in StreamClock::shifts, 0: none
   bool has_tsc : 1 = false;   ///< and its TSC can be used
   bool has_tma : 1 = false;
-  bool in_root : 1 = false;         ///< its PIP says: not in VMX non-root operation
-  bool in_guest : 1 = false;        ///< its PIP says: in VMX non-root operation; or it has a VMCS packet
+  bool in_root : 1 = false;          ///< its PIP says: not in VMX non-root operation
+  bool in_guest : 1 = false;         ///< its PIP says: in VMX non-root operation; or it has a VMCS packet
+  bool in_user : 1 = false;          ///< its FUP says: user code was traced when it was written
+  bool is_out_of_order : 1 = false;  ///< its TSC packet is not used because it contradicts the order of the trace
   bool is_contradicted : 1 = false;  ///< its TSC packet contradicts the crystal clock or the order of the trace
 };
 static_assert(sizeof(PsbEntry) == 24);

@@ -25,6 +25,7 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
   entry.offset_bytes = offset;
   pt::PacketReader reader(bytes);
   pt::Packet packet;
+  uint64_t ip = 0;
   while (reader.next(packet) == pt::PacketReader::Status::ok) {
     if (packet.kind == pt::PacketKind::tsc && !entry.has_tsc) {
       entry.tsc = packet.value;
@@ -41,6 +42,7 @@ PsbEntry read_psb_plus(const AuxStream& stream, uint64_t offset) {
       entry.in_guest = entry.in_guest || !in_root;
     }
     if (packet.kind == pt::PacketKind::vmcs) entry.in_guest = true;
+    if (packet.kind == pt::PacketKind::fup) entry.in_user = pt::decompress_ip(packet, ip) && ip >> 47 == 0;
     if (packet.kind == pt::PacketKind::psbend || packet.kind == pt::PacketKind::ovf) break;
   }
   entry.tail_bytes = static_cast<uint16_t>(std::max<uint64_t>(reader.offset(), std::min<uint64_t>(kPsbBytes, bytes.size())));

@@ -8,39 +8,44 @@ namespace {
 
 constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1;
 
-void discard(PsbEntry& entry) {
-  entry.is_contradicted = true;
-  entry.has_tsc = false;
-}
-
 // Whether `a` is earlier than `b`, of two TSCs of 56 bits that may have wrapped between them.
 bool is_before(uint64_t a, uint64_t b) { return ((a - b) & kTscMask) > kTscMask / 2; }
 
 }  // namespace
 
 void StreamClock::judge(std::vector<PsbEntry>& entries) const {
-  if (phase) {
-    for (PsbEntry& entry : entries) judge_phase(entry);
-  } else if (in_order) {
-    judge_order(entries);
+  if (phase) judge_phase(entries);
+  if (in_order && (!phase || of_thread)) judge_order(entries);
+}
+
+// Whether the crystal clock agrees with the TSC.
+bool StreamClock::is_right(const PsbEntry& entry) const {
+  return phase && entry.has_tsc && entry.has_tma && !entry.is_contradicted && ratio.fits(ratio.phase_of(entry), *phase);
+}
+
+void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    PsbEntry& entry = entries[i];
+    if (!entry.has_tsc || !entry.has_tma || entry.in_guest || is_right(entry)) continue;  // a guest's TSC is another clock
+    const uint64_t found = ratio.phase_of(entry);
+    const auto shift = std::find_if(shifts.begin(), shifts.end(), [&](const Shift& known) { return ratio.is_near(known.phase, found); });
+    if (shift != shifts.end()) {
+      entry.is_contradicted = true;
+      entry.shift = static_cast<uint8_t>(shift - shifts.begin() + 1);
+      entry.tsc = (entry.tsc - shift->late_by) & kTscMask;
+      continue;
+    }
+    const bool joins_before = i == 0 || (entry.in_user && is_right(entries[i - 1]));
+    const bool joins_after = i + 1 == entries.size() || (entries[i + 1].in_user && is_right(entries[i + 1]));
+    if (of_thread && (!joins_before || !joins_after || entries.size() == 1)) continue;
+    entry.is_contradicted = true;
+    entry.has_tsc = false;
   }
 }
 
-// A guest's TSC is another clock.
-void StreamClock::judge_phase(PsbEntry& entry) const {
-  if (!entry.has_tsc || !entry.has_tma || entry.in_guest) return;
-  const uint64_t found = ratio.phase_of(entry);
-  if (ratio.fits(found, *phase)) return;
-  const auto shift = std::find_if(shifts.begin(), shifts.end(), [&](const Shift& known) { return ratio.is_near(known.phase, found); });
-  if (shift == shifts.end()) return discard(entry);
-  entry.is_contradicted = true;
-  entry.shift = static_cast<uint8_t>(shift - shifts.begin() + 1);
-  entry.tsc = (entry.tsc - shift->late_by) & kTscMask;
-}
-
-// A TSC is wrong if those around it are in order without it. Where two are not in order and either may be wrong, the later one is
-// discarded.
-void StreamClock::judge_order(std::vector<PsbEntry>& entries) {
+// A TSC is wrong if those around it are in order without it. Where two are not in order and either may be wrong, it is the later one. Two such
+// PSBs side by side, and those that the crystal clock agrees with, are not in order themselves: the decoder finds that.
+void StreamClock::judge_order(std::vector<PsbEntry>& entries) const {
   std::vector<PsbEntry*> timed;
   for (PsbEntry& entry : entries) {
     if (entry.has_tsc && !entry.in_guest) timed.push_back(&entry);
@@ -59,7 +64,10 @@ void StreamClock::judge_order(std::vector<PsbEntry>& entries) {
     if (!wrong[i] && !wrong[i - 1] && is_before(timed[i]->tsc, timed[i - 1]->tsc)) wrong[i] = true;
   }
   for (size_t i = 0; i <= last; ++i) {
-    if (wrong[i]) discard(*timed[i]);
+    const bool is_pair = (i != 0 && wrong[i - 1]) || (i != last && wrong[i + 1]);
+    if (!wrong[i] || is_pair || is_right(*timed[i])) continue;
+    timed[i]->is_contradicted = timed[i]->is_out_of_order = true;
+    timed[i]->has_tsc = false;
   }
 }
 

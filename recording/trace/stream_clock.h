@@ -44,6 +44,8 @@ struct ClockRatio {
 /// What is known of a stream's clock. The default checks nothing.
 ///
 /// A TSC that contradicts the crystal clock is corrected if it is one of `shifts`, else it is not used: its neighbours then bound the time.
+/// A thread may move to a socket with another crystal clock. In its stream a TSC is wrong only if it is one of `shifts`, or if the trace
+/// goes on from the PSB before and to the next one, and both are right.
 struct StreamClock {
   /// TSCs with phase `phase` are late by `late_by` ticks, modulo 2^56.
   struct Shift {
@@ -53,6 +55,7 @@ struct StreamClock {
   std::optional<uint64_t> phase;  ///< of TSCs that are right
   std::vector<Shift> shifts;      ///< at most 255
   bool in_order = false;          ///< TSCs are known to grow: one that does not is wrong
+  bool of_thread = false;
 
   /// Checks the PSBs of one stretch, as read from the trace.
   void judge(std::vector<PsbEntry>& entries) const;
@@ -60,8 +63,9 @@ struct StreamClock {
   [[nodiscard]] TscCheck check_of(const PsbEntry& entry) const;
 
  private:
-  void judge_phase(PsbEntry& entry) const;
-  static void judge_order(std::vector<PsbEntry>& entries);
+  [[nodiscard]] bool is_right(const PsbEntry& entry) const;
+  void judge_phase(std::vector<PsbEntry>& entries) const;
+  void judge_order(std::vector<PsbEntry>& entries) const;
 };
 
 }  // namespace ptd

@@ -668,8 +668,12 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
     lose(flow, GapReason::image_mismatch);
     return Go::lost;
   }
-  if (insn.cls == InsnClass::call_indirect) state.returns.push(next_sequential(insn, state.ip, state.mode).value);
+  const Ip after = next_sequential(insn, state.ip, state.mode);
+  const bool missed = insn.cls == InsnClass::call_indirect && has_ip && item.ip == after.value;
+  if (insn.cls == InsnClass::call_indirect && !missed) state.returns.push(after.value);
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
+  // No call leads to the instruction after it: this is the TIP of the callee's return, and the ones between are missing.
+  if (missed) give_gap(flow, gap_at(state, item, GapReason::aux_lost));
   ++state.next;
   const bool was_kernel = is_kernel_half(state.ip);
   state.ip = Ip{item.ip};

@@ -462,7 +462,7 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
   {
     const Run& run = code_.run(id);  // until something is looked up
     const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
-    if (run.end != RunEnd::indirect && !ret) return false;
+    if ((run.end != RunEnd::indirect && !ret) || item.ip == run.after_call()) return false;
     emit(run);
     if (ret && calls_.open != 0) calls_.drop();
   }

@@ -286,13 +286,18 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
       return false;
     case InsnClass::call_indirect:
       r.calls.push_back(at(place, fall.value));
-      [[fallthrough]];
+      finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
+      r.next[0] = static_cast<RunId>(fall.value);
+      r.next[1] = static_cast<RunId>(fall.value >> 32);
+      r.end = RunEnd::indirect;
+      return false;
     case InsnClass::jump_indirect:
     case InsnClass::far_call:
     case InsnClass::far_jump:
     case InsnClass::far_ret:
     case InsnClass::ret:
       finish_block(r, BlockFlag::taken | BlockFlag::ends_in_branch);
+      r.next[0] = r.next[1] = 0;
       r.end = insn.cls == InsnClass::ret ? RunEnd::ret : RunEnd::indirect;
       return false;
     case InsnClass::jmpabs:

@@ -33,7 +33,7 @@ struct alignas(64) Run {
   static constexpr uint32_t kHead = 2;
   uint64_t ip = 0;
   std::array<Block, kHead> head;  ///< its first blocks once more: most have no others
-  RunId next[2] = {};             ///< jcc: not taken, taken
+  RunId next[2] = {};             ///< jcc: not taken, taken. indirect: see after_call()
   uint32_t place = 0;             ///< space and mode, see RunnerCode::place_of
   uint32_t blocks_first = 0;      ///< RunnerCode::blocks(), with `taken` left out at a jcc
   RunId first = kNoRun;           ///< first version of the same place; kNoRun: this one
@@ -46,6 +46,9 @@ struct alignas(64) Run {
   RunEnd end = RunEnd::unread;
   bool ends_in_kernel = false;  ///< its last instruction is in the kernel's half
   uint8_t met = 0;              ///< by Runner::take_timed(), up to a bound
+
+  /// Of an indirect or ret: the address after an indirect call, at which its TIP cannot lead; else 0.
+  [[nodiscard]] uint64_t after_call() const { return uint64_t{next[1]} << 32 | next[0]; }
 };
 static_assert(sizeof(Run) == 64);
 

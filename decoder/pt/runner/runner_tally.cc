@@ -133,6 +133,7 @@ bool Runner::tally_target(Tally& t) {
   const Run& run = code_.run(id);
   const Tape::Target& target = t.tape.target(t.target);
   if (run.end != RunEnd::indirect && run.end != RunEnd::ret) return false;
+  if (target.ip == run.after_call()) return false;               // the call's own TIP is missing
   if (run.ends_in_kernel && target.ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
   push_calls(run);
   if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();

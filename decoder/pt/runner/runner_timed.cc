@@ -195,6 +195,7 @@ struct Runner::Timed {
   const Run& run = code_.run(t.at);
   if ((run.end != RunEnd::indirect && run.end != RunEnd::ret) || !is_valid(t, run.valid)) return false;
   const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
+  if (ip == run.after_call()) return false;               // the call's own TIP is missing
   if (run.ends_in_kernel && ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
   emit(t, run);
   if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();

@@ -22,6 +22,7 @@ struct Sync {
   uint64_t told = 0;  ///< in the packet
   uint64_t crystal = 0;
   bool guest = false, tma = true;
+  bool joined = false;  ///< user code was running
 };
 
 /// A trace of `count` PSBs, each `step` ticks of the TSC after the one before, with the MTCs between them.
@@ -38,6 +39,7 @@ struct Trace {
     sync.tsc = sync.told = first + i * step;
     sync.crystal = sync.tsc / kRatio + crystal_offset;
     sync.tma = mtc;
+    sync.joined = i % 20 != 0;
     change(i, sync);
     return sync;
   }
@@ -91,6 +93,7 @@ class Judged {
       writer.tsc(sync.told & ((uint64_t{1} << 56) - 1));
       if (sync.tma) writer.tma(static_cast<uint16_t>(sync.crystal), static_cast<uint16_t>(sync.tsc % kRatio));
       if (sync.guest) writer.vmcs(0x1000);
+      if (sync.joined) writer.fup(0x401000);
       writer.psbend();
       const uint64_t from = (sync.crystal >> kMtcPeriod) + 1, until = trace.sync(k + 1).crystal >> kMtcPeriod;
       for (uint64_t tick = from; trace.mtc && tick <= std::min(until, from + 1000); ++tick) {
@@ -192,7 +195,49 @@ TEST(ClockSurvey, WithoutMtcsInBetweenItIsUnknown) {
   EXPECT_TRUE(judged.entries()[30].is_contradicted && !judged.entries()[30].has_tsc);
 }
 
-// One order can be seen without a crystal clock.
+// A thread is traced on from PSB to PSB, so it cannot have moved to another socket for one of them.
+TEST(ClockSurvey, AThreadsTscIsCheckedWhereItsTraceGoesOn) {
+  for (const bool mtc_counts : {true, false}) {
+    Trace trace = moved(30, 31, -90'000);
+    trace.cpu = -1;
+    if (!mtc_counts) {
+      trace.change = [change = trace.change](size_t i, Sync& sync) {
+        sync.tsc = sync.told += i * kWrap * 3;
+        sync.crystal = sync.tsc / kRatio + 77;
+        change(i, sync);
+      };
+    }
+    const Judged judged({trace});
+    ASSERT_EQ(judged.findings().size(), 1U);
+    EXPECT_TRUE(judged.entries()[30].is_contradicted);
+    EXPECT_EQ(judged.entries()[30].has_tsc, mtc_counts);
+  }
+  Trace elsewhere;
+  elsewhere.cpu = -1;
+  elsewhere.change = [](size_t i, Sync& sync) {
+    if (i != 30) return;
+    sync.crystal += 12345;
+    sync.joined = false;
+  };
+  EXPECT_EQ(Judged({elsewhere}).all_findings(), 0U);
+}
+
+// PSBs that are swapped have TSCs that fit their crystal clock: these are right.
+TEST(ClockSurvey, SwappedPsbsHaveRightTscs) {
+  Trace trace;
+  trace.cpu = -1;
+  trace.change = [](size_t i, Sync& sync) {
+    if (i != 30 && i != 31) return;
+    const uint64_t other = i == 30 ? 100'000 : 0 - uint64_t{100'000};
+    sync.tsc = sync.told += other;
+    sync.crystal = sync.tsc / kRatio + 77;
+  };
+  EXPECT_EQ(Judged({trace}).all_findings(), 0U);
+  trace.mtc = false;
+  EXPECT_EQ(Judged({trace}).all_findings(), 0U);
+}
+
+// The order can be seen without a crystal clock.
 TEST(ClockSurvey, WithoutACrystalClockTheOrderCounts) {
   for (const int64_t ticks : std::initializer_list<int64_t>{-9'000'000, 9'000'000}) {
     for (const size_t place : {size_t{1}, size_t{40}}) {
