@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/call_condenser.h"
+#include "analysis/look_up_time.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {
@@ -12,11 +14,7 @@ namespace {
 constexpr size_t kMaxHeld = 1U << 16;
 constexpr uint64_t kMostSkipped = 16;  // bytes behind a CALL that is not meant to return, up to where it goes
 
-bool is_jump(const InsnClass cls, const InsnDetail detail) {
-  if (detail == InsnDetail::vmlaunch || detail == InsnDetail::vmresume) return true;
-  return cls == InsnClass::jump_direct || cls == InsnClass::jump_indirect || cls == InsnClass::jcc || cls == InsnClass::far_jump ||
-         cls == InsnClass::jmpabs;
-}
+constexpr uint8_t kDropped = 128;  // FlowStep::flags of a step that is held and will not be given out
 
 }  // namespace
 
@@ -24,33 +22,35 @@ CallFlow::CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, Funct
                    const FlowClock& clock)
     : finder_(symbolizer, timeline, table), cpu_(cpu), stream_tid_(tid), tid_(tid), dates_(clock) {}
 
-const CallFlow::Node& CallFlow::node(NodeId id) {
-  if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(id + 1, nodes_.size() * 2));
-  Node& node = nodes_[id];
-  if (node.known && node.at.valid.contains(dates_.now())) return node;
-  const BlockInfo& info = blocks_->info(id);
-  node.ip = info.ip;
-  node.next = info.ip + info.size_bytes;
-  node.at = find(info.ip);
-  if (node.known) return node;
-  Bytes bytes = blocks_->bytes(id);
-  Insn insn;
-  for (uint16_t i = 0; i < info.instructions && !bytes.empty(); ++i) {
-    insn = classify(bytes, info.mode);
-    if (insn.cls == InsnClass::bad) break;
-    bytes = bytes.subspan(std::min<size_t>(insn.length_bytes, bytes.size()));
+void CallFlow::refresh(NodeId id, Node& node) {
+  if (node.epoch == 0) node.code = branch_code(blocks_->info(id), blocks_->bytes(id));
+  const bool same = node.epoch != 0 && node.at.valid.contains(when()) && (node.at.named || node.pid == pid_);
+  if (!same) {
+    node.at = finder_.find(blocks_->info(id).space, node.code.ip, when());
+    node.pid = pid_;
   }
-  node.cls = insn.cls;
-  node.detail = insn.detail;
-  node.bare_return = insn.cls == InsnClass::ret && info.instructions == 1;
-  node.known = true;
-  return node;
+  epoch_time_ = intersect(epoch_time_, node.at.valid);
+  node.epoch = epoch_;
+}
+
+// The process is another one, or it is a moment at which some answer is not surely right.
+void CallFlow::begin_epoch() {
+  epoch_time_ = {};
+  if (++epoch_ != 0) return;
+  for (auto& [blocks, nodes] : tables_) nodes.clear();
+  epoch_ = 1;
+}
+
+void CallFlow::begin_segment(Interval time) {
+  dates_.begin_segment();
+  segment_time_ = look_up_time(time);
+  if (!epoch_time_.contains(when())) begin_epoch();
 }
 
 void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
   if (blocks_ != &blocks) {
     blocks_ = &blocks;
-    nodes_.clear();
+    nodes_ = &tables_[&blocks];
   }
   next_mark_ = next_event_ = next_gap_ = 0;
   const auto count = static_cast<uint32_t>(batch.blocks.size());
@@ -79,7 +79,7 @@ void CallFlow::take_boundary(const Batch& batch, uint32_t at) {
       resolve(find(from), from);
     } else if (pending_ && !event_here() && !here(batch.gaps, next_gap_) && at < batch.blocks.size()) {
       const Node& to = node(batch.blocks[at].node);
-      resolve(to.at, to.ip);
+      resolve(to.at, to.code.ip);
     }
   }
   // A mark that tells a later moment than an event is of what comes behind the event.
@@ -105,18 +105,23 @@ void CallFlow::take_boundary(const Batch& batch, uint32_t at) {
 }
 
 void CallFlow::take_block(const Block& block) {
+  if (is_left_out(block)) {
+    dates_.ran(block.node);
+    pending_.reset();
+    synced_ = false;
+    return;
+  }
   const Node& here = node(block.node);
   if (pending_) {
-    resolve(here.at, here.ip, here.bare_return);
+    resolve(here.at, here.code.ip, here.code.bare_return);
   } else if (!flowing_) {
-    begin(here.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
+    begin(here.code.ip, synced_ && !halted_, halted_ ? kFlowHalted : 0);
   }
   synced_ = false;
-  prove();
+  if (lost_ || !proved_) prove();
   dates_.ran(block.instructions);
-  if (here.detail == InsnDetail::hlt || here.detail == InsnDetail::mwait || here.detail == InsnDetail::umwait) halt(here.next);
-  if (!has(block.flags, BlockFlag::taken)) return;
-  pending_ = Pending{here.cls, here.detail, here.at.id, here.next};
+  if (here.code.halts) halt(here.code.next);
+  if (has(block.flags, BlockFlag::taken)) pending_ = Pending{here.code.way, here.at.id, here.at.module, here.code.next};
 }
 
 void CallFlow::begin(Ip to, bool exact, uint8_t flags) {
@@ -151,59 +156,56 @@ void CallFlow::halt(Ip next) {
   paused_ = halted_ = true;
 }
 
+// The open branch went `to` there.
 void CallFlow::resolve(const FoundFunction& at, Ip to, bool bare_return) {
-  const Pending pending = *std::exchange(pending_, std::nullopt);
-  FlowStep step;
+  const Pending pending = *pending_;
+  pending_.reset();
+  if (pending.way == Way::none || (pending.way == Way::jump && (at.id == pending.from || bare_return))) return;
+  if (pending.way == Way::call_direct) {
+    // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
+    if (to == pending.return_to) return;
+    const uint64_t skipped = to.value - pending.return_to.value;
+    if (at.named && at.id == pending.from && !at.entry && pending.return_to < to && skipped <= kMostSkipped) return;
+  }
+  FlowStep& step = held_.emplace_back();
   step.to = to;
   step.function = at.id;
   step.from = pending.from;
   step.return_to = pending.return_to;
   step.flags = static_cast<uint8_t>((at.entry ? kFlowEntry : 0) | (at.named ? kFlowNamed : 0));
-  if (is_jump(pending.cls, pending.detail)) {
-    if (at.id == pending.from || bare_return) return;
-    step.kind = FlowKind::jump;
-    if (finder_.enters_module(at, pending.from)) {
-      step.function = finder_.unnamed_entry(space_, to, dates_.now());
+  switch (pending.way) {
+    case Way::jump:
+      step.kind = FlowKind::jump;
+      // A jump from another module to a file's unnamed code enters a function there.
+      if (at.named || !at.in_file || at.module == pending.module) break;
+      step.function = finder_.unnamed_entry(space_, to, when());
       step.flags |= kFlowEntry | kFlowNamed;
-    }
-    return push(step);
-  }
-  switch (pending.cls) {
-    case InsnClass::call_direct:
-      // "call 1f; 1: pop" reads its own address; "call 1f; int3; 1:" fills the return stack, or begins a retpoline. No function is called.
-      if (to == pending.return_to) return;
-      if (at.named && at.id == pending.from && !at.entry && pending.return_to < to && to.value - pending.return_to.value <= kMostSkipped)
-        return;
-      [[fallthrough]];
-    case InsnClass::call_indirect:
-    case InsnClass::far_call:
+      break;
+    case Way::call_direct:
+    case Way::call:
+    case Way::far_call:
       step.kind = FlowKind::call;
-      if (pending.cls == InsnClass::far_call) step.flags |= kFlowFar;
+      if (pending.way == Way::far_call) step.flags |= kFlowFar;
       step.function = entered(at, to);
-      return push(step);
-    case InsnClass::ret:
-      step.kind = FlowKind::ret;
-      return push(step);
-    case InsnClass::far_ret:
-      step.kind = FlowKind::far_return;
-      return push(step);
+      break;
     default:
-      return;
+      step.kind = pending.way == Way::ret ? FlowKind::ret : FlowKind::far_return;
   }
+  hold(false, false);
 }
 
 // The branch left what is traced; `to` is 0 where no packet told it.
 void CallFlow::resolve_unseen(Ip to) {
   const FoundFunction at = to.value != 0 ? find(to) : FoundFunction{};
-  if (is_jump(pending_->cls, pending_->detail)) {
+  if (pending_->way == Way::jump) {
     pending_.reset();
     return;
   }
   const size_t before = held_.size() + out_.size();
   resolve(at, to);
   if (held_.size() + out_.size() == before || held_.empty()) return;
-  held_.back().step.flags |= kFlowUnseen;
-  if (to.value == 0) held_.back().step.function = kNoFunction;
+  held_.back().flags |= kFlowUnseen;
+  if (to.value == 0) held_.back().function = kNoFunction;
 }
 
 void CallFlow::take_mark(const Mark& mark) {
@@ -222,6 +224,7 @@ void CallFlow::take_mark(const Mark& mark) {
   }
   const bool changes = !has_thread_ || tid != tid_;
   has_thread_ = true;
+  if (pid_ != mark.pid) begin_epoch();
   pid_ = mark.pid;
   finder_.set_process(pid_);
   tid_ = tid;
@@ -256,7 +259,7 @@ void CallFlow::take_event(const Event& event) {
     case EventKind::disabled:
     case EventKind::async_disabled: {
       if (pending_ && event.kind == EventKind::async_disabled && has_from) resolve(find(event.from), event.from);
-      const bool far = pending_ && pending_->cls == InsnClass::far_call && !is_kernel_half(pending_->return_to);
+      const bool far = pending_ && pending_->way == Way::far_call && !is_kernel_half(pending_->return_to);
       const bool interrupted = event.kind == EventKind::async_disabled && has_from && !is_kernel_half(event.from);
       if (pending_) resolve_unseen(event.kind == EventKind::disabled && has_to ? event.to : Ip{});
       if (known) told(likeliest(event), event.cycles);
@@ -309,7 +312,7 @@ void CallFlow::take_gap(const Gap& gap) {
   } else if (first_unproved()) {
     const size_t at = drop_unproved();
     fill(step);
-    held_[at] = {step, false, false};
+    held_[at] = step;
   } else {
     push(step);
   }
@@ -328,11 +331,16 @@ void CallFlow::fill(FlowStep& step) {
   last_position_ = dates_.position();
 }
 
-void CallFlow::push(FlowStep step, bool resumes) {
-  fill(step);
-  const bool unproved = !proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt);
-  held_.push_back({step, unproved, false});
-  dates_.add(resumes, step.kind == FlowKind::begin && (step.flags & kFlowHalted) != 0);
+void CallFlow::push(const FlowStep& step, bool resumes) {
+  if (!proved_ && (step.kind == FlowKind::begin || step.kind == FlowKind::interrupt)) held_unproved_.push_back(held_.size());
+  held_.push_back(step);
+  hold(resumes, step.kind == FlowKind::begin && (step.flags & kFlowHalted) != 0);
+}
+
+// The last of held_ is new.
+void CallFlow::hold(bool resumes, bool slept) {
+  fill(held_.back());
+  dates_.add(resumes, slept);
   if (held_.size() >= kMaxHeld) put_out(dates_.anchor_untold(false));
 }
 
@@ -342,15 +350,13 @@ void CallFlow::prove() {
   if (std::exchange(proved_, true)) return;
   out_.insert(out_.end(), unproved_.begin(), unproved_.end());
   unproved_.clear();
-  for (Held& held : held_) held.unproved = false;
+  held_unproved_.clear();
 }
 
 // The kind of the first step that no instruction proves.
 std::optional<FlowKind> CallFlow::first_unproved() const {
   if (!unproved_.empty()) return unproved_.front().kind;
-  for (const Held& held : held_) {
-    if (held.unproved) return held.step.kind;
-  }
+  if (!held_unproved_.empty()) return held_[held_unproved_.front()].kind;
   return {};
 }
 
@@ -361,13 +367,13 @@ size_t CallFlow::drop_unproved() {
     dropped_cycles_ += step.cycles;
   }
   unproved_.clear();
-  size_t first = held_.size();
-  for (size_t i = 0; i < held_.size(); ++i) {
-    if (!std::exchange(held_[i].unproved, false)) continue;
-    last_position_ -= held_[i].step.instructions;
-    held_[i].dropped = true;
-    first = std::min(first, i);
+  const size_t first = held_unproved_.empty() ? held_.size() : held_unproved_.front();
+  for (const size_t i : held_unproved_) {
+    last_position_ -= held_[i].instructions;
+    held_[i].flags |= kDropped;
+    held_dropped_ = true;
   }
+  held_unproved_.clear();
   return first;
 }
 
@@ -380,16 +386,33 @@ void CallFlow::told(TimeNs time, uint64_t cycles) {
 
 // Gives out the steps that wait: `dates` has one for each, or none if they go on to wait.
 void CallFlow::put_out(std::span<const FlowDates::Date> dates) {
+  if (!epoch_time_.contains(when())) begin_epoch();
   for (size_t i = 0; i < dates.size(); ++i) {
-    Held& held = held_[i];
-    held.step.time = dates[i].time;
-    held.step.floor = dates[i].floor;
+    FlowStep& step = held_[i];
+    step.time = dates[i].time;
+    step.floor = dates[i].floor;
     dropped_cycles_ += dates[i].cycles;
-    if (held.dropped) continue;
-    held.step.cycles = std::exchange(dropped_cycles_, 0);
-    (held.unproved ? unproved_ : out_).push_back(held.step);
+    if ((step.flags & kDropped) == 0) step.cycles = std::exchange(dropped_cycles_, 0);
   }
-  held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(dates.size()));
+  if (!dates.empty()) put_out_dated();
+}
+
+void CallFlow::put_out_dated() {
+  if (!held_unproved_.empty() || held_dropped_) {
+    auto unproved = held_unproved_.begin();
+    for (size_t i = 0; i < held_.size(); ++i) {
+      const bool proved = unproved == held_unproved_.end() || *unproved != i;
+      if (!proved) ++unproved;
+      if ((held_[i].flags & kDropped) == 0) (proved ? out_ : unproved_).push_back(held_[i]);
+    }
+    held_unproved_.clear();
+    held_dropped_ = false;
+  } else if (out_.empty()) {
+    std::swap(out_, held_);
+  } else {
+    out_.insert(out_.end(), held_.begin(), held_.end());
+  }
+  held_.clear();
 }
 
 void CallFlow::finish(TimeNs end) {

@@ -42,14 +42,16 @@ const char* sentence(CallLoss loss) {
   return "";
 }
 
-uint32_t CallTree::thread_of(const FlowStep& step) {
+void CallTree::find_thread(const FlowStep& step) {
   const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
   const auto [place, is_new] = index_of_.emplace(key, static_cast<uint32_t>(threads_.size()));
   if (is_new) {
     threads_.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
     stacks_.emplace_back();
   }
-  return place->second;
+  last_tid_ = step.tid;
+  last_cpu_ = step.cpu;
+  last_thread_ = place->second;
 }
 
 // Gives what passed since the thread's last step to whoever ran.
@@ -113,12 +115,13 @@ void CallTree::go_on(Now& now) {
 
 void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
   if (now.stack.frames.size() >= kMaxFrames) give_up(now, CallLoss::too_deep);
-  Frame frame;
+  const bool inner = now.stack.open[function]++ != 0;
+  Frame& frame = now.stack.frames.emplace_back();
   frame.function = function;
   frame.kind = kind;
   frame.by_jump = by_jump;
   frame.flags = flags;
-  if (now.stack.open[function]++ != 0) frame.flags |= kCallInner;
+  if (inner) frame.flags |= kCallInner;
   frame.return_to = return_to;
   frame.start = now.step.time;
   frame.floor = now.step.floor;
@@ -127,23 +130,21 @@ void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to
   frame.lost_ns = now.thread.lost_ns;
   frame.instructions = now.thread.instructions;
   frame.cycles = now.thread.cycles;
-  CallStep step;
+  CallStep& step = now.out.emplace_back();
   step.kind = CallStepKind::enter;
   step.frame = by_jump ? FrameKind::tail : kind;
   step.flags = frame.flags;
   step.thread = now.index;
   step.cpu = now.step.cpu;
-  step.depth = static_cast<uint32_t>(now.stack.frames.size());
+  step.depth = static_cast<uint32_t>(now.stack.frames.size() - 1);
   step.function = function;
   step.time = step.start = frame.start;
   step.floor = step.start_floor = frame.floor;
-  now.stack.frames.push_back(frame);
-  now.out.push_back(step);
 }
 
 void CallTree::leave(Now& now, uint8_t flags) {
   const Frame& frame = now.stack.frames.back();
-  CallStep step;
+  CallStep& step = now.out.emplace_back();
   step.kind = CallStepKind::leave;
   step.frame = frame.by_jump ? FrameKind::tail : frame.kind;
   step.flags = frame.flags | flags;
@@ -163,9 +164,8 @@ void CallTree::leave(Now& now, uint8_t flags) {
   step.self_instructions = frame.self_instructions;
   step.cycles = now.thread.cycles - frame.cycles;
   step.self_cycles = frame.self_cycles;
-  if (const auto open = now.stack.open.find(frame.function); --open->second == 0) now.stack.open.erase(open);
+  --now.stack.open[frame.function];
   now.stack.frames.pop_back();
-  now.out.push_back(step);
 }
 
 void CallTree::leave_to(Now& now, size_t depth) {
@@ -360,6 +360,7 @@ void CallTree::restart(TimeNs time, std::vector<CallStep>& out) {
 }
 
 void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
+  finished_ = true;
   for (uint32_t index = 0; index < stacks_.size(); ++index) {
     Stack& stack = stacks_[index];
     CallThread& thread = threads_[index];

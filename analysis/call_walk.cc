@@ -7,29 +7,37 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <queue>
 #include <thread>
 #include <utility>
 
+#include "analysis/call_condenser.h"
 #include "analysis/flow_clock.h"
+#include "recording/batch_filter.h"
 
 namespace ptd {
 namespace {
 
-constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 8192;
+constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 2048;
 constexpr size_t kFirstSteps = 64;  // the first ones go out early: somebody waits for the first line
 
 /// A stream on a thread of its own, and the steps that it has ready.
 class StreamWalk {
  public:
-  StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, uint32_t stream, const ThreadRuns& runs,
-             std::mutex& gap_mutex)
+  struct Stream {
+    uint32_t index = 0;
+    unsigned threads = 1;
+  };
+  StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const Stream& stream,
+             const ThreadRuns& runs, std::mutex& gap_mutex)
       : recording_(recording),
         options_(options),
-        stream_(stream),
-        gap_mutex_(gap_mutex),
-        flow_(recording.symbolizer(), recording.timeline(), functions, recording.streams()[stream].cpu, recording.streams()[stream].tid,
-              flow_clock(recording, stream, runs)) {}
+        functions_(functions),
+        stream_(stream.index),
+        threads_(stream.threads),
+        runs_(runs),
+        gap_mutex_(gap_mutex) {}
   ~StreamWalk() {
     {
       const std::lock_guard lock(mutex_);
@@ -67,16 +75,23 @@ class StreamWalk {
   void run() {
     uint64_t offset = 0;
     const uint64_t first = options_.time.first == kTimeMin ? 0 : recording_.segment_at(stream_, options_.time.first);
-    status_ =
-        recording_.decode(stream_, first, Recording::kStreamEnd, [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
-          if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes) flow_.begin_segment();
-          flow_.take(batch, decoder.blocks());
-          note(batch, segment, offset);
-          if (options_.time.last < segment.time.first) return false;
-          return flow_.out().size() < (pushed_ ? kChunkSteps : kFirstSteps) || push();
-        });
-    flow_.finish(options_.time.last == kTimeMax ? recording_.streams()[stream_].time.last : kTimeMin);
+    const StreamInfo& info = recording_.streams()[stream_];
+    flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, runs_));
+    FunctionTable compared;
+    const auto condense = [&](const BlockTable& blocks) { return std::make_unique<CallCondenser>(recording_, blocks, compared, info.tid); };
+    const auto stopped = [this] { return options_.stopped && options_.stopped(); };
+    status_ = decode_filtered(recording_, {stream_, first, Recording::kStreamEnd, threads_}, condense,
+                              [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
+                                if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes)
+                                  flow_->begin_segment(segment.time);
+                                flow_->take(batch, decoder.blocks());
+                                note(batch, segment, offset);
+                                if (options_.time.last < segment.time.first || stopped()) return false;
+                                return flow_->out().size() < (pushed_ ? kChunkSteps : kFirstSteps) || push();
+                              });
+    flow_->finish(options_.time.last == kTimeMax && !stopped() ? info.time.last : kTimeMin);
     push();
+    flow_.reset();
     const std::lock_guard lock(mutex_);
     ended_ = true;
     filled_.notify_one();
@@ -94,10 +109,12 @@ class StreamWalk {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [this] { return queue_.size() < kQueuedChunks || stop_; });
     if (stop_) return false;
-    timed_ = flow_.timed();
+    timed_ = flow_->timed();
     pushed_ = true;
-    queue_.push_back(std::move(flow_.out()));
-    flow_.out().clear();
+    queue_.push_back(std::move(flow_->out()));
+    flow_->out() = std::move(spare_);
+    flow_->out().clear();
+    spare_.clear();
     filled_.notify_one();
     return true;
   }
@@ -107,6 +124,7 @@ class StreamWalk {
     do {
       filled_.wait(lock, [this] { return !queue_.empty() || ended_; });
       if (queue_.empty()) return false;
+      spare_ = std::move(chunk_);
       chunk_ = std::move(queue_.front());
       queue_.pop_front();
       room_.notify_one();
@@ -116,9 +134,12 @@ class StreamWalk {
 
   const Recording& recording_;
   const CallWalkOptions& options_;
+  FunctionTable& functions_;
   const uint32_t stream_;
+  const unsigned threads_;
+  const ThreadRuns& runs_;
   std::mutex& gap_mutex_;
-  CallFlow flow_;
+  std::optional<CallFlow> flow_;  ///< of the stream's thread
   uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
   Status status_;
   std::thread thread_;
@@ -127,9 +148,37 @@ class StreamWalk {
   std::deque<std::vector<FlowStep>> queue_;
   bool stop_ = false, ended_ = false, pushed_ = false;
   std::atomic<bool> timed_{false};
+  std::vector<FlowStep> spare_;  ///< memory of a chunk that is done with
   std::vector<FlowStep> chunk_;
   size_t at_ = 0;
 };
+
+// How many threads decode each stream: of those for all streams that overlap it in time, its share by size.
+std::vector<StreamWalk::Stream> share_threads(const Recording& recording, const std::vector<uint32_t>& streams, unsigned threads) {
+  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::pair<TimeNs, uint64_t>> starts, ends;  // and the bytes of the streams that begin or end until then
+  for (const uint32_t stream : streams) {
+    const StreamInfo& info = recording.streams()[stream];
+    starts.emplace_back(info.time.first, info.size_bytes);
+    ends.emplace_back(info.time.last, info.size_bytes);
+  }
+  for (auto* moments : {&starts, &ends}) {
+    std::sort(moments->begin(), moments->end());
+    for (size_t i = 1; i < moments->size(); ++i) (*moments)[i].second += (*moments)[i - 1].second;
+  }
+  const auto bytes_until = [](const auto& moments, const auto& place) { return place == moments.begin() ? 0 : std::prev(place)->second; };
+  const auto earlier = [](const auto& moment, TimeNs t) { return moment.first < t; };
+  const auto later = [](TimeNs t, const auto& moment) { return t < moment.first; };
+  std::vector<StreamWalk::Stream> shares;
+  for (const uint32_t stream : streams) {
+    const StreamInfo& info = recording.streams()[stream];
+    const uint64_t begun = bytes_until(starts, std::upper_bound(starts.begin(), starts.end(), info.time.last, later));
+    const uint64_t over = bytes_until(ends, std::lower_bound(ends.begin(), ends.end(), info.time.first, earlier));
+    const double share = static_cast<double>(info.size_bytes) / static_cast<double>(std::max<uint64_t>(begun - std::min(begun, over), 1));
+    shares.push_back({stream, std::max(1U, static_cast<unsigned>(std::min(share, 1.0) * threads + 0.5))});
+  }
+  return shares;
+}
 
 }  // namespace
 
@@ -141,7 +190,7 @@ Status walk_calls(const Recording& recording, const CallWalkOptions& options, Fu
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order;
   std::vector<uint32_t> streams = options.streams;
   for (uint32_t i = 0; options.streams.empty() && i < recording.streams().size(); ++i) streams.push_back(i);
-  for (const uint32_t stream : streams) {
+  for (const StreamWalk::Stream& stream : share_threads(recording, streams, options.threads)) {
     walks.push_back(std::make_unique<StreamWalk>(recording, options, functions, stream, runs, gap_mutex));
     order.emplace(walks.back()->time(), walks.size() - 1);
   }

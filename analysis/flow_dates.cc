@@ -11,6 +11,27 @@ uint64_t part(uint64_t of, uint64_t some, uint64_t all) {
   return all == 0 ? 0 : static_cast<uint64_t>(static_cast<unsigned __int128>(of) * some / all);
 }
 
+// part(of, some, all) for many `some` of the same share: without a division, as long as a double is nearly exact.
+class Parts {
+ public:
+  Parts(uint64_t of, uint64_t all) : of_(of), all_(all), rate_(all == 0 ? 0 : static_cast<double>(of) / static_cast<double>(all)) {}
+  [[nodiscard]] uint64_t operator()(uint64_t some) const {
+    const double about = rate_ * static_cast<double>(some);
+    if (about >= kNearlyExact) return part(of_, some, all_);
+    if (of_ == 0 || all_ == 0) return 0;
+    auto whole = static_cast<uint64_t>(about);
+    const auto product = static_cast<unsigned __int128>(of_) * some;
+    if (static_cast<unsigned __int128>(whole) * all_ > product) --whole;
+    if (product - static_cast<unsigned __int128>(whole) * all_ >= all_) ++whole;
+    return whole;
+  }
+
+ private:
+  static constexpr double kNearlyExact = 1ULL << 48;
+  uint64_t of_, all_;
+  double rate_;
+};
+
 }  // namespace
 
 void FlowDates::begin_segment() {
@@ -74,10 +95,12 @@ std::span<const FlowDates::Date> FlowDates::anchor(TimeNs time, std::optional<ui
   const uint64_t cycles = cycles_.take(instructions, stopped, counted_cycles);
   if (counted_cycles) last_count_ = counted_cycles;
   uint64_t cycles_before = 0, waited = 0;
+  const Parts running(shares.running, instructions), cycles_until(cycles, instructions);
+  dates_.reserve(points_.size());
   for (const Point& point : points_) {
     if (point.resumes) waited += shares.wait;
-    const uint64_t ran = part(shares.running, point.position - anchor_position_, instructions);
-    const uint64_t cycles_here = part(cycles, point.position - anchor_position_, instructions);
+    const uint64_t ran = running(point.position - anchor_position_);
+    const uint64_t cycles_here = cycles_until(point.position - anchor_position_);
     dates_.push_back({TimeNs{now_.value + ran + waited}, now_,
                       cycles_here - std::exchange(cycles_before, cycles_here) + std::exchange(cycles_left_, 0)});
   }

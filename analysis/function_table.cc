@@ -27,9 +27,11 @@ std::string hex(uint64_t value) {
 
 FunctionId FunctionTable::intern(std::string_view name, std::string_view module) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = ids_.emplace(std::pair(std::string(name), std::string(module)), static_cast<FunctionId>(functions_.size()));
-  if (is_new) functions_.push_back({std::string(name), std::string(module)});
-  return place->second;
+  if (const auto known = ids_.find({name, module}); known != ids_.end()) return known->second;
+  const auto id = static_cast<FunctionId>(functions_.size());
+  const FunctionInfo& info = functions_.emplace_back(FunctionInfo{std::string(name), std::string(module)});
+  ids_.emplace(std::pair<std::string_view, std::string_view>(info.name, info.module), id);
+  return id;
 }
 
 const FunctionInfo& FunctionTable::info(FunctionId id) const {
@@ -43,44 +45,55 @@ size_t FunctionTable::size() const {
   return functions_.size();
 }
 
-FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
+FunctionFinder::Entry& FunctionFinder::entry_at(SpaceId space, Ip ip, TimeNs when) {
   Entry& entry = entries_[(ip.value ^ (ip.value >> 14) ^ space.value) % kEntries];
-  if (entry.ip != ip || entry.space != space || !entry.found.valid.contains(when)) entry = {ip, space, look_up(space, ip, when)};
-  return entry.found;
+  const bool same = entry.ip == ip && entry.space == space && entry.found.valid.contains(when) && (entry.found.named || entry.pid == pid_);
+  if (!same) entry = {ip, space, pid_, look_up(space, ip, when), kNoFunction};
+  return entry;
+}
+
+FoundFunction FunctionFinder::find(SpaceId space, Ip ip, TimeNs when) {
+  return entry_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when).found;
 }
 
 FoundFunction FunctionFinder::look_up(SpaceId space, Ip ip, TimeNs when) {
-  const auto symbol = symbolizer_.find(space, ip, when);
+  Interval valid;
+  const auto symbol = symbolizer_.find(space, ip, when, &valid);
   // A symbol without a size reaches as far as the next one, which is a guess: entries of the procedure linkage table lie there.
   if (symbol && (symbol->size_bytes != 0 || symbol->offset_bytes == 0)) {
     const std::string_view name = whole_function(symbol->name);
-    return {table_.intern(name, symbol->module), symbol->offset_bytes == 0 && name.size() == symbol->name.size(), true, false,
-            symbol->valid};
+    const bool entry = symbol->offset_bytes == 0 && name.size() == symbol->name.size();
+    return {table_.intern(name, symbol->module), module_number(symbol->module), entry, true, false, valid};
   }
   const Place place = place_of(space, ip, when);
-  return {table_.intern("[unnamed code of " + place.module + "]", place.module), false, false, place.in_file, {when, when}};
+  const FunctionId id = table_.intern("[unnamed code of " + place.module + "]", place.module);
+  return {id, module_number(place.module), false, false, place.in_file, intersect(valid, place.valid)};
+}
+
+uint32_t FunctionFinder::module_number(std::string_view module) {
+  const auto known = modules_.find(module);
+  return known != modules_.end() ? known->second : modules_.emplace(module, static_cast<uint32_t>(modules_.size())).first->second;
 }
 
 FunctionFinder::Place FunctionFinder::place_of(SpaceId space, Ip ip, TimeNs when) const {
-  const SectionId id = timeline_.section_at(space, ip, when);
+  const auto [id, valid] = timeline_.section_during(space, ip, when);
   const Section* section = id == kNoSection ? nullptr : &timeline_.section(id);
-  if (space == kKernelSpace) return {section == nullptr ? "[kernel]" : section->path, true, ip.value};
-  if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", false, ip.value};
+  if (space == kKernelSpace) return {section == nullptr ? "[kernel]" : section->path, true, ip.value, valid};
+  if (section == nullptr || !shows_file(section->path)) return {"[anon " + std::to_string(pid_) + "]", false, ip.value, valid};
   const std::string& path = section->path;
   const uint64_t offset = (ip - section->ip) + section->file_offset_bytes;
   // Of a raw trace or a snapshot there is one copy of each: a dump of memory, whose addresses say more than offsets.
-  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), true, pid_ < 0 ? ip.value : offset};
+  return {path.starts_with('[') ? path : path.substr(path.rfind('/') + 1), true, pid_ < 0 ? ip.value : offset, valid};
 }
 
 FunctionId FunctionFinder::unnamed_entry(SpaceId space, Ip ip, TimeNs when) {
   if (is_kernel_half(ip)) space = kKernelSpace;
-  const Place place = place_of(space, ip, when);
-  return table_.intern(place.module + "+" + hex(place.offset_bytes), place.module);
-}
-
-bool FunctionFinder::enters_module(const FoundFunction& at, FunctionId from) const {
-  return !at.named && at.in_file && from != kNoFunction && table_.info(from).module != table_.info(at.id).module;
+  Entry& entry = entry_at(space, ip, when);
+  if (entry.unnamed_entry == kNoFunction) {
+    const Place place = place_of(space, ip, when);
+    entry.unnamed_entry = table_.intern(place.module + "+" + hex(place.offset_bytes), place.module);
+  }
+  return entry.unnamed_entry;
 }
 
 }  // namespace ptd

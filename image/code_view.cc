@@ -303,7 +303,7 @@ bool CodeView::Scratch::emit_plain() {
     const Site& previous = data->sites[site_id - 1];
     first = std::max(first, previous.ip + previous.size_bytes);
   }
-  const SectionId section = data->section_at(space, ip, when.first);
+  const SectionId section = data->section_at(space, ip, when.first).id;
   if (section != kNoSection) first = std::max(first, data->sections[section].ip.value);
   const Interval live = intersect(choice.possible, flags_constant);
   CodeCandidate& candidate = out[0];
@@ -582,7 +582,7 @@ FetchResult CodeView::look_up(SpaceId space, Ip ip, Interval when, std::span<con
   if (!s.overflow && !s.emit_plain()) s.sweep();
   result.count = s.count;
   own.taken += s.taken;
-  result.section = s.data->section_at(s.space, ip.value, middle(when));
+  result.section = s.data->section_at(s.space, ip.value, middle(when)).id;
   if (s.overflow) {
     result.status = FetchStatus::too_many;
   } else if (s.count > 0) {

@@ -123,6 +123,28 @@ void SectionIndex::find(uint64_t address, Interval when, std::vector<SectionRect
             [](const auto& a, const auto& b) { return a.live.first < b.live.first; });
 }
 
+// All rectangles of a node contain its centre, so they are disjoint in time. The neighbours of `t` among them bound the answer even if
+// they do not contain the address.
+SectionIndex::Found SectionIndex::at(uint64_t address, TimeNs t) const {
+  Found found;
+  for (uint32_t id = 0; id < nodes_.size();) {
+    const Node& node = nodes_[id];
+    const auto begin = rects_.begin() + node.first;
+    const auto end = begin + node.count;
+    const auto next = std::lower_bound(begin, end, t, [](const SectionRect& r, TimeNs moment) { return r.live.last < moment; });
+    if (next != begin) found.live.first = std::max(found.live.first, TimeNs{std::prev(next)->live.last.value + 1});
+    if (next != end && next->live.contains(t)) {
+      if (next->first_address <= address && address <= next->last_address) return {next->section, true, next->live};
+      found.live = intersect(found.live, next->live);
+    } else if (next != end) {
+      found.live.last = std::min(found.live.last, TimeNs{next->live.first.value - 1});
+    }
+    id = address < node.centre ? node.left : node.right;
+    if (address == node.centre || id == 0) break;
+  }
+  return found;
+}
+
 std::vector<SectionRect> SectionIndex::live_at(TimeNs t) const {
   std::vector<SectionRect> out;
   for (const SectionRect& rect : rects_) {

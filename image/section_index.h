@@ -35,6 +35,13 @@ class SectionIndex {
 
   /// Appends the rectangles that contain `address` at some moment of `when`, in order of time.
   void find(uint64_t address, Interval when, std::vector<SectionRect>& out) const;
+  /// Returns the rectangle that contains `address` at `t`; if none does, kNoSection with moments around `t` at which none does.
+  struct Found {
+    SectionId section = kNoSection;
+    bool covered = false;  ///< by a rectangle, which may be one of kNoSection
+    Interval live;
+  };
+  [[nodiscard]] Found at(uint64_t address, TimeNs t) const;
   /// All rectangles live at `t`.
   [[nodiscard]] std::vector<SectionRect> live_at(TimeNs t) const;
   /// The largest range around `address` in which every address has the same rectangles.

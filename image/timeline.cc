@@ -53,16 +53,18 @@ SiteId TimelineData::site_at_or_after(const SpaceData& space, uint64_t address) 
   return static_cast<SiteId>(at - sites.begin());
 }
 
-SectionId TimelineData::section_at(SpaceId space, uint64_t address, TimeNs t) const {
-  std::vector<SectionRect> rects;
-  while (space.value < spaces.size()) {
+// What a parent had at the fork is the same at any moment at which the child has nothing of its own.
+Timeline::SectionAt TimelineData::section_at(SpaceId space, uint64_t address, TimeNs t) const {
+  Interval valid;
+  for (bool own = true; space.value < spaces.size(); own = false) {
     const SpaceData& data = spaces[space.value];
-    data.sections.find(address, {t, t}, rects);
-    if (!rects.empty()) return rects.front().section;
+    const SectionIndex::Found found = data.sections.at(address, t);
+    if (own) valid = found.live;
+    if (found.covered) return {found.section, valid};
     space = data.parent;
     t = data.forked;
   }
-  return kNoSection;
+  return {kNoSection, valid};
 }
 
 namespace {
@@ -128,7 +130,9 @@ std::vector<SiteId> Timeline::sites_in(SpaceId space, Ip first, uint64_t size_by
   return found;
 }
 
-SectionId Timeline::section_at(SpaceId space, Ip ip, TimeNs t) const { return data_->section_at(effective_space(space, ip), ip.value, t); }
+Timeline::SectionAt Timeline::section_during(SpaceId space, Ip ip, TimeNs t) const {
+  return data_->section_at(effective_space(space, ip), ip.value, t);
+}
 
 std::vector<SectionId> Timeline::sections_at(SpaceId space, Ip ip) const {
   std::vector<SectionRect> rects;

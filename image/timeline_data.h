@@ -70,7 +70,7 @@ class TimelineData {
   /// First site of the space that ends after `address`; first_site + site_count if there is none.
   [[nodiscard]] SiteId site_at_or_after(const SpaceData& space, uint64_t address) const;
   /// The section mapped at (space, address, t) here or in the spaces it was forked from.
-  [[nodiscard]] SectionId section_at(SpaceId space, uint64_t address, TimeNs t) const;
+  [[nodiscard]] Timeline::SectionAt section_at(SpaceId space, uint64_t address, TimeNs t) const;
 };
 
 /// Kernel-half addresses belong to the kernel whatever space they are asked in.

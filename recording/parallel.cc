@@ -55,6 +55,7 @@ struct Lane {
 /// A thread and what it is at.
 struct Hand {
   std::unique_ptr<FlowDecoder> decoder;
+  std::unique_ptr<BatchFilter> filter;
   Lane* lane = nullptr;      ///< null: none
   uint64_t next = 0;         ///< where the lane's next segment begins
   uint64_t end = 0;          ///< of the lane
@@ -69,7 +70,10 @@ class Crew {
   Crew(const ParallelJob& job, unsigned threads) : job_(job), next_(job.find(job.first_offset)), hands_(threads) {
     share_bytes_ = std::max<uint64_t>(job.held_bytes / threads, 1U << 20);
     most_ahead_ = 4 * uint64_t{threads};
-    for (Hand& hand : hands_) hand.decoder = job.make_decoder();
+    for (Hand& hand : hands_) {
+      hand.decoder = job.make_decoder();
+      if (job.make_filter) hand.filter = job.make_filter(hand.decoder->blocks());
+    }
     for (unsigned i = 1; i < threads; ++i) threads_.emplace_back([this, i] { work(hands_[i]); });
   }
   ~Crew() {
@@ -181,7 +185,9 @@ class Crew {
     hand.batch.clear();
     hand.batch.capacity_blocks = kBatchBlocks;
     hand.given = hand.piece;
-    if (hand.decoder->next(hand.batch)) return true;
+    const bool more = hand.decoder->next(hand.batch);
+    if (hand.filter) hand.filter->apply(hand.batch, hand.given->segment);
+    if (more) return true;
     hand.piece = nullptr;
     return hand.next < hand.end && hand.next != kNone;
   }
@@ -236,6 +242,7 @@ class Crew {
 
 void run_alone(const ParallelJob& job, const Sink& sink) {
   const std::unique_ptr<FlowDecoder> decoder = job.make_decoder();
+  const std::unique_ptr<BatchFilter> filter = job.make_filter ? job.make_filter(decoder->blocks()) : nullptr;
   EventJoin join;
   Batch batch;
   batch.capacity_blocks = kBatchBlocks;
@@ -246,6 +253,7 @@ void run_alone(const ParallelJob& job, const Sink& sink) {
     for (bool more = true; more;) {
       batch.clear();
       more = decoder->next(batch);
+      if (filter) filter->apply(batch, piece);
       join.apply(batch);
       if (!sink(batch, *decoder, piece)) return;
     }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ptdecode/flow_decoder.h"
+#include "recording/batch_filter.h"
 
 namespace ptd {
 
@@ -19,6 +20,7 @@ struct ParallelJob {
   /// Called by any thread: the segment that begins at `at`. Its bytes are valid until its scratch is used again.
   std::function<AuxSegment(uint64_t at, std::vector<std::byte>& scratch)> segment;
   std::function<std::unique_ptr<FlowDecoder>()> make_decoder;
+  MakeBatchFilter make_filter;  ///< called by the thread that calls run_job(); may be empty
 };
 
 /// Calls `sink` on this thread with every batch of every segment in order; false from it stops. With one thread nothing is held.

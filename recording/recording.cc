@@ -12,6 +12,7 @@
 #include "image/stash/stash.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/pt/packet_reader.h"
+#include "recording/batch_filter.h"
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 #include "recording/trace/clock_survey.h"
@@ -250,12 +251,18 @@ const std::vector<std::string>& Recording::warnings() const { return state_->dat
 bool Recording::from_perf() const { return state_->data.kind == RecordingKind::perf; }
 std::string Recording::description() const { return state_->data.description; }
 
-std::string Recording::comm_at(int32_t tid, TimeNs when) const {
+std::string Recording::comm_at(int32_t tid, TimeNs when, Interval* valid) const {
+  if (valid != nullptr) *valid = {};
   const auto found = state_->data.comms.find(tid);
   if (found == state_->data.comms.end()) return tid == 0 ? "swapper" : "";  // the idle threads are never named by a record
   const auto& names = found->second;
   auto name = std::upper_bound(names.begin(), names.end(), when, [](TimeNs value, const auto& entry) { return value < entry.first; });
-  return name == names.begin() ? names.front().second : std::prev(name)->second;
+  if (name == names.begin()) ++name;  // the first name is also that before it
+  if (valid != nullptr) {
+    if (name != std::next(names.begin())) valid->first = std::prev(name)->first;
+    if (name != names.end()) valid->last = TimeNs{name->first.value - 1};
+  }
+  return std::prev(name)->second;
 }
 
 bool Recording::next_segment(uint32_t stream, uint64_t& at, AuxSegment& segment, std::vector<std::byte>& scratch) const {
@@ -308,22 +315,30 @@ std::unique_ptr<FlowDecoder> Recording::make_decoder(uint32_t stream) const {
 }
 
 Status Recording::decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const {
-  if (stream >= state_->data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
+  return decode_filtered(*this, {stream, first_offset, last_offset, threads}, {}, sink);
+}
+
+Status decode_filtered(const Recording& recording, const FilteredDecode& what, const MakeBatchFilter& make_filter,
+                       const Recording::Sink& sink) {
+  const RecordingData& data = data_of(recording);
+  const uint32_t stream = what.stream;
+  if (stream >= data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
   ParallelJob job;
-  job.first_offset = first_offset;
-  job.last_offset = last_offset;
-  job.threads = threads;
-  job.held_bytes = kHeldBytes;
-  job.find = [this, stream](uint64_t at) {
-    const std::optional<PsbEntry> entry = state_->data.indexes[stream].next(at);
-    return entry ? entry->offset_bytes : kStreamEnd;
+  job.first_offset = what.first_offset;
+  job.last_offset = what.last_offset;
+  job.threads = what.threads;
+  job.held_bytes = Recording::kHeldBytes;
+  job.find = [&data, stream](uint64_t at) {
+    const std::optional<PsbEntry> entry = data.indexes[stream].next(at);
+    return entry ? entry->offset_bytes : Recording::kStreamEnd;
   };
-  job.segment = [this, stream](uint64_t at, std::vector<std::byte>& scratch) {
+  job.segment = [&recording, stream](uint64_t at, std::vector<std::byte>& scratch) {
     AuxSegment segment;
-    (void)next_segment(stream, at, segment, scratch);
+    (void)recording.next_segment(stream, at, segment, scratch);
     return segment;
   };
-  job.make_decoder = [this, stream] { return make_decoder(stream); };
+  job.make_decoder = [&recording, stream] { return recording.make_decoder(stream); };
+  job.make_filter = make_filter;
   run_job(job, sink);
   return {};
 }

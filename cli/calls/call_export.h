@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cli/calls/call_input.h"
@@ -58,14 +59,22 @@ class StackTotals {
   [[nodiscard]] std::string svg(const std::string& title) const;
 
  private:
-  size_t child(size_t parent, const std::string& name);
-  size_t below(size_t process, size_t node);
-  CallInput& input_;
-  std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}}};
   struct Open {
     size_t node = 0, process = 0;
   };
-  std::vector<std::vector<Open>> paths_;  ///< by thread: the open calls
+  struct Path {
+    std::vector<Open> open;  ///< calls
+    std::string comm;        ///< the thread's name when it was asked for last
+    size_t process = 0;      ///< its node
+  };
+  size_t child(size_t parent, const std::string& name);
+  size_t below(size_t process, size_t node);
+  size_t process_of(Path& path, const std::string& comm);
+  size_t called(size_t parent, const CallStep& step);
+  CallInput& input_;
+  std::vector<Node> nodes_{Node{"all", 0, 0, 0, {}}};
+  std::unordered_map<uint64_t, size_t> called_;  ///< answers of called()
+  std::vector<Path> paths_;                      ///< by thread
 };
 
 }  // namespace ptd::cli

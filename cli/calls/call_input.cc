@@ -38,6 +38,10 @@ void add_call_options(CLI::App& command, CallWords& words) {
   command.add_option("--time", words.time, "from A to B: A,B; see 'ptdecode script --help'");
 }
 
+void add_thread_option(CLI::App& command, unsigned& threads) {
+  command.add_option("--threads", threads, "decode on this many threads (default: one for each core)")->check(CLI::Range(1, 256));
+}
+
 Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   auto made = std::make_unique<CallInput>();
   struct List {
@@ -87,7 +91,10 @@ CallInput::Known& CallInput::know(uint32_t index, const CallTree& tree) {
   return known;
 }
 
-std::string CallInput::name_at(int32_t tid, TimeNs when) const { return tid == 0 ? "idle" : recording_->comm_at(tid, when); }
+std::string CallInput::name_at(int32_t tid, TimeNs when, Interval* valid) const {
+  std::string name = recording_->comm_at(tid, when, valid);
+  return tid == 0 ? "idle" : name;
+}
 
 bool CallInput::wanted(const CallStep& step, const CallTree& tree) {
   Known& known = know(step.thread, tree);
@@ -107,10 +114,7 @@ const std::string& CallInput::comm(const CallStep& step, const CallTree& tree) {
   Known& known = know(step.thread, tree);
   const bool ends = step.kind == CallStepKind::leave || step.kind == CallStepKind::on;
   const TimeNs when = ends ? step.start : step.time;
-  if (known.asked != when || known.comm.empty()) {
-    known.asked = when;
-    known.comm = name_at(tree.threads()[step.thread].tid, when);
-  }
+  if (!known.named.contains(when)) known.comm = name_at(tree.threads()[step.thread].tid, when, &known.named);
   return known.comm;
 }
 
@@ -132,6 +136,7 @@ int CallInput::walk(const CallWords& words, const CallSink& sink) {
   set_up(options, progress);
   options.progress = [&progress](uint64_t bytes) { progress.add(bytes); };
   options.stopped = interrupted;
+  options.threads = words.threads;
   const Status status = walk_calls(*recording_, options, functions_, sink, &timed_);
   progress.finish();
   if (!status) return report_error(status.error());

@@ -21,9 +21,13 @@ class Progress;
 struct CallWords {
   InputOptions input;
   std::string cpus, pids, tids, comms, time;
+  unsigned threads = 0;  ///< that decode; 0: one for each core
 };
 /// Adds the input options, -C, --pid, --tid, --comm and --time.
 void add_call_options(CLI::App& command, CallWords& words);
+
+/// Adds --threads.
+void add_thread_option(CLI::App& command, unsigned& threads);
 
 /// An open recording with what of it is wanted.
 class CallInput {
@@ -61,14 +65,14 @@ class CallInput {
  private:
   struct Known {
     bool known = false, passes = false, matched = false;
-    TimeNs asked;  ///< when it was called `comm`
+    Interval named{kTimeMax, kTimeMin};  ///< when it is called `comm`
     std::string comm, last_comm;
   };
   Known& know(uint32_t index, const CallTree& tree);
   template <typename Options>
   void set_up(Options& options, Progress& progress);
   int ended(const Progress& progress);
-  [[nodiscard]] std::string name_at(int32_t tid, TimeNs when) const;
+  [[nodiscard]] std::string name_at(int32_t tid, TimeNs when, Interval* valid = nullptr) const;
   std::unique_ptr<Recording> recording_;
   ScriptOptions filter_;
   FunctionTable functions_;

@@ -106,6 +106,15 @@ size_t StackTotals::child(size_t parent, const std::string& name) {
   return index;
 }
 
+// The node of a thread's process.
+size_t StackTotals::process_of(Path& path, const std::string& comm) {
+  if (path.process == 0 || path.comm != comm) {
+    path.comm = comm;
+    path.process = child(0, shown(comm));
+  }
+  return path.process;
+}
+
 // The frames down to `node`, as nodes below another process.
 size_t StackTotals::below(size_t process, size_t node) {
   std::vector<size_t> frames;
@@ -114,17 +123,24 @@ size_t StackTotals::below(size_t process, size_t node) {
   return process;
 }
 
+// The node of the function that `step` enters, below `parent`.
+size_t StackTotals::called(size_t parent, const CallStep& step) {
+  const bool kernel = step.function == kNoFunction && step.frame == FrameKind::syscall;
+  const auto [place, is_new] = called_.emplace((uint64_t{parent} << 33U) | (uint64_t{step.function} << 1U) | (kernel ? 1U : 0U), 0);
+  if (is_new) place->second = child(parent, kernel ? "[kernel]" : shown(function_text(input_.functions(), step.function)));
+  return place->second;
+}
+
 void StackTotals::take(std::span<const CallStep> steps, const CallTree& tree) {
   for (const CallStep& step : steps) {
     if (!input_.wanted(step, tree)) continue;
     if (step.thread >= paths_.size()) paths_.resize(tree.threads().size());
-    std::vector<Open>& path = paths_[step.thread];
+    std::vector<Open>& path = paths_[step.thread].open;
     if (step.kind == CallStepKind::enter) {
-      const size_t process = child(0, shown(input_.comm(step, tree)));
+      const size_t process = process_of(paths_[step.thread], input_.comm(step, tree));
       size_t outer = path.empty() ? process : path.back().node;
       if (!path.empty() && path.back().process != process) outer = below(process, outer);
-      const bool kernel = step.function == kNoFunction && step.frame == FrameKind::syscall;
-      path.push_back({child(outer, kernel ? "[kernel]" : shown(function_text(input_.functions(), step.function))), process});
+      path.push_back({called(outer, step), process});
     } else if (step.kind == CallStepKind::leave && !path.empty()) {
       Node& node = nodes_[path.back().node];
       node.self += input_.has_time() ? step.self_ns : step.self_instructions;

@@ -75,8 +75,14 @@ std::vector<Row> ranked(const Words& words, const FunctionProfile& profile, bool
     if (words.function.empty() || matches_name(words.function, functions.info(id).name)) rows.push_back({id, &profile.functions()[id]});
   }
   if (words.function.empty() && met(profile.untraced())) rows.push_back({kNoFunction, &profile.untraced()});
-  std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
-    return rank_of(words.sort, *a.totals, timed) > rank_of(words.sort, *b.totals, timed);
+  // Numbers of functions depend on which stream met one first.
+  const auto names = [&](const Row& row) {
+    using Names = std::pair<std::string_view, std::string_view>;
+    return row.id == kNoFunction ? Names() : Names(functions.info(row.id).name, functions.info(row.id).module);
+  };
+  std::sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+    const uint64_t of_a = rank_of(words.sort, *a.totals, timed), of_b = rank_of(words.sort, *b.totals, timed);
+    return of_a != of_b ? of_a > of_b : names(a) < names(b);
   });
   return rows;
 }
@@ -221,17 +227,16 @@ int run(const Words& words) {
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
     kept.clear();
     for (const CallStep& step : steps) {
-      if (!input.wanted(step, tree)) continue;
+      if (!input.wanted(step, tree) || step.kind != CallStepKind::leave) continue;
       kept.push_back(step);
-      const bool whole = step.kind == CallStepKind::leave && (step.flags & (kCallNoStart | kCallMiddle | kCallCut)) == 0;
+      const bool whole = (step.flags & (kCallNoStart | kCallMiddle | kCallCut)) == 0;
       if (words.slowest == 0 || !whole || step.function == kNoFunction) continue;
       if (!matches_name(words.function, input.functions().info(step.function).name)) continue;
       const CallThread& thread = tree.threads()[step.thread];
       slow.add({step, thread.pid, thread.tid, input.comm(step, tree)});
     }
     profile.add(kept);
-    threads.clear();
-    for (uint32_t i = 0; i < tree.threads().size(); ++i) {
+    for (uint32_t i = 0; tree.finished() && i < tree.threads().size(); ++i) {
       if (input.matched(i)) threads.push_back(tree.threads()[i]);
     }
     return true;
@@ -263,6 +268,7 @@ Command add_functions(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("functions", "Where the time went: calls, own and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
+  add_thread_option(command, words->calls.threads);
   command.add_option("--func", words->function, "this function only; wildcards: 'sqlite3*'");
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")
       ->needs("--func")

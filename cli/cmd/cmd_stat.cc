@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "analysis/flow_clock.h"
+#include "cli/calls/call_input.h"
 #include "cli/calls/loss_report.h"
 #include "cli/cmd/commands.h"
 #include "cli/list/stream_stat.h"
@@ -193,7 +194,7 @@ Command add_stat(CLI::App& app) {
   add_input_options(command, words->input);
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
   command.add_flag("--packets-only", words->packets_only, "count packets, do not decode the flow");
-  command.add_option("--threads", words->threads, "decode on this many threads (default: one for each core)")->check(CLI::Range(1, 256));
+  add_thread_option(command, words->threads);
   add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"

@@ -68,6 +68,7 @@ Command add_timeline(CLI::App& app) {
   CLI::App& command =
       *app.add_subcommand("timeline", "A picture of the run: threads, nested calls, interrupts, waits; for ui.perfetto.dev");
   add_call_options(command, words->calls);
+  add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
   command.footer(
       "A slice is a call. [off cpu], [not traced] and [flow lost] are slices too; changes of code are instants on a track of their own.\n"
@@ -81,6 +82,7 @@ Command add_flame(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("flame", "A flame graph: own time by stack of calls, as one SVG or as folded lines");
   add_call_options(command, words->calls);
+  add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
   command.add_option("--format", words->format, "svg, or folded: 'comm;outer;inner NANOSECONDS' a line")
       ->check(CLI::IsMember({"svg", "folded"}));

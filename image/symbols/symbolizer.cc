@@ -98,6 +98,7 @@ struct Symbolizer::State {
     const Section* section = nullptr;
     FileSymbols* file = nullptr;
     uint64_t offset_bytes = 0;  ///< in the file
+    Interval valid;             ///< moments at which this surely is so
   };
   /// The kernel's own file, whose addresses are lower by `slide` than those of the running kernel. `file`: null if it is not at hand.
   struct KernelFile {
@@ -213,10 +214,10 @@ struct Symbolizer::State {
     return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(place->address);
   }
   Place place_at(SpaceId space, Ip ip, TimeNs when) {
-    const SectionId id = timeline.section_at(is_kernel_half(ip) ? kKernelSpace : space, ip, when);
-    if (id == kNoSection) return {};
+    const auto [id, valid] = timeline.section_during(space, ip, when);
+    if (id == kNoSection) return {nullptr, nullptr, 0, valid};
     const Section& section = timeline.section(id);
-    return {&section, file_of(section), (ip - section.ip) + section.file_offset_bytes};
+    return {&section, file_of(section), (ip - section.ip) + section.file_offset_bytes, valid};
   }
 };
 
@@ -280,32 +281,34 @@ SymbolPick Symbolizer::pick(const std::map<uint32_t, std::set<uint64_t>>& ips) c
 
 size_t Symbolizer::range_count() const { return state_->range_count; }
 
-std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when) const {
+std::optional<Symbol> Symbolizer::find(SpaceId space, Ip ip, TimeNs when, Interval* valid) const {
   State& state = *state_;
   state.sort();
   if (is_kernel_half(ip)) space = kKernelSpace;
-  Interval valid;
+  Interval same;
+  if (valid == nullptr) valid = &same;
+  *valid = {};
   const auto index = state.spaces.find(space.value);
   if (index != state.spaces.end()) {
-    if (const NamedRange* range = index->second.find(ip, when, valid)) {
-      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, valid};
+    if (const NamedRange* range = index->second.find(ip, when, *valid)) {
+      return Symbol{range->name, range->module, ip - range->ip, range->ip, range->size_bytes, *valid};
     }
   }
   const State::Place place = state.place_at(space, ip, when);
+  *valid = intersect(*valid, place.valid);
   if (place.file == nullptr) return std::nullopt;
   uint64_t offset = 0;
   const auto symbol = place.file->find(place.offset_bytes, offset);
   if (!symbol) return std::nullopt;
-  return Symbol{symbol->name,          place.file->module(), offset,
-                Ip{ip.value - offset}, symbol->size_bytes,   intersect(valid, place.section->live)};
+  return Symbol{symbol->name, place.file->module(), offset, Ip{ip.value - offset}, symbol->size_bytes, *valid};
 }
 
 SourcePlace Symbolizer::source_at(SpaceId space, Ip ip, TimeNs when) const {
   state_->sort();
   const State::Place place = state_->place_at(space, ip, when);
-  if (place.section == nullptr) return {{}, {when, when}};
-  if (place.file == nullptr) return {state_->kernel_frames(*place.section, ip), place.section->live};
-  return {place.file->source_at(place.offset_bytes), place.section->live};
+  if (place.section == nullptr) return {{}, place.valid};
+  if (place.file == nullptr) return {state_->kernel_frames(*place.section, ip), place.valid};
+  return {place.file->source_at(place.offset_bytes), place.valid};
 }
 
 bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const {

@@ -2,15 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <algorithm>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "ptdecode/branch_code.h"
 #include "ptdecode/export.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/flow_dates.h"
 #include "ptdecode/function_table.h"
-#include "ptdecode/insn.h"
 
 namespace ptd {
 
@@ -64,8 +66,9 @@ class PTD_API CallFlow {
   CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
            const FlowClock& clock = {});
 
-  /// What take() gets from here on is of another segment of the trace.
-  void begin_segment() { dates_.begin_segment(); }
+  /// What take() gets from here on is of another segment of the trace, with AuxSegment::time.
+  void begin_segment(Interval time);
+  /// Takes a batch, which may be condensed (call_condenser.h).
   void take(const Batch& batch, const BlockTable& blocks);
   /// The stream is over. A flow that is lost then is so up to `end`, if that is given.
   void finish(TimeNs end = kTimeMin);
@@ -76,21 +79,29 @@ class PTD_API CallFlow {
 
  private:
   struct Node {
-    FoundFunction at, end;  ///< at its first instruction; the function that its last one belongs to is the same
-    Ip ip, next;
-    InsnClass cls = InsnClass::other;
-    InsnDetail detail = InsnDetail::none;
-    bool known = false;
-    bool bare_return = false;  ///< nothing but a RET: what return thunks are made of
+    FoundFunction at;  ///< at its first instruction; the function that its last one belongs to is the same
+    BranchCode code;
+    uint32_t epoch = 0;  ///< `at` is right as long as epoch_ is this; 0: nothing is known yet
+    int32_t pid = -1;    ///< that `at` was found for
   };
   /// A taken branch whose target is not known yet.
   struct Pending {
-    InsnClass cls = InsnClass::other;
-    InsnDetail detail = InsnDetail::none;
+    Way way = Way::none;
     FunctionId from = kNoFunction;
+    uint32_t module = 0;  ///< FoundFunction::module of `from`
     Ip return_to;
   };
-  const Node& node(NodeId id);
+  const Node& node(NodeId id) {
+    std::vector<Node>& nodes = *nodes_;
+    if (id >= nodes.size()) nodes.resize(std::max<size_t>(size_t{id} + 1, nodes.size() * 2));
+    Node& node = nodes[id];
+    if (node.epoch != epoch_) refresh(id, node);
+    return node;
+  }
+  void refresh(NodeId id, Node& node);
+  /// When functions are looked up.
+  [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
+  void begin_epoch();
   void take_boundary(const Batch& batch, uint32_t at);
   void take_block(const Block& block);
   void take_mark(const Mark& mark);
@@ -103,21 +114,27 @@ class PTD_API CallFlow {
   void resolve(const FoundFunction& at, Ip to, bool bare_return = false);
   void resolve_unseen(Ip to);
   void fill(FlowStep& step);
-  void push(FlowStep step, bool resumes = false);
+  void push(const FlowStep& step, bool resumes = false);
+  void hold(bool resumes, bool slept);
   void told(TimeNs time, uint64_t cycles);
   void put_out(std::span<const FlowDates::Date> dates);
   void prove();
   [[nodiscard]] std::optional<FlowKind> first_unproved() const;
+  void put_out_dated();
   size_t drop_unproved();
-  [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, dates_.now()); }
+  [[nodiscard]] FoundFunction find(Ip ip) { return finder_.find(space_, ip, when()); }
   [[nodiscard]] FunctionId entered(const FoundFunction& at, Ip to) {
-    return at.named ? at.id : finder_.unnamed_entry(space_, to, dates_.now());
+    return at.named ? at.id : finder_.unnamed_entry(space_, to, when());
   }
 
   FunctionFinder finder_;
   const int32_t cpu_, stream_tid_;
   const BlockTable* blocks_ = nullptr;
-  std::vector<Node> nodes_;
+  std::unordered_map<const BlockTable*, std::vector<Node>> tables_;  ///< one for each decoder
+  std::vector<Node>* nodes_ = nullptr;                               ///< that of blocks_
+  Interval segment_time_;
+  uint32_t epoch_ = 1;
+  Interval epoch_time_;  ///< moments at which all answers of this epoch are right
   std::optional<Pending> pending_;
   int32_t pid_ = -1, tid_ = -1;
   SpaceId space_ = kNoSpace;
@@ -129,11 +146,9 @@ class PTD_API CallFlow {
   size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
   FlowDates dates_;
   uint64_t last_position_ = 0;
-  struct Held {
-    FlowStep step;
-    bool unproved = false, dropped = false;
-  };
-  std::vector<Held> held_;  ///< each has a point of dates_
+  std::vector<FlowStep> held_;           ///< each has a point of dates_
+  std::vector<size_t> held_unproved_;    ///< indices of those that no instruction proves yet
+  bool held_dropped_ = false;            ///< some have the flag kDropped
   /// False from a start or interrupt up to the first instruction after it. Steps that come then are given out with that instruction;
   /// those that are dated before stay in unproved_.
   bool proved_ = true;

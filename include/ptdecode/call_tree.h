@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "ptdecode/call_flow.h"
 #include "ptdecode/export.h"
+#include "ptdecode/open_counts.h"
 #include "ptdecode/thread_runs.h"
 
 namespace ptd {
@@ -107,6 +107,8 @@ class PTD_API CallTree {
   /// those that wait, or are lost, do so up to then if `goes_on` says that there is more of them after it.
   void finish(std::vector<CallStep>& out, TimeNs until = kTimeMin, const std::function<bool(const CallThread&)>& goes_on = {});
   [[nodiscard]] const std::vector<CallThread>& threads() const { return threads_; }
+  /// Whether finish() was called: nothing more will come.
+  [[nodiscard]] bool finished() const { return finished_; }
 
  private:
   struct Frame {
@@ -128,7 +130,7 @@ class PTD_API CallTree {
     TimeNs off_since, off_floor;
     SpaceId space = kNoSpace;
     Ip resume;
-    std::unordered_map<FunctionId, uint32_t> open;
+    OpenCounts open;
   };
   /// One step being taken.
   struct Now {
@@ -138,7 +140,11 @@ class PTD_API CallTree {
     CallThread& thread;
     std::vector<CallStep>& out;
   };
-  uint32_t thread_of(const FlowStep& step);
+  uint32_t thread_of(const FlowStep& step) {
+    if (step.tid != last_tid_ || step.cpu != last_cpu_ || threads_.empty()) find_thread(step);
+    return last_thread_;
+  }
+  void find_thread(const FlowStep& step);
   void spend(Now& now);
   void stop(Now& now, Off why);
   void go_on(Now& now);
@@ -155,6 +161,9 @@ class PTD_API CallTree {
   void replace(Now& now, uint8_t flags);
 
   std::map<std::pair<int32_t, int32_t>, uint32_t> index_of_;  ///< by tid; of the idle task and unknown threads by tid and cpu
+  int32_t last_tid_ = 0, last_cpu_ = 0;  ///< of the step before
+  uint32_t last_thread_ = 0;             ///< its index
+  bool finished_ = false;
   std::vector<CallThread> threads_;
   std::vector<Stack> stacks_;
   const ThreadRuns* runs_ = nullptr;

@@ -15,17 +15,20 @@ namespace ptd {
 struct CallWalkOptions {
   std::vector<uint32_t> streams;                 ///< empty: all
   Interval time;                                 ///< only this: calls that began before have no start, those that go on behind it are cut
+  unsigned threads = 0;                          ///< that decode; 0: one for each core
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; any thread
   std::function<void(const Gap&)> on_gap;        ///< each gap; one call at a time
-  std::function<bool()> stopped;                 ///< asked now and then: true ends the walk here, what is open is left, cut. Empty: never
+  /// Called now and then, by any thread. True ends the walk: calls that are open are left, cut. Empty: never.
+  std::function<bool()> stopped;
 };
 
 /// Gets the next steps, in order of time within a thread and, up to the streams' clocks, among them; false stops.
 using CallSink = std::function<bool(std::span<const CallStep> steps, const CallTree& tree)>;
 
-/// Walks the calls of a recording. `functions` gets the functions met. One thread decodes a stream; at most a few thousand steps of each
-/// stream wait for their turn. Runs `sink` on the caller's thread. False in `timed` (may be null): no packet told a time.
-/// Errors: those of Recording::decode.
+/// Walks the calls of a recording. `functions` gets the functions met. Streams that overlap in time share the threads by size; each has
+/// at least one. What the sink gets does not depend on the number of threads. Bounded numbers of batches and steps of each stream wait
+/// for their turn. Runs `sink` on the caller's thread. False in `timed` (may be null): no packet told a time. Errors: those of
+/// Recording::decode.
 PTD_API Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink,
                   bool* timed = nullptr);
 

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,12 +41,18 @@ class PTD_API FunctionTable {
  private:
   mutable std::mutex mutex_;
   std::deque<FunctionInfo> functions_;
-  std::map<std::pair<std::string, std::string>, FunctionId> ids_;
+  struct Hash {
+    size_t operator()(const std::pair<std::string_view, std::string_view>& key) const {
+      return std::hash<std::string_view>()(key.first) * 31 + std::hash<std::string_view>()(key.second);
+    }
+  };
+  std::unordered_map<std::pair<std::string_view, std::string_view>, FunctionId, Hash> ids_;  ///< the keys view functions_
 };
 
-/// What stands at an address.
+/// The function that an address belongs to.
 struct FoundFunction {
   FunctionId id = kNoFunction;
+  uint32_t module = 0;                 ///< a number for the module; it means something to this finder only
   bool entry = false;                  ///< the address is the function's first
   bool named = false;                  ///< a symbol names it; else `id` stands for all unnamed code of the module
   bool in_file = false;                ///< likewise, and the module is a file
@@ -61,27 +69,31 @@ class PTD_API FunctionFinder {
   void set_process(int32_t pid) { pid_ = pid; }
   /// The function that begins at `ip`, in code that no symbol names.
   FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
-  /// Whether a jump from `from` to `at`, in a file's unnamed code, comes from another module: it enters a function there.
-  [[nodiscard]] bool enters_module(const FoundFunction& at, FunctionId from) const;
 
  private:
-  static constexpr size_t kEntries = 1U << 14;
+  static constexpr size_t kEntries = 1U << 12;
   struct Entry {
     Ip ip;
     SpaceId space = kNoSpace;
+    int32_t pid = -1;  ///< that the names of unnamed code are for
     FoundFunction found;
+    FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not asked for
   };
+  Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
   FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
   struct Place {
     std::string module;  ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
     bool in_file = false;
     uint64_t offset_bytes = 0;  ///< in the file, else the address
+    Interval valid;             ///< moments at which this surely is so
   };
   [[nodiscard]] Place place_of(SpaceId space, Ip ip, TimeNs when) const;
+  uint32_t module_number(std::string_view module);
   const Symbolizer& symbolizer_;
   const Timeline timeline_;
   FunctionTable& table_;
   std::vector<Entry> entries_;
+  std::map<std::string, uint32_t, std::less<>> modules_;
   int32_t pid_ = -1;
 };
 

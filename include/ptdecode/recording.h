@@ -112,7 +112,8 @@ class PTD_API Recording {
   /// Where a byte of a stream stands in the buffer that several sources share; the stream offset itself for Intel PT.
   [[nodiscard]] uint64_t buffer_offset(uint32_t stream, uint64_t offset_bytes) const;
   [[nodiscard]] const std::map<int32_t, std::string>& thread_names() const;  ///< tid -> last comm
-  [[nodiscard]] std::string comm_at(int32_t tid, TimeNs when) const;
+  /// Returns the name of a thread at a moment. `valid`, if given, gets moments at which the answer surely is the same.
+  [[nodiscard]] std::string comm_at(int32_t tid, TimeNs when, Interval* valid = nullptr) const;
   [[nodiscard]] const std::vector<MissingImage>& missing_images() const;
   /// The timeline's findings, and where the trace's clock contradicts itself. Looks all of the trace through.
   [[nodiscard]] std::vector<Finding> findings() const;

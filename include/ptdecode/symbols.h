@@ -121,7 +121,8 @@ class PTD_API Symbolizer {
   /// its functions lie as the kernel's names of that module do.
   void add_module_folder(std::string folder);
 
-  [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when) const;
+  /// `valid`, if given, gets what Symbol::valid is, also if there is no symbol.
+  [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when, Interval* valid = nullptr) const;
   /// Lines of source through DWARF, inlined functions told apart. Reads debug information at the first look-up of a file.
   [[nodiscard]] SourcePlace source_at(SpaceId space, Ip ip, TimeNs when) const;
   /// Every statement of the file that sections with this path and build id show, one compilation after the other until the visitor returns

@@ -144,7 +144,12 @@ class PTD_API Timeline {
   /// Sites of `space` that intersect [first, first + size_bytes), in address order.
   [[nodiscard]] std::vector<SiteId> sites_in(SpaceId space, Ip first, uint64_t size_bytes) const;
   /// The section live at (space, ip, t), or kNoSection.
-  [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, TimeNs t) const;
+  [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, TimeNs t) const { return section_during(space, ip, t).id; }
+  struct SectionAt {
+    SectionId id = kNoSection;
+    Interval valid;  ///< moments at which the same address surely has the same section
+  };
+  [[nodiscard]] SectionAt section_during(SpaceId space, Ip ip, TimeNs t) const;
   /// The sections that stand at (space, ip) at any time, those of the spaces it was forked from included.
   [[nodiscard]] std::vector<SectionId> sections_at(SpaceId space, Ip ip) const;
   /// Windows in which the kernel image is suspect because records were lost.

@@ -54,6 +54,41 @@ TEST(SymbolRanges, TheInnermostRangeWins) {
   EXPECT_FALSE(symbols.find(kKernelSpace, kText + 0x1000, kTimeMin));
 }
 
+// A child has its parent's code until it maps something of its own there, whatever becomes of the parent's.
+TEST(SymbolFiles, AnAnswerIsForTheTimeOfItsMapping) {
+  TimelineBuilder builder;
+  const auto map = [&](SpaceId space, const char* path, uint64_t first) {
+    Section section;
+    section.space = space;
+    section.ip = Ip{0x1000};
+    section.size_bytes = 0x100;
+    section.live = {TimeNs{first}, kTimeMax};
+    section.path = path;
+    builder.add_section(std::move(section));
+  };
+  const SpaceId parent = builder.add_space();
+  map(parent, "/one", 10);
+  const SpaceId child = builder.fork_space(parent, TimeNs{20});
+  map(parent, "/two", 30);
+  map(child, "/two", 60);
+  Symbolizer symbols{builder.build()};
+  symbols.add_fixed_file({"/one", "", "one", {{0, 0x100, 0x100, "first"}}});
+  symbols.add_fixed_file({"/two", "", "two", {{0, 0x80, 0x80, "second"}}});
+  const auto during = [&](SpaceId space, uint64_t ip, uint64_t when) {
+    Interval valid;
+    const auto symbol = symbols.find(space, Ip{ip}, TimeNs{when}, &valid);
+    EXPECT_EQ(symbol ? symbol->valid : valid, valid);
+    return std::pair(symbol ? std::string(symbol->name) : "", valid);
+  };
+  EXPECT_EQ(during(parent, 0x1000, 15), std::pair(std::string("first"), Interval{TimeNs{10}, TimeNs{29}}));
+  EXPECT_EQ(during(parent, 0x1000, 35), std::pair(std::string("second"), Interval{TimeNs{30}, kTimeMax}));
+  EXPECT_EQ(during(child, 0x1000, 25), std::pair(std::string("first"), Interval{kTimeMin, TimeNs{59}}));
+  EXPECT_EQ(during(child, 0x1000, 59), std::pair(std::string("first"), Interval{kTimeMin, TimeNs{59}}));
+  EXPECT_EQ(during(child, 0x1000, 60), std::pair(std::string("second"), Interval{TimeNs{60}, kTimeMax}));
+  EXPECT_EQ(during(child, 0x1090, 70), std::pair(std::string(), Interval{TimeNs{60}, kTimeMax}));
+  EXPECT_EQ(during(parent, 0x1000, 5), std::pair(std::string(), Interval{kTimeMin, TimeNs{9}}));
+}
+
 TEST(SymbolDemangle, KnownForms) {
   EXPECT_EQ(demangle("_ZN3foo3barEv"), "foo::bar()");
   EXPECT_EQ(demangle("_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE"), "core::fmt::Formatter::write_str");

@@ -121,6 +121,45 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
   EXPECT_EQ(view.plain(kKernelSpace, Ip{kKernelIp}, at(1)).bytes.size(), 100U);
 }
 
+// Mappings of a parent and its child that come and go: at each moment of the interval the section is the one that was told.
+TEST(Timeline, ASectionIsThereThroughoutTheMomentsTold) {
+  TimelineBuilder builder;
+  const SpaceId parent = builder.add_space();
+  builder.add_section(section(parent, 0x1000, filled(0x100, 1), {TimeNs{10}, kTimeMax}));
+  builder.add_section(section(parent, 0x1080, filled(0x100, 2), {TimeNs{30}, TimeNs{39}}));
+  builder.remove(parent, Ip{0x1040}, 0x20, TimeNs{70});
+  const SpaceId child = builder.fork_space(parent, TimeNs{35});
+  builder.add_section(section(child, 0x1000, filled(0x20, 3), {TimeNs{60}, kTimeMax}));
+  builder.remove(child, Ip{0x1010}, 0x80, TimeNs{80});
+  const Timeline timeline = builder.build();
+  uint64_t wide = 0;
+  for (const SpaceId space : {parent, child}) {
+    for (uint64_t ip = 0xff8; ip < 0x1190; ip += 8) {
+      for (uint64_t t = 0; t < 100; ++t) {
+        const Timeline::SectionAt at = timeline.section_during(space, Ip{ip}, TimeNs{t});
+        ASSERT_TRUE(at.valid.contains(TimeNs{t}));
+        for (uint64_t u = 0; u < 100; ++u) {
+          const bool told = at.valid.contains(TimeNs{u});
+          ASSERT_TRUE(!told || timeline.section_at(space, Ip{ip}, TimeNs{u}) == at.id) << ip << " " << t << " " << u;
+        }
+        wide += at.valid.first < at.valid.last ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(wide, 9000U);  // of 10200
+  const auto first_byte = [&](SpaceId space, uint64_t ip, uint64_t t) {
+    const SectionId id = timeline.section_at(space, Ip{ip}, TimeNs{t});
+    return id == kNoSection ? 0 : static_cast<int>(timeline.section(id).code.bytes[0]);
+  };
+  EXPECT_EQ(first_byte(parent, 0x1080, 35), 2);
+  EXPECT_EQ(first_byte(parent, 0x1080, 50), 0);  // what a mapping replaced does not come back
+  EXPECT_EQ(first_byte(child, 0x1080, 50), 2);  // as it was at the fork
+  EXPECT_EQ(first_byte(child, 0x1008, 50), 1);
+  EXPECT_EQ(first_byte(child, 0x1008, 60), 3);
+  EXPECT_EQ(first_byte(child, 0x1050, 75), 1);
+  EXPECT_EQ(first_byte(child, 0x1050, 80), 0);
+}
+
 // Where no_code() says that there is none, fetch() finds none, and the same section; where it finds none, no_code() mostly says so.
 TEST(Timeline, NoCodeIsWhereFetchFindsNone) {
   TimelineBuilder builder;

@@ -1,0 +1,66 @@
+// BranchCode: what the code of a block says about the branch at its end, in the terms of calls.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ptdecode/flow.h"
+#include "ptdecode/insn.h"
+
+namespace ptd {
+
+/// What a taken branch does to the stack of calls.
+enum class Way : uint8_t {
+  none,         ///< no branch, or one that calls nothing and goes nowhere else
+  jump,         ///< within the function, or to another one that takes its place
+  call_direct,  ///< near
+  call,         ///< near, indirect
+  far_call,     ///< system call, software interrupt and the like
+  ret,          ///< near
+  far_ret,
+};
+
+struct BranchCode {
+  Ip ip, next;               ///< the block's first address, and that after it
+  Way way = Way::none;       ///< of its last instruction
+  bool bare_return = false;  ///< nothing but a RET: what return thunks are made of
+  bool halts = false;        ///< it ends in HLT, MWAIT or the like
+};
+
+[[nodiscard]] constexpr Way way_of(InsnClass cls, InsnDetail detail) {
+  if (detail == InsnDetail::vmlaunch || detail == InsnDetail::vmresume) return Way::jump;
+  switch (cls) {
+    case InsnClass::jump_direct:
+    case InsnClass::jump_indirect:
+    case InsnClass::jcc:
+    case InsnClass::far_jump:
+    case InsnClass::jmpabs:
+      return Way::jump;
+    case InsnClass::call_direct:
+      return Way::call_direct;
+    case InsnClass::call_indirect:
+      return Way::call;
+    case InsnClass::far_call:
+      return Way::far_call;
+    case InsnClass::ret:
+      return Way::ret;
+    case InsnClass::far_ret:
+      return Way::far_ret;
+    default:
+      return Way::none;
+  }
+}
+
+/// Reads a block's code. `bytes` as BlockTable::bytes.
+[[nodiscard]] inline BranchCode branch_code(const BlockInfo& info, Bytes bytes) {
+  Insn last;
+  for (uint16_t i = 0; i < info.instructions && !bytes.empty(); ++i) {
+    last = classify(bytes, info.mode);
+    if (last.cls == InsnClass::bad) break;
+    bytes = bytes.subspan(std::min<size_t>(last.length_bytes, bytes.size()));
+  }
+  const bool halts = last.detail == InsnDetail::hlt || last.detail == InsnDetail::mwait || last.detail == InsnDetail::umwait;
+  return {info.ip, info.ip + info.size_bytes, way_of(last.cls, last.detail), last.cls == InsnClass::ret && info.instructions == 1, halts};
+}
+
+}  // namespace ptd

@@ -1,0 +1,38 @@
+// BatchFilter: what a decoding thread does with each batch before the batch waits for its turn.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "ptdecode/aux_segment.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/recording.h"
+
+namespace ptd {
+
+/// Runs on the thread of one decoder and gets that decoder's batches only, in order within a segment. Other threads decode other segments,
+/// so the result may depend only on the segment and its batches so far.
+class BatchFilter {
+ public:
+  BatchFilter() = default;
+  virtual ~BatchFilter() = default;
+  BatchFilter(const BatchFilter&) = delete;
+  BatchFilter& operator=(const BatchFilter&) = delete;
+  virtual void apply(Batch& batch, const AuxSegment& segment) = 0;
+};
+
+/// Makes the filter of the decoder that fills the table.
+using MakeBatchFilter = std::function<std::unique_ptr<BatchFilter>(const BlockTable&)>;
+
+struct FilteredDecode {
+  uint32_t stream = 0;
+  uint64_t first_offset = 0, last_offset = Recording::kStreamEnd;
+  unsigned threads = 1;
+};
+
+/// Does what Recording::decode_parallel does; each thread applies its filter to its batches first. An empty `make_filter` leaves them
+/// unchanged.
+Status decode_filtered(const Recording& recording, const FilteredDecode& what, const MakeBatchFilter& make_filter,
+                       const Recording::Sink& sink);
+
+}  // namespace ptd
