@@ -6,9 +6,9 @@
 
 #include "cli/options/exit_status.h"
 #include "cli/options/options.h"
-#include "cli/text/output_trouble.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/output_trouble.h"
 
 namespace ptd::cli {
 
