@@ -167,7 +167,7 @@ class SegmentCompare {
   /// Of each instruction of the truth; after run().
   [[nodiscard]] const std::vector<Fate>& fates() const { return fates_; }
 
-  /// `over`: the trace says that tracing ended after the decoded flow, so that nothing is missing.
+  /// `over`: the trace says that tracing ended after the decoded flow, so that the flow should be whole.
   void run(bool last_segment, bool truth_ended, bool over) {
     counts_.truth += truth_.insns.size();
     counts_.decoded += decoded_.size();
@@ -186,9 +186,9 @@ class SegmentCompare {
       d = i + 1;
       t = match_[i] + size_t{1};
     }
-    const bool cut = last_segment && (!truth_ended || (t >= truth_.told_end && !over)) && d == decoded_.size() && !gap_in(d, d);
+    const bool cut = last_segment && (!truth_ended || t >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
     if (cut) {
-      counts_.behind_end += truth_.insns.size() - t;
+      (truth_ended && over ? counts_.untold : counts_.behind_end) += truth_.insns.size() - t;
     } else if (d != decoded_.size() || t != truth_.insns.size()) {
       differ(d, decoded_.size(), t, truth_.insns.size());
     }
@@ -400,6 +400,7 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   if (c.extra + c.extra_flagged != 0)
     text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
   if (c.behind_end != 0) text += fmt::format("; {} after the end of the trace", c.behind_end);
+  if (c.untold != 0) text += fmt::format("; {} missing before the trace says that tracing ended: rounds of a loop without packets", c.untold);
   text += '\n';
   if (c.has_first_wrong) {
     text += fmt::format("  first difference: in the segment at offset {:#x}: truth {:x}, here {:x}\n", c.first_wrong_offset_bytes,
