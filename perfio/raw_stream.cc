@@ -46,7 +46,7 @@ bool RawStream::next_plain(RawRecord& out) {
   out.header = read_record_header(rest);
   out.file_offset_bytes = position_;
   if (out.header.size_bytes < kRecordHeaderBytes) {
-    add_cut(*damage_, position_, "a record of impossible size " + std::to_string(out.header.size_bytes) + " ends the reading");
+    add_cut(*damage_, position_, "the " + std::to_string(left) + " bytes from a record of impossible size " + std::to_string(out.header.size_bytes) + " on are lost,");
     position_ = end_;
     return false;
   }

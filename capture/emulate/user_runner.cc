@@ -151,7 +151,10 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   EmulatorCommand command;
   command.machine = machine_of(program);
   if (command.machine != kMachineX86_64 && command.machine != kMachineAarch64) {
-    return Error{ErrorKind::usage, program + ": no program for x86-64 or aarch64, nor a script for one", 0};
+    const std::string missing = missing_interpreter(program);
+    if (!missing.empty())
+      return Error{ErrorKind::usage, program + ": its interpreter " + missing + " cannot be run: " + std::strerror(errno), 0};
+    return Error{ErrorKind::usage, program + ": not a program for x86-64 or aarch64, nor a script for one", 0};
   }
   const std::string emulator = emulator_of(command.machine);
   command.qemu = find_program(options.qemu.empty() ? emulator : options.qemu);

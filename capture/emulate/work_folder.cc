@@ -32,8 +32,10 @@ bool can_map_files(const std::string& folder) {
   MappedLog trial;
   const std::string path = folder + "/trial";
   const bool can = trial.open(path);
+  const int number = errno;
   trial.close();
   (void)unlink(path.c_str());
+  errno = number;
   return can;
 }
 
@@ -41,18 +43,25 @@ bool can_map_files(const std::string& folder) {
 
 Result<WorkFolder> WorkFolder::create(const std::string& output, const std::string& parent) {
   std::error_code error;
+  int number = 0;
   std::vector<std::string> names = {output + ".work-XXXXXX", temporary_folder() + "/ptdecode-XXXXXX"};
   if (!parent.empty()) names = {parent + "/ptdecode-XXXXXX"};
   for (const std::string& name : names) {
     std::string path = fs::absolute(name, error).string();
-    if (mkdtemp(path.data()) == nullptr) continue;
+    if (mkdtemp(path.data()) == nullptr) {
+      number = errno;
+      continue;
+    }
     WorkFolder folder(path);
     folder.lock_ = open((path + "/" + kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (folder.lock_ >= 0 && flock(folder.lock_, LOCK_EX | LOCK_NB) == 0 && can_map_files(path)) return folder;
+    number = errno;
     folder.remove();
   }
   return Error{ErrorKind::file_open,
-               "a working folder cannot be created, neither next to " + output + " nor in " + temporary_folder() + " (TMPDIR)", 0};
+               "a working folder cannot be created, neither next to " + output + " nor in " + temporary_folder() + " (TMPDIR): " + std::strerror(number) +
+                   (number == EFBIG ? ": the limit of file sizes is too small; raise it with ulimit -f" : ""),
+               0};
 }
 
 Result<WorkFolder> WorkFolder::adopt(const std::string& path) {

@@ -13,6 +13,7 @@
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/output_trouble.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "ptdecode/pt/pt_clock.h"
@@ -179,7 +180,7 @@ int run(const Words& words) {
     bad += lister.bad();
   }
   progress.finish();
-  if (!output.flush()) return output.error() == 0 ? kExitOk : report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+  if (!output.flush()) return output.error() == 0 ? kExitOk : report_error(output_trouble(output));
   if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {} no packet\n", counted(bad, "place holds", "places hold")));
   return words.input.strict && bad != 0 ? kExitFinding : kExitOk;
 }

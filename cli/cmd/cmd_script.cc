@@ -16,6 +16,7 @@
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/output.h"
+#include "cli/text/output_trouble.h"
 #include "cli/text/short_name.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/survey.h"
@@ -195,7 +196,7 @@ int run_calls(const Words& words) {
   if (status != kExitOk && status != kExitInterrupted) return status;
   if (status == kExitOk) merge.finish(text), write();
   output.flush();
-  if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+  if (output.error() != 0) return report_error(output_trouble(output));
   if (!output.closed() || status == kExitInterrupted) input.say_summary(call_words, output.any());
   if (status == kExitInterrupted) return status;
   return strict_status(words.input.strict, input.gaps(), input.recording());
@@ -255,7 +256,7 @@ int run(const Words& words) {
     return kExitInterrupted;
   }
   if (!complete) {
-    if (output.error() != 0) return report_error({ErrorKind::file_open, "standard output cannot be written", 0});
+    if (output.error() != 0) return report_error(output_trouble(output));
     return kExitOk;  // the reader had enough
   }
   if (!output.any()) {

@@ -191,8 +191,28 @@ Result<RawOptions> raw_options(const InputOptions& input) {
   return raw;
 }
 
+// The folder that 'ptdecode record --emulate -o PATH' leaves if all of its processes are killed; "" if there is none.
+std::string left_by_recorder(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path output(path);
+  const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : std::filesystem::path(".");
+  const std::string prefix = output.filename().string() + ".work-";
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().filename().string().starts_with(prefix)) return (output.parent_path() / at->path().filename()).string();
+  }
+  return {};
+}
+
 Error explain_absent(const InputOptions& input, const Error& error) {
   std::error_code ignored;
+  if (input.pt_path.empty() && input.path != "-" && !std::filesystem::exists(input.path, ignored)) {
+    if (const std::string left = left_by_recorder(input.path); !left.empty())
+      return Error{ErrorKind::file_open,
+                   fmt::format("{} does not exist: its recorder is still running or was killed; 'ptdecode record --recover {}' makes the "
+                               "recording of what it left",
+                               input.path, left),
+                   0};
+  }
   if (!input.pt_path.empty() || input.path != "perf.data" || std::filesystem::exists(input.path, ignored)) return error;
   return Error{ErrorKind::file_open, "no perf.data in this directory; name a recording with -i PATH ('ptdecode demo' needs none)", 0};
 }

@@ -8,6 +8,7 @@
 #include "cli/options/options.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
+#include "cli/text/output_trouble.h"
 
 namespace ptd::cli {
 
@@ -36,7 +37,7 @@ int write_result(const std::string& path, std::string_view text) {
     Output& output = standard_output();
     output.write(text);
     output.flush();
-    return output.error() != 0 ? report_error({ErrorKind::file_open, "standard output cannot be written", 0}) : kExitOk;
+    return output.error() != 0 ? report_error(output_trouble(output)) : kExitOk;
   }
   Result<std::unique_ptr<WholeFile>> file = open_result(path);
   if (!file) return report_error(file.error());

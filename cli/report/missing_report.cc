@@ -20,7 +20,7 @@ constexpr size_t kListed = 20;
 std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
   if (!recording.from_perf()) {
     return fmt::format(
-        "the bytes that stood there: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, a module or memory dump", address);
+        "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, a module or memory dump", address);
   }
   if (path.starts_with("bpf_") || path == "[bpf]") {
     return "record as root, so that perf stores the bytes of BPF programs; or give a copy of the text with --kcore-after DIR";

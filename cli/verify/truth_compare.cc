@@ -167,7 +167,8 @@ class SegmentCompare {
   /// Of each instruction of the truth; after run().
   [[nodiscard]] const std::vector<Fate>& fates() const { return fates_; }
 
-  void run(bool last_segment, bool truth_ended) {
+  /// `over`: the trace says that tracing ended after the decoded flow, so that the flow should be whole.
+  void run(bool last_segment, bool truth_ended, bool over) {
     counts_.truth += truth_.insns.size();
     counts_.decoded += decoded_.size();
     align_all();
@@ -187,7 +188,7 @@ class SegmentCompare {
     }
     const bool cut = last_segment && (!truth_ended || t >= truth_.told_end) && d == decoded_.size() && !gap_in(d, d);
     if (cut) {
-      counts_.behind_end += truth_.insns.size() - t;
+      (truth_ended && over ? counts_.untold : counts_.behind_end) += truth_.insns.size() - t;
     } else if (d != decoded_.size() || t != truth_.insns.size()) {
       differ(d, decoded_.size(), t, truth_.insns.size());
     }
@@ -275,10 +276,18 @@ class SegmentCompare {
 struct DecodedSegment {
   Flow insns;
   std::vector<size_t> gaps;
+  bool over = false;  ///< an event after the last instruction ended the tracing
 };
+
+bool ends_tracing(const Batch& batch) {
+  if (batch.events.empty() || batch.events.back().before_block < batch.blocks.size()) return false;
+  const EventKind kind = batch.events.back().kind;
+  return kind == EventKind::disabled || kind == EventKind::async_disabled;
+}
 
 void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
   size_t gap = 0;
+  if (!batch.blocks.empty() || !batch.events.empty()) decoded.over = ends_tracing(batch);
   for (size_t i = 0; i < batch.blocks.size(); ++i) {
     for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) decoded.gaps.push_back(decoded.insns.size());
     const Block block = batch.blocks[i];
@@ -307,7 +316,7 @@ class StreamCompare {
       std::swap(here, truth_);
       more_ = walk_.next(truth_);
     }
-    compare(here, when, decoded.insns, decoded.gaps, last && !more_, walk_.ended());
+    compare(here, when, decoded, last && !more_, walk_.ended());
   }
   void finish() {
     while (more_) skip();
@@ -318,15 +327,15 @@ class StreamCompare {
  private:
   // A PSB that the decoder did not find.
   void skip() {
-    const Flow none;
-    const std::vector<size_t> lost = {0};
-    compare(truth_, last_time_, none, lost, false, true);
+    DecodedSegment lost;
+    lost.gaps = {0};
+    compare(truth_, last_time_, lost, false, true);
     more_ = walk_.next(truth_);
   }
-  void compare(const TruthSegment& truth, TimeNs when, const Flow& decoded, const std::vector<size_t>& gaps, bool last, bool ended) {
+  void compare(const TruthSegment& truth, TimeNs when, const DecodedSegment& decoded, bool last, bool ended) {
     last_time_ = when;
-    SegmentCompare segment(truth, decoded, gaps, counts_);
-    segment.run(last, ended);
+    SegmentCompare segment(truth, decoded.insns, decoded.gaps, counts_);
+    segment.run(last, ended, decoded.over);
     if (names_.wanted()) names_.count(truth.insns, segment.fates(), when);
   }
   TruthWalk walk_;
@@ -359,6 +368,7 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
           on_progress(segment.stream_offset_bytes - offset);
           decoded.insns.clear();
           decoded.gaps.clear();
+          decoded.over = false;
         }
         any = true;
         offset = segment.stream_offset_bytes;
@@ -390,6 +400,7 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   if (c.extra + c.extra_flagged != 0)
     text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
   if (c.behind_end != 0) text += fmt::format("; {} after the end of the trace", c.behind_end);
+  if (c.untold != 0) text += fmt::format("; {} missing before the trace says that tracing ended: rounds of a loop without packets", c.untold);
   text += '\n';
   if (c.has_first_wrong) {
     text += fmt::format("  first difference: in the segment at offset {:#x}: truth {:x}, here {:x}\n", c.first_wrong_offset_bytes,

@@ -29,12 +29,15 @@ struct TruthCounts {
   uint64_t lost_as_asked = 0;  ///< of them where the recording itself lost packets (OVF)
   uint64_t behind_end =
       0;  ///< of the truth, behind the trace's end: of it no packet tells, or the thread was killed with packets unwritten
+  uint64_t untold = 0;  ///< of the truth, rounds of a loop without packets that ran last, before the trace says that tracing ended
   uint64_t gaps = 0;
   bool has_first_wrong = false;
   uint64_t first_wrong_offset_bytes = 0;  ///< of the segment with the first difference
   Ip first_want, first_got;
   std::vector<NamedCounts> named;  ///< an instruction counts for the first pattern that fits
-  [[nodiscard]] bool equal() const { return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && lost == lost_as_asked; }
+  [[nodiscard]] bool equal() const {
+    return wrong == 0 && wrong_flagged == 0 && extra == 0 && extra_flagged == 0 && untold == 0 && lost == lost_as_asked;
+  }
 };
 
 /// Decodes a stream and compares. A PSB of the trace is found in the truth by its offset, so that a difference ends with its segment at

@@ -92,6 +92,12 @@ bool uses_other_clock(const perfio::PerfReader& reader) {
   return false;
 }
 
+// What lies after the damage in a recording of one file.
+uint64_t unread_bytes(const perfio::PerfReader& reader) {
+  const uint64_t offset = reader.damage().cut_offset_bytes;
+  return reader.mappings().size() == 1 && offset < reader.size_bytes() ? reader.size_bytes() - offset : 0;
+}
+
 void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, RecordingData& data) {
   for (const std::string& message : damage.messages) data.warnings.push_back(message);
   if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is cut at byte " + std::to_string(damage.cut_offset_bytes));
@@ -159,7 +165,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_kept(StashedCode::open(options.stashes, recording_identity(*reader)));
-  if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes);
+  if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes, unread_bytes(*reader));
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));
   report_damage(reader->damage(), fold, data);

@@ -254,12 +254,15 @@ void SidebandFold::add_lost(Interval window, uint64_t count, int32_t cpu) {
   image_.builder.add_finding(std::move(finding));
 }
 
-void SidebandFold::on_cut(uint64_t file_offset_bytes) {
+void SidebandFold::on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes) {
   Finding finding;
   finding.kind = FindingKind::records_lost;
   finding.time = {last_time_, kTimeMax};
   for (const auto& [cpu, time] : cpu_times_) finding.time.first = std::min(finding.time.first, time);
-  finding.what = "the file ends early, at byte " + std::to_string(file_offset_bytes) + ": records may be missing from then on";
+  const std::string at = std::to_string(file_offset_bytes);
+  finding.what = unread_bytes == 0 ? "the file ends early, at byte " + at + ": records and trace may be missing from then on"
+                                   : "the file is damaged at byte " + at + ": the " + std::to_string(unread_bytes) +
+                                         " bytes from there on are lost, records and trace";
   image_.builder.add_lost_window(finding.time);
   image_.builder.add_finding(std::move(finding));
 }

@@ -28,7 +28,7 @@ class SidebandFold {
   /// The address filter of the recording, as AUXTRACE_INFO has it.
   void set_filter(const std::string& text) { filter_ = text; }
   /// The file ends early: what its rings held behind their last records is not known.
-  void on_cut(uint64_t file_offset_bytes);
+  void on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes);
   /// Resolves what waits for the features: user mappings, jitdumps, the kernel; completes streams and contexts.
   void finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic);
 

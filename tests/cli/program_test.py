@@ -3,9 +3,11 @@ import gzip
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -15,6 +17,7 @@ PTDECODE = os.environ.get("PTDECODE", "ptdecode")
 SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 FIRST_INSTRUCTIONS = 1_000_000
+AUXTRACE = 71  # PERF_RECORD_AUXTRACE, whose payload follows it
 DEMO = SOURCE / "data" / "demo"
 
 
@@ -374,7 +377,7 @@ class RawCases(unittest.TestCase):
     def test_the_remedy_fits_the_capture(self):
         folder = case("pt-xdc-unzip")
         done = run("stat", *raw_words(folder)[:4])
-        self.assertIn(b"the bytes that stood there: --image FILE@0x", done.stderr)
+        self.assertIn(b"the bytes at these addresses: --image FILE@0x", done.stderr)
         self.assertNotIn(b"jitdump", done.stderr)
 
     def test_addresses(self):
@@ -453,6 +456,43 @@ class PerfData(unittest.TestCase):
             self.assertTrue(line["supply"])
 
 
+class Damaged(unittest.TestCase):
+    """What happened, to which file, and what to do."""
+
+    def test_what_follows_a_damaged_record_header_is_named_as_lost(self):
+        content = bytearray((DEMO / "data").read_bytes())
+        at, size = struct.unpack_from("<QQ", content, 40)
+        end, count = at + size, 0
+        while at < end and count < 25:
+            kind, _, record = struct.unpack_from("<IHH", content, at)
+            at += record + (struct.unpack_from("<Q", content, at + 8)[0] if kind == AUXTRACE else 0)
+            count += 1
+        struct.pack_into("<H", content, at + 6, 3)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "perf.data"
+            path.write_bytes(content)
+            done = run("check", "-i", path)
+            self.assertEqual(done.returncode, 3)
+            self.assertIn(b"damaged at byte %d: the %d bytes from there on are lost" % (at, len(content) - at), done.stdout)
+            self.assertIn(b"the %d bytes from a record of impossible size 3 on are lost, at offset %d" % (end - at, at), done.stderr)
+            self.assertEqual(run("stat", "-i", path, "--strict").returncode != 0, True)
+
+    def test_the_limit_of_file_sizes_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = subprocess.run(f"ulimit -f 8; {PTDECODE} script -q -i {DEMO} --itrace=b > {folder}/out", shell=True, executable="/bin/bash", capture_output=True)
+            self.assertEqual((said.returncode, b"File too large" in said.stderr, b"ulimit -f" in said.stderr), (1, True, True), said.stderr)
+
+    def test_what_a_killed_recorder_left_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for path in ("perf.data", "other.data"):
+                (pathlib.Path(folder) / (path + ".work-a1B2c3")).mkdir()
+                for words in ((), ("-i", pathlib.Path(folder) / path)):
+                    if words or path == "perf.data":
+                        done = run("stat", *words, cwd=folder)
+                        self.assertEqual(done.returncode, 1)
+                        self.assertRegex(done.stderr, rb"record --recover \S*" + path.encode() + rb".work-a1B2c3'")
+
+
 class KernelPokes(unittest.TestCase):
     """A kernel that patches itself. The recording is unpacked once, outside the project, or taken from PTDECODE_KERNEL_POKES."""
 
@@ -522,6 +562,30 @@ class KernelPokes(unittest.TestCase):
         want = [line for line, time in zip(whole, times) if float(first) <= float(time) <= float(last)]
         done = run("script", *self.words, "--itrace=c", "-F", "time,ip", "--ns", "-C", "1", "--time", f"{first},{last}")
         self.assertEqual([line.strip() for line in done.stdout.splitlines()], want)
+
+    def test_a_later_copy_shows_changed_bytes_of_the_first(self):
+        after = ["--kcore-after", self.folder / "after" / "kcore_dir"]
+        lines, _, _ = head([PTDECODE, "script", *self.words, "--itrace=b", "-F", "ip", "-C", "1"], 400_000)
+        kernel = sorted({int(line, 16) for line in lines if len(line) == 16})
+        flipped = random.Random(19).sample(kernel, 30)
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder) / "recording"
+            shutil.copytree(self.folder / "recording", copy)
+            core = copy / "kcore_dir" / "kcore"
+            core.chmod(0o600)
+            content = bytearray(core.read_bytes())
+            table, = struct.unpack_from("<Q", content, 32)
+            count, = struct.unpack_from("<H", content, 56)
+            segments = [struct.unpack_from("<8xQQ8xQ", content, table + 56 * i) for i in range(count)]
+            for ip in flipped:
+                at, = (offset + ip - address for offset, address, size in segments if address <= ip < address + size)
+                content[at] ^= 1 << ip % 8
+            self.assertNotIn(b"differ", run("check", *self.words, *after).stdout)
+            core.write_bytes(content)
+            done = run("check", "-i", copy, "--symfs", self.folder / "root", *after)
+            self.assertEqual(done.returncode, 3)
+            for ip in flipped:
+                self.assertIn(b"[at %#x" % ip, done.stdout, f"{ip:x}")
 
     def test_check_finds_nothing_wrong_but_dropped_records_are_found(self):
         done = run("check", *self.words)

@@ -181,6 +181,23 @@ def odd_programs(folder):
     for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "do not go with it")):
         done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, *words, "--", odd, "work"], capture_output=True, text=True)
         check(f"record --emulate {words}: refused", done.returncode == 2 and said in done.stderr and done.stdout == "", done.stdout + done.stderr)
+    emulated = ["record", "--emulate", "--plugin", PLUGIN]
+    scripts = [os.path.join(folder, name) for name in ("script", "script-of-script")]
+    for path, interpreter in zip(scripts, ("/no/such/shell", scripts[0])):
+        with open(path, "w") as file:
+            file.write(f"#! {interpreter} -e\n")
+        os.chmod(path, 0o755)
+        for kind, said in ((emulated, f"{path}: its interpreter /no/such/shell cannot be run: No such file"),
+                           (["record", "--sideband"], f"cannot run {path}: the interpreter that the file names does not exist")):
+            if kind != emulated and path != scripts[0]:
+                continue  # the kernel has another errno for it
+            done = subprocess.run([PTDECODE, *kind, "-o", out, "--", path], capture_output=True, text=True)
+            permitted = kind == emulated or "perf_event" not in done.stderr
+            check(f"{kind[1]} of a script without its interpreter: named", not permitted or (done.returncode != 0 and said in done.stderr), done.stderr)
+    limited = f"ulimit -f 64; {' '.join([PTDECODE, *emulated])} -o {out} -- /bin/true"
+    done = subprocess.run(["/bin/bash", "-c", limited], capture_output=True, text=True)
+    check("a limit of file sizes that leaves no working folder: named", done.returncode == 1 and "File too large" in done.stderr and "ulimit -f" in done.stderr,
+          done.stderr)
     spaces = ["unshare", "-pf", odd, "work"]
     if shutil.which("unshare") and subprocess.run(["unshare", "-pf", "true"], capture_output=True).returncode == 0:
         script = " ".join(spaces) + " & " + " ".join(spaces) + " & wait"

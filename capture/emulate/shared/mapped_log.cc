@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace ptd::emulate {
@@ -19,7 +20,9 @@ constexpr uint64_t kKeptBytes = uint64_t{8} << 20;  // of a window in the proces
 // A file that grows beyond the program's limit would kill it by SIGXFSZ.
 bool may_grow_to(uint64_t bytes) {
   rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur) return true;
+  errno = EFBIG;
+  return false;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ struct Program {
   bool is_elf = false;
   uint16_t machine = 0;  ///< of a 64-bit little-endian program
   std::string path;
+  std::string missing;              ///< the interpreter that cannot be run
   std::vector<std::string> before;  ///< what a script's interpreter gets in place of argv[0]
 };
 
@@ -45,7 +46,10 @@ bool parse_script(const std::string& head, std::string& interpreter, std::string
 Program resolve(const std::string& path, int depth = 0) {
   Program program;
   program.path = path;
-  if (access(path.c_str(), X_OK) != 0) return program;
+  if (access(path.c_str(), X_OK) != 0) {
+    if (depth != 0) program.missing = path;
+    return program;
+  }
   const std::string head = head_of(path);
   constexpr size_t kMachineAt = 18;
   if (head.size() > kMachineAt + 1 && head.compare(0, 4, "\177ELF") == 0) {
@@ -68,6 +72,8 @@ Program resolve(const std::string& path, int depth = 0) {
 }  // namespace
 
 uint16_t machine_of(const std::string& path) { return resolve(path).machine; }
+
+std::string missing_interpreter(const std::string& path) { return resolve(path).missing; }
 
 ExecKind exec_kind(const std::string& path, uint16_t machine) {
   const Program program = resolve(path);

@@ -60,6 +60,7 @@ Result<Workload> Workload::prepare(const std::vector<std::string>& command) {
   close_one(go[0]);
   close_one(failure[1]);
   Workload workload;
+  workload.program_ = command.front();
   workload.pid_ = pid;
   workload.go_ = go[1];
   workload.failure_ = failure[0];
@@ -68,13 +69,15 @@ Result<Workload> Workload::prepare(const std::vector<std::string>& command) {
 }
 
 Workload::Workload(Workload&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
+    : program_(std::move(other.program_)),
+      pid_(std::exchange(other.pid_, -1)),
       pid_fd_(std::exchange(other.pid_fd_, -1)),
       go_(std::exchange(other.go_, -1)),
       failure_(std::exchange(other.failure_, -1)),
       status_(other.status_) {}
 
 Workload& Workload::operator=(Workload&& other) noexcept {
+  std::swap(program_, other.program_);
   std::swap(pid_, other.pid_);
   std::swap(pid_fd_, other.pid_fd_);
   std::swap(go_, other.go_);
@@ -110,7 +113,10 @@ Status Workload::start() {
   if (got != sizeof(number)) return {};
   (void)waitpid(pid_, nullptr, 0);
   status_ = 127;
-  return Error{ErrorKind::file_open, std::string("cannot run the program: ") + std::strerror(number), 0};
+  // The kernel has one errno for a missing file and for a file whose interpreter is missing.
+  const bool exists = number == ENOENT && program_.find('/') != std::string::npos && access(program_.c_str(), F_OK) == 0;
+  const std::string why = exists ? "the interpreter that the file names does not exist" : std::strerror(number);
+  return Error{ErrorKind::file_open, "cannot run " + program_ + ": " + why, 0};
 }
 
 int Workload::ended(int patience_ms) {

@@ -30,6 +30,7 @@ class Workload {
 
  private:
   Workload() = default;
+  std::string program_;
   int32_t pid_ = -1;
   int pid_fd_ = -1, go_ = -1, failure_ = -1, status_ = -1;
 };
