@@ -43,8 +43,8 @@ void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
   }
 }
 
-// A TSC is wrong if those around it are in order without it. Where two are not in order and either may be wrong, it is the later one. Two such
-// PSBs side by side, and those that the crystal clock agrees with, are not in order themselves: the decoder finds that.
+// A TSC is wrong if those around it are in order without it. Where two are not in order and either may be wrong, it is the later one. Two
+// such PSBs side by side, and those that the crystal clock agrees with, are not in order themselves: the decoder finds that.
 void StreamClock::judge_order(std::vector<PsbEntry>& entries) const {
   std::vector<PsbEntry*> timed;
   for (PsbEntry& entry : entries) {
