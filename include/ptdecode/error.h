@@ -1,4 +1,4 @@
-// Result<T>: a value or an Error, until std::expected is at hand.
+// Result<T>: a value or an Error. Replaced by std::expected when the project moves to C++23.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace ptd {
 
-/// What kind of failure it is; decides the exit status of the command line.
+/// The kind of a failure. Programs can match on it; the command line derives its exit status from it.
 enum class ErrorKind : uint8_t {
   usage,        ///< bad configuration or argument
   unsupported,  ///< valid input that this version does not handle
   file_open,    ///< the operating system refused to open or read
-  file_format,  ///< not what it claims to be: bad magic, bad version, bad record
-  file_cut,     ///< ends before what it announced
+  file_format,  ///< bad magic, bad version or bad record
+  file_cut,     ///< the file is shorter than its header says
 };
 
 /// A failure reported once, as a value. Trace damage is never an Error: it becomes a Gap.
@@ -25,6 +25,7 @@ struct Error {
   uint64_t offset_bytes = 0;  ///< file offset where that makes sense, else 0
 };
 
+/// A value or an Error. value() of an Error throws std::bad_variant_access: check ok() first.
 template <class T>
 class [[nodiscard]] Result {
  public:

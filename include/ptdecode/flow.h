@@ -1,4 +1,4 @@
-// Batch: what a decoder gives out. One vocabulary for Intel PT and CoreSight.
+// Batch: the output of the decoders of Intel PT and CoreSight.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ enum class BlockFlag : uint16_t {
   suspect = 32,        ///< records were lost around this time, the packets soon contradict the code (Arm: have just contradicted it), or
                        ///< the flow went on after a gap at a TIP that may be deferred
   assumed = 64,        ///< code from a guessed image
-  sequence = 128,      ///< several blocks: `node` is a number of Decoder::sequences(). Only with DecoderOptions::sequences
-  passing = 256,       ///< no block: the flow came to the first instruction of `node`. Only with DecoderOptions::counts
+  sequence = 128,      ///< several blocks: `node` is an index into Decoder::sequences(). Only with DecoderOptions::sequences
+  passing = 256,       ///< not a block: the flow reached the first instruction of `node`. Only with DecoderOptions::counts
 };
 constexpr uint16_t operator|(BlockFlag a, BlockFlag b) {
   return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));
 }
 constexpr bool has(uint16_t flags, BlockFlag flag) { return (flags & static_cast<uint16_t>(flag)) != 0; }
-/// The flags that say "do not take this for certain".
+/// The flags of blocks that may be wrong.
 inline constexpr uint16_t kUncertainFlags = BlockFlag::ambiguous | BlockFlag::suspect;
 
 /// A contiguous run of executed instructions up to a branch. 8 bytes.
@@ -42,17 +42,17 @@ struct Block {
   uint16_t flags = 0;         ///< BlockFlag bits
 };
 
-/// The static side of a block: where it is and the very bytes that ran.
+/// The static part of a block: its address and the bytes that ran.
 struct BlockInfo {
   Ip ip;
   SpaceId space = kKernelSpace;
   ExecMode mode = ExecMode::bits64;
   uint16_t instructions = 0;
   uint32_t size_bytes = 0;
-  const std::byte* first_byte = nullptr;  ///< stays as long as the BlockTable; use BlockTable::bytes
+  const std::byte* first_byte = nullptr;  ///< valid as long as the BlockTable; use BlockTable::bytes
 };
 
-/// Leaves what resize() adds as it is: a decoder makes room first and writes then.
+/// Allocator whose resize() does not initialise new elements, because the decoder writes them next.
 template <typename T>
 struct RoomFor : std::allocator<T> {
   template <typename Other>
@@ -67,15 +67,15 @@ struct RoomFor : std::allocator<T> {
 using Blocks = std::vector<Block, RoomFor<Block>>;
 [[nodiscard]] PTD_API uint64_t instructions_of(const Blocks& blocks);
 
-/// Owner of the blocks' static side: one per decoder (worker). Grows only; ids and what they stand for stay where they are for its life.
-/// Threads: one calls intern(). Others may ask for nodes that they were given with a batch (handed over with the usual synchronisation)
-/// while it goes on; size() is for the owner.
+/// Owns the static part of the blocks of one decoder. It only grows; ids and references stay valid for its life.
+/// Threads: one thread calls intern() and size(). Other threads may meanwhile look up nodes of batches that were handed over to them with
+/// the usual synchronisation.
 class PTD_API BlockTable {
  public:
   /// Finds or adds the block with exactly these bytes at (space, ip).
   NodeId intern(SpaceId space, Ip ip, ExecMode mode, uint16_t instructions, Bytes bytes);
-  /// Likewise, cheaper, a block whose bytes outlive the table. It is for who asks for each block but once: what it adds neither this nor
-  /// intern() finds, what intern() has added it does.
+  /// As intern(), but cheaper, for a block whose bytes outlive the table. It finds blocks that intern() added. Blocks that it adds are
+  /// found neither by it nor by intern(), so call it once per block.
   NodeId adopt(const BlockInfo& block) {
     if (found_ != 0 && slots_[2 * first_slot(tag_of(block))] != kEmptySlot) return find_or_add(block);
     return add(block);
@@ -127,17 +127,16 @@ class PTD_API BlockTable {
   std::vector<NodeId> slots_;
 };
 
-/// Context from block `before_block` on: given only when something changes.
+/// The context from block `before_block` on. A batch holds a mark only where the context changes.
 struct Mark {
   uint32_t before_block = 0;
-  Interval time;  ///< bounds of the moment, timeline clock
+  Interval time;  ///< bounds of the moment, on the timeline's clock
   int32_t pid = -1;
   int32_t tid = -1;
   SpaceId space = kNoSpace;
   ExecMode mode = ExecMode::unknown;
   bool time_known = false;
-  /// The likeliest moment, for who adds up times: when the packet before those of the blocks behind the mark was told to leave. 0: not
-  /// told.
+  /// The likeliest moment, for adding up times: when the packet before those of the following blocks was sent. 0: unknown.
   TimeNs about{};
   uint64_t cycles = 0;  ///< core cycles counted up to `about` since the segment's start (CYC, cycle counts of Arm), 0 without
 };
@@ -180,7 +179,7 @@ enum class EventKind : uint8_t {
   interrupt_flag,    ///< x86, event trace: RFLAGS.IF is `payload` from `to` on
 };
 
-/// A packet or compound of packets bound to its place in the flow.
+/// A packet, or several packets that belong together, at its place in the flow.
 struct Event {
   EventKind kind = EventKind::enabled;
   uint8_t flags = 0;          ///< kEvent* bits
@@ -191,25 +190,25 @@ struct Event {
   uint64_t aux = 0;
   uint64_t stream_offset_bytes = 0;
   Interval time;
-  TimeNs about{};       ///< likeliest moment: when the event's own packet was told to leave. 0: not told
+  TimeNs about{};       ///< likeliest moment: when the packet of the event was sent. 0: unknown
   uint64_t cycles = 0;  ///< as Mark::cycles
 };
 inline constexpr uint8_t kEventHasFrom = 1;
 inline constexpr uint8_t kEventHasTo = 2;
 inline constexpr uint8_t kEventNonRoot = 4;
 inline constexpr uint8_t kEventResumed = 8;      ///< enabled at the ip where tracing was disabled
-inline constexpr uint8_t kEventStatus = 16;      ///< state told at a segment's start, not a change at this point (see EventJoin)
+inline constexpr uint8_t kEventStatus = 16;      ///< state repeated at the start of a segment, not a change at this point
 inline constexpr uint8_t kEventBreakpoint = 32;  ///< async_branch to the #BP entry: an INT3 was hit at `from`
 
 enum class GapReason : uint8_t {
   overflow,        ///< the processor lost packets (OVF)
   aux_lost,        ///< the recorder lost trace bytes (TRUNCATED, PARTIAL, missing payload)
-  bad_packet,      ///< bytes that are no packet, or a packet that cannot stand there
+  bad_packet,      ///< invalid packet, or a packet not allowed at this point
   no_image,        ///< no code bytes at `ip`
   image_mismatch,  ///< the packets do not fit the code bytes at `ip`: the image is not what ran
   bad_insn,        ///< the bytes at `ip` are no instruction
   limit,           ///< a bound of the decoder was reached (candidates, instructions without a packet)
-  unknown_return,  ///< the return at `ip` is compressed and its call was made before the flow was found: where it goes is not told
+  unknown_return,  ///< the return at `ip` is compressed, and its call came before the decoded flow: its target is unknown
 };
 inline constexpr int kGapReasons = 8;
 /// One sentence for people, and the enumerator's name.
@@ -217,11 +216,11 @@ inline constexpr int kGapReasons = 8;
 [[nodiscard]] PTD_API const char* name(GapReason reason);
 [[nodiscard]] PTD_API const char* name(EventKind kind);
 
-/// Lost flow: nothing is known between block before_block - 1 and block before_block.
+/// Lost flow between block before_block - 1 and block before_block.
 struct Gap {
   GapReason reason = GapReason::bad_packet;
   uint32_t before_block = 0;
-  uint64_t stream_offset_bytes = 0;  ///< packet at which it was noticed
+  uint64_t stream_offset_bytes = 0;  ///< of the packet at which the loss was noticed
   Ip ip;                             ///< where the flow was lost, 0 if unknown
   SpaceId space = kNoSpace;
   SectionId section = kNoSection;  ///< no_image: the section whose bytes are missing
@@ -229,13 +228,14 @@ struct Gap {
   uint64_t lost_bytes = 0;  ///< trace bytes skipped until resync
 };
 
-/// Filled by Decoder::next; reuse one to avoid allocation. Indices in marks, events and gaps are into `blocks`.
+/// Filled by FlowDecoder::next(); reuse one batch to avoid allocations. `before_block` of marks, events and gaps is an index into `blocks`.
+/// FlowCursor walks the four lists in order.
 struct Batch {
   Blocks blocks;
   std::vector<Mark> marks;
   std::vector<Event> events;
   std::vector<Gap> gaps;
-  size_t capacity_blocks = 4096;  ///< next() returns when about this many blocks are in
+  size_t capacity_blocks = 4096;  ///< next() returns when the batch holds about this many blocks
 
   void clear() {
     blocks.clear();

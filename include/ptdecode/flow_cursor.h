@@ -31,7 +31,8 @@ enum class FlowItem : uint8_t {
 /// The order of items between two blocks:
 ///  - Events and gaps are in the order of their packets (stream_offset_bytes). A gap comes before an event of the same packet.
 ///  - An event that ends the flow of a thread (disabled, async_disabled) comes before the mark of the next thread.
-///  - Otherwise a mark comes before an event unless the mark has a later time (likeliest()), and before a gap only if it has an earlier time.
+///  - Otherwise a mark comes before an event unless the mark has a later time (likeliest()), and before a gap only if it has an earlier
+///  time.
 ///
 /// The context and the time carry over from batch to batch. The batch must stay unchanged while it is walked. Not thread-safe.
 class FlowCursor {
@@ -98,7 +99,9 @@ class FlowCursor {
     if (leaves && context_.tid != -1 && mark.tid != context_.tid) return false;
     return !is_dated(mark) || !is_dated(event) || likeliest(mark) <= likeliest(event);
   }
-  [[nodiscard]] static bool precedes(const Mark& mark, const Gap& gap) { return is_dated(mark) && is_dated(gap) && mark.time.first < gap.time.first; }
+  [[nodiscard]] static bool precedes(const Mark& mark, const Gap& gap) {
+    return is_dated(mark) && is_dated(gap) && mark.time.first < gap.time.first;
+  }
 
   const Batch* batch_ = nullptr;
   size_t mark_ = 0, event_ = 0, gap_ = 0;  // next of each

@@ -1,4 +1,4 @@
-// FlowDecoder: what every decoder of a trace protocol has in common.
+// FlowDecoder: the common interface of the decoders.
 #pragma once
 
 #include "ptdecode/aux_segment.h"
@@ -7,7 +7,8 @@
 
 namespace ptd {
 
-/// Turns segments into batches: pt::Decoder for Intel PT, arm::Decoder for CoreSight. Not thread-safe; one per worker.
+/// Decodes segments into batches: pt::Decoder for Intel PT, arm::Decoder for CoreSight. Not thread-safe: use one per thread.
+/// Recording::make_decoder() makes the decoder of a stream.
 class PTD_API FlowDecoder {
  public:
   FlowDecoder() = default;
@@ -15,11 +16,11 @@ class PTD_API FlowDecoder {
   FlowDecoder(const FlowDecoder&) = delete;
   FlowDecoder& operator=(const FlowDecoder&) = delete;
 
-  /// Starts a segment; drops what was left of the previous one.
+  /// Starts a segment, and drops the rest of the previous one. The bytes must stay valid until the segment is done.
   virtual void begin(const AuxSegment& segment) = 0;
   /// Appends to a cleared batch up to about its capacity. Returns false when the segment is done (the batch may still hold output).
   virtual bool next(Batch& batch) = 0;
-  /// Owner of the nodes that the batches name; grows only.
+  /// Returns the table of the nodes in the batches. It only grows.
   [[nodiscard]] virtual const BlockTable& blocks() const = 0;
 
  protected:

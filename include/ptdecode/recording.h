@@ -1,4 +1,4 @@
-// Recording: what a user opens. Joins perfio (records), image (timeline) and decoder (flow).
+// Recording: opens recordings and decodes their streams.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace ptd {
 struct OpenRequest;
 struct RecordingData;
 
-/// A piece of a file that is said to stand in a process's memory from the start.
+/// A piece of a file that the user maps into a process from the start, although no record says so. Its code is marked `assumed`.
 struct AssumedMapping {
   int32_t pid = -1;
   std::string path;
@@ -30,75 +30,91 @@ struct AssumedMapping {
   uint64_t address = 0;
 };
 
-/// How to open. Every default is what a user wants without saying anything.
+/// How to open a recording. The defaults read a perf.data file of the current directory.
 struct OpenOptions {
   std::string path = "perf.data";  ///< perf.data file or directory, "-" (pipe), bundle, LLDB bundle trace.json, CoreSight snapshot
   std::vector<std::string> symfs;  ///< roots below which recorded paths are looked up first, in order
   std::vector<std::string> debug_dirs = {"/usr/lib/debug"};
-  std::map<int32_t, std::vector<std::string>> process_symfs;  ///< the same for what one process, or one that it started, had mapped
+  std::map<int32_t, std::vector<std::string>> process_symfs;  ///< the same for the mappings of one process (pid) and of those it starts
   std::string build_id_cache;                                 ///< default: $HOME/.debug
-  std::vector<std::string> stashes;                           ///< where kept code is looked for, in order: usual_stashes() or others
+  std::vector<std::string> stashes;                           ///< folders with saved code, in order; see usual_stashes()
   bool debuginfod = false;                                    ///< ask the servers of DEBUGINFOD_URLS for files that are not found
-  std::string running_kernel;  ///< "/": kernel code that the recording lacks may come from this machine, if it still runs that boot
+  std::string running_kernel;  ///< "/": missing kernel code may come from this machine if it still runs the recorded boot
   std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)
-  bool use_time = true;                  ///< false: timeless
+  bool use_time = true;                  ///< false: ignore all times; the packets alone choose between versions of code
   uint64_t slack_ns = 0;                 ///< see DecoderOptions::slack_ns
   bool freeze = false;                   ///< ignore edits: every address keeps its first version
   bool exact_only = false;               ///< see DecoderOptions::exact_only
   bool anchors = true;                   ///< use sync IPIs and the poker's own code
-  std::vector<AssumedMapping> assumed;   ///< files that stand where no record says so; their code is marked assumed
-  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;
+  std::vector<AssumedMapping> assumed;   ///< files to map in addition; their code is marked `assumed`
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  ///< called while opening, on the caller's thread; may be empty
 };
 
-/// A raw capture without a container.
+/// A file with code of a raw capture.
 struct RawImage {
   std::string path;
   uint64_t file_offset_bytes = 0, size_bytes = 0;  ///< size 0: to the end of the file
   uint64_t load_address = 0;
 };
+/// A raw capture: Intel PT bytes without a container. Sources: [SDM] "CPUID leaf 15H", "IA32_RTIT_CTL".
 struct RawOptions {
-  std::string pt_path;
+  std::string pt_path;  ///< file with the trace bytes
   pt::CpuId cpu;
   std::vector<RawImage> images;
   std::string pages_dump, pages_addresses;  ///< page dump and its little-endian u64 addresses
-  uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;
-  uint8_t mtc_period = 0, max_nonturbo_ratio = 0;
+  uint32_t tsc_ctc_ratio_n = 0, tsc_ctc_ratio_d = 0;  ///< TSC ticks per crystal tick, as a fraction; 0: unknown
+  uint8_t mtc_period = 0, max_nonturbo_ratio = 0;     ///< IA32_RTIT_CTL.MTCFreq; nominal frequency ratio, 0: unknown
 };
 
+/// One trace stream: the trace of one cpu, or of one thread.
 struct StreamInfo {
-  int32_t cpu = -1, tid = -1;
-  uint32_t idx = 0;
-  uint64_t size_bytes = 0;
-  Interval time;
-  // CoreSight; of Intel PT empty
+  int32_t cpu = -1, tid = -1;  ///< one of them is known, the other is -1
+  uint32_t idx = 0;            ///< index of the AUX buffer in the recording
+  uint64_t size_bytes = 0;     ///< of trace
+  Interval time;               ///< from the first PSB to the last
+  // For CoreSight; empty for Intel PT.
   std::string source, core;  ///< names of the trace source and of the core that it traces
   arm::Protocol protocol = arm::Protocol::none;
   uint8_t trace_id = 0;
 };
 
+/// A thread and its last name.
 struct ThreadInfo {
   int32_t pid = -1, tid = -1;
   std::string comm;
 };
 
-/// An executable mapping whose bytes are not at hand.
+/// An executable mapping whose code bytes were not found.
 struct MissingImage {
   std::string path, build_id, reason;  ///< reason: not found, wrong build id, anonymous, ...
-  uint64_t gaps = 0;                   ///< filled by who decodes
+  uint64_t gaps = 0;                   ///< left 0 by Recording; for callers that count the gaps of a decode
 };
 
-/// Where `ptdecode record` keeps code and the command line looks for it: this user's folder, as the environment says, and the machine's.
+/// Returns the folders in which `ptdecode record` saves code: the user's (PTDECODE_STASH, or below XDG_CACHE_HOME) and the machine's.
 [[nodiscard]] PTD_API std::vector<std::string> usual_stashes();
 
+/// Records that the kernel says it lost (PERF_RECORD_LOST), and flags of AUX records.
 struct LostRecords {
-  uint64_t records = 0;
-  uint64_t count = 0;
+  uint64_t records = 0;  ///< LOST records
+  uint64_t count = 0;    ///< lost records, by their count
   uint64_t aux_truncated = 0, aux_partial = 0, aux_collision = 0;
 };
 
+/// An opened recording: its streams of trace, the code image over time, and the threads that ran.
+///
+/// Opening reads all sideband records, builds the timeline, and looks at the ends of the trace. Decoding happens in decode(),
+/// decode_parallel(), StreamCursor and make_decoder(). Files stay mapped until the recording is destroyed.
+///
+/// Threads: any number of threads may call const functions of one recording at the same time. Each decoder and each scratch buffer belongs
+/// to one thread. Lifetime: references and segments are valid as long as the recording, unless stated otherwise. Damage of the trace is
+/// never an Error: it becomes a Gap in the flow, or a warning.
 class PTD_API Recording {
  public:
+  /// Opens a perf.data file or directory, a pipe, a bundle, LLDB's trace.json or a CoreSight snapshot. Errors: file_open if the file cannot
+  /// be read, file_format if it is none of these or contradicts itself, file_cut if its header is cut, unsupported for another kind of
+  /// trace.
   static Result<std::unique_ptr<Recording>> open(const OpenOptions& options);
+  /// Opens a raw capture. Errors: usage if `raw` contradicts itself; else as open().
   static Result<std::unique_ptr<Recording>> open_raw(const RawOptions& raw, const OpenOptions& options);
   ~Recording();
 
@@ -109,46 +125,45 @@ class PTD_API Recording {
   [[nodiscard]] const pt::DecoderOptions& decoder_options() const;
   /// Configuration of a stream's trace source; null for Intel PT.
   [[nodiscard]] const arm::TraceConfig* arm_config(uint32_t stream) const;
-  /// Where a byte of a stream stands in the buffer that several sources share; the stream offset itself for Intel PT.
+  /// Converts a stream offset to the offset in the formatted buffer that several CoreSight sources share. Returns it unchanged for Intel
+  /// PT.
   [[nodiscard]] uint64_t buffer_offset(uint32_t stream, uint64_t offset_bytes) const;
   [[nodiscard]] const std::map<int32_t, std::string>& thread_names() const;  ///< tid -> last comm
-  /// Returns the name of a thread at a moment. `valid`, if given, gets moments at which the answer surely is the same.
+  /// Returns the name of thread `tid` at time `when`, "" if it is unknown. `valid`, if not null, gets an interval in which the answer is
+  /// the same.
   [[nodiscard]] std::string comm_at(int32_t tid, TimeNs when, Interval* valid = nullptr) const;
   [[nodiscard]] const std::vector<MissingImage>& missing_images() const;
-  /// The timeline's findings, and where the trace's clock contradicts itself. Looks all of the trace through.
+  /// Returns the findings of the timeline, and those on the clock of the trace. Reads the whole trace.
   [[nodiscard]] std::vector<Finding> findings() const;
   [[nodiscard]] const LostRecords& lost() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const;  ///< one sentence each (cut file, bad records, ...)
-  /// Made from perf's records, be it by way of a bundle; else from raw trace, an LLDB bundle or a CoreSight snapshot.
+  /// True if the recording was made by perf or `ptdecode record`, also if it is now a bundle.
   [[nodiscard]] bool from_perf() const;
   [[nodiscard]] std::string description() const;  ///< host, kernel, cpu, command line if known
 
-  /// A segment is named by the stream offset at which it begins. They are found as they are asked for: to begin somewhere in a stream of
-  /// many GB takes as long as in a short one.
-  ///
-  /// Gives the first segment that begins at `at` or behind it, and moves `at` on, so that the next call gives the next one; false: there is
-  /// none. The bytes stay valid until `scratch` is reused (segments that straddle records are assembled in it) and as long as the
-  /// recording.
+  /// Finds the first segment that begins at stream offset `at` or after it, and moves `at` past its beginning, so that the next call finds
+  /// the next one. Returns false if there is none. Segments are found lazily, so starting in the middle of many GB costs no more than in a
+  /// short trace. The bytes are valid until `scratch` is reused, and as long as the recording.
   ///
   ///     for (uint64_t at = 0; recording.next_segment(stream, at, segment, scratch);) ...
   bool next_segment(uint32_t stream, uint64_t& at, AuxSegment& segment, std::vector<std::byte>& scratch) const;
-  /// Where the first segment begins that may hold `t` or anything later; the stream's end if there is none.
+  /// Returns the offset of the first segment that may hold time `t` or later; the end of the stream if there is none.
   [[nodiscard]] uint64_t segment_at(uint32_t stream, TimeNs t) const;
-  /// Where each segment begins. Looks the whole stream through.
+  /// Returns the offset of every segment. Reads the whole stream.
   [[nodiscard]] std::vector<uint64_t> segment_starts(uint32_t stream) const;
-  static constexpr uint64_t kStreamEnd = ~uint64_t{0};  ///< behind every segment
+  static constexpr uint64_t kStreamEnd = ~uint64_t{0};  ///< greater than the offset of every segment
 
   /// A decoder for the segments of this stream, for callers that pull: begin() with a segment, then next() until it returns false. One per
   /// thread; must not outlive the recording. Null: there is no such stream.
   [[nodiscard]] std::unique_ptr<FlowDecoder> make_decoder(uint32_t stream) const;
 
-  /// Decodes the segments of one stream that begin in [first_offset, last_offset); `sink` gets each batch with the decoder that made it;
-  /// false stops.
+  /// Decodes the segments of one stream that begin in [first_offset, last_offset). `sink` gets each batch with the decoder that made it,
+  /// and returns false to stop. Error: usage if there is no such stream.
   using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
   Status decode(uint32_t stream, uint64_t first_offset, uint64_t last_offset, const Sink& sink) const;
-  /// The same on `threads` threads, each with a decoder of its own: what the sink gets is the same, in the same order, on the caller's
-  /// thread; only the node ids belong to the decoder that comes with the batch. It may look at that decoder's blocks(), nothing else of
-  /// it. At most about kHeldBytes of output wait for their turn.
+  /// As decode(), on `threads` threads with one decoder each. `sink` gets the same batches in the same order, on the caller's thread. Node
+  /// ids belong to the decoder that comes with the batch; `sink` may use that decoder's blocks() and nothing else of it. At most about
+  /// kHeldBytes of output wait for their turn.
   Status decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const;
   static constexpr uint64_t kHeldBytes = 128ULL << 20;
 

@@ -1,4 +1,4 @@
-// Survey: what a recording says of itself, from its records: of the trace the ends are looked at, no code bytes are laid out.
+// Survey: metadata read from a recording's records without decoding it.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace ptd {
 
-/// One trace stream as its records tell it.
+/// One trace stream, as recorded.
 struct SurveyStream {
-  int32_t cpu = -1, tid = -1;  ///< one of them is known, but of a snapshot whose cores are not told
+  int32_t cpu = -1, tid = -1;  ///< one of them is known, except in a snapshot that does not name its cores
   std::string source;          ///< CoreSight: name, protocol and id of the trace source
   uint64_t size_bytes = 0;
   Interval time;  ///< from its first PSB, or the first AUX record, to its last; the whole line if none is dated
@@ -29,7 +29,7 @@ struct SurveyImage {
   std::string file;    ///< the file that was found
 };
 
-/// Plain facts; empty or 0 where the recording does not tell.
+/// Metadata of a recording. Fields are empty or 0 if it does not record them.
 struct Survey {
   std::string form;   ///< "perf.data file", "perf.data directory", "bundle", "LLDB trace bundle", "CoreSight snapshot", "raw trace"
   std::string trace;  ///< "Intel PT", "CoreSight ETMv4", "CoreSight ETMv3, PTM"
@@ -54,12 +54,12 @@ struct Survey {
   std::vector<std::string> warnings;
 };
 
-/// Reads the records of a perf.data file or directory; other forms are small and are opened as a whole. A pipe cannot be surveyed and then
-/// read again, so it is refused. Errors: those of Recording::open.
+/// Reads the records of a perf.data file or directory. Other forms are small and are opened as a whole. A pipe is an error, because it
+/// cannot be read again afterwards. Errors: those of Recording::open().
 [[nodiscard]] PTD_API Result<Survey> survey(const OpenOptions& options);
-/// The same of a recording that is open.
+/// Returns the survey of an open recording.
 [[nodiscard]] PTD_API Survey survey_of(const Recording& recording);
-/// Nanoseconds to add to a time of the recording for the time of day; false if the recording does not tell (perf record -k).
+/// Sets `offset_ns` to the time of day minus the time of the recording. Returns false if the recording has no wall clock (perf record -k).
 [[nodiscard]] PTD_API bool wall_clock_offset(const std::string& path, int64_t& offset_ns);
 
 }  // namespace ptd

@@ -37,10 +37,10 @@ struct NamedRange {
   std::string module;
 };
 
-/// A symbol of a file as it was found: addressed by the offset of its start in the mapped file.
+/// A symbol of a file, addressed by the offset of its start in the mapped file.
 struct FixedSymbol {
   uint64_t file_offset_bytes = 0;
-  uint64_t reach_bytes = 0;  ///< up to where it answers; its size, or a guess where that is not recorded
+  uint64_t reach_bytes = 0;  ///< bytes for which find() returns it: its size, or a guess if the size is not recorded
   uint64_t size_bytes = 0;   ///< as Symbol::size_bytes
   std::string name;          ///< demangled
 };
@@ -51,17 +51,17 @@ struct FileSymbolPick {
   std::vector<FixedSymbol> symbols;  ///< by offset, one each
 };
 
-/// A line of source and the function that it is in; its callers follow if it was inlined.
+/// A source line and its function. If the function was inlined, its callers follow.
 struct SourceFrame {
-  std::string_view function;  ///< demangled; empty if not told
+  std::string_view function;  ///< demangled; empty if unknown
   std::string_view file;      ///< as the compiler wrote it, with the folder that it ran in
   uint32_t line = 0;          ///< 0: none
 };
 
-/// What a file's debug information says of one address. Views live as long as the Symbolizer.
+/// The debug information of one address. Views are valid as long as the Symbolizer.
 struct SourcePlace {
-  std::vector<SourceFrame> frames;  ///< innermost first; empty: nothing is told
-  Interval valid;                   ///< moments at which the same address surely has this answer
+  std::vector<SourceFrame> frames;  ///< innermost first; empty: no debug information
+  Interval valid;                   ///< an interval in which the answer is the same
 };
 
 /// Code of one statement: [first, end) in the file's own address space (p_vaddr).
@@ -69,7 +69,7 @@ struct SourceStatement {
   uint64_t first = 0, end = 0;
   std::string_view file;
   uint32_t line = 0;
-  uint32_t scope = 0;  ///< a number for the function, or the one inlined call of it, that the code is of; within a unit
+  uint32_t scope = 0;  ///< number, within the unit, of the function or of its inlined call
 };
 struct SourceFunction {
   std::string_view name, file;
@@ -88,25 +88,26 @@ struct FilePlace {
   std::string_view path, build_id;  ///< of the section; live as long as the timeline
   uint64_t address = 0;             ///< in the file's own address space (p_vaddr)
   uint64_t file_offset_bytes = 0;   ///< of that address in the file
-  bool relocatable = false;  ///< a kernel module: the file has no addresses of its own, `address` and offset are of a layout made here
+  bool relocatable = false;  ///< a kernel module: the file has no addresses, so `address` and the offset are those of a layout made here
 };
 
-/// What answers questions about some addresses: a Symbolizer made of it gives the same answers to these.
+/// The symbols of some addresses: a Symbolizer made of them gives the same answers for these addresses.
 struct SymbolPick {
   std::vector<NamedRange> ranges;  ///< in the order in which they must be added; sizes are settled
   std::vector<FileSymbolPick> files;
 };
 
-/// A name for people: Itanium C++ and legacy Rust mangling undone; anything else as it is.
+/// Demangles Itanium C++ and legacy Rust names. Returns any other name unchanged.
 [[nodiscard]] PTD_API std::string demangle(const std::string& name);
 
-/// Thread-safe for look-ups once built; ELF symbol tables load lazily behind a lock. add_* must be done before the first look-up.
+/// Finds names and source lines. Threads: any number of threads may look up at the same time; symbol tables load lazily behind a lock. The
+/// add_* functions must be called before the first look-up.
 class PTD_API Symbolizer {
  public:
   explicit Symbolizer(Timeline timeline);
-  /// Who is asked, at a file's first look-up, for debug information that is not at hand; before the first look-up.
+  /// Sets the source of missing debug information, used at the first look-up of a file.
   void use_debuginfod(std::shared_ptr<Debuginfod> debuginfod);
-  /// Asked for symbols of files that it gave. Before the first look-up.
+  /// Sets the source of symbols of saved files.
   void use_kept(std::shared_ptr<KeptFiles> kept);
   ~Symbolizer();
   Symbolizer(Symbolizer&&) noexcept;
@@ -117,24 +118,24 @@ class PTD_API Symbolizer {
   /// calls add separate debug files. Files are opened at the first look-up that needs them; one that cannot be read gives no symbols.
   void add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id = {});
 
-  /// Where files of kernel modules are looked for, below and best first, when their lines of source are asked for. A file is taken only if
-  /// its functions lie as the kernel's names of that module do.
+  /// Adds a folder in which files of kernel modules are searched for source lines; the first folder has priority. A file is used only if
+  /// its functions have the offsets of the kernel's names of that module.
   void add_module_folder(std::string folder);
 
   /// `valid`, if given, gets what Symbol::valid is, also if there is no symbol.
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when, Interval* valid = nullptr) const;
-  /// Lines of source through DWARF, inlined functions told apart. Reads debug information at the first look-up of a file.
+  /// Returns source lines and inlined functions from DWARF. Reads the debug information at the first look-up of a file.
   [[nodiscard]] SourcePlace source_at(SpaceId space, Ip ip, TimeNs when) const;
-  /// Every statement of the file that sections with this path and build id show, one compilation after the other until the visitor returns
-  /// false; views live as long as the Symbolizer. False if the file has no debug information.
+  /// Visits every statement of the file with this path and build id, unit by unit, until the visitor returns false. Views are valid as long
+  /// as the Symbolizer. Returns false if the file has no debug information.
   bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;
-  /// Where in which file the code at an address came from; nothing for code without a file that is an ELF one.
+  /// Returns the file and offset of the code at an address; nothing if it does not come from an ELF file.
   [[nodiscard]] std::optional<FilePlace> file_place(SpaceId space, Ip ip, TimeNs when) const;
   /// Addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
-  /// Everything that find() may answer with at one of `ips` (by space value) at any time.
+  /// Returns everything that find() may return for one of `ips` (by space value) at any time.
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
-  /// Symbols of sections with this path and build id are these, and no others.
+  /// Sets the symbols of sections with this path and build id. Their file is not read.
   void add_fixed_file(FileSymbolPick file);
   /// Number of named ranges added.
   [[nodiscard]] size_t range_count() const;

@@ -25,7 +25,7 @@
 
 namespace ptd {
 
-/// Bytes of code and whoever keeps them alive (a mapped file, a heap block).
+/// Bytes of code, and the owner that keeps them alive (a mapped file, a heap block).
 struct CodeBytes {
   std::shared_ptr<const void> owner;
   Bytes bytes;
@@ -36,7 +36,7 @@ inline constexpr SectionId kNoSection = 0xffffffffU;
 using SiteId = uint32_t;
 inline constexpr SiteId kNoSite = 0xffffffffU;
 
-/// A mapping as people know it: what stands at `ip` during `live`. code.bytes may be empty: known, but its bytes are not at hand.
+/// A mapping: the file or code at `ip` during `live`. code.bytes is empty if the bytes were not found.
 struct Section {
   SpaceId space = kKernelSpace;
   Ip ip;
@@ -60,7 +60,7 @@ constexpr CodeFlag operator&(CodeFlag a, CodeFlag b) { return static_cast<CodeFl
 constexpr CodeFlag operator~(CodeFlag a) { return static_cast<CodeFlag>(~static_cast<unsigned>(a) & 7U); }
 constexpr bool any(CodeFlag set, CodeFlag flag) { return (static_cast<uint8_t>(set) & static_cast<uint8_t>(flag)) != 0; }
 
-/// One possible content of memory at the asked ip during (part of) the asked interval.
+/// One possible content of memory at the requested ip during (part of) the requested interval.
 struct CodeCandidate {
   Bytes bytes;            ///< from ip on; at least 1 byte. At least 15 if that much is contiguous and known
   Interval possible;      ///< when these bytes may have been live (hull over equal versions)
@@ -70,7 +70,7 @@ struct CodeCandidate {
   CodeFlag flags = CodeFlag::none;
 };
 
-/// Knowledge gained during a decode: site `site` has reached `version`; earlier ones are over.
+/// The decoder knows that `site` has reached `version`, so earlier versions are no longer live.
 struct VersionFloor {
   SiteId site = kNoSite;
   uint32_t version = 0;
@@ -82,7 +82,7 @@ inline constexpr unsigned kFetchSpanBytes = 15;
 enum class FetchStatus : uint8_t {
   ok,
   not_mapped,  ///< nothing known at that address
-  no_bytes,    ///< a section is known (see `section`), its bytes are not at hand
+  no_bytes,    ///< a section is known (see `section`), but its bytes were not found
   too_many,    ///< more distinct contents than the caller's span holds
 };
 
@@ -95,7 +95,7 @@ struct FetchResult {
 /// Code of one section that no edit touches.
 struct PlainCode {
   Bytes bytes;                ///< from the address asked for on
-  uint64_t before_bytes = 0;  ///< as many stand in front of them, in memory and in the section, that are alike; maybe not all there are
+  uint64_t before_bytes = 0;  ///< bytes before them, in memory and in the section, with the same properties; there may be more
   Interval certain;           ///< when these bytes, and no others, were live
   CodeFlag flags = CodeFlag::none;
   SectionId section = kNoSection;
@@ -103,13 +103,13 @@ struct PlainCode {
 
 /// Addresses at which no fetch() finds bytes.
 struct PTD_API NoCode {
-  uint64_t first = 1, last = 0;    ///< inclusive; first > last: nothing is said
-  Interval when;                   ///< at moments of which that is so
-  SectionId section = kNoSection;  ///< that is there
+  uint64_t first = 1, last = 0;    ///< inclusive; first > last: unknown
+  Interval when;                   ///< the moments at which this holds
+  SectionId section = kNoSection;  ///< mapped there
   [[nodiscard]] constexpr bool covers(Ip ip, Interval asked) const { return first <= ip.value && ip.value <= last && when.contains(asked); }
 };
 
-class TimelineData;  // private to the room
+class TimelineData;  // private to image/
 class FetchLog;
 class CodeLimits;
 
@@ -150,7 +150,7 @@ class PTD_API Timeline {
     Interval valid;  ///< moments at which the same address surely has the same section
   };
   [[nodiscard]] SectionAt section_during(SpaceId space, Ip ip, TimeNs t) const;
-  /// The sections that stand at (space, ip) at any time, those of the spaces it was forked from included.
+  /// Returns the sections mapped at (space, ip) at any time, including those of the spaces that it was forked from.
   [[nodiscard]] std::vector<SectionId> sections_at(SpaceId space, Ip ip) const;
   /// Windows in which the kernel image is suspect because records were lost.
   [[nodiscard]] const std::vector<Interval>& suspect_windows() const;
@@ -166,7 +166,8 @@ class PTD_API Timeline {
   std::shared_ptr<const CodeLimits> code_limits_;
 };
 
-/// A reader of one Timeline with scratch memory of its own: one per thread. Kernel-half addresses always read kKernelSpace.
+/// A reader of one Timeline with its own scratch memory. Not thread-safe: use one per thread. Addresses of the kernel half always read
+/// kKernelSpace.
 class PTD_API CodeView {
  public:
   explicit CodeView(const Timeline& timeline);
@@ -174,22 +175,22 @@ class PTD_API CodeView {
   CodeView& operator=(CodeView&&) noexcept;
   ~CodeView();
 
-  /// What may stand at `ip` at some moment of `when`: contents distinct by their first `span_bytes` bytes (1 to 64), in order of
-  /// first possibility. `floors`: versions below these are ruled out; a floor above all versions that time allows wins over time.
-  /// The candidates' bytes stay valid until the next call. Ask with 15 first; when an instruction's length is known, ask again
-  /// with that length, so that changes behind the instruction neither multiply candidates nor narrow `certain`.
+  /// Returns the possible contents at `ip` at some moment of `when`, distinct in their first `span_bytes` bytes (1 to 64), in order of
+  /// their first possible moment. `floors` rules out older versions; a floor above all versions that time allows overrides time.
+  /// The candidates' bytes stay valid until the next call. Fetch 15 bytes first. When the length of the instruction is known, fetch again
+  /// with that length, so that changes after the instruction neither multiply candidates nor narrow `certain`.
   ///  - A moment T at which an edit is dated belongs to both the old and the new version, and to neither one's `certain`.
-  ///  - Contents that are absent or unknown at `ip` are left out; unknown bytes further on cut a candidate's bytes short.
-  ///  - Versions of neighbouring sites combine only if one moment of `when` allows both; one edit never applies by halves.
+  ///  - Contents that are absent or unknown at `ip` are omitted. Unknown bytes further on shorten a candidate.
+  ///  - Versions of neighbouring sites combine only if one moment of `when` allows both. An edit is never applied in part.
   ///  - `certain` also implies equal flags: it is cut at windows of lost records.
   FetchResult fetch(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
                     unsigned span_bytes = kFetchSpanBytes);
 
-  /// Plain code from `ip` on, as far as it reaches: at each moment of `certain`, which covers `when`, fetch() gives any span inside of it
-  /// as the only candidate, with this `certain` and these flags. Empty where that cannot be said at once; then fetch() must be asked. The
-  /// bytes stay valid as long as the timeline.
+  /// Returns the longest stretch of code from `ip` on for which, at each moment of `certain` (which covers `when`), fetch() has one
+  /// candidate with this `certain` and these flags. Empty if that cannot be decided cheaply; use fetch() then. The bytes are valid as long
+  /// as the timeline.
   [[nodiscard]] PlainCode plain(SpaceId space, Ip ip, Interval when);
-  /// Where fetch() at `ip` finds no bytes: how far around, and when, that is as sure. Nothing where it cannot be said at once.
+  /// Returns the addresses around `ip`, and the times, at which fetch() finds no bytes. Empty if that cannot be decided cheaply.
   [[nodiscard]] NoCode no_code(SpaceId space, Ip ip, Interval when);
 
   [[nodiscard]] const Timeline& timeline() const { return timeline_; }

@@ -17,8 +17,8 @@ struct CpuId {
   friend constexpr bool operator==(const CpuId&, const CpuId&) = default;
 };
 
-/// Named defects of processors that change how packets must be read, each under the first id that it was published with (Intel specification
-/// updates; errata.cc has the ids by processor). docs/DIFFERENCES.md, "Errata", names the test of each.
+/// Named defects of processors that change how packets must be read, each under the first id that it was published with (Intel
+/// specification updates; errata.cc has the ids by processor). docs/DIFFERENCES.md, "Errata", names the test of each.
 struct Errata {
   bool bdm70 : 1 = false;   ///< the PSB+ before a TIP.PGE may hold FUP and MODE.Exec although tracing is off
   bool bdm64 : 1 = false;   ///< a TSX abort right after a branch: the branch's packet may tell a wrong target

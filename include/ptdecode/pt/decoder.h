@@ -1,4 +1,4 @@
-// Decoder: one segment of Intel PT at a time into batches.
+// Decoder: decodes one segment of Intel PT at a time into batches.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@
 
 namespace ptd::pt {
 
-/// A point of a stream that orders text pokes without a clock (recording/trace/anchors.h): from here to the next point, a fetch reads what
-/// was live at some moment of `time`.
+/// A point of a stream that orders text pokes without a clock (recording/trace/anchors.h). From here to the next point, a fetch reads code
+/// that was live at some moment of `time`.
 struct SyncPoint {
-  uint64_t stream_offset_bytes = 0;  ///< of the TIP that entered the sync handler; 0 for what comes before the first
+  uint64_t stream_offset_bytes = 0;  ///< of the TIP that entered the sync handler; 0 before the first
   Interval time;
 };
 
@@ -30,27 +30,28 @@ struct IpRange {
 struct DecoderOptions {
   Config config;
   std::vector<IpRange> filter;                  ///< ip filter of the recording; empty: none
-  SpaceId default_space = kNoSpace;             ///< user addresses belong to it while nothing tells which thread runs (raw captures)
+  SpaceId default_space = kNoSpace;             ///< the space of user addresses while the running thread is unknown (raw captures)
   Ip breakpoint_entry;                          ///< kernel entry of #BP (asm_exc_int3), 0 if unknown
   Ip switch_entry;                              ///< kernel function that every context switch passes once (__switch_to), 0 if unknown
   uint64_t slack_ns = 0;                        ///< widens every time interval by this much on both sides: for recordings with bad clocks
-  bool image_is_of_root = false;                ///< the code is the host's: in VMX non-root operation (PIP.NR) there is none
-  uint32_t max_candidates = 32;                 ///< live hypotheses at once; beyond: the least likely go, what is given is `ambiguous`
+  bool image_is_of_root = false;                ///< the code is the host's, so there is none in VMX non-root operation (PIP.NR)
+  uint32_t max_candidates = 32;                 ///< live candidates at once; beyond it the least likely are dropped, output is `ambiguous`
   uint32_t max_held_blocks = 1U << 16;          ///< undecided blocks held back
-  uint64_t max_silent_instructions = 1U << 24;  ///< without any packet consumed; beyond: Gap limit
-  bool sequences = false;   ///< for FlowCounts: what comes again is given as one entry (BlockFlag::sequence), not block by block
-  bool counts = false;      ///< for FlowCounts without times: nothing is given of what can be counted on the way, see Decoder::take_paths()
-  bool exact_only = false;  ///< never takes the fast path (Runner): the same output, slower
+  uint64_t max_silent_instructions = 1U << 24;  ///< without consuming a packet; beyond it: a Gap `limit`
+  bool sequences = false;   ///< for FlowCounts: repeated blocks are one entry (BlockFlag::sequence)
+  bool counts = false;      ///< for FlowCounts without times: blocks that can be counted are not output, see Decoder::take_paths()
+  bool exact_only = false;  ///< do not use the fast path (Runner): the same output, slower
   const std::vector<SyncPoint>* sync_points = nullptr;  ///< of this stream, in order; may be null; must outlive the decoder
 };
 
 struct DecoderStats {
-  uint64_t blocks = 0;  ///< entries given; a sequence is one
+  uint64_t blocks = 0;  ///< entries of `blocks`; a sequence is one
   uint64_t forks = 0, chosen = 0, ambiguous_choices = 0, healed_blocks = 0;
-  uint64_t healed_by_packets = 0;  ///< contradictions after which a content out of its time was found to fit
+  uint64_t healed_by_packets = 0;  ///< contradictions that code of another time resolved
 };
 
-/// Turns segments into batches. Not thread-safe; one per worker. Output depends on the segment, timeline, contexts and options only.
+/// Decodes segments into batches. Not thread-safe: use one per thread. The timeline and the contexts must outlive it. The output depends
+/// only on the segment, the timeline, the contexts and the options.
 class PTD_API Decoder final : public FlowDecoder {
  public:
   Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
@@ -62,9 +63,9 @@ class PTD_API Decoder final : public FlowDecoder {
   bool next(Batch& batch) override;
 
   [[nodiscard]] const BlockTable& blocks() const override;
-  /// What entries with BlockFlag::sequence stand for.
+  /// Returns the blocks of entries with BlockFlag::sequence.
   [[nodiscard]] const BlockSequences& sequences() const;
-  /// What was counted since the last call and not given, of segments that were decoded to their end. Only with DecoderOptions::counts.
+  /// Returns the counts since the last call, of segments that were decoded to their end. Only with DecoderOptions::counts.
   [[nodiscard]] PathCounts take_paths();
   [[nodiscard]] const DecoderStats& stats() const;
 
