@@ -12,6 +12,7 @@
 
 #include "cli/cache/node_cache.h"
 #include "cli/verify/flow_align.h"
+#include "ptdecode/flow_cursor.h"
 #include "ptdecode/insn.h"
 
 namespace ptd::cli {
@@ -286,19 +287,21 @@ bool ends_tracing(const Batch& batch) {
 }
 
 void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
-  size_t gap = 0;
   if (!batch.blocks.empty() || !batch.events.empty()) decoded.over = ends_tracing(batch);
-  for (size_t i = 0; i < batch.blocks.size(); ++i) {
-    for (; gap < batch.gaps.size() && batch.gaps[gap].before_block <= i; ++gap) decoded.gaps.push_back(decoded.insns.size());
-    const Block block = batch.blocks[i];
-    const bool flagged = (block.flags & kUncertainFlags) != 0;
-    const Bytes bytes = nodes.bytes(block.node);
-    const Ip ip = nodes.info(block.node).ip;
-    for (const CachedInsn& insn : nodes.insns(block.node)) {
-      decoded.insns.add(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), flagged);
+  FlowCursor cursor;
+  cursor.begin(batch);
+  for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
+    if (item == FlowItem::gap) decoded.gaps.push_back(decoded.insns.size());
+    if (item != FlowItem::blocks) continue;
+    for (const Block& block : cursor.blocks()) {
+      const bool flagged = (block.flags & kUncertainFlags) != 0;
+      const Bytes bytes = nodes.bytes(block.node);
+      const Ip ip = nodes.info(block.node).ip;
+      for (const CachedInsn& insn : nodes.insns(block.node)) {
+        decoded.insns.add(ip + insn.offset_bytes, bytes.subspan(insn.offset_bytes, insn.length_bytes), flagged);
+      }
     }
   }
-  for (; gap < batch.gaps.size(); ++gap) decoded.gaps.push_back(decoded.insns.size());
 }
 
 /// Takes the segments of the decode one after the other and finds their truth.
