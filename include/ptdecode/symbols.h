@@ -100,7 +100,7 @@ struct SymbolPick {
 /// Demangles Itanium C++ and legacy Rust names. Returns any other name unchanged.
 [[nodiscard]] PTD_API std::string demangle(const std::string& name);
 
-/// Finds names and source lines. Threads: any number of threads may look up at the same time; symbol tables load lazily behind a lock. The
+/// Finds names and source lines. Threads: any number of threads may look up at the same time; symbol tables load lazily under a lock. The
 /// add_* functions must be called before the first look-up.
 class PTD_API Symbolizer {
  public:
