@@ -107,13 +107,16 @@ bool has_feature_table(Bytes file, const Header& header) {
 }  // namespace
 
 Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage) {
-  if (file.size() < kPipeHeaderBytes) return Error{ErrorKind::file_cut, path + " is too short for a perf.data file", file.size()};
+  if (file.size() < kPipeHeaderBytes) {
+    const ErrorCode code = file.empty() ? ErrorCode::empty_file : ErrorCode::truncated_header;
+    return Error{code, path + " is too short for a perf.data file", file.size()};
+  }
   Cursor in(file);
   const uint64_t magic = in.u64();
   const uint64_t size = in.u64();
-  if (magic == kPerfMagic2Swapped) return Error{ErrorKind::unsupported, path + " was recorded on a machine of the other byte order", 0};
-  if (magic == kPerfMagic1) return Error{ErrorKind::unsupported, path + " has the perf.data form of before 2009 (version 1)", 0};
-  if (magic != kPerfMagic2) return Error{ErrorKind::file_format, path + " is not a perf.data file (it does not begin with PERFILE2)", 0};
+  if (magic == kPerfMagic2Swapped) return Error{ErrorCode::unsupported_byte_order, path + " was recorded on a machine of the other byte order", 0};
+  if (magic == kPerfMagic1) return Error{ErrorCode::unsupported_version, path + " has the perf.data form of before 2009 (version 1)", 0};
+  if (magic != kPerfMagic2) return Error{ErrorCode::unknown_format, path + " is not a perf.data file (it does not begin with PERFILE2)", 0};
 
   FileLayout out;
   if (size == kPipeHeaderBytes) {
@@ -122,8 +125,8 @@ Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDam
     out.data_end = file.size();
     return out;
   }
-  if (size < kFileHeaderBytes) return Error{ErrorKind::file_format, path + " has a header of impossible size " + std::to_string(size), 8};
-  if (file.size() < kFileHeaderBytes) return Error{ErrorKind::file_cut, path + " ends inside its header", file.size()};
+  if (size < kFileHeaderBytes) return Error{ErrorCode::bad_header, path + " has a header of impossible size " + std::to_string(size), 8};
+  if (file.size() < kFileHeaderBytes) return Error{ErrorCode::truncated_header, path + " ends inside its header", file.size()};
   const Header header = parse_header(file);
   read_attrs(file, header, out, damage);
   out.data_begin = std::min<uint64_t>(header.data_offset, file.size());

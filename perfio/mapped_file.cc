@@ -14,12 +14,11 @@
 #include <vector>
 
 #include "image/base/fd.h"
+#include "image/base/system_error.h"
 #include "perfio/format/wire.h"
 
 namespace ptd::perfio {
 namespace {
-
-Error system_error(const std::string& what) { return Error{ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
 
 bool write_all(int fd, const char* data, size_t size) {
   while (size > 0) {
@@ -44,7 +43,7 @@ Result<Fd> spool(int from, const std::string& path) {
   const char* directory = std::getenv("TMPDIR");
   std::string name = std::string(directory != nullptr && *directory != '\0' ? directory : "/tmp") + "/ptdecode-XXXXXX";
   Fd to(::mkostemp(name.data(), O_CLOEXEC));
-  if (to.get() < 0) return system_error("cannot make a temporary file at " + name);
+  if (to.get() < 0) return system_error("cannot make a temporary file at " + name, ErrorCode::write_failed);
   ::unlink(name.c_str());
   std::vector<char> buffer(1U << 18);
   size_t filled = 0;
@@ -52,13 +51,13 @@ Result<Fd> spool(int from, const std::string& path) {
   while (more) {
     const ssize_t got = ::read(from, buffer.data() + filled, buffer.size() - filled);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error("cannot read " + path);
+    if (got < 0) return system_error("cannot read " + path, ErrorCode::read_failed);
     filled += static_cast<size_t>(got);
     more = got != 0;
     if (more && first && filled < sizeof(uint64_t)) continue;  // a pipe may give its magic in pieces
     if (first && !may_be_recording(buffer.data(), filled)) more = false;
     first = false;
-    if (!write_all(to.get(), buffer.data(), filled)) return system_error("cannot spool " + path + " to " + name);
+    if (!write_all(to.get(), buffer.data(), filled)) return system_error("cannot spool " + path + " to " + name, ErrorCode::write_failed);
     filled = 0;
   }
   return to;
@@ -91,7 +90,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
   if (fd.get() < 0) return system_error("cannot open " + path);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat " + path);
-  if (S_ISDIR(status.st_mode)) return Error{ErrorKind::file_open, path + " is a directory", 0};
+  if (S_ISDIR(status.st_mode)) return Error{ErrorCode::is_directory, path + " is a directory", 0};
   if (!S_ISREG(status.st_mode)) {
     auto spooled = spool(fd.get(), path);
     if (!spooled) return spooled.error();
@@ -102,7 +101,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
 }
 
 Result<std::unique_ptr<MappedFile>> MappedFile::open(const RegularFile& file, const std::string& path) {
-  if (!file.fd.ok()) return Error{ErrorKind::file_open, "cannot open " + path + ": " + file.why(), 0};
+  if (!file.fd.ok()) return Error{file.code(), "cannot open " + path + ": " + file.why(), 0};
   return map(file.fd.get(), path);
 }
 
@@ -113,7 +112,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::map(int fd, const std::string& p
   if (status.st_size > 0) {
     const auto size = static_cast<size_t>(status.st_size);
     void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
-    if (at == MAP_FAILED) return system_error("cannot map " + path);
+    if (at == MAP_FAILED) return system_error("cannot map " + path, ErrorCode::read_failed);
     file->bytes_ = Bytes(static_cast<const std::byte*>(at), size);
   }
   return file;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "image/base/system_error.h"
 #include "image/base/whole_file.h"
 
 namespace ptd::perfio {
@@ -26,7 +27,7 @@ Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path) 
 
 Result<std::unique_ptr<OutputFile>> OutputFile::on_descriptor(int fd, const std::string& name, bool stream) {
   const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (own < 0) return Error{ErrorKind::file_open, "cannot write " + name + ": " + std::strerror(errno), 0};
+  if (own < 0) return system_error("cannot write " + name, ErrorCode::write_failed);
   return std::unique_ptr<OutputFile>(new OutputFile(own, name, stream));
 }
 
@@ -44,7 +45,7 @@ Status OutputFile::write_at(uint64_t offset_bytes, Bytes bytes) {
       (void)::poll(&room, 1, -1);
       continue;
     }
-    if (got <= 0) return Error{ErrorKind::file_open, "cannot write " + path_ + ": " + std::strerror(errno), offset_bytes};
+    if (got <= 0) return Error{code_of_errno(errno, ErrorCode::write_failed), "cannot write " + path_ + ": " + std::strerror(errno), offset_bytes};
     bytes = bytes.subspan(static_cast<size_t>(got));
     offset_bytes += static_cast<uint64_t>(got);
   }
@@ -84,7 +85,7 @@ Status OutputFile::cut_at(uint64_t size_bytes) {
   buffer_.clear();
   written_ = size_bytes;
   if (!stream_ && ::ftruncate(fd_, static_cast<off_t>(size_bytes)) != 0) {
-    return Error{ErrorKind::file_open, "cannot cut " + path_ + ": " + std::strerror(errno), size_bytes};
+    return Error{code_of_errno(errno, ErrorCode::write_failed), "cannot cut " + path_ + ": " + std::strerror(errno), size_bytes};
   }
   return {};
 }
@@ -100,7 +101,7 @@ Status OutputFile::close() {
   if (fd_ < 0) return {};
   Status status = flush();
   if (::close(std::exchange(fd_, -1)) != 0 && status.ok()) {
-    return Error{ErrorKind::file_open, "cannot close " + path_ + ": " + std::strerror(errno), 0};
+    return system_error("cannot close " + path_, ErrorCode::write_failed);
   }
   return status;
 }

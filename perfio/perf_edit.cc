@@ -63,7 +63,7 @@ Status edit_perf_data(const std::string& from, const std::string& to, const std:
   ReadDamage damage;
   auto layout = read_file_header(file.value()->bytes(), data_path, damage);
   if (!layout) return layout.error();
-  if (layout->pipe) return Error{ErrorKind::unsupported, from + " has the pipe form, which cannot be edited", 0};
+  if (layout->pipe) return Error{ErrorCode::unsupported, from + " has the pipe form, which cannot be edited", 0};
 
   auto writer = PerfWriter::create(to, {layout->attrs, directory, 0});
   if (!writer) return writer.error();

@@ -106,7 +106,7 @@ Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, co
   std::error_code error;
   const bool directory = path != "-" && fs::is_directory(path, error);
   const std::string data_path = directory ? path + "/data" : path;
-  if (directory && !fs::exists(data_path, error)) return Error{ErrorKind::file_format, path + " is a directory without a file `data`", 0};
+  if (directory && !fs::exists(data_path, error)) return Error{ErrorCode::missing_part, path + " is a directory without a file `data`", 0};
   auto file = directory ? MappedFile::open(open_part(path, "data", limits.allow_outside), data_path) : MappedFile::open(data_path);
   if (!file) return file.error();
   ReadDamage damage;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "image/base/system_error.h"
 #include "perfio/format/byte_writer.h"
 #include "perfio/format/record_encode.h"
 #include "perfio/format/wire.h"
@@ -42,7 +43,7 @@ Result<std::unique_ptr<PerfWriter>> PerfWriter::create(const std::string& path, 
   if (options.directory) {
     std::error_code error;
     fs::create_directories(path, error);
-    if (error) return Error{ErrorKind::file_open, "cannot make the directory " + path + ": " + error.message(), 0};
+    if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot make the directory " + path + ": " + error.message(), 0};
   }
   const std::string file_path = options.directory ? path + "/data" : path;
   auto file = options.fd >= 0 ? OutputFile::on_descriptor(options.fd, path, options.pipe) : OutputFile::create(file_path);
@@ -100,7 +101,7 @@ Status PerfWriter::write_compressed(Bytes compressed) {
 Status PerfWriter::flush_compressed() {
   if (to_compress_.empty()) return {};
   std::vector<std::byte> compressed;
-  if (!compressor_->add(to_compress_, compressed)) return Error{ErrorKind::unsupported, "zstd cannot compress " + path_, 0};
+  if (!compressor_->add(to_compress_, compressed)) return Error{ErrorCode::unsupported_compression, "zstd cannot compress " + path_, 0};
   to_compress_.clear();
   return write_compressed(compressed);
 }
@@ -118,7 +119,7 @@ Status PerfWriter::write_record(Bytes record) {
 
 Status PerfWriter::add_raw(Bytes record, Bytes payload) {
   if (record.size() < kRecordHeaderBytes || read_record_header(record).size_bytes != record.size()) {
-    return Error{ErrorKind::usage, "a record's header does not fit its size", 0};
+    return Error{ErrorCode::invalid_argument, "a record's header does not fit its size", 0};
   }
   if (Status status = write_record(record); !status) return status;
   const RecordHeader head = read_record_header(record);
@@ -130,7 +131,7 @@ Status PerfWriter::add(const Payload& payload, const RecordContext& context) {
   if (const auto* auxtrace = std::get_if<AuxtraceRecord>(&payload)) return add_auxtrace(*auxtrace);
   scratch_.clear();
   if (!encode_record(payload, {context.sample_id, context.misc, true}, attr_of(context.attr_index), scratch_)) {
-    return Error{ErrorKind::usage, "a record has no form in perf.data or is longer than 65,528 bytes", 0};
+    return Error{ErrorCode::bad_option, "a record has no form in perf.data or is longer than 65,528 bytes", 0};
   }
   return add_raw(scratch_);
 }
@@ -140,7 +141,7 @@ Status PerfWriter::add_mmap2(const MmapRecord& record, const RecordContext& cont
 Status PerfWriter::add_mmap(const MmapRecord& record, const RecordContext& context) {
   scratch_.clear();
   if (!encode_record(record, {context.sample_id, context.misc, false}, attr_of(context.attr_index), scratch_)) {
-    return Error{ErrorKind::usage, "the path of a mapping is longer than a record", 0};
+    return Error{ErrorCode::bad_option, "the path of a mapping is longer than a record", 0};
   }
   return add_raw(scratch_);
 }
@@ -152,7 +153,7 @@ Status PerfWriter::add_auxtrace(const AuxtraceRecord& record, Bytes second_piece
   whole.size_bytes = payload_bytes + pad;
   if (whole.reference == 0) whole.reference = 1;
   scratch_.clear();
-  if (!encode_record(whole, {}, no_attr_, scratch_)) return Error{ErrorKind::usage, "an AUXTRACE record cannot be written", 0};
+  if (!encode_record(whole, {}, no_attr_, scratch_)) return Error{ErrorCode::invalid_argument, "an AUXTRACE record cannot be written", 0};
   if (Status status = add_raw(scratch_, record.payload); !status) return status;
   if (Status status = file_->append(second_piece); !status) return status;
   constexpr std::byte kZeros[8] = {};
@@ -195,19 +196,20 @@ void PerfWriter::set_feature_bytes(uint32_t bit, Bytes bytes) {
 }
 
 Status PerfWriter::add_kcore_dir(const std::string& source_dir, const std::string& name) {
-  if (!options_.directory) return Error{ErrorKind::usage, "only the directory form holds a " + name, 0};
+  if (!options_.directory) return Error{ErrorCode::contradictory_options, "only the directory form holds a " + name, 0};
   return copy_kcore_dir(source_dir, path_ + "/" + name);
 }
 
 Status copy_kcore_dir(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::create_directories(to, error);
-  if (error) return Error{ErrorKind::file_open, "cannot make the directory " + to + ": " + error.message(), 0};
+  if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot make the directory " + to + ": " + error.message(), 0};
   for (const char* file : {"kcore", "kallsyms", "modules"}) {
     const std::string source = from + "/" + file;
     if (!fs::exists(source, error)) continue;
     fs::copy_file(source, to + "/" + file, fs::copy_options::overwrite_existing, error);
-    if (error) return Error{ErrorKind::file_open, "cannot copy " + source + " to " + to + ": " + error.message(), 0};
+    if (error)
+      return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot copy " + source + " to " + to + ": " + error.message(), 0};
   }
   return {};
 }
@@ -265,7 +267,7 @@ Status PerfWriter::write_pipe_start() {
   out.u64(kPerfMagic2).u64(kPipeHeaderBytes);
   for (const EventAttr& attr : options_.attrs) {
     const size_t size = kRecordHeaderBytes + attr_bytes_ + 8 * attr.ids.size();
-    if (size > kMaxCompressedBytes) return Error{ErrorKind::usage, "too many events for the pipe form: write a file", 0};
+    if (size > kMaxCompressedBytes) return Error{ErrorCode::contradictory_options, "too many events for the pipe form: write a file", 0};
     out.u32(kRecordHeaderAttr).u16(0).u16(static_cast<uint16_t>(size)).bytes(encode_attr(attr, attr_bytes_));
     for (const uint64_t id : attr.ids) out.u64(id);
   }

@@ -59,12 +59,12 @@ Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes)
     output.resize(before + std::min<uint64_t>({raw_bytes - before, std::max(kStep, before), uint64_t{1} << 26}));
     const size_t got = stream.step(frames, std::span(output).subspan(before));
     output.resize(before + got);
-    if (stream.failed()) return Error{ErrorKind::file_format, "compressed data is damaged", 0};
-    if (got == 0) return Error{ErrorKind::file_cut, "compressed data ends early", 0};
+    if (stream.failed()) return Error{ErrorCode::bad_compression, "compressed data is damaged", 0};
+    if (got == 0) return Error{ErrorCode::truncated, "compressed data ends early", 0};
   }
   std::byte more{};
-  if (stream.step(frames, std::span(&more, 1)) != 0) return Error{ErrorKind::file_format, "compressed data is longer than announced", 0};
-  if (stream.failed()) return Error{ErrorKind::file_format, "compressed data is damaged", 0};
+  if (stream.step(frames, std::span(&more, 1)) != 0) return Error{ErrorCode::bad_compression, "compressed data is longer than announced", 0};
+  if (stream.failed()) return Error{ErrorCode::bad_compression, "compressed data is damaged", 0};
   return output;
 }
 

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kMaxJsonBytes = 64ULL << 20;
 
-Error bad(const std::string& path, const std::string& what) { return Error{ErrorKind::file_format, path + ": " + what, 0}; }
+Error bad(ErrorCode code, const std::string& path, const std::string& what) { return Error{code, path + ": " + what, 0}; }
 
 // A member of an object, or null.
 const Json* member(const Json& object, const char* name) {
@@ -75,7 +75,7 @@ class BundleLoader {
     for (const Json& cpu : list_of(root, "cpus")) {
       if (Status status = load_cpu_trace(cpu); !status.ok()) return status;
     }
-    if (data_.streams.empty()) return bad(options_.path, "the bundle names no trace");
+    if (data_.streams.empty()) return bad(ErrorCode::no_trace, options_.path, "the bundle names no trace");
     data_.contexts.sort();
     data_.description = "LLDB trace bundle " + options_.path;
     image_.finish(data_);
@@ -112,7 +112,7 @@ class BundleLoader {
 
   Status add_trace(const std::string& file, int32_t cpu, int32_t tid) {
     const OwnFiles::Opened trace = files_.open(resolve(file));
-    if (!trace.file) return Error{ErrorKind::file_open, resolve(file) + ": " + trace.why, 0};
+    if (!trace.file) return Error{trace.code, resolve(file) + ": " + trace.why, 0};
     AuxStream stream;
     stream.cpu = cpu;
     stream.tid = tid;
@@ -142,7 +142,7 @@ class BundleLoader {
 
   // A module of the bundle's own folder; elsewhere only one with the recorded build id. The error's message is the reason alone.
   [[nodiscard]] Result<std::shared_ptr<const ElfFile>> open_module(const std::string& path, const std::string& wanted_id) const {
-    const auto refused = [](const std::string& why) { return Error{ErrorKind::file_open, why, 0}; };
+    const auto refused = [](ErrorCode code, const std::string& why) { return Error{code, why, 0}; };
     OwnFiles::Opened opened = files_.open(path);
     if (opened.outside && !wanted_id.empty()) {
       if (auto file = MappedFile::open(open_recorded(path), path); file.ok()) {
@@ -150,9 +150,9 @@ class BundleLoader {
         if (elf.ok() && same_build_id(wanted_id, (*elf)->build_id())) return *elf;
       }
     }
-    if (!opened.file) return refused(opened.why == std::strerror(ENOENT) ? sentence(CodeStatus::not_found) : opened.why);
+    if (!opened.file) return refused(opened.code, opened.why == std::strerror(ENOENT) ? sentence(CodeStatus::not_found) : opened.why);
     auto elf = ElfFile::open(std::move(opened.file));
-    if (!elf.ok()) return refused("not an ELF file");
+    if (!elf.ok()) return refused(ErrorCode::bad_magic, "not an ELF file");
     return elf;
   }
 
@@ -279,11 +279,11 @@ Status load_lldb_bundle(const OpenRequest& options, RecordingData& data) {
   auto file = MappedFile::open(options.path);
   if (!file.ok()) return file.error();
   const Bytes bytes = (*file)->bytes();
-  if (bytes.size() > kMaxJsonBytes) return bad(options.path, "too large for a trace bundle description");
+  if (bytes.size() > kMaxJsonBytes) return bad(ErrorCode::bad_format, options.path, "too large for a trace bundle description");
   const auto* text = reinterpret_cast<const char*>(bytes.data());
   const Json root = Json::parse(text, text + bytes.size(), nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded() || !root.is_object()) return bad(options.path, "not a JSON object");
-  if (text_of(root, "type") != "intel-pt") return bad(options.path, "not an LLDB bundle of type intel-pt");
+  if (root.is_discarded() || !root.is_object()) return bad(ErrorCode::unknown_format, options.path, "not a JSON object");
+  if (text_of(root, "type") != "intel-pt") return bad(ErrorCode::unknown_format, options.path, "not an LLDB bundle of type intel-pt");
   data.kind = RecordingKind::lldb;
   return BundleLoader(options, data).load(root);
 }

@@ -42,9 +42,9 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
     section.code = piece_of(*file, piece.file_offset_bytes, size);
     section.size_bytes = section.code.bytes.size();
     if (section.size_bytes < size || size == 0)
-      return Error{ErrorKind::usage, piece.path + ": the image piece is empty or reaches beyond the file", piece.file_offset_bytes};
+      return Error{ErrorCode::bad_image_piece, piece.path + ": the image piece is empty or reaches beyond the file", piece.file_offset_bytes};
     if (section.size_bytes > ~piece.load_address)
-      return Error{ErrorKind::usage, piece.path + ": the image piece wraps the address space", 0};
+      return Error{ErrorCode::bad_image_piece, piece.path + ": the image piece wraps the address space", 0};
     section.ip = Ip{piece.load_address};
     section.space = space_of(section.ip, user);
     section.path = piece.path;
@@ -83,11 +83,19 @@ Status add_pages(const RawOptions& raw, SpaceId user, ImageBuild& image, std::ve
   return {};
 }
 
+Status check_options(const RawOptions& raw) {
+  if (raw.pages_dump.empty() != raw.pages_addresses.empty())
+    return Error{ErrorCode::contradictory_options, "a page dump needs the file with its addresses, and the other way round", 0};
+  if ((raw.tsc_ctc_ratio_n == 0) != (raw.tsc_ctc_ratio_d == 0))
+    return Error{ErrorCode::contradictory_options, "the ratio of TSC and CTC has one zero: give both numbers or neither", 0};
+  return {};
+}
+
 /// A trace is decoded from its PSBs on; without one there is nothing to show, and most likely the wrong file was named.
 Status check_trace(Bytes trace, const std::string& path) {
-  if (trace.empty()) return Error{ErrorKind::file_cut, path + " is empty", 0};
+  if (trace.empty()) return Error{ErrorCode::empty_file, path + " is empty", 0};
   if (pt::find_psb(trace, 0) < trace.size()) return {};
-  return Error{ErrorKind::file_format,
+  return Error{ErrorCode::no_trace,
                path + " holds no PSB packet in its " + std::to_string(trace.size()) +
                    " bytes: not an Intel PT trace, or nothing to start decoding from",
                0};
@@ -96,6 +104,7 @@ Status check_trace(Bytes trace, const std::string& path) {
 }  // namespace
 
 Status load_raw(const RawOptions& raw, const OpenRequest& options, RecordingData& data) {
+  if (Status status = check_options(raw); !status.ok()) return status;
   auto trace = MappedFile::open(raw.pt_path);
   if (!trace.ok()) return trace.error();
   if (Status status = check_trace((*trace)->bytes(), raw.pt_path); !status.ok()) return status;

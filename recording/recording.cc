@@ -322,7 +322,7 @@ Status decode_filtered(const Recording& recording, const FilteredDecode& what, c
                        const Recording::Sink& sink) {
   const RecordingData& data = data_of(recording);
   const uint32_t stream = what.stream;
-  if (stream >= data.streams.size()) return Error{ErrorKind::usage, "no stream " + std::to_string(stream), 0};
+  if (stream >= data.streams.size()) return Error{ErrorCode::no_such_stream, "no stream " + std::to_string(stream), 0};
   ParallelJob job;
   job.first_offset = what.first_offset;
   job.last_offset = what.last_offset;

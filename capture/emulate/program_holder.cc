@@ -13,6 +13,8 @@
 #include <cstring>
 #include <string>
 
+#include "image/base/system_error.h"
+
 namespace ptd::emulate {
 namespace {
 
@@ -78,7 +80,7 @@ void leave_standard_streams() {
 }  // namespace
 
 Result<std::unique_ptr<ProgramHolder>> ProgramHolder::start(const Duties& duties) {
-  const auto fail = [] { return Error{ErrorKind::file_open, std::string("the program cannot be started: ") + std::strerror(errno), 0}; };
+  const auto fail = [] { return system_error("the program cannot be started", ErrorCode::start_failed); };
   std::array<int, 2> pair{-1, -1};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return fail();
   (void)prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -74,7 +74,7 @@ Status write_plan(const RecordingPlan& plan) {
        << plan.before.tsc << ' ' << plan.before.ns << "\nstart " << plan.start.tsc << ' ' << plan.start.ns << "\ncommand";
   for (const std::string& word : recording.command_line) file << ' ' << hex_of(word);
   file << '\n' << std::flush;
-  if (!file) return Error{ErrorKind::file_open, "cannot write " + path, 0};
+  if (!file) return Error{ErrorCode::write_failed, "cannot write " + path, 0};
   return {};
 }
 
@@ -91,7 +91,7 @@ Result<RecordingPlan> read_plan(const std::string& folder) {
   RecordingPlan plan;
   plan.recording.output = lines["output"].text(0);
   if (plan.recording.output.empty() || lines["start"].words.size() != 2)
-    return Error{ErrorKind::file_format, folder + " is not the working folder of 'ptdecode record --emulate'", 0};
+    return Error{ErrorCode::bad_format, folder + " is not the working folder of 'ptdecode record --emulate'", 0};
   plan.recording.work_folder = folder;
   plan.recording.aarch64 = lines["aarch64"].number(0) != 0;
   plan.recording.psb_period = static_cast<uint8_t>(lines["psb_period"].number(0));

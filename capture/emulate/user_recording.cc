@@ -291,9 +291,9 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const std::vector<UserImage> images = read_user_output(options.work_folder);
   const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
   if (images.empty() && missing != 0)
-    return Error{ErrorKind::file_open,
+    return Error{ErrorCode::no_space,
                  "nothing was recorded: the working folder " + options.work_folder + " is full or out of reach", 0};
-  if (images.empty()) return Error{ErrorKind::file_format, "the emulator left no trace: the program did not start", 0};
+  if (images.empty()) return Error{ErrorCode::no_trace, "the emulator left no trace: the program did not start", 0};
   const Result<std::vector<Stream>> made = streams_of(images, options.aarch64);
   if (!made) return made.error();
   const std::vector<Stream>& streams = *made;

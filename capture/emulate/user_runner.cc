@@ -19,6 +19,7 @@
 #include "capture/emulate/shared/user_exec.h"
 #include "capture/emulate/shared/work_clock.h"
 #include "capture/emulate/work_folder.h"
+#include "image/base/system_error.h"
 #include "image/base/whole_file.h"
 
 namespace ptd::emulate {
@@ -69,7 +70,7 @@ class Signals {
 Status try_output(const std::string& path) {
   std::error_code error;
   if (path == "-" || (fs::exists(path, error) && !fs::is_regular_file(path, error)))
-    return Error{ErrorKind::usage, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
+    return Error{ErrorCode::bad_output, "an emulated recording is written to a file, not to " + (path == "-" ? "standard output" : path), 0};
   const auto file = WholeFile::open(path, 0600);  // removed again, as it is not finished
   return file.ok() ? Status() : file.error();
 }
@@ -78,7 +79,8 @@ Status try_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (error || access(path.c_str(), W_OK) != 0) {
-    return Error{ErrorKind::file_open, "cannot write to the folder " + path + ": " + (error ? error.message() : std::strerror(errno)), 0};
+    const int number = error ? error.value() : errno;
+    return system_error("cannot write to the folder " + path, ErrorCode::write_failed, number);
   }
   return {};
 }
@@ -87,7 +89,7 @@ Status try_folder(const std::string& path) {
 Result<RecordingSummary> complete(RecordingPlan& plan, const WorkFolder& folder) {
   set_time(plan);
   Result<RecordingSummary> summary = write_recording(plan.recording);
-  if (summary || summary.error().kind != ErrorKind::file_open) {
+  if (summary || summary.error().kind() != ErrorKind::file_open) {
     folder.remove();
     return summary;
   }
@@ -118,12 +120,12 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   recording.config.pt.bus_ratio = static_cast<uint8_t>(std::clamp<uint64_t>(ratio, 1, 255));
   if (options.config.work_clock) {
     recording.config.pt.bus_ratio = kWorkTicksPerSecond / kBusHz;
-    if (!WorkClock::create(command.folder)) return Error{ErrorKind::file_open, "the clock cannot be made in " + command.folder, 0};
+    if (!WorkClock::create(command.folder)) return Error{ErrorCode::write_failed, "the clock cannot be made in " + command.folder, 0};
   }
   std::ofstream config(command.folder + "/" + kConfigFile);
   config << to_text(recording.config) << std::flush;
   if (!config || !SharedCount::create(command.folder + "/" + kMissingFile))
-    return Error{ErrorKind::file_open, "cannot write to the working folder " + command.folder + ": " + std::strerror(errno), 0};
+    return system_error("cannot write to the working folder " + command.folder, ErrorCode::write_failed);
   return write_plan(plan);
 }
 
@@ -146,22 +148,23 @@ std::string find_program(const std::string& name) {
 Result<EmulateResult> emulate(const EmulateOptions& options) {
   const std::string program = options.command.empty() ? "" : find_program(options.command.front());
   if (program.empty()) {
-    return Error{ErrorKind::usage, (options.command.empty() ? "" : options.command.front()) + ": not found, or it may not be run", 0};
+    return Error{ErrorCode::bad_option, (options.command.empty() ? "" : options.command.front()) + ": not found, or it may not be run", 0};
   }
   EmulatorCommand command;
   command.machine = machine_of(program);
   if (command.machine != kMachineX86_64 && command.machine != kMachineAarch64) {
     const std::string missing = missing_interpreter(program);
     if (!missing.empty())
-      return Error{ErrorKind::usage, program + ": its interpreter " + missing + " cannot be run: " + std::strerror(errno), 0};
-    return Error{ErrorKind::usage, program + ": not a program for x86-64 or aarch64, nor a script for one", 0};
+      return Error{ErrorCode::bad_option, program + ": its interpreter " + missing + " cannot be run: " + std::strerror(errno), 0};
+    return Error{ErrorCode::bad_option, program + ": not a program for x86-64 or aarch64, nor a script for one", 0};
   }
   const std::string emulator = emulator_of(command.machine);
   command.qemu = find_program(options.qemu.empty() ? emulator : options.qemu);
-  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorKind::usage, options.qemu + " is no program that can be run", 0};
-  if (command.qemu.empty()) return Error{ErrorKind::unsupported, emulator + " is not installed (Debian: apt install qemu-user)", 0};
+  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorCode::bad_option, options.qemu + " is no program that can be run", 0};
+  if (command.qemu.empty()) return Error{ErrorCode::missing_program, emulator + " is not installed (Debian: apt install qemu-user)", 0};
   command.plugin = find_plugin(options.plugin);
-  if (command.plugin.empty()) return Error{ErrorKind::unsupported, std::string(kPluginName) + " was not found next to this program: name it with --plugin", 0};
+  if (command.plugin.empty())
+    return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name it with --plugin", 0};
   if (Status status = try_output(options.output); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
   const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);

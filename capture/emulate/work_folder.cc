@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "capture/emulate/shared/mapped_log.h"
+#include "image/base/system_error.h"
 
 namespace ptd::emulate {
 namespace {
@@ -58,7 +59,7 @@ Result<WorkFolder> WorkFolder::create(const std::string& output, const std::stri
     number = errno;
     folder.remove();
   }
-  return Error{ErrorKind::file_open,
+  return Error{code_of_errno(number, ErrorCode::write_failed),
                "a working folder cannot be created, neither next to " + output + " nor in " + temporary_folder() + " (TMPDIR): " + std::strerror(number) +
                    (number == EFBIG ? ": the limit of file sizes is too small; raise it with ulimit -f" : ""),
                0};
@@ -69,12 +70,12 @@ Result<WorkFolder> WorkFolder::adopt(const std::string& path) {
   WorkFolder folder(fs::canonical(path, error).string());
   folder.lock_ = open((folder.path_ + "/" + kLockFile).c_str(), O_RDWR | O_CLOEXEC);
   if (error || folder.lock_ < 0)
-    return Error{ErrorKind::file_open, path + " is not the working folder of 'ptdecode record --emulate'", 0};
+    return Error{ErrorCode::not_found, path + " is not the working folder of 'ptdecode record --emulate'", 0};
   if (flock(folder.lock_, LOCK_EX | LOCK_NB) != 0)
-    return Error{ErrorKind::unsupported, path + ": its recorder still runs and will complete the recording itself", 0};
+    return Error{ErrorCode::busy, path + ": its recorder still runs and will complete the recording itself", 0};
   const std::vector<pid_t> users = users_of(folder.path_);
   if (!users.empty()) {
-    return Error{ErrorKind::unsupported,
+    return Error{ErrorCode::busy,
                  path + ": the emulated program is still running as process " + std::to_string(users.front()) + ": end it first, or wait", 0};
   }
   return folder;

@@ -237,7 +237,7 @@ Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& op
   struct utsname own {};
   const std::string& host = (*reader)->features().hostname;
   if (!host.empty() && ::uname(&own) == 0 && host != own.nodename)
-    return Error{ErrorKind::unsupported, recording + " was recorded on " + host + ": its files are not here", 0};
+    return Error{ErrorCode::unsupported, recording + " was recorded on " + host + ": its files are not here", 0};
   struct stat info {};
   const std::string file = ::stat(recording.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? recording + "/data" : recording;
   const int64_t recorded_at_s = ::stat(file.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;

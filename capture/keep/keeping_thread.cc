@@ -227,7 +227,7 @@ void KeepingThread::stop() {
 
 Result<KeepReport> KeepingThread::finish() {
   if (has_taken_over_) {
-    if (heir_ == nullptr) return Error{ErrorKind::file_open, "what was kept cannot be gone on with", 0};
+    if (heir_ == nullptr) return Error{ErrorCode::start_failed, "what was kept cannot be gone on with", 0};
     if (left_out_now_) heir_->forget_memory();
     return heir_->finish(latest_begun_ns_);
   }

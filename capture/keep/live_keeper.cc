@@ -262,7 +262,7 @@ Result<stash::Content> LiveKeeper::add_file(const stash::MappingFile& file) {
   const struct stat& info = file.info;
   const uint64_t limit = options_.limits.file_bytes;
   if (static_cast<uint64_t>(info.st_size) > limit)
-    return Error{ErrorKind::unsupported, "larger than what is kept (" + std::to_string(limit) + " bytes)", 0};
+    return Error{ErrorCode::too_large, "larger than what is kept (" + std::to_string(limit) + " bytes)", 0};
   struct statfs system {};
   if (::fstatfs(file.fd.get(), &system) != 0 || system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC)
     return capture_->add(file.fd.get());

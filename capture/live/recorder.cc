@@ -11,6 +11,7 @@
 
 #include "capture/live/kernel/map_build_ids.h"
 #include "capture/live/kernel/start_scan.h"
+#include "image/base/system_error.h"
 #include "perfio/format/oversized_record.h"
 #include "perfio/format/record_parse.h"
 #include "perfio/format/sample_id.h"
@@ -50,11 +51,11 @@ Status move_old(const std::string& path) {
   const bool recording =
       fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error) : fs::is_regular_file(status);
   if (!recording && !fs::is_directory(status)) return {};  // a device, a pipe: written as it is
-  if (!recording) return Error{ErrorKind::usage, path + " is a directory, and no recording", 0};
+  if (!recording) return Error{ErrorCode::bad_output, path + " is a directory, and no recording", 0};
   const std::string old = path + ".old";
   if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
   fs::rename(path, old, error);
-  if (error) return Error{ErrorKind::file_open, "cannot move " + path + " to " + old + ": " + error.message(), 0};
+  if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot move " + path + " to " + old + ": " + error.message(), 0};
   return {};
 }
 
@@ -87,7 +88,7 @@ Result<std::unique_ptr<Recorder>> Recorder::start(RecordChoice choice) {
   recorder->programs_ = std::move(*programs);
   recorder->make_capture(true);
   if (asked.kcore && recorder->capture_->memory() == nullptr) {
-    return Error{ErrorKind::usage, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
+    return Error{ErrorCode::bad_option, "--kcore: the kernel's memory cannot be read (needs root and /proc/kcore)", 0};
   }
   if (Status status = recorder->open_file(); !status) return status.error();
   if (Status status = recorder->start_holder(); !status) return status.error();
@@ -415,7 +416,7 @@ void Recorder::copy_kernel_after() {
   const PrivateFiles private_files;
   const std::string part = choice_.output + "/copy.part";  // whoever is killed leaves no half of a copy under its name
   std::error_code error;
-  Status status = Error{ErrorKind::file_open, "/proc/kallsyms cannot be read", 0};
+  Status status = Error{ErrorCode::read_failed, "/proc/kallsyms cannot be read", 0};
   for (int i = 0; i < kTries; ++i) {
     const uint64_t seen = kernel_records_;
     const Result<std::string> kallsyms = read_text_file("/proc/kallsyms");
@@ -423,7 +424,7 @@ void Recorder::copy_kernel_after() {
     if (!status.ok() || !drain(false).ok() || kernel_records_ == seen) break;
   }
   if (status.ok()) fs::rename(part, choice_.output + "/kcore_dir_after", error);
-  if (status.ok() && error) status = Error{ErrorKind::file_open, error.message(), 0};
+  if (status.ok() && error) status = Error{code_of_errno(error.value(), ErrorCode::write_failed), error.message(), 0};
   fs::remove_all(part, error);
   if (!status.ok()) report_.notes.push_back("no copy of the kernel's code as it is at the end: " + status.error().message);
 }

@@ -76,7 +76,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     made->streams_.push_back(i);
     made->total_bytes_ += stream.size_bytes;
   }
-  if (made->streams_.empty()) return Error{ErrorKind::usage, "no trace stream of the cpus or threads asked for", 0};
+  if (made->streams_.empty()) return Error{ErrorCode::no_such_stream, "no trace stream of the cpus or threads asked for", 0};
   return made;
 }
 

@@ -50,7 +50,7 @@ int run(Words words) {
   bundle.output_path = words.output;
   bundle.dry_run = words.dry_run;
   if (words.output.empty() && !words.dry_run)
-    return report_error({ErrorKind::usage, "-o FILE names the bundle to write; --dry-run lists what it would hold", 0});
+    return report_error({ErrorCode::contradictory_options, "-o FILE names the bundle to write; --dry-run lists what it would hold", 0});
   if (!words.time.empty()) {
     const Result<Interval> range = parse_time_range(words.time);
     if (!range) return report_error(range.error());

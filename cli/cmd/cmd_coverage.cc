@@ -151,7 +151,7 @@ int run(const Words& words) {
     const std::string why = counts.files.empty() ? "no code of a file ran"
                             : without.empty()    ? "no line of source is wanted"
                                                  : "no debug information in " + without;
-    return report_error({ErrorKind::usage, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
+    return report_error({ErrorCode::not_recorded, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
   }
   const bool lcov = words.format == "lcov" || !words.output.empty();
   if (const std::string absent = lcov && !words.keep_absent ? leave_out_absent(coverage) : ""; !words.calls.input.quiet)

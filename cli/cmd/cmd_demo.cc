@@ -204,7 +204,7 @@ int show_frozen(const Recording& recording, InputOptions input) {
 int run(const Words& words) {
   const std::string folder = find_data(words.data);
   if (folder.empty()) {
-    return report_error({ErrorKind::file_open,
+    return report_error({ErrorCode::not_found,
                          !words.data.empty()
                              ? "--data " + words.data + ": no such folder"
                              : "the demonstration's data is not installed; name its folder with --data DIR or PTDECODE_DEMO",

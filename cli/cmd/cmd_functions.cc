@@ -246,7 +246,7 @@ int run(const Words& words) {
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return input.say_summary(words.calls, false), status;
     return report_error(
-        {ErrorKind::usage, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists what was", words.function), 0});
+        {ErrorCode::no_such_function, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists what was", words.function), 0});
   }
   if (words.format == "json") {
     print_json(rows, slow, input.timed(), input.functions());

@@ -92,14 +92,14 @@ Result<Ip> place_of(const Recording& recording, const std::string& text) {
     return named.front() + offset->value;
   }
   if (Result<Ip> address = parse_address(text); address.ok()) return address;
-  return Error{ErrorKind::usage, fmt::format("'{}' is neither a hexadecimal address nor a known symbol", text), 0};
+  return Error{ErrorCode::no_such_function, fmt::format("'{}' is neither a hexadecimal address nor a known symbol", text), 0};
 }
 
 int show_place(const Recording& recording, const Words& words, TimeNs when, SpaceId user_space) {
   const Result<Ip> ip = place_of(recording, words.place);
   if (!ip) return report_error(ip.error());
   const SpaceId space = is_kernel_half(*ip) ? kKernelSpace : user_space;
-  if (space == kNoSpace) return report_error({ErrorKind::usage, "a user address needs --tid, which says whose", 0});
+  if (space == kNoSpace) return report_error({ErrorCode::contradictory_options, "a user address needs --tid, which says whose", 0});
   const bool att = words.syntax == "att";
   Output& output = standard_output();
   if (words.versions) {
@@ -116,7 +116,7 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
 
 int run(const Words& words) {
   if (words.versions && words.place.empty())
-    return report_error({ErrorKind::usage, "--versions: of which place? 'ptdecode image SYMBOL --versions'", 0});
+    return report_error({ErrorCode::contradictory_options, "--versions: of which place? 'ptdecode image SYMBOL --versions'", 0});
   std::optional<TimeNs> when;
   if (!words.at.empty()) {
     const Result<uint64_t> ns = parse_seconds_ns(words.at);
@@ -126,7 +126,7 @@ int run(const Words& words) {
   Interval range;
   if (!words.diff.empty()) {
     const Result<Interval> parsed = parse_time_range(words.diff);
-    if (!parsed) return report_error({ErrorKind::usage, "--diff: two times in seconds, A,B", 0});
+    if (!parsed) return report_error({ErrorCode::bad_time_window, "--diff: two times in seconds, A,B", 0});
     range = *parsed;
   }
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);

@@ -148,7 +148,7 @@ int run(const Words& words) {
   const Recording& recording = **opened;
   const auto asked = [&](const StreamInfo& info) { return cpus.empty() || std::find(cpus.begin(), cpus.end(), info.cpu) != cpus.end(); };
   if (std::none_of(recording.streams().begin(), recording.streams().end(), asked))
-    return report_error({ErrorKind::usage, "-C: no trace stream of the cpus asked for", 0});
+    return report_error({ErrorCode::no_such_stream, "-C: no trace stream of the cpus asked for", 0});
   Output& output = standard_output();
   Progress progress("packets", !words.input.quiet && !is_terminal(1));
   uint64_t bad = 0;

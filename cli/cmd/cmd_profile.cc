@@ -48,7 +48,7 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
   for (const FileCounts& file : counts.files) {
     const bool named = file.path == words.dso || short_path(file.path) == words.dso;
     if (named && file.relocatable) {
-      report_error({ErrorKind::usage,
+      report_error({ErrorCode::not_recorded,
                     fmt::format("--dso: '{}' is a kernel module, which has no addresses of its own to write a profile of", words.dso), 0});
       return nullptr;
     }
@@ -57,7 +57,7 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
   }
   const std::string none = known.empty() ? "no code of a file ran"
                                          : "only kernel modules ran, which have no addresses of their own to write a profile of: " + known;
-  report_error({ErrorKind::usage,
+  report_error({ErrorCode::not_recorded,
                 words.dso.empty() ? "profile: " + none
                                   : fmt::format("--dso: '{}' did not run; what did: {}", words.dso, known.empty() ? "nothing" : known),
                 0});

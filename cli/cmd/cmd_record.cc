@@ -93,13 +93,13 @@ int run(Words& words) {
   const LiveWords& live = words.live;
   if (live.sideband || live.everything || live.tree || live.snapshot || live.directory || live.kcore || !live.event.empty() ||
       !live.pids.empty() || !live.tids.empty() || !live.cpus.empty() || !live.filter.empty() || !live.detach.empty()) {
-    return report_error({ErrorKind::usage,
+    return report_error({ErrorCode::contradictory_options,
                          "record: --emulate runs a program of its own: -e, -p, -t, -a, -C, --filter, --tree, --snapshot, --detach, --dir, "
                          "--kcore and --sideband do not go with it",
                          0});
   }
   if (options.command.empty())
-    return report_error({ErrorKind::usage, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
+    return report_error({ErrorCode::contradictory_options, "record: no program is given: ptdecode record --emulate -- PROGRAM", 0});
   emulate::PtEncoderOptions& pt = options.config.pt;
   options.psb_period = static_cast<uint8_t>(words.psb_period);
   pt.psb_period_bytes = 1U << (words.psb_period + kPsbShift);

@@ -56,7 +56,7 @@ Status take_shortcuts(const Words& words, ScriptOptions& options) {
   }
   if (words.has_insn_trace) {
     if (!words.insn_trace.empty() && words.insn_trace != "disasm" && words.insn_trace != "raw") {
-      return Error{ErrorKind::usage, fmt::format("--insn-trace: '{}' is neither disasm nor raw", words.insn_trace), 0};
+      return Error{ErrorCode::bad_option, fmt::format("--insn-trace: '{}' is neither disasm nor raw", words.insn_trace), 0};
     }
     options.itrace = ItraceOptions{};
     options.itrace.instructions = options.itrace.errors = true;
@@ -108,13 +108,13 @@ Result<ScriptOptions> script_options(const Words& words) {
   const bool tree = words.call_trace || words.call_ret_trace, stacks = options.fields.has(Field::brstack);
   if (options.json && (tree || stacks))
     return Error{
-        ErrorKind::usage,
+        ErrorCode::contradictory_options,
         tree ? "--format json lists calls by itself: leave --call-trace out" : "-F brstack is text for perf2bolt: leave --format out", 0};
   if (stacks) {
     if (tree || words.has_insn_trace)
-      return Error{ErrorKind::usage, "-F brstack lists branches: leave --call-trace and --insn-trace out", 0};
+      return Error{ErrorCode::contradictory_options, "-F brstack lists branches: leave --call-trace and --insn-trace out", 0};
     if (words.has_itrace || !options.symbols.empty())
-      return Error{ErrorKind::usage, "-F brstack lists every branch in its order: leave --itrace and -S out", 0};
+      return Error{ErrorCode::contradictory_options, "-F brstack lists every branch in its order: leave --itrace and -S out", 0};
     options.itrace = ItraceOptions{};
     options.itrace.branches = true;
   }
@@ -159,14 +159,15 @@ bool lists_calls(const Words& words) {
 Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
   int64_t ns = 0;
   if (!words.input.pt_path.empty() || !wall_clock_offset(words.input.path, ns))
-    return Error{ErrorKind::usage, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
+    return Error{ErrorCode::not_recorded, "the time of day is not recorded ('perf record -k monotonic' records it)", 0};
   offset_ns = ns;
   return {};
 }
 
 int run_calls(const Words& words) {
   if (words.times.size() > 1)
-    return report_error({ErrorKind::usage, "--time can be given once for the tree of calls; with --call-trace or --itrace it repeats", 0});
+    return report_error({ErrorCode::contradictory_options,
+                         "--time can be given once for the tree of calls; with --call-trace or --itrace it repeats", 0});
   CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(call_words);
   if (!opened) return report_error(opened.error());
@@ -239,7 +240,7 @@ int run(const Words& words) {
     tasks.push_back(
         {info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
   }
-  if (tasks.empty()) return report_error({ErrorKind::usage, "no trace stream of the cpus or threads asked for", 0});
+  if (tasks.empty()) return report_error({ErrorCode::no_such_stream, "no trace stream of the cpus or threads asked for", 0});
   const bool stacks = options->fields.has(Field::brstack);
   const OtherEvents samples = stacks || options->addresses_only() ? OtherEvents{} : read_samples(words.input, options->times);
   if (!samples.events.empty()) tasks.push_back(sample_task(recording, *options, samples));

@@ -55,7 +55,7 @@ int run_sessions() {
 
 int run_snapshot(const Words& words) {
   if (words.output == "-" && is_terminal(1)) {
-    return report_error({ErrorKind::usage, "snapshot: -o - writes a recording to standard output, which is a terminal", 0});
+    return report_error({ErrorCode::bad_output, "snapshot: -o - writes a recording to standard output, which is a terminal", 0});
   }
   const Result<live::SessionStatus> session = live::take_snapshot(words.name, words.output);
   if (!session) return report_error(session.error());

@@ -161,7 +161,7 @@ int run(const Words& words) {
     streams.push_back(stream);
     total_bytes += recording.streams()[stream].size_bytes;
   }
-  if (streams.empty() && !cpus.empty()) return report_error({ErrorKind::usage, "-C: no trace stream of the cpus asked for", 0});
+  if (streams.empty() && !cpus.empty()) return report_error({ErrorCode::no_such_stream, "-C: no trace stream of the cpus asked for", 0});
   Progress progress("decoding", !words.input.quiet);
   progress.set_total(total_bytes);
   LossSum losses;

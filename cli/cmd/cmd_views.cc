@@ -20,10 +20,10 @@ int run_timeline(const Words& words) {
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;
-  if (!input.has_time()) return report_error({ErrorKind::usage, "the trace holds no time: there is nothing to lay along a line", 0});
+  if (!input.has_time()) return report_error({ErrorCode::not_recorded, "the trace holds no time: there is nothing to lay along a line", 0});
   Result<std::unique_ptr<WholeFile>> file = open_result(words.output);
   if (!file) return report_error(file.error());
-  if (is_terminal((*file)->fd())) return report_error({ErrorKind::usage, "timeline: what it writes is no text: -o names a file", 0});
+  if (is_terminal((*file)->fd())) return report_error({ErrorCode::bad_output, "timeline: what it writes is no text: -o names a file", 0});
   PerfettoWriter writer(input);
   std::string out;
   const int status = input.walk(words.calls, [&](std::span<const CallStep> steps, const CallTree& tree) {
@@ -44,7 +44,7 @@ int run_timeline(const Words& words) {
 
 int run_flame(const Words& words) {
   if (words.format == "svg" && words.output.empty())
-    return report_error({ErrorKind::usage, "flame: -o FILE.svg is missing (with --format folded, standard output will do)", 0});
+    return report_error({ErrorCode::contradictory_options, "flame: -o FILE.svg is missing (with --format folded, standard output will do)", 0});
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(words.calls);
   if (!opened) return report_error(opened.error());
   CallInput& input = **opened;

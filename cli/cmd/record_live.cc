@@ -74,12 +74,13 @@ Result<live::TargetChoice> parse_target(const LiveWords& words) {
   target.tree = words.tree;
   target.per_thread = words.per_thread;
   target.inherit = !words.no_inherit;
-  const Error nobody{ErrorKind::usage, "record: nothing to record: give -p PID, -t TID, -a, -C CPUS, or a program after --", 0};
+  const Error nobody{ErrorCode::contradictory_options, "record: nothing to record: give -p PID, -t TID, -a, -C CPUS, or a program after --", 0};
   if (!some && !target.everything && words.command.empty()) return nobody;
   if (some && (target.everything || !words.command.empty())) {
-    return Error{ErrorKind::usage, "record: -p and -t cannot be combined with -a or a program", 0};
+    return Error{ErrorCode::contradictory_options, "record: -p and -t cannot be combined with -a or a program", 0};
   }
-  if (target.per_thread && target.everything) return Error{ErrorKind::usage, "record: --per-thread cannot be combined with -a or -C", 0};
+  if (target.per_thread && target.everything)
+    return Error{ErrorCode::contradictory_options, "record: --per-thread cannot be combined with -a or -C", 0};
   return target;
 }
 
@@ -87,7 +88,7 @@ Result<live::TargetChoice> parse_target(const LiveWords& words) {
 Status choose_trace(const LiveWords& words, RecordChoice& choice) {
   if (words.event.empty()) {
     const bool vain = !words.filter.empty() || words.snapshot;
-    return vain ? Status(Error{ErrorKind::usage, "record: --filter and --snapshot want a trace: -e intel_pt//", 0}) : Status();
+    return vain ? Status(Error{ErrorCode::contradictory_options, "record: --filter and --snapshot want a trace: -e intel_pt//", 0}) : Status();
   }
   const Result<live::PmuEvent> event = live::parse_pmu_event(words.event);
   if (!event) return event.error();
@@ -132,10 +133,10 @@ Result<RecordChoice> choose(const LiveWords& words) {
   choice.cmdline = {"ptdecode", "record"};
   if (Status status = choose_trace(words, choice); !status) return status.error();
   if (words.output == "-" && (words.directory || words.kcore)) {
-    return Error{ErrorKind::usage, "record: -o - is the pipe form; a directory and --kcore want a name", 0};
+    return Error{ErrorCode::contradictory_options, "record: -o - is the pipe form; a directory and --kcore want a name", 0};
   }
   if (words.output == "-" && is_terminal(1)) {
-    return Error{ErrorKind::usage, "record: -o - writes a recording to standard output, which is a terminal", 0};
+    return Error{ErrorCode::bad_output, "record: -o - writes a recording to standard output, which is a terminal", 0};
   }
   return choice;
 }
@@ -182,7 +183,7 @@ namespace {
 
 int start_detached(const LiveWords& words, const RecordChoice& choice) {
   if (words.directory || words.kcore || words.compress || words.output != "perf.data") {
-    return report_error({ErrorKind::usage, "record: with --detach the file is made by ptdecode snapshot", 0});
+    return report_error({ErrorCode::contradictory_options, "record: with --detach the file is made by ptdecode snapshot", 0});
   }
   live::SessionChoice session;
   session.name = words.detach;

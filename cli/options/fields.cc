@@ -66,7 +66,7 @@ constexpr std::array kElsewhere = {
     Elsewhere{"brcntr", "not recorded in a trace"},
 };
 
-Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
 Result<Field> field_named(std::string_view name) {
   for (const NamedField& known : kNames) {

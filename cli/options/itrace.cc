@@ -9,7 +9,7 @@ namespace ptd::cli {
 
 namespace {
 
-Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
 /// What to use instead of a letter that perf knows and this program does not.
 const char* instead_of(char letter) {

@@ -149,7 +149,7 @@ Result<OpenRequest> open_options(const InputOptions& input) {
 
 namespace {
 
-Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
 Status take_tsc_ctc(const std::string& text, RawOptions& raw) {
   unsigned n = 0, d = 0;
@@ -207,14 +207,14 @@ Error explain_absent(const InputOptions& input, const Error& error) {
   std::error_code ignored;
   if (input.pt_path.empty() && input.path != "-" && !std::filesystem::exists(input.path, ignored)) {
     if (const std::string left = left_by_recorder(input.path); !left.empty())
-      return Error{ErrorKind::file_open,
+      return Error{ErrorCode::not_found,
                    fmt::format("{} does not exist: its recorder is still running or was killed; 'ptdecode record --recover {}' makes the "
                                "recording of what it left",
                                input.path, left),
                    0};
   }
   if (!input.pt_path.empty() || input.path != "perf.data" || std::filesystem::exists(input.path, ignored)) return error;
-  return Error{ErrorKind::file_open, "no perf.data in this directory; name a recording with -i PATH ('ptdecode demo' needs none)", 0};
+  return Error{ErrorCode::not_found, "no perf.data in this directory; name a recording with -i PATH ('ptdecode demo' needs none)", 0};
 }
 
 Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
@@ -245,7 +245,7 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
 int report_error(const Error& error) {
   const std::string where = error.offset_bytes != 0 ? fmt::format(" (at offset {:#x})", error.offset_bytes) : "";
   say_on_error(fmt::format("ptdecode: {}{}\n", shown(error.message), where));
-  return exit_status_of(error.kind);
+  return exit_status_of(error.kind());
 }
 
 }  // namespace ptd::cli

@@ -10,7 +10,7 @@ namespace ptd::cli {
 
 namespace {
 
-Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+Error usage(std::string message) { return Error{ErrorCode::bad_option, std::move(message), 0}; }
 
 /// The whole of `text` as a number; `base` 0: 0x hex or decimal.
 bool to_number(std::string_view text, uint64_t& value, int base = 0) {

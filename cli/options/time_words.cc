@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-Error usage(std::string message) { return Error{ErrorKind::usage, std::move(message), 0}; }
+Error usage(std::string message) { return Error{ErrorCode::bad_time_window, std::move(message), 0}; }
 
 bool bounded(Interval span) { return !span.empty() && span.first != kTimeMin && span.last != kTimeMax; }
 

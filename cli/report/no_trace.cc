@@ -29,7 +29,7 @@ std::string no_trace_text(const InputOptions& input) {
 
 Result<std::unique_ptr<Recording>> open_traced(const InputOptions& input) {
   Result<std::unique_ptr<Recording>> recording = open_recording(input);
-  if (recording && (*recording)->streams().empty()) return Error{ErrorKind::file_format, no_trace_text(input), 0};
+  if (recording && (*recording)->streams().empty()) return Error{ErrorCode::no_trace, no_trace_text(input), 0};
   return recording;
 }
 

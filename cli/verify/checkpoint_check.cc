@@ -67,7 +67,7 @@ Result<uint32_t> stream_of_truth(const Recording& recording, const std::string& 
   const std::vector<StreamInfo>& streams = recording.streams();
   const auto found = std::find_if(streams.begin(), streams.end(), [cpu](const StreamInfo& stream) { return stream.cpu == cpu; });
   if (cpu < 0 || found == streams.end()) {
-    return Error{ErrorKind::usage, fmt::format("{}: the recording has no stream of cpu {}", path, cpu), 0};
+    return Error{ErrorCode::no_such_stream, fmt::format("{}: the recording has no stream of cpu {}", path, cpu), 0};
   }
   return static_cast<uint32_t>(found - streams.begin());
 }

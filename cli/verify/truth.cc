@@ -6,11 +6,13 @@
 #include <cstdio>
 #include <fstream>
 
+#include "image/base/system_error.h"
+
 namespace ptd::cli {
 
 Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return Error{ErrorKind::file_open, fmt::format("{}: cannot be opened", path), 0};
+  if (!file) return Error{code_of_errno(errno), fmt::format("{}: cannot be opened", path), 0};
   std::vector<Checkpoint> truth;
   std::string line;
   while (std::getline(file, line)) {
@@ -19,16 +21,16 @@ Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
     char last[32] = "";
     unsigned long long count = 0, ips = 0, bytes = 0, ip = 0;
     if (std::sscanf(line.c_str(), "%llu %llx %llx %31s", &count, &ips, &bytes, last) != 4) {
-      return Error{ErrorKind::file_format, fmt::format("{}: '{}' is no checkpoint", path, line.substr(0, 80)), 0};
+      return Error{ErrorCode::bad_format, fmt::format("{}: '{}' is no checkpoint", path, line.substr(0, 80)), 0};
     }
     if (std::sscanf(last, "%llx", &ip) != 1 || std::string_view(last) == "end") ip = 0;
     point = Checkpoint{count, ips, bytes, ip};
     if (!truth.empty() && point.count <= truth.back().count) {
-      return Error{ErrorKind::file_format, fmt::format("{}: checkpoints are not in order", path), 0};
+      return Error{ErrorCode::contradictory_record, fmt::format("{}: checkpoints are not in order", path), 0};
     }
     truth.push_back(point);
   }
-  if (truth.empty()) return Error{ErrorKind::file_format, fmt::format("{}: no checkpoints", path), 0};
+  if (truth.empty()) return Error{ErrorCode::missing_part, fmt::format("{}: no checkpoints", path), 0};
   return truth;
 }
 

@@ -384,9 +384,9 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   if (!status) return status.error();
   if (any) compare.segment(offset, when, decoded, true);
   compare.finish();
-  if (!(*reader)->error().empty()) return Error{ErrorKind::file_format, truth_path + ": " + (*reader)->error(), 0};
+  if (!(*reader)->error().empty()) return Error{ErrorCode::bad_format, truth_path + ": " + (*reader)->error(), 0};
   if (counts.truth != 0 && counts.decoded != 0 && !compare.found()) {
-    return Error{ErrorKind::usage, truth_path + ": none of its PSBs is where the trace has one: it belongs to another recording or thread",
+    return Error{ErrorCode::wrong_recording, truth_path + ": none of its PSBs is where the trace has one: it belongs to another recording or thread",
                  0};
   }
   return counts;

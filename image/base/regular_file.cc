@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "image/base/system_error.h"
+
 namespace ptd {
 namespace {
 
@@ -60,7 +62,7 @@ RegularFile open_looked_at(Fd place) {
     return file;
   }
   if (!S_ISREG(info.st_mode)) {
-    file.error = EINVAL;
+    file.error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
     return file;
   }
   const std::string path = "/proc/self/fd/" + std::to_string(place.get());
@@ -71,8 +73,12 @@ RegularFile open_looked_at(Fd place) {
 
 }  // namespace
 
+ErrorCode RegularFile::code() const {
+  return outside ? ErrorCode::outside_folder : error == EINVAL ? ErrorCode::not_regular_file : code_of_errno(error);
+}
+
 std::string RegularFile::why() const {
-  return outside ? kOutsideReason : error == EINVAL ? "not a regular file" : std::strerror(error);
+  return outside ? kOutsideReason : error == EINVAL || error == EISDIR ? "not a regular file" : std::strerror(error);
 }
 
 RegularFile open_regular(const std::string& path) { return open_looked_at(Fd(::open(path.c_str(), kLook))); }

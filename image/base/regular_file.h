@@ -4,6 +4,7 @@
 #include <string>
 
 #include "image/base/fd.h"
+#include "ptdecode/error.h"
 
 namespace ptd {
 
@@ -13,9 +14,10 @@ inline constexpr const char* kOutsideReason = "outside of the recording's folder
 /// A regular file open for reading, or why it is not.
 struct RegularFile {
   Fd fd;
-  int error = 0;         ///< errno; EINVAL: not a regular file
+  int error = 0;         ///< errno; EISDIR, EINVAL: a directory, or another kind of file
   bool outside = false;  ///< the path leads out of the folder
 
+  [[nodiscard]] ErrorCode code() const;   ///< of a file that is not open
   [[nodiscard]] std::string why() const;  ///< for people; of a file that is not open
 };
 

@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "image/base/system_error.h"
+
 namespace ptd {
 namespace {
 
@@ -76,7 +78,7 @@ Place follow(const std::string& path) {
 }
 
 Error open_error(const std::string& path, int number) {
-  return Error{ErrorKind::file_open, path + ": cannot be written: " + std::strerror(number), 0};
+  return system_error(path + ": cannot be written", ErrorCode::write_failed, number);
 }
 
 }  // namespace

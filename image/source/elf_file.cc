@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "image/base/system_error.h"
 #include "image/source/build_id.h"
 
 namespace ptd {
@@ -101,7 +102,7 @@ Result<std::shared_ptr<const ElfFile>> ElfFile::open(const std::string& path) {
 Result<std::shared_ptr<const ElfFile>> ElfFile::open(std::shared_ptr<const MappedFile> file) {
   std::shared_ptr<ElfFile> elf(new ElfFile());
   elf->file_ = std::move(file);
-  if (!elf->parse()) return Error{ErrorKind::file_format, elf->path() + ": not an ELF file", 0};
+  if (!elf->parse()) return Error{ErrorCode::bad_magic, elf->path() + ": not an ELF file", 0};
   return std::shared_ptr<const ElfFile>(std::move(elf));
 }
 
@@ -217,11 +218,11 @@ std::vector<ElfSymbol> ElfFile::read_symbols(size_t limit) const {
 Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) {
   auto elf = ElfFile::open(path);
   if (!elf.ok()) return elf.error();
-  if (!(*elf)->is_core()) return Error{ErrorKind::file_format, path + ": not an ELF core", 0};
+  if (!(*elf)->is_core()) return Error{ErrorCode::unknown_format, path + ": not an ELF core", 0};
   if (cut != nullptr) *cut = (*elf)->is_cut();
   constexpr size_t kMaxSegments = 4096;  // a machine's kcore has some dozens
   if ((*elf)->segments().size() > kMaxSegments)
-    return Error{ErrorKind::file_format,
+    return Error{ErrorCode::unknown_format,
                  path + ": " + std::to_string((*elf)->segments().size()) + " segments are no copy of a kernel's memory", 0};
   std::vector<MemoryRange> ranges;
   for (const ElfSegment& segment : (*elf)->segments()) {
@@ -236,14 +237,14 @@ Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, con
   constexpr uint64_t kMaxBytes = 512ULL << 20;
   constexpr size_t kMaxSegments = 4096;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
+  if (fd < 0) return system_error(path);
   const auto close_at_end = [](const int* open) { ::close(*open); };
   const std::unique_ptr<const int, decltype(close_at_end)> closer(&fd, close_at_end);
   static const bool ready = elf_version(EV_CURRENT) != EV_NONE;
   const ElfHandle elf(ready ? elf_begin(fd, ELF_C_READ, nullptr) : nullptr);
   size_t count = 0;
   if (elf == nullptr || gelf_getclass(elf.get()) != ELFCLASS64 || elf_getphdrnum(elf.get(), &count) != 0 || count > kMaxSegments)
-    return Error{ErrorKind::file_format, path + ": no kernel's memory", 0};
+    return Error{ErrorCode::unknown_format, path + ": no kernel's memory", 0};
   std::vector<GElf_Phdr> segments(count);
   for (size_t i = 0; i < count; ++i) {
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &segments[i]) == nullptr) segments[i].p_type = PT_NULL;

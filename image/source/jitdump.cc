@@ -73,18 +73,18 @@ bool is_jitdump_path(const std::string& path) {
 }
 
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes) {
-  if (bytes.size() < kHeaderBytes) return Error{ErrorKind::file_format, "jitdump: shorter than its header", 0};
+  if (bytes.size() < kHeaderBytes) return Error{ErrorCode::bad_header, "jitdump: shorter than its header", 0};
   const auto magic = read_at<uint32_t>(bytes, 0);
-  if (magic == kMagicSwapped) return Error{ErrorKind::unsupported, "jitdump: written with the other byte order", 0};
-  if (magic != kMagic) return Error{ErrorKind::file_format, "jitdump: bad magic", 0};
+  if (magic == kMagicSwapped) return Error{ErrorCode::unsupported_byte_order, "jitdump: written with the other byte order", 0};
+  if (magic != kMagic) return Error{ErrorCode::bad_magic, "jitdump: bad magic", 0};
   JitdumpHeader header;
   header.version = read_at<uint32_t>(bytes, 4);
   header.size_bytes = read_at<uint32_t>(bytes, 8);
   if (header.version == 0 || header.version > 2) {
-    return Error{ErrorKind::file_format, "jitdump: unknown version " + std::to_string(header.version), 4};
+    return Error{ErrorCode::bad_version, "jitdump: unknown version " + std::to_string(header.version), 4};
   }
   if (header.size_bytes < kHeaderBytes || header.size_bytes > bytes.size())
-    return Error{ErrorKind::file_format, "jitdump: bad header size", 8};
+    return Error{ErrorCode::bad_header, "jitdump: bad header size", 8};
   header.elf_machine = read_at<uint32_t>(bytes, 12);
   header.complete = read_at<uint32_t>(bytes, 16) == kCompleteJitdump;
   header.pid = read_at<uint32_t>(bytes, 20);

@@ -11,18 +11,20 @@
 #include <cerrno>
 #include <cstring>
 
+#include "image/base/system_error.h"
+
 namespace ptd {
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) { return open(open_regular(path), path); }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const RegularFile& file, const std::string& path) {
   if (file.fd.ok()) return open(file.fd.get(), path);
-  return Error{ErrorKind::file_open, path + ": " + file.why(), 0};
+  return Error{file.code(), path + ": " + file.why(), 0};
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::string& path) {
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Error{ErrorKind::file_open, path + ": not a regular file", 0};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Error{ErrorCode::not_regular_file, path + ": not a regular file", 0};
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = path;
   file->modified_s_ = info.st_mtim.tv_sec;
@@ -30,7 +32,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::st
   const auto size = static_cast<size_t>(info.st_size);
   if (size > 0) {
     void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (memory == MAP_FAILED) return Error{ErrorKind::file_open, path + ": " + std::strerror(errno), 0};
+    if (memory == MAP_FAILED) return system_error(path, ErrorCode::read_failed);
     file->bytes_ = Bytes(static_cast<const std::byte*>(memory), size);
   }
   return std::shared_ptr<const MappedFile>(std::move(file));

@@ -24,7 +24,7 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
   const Bytes list = (*addresses)->bytes();
   const uint64_t count = list.size() / sizeof(uint64_t);
   if (list.size() % sizeof(uint64_t) != 0 || (*dump)->bytes().size() != count * kPageBytes) {
-    return Error{ErrorKind::file_format,
+    return Error{ErrorCode::contradictory_record,
                  dump_path + " holds " + std::to_string((*dump)->bytes().size()) + " bytes, but " + addresses_path + " lists " +
                      std::to_string(count) + " pages of 4096 bytes",
                  0};
@@ -40,7 +40,7 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
       found.odd_addresses.push_back(address);
     }
   }
-  if (pages.empty() && count != 0) return Error{ErrorKind::file_format, addresses_path + ": no address is a multiple of 4096", 0};
+  if (pages.empty() && count != 0) return Error{ErrorCode::contradictory_record, addresses_path + ": no address is a multiple of 4096", 0};
   std::stable_sort(pages.begin(), pages.end(), [](const Page& a, const Page& b) { return a.address < b.address; });
   for (size_t i = 0; i < pages.size();) {
     size_t end = i + 1;

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "image/base/system_error.h"
+
 namespace ptd {
 namespace {
 
@@ -29,7 +31,7 @@ bool parse_line(std::string_view text, PerfMapLine& line) {
   return !line.name.empty() && line.size_bytes != 0 && line.size_bytes <= ~line.address;
 }
 
-Error cannot(const std::string& path, const std::string& why) { return Error{ErrorKind::file_open, path + ": " + why, 0}; }
+Error cannot(ErrorCode code, const std::string& path, const std::string& why) { return Error{code, path + ": " + why, 0}; }
 
 }  // namespace
 
@@ -37,15 +39,15 @@ std::string perf_map_path(int32_t pid) { return "/tmp/perf-" + std::to_string(pi
 
 Result<std::string> read_own_perf_map(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return cannot(path, "cannot be opened");
+  if (fd < 0) return cannot(code_of_errno(errno), path, "cannot be opened");
   struct Closer {
     int fd;
     ~Closer() { ::close(fd); }
   } const closer{fd};
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return cannot(path, "not a regular file");
-  if (info.st_uid != 0 && info.st_uid != ::geteuid()) return cannot(path, "belongs neither to this user nor to root");
-  if (static_cast<uint64_t>(info.st_size) > kMostPerfMapBytes) return cannot(path, "too large");
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return cannot(ErrorCode::not_regular_file, path, "not a regular file");
+  if (info.st_uid != 0 && info.st_uid != ::geteuid()) return cannot(ErrorCode::untrusted_file, path, "belongs neither to this user nor to root");
+  if (static_cast<uint64_t>(info.st_size) > kMostPerfMapBytes) return cannot(ErrorCode::too_large, path, "too large");
   std::string text(static_cast<size_t>(info.st_size), '\0');
   size_t done = 0;
   while (done < text.size()) {

@@ -29,7 +29,7 @@ struct Row {
 static_assert(sizeof(Row) == 24 && sizeof(Header) == 24 + kHashDigits);
 
 Result<Dir> folder_of(const Stash& stash, const std::string& hash) {
-  if (!is_hash(hash)) return Error{ErrorKind::file_format, "'" + hash + "' names no content", 0};
+  if (!is_hash(hash)) return Error{ErrorCode::bad_format, "'" + hash + "' names no content", 0};
   const Result<Dir> parsed = stash.top().sub(kParsed, true);
   if (!parsed) return parsed.error();
   const Result<Dir> format = parsed->sub(kFolder, true);

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "image/base/system_error.h"
 #include "image/source/build_id.h"
 #include "image/source/elf_file.h"
 #include "image/stash/content_hash.h"
@@ -28,7 +29,7 @@ constexpr uint32_t kLockWaitMs = 60'000;
 constexpr uint64_t kChunkBytes = 1U << 20;
 constexpr uint64_t kLeastFreeShare = 20;
 
-Error too_large(const std::string& what) { return Error{ErrorKind::unsupported, what, 0}; }
+Error too_large(const std::string& what) { return Error{ErrorCode::too_large, what, 0}; }
 
 std::string random_name() {
   uint64_t value = 0;
@@ -43,7 +44,7 @@ Status for_each_chunk(int fd, uint64_t limit_bytes, const std::function<Status(B
   while (true) {
     const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error("reading what is to be kept", errno);
+    if (got < 0) return system_error("reading what is to be kept", ErrorCode::read_failed);
     if (got == 0) return {};
     at += static_cast<uint64_t>(got);
     if (at > limit_bytes) return too_large("larger than what is kept (" + std::to_string(limit_bytes) + " bytes)");
@@ -94,7 +95,7 @@ std::vector<std::string> stash_paths() {
 
 Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access access) {
   if (path.empty())
-    return Error{ErrorKind::file_open, "there is no stash: neither HOME nor XDG_CACHE_HOME is set, or PTDECODE_STASH=off", 0};
+    return Error{ErrorCode::not_found, "there is no stash: neither HOME nor XDG_CACHE_HOME is set, or PTDECODE_STASH=off", 0};
   const bool write = access == Access::write;
   Result<Dir> top = Dir::open_top(path, write ? (path == kSystemStash ? 0755U : 0700U) : 0U, !write && path == kSystemStash);
   if (!top) return top.error();
@@ -107,7 +108,7 @@ Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access acces
   }
   const Result<std::string> format = top->read_file("format", kFormat.size());
   if (!format)
-    return format.error().kind == ErrorKind::file_format ? too_large(path + ": a stash of another version of ptdecode") : format.error();
+    return format.error().kind() == ErrorKind::file_format ? too_large(path + ": a stash of another version of ptdecode") : format.error();
   if (*format != kFormat) return too_large(path + ": a stash of another version of ptdecode");
   return std::unique_ptr<Stash>(new Stash(std::move(*top)));
 }
@@ -115,7 +116,7 @@ Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access acces
 Result<Fd> Stash::lock_file() const { return top_.open_file("lock"); }
 
 Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) const {
-  if (!is_hash(hash)) return Error{ErrorKind::file_format, "'" + hash + "' names no content", 0};
+  if (!is_hash(hash)) return Error{ErrorCode::bad_format, "'" + hash + "' names no content", 0};
   const std::lock_guard guard(mutex_);
   if (const auto known = checked_.find(hash); known != checked_.end()) return known->second;
   const Result<Dir> objects = top_.sub(kObjects, false);
@@ -128,9 +129,9 @@ Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) c
   Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(fd->get(), path);
   if (!file) return file.error();
   const std::string found = hash_of((*file)->bytes());
-  if (!is_hash(found)) return Error{ErrorKind::file_open, path + ": out of memory", 0};
+  if (!is_hash(found)) return Error{ErrorCode::out_of_memory, path + ": out of memory", 0};
   if (found != hash)
-    return Error{ErrorKind::file_format, path + " is damaged (its content has another hash): not used; see ptdecode stash verify", 0};
+    return Error{ErrorCode::bad_checksum, path + " is damaged (its content has another hash): not used; see ptdecode stash verify", 0};
   checked_[hash] = *file;
   return file;
 }
@@ -151,7 +152,7 @@ std::vector<std::string> Stash::with_build_id(const std::string& build_id) const
 }
 
 Result<Entries> Stash::entries_of(const std::string& identity) const {
-  if (!is_hash(identity)) return Error{ErrorKind::file_format, "'" + identity + "' names no recording", 0};
+  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' names no recording", 0};
   const Result<Dir> recordings = top_.sub(kRecordings, false);
   if (!recordings) return recordings.error();
   const Result<Dir> dir = recordings->sub(identity, false);
@@ -196,7 +197,7 @@ Result<std::unique_ptr<Capture>> Capture::begin(Stash& stash, const std::string&
   const Result<Fd> lock_file = stash.lock_file();
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), false, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorKind::file_open, stash.path() + ": gc has had it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, stash.path() + ": gc has had it for a minute", 0};
   const Result<Dir> incoming = stash.top_.sub(kIncoming, false);
   if (!incoming) return incoming.error();
   const std::string name = random_name();
@@ -252,13 +253,13 @@ Status Capture::check_room(uint64_t size_bytes) {
 // `write` writes the content and says what it hashed while it did.
 Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Readers readers,
                               const std::function<Status(int, std::string&)>& write) {
-  if (!is_hash(hash)) return Error{ErrorKind::file_open, "out of memory", 0};
+  if (!is_hash(hash)) return Error{ErrorCode::out_of_memory, "out of memory", 0};
   const auto known = known_.find(hash);
   if (known != known_.end() && known->second.readers >= readers) return known->second.content;
   const Result<Fd> lock_file = stash_.lock_file();
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), false, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorKind::file_open, stash_.path() + ": gc has had it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, stash_.path() + ": gc has had it for a minute", 0};
   const Result<Dir> objects = stash_.top_.sub(kObjects, false);
   if (!objects) return objects.error();
   const Result<Dir> folder = objects->sub(hash.substr(0, kFolderDigits), true);
@@ -274,7 +275,7 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Read
     const auto checked = [&](int fd) -> Status {
       std::string written;
       if (Status status = write(fd, written); !status) return status;
-      return written == hash ? Status() : Status(Error{ErrorKind::file_format, "changed while it was read", 0});
+      return written == hash ? Status() : Status(Error{ErrorCode::changed, "changed while it was read", 0});
     };
     if (Status status = folder->publish(name, mode_of(stash_.path(), readers), was_there, checked); !status) return status.error();
     folder->sync();
@@ -323,7 +324,7 @@ Result<Content> Capture::add(int fd) {
       return copied;
     };
     Result<Content> content = keep(hasher.finish(), size, readers, write);
-    if (content.ok() || content.error().kind != ErrorKind::file_format) return content;
+    if (content.ok() || content.error().code != ErrorCode::changed) return content;
     last = content.error();
   }
   return last;
@@ -344,7 +345,7 @@ Status Capture::flush() {
 }
 
 Status Capture::name_recording(const std::string& identity) {
-  if (!is_hash(identity)) return Error{ErrorKind::file_format, "'" + identity + "' names no recording", 0};
+  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' names no recording", 0};
   return dir_.publish(kIdentityFile, 0600, true, bytes_of(identity));
 }
 
@@ -361,13 +362,13 @@ Status Capture::publish(const std::string& identity) {
 }
 
 Status Stash::take_in(const Dir& dir, const std::string& name, const std::string& identity, Entries& entries) const {
-  if (!is_hash(identity)) return Error{ErrorKind::file_format, "'" + identity + "' names no recording", 0};
+  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' names no recording", 0};
   const Result<Dir> recordings = top_.sub(kRecordings, false);
   if (!recordings) return recordings.error();
   const Result<Dir> incoming = top_.sub(kIncoming, false);
   if (!incoming) return incoming.error();
   const Lock lock(recordings->fd(), true, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorKind::file_open, recordings->path() + ": someone has had it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, recordings->path() + ": someone has had it for a minute", 0};
   struct stat info {};
   const bool was_there = recordings->stat(identity, info);
   if (was_there) {
@@ -384,9 +385,9 @@ Status Stash::take_in(const Dir& dir, const std::string& name, const std::string
   if (::renameat2(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str(), flags) != 0) {
     // Not every file system can. In between gc would find whose it is.
     if (Status status = dir.publish(kIdentityFile, 0600, true, bytes_of(identity)); !status) return status;
-    if (was_there && !recordings->remove(identity)) return system_error(recordings->path() + "/" + identity, errno);
+    if (was_there && !recordings->remove(identity)) return system_error(recordings->path() + "/" + identity);
     if (::renameat(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str()) != 0)
-      return system_error(recordings->path() + "/" + identity, errno);
+      return system_error(recordings->path() + "/" + identity);
   } else if (was_there) {
     incoming->remove(name);
   }

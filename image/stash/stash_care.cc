@@ -278,7 +278,7 @@ class Verification {
   [[nodiscard]] Verdict read(const std::string& hash) const {
     const Result<std::shared_ptr<const MappedFile>> file = stash_.read(hash);
     if (file.ok()) return {};
-    const bool damaged = file.error().kind == ErrorKind::file_format;
+    const bool damaged = file.error().kind() == ErrorKind::file_format;
     return {damaged ? "damaged: its content has another hash" : file.error().message, damaged};
   }
 
@@ -390,7 +390,7 @@ Result<GcReport> gc(Stash& stash, const GcOptions& options) {
   const Result<Fd> lock_file = stash.top().open_file("lock");
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), true, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorKind::file_open, stash.path() + ": recorders have added to it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, stash.path() + ": recorders have added to it for a minute", 0};
   Collection collection(stash, options);
   collection.run();
   return std::move(collection.report);

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <memory>
 
+#include "image/base/system_error.h"
+
 namespace ptd::stash {
 namespace {
 
@@ -24,9 +26,9 @@ bool is_ours(const struct stat& info, bool owner_root) { return info.st_uid == :
 
 Status check_directory(int fd, const std::string& path, bool owner_root) {
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return system_error(path, errno);
-  if (!is_ours(info, owner_root)) return Error{ErrorKind::file_open, path + " belongs to another user: not used", 0};
-  if ((info.st_mode & kOthersWrite) != 0) return Error{ErrorKind::file_open, path + ": others may write to it: not used (chmod go-w)", 0};
+  if (::fstat(fd, &info) != 0) return system_error(path);
+  if (!is_ours(info, owner_root)) return Error{ErrorCode::untrusted_file, path + " belongs to another user: not used", 0};
+  if ((info.st_mode & kOthersWrite) != 0) return Error{ErrorCode::untrusted_file, path + ": others may write to it: not used (chmod go-w)", 0};
   return {};
 }
 
@@ -65,33 +67,31 @@ bool remove_at(int parent, const char* name, int depth) {
 
 }  // namespace
 
-Error system_error(const std::string& what, int number) { return Error{ErrorKind::file_open, what + ": " + std::strerror(number), 0}; }
-
 Result<Dir> Dir::open_top(const std::string& path, unsigned create_mode, bool owner_root) {
   if (create_mode != 0) {
     make_parents(path);
-    if (::mkdir(path.c_str(), static_cast<mode_t>(create_mode)) != 0 && errno != EEXIST) return system_error(path, errno);
+    if (::mkdir(path.c_str(), static_cast<mode_t>(create_mode)) != 0 && errno != EEXIST) return system_error(path);
   }
   // A link to a larger disk is fine, if it is the user's own.
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return system_error(path, errno);
+  if (::lstat(path.c_str(), &info) != 0) return system_error(path);
   if (S_ISLNK(info.st_mode) && !is_ours(info, owner_root))
-    return Error{ErrorKind::file_open, path + " is a link that another user made: not used", 0};
+    return Error{ErrorCode::untrusted_file, path + " is a link that another user made: not used", 0};
   const int no_follow = S_ISLNK(info.st_mode) ? 0 : O_NOFOLLOW;
   Dir dir(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_follow), path);
-  if (!dir.ok()) return system_error(path, errno);
+  if (!dir.ok()) return system_error(path);
   if (Status status = check_directory(dir.fd(), path, owner_root); !status) return status.error();
   return dir;
 }
 
 Result<Dir> Dir::sub(const std::string& name, bool create) const {
   const std::string path = path_ + "/" + name;
-  if (!is_simple(name)) return system_error(path, EINVAL);
+  if (!is_simple(name)) return system_error(path, ErrorCode::open_failed, EINVAL);
   struct stat own {};
   if (create && ::fstat(fd_.get(), &own) == 0 && ::mkdirat(fd_.get(), name.c_str(), own.st_mode & 0777) != 0 && errno != EEXIST)
-    return system_error(path, errno);
+    return system_error(path);
   Dir dir(::openat(fd_.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), path);
-  if (!dir.ok()) return system_error(path, errno);
+  if (!dir.ok()) return system_error(path);
   if (Status status = check_directory(dir.fd(), path, true); !status) return status.error();
   return dir;
 }
@@ -118,13 +118,13 @@ bool Dir::stat(const std::string& name, struct stat& info) const {
 
 Result<Fd> Dir::open_file(const std::string& name) const {
   const std::string path = path_ + "/" + name;
-  if (!is_simple(name)) return system_error(path, EINVAL);
+  if (!is_simple(name)) return system_error(path, ErrorCode::open_failed, EINVAL);
   Fd fd(::openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat info {};
-  if (!fd.ok() || ::fstat(fd.get(), &info) != 0) return system_error(path, errno);
-  if (!S_ISREG(info.st_mode)) return Error{ErrorKind::file_open, path + ": not a regular file", 0};
+  if (!fd.ok() || ::fstat(fd.get(), &info) != 0) return system_error(path);
+  if (!S_ISREG(info.st_mode)) return Error{ErrorCode::not_regular_file, path + ": not a regular file", 0};
   if (!is_ours(info, true) || (info.st_mode & kOthersWrite) != 0)
-    return Error{ErrorKind::file_open, path + ": another user may have written it: not used", 0};
+    return Error{ErrorCode::untrusted_file, path + ": another user may have written it: not used", 0};
   return fd;
 }
 
@@ -136,26 +136,26 @@ Result<std::string> Dir::read_file(const std::string& name, uint64_t limit_bytes
   while (true) {
     const ssize_t got = ::read(fd->get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error(path_ + "/" + name, errno);
+    if (got < 0) return system_error(path_ + "/" + name);
     if (got == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(got));
-    if (text.size() > limit_bytes) return Error{ErrorKind::file_format, path_ + "/" + name + ": too long", 0};
+    if (text.size() > limit_bytes) return Error{ErrorCode::bad_format, path_ + "/" + name + ": too long", 0};
   }
 }
 
 Status Dir::publish(const std::string& name, unsigned mode, bool replace, const std::function<Status(int fd)>& write) const {
   const std::string path = path_ + "/" + name;
-  if (!is_simple(name)) return system_error(path, EINVAL);
+  if (!is_simple(name)) return system_error(path, ErrorCode::open_failed, EINVAL);
   // A file without a name goes away by itself if this process dies. Not every file system has them.
   std::string temporary;
   Fd fd(replace ? -1 : ::openat(fd_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!fd.ok()) {
     temporary = temporary_name();
     fd = Fd(::openat(fd_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!fd.ok()) return system_error(path_ + "/" + temporary, errno);
+    if (!fd.ok()) return system_error(path_ + "/" + temporary);
   }
   Status status = write(fd.get());
-  if (status.ok() && (::fchmod(fd.get(), static_cast<mode_t>(mode)) != 0 || ::fsync(fd.get()) != 0)) status = system_error(path, errno);
+  if (status.ok() && (::fchmod(fd.get(), static_cast<mode_t>(mode)) != 0 || ::fsync(fd.get()) != 0)) status = system_error(path);
   if (status.ok()) {
     int done = 0;
     if (temporary.empty()) {
@@ -165,7 +165,7 @@ Status Dir::publish(const std::string& name, unsigned mode, bool replace, const 
     } else {
       done = ::linkat(fd_.get(), temporary.c_str(), fd_.get(), name.c_str(), 0);
     }
-    if (done != 0 && errno != EEXIST) status = system_error(path, errno);
+    if (done != 0 && errno != EEXIST) status = system_error(path);
   }
   if (!temporary.empty()) (void)::unlinkat(fd_.get(), temporary.c_str(), 0);
   return status;
@@ -176,9 +176,9 @@ Status Dir::publish(const std::string& name, unsigned mode, bool replace, Bytes 
 }
 
 Status Dir::link(const std::string& name, const Dir& to, const std::string& new_name) const {
-  if (!is_simple(name) || !is_simple(new_name)) return system_error(path_ + "/" + name, EINVAL);
+  if (!is_simple(name) || !is_simple(new_name)) return system_error(path_ + "/" + name, ErrorCode::open_failed, EINVAL);
   if (::linkat(fd_.get(), name.c_str(), to.fd_.get(), new_name.c_str(), 0) == 0 || errno == EEXIST || errno == EMLINK) return {};
-  return system_error(path_ + "/" + name, errno);
+  return system_error(path_ + "/" + name);
 }
 
 bool Dir::remove(const std::string& name) const { return is_simple(name) && remove_at(fd_.get(), name.c_str(), 0); }
@@ -189,7 +189,7 @@ Status write_all(int fd, Bytes bytes) {
   while (!bytes.empty()) {
     const ssize_t done = ::write(fd, bytes.data(), bytes.size());
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return system_error("writing to the stash", done < 0 ? errno : EIO);
+    if (done <= 0) return system_error("writing to the stash", ErrorCode::write_failed, done < 0 ? errno : EIO);
     bytes = bytes.subspan(static_cast<size_t>(done));
   }
   return {};

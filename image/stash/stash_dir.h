@@ -16,9 +16,6 @@ namespace ptd::stash {
 
 using ptd::Fd;
 
-/// A failed system call: "WHAT: reason".
-[[nodiscard]] Error system_error(const std::string& what, int number);
-
 /// A directory, by descriptor: what is done in it stays in it, whatever the path leads to by then. Names have no slash and are never
 /// followed if they are links. One thread.
 class Dir {

@@ -106,9 +106,9 @@ std::string to_text(const Entries& entries) {
 }
 
 Result<Entries> parse_entries(std::string_view text) {
-  const auto bad = [](const char* what) { return Error{ErrorKind::file_format, std::string("entries of the stash: ") + what, 0}; };
+  const auto bad = [](const char* what) { return Error{ErrorCode::bad_format, std::string("entries of the stash: ") + what, 0}; };
   if (!text.starts_with(kFormatName)) return bad("no entries");
-  if (take(text, '\n') != kFormat) return Error{ErrorKind::unsupported, "entries of the stash: of another version of ptdecode", 0};
+  if (take(text, '\n') != kFormat) return Error{ErrorCode::unsupported_version, "entries of the stash: of another version of ptdecode", 0};
   const std::string_view body = text;
   Entries entries;
   int32_t pid = -1;

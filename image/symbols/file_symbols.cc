@@ -75,7 +75,7 @@ void FileSymbols::fetch_debug_file() {
   const std::shared_ptr<Debuginfod> server = std::exchange(debuginfod_, nullptr);
   if (!server || !mapped_) return;
   std::string path = server->find(mapped_->build_id(), true, mapped_->file()->bytes().size());
-  auto elf = path.empty() ? Result<std::shared_ptr<const ElfFile>>(Error{ErrorKind::file_open, {}, 0}) : ElfFile::open(path);
+  auto elf = path.empty() ? Result<std::shared_ptr<const ElfFile>>(Error{ErrorCode::not_found, {}, 0}) : ElfFile::open(path);
   if (elf.ok() && same_build_id((*elf)->build_id(), mapped_->build_id())) elf_paths_.push_back(std::move(path));
 }
 

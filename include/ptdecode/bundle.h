@@ -45,7 +45,8 @@ struct BundleReport {
 
 /// Opens the recording that `options` names, decodes it, and writes what that needed. Of files outside of the recording only code that is
 /// proven to be what ran goes into it (CodeSourceOptions::share). The output is replaced only if all went well.
-/// Errors: those of Recording::open; file_open for the output; usage if the output is the input, or nothing was traced at that time.
+/// Errors: those of Recording::open; the group file_open for the output; bad_output if the output is the input; bad_time_window if nothing
+/// was traced at that time.
 PTD_API Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
 
 /// True if the file begins as a bundle does.

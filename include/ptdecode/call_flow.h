@@ -55,7 +55,8 @@ struct FlowStep {
   TimeNs floor{};  ///< the last packet's time: what listings print; <= time
 };
 
-/// Fed with one stream's batches in order. Not thread-safe.
+/// Fed with one stream's batches in order. Not thread-safe. The symbolizer and the table must outlive it; the
+/// batches need not.
 ///
 /// FlowDates dates the steps. They wait for the next moment that a packet tells, so out() lags behind; finish() gives the rest. An
 /// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an

@@ -49,7 +49,7 @@ inline constexpr uint8_t kCallUntraced = 16;    ///< where it ran was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
 inline constexpr uint8_t kCallKernel = 64;      ///< on: it was the kernel that was not traced
 
-/// What happened to a thread's calls. Times in units of the timeline's clock.
+/// What happened to a thread's calls. Times in units of the timeline's clock. A plain value.
 struct CallStep {
   CallStepKind kind = CallStepKind::enter;
   FrameKind frame = FrameKind::call;
@@ -80,6 +80,8 @@ struct CallThread {
   uint64_t gaps = 0, forgotten = 0;  ///< stacks given up: by gaps, for other reasons
 };
 
+/// Not thread-safe. References that it returns are valid until the next take(), restart() or finish().
+///
 /// Keeps one stack a thread. Feed steps of all streams in order of time; a stream that is one thread's needs no such order among others.
 ///
 /// What is done where call and return do not match:

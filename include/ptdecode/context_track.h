@@ -18,7 +18,7 @@ struct Context {
   friend constexpr bool operator==(const Context&, const Context&) = default;
 };
 
-/// Immutable after build; any number of threads may read.
+/// Any number of threads may read after the last add_*() and sort(). References are valid until the next add_*() or sort().
 class PTD_API ContextTrack {
  public:
   struct Switch {

@@ -9,7 +9,7 @@
 
 namespace ptd {
 
-/// Formats instructions; not thread-safe, one per thread.
+/// Formats instructions. Not thread-safe: use one per thread. Refers to nothing outside of itself.
 class PTD_API Disassembler {
  public:
   enum class Syntax : uint8_t { intel, att };

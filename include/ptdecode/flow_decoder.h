@@ -8,7 +8,7 @@
 namespace ptd {
 
 /// Decodes segments into batches: pt::Decoder for Intel PT, arm::Decoder for CoreSight. Not thread-safe: use one per thread.
-/// Recording::make_decoder() makes the decoder of a stream.
+/// Recording::make_decoder() makes the decoder of a stream, which the recording must outlive. blocks() is valid as long as the decoder.
 class PTD_API FlowDecoder {
  public:
   FlowDecoder() = default;

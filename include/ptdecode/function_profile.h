@@ -12,7 +12,7 @@
 
 namespace ptd {
 
-/// Durations: exact up to kExact of them, then in classes of less than 1 % width.
+/// Durations: exact up to kExact of them, then in classes of less than 1 % width. Not thread-safe; quantile() sorts.
 class PTD_API DurationCounts {
  public:
   void add(uint64_t ns);
@@ -38,7 +38,7 @@ struct FunctionTotals {
   DurationCounts durations;              ///< of the calls that were seen from start to end
 };
 
-/// Fed with steps of calls; plain counters by FunctionId.
+/// Fed with steps of calls; plain counters by FunctionId. Not thread-safe. References are valid until the next add().
 class PTD_API FunctionProfile {
  public:
   void add(std::span<const CallStep> steps);

@@ -30,7 +30,7 @@ struct FunctionInfo {
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
 };
 
-/// Grows only; ids and what info() returned stay. Any thread may call.
+/// Grows only. Any thread may call. Ids and references from info() are valid as long as the table.
 class PTD_API FunctionTable {
  public:
   FunctionId intern(std::string_view name, std::string_view module);
@@ -59,7 +59,8 @@ struct FoundFunction {
   Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
 };
 
-/// Remembers answers; one per thread. What a compiler split off a function (NAME.cold) counts as the function.
+/// Remembers answers. Not thread-safe: use one per thread. The symbolizer and the table must outlive it. What a compiler split off a
+/// function (NAME.cold) counts as the function.
 class PTD_API FunctionFinder {
  public:
   FunctionFinder(const Symbolizer& symbolizer, Timeline timeline, FunctionTable& table)

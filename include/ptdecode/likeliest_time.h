@@ -21,6 +21,7 @@ template <typename Told>
 }
 
 /// The moment of a stream that is followed from mark to mark and event to event. It never goes back.
+/// Plain state; not thread-safe.
 class PTD_API LikeliestTime {
  public:
   template <typename Told>

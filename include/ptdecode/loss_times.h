@@ -21,7 +21,7 @@ struct ThreadLoss {
   std::array<uint64_t, kGapReasons> gaps{}, lost_by_reason_ns{};  ///< lost time goes to the reason that began it
 };
 
-/// Fed with one stream's batches in order. Not thread-safe.
+/// Fed with one stream's batches in order. Not thread-safe. The contexts must outlive it. References are valid as long as it lives.
 ///
 /// A loss goes from the gap, or from the start or interrupt before it after which no instruction was decoded, to the time of the next block
 /// that is known to have run, or to the next stop of the trace. On a cpu it is shared out among the threads that the switches tell; of a

@@ -110,11 +110,11 @@ struct LostRecords {
 /// never an Error: it becomes a Gap in the flow, or a warning.
 class PTD_API Recording {
  public:
-  /// Opens a perf.data file or directory, a pipe, a bundle, LLDB's trace.json or a CoreSight snapshot. Errors: file_open if the file cannot
-  /// be read, file_format if it is none of these or contradicts itself, file_cut if its header is cut, unsupported for another kind of
-  /// trace.
+  /// Opens a perf.data file or directory, a pipe, a bundle, LLDB's trace.json or a CoreSight snapshot. Errors: not_found,
+  /// permission_denied and others of the group file_open if the file cannot be read; the group file_format if it is none of these or
+  /// contradicts itself; the group file_cut if its header is cut; unsupported_trace and others of that group for another kind of trace.
   static Result<std::unique_ptr<Recording>> open(const OpenOptions& options);
-  /// Opens a raw capture. Errors: usage if `raw` contradicts itself; else as open().
+  /// Opens a raw capture. Errors: contradictory_options, bad_image_piece; no_trace without a PSB; else as open().
   static Result<std::unique_ptr<Recording>> open_raw(const RawOptions& raw, const OpenOptions& options);
   ~Recording();
 
@@ -158,7 +158,7 @@ class PTD_API Recording {
   [[nodiscard]] std::unique_ptr<FlowDecoder> make_decoder(uint32_t stream) const;
 
   /// Decodes the segments of one stream that begin in [first_offset, last_offset). `sink` gets each batch with the decoder that made it,
-  /// and returns false to stop. Error: usage if there is no such stream.
+  /// and returns false to stop. Error: no_such_stream.
   using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
   Status decode(uint32_t stream, uint64_t first_offset, uint64_t last_offset, const Sink& sink) const;
   /// As decode(), on `threads` threads with one decoder each. `sink` gets the same batches in the same order, on the caller's thread. Node

@@ -101,7 +101,7 @@ struct SymbolPick {
 [[nodiscard]] PTD_API std::string demangle(const std::string& name);
 
 /// Finds names and source lines. Threads: any number of threads may look up at the same time; symbol tables load lazily under a lock. The
-/// add_* functions must be called before the first look-up.
+/// add_* and use_* functions must be called before the first look-up. Views in its answers are valid as long as the Symbolizer.
 class PTD_API Symbolizer {
  public:
   explicit Symbolizer(Timeline timeline);

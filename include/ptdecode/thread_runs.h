@@ -11,7 +11,7 @@
 
 namespace ptd {
 
-/// Immutable after construction; any number of threads may read.
+/// Immutable after construction; any number of threads may read. Does not refer to the contexts that it was made from.
 class PTD_API ThreadRuns {
  public:
   struct Run {

@@ -9,7 +9,8 @@ namespace ptd {
 /// perf time = time_zero + ((tsc * time_mult) >> time_shift), in split form so that nothing overflows
 /// (linux/perf_event.h, "time_zero"; tools/perf "Documentation/intel-pt.txt"). Arithmetic wraps modulo 2^64 as the kernel's does.
 /// With time_mult == 0 there is no conversion: the timeline's clock is then raw ticks and both directions are the identity.
-/// `cap_user_time_short` recordings give time_cycles and time_mask: the counter is then first widened as the uapi header says.
+/// A plain value. `cap_user_time_short` recordings give time_cycles and time_mask: the counter is then first widened as the uapi header
+/// says.
 struct PTD_API TimeConversion {
   uint16_t time_shift = 0;
   uint32_t time_mult = 0;

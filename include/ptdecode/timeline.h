@@ -101,7 +101,7 @@ struct PlainCode {
   SectionId section = kNoSection;
 };
 
-/// Addresses at which no fetch() finds bytes.
+/// Addresses at which no fetch() finds bytes. A plain value.
 struct PTD_API NoCode {
   uint64_t first = 1, last = 0;    ///< inclusive; first > last: unknown
   Interval when;                   ///< the moments at which this holds
@@ -113,7 +113,7 @@ class TimelineData;  // private to image/
 class FetchLog;
 class CodeLimits;
 
-/// Immutable; any number of threads may read. Copies share one body.
+/// Immutable; any number of threads may read. Copies share one body; references and bytes are valid as long as one of them.
 class PTD_API Timeline {
  public:
   Timeline();  ///< empty: nothing is mapped
@@ -166,8 +166,8 @@ class PTD_API Timeline {
   std::shared_ptr<const CodeLimits> code_limits_;
 };
 
-/// A reader of one Timeline with its own scratch memory. Not thread-safe: use one per thread. Addresses of the kernel half always read
-/// kKernelSpace.
+/// A reader of one Timeline with its own scratch memory. Not thread-safe: use one per thread. Keeps the timeline alive. Addresses of the
+/// kernel half always read kKernelSpace.
 class PTD_API CodeView {
  public:
   explicit CodeView(const Timeline& timeline);

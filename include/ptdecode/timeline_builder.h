@@ -24,7 +24,8 @@ struct DatedCopy {
   std::string build_id;  ///< of what the copy is of, hex; may be empty
 };
 
-/// Not thread-safe. add_* may come in any order; build() may be called once.
+/// Not thread-safe. The timeline that build() returns is independent of the builder. add_* may come in any order; build() may be called
+/// once.
 class PTD_API TimelineBuilder {
  public:
   TimelineBuilder();

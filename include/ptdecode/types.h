@@ -36,7 +36,7 @@ struct TimeNs {
 inline constexpr TimeNs kTimeMin{0};
 inline constexpr TimeNs kTimeMax{std::numeric_limits<uint64_t>::max()};
 
-/// A closed interval of time [first, last]: "some moment in here". A moment known exactly has first == last.
+/// A closed interval of time [first, last]: "some moment in here". A moment known exactly has first == last. A plain value.
 struct Interval {
   TimeNs first = kTimeMin;
   TimeNs last = kTimeMax;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "image/base/system_error.h"
+
 namespace ptd::perfio {
 namespace {
 
@@ -31,7 +33,7 @@ AuxRing::AuxRing(std::span<std::byte> control, std::span<std::byte> area, AuxMod
 Result<std::unique_ptr<AuxRing>> AuxRing::map(int fd, const EventRing& ring, uint64_t size_bytes, AuxMode mode) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   if (!std::has_single_bit(size_bytes) || size_bytes < page) {
-    return Error{ErrorKind::usage, "an AUX area is a power of two of pages, not " + std::to_string(size_bytes) + " bytes", 0};
+    return Error{ErrorCode::bad_option, "an AUX area is a power of two of pages, not " + std::to_string(size_bytes) + " bytes", 0};
   }
   perf_event_mmap_page& control = page_of(ring.control_page());
   const uint64_t offset = page + ring.capacity_bytes();
@@ -40,8 +42,8 @@ Result<std::unique_ptr<AuxRing>> AuxRing::map(int fd, const EventRing& ring, uin
   const int protection = mode == AuxMode::full ? PROT_READ | PROT_WRITE : PROT_READ;
   void* memory = mmap(nullptr, static_cast<size_t>(size_bytes), protection, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (memory == MAP_FAILED) {
-    const ErrorKind kind = errno == EOPNOTSUPP ? ErrorKind::unsupported : ErrorKind::file_open;
-    return Error{kind, std::string("AUX area: ") + std::strerror(errno), 0};
+    const ErrorCode code = errno == EOPNOTSUPP ? ErrorCode::no_hardware : code_of_errno(errno);
+    return Error{code, std::string("AUX area: ") + std::strerror(errno), 0};
   }
   const std::span area(static_cast<std::byte*>(memory), static_cast<size_t>(size_bytes));
   return std::unique_ptr<AuxRing>(new AuxRing(ring.control_page(), area, mode, true));
@@ -49,7 +51,7 @@ Result<std::unique_ptr<AuxRing>> AuxRing::map(int fd, const EventRing& ring, uin
 
 Result<std::unique_ptr<AuxRing>> AuxRing::over(std::span<std::byte> control_page, std::span<std::byte> area, AuxMode mode) {
   if (control_page.size() < sizeof(perf_event_mmap_page) || area.empty()) {
-    return Error{ErrorKind::file_format, "not an AUX area: its control page is cut, or it has no bytes", 0};
+    return Error{ErrorCode::bad_header, "not an AUX area: its control page is cut, or it has no bytes", 0};
   }
   return std::unique_ptr<AuxRing>(new AuxRing(control_page, area, mode, false));
 }

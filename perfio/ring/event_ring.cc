@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "image/base/system_error.h"
 #include "perfio/format/wire.h"
 #include "perfio/ring/ring_math.h"
 
@@ -26,17 +27,17 @@ void store_release(__u64& word, uint64_t value) { std::atomic_ref(word).store(va
 }  // namespace
 
 Result<std::unique_ptr<EventRing>> EventRing::map(int fd, uint32_t data_pages) {
-  if (!std::has_single_bit(data_pages)) return Error{ErrorKind::usage, "a ring's number of pages is a power of two", 0};
+  if (!std::has_single_bit(data_pages)) return Error{ErrorCode::bad_option, "a ring's number of pages is a power of two", 0};
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t size = page * (1 + static_cast<size_t>(data_pages));
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return Error{ErrorKind::file_open, std::string("perf event ring: ") + std::strerror(errno), 0};
+  if (memory == MAP_FAILED) return system_error("perf event ring");
   const std::span whole(static_cast<std::byte*>(memory), size);
   return std::unique_ptr<EventRing>(new EventRing(whole, whole.subspan(page), true));
 }
 
 Result<std::unique_ptr<EventRing>> EventRing::over(std::span<std::byte> memory) {
-  const Error bad{ErrorKind::file_format, "not a perf event ring: the control page does not describe it", 0};
+  const Error bad{ErrorCode::bad_header, "not a perf event ring: the control page does not describe it", 0};
   if (memory.size() < sizeof(perf_event_mmap_page)) return bad;
   const uint64_t offset = control_of(memory).data_offset, size = control_of(memory).data_size;
   if (offset > memory.size() || size > memory.size() - offset || !std::has_single_bit(size)) return bad;

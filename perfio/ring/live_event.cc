@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "image/base/system_error.h"
 #include "perfio/format/sample_id.h"
 #include "perfio/format/wire.h"
 
@@ -111,7 +112,7 @@ Result<LiveEvent> LiveEvent::open(const void* attr, const EventTarget& target, i
   if (event.fd_ >= 0 && ioctl(event.fd_, PERF_EVENT_IOC_ID, &event.id_) == 0) return event;
   const int why = errno;
   if (number != nullptr) *number = why;
-  return Error{ErrorKind::file_open, "perf event of " + target_text(target) + ": " + std::strerror(why) + advice(why), 0};
+  return Error{code_of_errno(why), "perf event of " + target_text(target) + ": " + std::strerror(why) + advice(why), 0};
 }
 
 Result<LiveEvent> LiveEvent::open(const EventSpec& spec, const EventTarget& target, int* number) {
@@ -235,12 +236,12 @@ void LiveEvent::restart() const {
 
 Status LiveEvent::send_to(const LiveEvent& other) const {
   if (ioctl(fd_, PERF_EVENT_IOC_SET_OUTPUT, other.fd_) == 0) return {};
-  return Error{ErrorKind::file_open, std::string("perf event: its records cannot go to another's ring: ") + std::strerror(errno), 0};
+  return system_error("perf event: its records cannot go to another's ring");
 }
 
 Status LiveEvent::set_filter(const std::string& filter) const {
   if (ioctl(fd_, PERF_EVENT_IOC_SET_FILTER, filter.c_str()) == 0) return {};
-  return Error{ErrorKind::usage, "the kernel refuses the address filter '" + filter + "': " + std::strerror(errno), 0};
+  return Error{ErrorCode::bad_option, "the kernel refuses the address filter '" + filter + "': " + std::strerror(errno), 0};
 }
 
 EventAttr file_attr(const EventSpec& spec, const std::string& name) {

@@ -17,7 +17,7 @@ constexpr uint64_t kMaxLine = ~uint64_t{0} >> kCodeLineBits;
 
 uintptr_t address(const std::byte* at) { return reinterpret_cast<uintptr_t>(at); }
 
-Error damaged(const char* what) { return Error{ErrorKind::file_format, what, 0}; }
+Error damaged(const char* what) { return Error{ErrorCode::bad_format, what, 0}; }
 
 }  // namespace
 

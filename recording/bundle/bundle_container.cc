@@ -75,13 +75,13 @@ bool is_known(std::string_view type) {
 }
 
 Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes stored) {
-  if (checksum(stored) != header.checksum) return Error{ErrorKind::file_format, "its bytes do not match their checksum", 0};
+  if (checksum(stored) != header.checksum) return Error{ErrorCode::bad_checksum, "its bytes do not match their checksum", 0};
   if (header.method == kStored) {
-    if (header.raw_bytes != header.stored_bytes) return Error{ErrorKind::file_format, "its sizes contradict each other", 0};
+    if (header.raw_bytes != header.stored_bytes) return Error{ErrorCode::contradictory_record, "its sizes contradict each other", 0};
     return std::vector<std::byte>(stored.begin(), stored.end());
   }
-  if (header.method != kZstd) return Error{ErrorKind::unsupported, "it is compressed in an unknown way", 0};
-  if (header.raw_bytes > expansion_limit(header.stored_bytes)) return Error{ErrorKind::file_format, "it claims to expand too much", 0};
+  if (header.method != kZstd) return Error{ErrorCode::unsupported_compression, "it is compressed in an unknown way", 0};
+  if (header.raw_bytes > expansion_limit(header.stored_bytes)) return Error{ErrorCode::contradictory_record, "it claims to expand too much", 0};
   return perfio::zstd_decompress(stored, header.raw_bytes);
 }
 
@@ -100,10 +100,10 @@ Status BundleFileWriter::append(Bytes bytes) {
 
 Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::string& path) {
   std::unique_ptr<BundleFileWriter> writer(new BundleFileWriter());
-  if (path == "-") return Error{ErrorKind::usage, "a bundle is written to a file, not to standard output", 0};
+  if (path == "-") return Error{ErrorCode::bad_output, "a bundle is written to a file, not to standard output", 0};
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    return Error{ErrorKind::file_open, "cannot write " + path + ": it is there and is no file", 0};
+    return Error{ErrorCode::not_regular_file, "cannot write " + path + ": it is there and is no file", 0};
   auto whole = WholeFile::open(path, 0600);  // it holds code of processes
   if (!whole) return whole.error();
   writer->whole_ = std::move(*whole);
@@ -143,37 +143,37 @@ Status BundleFileWriter::finish() {
 }
 
 Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
-  if (file.size() < kHeaderBytes) return Error{ErrorKind::file_cut, path + ": the bundle ends inside its header", file.size()};
+  if (file.size() < kHeaderBytes) return Error{ErrorCode::truncated_header, path + ": the bundle ends inside its header", file.size()};
   if (std::memcmp(file.data(), kBundleMagic.data(), kBundleMagic.size()) != 0)
-    return Error{ErrorKind::file_format, path + ": not a bundle", 0};
+    return Error{ErrorCode::bad_magic, path + ": not a bundle", 0};
   const auto version = get<uint32_t>(file, 8);
   if (version == 0 || version > kBundleVersion) {
-    return Error{ErrorKind::unsupported,
+    return Error{ErrorCode::unsupported_version,
                  path + ": a bundle of version " + std::to_string(version) + ", this program reads up to " + std::to_string(kBundleVersion),
                  8};
   }
   BundleChunks chunks;
   uint32_t count = 0;
   for (uint64_t at = kHeaderBytes;; ++count) {
-    if (file.size() - at < kChunkHeaderBytes) return Error{ErrorKind::file_cut, path + ": the bundle is cut", file.size()};
+    if (file.size() - at < kChunkHeaderBytes) return Error{ErrorCode::truncated, path + ": the bundle is cut", file.size()};
     const ChunkHeader header = decode(file.subspan(at, kChunkHeaderBytes));
     const std::string what = path + ": part '" + (is_known(header.type) ? header.type : std::string("?")) + "' of the bundle: ";
     if (header.stored_bytes > file.size() - at - kChunkHeaderBytes)
-      return Error{ErrorKind::file_cut, what + "the file ends inside of it", at};
+      return Error{ErrorCode::truncated, what + "the file ends inside of it", at};
     const Bytes stored = file.subspan(at + kChunkHeaderBytes, header.stored_bytes);
     if (!is_known(header.type)) {
       const bool optional = header.type[0] >= 'a' && header.type[0] <= 'z';
-      if (!optional) return Error{ErrorKind::unsupported, what + "unknown, and the bundle cannot be read without it", at};
+      if (!optional) return Error{ErrorCode::unsupported_version, what + "unknown, and the bundle cannot be read without it", at};
     } else {
       auto content = content_of(header, stored);
-      if (!content.ok()) return Error{content.error().kind, what + content.error().message, at};
+      if (!content.ok()) return Error{content.error().code, what + content.error().message, at};
       if (header.type == chunk::kEnd) {
         if (content->size() != 4 || get<uint32_t>(*content, 0) != count)
-          return Error{ErrorKind::file_format, what + "parts are missing", at};
+          return Error{ErrorCode::missing_part, what + "parts are missing", at};
         return chunks;
       }
       if (!chunks.emplace(header.type, std::move(content).value()).second)
-        return Error{ErrorKind::file_format, what + "it is there twice", at};
+        return Error{ErrorCode::contradictory_record, what + "it is there twice", at};
     }
     at += kChunkHeaderBytes + header.stored_bytes;
   }

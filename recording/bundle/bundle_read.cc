@@ -27,9 +27,9 @@ class Loader {
     const auto found = chunks_.find(type);
     return found == chunks_.end() ? Bytes{} : Bytes(found->second);
   }
-  [[nodiscard]] Error damaged(std::string_view type, const Error& why = {}) const {
+  [[nodiscard]] Error damaged(std::string_view type, const Error& why = {ErrorCode::bad_format, {}, 0}) const {
     const std::string reason = why.message.empty() ? "its content does not fit together" : why.message;
-    return Error{ErrorKind::file_format, options_.path + ": part '" + std::string(type) + "' of the bundle: " + reason, why.offset_bytes};
+    return Error{why.code, options_.path + ": part '" + std::string(type) + "' of the bundle: " + reason, why.offset_bytes};
   }
   bool read_info(ByteReader in);
   bool read_config(ByteReader in);
@@ -232,7 +232,7 @@ Status Loader::load_image() {
 Status Loader::load() {
   for (const std::string_view type : {chunk::kInfo, chunk::kConfig, chunk::kStreams, chunk::kAux, chunk::kContexts, chunk::kNotes,
                                       chunk::kCode, chunk::kImage, chunk::kLines, chunk::kSymbols, chunk::kPokes}) {
-    if (chunks_.find(type) == chunks_.end()) return damaged(type, Error{ErrorKind::file_format, "it is missing", 0});
+    if (chunks_.find(type) == chunks_.end()) return damaged(type, Error{ErrorCode::missing_part, "it is missing", 0});
   }
   if (!read_info(ByteReader(chunk_of(chunk::kInfo)))) return damaged(chunk::kInfo);
   if (!read_config(ByteReader(chunk_of(chunk::kConfig)))) return damaged(chunk::kConfig);

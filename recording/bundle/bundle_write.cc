@@ -447,7 +447,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
 Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle, std::span<const OpenRequest> also) {
   const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
   if (!bundle.dry_run && is_same_file(input, bundle.output_path))
-    return Error{ErrorKind::usage, bundle.output_path + " is the recording itself: a bundle cannot take its place", 0};
+    return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself: a bundle cannot take its place", 0};
   const auto log = std::make_shared<ImageLog>();
   const auto open = [&bundle](OpenRequest wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);
@@ -459,7 +459,7 @@ Result<BundleReport> write_requested_bundle(const OpenRequest& options, const Bu
   BundleReport report;
   Writer writer(**recording, *log, report);
   writer.cut(bundle.time);
-  if (bundle.time != Interval{} && !writer.has_trace()) return Error{ErrorKind::usage, "the recording has no trace at that time", 0};
+  if (bundle.time != Interval{} && !writer.has_trace()) return Error{ErrorCode::bad_time_window, "the recording has no trace at that time", 0};
   if (Status status = writer.scan(**recording); !status.ok()) return status.error();
   for (const OpenRequest& variant : also) {
     const auto other_log = std::make_shared<ImageLog>();

@@ -132,7 +132,7 @@ Result<OtherEvents> read_from_bundle(const std::string& path, const std::vector<
   OtherEvents events;
   const auto found = chunks->find(chunk::kEvents);
   if (found != chunks->end() && !read_bundled_events(ByteReader(found->second), times, most, events)) {
-    return Error{ErrorKind::file_format, path + ": its samples of other events are damaged", 0};
+    return Error{ErrorCode::bad_format, path + ": its samples of other events are damaged", 0};
   }
   return events;
 }

@@ -22,7 +22,7 @@ constexpr uint64_t kMaxAllInisBytes = 64ULL << 20;  // of devices
 constexpr size_t kMaxDevices = 4096, kMaxBuffers = 4096, kMaxSources = 4096;
 constexpr size_t kMaxReadings = 16;  // of one trace file, which every reading adds to the trace
 
-Error bad(const std::string& path, const std::string& what) { return {ErrorKind::file_format, path + ": " + what, 0}; }
+Error bad(ErrorCode code, const std::string& path, const std::string& what) { return {code, path + ": " + what, 0}; }
 
 /// `why`: gets the reason if the file is not read.
 std::string read_ini(const std::string& path, const OwnFiles& files, std::string* why = nullptr) {
@@ -204,7 +204,7 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
     device.type = head.value("type");
     add_device(std::move(device));
   }
-  if (devices_.empty()) return bad(dir_ + "/snapshot.ini", "names no device that can be read");
+  if (devices_.empty()) return bad(ErrorCode::missing_part, dir_ + "/snapshot.ini", "names no device that can be read");
   return {};
 }
 
@@ -322,14 +322,15 @@ void SnapshotLoader::take_streams() {
 Status SnapshotLoader::load() {
   const std::string path = dir_ + "/snapshot.ini";
   const IniFile snapshot = parse_ini(read_ini(path, files_));
-  if (snapshot.section("device_list").values.empty()) return bad(path, "not the description of a snapshot");
+  if (snapshot.section("device_list").values.empty()) return bad(ErrorCode::unknown_format, path, "not the description of a snapshot");
   if (Status status = read_devices(snapshot); !status.ok()) return status;
   const std::string_view metadata = snapshot.section("trace").value("metadata");
   const std::string trace_path = path_of(metadata.empty() ? "trace.ini" : metadata);
   std::string why;
   const IniFile trace = parse_ini(read_ini(trace_path, files_, &why));
   read_buffers(trace);
-  if (buffers_.empty()) return bad(trace_path, why.empty() ? "names no trace buffer" : why);
+  if (buffers_.empty())
+    return bad(why.empty() ? ErrorCode::no_trace : ErrorCode::missing_part, trace_path, why.empty() ? "names no trace buffer" : why);
   user_ = image_.builder.add_space();
   for (const Device& device : devices_) {
     add_dumps(device);
@@ -372,7 +373,8 @@ Status SnapshotLoader::load_capture() {
 Status SnapshotLoader::finish(const std::string& path) {
   take_streams();
   if (data_.streams.empty())
-    return bad(path, "no buffer has a source that can be read" + (data_.warnings.empty() ? std::string() : " (" + data_.warnings[0] + ")"));
+    return bad(ErrorCode::no_trace, path,
+               "no buffer has a source that can be read" + (data_.warnings.empty() ? std::string() : " (" + data_.warnings[0] + ")"));
   const Context context{-1, -1, user_};
   data_.decoder.default_space = user_;
   data_.contexts.add_switch(-1, kTimeMin, context);

@@ -28,8 +28,12 @@ OwnFiles::Opened OwnFiles::open(const std::string& path) const {
     regular = roots_[i] == "/" ? open_regular(path) : open_beneath(roots_[i], std::filesystem::absolute(path, error).string());
   opened.outside = regular.outside;
   auto file = MappedFile::open(regular, path);
-  if (file.ok()) opened.file = std::move(file).value();
-  if (!opened.file) opened.why = regular.fd.ok() ? "cannot be read" : regular.why();
+  if (file.ok()) {
+    opened.file = std::move(file).value();
+  } else {
+    opened.code = file.error().code;
+    opened.why = regular.fd.ok() ? "cannot be read" : regular.why();
+  }
   return opened;
 }
 
@@ -41,7 +45,7 @@ OwnFiles::Opened OwnFiles::open_code(const std::string& path) const {
   if (!file.ok()) return opened;
   const Bytes bytes = (*file)->bytes();
   if (bytes.size() < kElfMagic.size() || std::memcmp(bytes.data(), kElfMagic.data(), kElfMagic.size()) != 0) return opened;
-  return {*file, {}, true};
+  return {*file, {}, opened.code, true};
 }
 
 std::string own_folder(const std::string& recording) {

@@ -24,6 +24,7 @@ class OwnFiles {
   struct Opened {
     std::shared_ptr<const MappedFile> file;  ///< null: see why
     std::string why;                         ///< a sentence fragment for people
+    ErrorCode code = ErrorCode::read_failed;  ///< of why
     bool outside = false;                    ///< not read because it lies outside of the folder
   };
   /// `path`: absolute, or as from the working directory.

@@ -152,7 +152,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (!status.ok()) return status.error();
   if (!info.valid && !etm.valid) {
     if (other_trace != 0)
-      return Error{ErrorKind::unsupported,
+      return Error{ErrorCode::unsupported_trace,
                    options.path + ": holds a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
                    0};
     if (!data.streams.empty()) data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");

@@ -76,7 +76,7 @@ TEST(Itrace, RefusedLettersNameTheNearestEquivalent) {
   for (const char* text : {"d", "q", "s", "A", "Z", "f", "?", "i5x", "i99999999999999999999i", "e+", "i20000000000000ms"}) {
     const auto options = parse_itrace(text);
     ASSERT_FALSE(options.ok()) << text;
-    EXPECT_EQ(options.error().kind, ErrorKind::usage) << text;
+    EXPECT_EQ(options.error().kind(), ErrorKind::usage) << text;
   }
 }
 

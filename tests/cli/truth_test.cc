@@ -75,7 +75,7 @@ TEST(ReadTruth, ReadsAndRefuses) {
     EXPECT_FALSE(read_truth(path).ok()) << bad;
   }
   std::remove(path.c_str());
-  EXPECT_EQ(read_truth(path).error().kind, ErrorKind::file_open);
+  EXPECT_EQ(read_truth(path).error().kind(), ErrorKind::file_open);
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ int run(const fs::path& guest, const fs::path& traced, const fs::path& out) {
       !status) {
     return fail(status.error());
   }
-  if (clock.time_mult == 0) return fail({ErrorKind::file_format, "the guest's recording has no TIME_CONV: its clock was not stable", 0});
+  if (clock.time_mult == 0) return fail({ErrorCode::missing_part, "the guest's recording has no TIME_CONV: its clock was not stable", 0});
   const std::map<std::string, uint64_t> summary = read_summary(traced / "summary");
   std::vector<Trace> traces;
   std::vector<Chunk> chunks;
@@ -179,7 +179,7 @@ int run(const fs::path& guest, const fs::path& traced, const fs::path& out) {
     trace.packets = read_bytes(traced / (name + ".pt"));
     const std::vector<std::byte> truth = read_bytes(traced / (name + ".truth"));
     if (!write_checkpoints(truth, (out / ("truth." + name + ".txt")).string(), trace.truth)) {
-      return fail({ErrorKind::file_format, name + ".truth is damaged", 0});
+      return fail({ErrorCode::bad_format, name + ".truth is damaged", 0});
     }
     if (Status status = write_truth(truth, (out / ("truth." + name + ".ptt")).string()); !status) return fail(status.error());
     for (const Chunk& chunk : cut(cpu, trace, clock)) chunks.push_back(chunk);

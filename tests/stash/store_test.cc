@@ -68,7 +68,7 @@ TEST(EntriesText, NoByteOfItCanBeAnotherUnseen) {
     EXPECT_FALSE(parse_entries(damaged).ok()) << i;
     EXPECT_FALSE(parse_entries(text.substr(0, i)).ok()) << i;
   }
-  EXPECT_EQ(parse_entries("ptdecode-stash-entries 2\nanything").error().kind, ErrorKind::unsupported);
+  EXPECT_EQ(parse_entries("ptdecode-stash-entries 2\nanything").error().kind(), ErrorKind::unsupported);
 }
 
 TEST(EntriesText, GenerationsGoOnWhereOlderOnesEnded) {

@@ -73,7 +73,7 @@ Result<std::unique_ptr<TruthFileWriter>> TruthFileWriter::create(const std::stri
 Status TruthFileWriter::write_out(size_t at_least) {
   if (raw_.size() < at_least) return {};
   packed_.clear();
-  if (!compressor_->add(raw_, packed_)) return Error{ErrorKind::unsupported, "zstd cannot compress a ground truth", 0};
+  if (!compressor_->add(raw_, packed_)) return Error{ErrorCode::unsupported_compression, "zstd cannot compress a ground truth", 0};
   raw_.clear();
   return file_->append(packed_);
 }
@@ -136,7 +136,7 @@ Status TruthFileWriter::append(Bytes log, const Lookup& lookup, uint64_t stream_
       out.put(tag);
       for (int i = 0; i < fields_of(tag); ++i) out.put(field[static_cast<size_t>(i)]);
     }
-    if (!known) return Error{ErrorKind::file_format, "a ground truth names an undefined block", 0};
+    if (!known) return Error{ErrorCode::contradictory_record, "a ground truth names an undefined block", 0};
     if (Status status = write_out(kBufferBytes); !status) return status;
     if (const size_t passed = held.size() - log.size(); passed >= kBufferBytes) {
       on_passed(held.first(passed));
@@ -214,7 +214,7 @@ Result<std::unique_ptr<TruthFileReader>> TruthFileReader::open(const std::string
   uint32_t version = 0;
   if (bytes.size() >= kHeaderBytes) std::memcpy(&version, bytes.data() + kMagic.size(), sizeof version);
   if (version != kVersion || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    return Error{ErrorKind::file_format, path + ": no ground truth of version 1", 0};
+    return Error{ErrorCode::bad_magic, path + ": no ground truth of version 1", 0};
   }
   auto state = std::make_unique<State>();
   state->file = *file;

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <vector>
 
+#include "image/base/system_error.h"
 #include "image/source/elf_file.h"
 
 namespace ptd::live {
@@ -22,7 +23,7 @@ struct Symbol {
   uint64_t address = 0, size_bytes = 0;
 };
 
-Error usage(const std::string& message) { return {ErrorKind::usage, "--filter: " + message, 0}; }
+Error usage(const std::string& message) { return {ErrorCode::bad_option, "--filter: " + message, 0}; }
 
 std::string trimmed(const std::string& text) {
   const size_t first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
@@ -141,7 +142,7 @@ Result<std::string> resolve_one(const std::string& text, const std::string& kall
   std::string file = at == std::string::npos ? "" : trimmed(text.substr(at + 1));
   if (at != std::string::npos) {  // the kernel looks a file up by its whole path
     char whole[PATH_MAX];
-    if (realpath(file.c_str(), whole) == nullptr) return Error{ErrorKind::file_open, "--filter: " + file + ": " + std::strerror(errno), 0};
+    if (realpath(file.c_str(), whole) == nullptr) return system_error("--filter: " + file);
     file = whole;
     if (file.find_first_of(", ") != std::string::npos) return usage("the kernel cannot take a path with blanks or commas: " + file);
   }

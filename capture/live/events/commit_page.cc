@@ -8,12 +8,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "image/base/system_error.h"
+
 namespace ptd::live {
 
 Result<std::unique_ptr<CommitPage>> CommitPage::create(size_t positions) {
   const size_t bytes = (1 + 2 * (positions + 2)) * sizeof(uint64_t);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return Error{ErrorKind::file_open, std::string("shared memory: ") + std::strerror(errno), 0};
+  if (memory == MAP_FAILED) return system_error("shared memory");
   return std::unique_ptr<CommitPage>(new CommitPage(static_cast<uint64_t*>(memory), positions));
 }
 

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using perfio::EventSpec;
 
-Error usage(const std::string& message) { return {ErrorKind::usage, message, 0}; }
+Error usage(const std::string& message) { return {ErrorCode::bad_option, message, 0}; }
 
 std::string first_line(const std::string& path) {
   const Result<std::string> text = read_text_file(path);
@@ -226,7 +226,7 @@ Result<Pmu> read_pmu(const std::string& name, const std::string& sysfs) {
   pmu.name = name;
   pmu.folder = devices + "/" + name;
   const std::optional<uint64_t> type = plain && name[0] != '.' ? number_of(first_line(pmu.folder + "/type"), 10) : std::nullopt;
-  if (!type) return Error{ErrorKind::unsupported, "this machine has no '" + name + "' (" + devices + "): " + traceable(devices), 0};
+  if (!type) return Error{ErrorCode::no_hardware, "this machine has no '" + name + "' (" + devices + "): " + traceable(devices), 0};
   pmu.type = static_cast<uint32_t>(*type);
   for (const std::string& term : files_of(pmu.folder + "/format")) {
     const TermFormat format = parse_term_format(first_line(pmu.folder + "/format/" + term));

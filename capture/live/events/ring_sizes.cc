@@ -120,7 +120,7 @@ Result<RingSizes> choose_ring_sizes(const RingLimits& limits, const RingWishes& 
     } else if (data_gives) {
       sizes.target_pages /= 2;
     } else {
-      return Error{ErrorKind::usage,
+      return Error{ErrorCode::bad_option,
                    "rings of " + kib(locked_bytes(sizes, limits.page_bytes, wishes.trace)) + " a cpu are more than the " + kib(room) +
                        " that this user may lock: choose smaller ones with -m, or raise the limit with ulimit -l, or "
                        "sysctl kernel.perf_event_mlock_kb",
@@ -131,7 +131,7 @@ Result<RingSizes> choose_ring_sizes(const RingLimits& limits, const RingWishes& 
 }
 
 Result<uint64_t> parse_ring_bytes(const std::string& text, uint64_t page_bytes) {
-  const Error bad{ErrorKind::usage, "-m: '" + text + "' is not a size: give a number of pages, or of bytes with the suffix K, M or G", 0};
+  const Error bad{ErrorCode::bad_option, "-m: '" + text + "' is not a size: give a number of pages, or of bytes with the suffix K, M or G", 0};
   char* end = nullptr;
   if (text.empty() || text[0] < '0' || text[0] > '9') return bad;
   const uint64_t number = std::strtoull(text.c_str(), &end, 10);

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "image/base/system_error.h"
+
 namespace ptd::live {
 namespace {
 
@@ -47,7 +49,7 @@ Result<Workload> Workload::prepare(const std::vector<std::string>& command) {
   const auto fail = [&] {
     const int number = errno;
     for (int* fd : {&go[0], &go[1], &failure[0], &failure[1]}) close_one(*fd);
-    return Error{ErrorKind::file_open, "cannot start " + command.front() + ": " + std::strerror(number), 0};
+    return system_error("cannot start " + command.front(), ErrorCode::start_failed, number);
   };
   if (pipe2(go, O_CLOEXEC) != 0 || pipe2(failure, O_CLOEXEC) != 0) return fail();
   const pid_t pid = fork();
@@ -116,7 +118,7 @@ Status Workload::start() {
   // The kernel has one errno for a missing file and for a file whose interpreter is missing.
   const bool exists = number == ENOENT && program_.find('/') != std::string::npos && access(program_.c_str(), F_OK) == 0;
   const std::string why = exists ? "the interpreter that the file names does not exist" : std::strerror(number);
-  return Error{ErrorKind::file_open, "cannot run " + program_ + ": " + why, 0};
+  return Error{ErrorCode::start_failed, "cannot run " + program_ + ": " + why, 0};
 }
 
 int Workload::ended(int patience_ms) {

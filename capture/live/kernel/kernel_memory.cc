@@ -13,6 +13,7 @@
 #include <map>
 #include <sstream>
 
+#include "image/base/system_error.h"
 #include "image/source/elf_header.h"
 #include "perfio/output_file.h"
 
@@ -22,8 +23,6 @@ namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kKernelHalf = 1ULL << 63;
 constexpr uint64_t kTextBegin = 0xffffffff80000000;  // of the kernel's text mapping, x86-64
-
-Error system_error(const std::string& what) { return Error{ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
 
 /// The pages that a list of extents touches, as extents that do not touch each other.
 std::vector<MemoryExtent> whole_pages(std::vector<MemoryExtent> extents) {
@@ -96,7 +95,7 @@ KernelMemory::~KernelMemory() { close(fd_); }
 Status KernelMemory::read_segments() {
   segments_.clear();
   Elf64_Ehdr header{};
-  const Error bad{ErrorKind::file_format, "/proc/kcore is not an ELF core of 64 bits", 0};
+  const Error bad{ErrorCode::unknown_format, "/proc/kcore is not an ELF core of 64 bits", 0};
   if (pread(fd_, &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header))) return bad;
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(Elf64_Phdr)) return bad;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
@@ -243,7 +242,7 @@ Result<KernelText> find_kernel_text(std::string_view kallsyms) {
     if (bound) (name == "_stext" ? first : last) = address;
     if (made && address >= kKernelHalf) others.push_back({address, kMaxMadeBytes});
   }
-  if (first == 0 || last <= first) return Error{ErrorKind::usage, "/proc/kallsyms hides the addresses of the kernel (kptr_restrict)", 0};
+  if (first == 0 || last <= first) return Error{ErrorCode::invalid_argument, "/proc/kallsyms hides the addresses of the kernel (kptr_restrict)", 0};
   for (const ModuleLine& module : list_modules()) others.push_back(module_code.of(module));
   KernelText text;
   text.text = whole_pages({{first, last - first}}).front();

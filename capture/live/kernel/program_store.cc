@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "capture/live/kernel/bpf_programs.h"
+#include "image/base/system_error.h"
 #include "perfio/format/byte_writer.h"
 #include "perfio/format/feature_encode.h"
 #include "perfio/format/features.h"
@@ -21,7 +22,7 @@ using namespace perfio;
 
 Result<ProgramStore> ProgramStore::create() {
   const int fd = memfd_create("ptdecode-bpf", MFD_CLOEXEC);
-  if (fd < 0) return Error{ErrorKind::file_open, std::string("memory file: ") + std::strerror(errno), 0};
+  if (fd < 0) return system_error("memory file", ErrorCode::read_failed);
   return ProgramStore(fd);
 }
 
@@ -43,7 +44,7 @@ Status ProgramStore::append(uint32_t bit, Bytes bytes) {
   for (size_t done = 0; done < entry.size();) {
     const ssize_t got = pwrite(fd_, entry.data() + done, entry.size() - done, static_cast<off_t>(size_bytes_ + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return Error{ErrorKind::file_open, std::string("memory file: ") + std::strerror(errno), 0};
+    if (got <= 0) return system_error("memory file", ErrorCode::read_failed);
     done += static_cast<size_t>(got);
   }
   size_bytes_ += entry.size();

@@ -14,6 +14,7 @@
 
 #include "capture/live/kernel/map_build_ids.h"
 #include "capture/live/kernel/start_scan.h"
+#include "image/base/system_error.h"
 #include "perfio/format/feature_encode.h"
 #include "perfio/format/features.h"
 #include "perfio/format/oversized_record.h"
@@ -83,7 +84,7 @@ Keeper::~Keeper() {
 Status Keeper::open_socket() {
   listen_fd_ = dir_.listen_as(choice_.name);
   if (listen_fd_ < 0)
-    return Error{ErrorKind::file_open, "cannot make " + dir_.path() + "/" + choice_.name + ": " + std::strerror(errno), 0};
+    return system_error("cannot make " + dir_.path() + "/" + choice_.name, ErrorCode::write_failed);
   inode_ = dir_.inode(choice_.name);
   return {};
 }

@@ -13,6 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "image/base/system_error.h"
+
 namespace ptd::live {
 namespace {
 
@@ -49,7 +51,7 @@ void leave_standard_streams() {
 
 Result<SecondHolder> SecondHolder::start(const Duties& duties) {
   int pair[2] = {-1, -1};
-  const auto fail = [] { return Error{ErrorKind::file_open, std::string("second process: ") + std::strerror(errno), 0}; };
+  const auto fail = [] { return system_error("second process", ErrorCode::start_failed); };
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) return fail();
   SecondHolder holder;
   holder.fd_ = pair[0];
@@ -68,7 +70,7 @@ Result<SecondHolder> SecondHolder::start(const Duties& duties) {
   do {
     got = read(holder.fd_, &word, 1);
   } while (got < 0 && errno == EINTR);
-  if (got != 1 || word != 'y') return Error{ErrorKind::file_open, "the second process could not map the rings", 0};
+  if (got != 1 || word != 'y') return Error{ErrorCode::start_failed, "the second process could not map the rings", 0};
   return holder;
 }
 

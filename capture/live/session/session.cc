@@ -19,6 +19,7 @@
 #include "capture/live/session/keeper.h"
 #include "capture/live/session/session_dir.h"
 #include "capture/live/session/session_wire.h"
+#include "image/base/system_error.h"
 #include "image/base/whole_file.h"
 
 namespace ptd::live {
@@ -27,8 +28,6 @@ namespace {
 /// How long a keeper may take: for one question of a list; to begin a command, which waits while another one has a snapshot taken; for
 /// the snapshot itself.
 constexpr std::chrono::seconds kListPatience{2}, kCommandPatience{10}, kSnapshotPatience{120};
-
-Error failed(const std::string& what) { return {ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
 
 /// What the shell or a script left open is not for a process that stays.
 void close_inherited() {
@@ -78,15 +77,15 @@ Status clear_stale(const SessionDir& dir, const std::string& name) {
   const int fd = dir.connect_to(name, kListPatience);
   if (fd >= 0 || errno == EAGAIN) {  // EAGAIN: more wait for it than it takes
     if (fd >= 0) close(fd);
-    return Error{ErrorKind::usage, "there is a session '" + name + "' already", 0};
+    return Error{ErrorCode::already_exists, "there is a session '" + name + "' already", 0};
   }
   if (errno == ECONNREFUSED) dir.remove(name, inode);
-  return dir.inode(name) == 0 ? Status() : Status(failed("cannot use the name '" + name + "'"));
+  return dir.inode(name) == 0 ? Status() : Status(system_error("cannot use the name '" + name + "'"));
 }
 
 Status fork_keeper(Keeper& keeper, Workload* workload) {
   int ready[2] = {-1, -1};
-  if (pipe2(ready, O_CLOEXEC) != 0) return failed("pipe");
+  if (pipe2(ready, O_CLOEXEC) != 0) return system_error("pipe", ErrorCode::start_failed);
   const pid_t child = fork();
   if (child == 0) {
     close(ready[0]);
@@ -102,7 +101,7 @@ Status fork_keeper(Keeper& keeper, Workload* workload) {
   if (got != 1 || text[0] != '+') {
     keeper.give_up();
     if (child > 0) (void)waitpid(child, nullptr, 0);
-    return Error{ErrorKind::file_open, got > 0 ? std::string(text, static_cast<size_t>(got)) : "the session's process could not start", 0};
+    return Error{ErrorCode::start_failed, got > 0 ? std::string(text, static_cast<size_t>(got)) : "the session's process could not start", 0};
   }
   if (workload == nullptr) {
     keeper.enable_trace();
@@ -114,7 +113,7 @@ Status fork_keeper(Keeper& keeper, Workload* workload) {
 }
 
 Error no_answer(const std::string& name, std::chrono::seconds patience) {
-  return Error{ErrorKind::file_open,
+  return Error{ErrorCode::busy,
                "session '" + name + "' does not answer within " + std::to_string(patience.count()) +
                    " s: its keeper is stopped (kill -CONT) or takes another snapshot",
                0};
@@ -134,7 +133,7 @@ Result<SessionReply> ask(const SessionDir& dir, const std::string& name, Session
       (void)usleep(kPauseUs);
       continue;
     }
-    if (fd < 0) return Error{ErrorKind::usage, "there is no session '" + name + "' (" + std::strerror(errno) + ")", 0};
+    if (fd < 0) return Error{ErrorCode::no_such_session, "there is no session '" + name + "' (" + std::strerror(errno) + ")", 0};
     const timeval limit{left.count(), 0};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     const RequestPacket packet{kSessionMagic, request};
@@ -145,7 +144,7 @@ Result<SessionReply> ask(const SessionDir& dir, const std::string& name, Session
     if (got > 0 && decode_reply(bytes, reply)) {
       connection = fd;
       if (reply.error.empty()) return reply;
-      return Error{ErrorKind::file_open, "session '" + name + "': " + reply.error, 0};
+      return Error{ErrorCode::read_failed, "session '" + name + "': " + reply.error, 0};
     }
     const bool silent = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     if (passed_fd >= 0) close(passed_fd);
@@ -180,12 +179,12 @@ Status copy_all(int from, int to, const std::string& name) {
   for (off_t at = 0;;) {
     const ssize_t got = pread(from, buffer.data(), buffer.size(), at);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return failed("the snapshot");
+    if (got < 0) return system_error("the snapshot", ErrorCode::read_failed);
     if (got == 0) return {};
     for (ssize_t done = 0; done < got;) {
       const ssize_t put = write(to, buffer.data() + done, static_cast<size_t>(got - done));
       if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return failed("cannot write " + name);
+      if (put < 0) return system_error("cannot write " + name, ErrorCode::write_failed);
       done += put;
     }
     at += got;
@@ -259,7 +258,7 @@ Result<SessionStatus> take_snapshot(const std::string& name, const std::string& 
   int memory = -1, connection = -1;
   const Result<SessionReply> reply = command(name, SessionRequest::snapshot, memory, connection);
   Status status = reply.ok() ? Status() : Status(reply.error());
-  if (reply.ok()) status = memory >= 0 ? save(memory, output) : Status(Error{ErrorKind::file_open, "the session gave no snapshot", 0});
+  if (reply.ok()) status = memory >= 0 ? save(memory, output) : Status(Error{ErrorCode::read_failed, "the session gave no snapshot", 0});
   if (memory >= 0) close(memory);
   if (connection >= 0) close(connection);
   if (!status.ok()) return status.error();

@@ -16,10 +16,10 @@
 #include <cstring>
 #include <utility>
 
+#include "image/base/system_error.h"
+
 namespace ptd::live {
 namespace {
-
-Error failed(const std::string& what) { return {ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
 
 bool is_own_folder(const std::string& path) {
   struct stat info {};
@@ -50,18 +50,18 @@ Status check_session_name(const std::string& name) {
   const bool good =
       !name.empty() && name.size() <= kMost && name.find_first_not_of(kLetters) == std::string::npos && name[0] != '.' && name[0] != '-';
   if (good) return {};
-  return Error{ErrorKind::usage, "'" + name + "' is no name for a session: up to 64 letters, digits, '.', '_' and '-'", 0};
+  return Error{ErrorCode::bad_option, "'" + name + "' is no name for a session: up to 64 letters, digits, '.', '_' and '-'", 0};
 }
 
 Result<SessionDir> SessionDir::open() {
   const std::string path = folder_path();
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("cannot make " + path);
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot make " + path, ErrorCode::write_failed);
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return failed("cannot open " + path);
+  if (fd < 0) return system_error("cannot open " + path);
   struct stat info {};
   if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
     close(fd);
-    return Error{ErrorKind::usage, path + " is not this user's alone (owner, mode 0700): sessions cannot be kept there", 0};
+    return Error{ErrorCode::bad_option, path + " is not this user's alone (owner, mode 0700): sessions cannot be kept there", 0};
   }
   return SessionDir(fd, path);
 }
@@ -92,7 +92,7 @@ std::vector<std::string> SessionDir::names() const {
 
 Status SessionDir::lock() const {
   while (flock(fd_, LOCK_EX) != 0) {
-    if (errno != EINTR) return failed("cannot lock " + path_);
+    if (errno != EINTR) return system_error("cannot lock " + path_);
   }
   return {};
 }

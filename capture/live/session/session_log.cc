@@ -10,6 +10,7 @@
 #include <set>
 
 #include "capture/live/session/state_fold.h"
+#include "image/base/system_error.h"
 
 namespace ptd::live {
 namespace {
@@ -41,7 +42,7 @@ Result<std::unique_ptr<SessionLog>> SessionLog::create(size_t capacity_bytes, si
   const size_t capacity = capacity_bytes / 8 * 8;
   const size_t bytes = head_words(rings) * sizeof(uint64_t) + 2 * capacity;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return Error{ErrorKind::file_open, std::string("shared memory: ") + std::strerror(errno), 0};
+  if (memory == MAP_FAILED) return system_error("shared memory");
   return std::unique_ptr<SessionLog>(new SessionLog(static_cast<std::byte*>(memory), capacity, rings));
 }
 

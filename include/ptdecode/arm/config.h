@@ -13,8 +13,8 @@ enum class Protocol : uint8_t { none, etmv3, ptm, etmv4, ete, itm, stm };
   return kNames[static_cast<uint8_t>(protocol)];
 }
 
-/// Values of the trace unit's registers; 0 where nothing tells. Which bits mean what: [ETMv4] "Trace unit registers", [ETE] likewise,
-/// [ETMv3], [PFT].
+/// Values of the trace unit's registers; 0 where nothing tells. A plain value: copies are independent. Which bits mean what: [ETMv4] "Trace
+/// unit registers", [ETE] likewise, [ETMv3], [PFT].
 struct PTD_API TraceConfig {
   Protocol protocol = Protocol::none;
   uint8_t trace_id = 0;                                              ///< CoreSight trace id, 7 bits

@@ -16,7 +16,7 @@ inline constexpr uint64_t kAsyncBytes = 12;
 [[nodiscard]] PTD_API uint64_t find_async(Bytes bytes, uint64_t from);
 
 /// Pulls packets. Addresses and timestamps come whole: the reader keeps what they are compressed against ([ETMv4] "Address compression",
-/// "Timestamp instruction trace packet"). Plain state, cheap to copy; the bytes must outlive it.
+/// "Timestamp instruction trace packet"). Plain state, cheap to copy; not thread-safe. The bytes must outlive it.
 class PTD_API PacketReader {
  public:
   PacketReader() = default;

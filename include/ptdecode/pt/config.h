@@ -42,6 +42,7 @@ enum class ReturnCompression : uint8_t { unknown, on, off };
 /// ([SDM] "Deferred TIPs", an option of the processor's).
 enum class TipOrder : uint8_t { unknown, prompt, may_be_deferred };
 
+/// How a trace was made. A plain value: copies are independent.
 struct Config {
   CpuId cpu;
   Errata errata;

@@ -12,7 +12,7 @@ namespace ptd::pt {
 /// PSB begins with 02 82, so the run ends where the PSB does. libipt does the same. A `from` inside a PSB does not find that PSB.
 [[nodiscard]] PTD_API uint64_t find_psb(Bytes bytes, uint64_t from);
 
-/// Pulls packets. Plain state, cheap to copy; the bytes must outlive it.
+/// Pulls packets. Plain state, cheap to copy; not thread-safe. The bytes must outlive it.
 class PTD_API PacketReader {
  public:
   PacketReader() = default;

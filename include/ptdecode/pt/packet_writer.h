@@ -8,8 +8,8 @@
 
 namespace ptd::pt {
 
-/// Appends packets to a byte vector, which must outlive it. Values wider than a field are cut by the named methods. Keeps the last ip for
-/// compression as hardware does (PSB clears it).
+/// Appends packets to a byte vector, which must outlive it. Not thread-safe. Values wider than a field are cut by the named methods. Keeps
+/// the last ip for compression as hardware does (PSB clears it).
 class PTD_API PacketWriter {
  public:
   explicit PacketWriter(std::vector<std::byte>& out) : out_(out) {}

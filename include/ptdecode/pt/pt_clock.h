@@ -14,7 +14,7 @@ inline constexpr Tsc kTscMax{std::numeric_limits<uint64_t>::max()};
 /// Offset of a packet whose place is not told to the clock.
 inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 
-/// Follows the timing packets of one stream in order. Plain state, trivially copyable, no allocation. Units: TSC ticks.
+/// Follows the timing packets of one stream in order. Plain state, trivially copyable, no allocation; not thread-safe. Units: TSC ticks.
 ///
 /// Method ([SDM] "Tracking Time", "Estimating TSC Within Intel PT"; N/D = CPUID.15H:EBX/EAX, P1 = nominal ratio):
 /// - TSC tells the moment: exact.

@@ -109,7 +109,7 @@ TEST(SourceJitdump, RefusesForeignFiles) {
   std::swap(bytes[1], bytes[2]);
   const auto swapped = read_jitdump(bytes, [](const JitCode&) {});
   ASSERT_FALSE(swapped.ok());
-  EXPECT_EQ(swapped.error().kind, ErrorKind::unsupported);
+  EXPECT_EQ(swapped.error().kind(), ErrorKind::unsupported);
   bytes[0] = std::byte{'x'};
   EXPECT_FALSE(read_jitdump(bytes, [](const JitCode&) {}).ok());
 }

@@ -210,12 +210,12 @@ TEST(Forms, RefusedWithAReason) {
     test::save(dir / "file", c.bytes);
     auto reader = PerfReader::open(dir / "file");
     ASSERT_FALSE(reader.ok()) << c.name;
-    EXPECT_EQ(reader.error().kind, c.want) << c.name;
+    EXPECT_EQ(reader.error().kind(), c.want) << c.name;
     EXPECT_FALSE(reader.error().message.empty());
   }
-  EXPECT_EQ(PerfReader::open(dir / "absent").error().kind, ErrorKind::file_open);
+  EXPECT_EQ(PerfReader::open(dir / "absent").error().kind(), ErrorKind::file_open);
   std::filesystem::create_directories(dir / "empty-directory");
-  EXPECT_EQ(PerfReader::open(dir / "empty-directory").error().kind, ErrorKind::file_format);
+  EXPECT_EQ(PerfReader::open(dir / "empty-directory").error().kind(), ErrorKind::file_format);
 }
 
 }  // namespace

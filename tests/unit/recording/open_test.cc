@@ -171,12 +171,12 @@ TEST(OpenRaw, ImagePieces) {
   raw.images[0].file_offset_bytes = 1U << 30;
   const auto beyond = Recording::open_raw(raw, open_options(""));
   ASSERT_FALSE(beyond.ok());
-  EXPECT_EQ(beyond.error().kind, ErrorKind::usage);
+  EXPECT_EQ(beyond.error().kind(), ErrorKind::usage);
   raw.images.clear();
   raw.pt_path = dir + "/absent";
   const auto absent = Recording::open_raw(raw, open_options(""));
   ASSERT_FALSE(absent.ok());
-  EXPECT_EQ(absent.error().kind, ErrorKind::file_open);
+  EXPECT_EQ(absent.error().kind(), ErrorKind::file_open);
 }
 
 // case.json, expected/summary.json and perf script -D of the case.
