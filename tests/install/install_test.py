@@ -2,7 +2,8 @@
 """Installs the project, moves the prefix, and uses it as another project would. Usage: install_test.py SOURCE BUILD LIBDIR
 
 Checked: programs build against the moved prefix with CMake and with pkg-config, and give the known results; every installed header compiles
-alone without warnings; the library exports the public names only; no installed file names a path of the build machine.
+alone without warnings; the library exports the public names only; no installed file names a path of the build machine. The same programs
+build against the other kind of library (static, unless BUILD_SHARED_LIBS is off), which the same build made from the same objects.
 """
 import os
 import pathlib
@@ -16,6 +17,7 @@ SOURCE, BUILD, LIBDIR = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.ar
 WORK = BUILD / "install-test"
 PREFIX = WORK / "moved"
 CXX = os.environ.get("CXX", "c++")
+OTHER = WORK / "moved-other"
 EXAMPLES = ("hot_edges", "calls_of", "code_at")
 
 
@@ -30,14 +32,28 @@ def with_library(**more):
     return {**os.environ, "LD_LIBRARY_PATH": str(PREFIX / LIBDIR), **more}
 
 
+def install(prefix, *words):
+    """Installs, and moves the result to `prefix`."""
+    run("cmake", "--install", BUILD, "--prefix", WORK / "prefix", *words)
+    (WORK / "prefix").rename(prefix)
+
+
+def pkg_config(prefix, *words):
+    return run("pkg-config", *words, "ptdecode", env={**os.environ, "PKG_CONFIG_PATH": str(prefix / LIBDIR / "pkgconfig")}).stdout.split()
+
+
+def build_examples(prefix, folder):
+    run("cmake", "-G", "Ninja", "-S", SOURCE / "docs/examples", "-B", folder, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={CXX}")
+    run("cmake", "--build", folder)
+
+
 def setUpModule():
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
-    run("cmake", "--install", BUILD, "--prefix", WORK / "prefix")
-    (WORK / "prefix").rename(PREFIX)
-    run("cmake", "-G", "Ninja", "-S", SOURCE / "docs/examples", "-B", WORK / "cmake", f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DCMAKE_CXX_COMPILER={CXX}")
-    run("cmake", "--build", WORK / "cmake")
-    flags = run("pkg-config", "--cflags", "--libs", "ptdecode", env={**os.environ, "PKG_CONFIG_PATH": str(PREFIX / LIBDIR / "pkgconfig")}).stdout.split()
+    install(PREFIX)
+    install(OTHER, "--component", "other-library")
+    build_examples(PREFIX, WORK / "cmake")
+    flags = pkg_config(PREFIX, "--cflags", "--libs")
     (WORK / "pkg-config").mkdir()
     for name in EXAMPLES:
         run(CXX, "-std=c++20", SOURCE / "docs/examples" / (name + ".cc"), *flags, "-o", WORK / "pkg-config" / name)
@@ -97,9 +113,8 @@ class Install(unittest.TestCase):
                            input=f'#include "{header.relative_to(PREFIX / "include")}"\n', check=False)
                 self.assertEqual(0, done.returncode, f"{compiler}: {header.name}\n{done.stderr}")
 
-    @unittest.skipUnless((PREFIX / LIBDIR / "libptdecode.so.0").exists() or not (BUILD / "libptdecode.a").exists(), "the library is static")
     def test_only_public_names_are_exported(self):
-        library = PREFIX / LIBDIR / "libptdecode.so.0"
+        library = next(prefix / LIBDIR / "libptdecode.so.0" for prefix in (PREFIX, OTHER) if (prefix / LIBDIR / "libptdecode.so.0").exists())
         names = [line.split(" ", 2)[2] for line in run("nm", "-DC", "--defined-only", library).stdout.splitlines()]
         public = re.compile(r"^(?:(?:typeinfo|typeinfo name|vtable) for )?(?:ptd::|ptd_)|^PTDECODE_0$")
         self.assertIn("ptd::Recording::open(ptd::OpenOptions const&)@@PTDECODE_0", names)
@@ -107,10 +122,24 @@ class Install(unittest.TestCase):
         private = re.compile(r"ptd::(?:cli|perfio|stash|emulate|live)::|RecordingData|OpenRequest|ImageBuild")
         self.assertEqual([], [name for name in names if private.search(name)])
 
+    def test_the_other_kind_of_library_links(self):
+        build_examples(OTHER, WORK / "cmake-other")
+        for name, options in (("calls_of-static", ["--static"]), ("calls_of-default", [])):
+            flags = pkg_config(OTHER, *options, "--cflags", "--libs")
+            run(CXX, "-std=c++20", SOURCE / "docs/examples/calls_of.cc", *flags, "-o", WORK / name)
+        static = not (OTHER / LIBDIR / "libptdecode.so.0").exists()
+        self.assertEqual(static, (OTHER / LIBDIR / "libptdecode.a").exists())
+        recording = SOURCE / "data/user/plain.bundle"
+        expected = run(WORK / "cmake/calls_of", "fib", recording, env=with_library()).stdout
+        for program in (WORK / "cmake-other/calls_of", WORK / "calls_of-static", WORK / "calls_of-default"):
+            needed = run("readelf", "-d", program).stdout
+            self.assertEqual(static, "libptdecode" not in needed, needed)
+            self.assertEqual(expected, run(program, "fib", recording, env={**os.environ, "LD_LIBRARY_PATH": str(OTHER / LIBDIR)}).stdout)
+
     def test_no_installed_file_names_the_build_machine(self):
         paths = [str(path).encode() for path in (SOURCE, BUILD, WORK)]
-        for folder in (LIBDIR, "include"):
-            for path in (PREFIX / folder).rglob("*"):
+        for folder in (PREFIX / LIBDIR, PREFIX / "include", OTHER / LIBDIR):
+            for path in folder.rglob("*"):
                 if path.is_file() and path.suffix in (".cmake", ".pc", ".h"):
                     content = path.read_bytes()
                     self.assertEqual([], [name for name in paths if name in content], path)
