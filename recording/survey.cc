@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
-#include "image/source/mapped_file.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"

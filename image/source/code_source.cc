@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "image/source/jitdump.h"
 
 namespace ptd {

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/mapped_file.h"
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
 #include "image/source/kept_files.h"
-#include "image/source/mapped_file.h"
 #include "ptdecode/finding.h"
 
 namespace ptd {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 namespace ptd {
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <limits>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "image/timeline_access.h"
 #include "ptdecode/bundle.h"
 #include "recording/bundle/bundle_arm.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "perfio/format/sample_id.h"
 #include "perfio/format/tracepoint_format.h"
 #include "perfio/perf_reader.h"

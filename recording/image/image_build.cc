@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "recording/data/own_files.h"
 #include "recording/image/stashed_code.h"
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "image/source/perf_map.h"
 #include "recording/perf/perf_filter.h"
 

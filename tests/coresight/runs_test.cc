@@ -8,7 +8,7 @@
 #include <random>
 #include <tuple>
 
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
