@@ -1,12 +1,10 @@
-// Mapping and spooling.
-#include "perfio/mapped_file.h"
+// Opening and spooling.
+#include "perfio/recording_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -64,28 +62,9 @@ Result<Fd> spool(int from, const std::string& path) {
   return to;
 }
 
-// Advice that does not fit (memory of a test, no mapping) is refused by the system and changes nothing.
-void advise(Bytes bytes, int advice) { (void)::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), advice); }
-
 }  // namespace
 
-ScatteredRead::ScatteredRead(Bytes mapping) : mapping_(mapping) {
-  if (mapping_.size() >= kScatteredBytes) advise(mapping_, MADV_RANDOM);
-}
-
-ScatteredRead::~ScatteredRead() {
-  if (mapping_.size() >= kScatteredBytes) advise(mapping_, MADV_NORMAL);
-}
-
-uint64_t read_window(Bytes mapping, uint64_t offset_bytes) {
-  constexpr uint64_t kWindow = 256U << 10, kPage = 4096;
-  if (mapping.size() < kScatteredBytes || offset_bytes >= mapping.size()) return ~uint64_t{0};
-  const uint64_t first = offset_bytes / kPage * kPage, end = std::min<uint64_t>(first + kWindow, mapping.size());
-  advise(mapping.subspan(first, end - first), MADV_WILLNEED);
-  return end;
-}
-
-Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
+Result<std::shared_ptr<const MappedFile>> open_recording_file(const std::string& path) {
   const bool standard_input = path == "-";
   Fd fd(standard_input ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.get() < 0) return system_error("cannot open " + path);
@@ -98,29 +77,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     fd = std::move(spooled.value());
     if (standard_input && ::dup2(fd.get(), STDIN_FILENO) < 0) return system_error("cannot keep what came from standard input");
   }
-  return map(fd.get(), path);
-}
-
-Result<std::unique_ptr<MappedFile>> MappedFile::open(const RegularFile& file, const std::string& path) {
-  if (!file.fd.ok()) return Error{ErrorKind::file_open, "cannot open " + path + ": " + file.why(), 0};
-  return map(file.fd.get(), path);
-}
-
-Result<std::unique_ptr<MappedFile>> MappedFile::map(int fd, const std::string& path) {
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) return system_error("cannot stat " + path);
-  std::unique_ptr<MappedFile> file(new MappedFile());
-  if (status.st_size > 0) {
-    const auto size = static_cast<size_t>(status.st_size);
-    void* at = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
-    if (at == MAP_FAILED) return system_error("cannot map " + path);
-    file->bytes_ = Bytes(static_cast<const std::byte*>(at), size);
-  }
-  return file;
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  return MappedFile::open(fd.get(), path);
 }
 
 }  // namespace ptd::perfio
