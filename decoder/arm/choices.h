@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "decoder/arm/runs.h"
+#include "ptdecode/code_view.h"
 
 namespace ptd::arm {
 

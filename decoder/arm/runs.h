@@ -7,6 +7,7 @@
 
 #include "decoder/arm/options.h"
 #include "ptdecode/arm_insn.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/timeline.h"
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "image/source/code_bytes.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {

@@ -17,6 +17,7 @@
 #include "image/source/elf_file.h"
 #include "perfio/perf_writer.h"
 #include "perfio/ring/live_event.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/timeline.h"
 #include "recording/image/image_build.h"
 #include "recording/image/stashed_code.h"

@@ -10,6 +10,7 @@
 
 #include "decoder/pt/runner/runner_memo.h"
 #include "ptdecode/block_sequences.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/path_counts.h"
