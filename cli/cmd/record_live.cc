@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
 #include "capture/live/events/address_filter.h"
 #include "capture/live/events/pmu_terms.h"
 #include "capture/live/kernel/start_scan.h"

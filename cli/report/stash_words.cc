@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"

@@ -6,8 +6,8 @@
 
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
-#include "decoder/arm/room.h"
-#include "decoder/arm/runs.h"
+#include "decoder/arm/vector_push.h"
+#include "decoder/arm/waypoint_runs.h"
 #include "ptdecode/arm/config.h"
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/context_track.h"

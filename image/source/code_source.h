@@ -11,7 +11,7 @@
 #include "image/base/mapped_file.h"
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
-#include "image/source/kept_files.h"
+#include "image/source/saved_files.h"
 #include "ptdecode/finding.h"
 
 namespace ptd {

@@ -12,7 +12,7 @@
 
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
-#include "image/source/kept_files.h"
+#include "image/source/saved_files.h"
 #include "ptdecode/symbols.h"
 
 namespace ptd {

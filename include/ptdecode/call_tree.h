@@ -10,7 +10,7 @@
 #include "ptdecode/call_flow.h"
 #include "ptdecode/export.h"
 #include "ptdecode/open_counts.h"
-#include "ptdecode/thread_runs.h"
+#include "ptdecode/thread_schedule.h"
 
 namespace ptd {
 

@@ -8,7 +8,7 @@
 
 #include "ptdecode/cycle_share.h"
 #include "ptdecode/export.h"
-#include "ptdecode/thread_runs.h"
+#include "ptdecode/thread_schedule.h"
 #include "ptdecode/types.h"
 
 namespace ptd {

@@ -74,7 +74,7 @@ struct KeepReport {
 /// that are deleted or in memory only through /proc as long as the process runs, the vdso, jitdumps. Errors: those of PerfReader::open and
 /// of the stash; unsupported if the recording is another machine's.
 Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& options);
-/// The same into a capture that has some of it already (live_keeper.h), and publishes that.
+/// The same into a capture that has some of it already (code_saver.h), and publishes that.
 Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& options, stash::Capture& capture);
 
 }  // namespace ptd

@@ -1,5 +1,5 @@
 // Runs of code that never changes, which are read the short way, are those of code that may change; equal blocks share one node.
-#include "decoder/arm/runs.h"
+#include "decoder/arm/waypoint_runs.h"
 
 #include <gtest/gtest.h>
 

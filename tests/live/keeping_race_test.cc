@@ -7,7 +7,7 @@
 #include <map>
 #include <new>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
 
 namespace ptd {
 namespace {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <functional>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
 #include "perfio/perf_writer.h"
 #include "perfio/ring/live_event.h"
 #include "recording/image/stashed_code.h"

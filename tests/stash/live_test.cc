@@ -13,7 +13,7 @@
 #include <cstring>
 #include <set>
 
-#include "capture/keep/live_keeper.h"
+#include "capture/keep/code_saver.h"
 #include "image/source/elf_file.h"
 #include "perfio/perf_writer.h"
 #include "perfio/ring/live_event.h"

@@ -16,8 +16,8 @@
 #include <future>
 
 #include "capture/live/events/workload.h"
-#include "capture/live/session/keeper.h"
 #include "capture/live/session/session_dir.h"
+#include "capture/live/session/session_keeper.h"
 #include "capture/live/session/session_wire.h"
 #include "image/base/whole_file.h"
 

@@ -1,5 +1,5 @@
-// ThreadRuns: see thread_runs.h.
-#include "ptdecode/thread_runs.h"
+// ThreadRuns: see thread_schedule.h.
+#include "ptdecode/thread_schedule.h"
 
 #include <algorithm>
 

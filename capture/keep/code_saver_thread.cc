@@ -1,5 +1,5 @@
-// KeepingThread: see keeping_thread.h.
-#include "capture/keep/keeping_thread.h"
+// KeepingThread: see code_saver_thread.h.
+#include "capture/keep/code_saver_thread.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // LiveKeeper: what is gone when the recording ends.
-#include "capture/keep/live_keeper.h"
+#include "capture/keep/code_saver.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -1,5 +1,5 @@
-// Keeper: see keeper.h. Its answers are in keeper_answers.cc.
-#include "capture/live/session/keeper.h"
+// Keeper: see session_keeper.h. Its answers are in session_keeper_answers.cc.
+#include "capture/live/session/session_keeper.h"
 
 #include <malloc.h>
 #include <sys/inotify.h>

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "capture/live/kernel/start_scan.h"
-#include "capture/live/session/keeper.h"
+#include "capture/live/session/session_keeper.h"
 #include "perfio/format/features.h"
 #include "perfio/format/wire.h"
 

@@ -1,5 +1,5 @@
 // RunCache: instructions are fetched in windows, classified one by one, interned as blocks.
-#include "decoder/arm/runs.h"
+#include "decoder/arm/waypoint_runs.h"
 
 #include <algorithm>
 #include <cstring>

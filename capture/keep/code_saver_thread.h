@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "capture/keep/live_keeper.h"
+#include "capture/keep/code_saver.h"
 
 namespace ptd {
 

@@ -100,7 +100,7 @@ class Keeper {
 
   void keep_vdso(const Mapping& mapping) {
     if (!options_.just_recorded) return;  // whose it was is not known
-    // A program of 32 bits has another one, which is read from its memory while it runs (live_keeper.h).
+    // A program of 32 bits has another one, which is read from its memory while it runs (code_saver.h).
     if (mapping.map.addr < k4Gib) return skip("[vdso] of 32 bits", "its process was gone before it could be read");
     const Bytes own = host_vdso();
     const Result<stash::Content> content = own.empty() ? Result<stash::Content>(Error{}) : capture_.add(own, stash::Readers::all);
