@@ -324,8 +324,8 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
     std::string text = read_text_file(root + path, kMostPerfMapBytes);
     if (!text.empty()) return text;
   }
-  if (source.kept) {
-    if (const auto kept = source.kept->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
+  if (source.saved) {
+    if (const auto kept = source.saved->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
       const Bytes bytes = kept.file->bytes();
       return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     }

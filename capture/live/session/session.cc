@@ -44,7 +44,7 @@ void close_inherited() {
 }
 
 /// The keeper's process. Tells `ready` how it went: nothing is good, else why not.
-[[noreturn]] void be_keeper(Keeper& keeper, Workload* workload, int ready) {
+[[noreturn]] void be_keeper(SessionKeeper& keeper, Workload* workload, int ready) {
   if (workload != nullptr) workload->forget();
   (void)setsid();
   (void)!chdir("/");  // no folder of anybody stays in use
@@ -84,7 +84,7 @@ Status clear_stale(const SessionDir& dir, const std::string& name) {
   return dir.inode(name) == 0 ? Status() : Status(failed("cannot use the name '" + name + "'"));
 }
 
-Status fork_keeper(Keeper& keeper, Workload* workload) {
+Status fork_keeper(SessionKeeper& keeper, Workload* workload) {
   int ready[2] = {-1, -1};
   if (pipe2(ready, O_CLOEXEC) != 0) return failed("pipe");
   const pid_t child = fork();
@@ -220,7 +220,7 @@ Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
   // The keeper has a folder descriptor of its own: a lock belongs to what fork() shares.
   Result<SessionDir> own = SessionDir::open();
   if (!own) return own.error();
-  Result<std::unique_ptr<Keeper>> keeper = Keeper::prepare(choice, std::move(*own));
+  Result<std::unique_ptr<SessionKeeper>> keeper = SessionKeeper::prepare(choice, std::move(*own));
   if (!keeper) return keeper.error();
   const Status status = fork_keeper(**keeper, workload ? &*workload : nullptr);
   dir->unlock();
