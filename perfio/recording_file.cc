@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/environment.h"
 #include "image/base/fd.h"
 #include "perfio/format/wire.h"
 
@@ -39,8 +40,7 @@ bool may_be_recording(const char* data, size_t size) {
 }
 
 Result<Fd> spool(int from, const std::string& path) {
-  const char* directory = std::getenv("TMPDIR");
-  std::string name = std::string(directory != nullptr && *directory != '\0' ? directory : "/tmp") + "/ptdecode-XXXXXX";
+  std::string name = environment::temporary_folder() + "/ptdecode-XXXXXX";
   Fd to(::mkostemp(name.data(), O_CLOEXEC));
   if (to.get() < 0) return system_error("cannot make a temporary file at " + name);
   ::unlink(name.c_str());

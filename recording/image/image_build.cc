@@ -2,8 +2,8 @@
 #include "recording/image/image_build.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "image/base/environment.h"
 #include "image/source/build_id.h"
 #include "image/source/code_bytes.h"
 #include "recording/data/own_files.h"
@@ -38,8 +38,8 @@ bool is_still_there(const CodeSourceOptions& options, const MappedPath& wanted, 
 }  // namespace
 
 std::string default_build_id_cache() {
-  const char* home = std::getenv("HOME");
-  return home == nullptr || *home == '\0' ? std::string() : std::string(home) + "/.debug";
+  const std::string home = environment::home();
+  return home.empty() ? std::string() : home + "/.debug";
 }
 
 ImageBuild::ImageBuild(const OpenRequest& options, int64_t recorded_at_s)
