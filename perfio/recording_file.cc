@@ -13,23 +13,13 @@
 
 #include "image/base/environment.h"
 #include "image/base/fd.h"
+#include "image/base/write_all.h"
 #include "perfio/format/wire.h"
 
 namespace ptd::perfio {
 namespace {
 
 Error system_error(const std::string& what) { return Error{ErrorKind::file_open, what + ": " + std::strerror(errno), 0}; }
-
-bool write_all(int fd, const char* data, size_t size) {
-  while (size > 0) {
-    const ssize_t written = ::write(fd, data, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    data += written;
-    size -= static_cast<size_t>(written);
-  }
-  return true;
-}
 
 /// False as soon as the first bytes are those of no recording: then the rest, perhaps endless, need not be read to refuse it.
 bool may_be_recording(const char* data, size_t size) {
