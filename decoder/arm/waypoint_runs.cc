@@ -414,12 +414,7 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
 }
 
 uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
-  Request request;
-  request.space = space;
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  const WaypointRun run = read(request, chooser);
+  const WaypointRun run = read({.space = space, .ip = ip, .mode = mode, .when = when, .stop = {}}, chooser);
   uint32_t index = hole_run_;
   // A trace may name any number of places without code.
   const bool hole = slots_[slot] == 0 && run.stop == RunStop::no_image && run.instructions == 0 && !run.chosen;
@@ -437,36 +432,20 @@ uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
 
 WaypointRun RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches,
                               CandidateChooser& chooser) {
-  Request request;
-  request.space = home(space, ip);
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  request.has_stop = true;
-  request.stop = stop;
-  request.through_branches = through_branches;
-  return read(request, chooser);
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = stop,
+               .through_branches = through_branches},
+              chooser);
 }
 
 WaypointRun RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser) {
-  Request request;
-  request.space = home(space, ip);
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  request.has_stop = request.stop_is_last = request.through_branches = true;
-  request.stop = last;
-  return read(request, chooser);
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = last, .through_branches = true,
+               .stop_is_last = true},
+              chooser);
 }
 
 WaypointRun RunCache::read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser) {
-  Request request;
-  request.space = home(space, ip);
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  request.most = std::min<uint64_t>(most, request.most);
-  return read(request, chooser);
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .stop = {}, .most = std::min(most, kMostInstructions)},
+              chooser);
 }
 
 }  // namespace ptd::arm
