@@ -104,7 +104,7 @@ void CallTree::go_on(Now& now) {
   step.start_floor = stack.off_floor;
   const bool whole = why == Off::switched || why == Off::halted;
   const uint64_t passed = step.total_ns();
-  step.off_cpu_ns = whole ? passed : runs_ == nullptr ? 0 : runs_->off_ns(now.thread.tid, step.start, step.time);
+  step.off_cpu_ns = whole ? passed : schedule_ == nullptr ? 0 : schedule_->off_ns(now.thread.tid, step.start, step.time);
   (why == Off::lost ? step.lost_ns : step.untraced_ns) = passed - step.off_cpu_ns;
   if (why == Off::paused && stack.kernel) step.flags |= kCallKernel;
   now.thread.off_cpu_ns += step.off_cpu_ns;

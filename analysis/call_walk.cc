@@ -30,13 +30,13 @@ class StreamWalk {
     unsigned threads = 1;
   };
   StreamWalk(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const Stream& stream,
-             const ThreadRuns& runs, std::mutex& gap_mutex)
+             const ThreadSchedule& schedule, std::mutex& gap_mutex)
       : recording_(recording),
         options_(options),
         functions_(functions),
         stream_(stream.index),
         threads_(stream.threads),
-        runs_(runs),
+        schedule_(schedule),
         gap_mutex_(gap_mutex) {}
   ~StreamWalk() {
     {
@@ -76,7 +76,8 @@ class StreamWalk {
     uint64_t offset = 0;
     const uint64_t first = options_.time.first == kTimeMin ? 0 : recording_.segment_at(stream_, options_.time.first);
     const StreamInfo& info = recording_.streams()[stream_];
-    flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, flow_clock(recording_, stream_, runs_));
+    const FlowClock clock = flow_clock(recording_, stream_, schedule_);
+    flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, clock);
     FunctionTable compared;
     const auto condense = [&](const BlockTable& blocks) { return std::make_unique<CallCondenser>(recording_, blocks, compared, info.tid); };
     const auto stopped = [this] { return options_.stopped && options_.stopped(); };
@@ -137,7 +138,7 @@ class StreamWalk {
   FunctionTable& functions_;
   const uint32_t stream_;
   const unsigned threads_;
-  const ThreadRuns& runs_;
+  const ThreadSchedule& schedule_;
   std::mutex& gap_mutex_;
   std::optional<CallFlow> flow_;  ///< of the stream's thread
   uint64_t segment_ = ~uint64_t{0};  ///< where the last batch's began
@@ -184,17 +185,17 @@ std::vector<StreamWalk::Stream> share_threads(const Recording& recording, const 
 
 Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink, bool* timed) {
   std::mutex gap_mutex;
-  const ThreadRuns runs(recording.contexts());
+  const ThreadSchedule schedule(recording.contexts());
   std::vector<std::unique_ptr<StreamWalk>> walks;
   using Turn = std::pair<TimeNs, size_t>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order;
   std::vector<uint32_t> streams = options.streams;
   for (uint32_t i = 0; options.streams.empty() && i < recording.streams().size(); ++i) streams.push_back(i);
   for (const StreamWalk::Stream& stream : share_threads(recording, streams, options.threads)) {
-    walks.push_back(std::make_unique<StreamWalk>(recording, options, functions, stream, runs, gap_mutex));
+    walks.push_back(std::make_unique<StreamWalk>(recording, options, functions, stream, schedule, gap_mutex));
     order.emplace(walks.back()->time(), walks.size() - 1);
   }
-  CallTree tree(&runs);
+  CallTree tree(&schedule);
   std::vector<CallStep> steps;
   bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false, given = false, stopped = false;
   Status status;
@@ -236,7 +237,7 @@ Status walk_calls(const Recording& recording, const CallWalkOptions& options, Fu
         const StreamInfo& info = recording.streams()[streams[i]];
         if (info.cpu < 0 && info.tid == thread.tid) return walks[i] != nullptr;
       }
-      return thread.tid <= 0 || runs.runs_after(thread.tid, options.time.last);
+      return thread.tid <= 0 || schedule.runs_after(thread.tid, options.time.last);
     });
     sink(steps, tree);
   }

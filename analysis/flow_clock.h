@@ -6,12 +6,12 @@
 
 namespace ptd {
 
-/// `runs` must outlive what uses the clock.
-[[nodiscard]] inline FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadRuns& runs) {
+/// `schedule` must outlive what uses the clock.
+[[nodiscard]] inline FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadSchedule& schedule) {
   FlowClock clock;
   const StreamInfo& info = recording.streams()[stream];
   if (info.cpu < 0) {
-    clock.runs = &runs;
+    clock.schedule = &schedule;
     clock.tid = info.tid;
   }
   const pt::Config& config = recording.decoder_options().config;

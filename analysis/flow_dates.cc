@@ -63,7 +63,7 @@ FlowDates::Shares FlowDates::share(uint64_t passed, uint64_t instructions) const
   const uint64_t pauses = resumes_ + (open ? 1 : 0);
   if (pauses == 0) return {passed, 0};
   const TimeNs end{now_.value + passed};
-  const auto off = clock_.runs == nullptr ? std::nullopt : clock_.runs->off_span(clock_.tid, now_, end);
+  const auto off = clock_.schedule == nullptr ? std::nullopt : clock_.schedule->off_span(clock_.tid, now_, end);
   uint64_t limit = passed, running = usual_ns(instructions);  // limit: of all that ran, and of the pauses that are over
   if (open) {
     if (clock_.tick_ns != 0) limit = std::min(limit, clock_.tick_ns);

@@ -1,4 +1,6 @@
 // CodeView: composes the candidates for one address from the parts (sections, sites) that its bytes fall into.
+#include "ptdecode/code_view.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>

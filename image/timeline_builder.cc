@@ -11,6 +11,7 @@
 #include "image/section_index.h"
 #include "image/site_builder.h"
 #include "image/timeline_data.h"
+#include "ptdecode/code_view.h"
 
 namespace ptd {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "perfio/file_header.h"
 #include "perfio/format/wire.h"
-#include "perfio/mapped_file.h"
 #include "perfio/perf_writer.h"
 #include "perfio/raw_stream.h"
 #include "perfio/record_builder.h"
+#include "perfio/recording_file.h"
 
 namespace ptd::perfio {
 namespace {
@@ -58,7 +58,7 @@ Status edit_perf_data(const std::string& from, const std::string& to, const std:
   std::error_code error;
   const bool directory = fs::is_directory(from, error);
   const std::string data_path = directory ? from + "/data" : from;
-  auto file = MappedFile::open(data_path);
+  auto file = open_recording_file(data_path);
   if (!file) return file.error();
   ReadDamage damage;
   auto layout = read_file_header(file.value()->bytes(), data_path, damage);

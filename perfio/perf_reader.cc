@@ -8,9 +8,10 @@
 
 #include "perfio/damage_log.h"
 #include "perfio/file_header.h"
-#include "perfio/mapped_file.h"
 #include "perfio/ordering.h"
 #include "perfio/record_builder.h"
+#include "perfio/recording_file.h"
+#include "perfio/scattered_read.h"
 
 namespace ptd::perfio {
 namespace {
@@ -74,7 +75,7 @@ class ReaderImpl final : public PerfReader {
   [[nodiscard]] const ReadDamage& damage() const override { return damage_; }
 
  private:
-  ReaderImpl(std::unique_ptr<MappedFile> file, FileLayout layout, const ReadLimits& limits)
+  ReaderImpl(std::shared_ptr<const MappedFile> file, FileLayout layout, const ReadLimits& limits)
       : file_(std::move(file)),
         pipe_(layout.pipe),
         data_begin_(layout.data_begin),
@@ -90,8 +91,8 @@ class ReaderImpl final : public PerfReader {
   bool read_one(RecordQueue& queue);
   bool read_merged(RecordQueue& queue);
 
-  std::unique_ptr<MappedFile> file_;
-  std::vector<std::unique_ptr<MappedFile>> more_files_;  ///< data.N
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<std::shared_ptr<const MappedFile>> more_files_;  ///< data.N
   bool pipe_;
   uint64_t data_begin_, data_end_;
   ReadLimits limits_;
@@ -107,7 +108,7 @@ Result<std::unique_ptr<PerfReader>> ReaderImpl::make(const std::string& path, co
   const bool directory = path != "-" && fs::is_directory(path, error);
   const std::string data_path = directory ? path + "/data" : path;
   if (directory && !fs::exists(data_path, error)) return Error{ErrorCode::missing_part, path + " is a directory without a file `data`", 0};
-  auto file = directory ? MappedFile::open(open_part(path, "data", limits.allow_outside), data_path) : MappedFile::open(data_path);
+  auto file = directory ? MappedFile::open(open_part(path, "data", limits.allow_outside), data_path) : open_recording_file(data_path);
   if (!file) return file.error();
   ReadDamage damage;
   auto layout = read_file_header(file.value()->bytes(), data_path, damage);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "perfio/damage_log.h"
-#include "perfio/mapped_file.h"
+#include "perfio/scattered_read.h"
 
 namespace ptd::perfio {
 namespace {

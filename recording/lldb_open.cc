@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "image/source/elf_file.h"
 #include "recording/data/own_files.h"
 #include "recording/data/recording_data.h"

@@ -3,7 +3,8 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "image/source/page_dump.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "recording/data/recording_data.h"

@@ -8,7 +8,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "image/stash/stash.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/pt/packet_reader.h"

@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "image/base/mapped_file.h"
 #include "image/source/build_id.h"
-#include "image/source/mapped_file.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "perfio/format/auxtrace_pt.h"
 #include "perfio/perf_reader.h"
@@ -213,7 +213,7 @@ void Collector::finish(const OpenRequest& options, int64_t recorded_at_s, bool s
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
   ImageBuild image(options, recorded_at_s);
   image.source.set_same_host(same_host);
-  image.source.set_kept(StashedCode::open(options.stashes, recording_identity(reader_)));
+  image.source.set_saved(StashedCode::open(options.stashes, recording_identity(reader_)));
   for (const auto& [key, mapped] : mapped_) {
     SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}};
     if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 
 #include "capture/doctor/doctor.h"
+#include "image/base/environment.h"
 #include "perfio/ring/live_event.h"
 
 #if defined(__x86_64__)
@@ -74,8 +74,7 @@ Machine this_machine() {
 #elif defined(__aarch64__)
   machine.arm64 = true;
 #endif
-  const char* path = std::getenv("PATH");
-  machine.path = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  machine.path = environment::search_path();
   machine.page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   machine.user = ::geteuid();
   machine.cpuid = ask_cpuid;

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 namespace ptd::emulate {
 

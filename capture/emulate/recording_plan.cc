@@ -10,7 +10,7 @@
 
 #include "capture/emulate/shared/work_clock.h"
 #include "capture/emulate/user_output.h"
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>

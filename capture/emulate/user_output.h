@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "capture/emulate/shared/thread_state.h"
 #include "capture/emulate/etm/truth_file.h"
-#include "image/source/mapped_file.h"
+#include "capture/emulate/shared/thread_state.h"
+#include "image/base/mapped_file.h"
 #include "ptdecode/error.h"
 
 namespace ptd::emulate {

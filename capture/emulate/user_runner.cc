@@ -19,6 +19,7 @@
 #include "capture/emulate/shared/user_exec.h"
 #include "capture/emulate/shared/work_clock.h"
 #include "capture/emulate/work_folder.h"
+#include "image/base/environment.h"
 #include "image/base/system_error.h"
 #include "image/base/whole_file.h"
 
@@ -133,8 +134,7 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
 
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : std::string();
-  const char* path = std::getenv("PATH");
-  const std::string places = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  const std::string places = environment::search_path();
   for (size_t at = 0; at <= places.size();) {
     const size_t end = std::min(places.find(':', at), places.size());
     const std::string candidate = (end == at ? "." : places.substr(at, end - at)) + "/" + name;
@@ -176,7 +176,7 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
     return status.error();
   }
   EmulateResult result;
-  const auto become_program = [&] { exec_emulated(command, program, options.command, environ); };
+  const auto become_program = [&] { exec_emulated(command, program, options.command, environment::variables()); };
   const auto holder = ProgramHolder::start({become_program, [&] { (void)complete(plan, *folder); }});
   if (!holder) {
     folder->remove();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "capture/emulate/shared/mapped_log.h"
+#include "image/base/environment.h"
 #include "image/base/system_error.h"
 
 namespace ptd::emulate {
@@ -22,11 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLockFile = "lock";
-
-std::string temporary_folder() {
-  const char* temporary = std::getenv("TMPDIR");
-  return temporary != nullptr && *temporary != 0 ? temporary : "/tmp";
-}
 
 // Not every file system lets processes share memory by a file.
 bool can_map_files(const std::string& folder) {
@@ -45,7 +41,7 @@ bool can_map_files(const std::string& folder) {
 Result<WorkFolder> WorkFolder::create(const std::string& output, const std::string& parent) {
   std::error_code error;
   int number = 0;
-  std::vector<std::string> names = {output + ".work-XXXXXX", temporary_folder() + "/ptdecode-XXXXXX"};
+  std::vector<std::string> names = {output + ".work-XXXXXX", environment::temporary_folder() + "/ptdecode-XXXXXX"};
   if (!parent.empty()) names = {parent + "/ptdecode-XXXXXX"};
   for (const std::string& name : names) {
     std::string path = fs::absolute(name, error).string();
@@ -60,7 +56,7 @@ Result<WorkFolder> WorkFolder::create(const std::string& output, const std::stri
     folder.remove();
   }
   return Error{code_of_errno(number, ErrorCode::write_failed),
-               "a working folder cannot be created, neither next to " + output + " nor in " + temporary_folder() + " (TMPDIR): " + std::strerror(number) +
+               "a working folder cannot be created, neither next to " + output + " nor in " + environment::temporary_folder() + " (TMPDIR): " + std::strerror(number) +
                    (number == EFBIG ? ": the limit of file sizes is too small; raise it with ulimit -f" : ""),
                0};
 }

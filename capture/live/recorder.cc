@@ -181,7 +181,7 @@ Status Recorder::write_start() {
     context.attr_index = static_cast<uint32_t>(events_->attr_of(RingRole::target));
     const auto* map = std::get_if<MmapRecord>(&payload);
     if (map == nullptr) return writer_->add(payload, context);
-    if (choice_.keeping.on_mapping) choice_.keeping.on_mapping(*map, context.sample_id.has_time ? context.sample_id.time : 0);
+    if (choice_.saver.on_mapping) choice_.saver.on_mapping(*map, context.sample_id.has_time ? context.sample_id.time : 0);
     MmapRecord named = *map;
     named.build_id = build_ids.of(*map);
     return writer_->add(named, context);
@@ -250,11 +250,11 @@ void Recorder::take_over() {
     rings.losses = {done.positions[2 * count + 2 * i], done.positions[2 * count + 2 * i + 1]};
   }
   programs_->continue_from(done.store_bytes);
-  if (choice_.keeping.take_over) choice_.keeping.take_over();
+  if (choice_.saver.take_over) choice_.saver.take_over();
   make_capture(false);
   holder_.reset();
-  if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.keeping.on_taken_over)
-    choice_.keeping.on_taken_over();
+  if (writer_->continue_from(done.file_bytes).ok() && stop_and_write().ok() && choice_.saver.on_taken_over)
+    choice_.saver.on_taken_over();
 }
 
 const EventAttr& Recorder::attr_of(RingRole role) const { return events_->attrs()[static_cast<size_t>(events_->attr_of(role))]; }
@@ -283,7 +283,7 @@ void Recorder::on_record(EventRings& rings, Bytes record) {
 
 /// To who keeps code: what was mapped may be among them.
 void Recorder::tell_lost(const EventRings& rings) const {
-  if (rings.role == RingRole::target && choice_.keeping.on_lost) choice_.keeping.on_lost();
+  if (rings.role == RingRole::target && choice_.saver.on_lost) choice_.saver.on_lost();
 }
 
 void Recorder::note_time(const EventRings& rings, Bytes record) {
@@ -296,13 +296,13 @@ void Recorder::note_time(const EventRings& rings, Bytes record) {
 void Recorder::tell_mapping(const EventRings& rings, Bytes record) {
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(events_->attr_of(rings.role))];
   const uint64_t trailer = trailer_bytes(attr);
-  if (!choice_.keeping.on_mapping || record.size() < kRecordHeaderBytes + trailer) return;
+  if (!choice_.saver.on_mapping || record.size() < kRecordHeaderBytes + trailer) return;
   const Bytes body = record.subspan(kRecordHeaderBytes, record.size() - kRecordHeaderBytes - trailer);
   SampleId id;
   parse_trailer(attr, record.last(trailer), id);
   Payload payload;
   if (!parse_body(read_record_header(record), body, payload)) return;
-  if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.keeping.on_mapping(*map, id.has_time ? id.time : 0);
+  if (const auto* map = std::get_if<MmapRecord>(&payload)) choice_.saver.on_mapping(*map, id.has_time ? id.time : 0);
 }
 
 /// The AUX bytes of a ring. Records of 8 bytes' multiples need no padding in the middle of a stream; the rest waits for the next round.
@@ -341,9 +341,9 @@ Status Recorder::drain(bool all) {
     if (Status status = take_aux(rings, i, all); !status) return status;
   }
   if (Status status = capture_->end_round(); !status) return status;
-  if (choice_.keeping.on_round) {
+  if (choice_.saver.on_round) {
     const uint64_t slack_ns = clock_.is_exact() ? 0 : kLookMs * 1'000'000;
-    choice_.keeping.on_round({[clock = clock_] { return clock.now_ns(); }, slack_ns, begun_ns, report_.file_bytes});
+    choice_.saver.on_round({[clock = clock_] { return clock.now_ns(); }, slack_ns, begun_ns, report_.file_bytes});
   }
   report_.kernel = capture_->counts();
   if (records == report_.records && before == writer_->size_bytes()) return {};
@@ -373,7 +373,7 @@ Status Recorder::run() {
   for (;;) {
     std::vector<int> more = {choice_.stop_fd, workload_ ? workload_->fd() : -1, holder_ ? holder_->fd() : -1};
     for (const int fd : capture_->wake_fds()) more.push_back(fd);
-    (void)events_->wait(more, ready, std::min(choice_.keeping.on_round ? static_cast<int>(kLookMs) : kFlushMs, resume_ms));
+    (void)events_->wait(more, ready, std::min(choice_.saver.on_round ? static_cast<int>(kLookMs) : kFlushMs, resume_ms));
     if (Status status = drain(false); !status) return status;
     if (choice_.trace) resume_ms = revival_.look(*events_, monotonic_ns());
     if (workload_) report_.exit_status = workload_->ended();
@@ -387,10 +387,10 @@ Status Recorder::run() {
 /// As soon as nobody is in the middle of something that a child would have half of.
 Status Recorder::restart_holder() {
   holder_.reset();
-  if (choice_.keeping.pause && !choice_.keeping.pause()) return {};
+  if (choice_.saver.pause && !choice_.saver.pause()) return {};
   wants_holder_ = false;
   const Status status = start_holder();
-  if (choice_.keeping.go_on) choice_.keeping.go_on();
+  if (choice_.saver.go_on) choice_.saver.go_on();
   return status;
 }
 
@@ -398,12 +398,12 @@ Status Recorder::restart_holder() {
 Status Recorder::wait_for_keeping() {
   constexpr int kRoundMs = 10;
   constexpr uint64_t kPatienceNs = 60'000'000'000;
-  if (!choice_.keeping.is_settled) return {};
+  if (!choice_.saver.is_settled) return {};
   const uint64_t until_ns = monotonic_ns() + kPatienceNs;
   std::vector<bool> ready;
   do {
     if (Status status = drain(false); !status) return status;
-    if (choice_.keeping.is_settled()) break;
+    if (choice_.saver.is_settled()) break;
     (void)events_->wait({}, ready, kRoundMs);
   } while (monotonic_ns() < until_ns);
   return {};

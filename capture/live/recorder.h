@@ -29,7 +29,7 @@ struct RecordRound {
 
 /// Who keeps the code that is recorded. All are called by the thread that empties the rings: what takes time is for another one. Any may be
 /// empty, or all.
-struct KeepingHooks {
+struct CodeSaverHooks {
   /// Each mapping that is recorded, with the record's time (0: it was there before).
   std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
   std::function<void(const RecordRound& round)> on_round;
@@ -57,7 +57,7 @@ struct RecordChoice {
   std::vector<std::string> command;  ///< to be started
   std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
   int stop_fd = -1;                  ///< readable: stop
-  KeepingHooks keeping;
+  CodeSaverHooks saver;
 };
 
 struct RecordReport {

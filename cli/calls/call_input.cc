@@ -7,6 +7,7 @@
 
 #include "cli/options/exit_status.h"
 #include "cli/options/progress.h"
+#include "cli/options/thread_filters.h"
 #include "cli/options/time_words.h"
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
@@ -44,19 +45,8 @@ void add_thread_option(CLI::App& command, unsigned& threads) {
 
 Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
   auto made = std::make_unique<CallInput>();
-  struct List {
-    std::string_view name;
-    const std::string& text;
-    std::vector<int32_t>& into;
-  };
   ScriptOptions& filter = made->filter_;
-  for (const List list :
-       {List{"-C", words.cpus, filter.cpus}, List{"--pid", words.pids, filter.pids}, List{"--tid", words.tids, filter.tids}}) {
-    if (list.text.empty()) continue;
-    Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
-    if (!numbers) return numbers.error();
-    list.into = std::move(*numbers);
-  }
+  if (Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, filter); !status) return status.error();
   filter.comms = split_names(words.comms);
   if (Status status = words.time.empty() ? Status{} : check_time_words(words.time); !status) return status.error();
   Result<std::unique_ptr<Recording>> opened = open_traced(words.input);

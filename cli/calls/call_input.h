@@ -11,7 +11,7 @@
 #include "cli/text/output.h"
 #include "ptdecode/call_walk.h"
 #include "ptdecode/code_counts.h"
-#include "recording/bundle/other_events.h"
+#include "recording/data/other_events.h"
 
 namespace ptd::cli {
 

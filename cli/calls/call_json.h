@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/calls/call_input.h"
-#include "recording/bundle/other_events.h"
+#include "recording/data/other_events.h"
 
 namespace ptd::cli {
 

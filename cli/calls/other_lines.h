@@ -7,7 +7,7 @@
 #include "cli/calls/call_script.h"
 #include "cli/list/stream_merge.h"
 #include "cli/options/script_options.h"
-#include "recording/bundle/other_events.h"
+#include "recording/data/other_events.h"
 
 namespace ptd::cli {
 

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/cmd/commands.h"
@@ -15,6 +14,7 @@
 #include "cli/verify/checkpoint_check.h"
 #include "cli/verify/flow_sample.h"
 #include "cli/verify/reference_compare.h"
+#include "image/base/environment.h"
 
 namespace ptd::cli {
 
@@ -35,7 +35,7 @@ std::string find_data(const std::string& given) {
   std::vector<fs::path> places;
   std::error_code ignored;
   if (!given.empty()) return fs::is_directory(given, ignored) ? given : std::string();
-  if (const char* from_environment = std::getenv("PTDECODE_DEMO")) places.emplace_back(from_environment);
+  if (const std::string from_environment = environment::demo(); !from_environment.empty()) places.emplace_back(from_environment);
   const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
   if (!self.empty()) places.push_back(self.parent_path().parent_path() / "share" / "ptdecode" / "kernel");
   places.emplace_back(fs::path(PTD_SOURCE_DIR) / "data" / "kernel");

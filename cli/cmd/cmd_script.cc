@@ -13,6 +13,7 @@
 #include "cli/options/format_option.h"
 #include "cli/options/options.h"
 #include "cli/options/progress.h"
+#include "cli/options/thread_filters.h"
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/output.h"
@@ -87,18 +88,7 @@ Result<ScriptOptions> script_options(const Words& words) {
     if (!fields) return fields.error();
     options.fields = *fields;
   }
-  struct List {
-    std::string_view name;
-    const std::string& text;
-    std::vector<int32_t>& into;
-  };
-  for (const List list :
-       {List{"-C", words.cpus, options.cpus}, List{"--pid", words.pids, options.pids}, List{"--tid", words.tids, options.tids}}) {
-    if (list.text.empty()) continue;
-    Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
-    if (!numbers) return numbers.error();
-    list.into = std::move(*numbers);
-  }
+  if (Status status = parse_thread_filters({words.cpus, words.pids, words.tids}, options); !status) return status.error();
   for (const std::string& text : words.times) {
     if (Status status = check_time_words(text); !status) return status.error();
   }

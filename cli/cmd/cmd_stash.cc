@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "capture/keep/save_code.h"
 #include "cli/cmd/machine_commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
@@ -166,11 +167,11 @@ int verify(const Words& words, stash::Stash& stash) {
 }
 
 int add(const Words& words) {
-  KeepOptions options;
+  SaveOptions options;
   options.stash = stash_path(words);
-  const Result<KeepReport> report = keep_code(words.recording, options);
+  const Result<SaveReport> report = save_code(words.recording, options);
   if (!report) return report_error(report.error());
-  if (!words.quiet || !report->skipped.empty()) say_on_error(kept_text(*report, options.stash, words.quiet));
+  if (!words.quiet || !report->skipped.empty()) say_on_error(saved_text(*report, options.stash, words.quiet));
   return kExitOk;
 }
 

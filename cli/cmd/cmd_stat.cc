@@ -70,11 +70,11 @@ std::vector<StreamStat> count_all(const Recording& recording, const std::vector<
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
   const size_t count = std::min<size_t>(streams.size(), threads);
   const unsigned each = count == 0 ? 1 : std::max(1U, threads / static_cast<unsigned>(count));
-  const ThreadRuns runs(recording.contexts());
+  const ThreadSchedule schedule(recording.contexts());
   const auto work = [&] {
     for (size_t i = next++; i < streams.size(); i = next++) {
       const StreamInfo& info = stats[i].info = recording.streams()[streams[i]];
-      LossTimes losses(recording.contexts(), info.cpu, info.tid, sum.span, flow_clock(recording, streams[i], runs));
+      LossTimes losses(recording.contexts(), info.cpu, info.tid, sum.span, flow_clock(recording, streams[i], schedule));
       count_stream(recording, streams[i], words.packets_only, each, stats[i], losses, progress);
       const std::lock_guard lock(mutex);
       sum.add(losses);

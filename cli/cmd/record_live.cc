@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
 #include "capture/live/events/address_filter.h"
 #include "capture/live/events/pmu_terms.h"
 #include "capture/live/kernel/start_scan.h"
@@ -207,18 +207,18 @@ int start_detached(const LiveWords& words, const RecordChoice& choice) {
   return kExitOk;
 }
 
-live::KeepingHooks hooks_of(const std::shared_ptr<KeepingThread>& keeper) {
-  live::KeepingHooks hooks;
-  hooks.on_mapping = [keeper](const perfio::MmapRecord& map, uint64_t time_ns) { keeper->on_mapping(map, time_ns); };
-  hooks.on_round = [keeper](const live::RecordRound& round) {
-    keeper->on_round({round.now_ns, round.slack_ns, round.begun_ns, round.file_bytes});
+live::CodeSaverHooks hooks_of(const std::shared_ptr<CodeSaverThread>& saver) {
+  live::CodeSaverHooks hooks;
+  hooks.on_mapping = [saver](const perfio::MmapRecord& map, uint64_t time_ns) { saver->on_mapping(map, time_ns); };
+  hooks.on_round = [saver](const live::RecordRound& round) {
+    saver->on_round({round.now_ns, round.slack_ns, round.begun_ns, round.file_bytes});
   };
-  hooks.on_lost = [keeper] { keeper->on_lost(); };
-  hooks.is_settled = [keeper] { return keeper->is_settled(); };
-  hooks.pause = [keeper] { return keeper->pause(); };
-  hooks.go_on = [keeper] { keeper->go_on(); };
-  hooks.take_over = [keeper] { keeper->take_over(); };
-  hooks.on_taken_over = [keeper] { (void)keeper->finish(); };
+  hooks.on_lost = [saver] { saver->on_lost(); };
+  hooks.is_settled = [saver] { return saver->is_settled(); };
+  hooks.pause = [saver] { return saver->pause(); };
+  hooks.go_on = [saver] { saver->go_on(); };
+  hooks.take_over = [saver] { saver->take_over(); };
+  hooks.on_taken_over = [saver] { (void)saver->finish(); };
   return hooks;
 }
 
@@ -230,8 +230,8 @@ int record_live(const LiveWords& words, const StashWords& stash) {
   Result<RecordChoice> choice = choose(asked);
   if (!choice) return report_error(choice.error());
   if (!words.detach.empty()) return start_detached(words, *choice);
-  const std::shared_ptr<KeepingThread> keeper = begin_keeping(words.output, stash);
-  if (keeper) choice->keeping = hooks_of(keeper);
+  const std::shared_ptr<CodeSaverThread> saver = begin_saving(words.output, stash);
+  if (saver) choice->saver = hooks_of(saver);
   standard_output().flush();
   choice->stop_fd = watch_signals();
   Result<std::unique_ptr<live::Recorder>> recorder = live::Recorder::start(*choice);
@@ -249,12 +249,12 @@ int record_live(const LiveWords& words, const StashWords& stash) {
     const int status = report_error(ran.ok() ? finished.error() : ran.error());
     // What was whole is a recording still, and wants its code as much.
     std::error_code error;
-    if (keeper && std::filesystem::exists(words.output, error)) end_keeping(*keeper, words.quiet);
+    if (saver && std::filesystem::exists(words.output, error)) end_saving(*saver, words.quiet);
     return status;
   }
   const live::RecordReport& report = (*recorder)->report();
   if (!words.quiet || report.lost_records != 0) say_on_error(summary(words, report));
-  if (keeper) end_keeping(*keeper, words.quiet);
+  if (saver) end_saving(*saver, words.quiet);
   return report.exit_status >= 0 ? report.exit_status : kExitOk;
 }
 

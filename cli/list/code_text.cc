@@ -8,6 +8,7 @@
 
 #include "cli/report/finding_text.h"
 #include "cli/text/clean_text.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/disassembler.h"
 #include "ptdecode/insn.h"
 

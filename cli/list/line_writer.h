@@ -14,7 +14,7 @@
 #include "cli/text/output.h"
 #include "ptdecode/disassembler.h"
 #include "ptdecode/recording.h"
-#include "recording/bundle/other_events.h"
+#include "recording/data/other_events.h"
 
 namespace ptd::cli {
 

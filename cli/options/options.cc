@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "cli/options/exit_status.h"
@@ -121,9 +120,6 @@ Result<OpenRequest> open_options(const InputOptions& input) {
   options.running_kernel = "/";
   if (!input.debug_dirs.empty()) options.debug_dirs = input.debug_dirs;
   options.build_id_cache = input.build_id_cache;
-  if (const char* home = std::getenv("HOME"); options.build_id_cache.empty() && home != nullptr) {
-    options.build_id_cache = std::string(home) + "/.debug";
-  }
   if (input.stash.empty()) {
     options.stashes = stash::stash_paths();
   } else if (input.stash != "off") {

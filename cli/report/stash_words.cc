@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
+#include "capture/keep/save_code.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
-#include "recording/image/stashed_code.h"
 
 namespace ptd::cli {
 
@@ -23,7 +23,7 @@ void add_stash_options(CLI::App& command, StashWords& words) {
 namespace {
 
 /// False: nothing is to be kept.
-bool options_of(const StashWords& words, bool live, KeepOptions& options) {
+bool options_of(const StashWords& words, bool live, SaveOptions& options) {
   options.stash = words.path.empty() ? stash::own_stash_path() : words.path;
   options.just_recorded = live;
   if (words.off || options.stash.empty() || options.stash == "off") return false;
@@ -34,43 +34,43 @@ bool options_of(const StashWords& words, bool live, KeepOptions& options) {
   return limit.ok();
 }
 
-void tell(const Result<KeepReport>& report, const std::string& stash, bool quiet) {
+void tell(const Result<SaveReport>& report, const std::string& stash, bool quiet) {
   if (!report) {
     say_on_error("ptdecode: what was recorded is not kept: " + report.error().message + "\n");
   } else if (!quiet) {
-    say_on_error(kept_text(*report, stash, report->new_contents == 0));
+    say_on_error(saved_text(*report, stash, report->new_contents == 0));
   }
 }
 
 }  // namespace
 
 void keep_recorded(const std::string& recording, const StashWords& words, bool quiet) {
-  KeepOptions options;
-  if (options_of(words, false, options)) tell(keep_code(recording, options), options.stash, quiet);
+  SaveOptions options;
+  if (options_of(words, false, options)) tell(save_code(recording, options), options.stash, quiet);
 }
 
-std::shared_ptr<KeepingThread> begin_keeping(const std::string& recording, const StashWords& words) {
-  KeepOptions options;
+std::shared_ptr<CodeSaverThread> begin_saving(const std::string& recording, const StashWords& words) {
+  SaveOptions options;
   if (recording == "-" || !options_of(words, true, options)) return nullptr;
-  Result<std::unique_ptr<KeepingThread>> keeper = KeepingThread::begin(recording, options);
-  if (!keeper) say_on_error("ptdecode: what is recorded is not kept: " + keeper.error().message + "\n");
-  return keeper ? std::shared_ptr<KeepingThread>(std::move(*keeper)) : nullptr;
+  Result<std::unique_ptr<CodeSaverThread>> saver = CodeSaverThread::begin(recording, options);
+  if (!saver) say_on_error("ptdecode: what is recorded is not kept: " + saver.error().message + "\n");
+  return saver ? std::shared_ptr<CodeSaverThread>(std::move(*saver)) : nullptr;
 }
 
-void end_keeping(KeepingThread& keeper, bool quiet) { tell(keeper.finish(), keeper.stash_path(), quiet); }
+void end_saving(CodeSaverThread& saver, bool quiet) { tell(saver.finish(), saver.stash_path(), quiet); }
 
 void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(recording, error)) return;
-  KeepOptions options;
+  SaveOptions options;
   if (!options_of(words, true, options)) return;
-  const Result<std::unique_ptr<LiveKeeper>> keeper = LiveKeeper::begin(recording, options);
-  const Status looked = keeper ? (*keeper)->on_recording() : Status(keeper.error());
+  const Result<std::unique_ptr<CodeSaver>> saver = CodeSaver::begin(recording, options);
+  const Status looked = saver ? (*saver)->on_recording() : Status(saver.error());
   if (!looked) return say_on_error("ptdecode: what was recorded is not kept: " + looked.error().message + "\n");
-  tell((*keeper)->finish(), options.stash, quiet);
+  tell((*saver)->finish(), options.stash, quiet);
 }
 
-std::string kept_text(const KeepReport& report, const std::string& stash, bool quiet) {
+std::string saved_text(const SaveReport& report, const std::string& stash, bool quiet) {
   constexpr size_t kNamed = 5;
   std::string text;
   if (!quiet)

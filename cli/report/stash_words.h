@@ -6,8 +6,8 @@
 #include <string>
 
 namespace ptd {
-struct KeepReport;
-class KeepingThread;
+struct SaveReport;
+class CodeSaverThread;
 }  // namespace ptd
 
 namespace ptd::cli {
@@ -27,10 +27,10 @@ void keep_recorded(const std::string& recording, const StashWords& words, bool q
 void keep_snapshot(const std::string& recording, const StashWords& words, bool quiet);
 
 /// The same of a recording of this machine, from its start to its end. Null if that is off, or cannot be, which is said.
-[[nodiscard]] std::shared_ptr<KeepingThread> begin_keeping(const std::string& recording, const StashWords& words);
-void end_keeping(KeepingThread& keeper, bool quiet);
+[[nodiscard]] std::shared_ptr<CodeSaverThread> begin_saving(const std::string& recording, const StashWords& words);
+void end_saving(CodeSaverThread& saver, bool quiet);
 
-/// What keep_code() did, in lines for standard error; `quiet`: only what was not kept.
-[[nodiscard]] std::string kept_text(const KeepReport& report, const std::string& stash, bool quiet);
+/// What save_code() did, in lines for standard error; `quiet`: only what was not kept.
+[[nodiscard]] std::string saved_text(const SaveReport& report, const std::string& stash, bool quiet);
 
 }  // namespace ptd::cli

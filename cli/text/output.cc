@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "cli/text/clean_text.h"
+#include "image/base/write_all.h"
 #include "recording/downloads.h"
 
 namespace ptd::cli {
@@ -131,17 +132,10 @@ bool Output::flush() {
 }
 
 bool Output::write_all(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd_, text.data(), text.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      closed_ = true;
-      error_ = errno == EPIPE ? 0 : errno;
-      return false;
-    }
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
+  if (ptd::write_all(fd_, text.data(), text.size())) return true;
+  closed_ = true;
+  error_ = errno == EPIPE ? 0 : errno;
+  return false;
 }
 
 Output& standard_output() {
@@ -153,12 +147,7 @@ void say_on_error(std::string_view text) {
   TextBuffer clean;
   put_harmless(clean, text);
   text = clean.view();
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
+  (void)ptd::write_all(STDERR_FILENO, text.data(), text.size());
 }
 
 void occupy_standard_descriptors() {

@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "decoder/arm/runs.h"
+#include "decoder/arm/waypoint_runs.h"
+#include "ptdecode/code_view.h"
 
 namespace ptd::arm {
 

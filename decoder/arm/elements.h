@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "decoder/arm/room.h"
+#include "decoder/arm/vector_push.h"
 #include "ptdecode/arm/packet.h"
 
 namespace ptd::arm {

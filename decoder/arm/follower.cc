@@ -72,7 +72,7 @@ void Follower::put_mark(size_t before_block) {
   marked_mode_ = mode_;
 }
 
-void Follower::give_block(const Run& run, uint16_t flags) {
+void Follower::give_block(const WaypointRun& run, uint16_t flags) {
   if (run.has_bad && !doubtful_) {
     const bool was_flowing = flowing_;
     const uint32_t at = run_, left = left_;
@@ -292,7 +292,7 @@ void Follower::take_return() {
 
 /// Whether what stands behind run `from`, or where its branch goes, is `ip`: it may have been read anew, and lead elsewhere.
 bool Follower::leads_to(uint32_t from, bool taken, Ip ip, ExecMode mode) const {
-  const Run& run = runs_->run(from);
+  const WaypointRun& run = runs_->run(from);
   if (taken) return run.last.cls == ArmClass::indirect || run.target == ip;
   return run.end == ip && run.mode == mode;
 }
@@ -327,8 +327,8 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
   if (run_ != 0 && !fresh_ && runs_->changes() && !runs_->run(run_).certain.contains(when())) run_ = 0;
   for (uint64_t silent = 0;;) {
     if (run_ == 0) find_run();
-    const Run& run = runs_->run(run_);
-    if (run.stop == RunEnd::waypoint) {
+    const WaypointRun& run = runs_->run(run_);
+    if (run.stop == RunStop::waypoint) {
       if (!executed && !run.conditional) {
         // Some trace units tell a branch to the next instruction as not taken.
         const bool harmless = run.last.cls == ArmClass::direct && run.target == run.end;
@@ -342,7 +342,7 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
       return leave(run_, executed);
     }
     silent += run.instructions;
-    if (run.stop != RunEnd::cut || silent > options_.max_silent_instructions) return stop_at(run, offset);
+    if (run.stop != RunStop::cut || silent > options_.max_silent_instructions) return stop_at(run, offset);
     give_block(run, 0);
     ip_ = run.end;
     run_ = left_ = call_ = 0;
@@ -351,7 +351,7 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
 
 /// The run ends in a P0 instruction; the flow goes on behind it.
 void Follower::leave(uint32_t index, bool executed) {
-  const Run& run = runs_->run(index);
+  const WaypointRun& run = runs_->run(index);
   const bool is_branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
   const bool taken = executed && is_branch;
   uint16_t flags = 0;
@@ -384,9 +384,9 @@ void Follower::leave(uint32_t index, bool executed) {
 }
 
 /// The run ends before any P0 instruction.
-void Follower::stop_at(const Run& run, uint64_t offset) {
-  const GapReason reason = run.stop == RunEnd::no_image   ? GapReason::no_image
-                           : run.stop == RunEnd::bad_insn ? GapReason::bad_insn
+void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
+  const GapReason reason = run.stop == RunStop::no_image   ? GapReason::no_image
+                           : run.stop == RunStop::bad_insn ? GapReason::bad_insn
                                                           : GapReason::limit;
   const Ip end = run.end;
   const SectionId section = run.section;
@@ -405,13 +405,13 @@ void Follower::stop_at(const Run& run, uint64_t offset) {
 bool Follower::walk_to(Ip stop, bool through_branches, uint64_t offset) {
   if (!is64_) ip_.value &= 0xffffffffU;
   for (uint64_t silent = 0; ip_ != stop;) {
-    const Run run = runs_->read_to(space_, ip_, mode_, when(), stop, through_branches, *chooser_);
+    const WaypointRun run = runs_->read_to(space_, ip_, mode_, when(), stop, through_branches, *chooser_);
     silent += run.instructions;
-    if (run.stop == RunEnd::waypoint && run.end != stop) {
+    if (run.stop == RunStop::waypoint && run.end != stop) {
       contradict(run.last_ip, offset);
       return false;
     }
-    if ((run.stop != RunEnd::stop && run.stop != RunEnd::cut && run.stop != RunEnd::waypoint) ||
+    if ((run.stop != RunStop::stop && run.stop != RunStop::cut && run.stop != RunStop::waypoint) ||
         silent > options_.max_silent_instructions) {
       stop_at(run, offset);
       return false;

@@ -6,8 +6,8 @@
 
 #include "decoder/arm/elements.h"
 #include "decoder/arm/options.h"
-#include "decoder/arm/room.h"
-#include "decoder/arm/runs.h"
+#include "decoder/arm/vector_push.h"
+#include "decoder/arm/waypoint_runs.h"
 #include "ptdecode/arm/config.h"
 #include "ptdecode/aux_segment.h"
 #include "ptdecode/context_track.h"
@@ -124,7 +124,7 @@ class Follower {
   void take_return();
   void find_run();
   void leave(uint32_t index, bool executed);
-  void give_block(const Run& run, uint16_t flags);
+  void give_block(const WaypointRun& run, uint16_t flags);
   void give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset);
   [[nodiscard]] Gap gap_of(GapReason reason, Ip ip, SectionId section, uint64_t offset, size_t before_block) const {
     Gap gap;
@@ -147,7 +147,7 @@ class Follower {
   void put_mark(size_t before_block);
   void set_place(Ip ip, uint8_t isa);
   void update_context();
-  void stop_at(const Run& run, uint64_t offset);
+  void stop_at(const WaypointRun& run, uint64_t offset);
   bool walk_to(Ip stop, bool through_branches, uint64_t offset);
   [[nodiscard]] ExecMode mode_of(uint8_t isa) const { return is64_ ? ExecMode::a64 : isa != 0 ? ExecMode::t32 : ExecMode::a32; }
   [[nodiscard]] Interval when() const { return {earliest_, latest_ < earliest_ ? earliest_ : latest_}; }

@@ -59,8 +59,8 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   if (!known()) return;
   if (starting_) tell_start(ip_, offset);
   if (!is64_) ip_.value &= 0xffffffffU;
-  const Run run = runs_->read_through(space_, ip_, mode_, when(), last, *chooser_);
-  if (run.stop != RunEnd::stop) return stop_at(run, offset);
+  const WaypointRun run = runs_->read_through(space_, ip_, mode_, when(), last, *chooser_);
+  if (run.stop != RunStop::stop) return stop_at(run, offset);
   give_block(run, 0);
   ip_ = run.end;
   run_ = left_ = call_ = 0;
@@ -75,9 +75,9 @@ void Follower::q(const Element& element, Ip next, uint8_t isa) {
   const Ip start = ip_;
   bool told = false;
   if (known() && (element.flags & kFlagCount) != 0 && element.aux != 0 && element.aux <= 0xfff0) {
-    const Run run = runs_->read_some(space_, ip_, mode_, when(), element.aux, *chooser_);
+    const WaypointRun run = runs_->read_some(space_, ip_, mode_, when(), element.aux, *chooser_);
     const bool whole = run.instructions == element.aux;
-    const bool branch = whole && run.stop == RunEnd::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
+    const bool branch = whole && run.stop == RunStop::waypoint && (run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect);
     told = whole && (run.end == target || branch);
     if (told) give_block(run, branch ? BlockFlag::taken | BlockFlag::ends_in_branch : uint16_t{0});
   }
@@ -105,9 +105,9 @@ void Follower::source_address(const Element& element) {
   if (starting_) tell_start(ip_, offset);
   for (uint64_t silent = 0;;) {
     const uint32_t index = runs_->find(space_, ip_, mode_, when(), *chooser_);
-    const Run& run = runs_->run(index);
+    const WaypointRun& run = runs_->run(index);
     silent += run.instructions;
-    if (run.instructions != 0 && run.last_ip == source && run.stop == RunEnd::waypoint) return leave(index, true);
+    if (run.instructions != 0 && run.last_ip == source && run.stop == RunStop::waypoint) return leave(index, true);
     const bool passes = source >= ip_ && source < run.end;
     if (passes && run.last_ip < source) return contradict(source, offset);
     if (passes) {
@@ -116,17 +116,17 @@ void Follower::source_address(const Element& element) {
       if (walk_to(behind, true, offset)) walked_ = false;
       return;
     }
-    if ((run.stop != RunEnd::waypoint && run.stop != RunEnd::cut) || silent > options_.max_silent_instructions) {
+    if ((run.stop != RunStop::waypoint && run.stop != RunStop::cut) || silent > options_.max_silent_instructions) {
       stop_at(run, offset);
       // The source itself is known.
       set_place(source, element.isa);
       const uint32_t last = runs_->find(space_, ip_, mode_, when(), *chooser_);
-      if (runs_->run(last).stop == RunEnd::waypoint && runs_->run(last).last_ip == source) return leave(last, true);
+      if (runs_->run(last).stop == RunStop::waypoint && runs_->run(last).last_ip == source) return leave(last, true);
       need_address_ = true;
       told_lost_ = true;
       return;
     }
-    give_block(run, run.stop == RunEnd::waypoint ? static_cast<uint16_t>(BlockFlag::ends_in_branch) : uint16_t{0});
+    give_block(run, run.stop == RunStop::waypoint ? static_cast<uint16_t>(BlockFlag::ends_in_branch) : uint16_t{0});
     ip_ = run.end;
   }
 }

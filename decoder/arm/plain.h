@@ -127,8 +127,8 @@ class PlainFlow {
       told_ = lost_ = true;
       return true;
     }
-    const Run& run = f.runs_->run(run_);
-    if ((atoms & 1) != 0 || run.stop != RunEnd::waypoint || run.has_bad) return false;
+    const WaypointRun& run = f.runs_->run(run_);
+    if ((atoms & 1) != 0 || run.stop != RunStop::waypoint || run.has_bad) return false;
     // A branch that is always taken was not: the flow goes the way that the trace says, and is marked up to the next address.
     Block* const before = out_;
     left_ = run_;

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "image/base/system_error.h"
+#include "image/base/write_all.h"
 
 namespace ptd {
 namespace {
@@ -141,17 +141,9 @@ bool WholeFile::write(std::string_view text) {
 }
 
 bool WholeFile::flush() {
-  for (std::string_view rest = pending_; !rest.empty() && error_ == 0 && !closed_;) {
-    const ssize_t done = ::write(fd_, rest.data(), rest.size());
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0 && errno == EAGAIN) {
-      pollfd room{fd_, POLLOUT, 0};
-      (void)::poll(&room, 1, -1);
-      continue;
-    }
-    if (done < 0 && errno == EPIPE && straight()) closed_ = true;
-    if (done <= 0 && !closed_) error_ = done < 0 ? errno : EIO;
-    if (done > 0) rest.remove_prefix(static_cast<size_t>(done));
+  if (error_ == 0 && !closed_ && !write_all(fd_, pending_.data(), pending_.size())) {
+    closed_ = errno == EPIPE && straight();
+    error_ = closed_ ? 0 : errno;
   }
   pending_.clear();
   return error_ == 0 && !closed_;

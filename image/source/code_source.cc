@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "image/source/jitdump.h"
 
 namespace ptd {
@@ -144,8 +145,8 @@ const std::string& CodeSource::remember(const std::shared_ptr<const MappedFile>&
 }
 
 bool CodeSource::try_kept_mapping(const MappedPath& wanted, FoundCode& found) {
-  if (!options_.kept || wanted.pid < 0) return false;
-  const KeptFiles::OfMapping kept = options_.kept->of_mapping(wanted);
+  if (!options_.saved || wanted.pid < 0) return false;
+  const SavedFiles::OfMapping kept = options_.saved->of_mapping(wanted);
   if (!kept.file) return false;
   const std::string& path = remember(kept.file);
   if (!kept.whole_is_mapping) return try_place({path, FoundAt::kept}, wanted, found);
@@ -160,8 +161,8 @@ bool CodeSource::try_kept_mapping(const MappedPath& wanted, FoundCode& found) {
 }
 
 bool CodeSource::try_kept_build_id(const MappedPath& wanted, FoundCode& found) {
-  if (!options_.kept || wanted.build_id.empty()) return false;
-  for (const std::shared_ptr<const MappedFile>& file : options_.kept->with_build_id(wanted.build_id)) {
+  if (!options_.saved || wanted.build_id.empty()) return false;
+  for (const std::shared_ptr<const MappedFile>& file : options_.saved->with_build_id(wanted.build_id)) {
     if (try_place({remember(file), FoundAt::kept}, wanted, found)) return true;
   }
   return false;

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "image/base/mapped_file.h"
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
-#include "image/source/kept_files.h"
-#include "image/source/mapped_file.h"
+#include "image/source/saved_files.h"
 #include "ptdecode/finding.h"
 
 namespace ptd {
@@ -34,7 +34,7 @@ struct CodeSourceOptions {
   std::string own_folder;                  ///< the recording's; "" if it has none
   bool share = false;                      ///< the bytes are for others (a bundle)
   int64_t recorded_at_s = 0;               ///< when the recording was made, seconds since the epoch; 0: unknown
-  std::shared_ptr<KeptFiles> kept;         ///< copies kept since the recording; null: none
+  std::shared_ptr<SavedFiles> saved;        ///< copies saved when it was recorded; null: none
   std::shared_ptr<Debuginfod> debuginfod;  ///< asked last, for files with a recorded build id; null: nobody is
 };
 
@@ -89,7 +89,7 @@ class CodeSource {
   /// The recording turned out to be another machine's: see CodeSourceOptions::same_host. Before the first find().
   void set_same_host(bool same) { options_.same_host = same; }
   /// What was kept of this recording. Before the first find().
-  void set_kept(std::shared_ptr<KeptFiles> kept) { options_.kept = std::move(kept); }
+  void set_saved(std::shared_ptr<SavedFiles> saved) { options_.saved = std::move(saved); }
 
   /// The bytes that the mapping showed. With a recorded build id only a file with that id is used.
   FoundCode find(const MappedPath& wanted);

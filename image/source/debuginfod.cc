@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "image/base/environment.h"
+
 namespace ptd {
 namespace {
 
@@ -96,8 +98,7 @@ struct Debuginfod::Library {
 };
 
 std::shared_ptr<Debuginfod> Debuginfod::open() {
-  const char* urls = std::getenv("DEBUGINFOD_URLS");
-  if (urls == nullptr || *urls == '\0') return nullptr;
+  if (environment::debuginfod_urls().empty()) return nullptr;
   auto library = std::make_unique<Library>();
   return library->open() ? std::shared_ptr<Debuginfod>(new Debuginfod(std::move(library))) : nullptr;
 }

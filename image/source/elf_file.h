@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/error.h"
 #include "ptdecode/types.h"
 

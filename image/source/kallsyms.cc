@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 namespace ptd {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/error.h"
 
 namespace ptd {

@@ -12,9 +12,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 
+#include "image/base/environment.h"
 #include "image/base/system_error.h"
 #include "image/source/build_id.h"
 #include "image/source/elf_file.h"
@@ -72,17 +72,15 @@ bool open_to_all(int fd) {
 }
 
 std::string own_stash_path() {
-  if (const char* given = std::getenv("PTDECODE_STASH"); given != nullptr && *given != '\0')
-    return std::string_view(given) == "off" ? std::string() : std::string(given);
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') return std::string(cache) + "/ptdecode";
+  if (std::string given = environment::stash(); !given.empty()) return given == "off" ? std::string() : given;
+  if (const std::string cache = environment::cache_home(); cache.starts_with('/')) return cache + "/ptdecode";
   if (::geteuid() == 0) return kSystemStash;
-  const char* home = std::getenv("HOME");
-  return home != nullptr && *home == '/' ? std::string(home) + "/.cache/ptdecode" : std::string();
+  const std::string home = environment::home();
+  return home.starts_with('/') ? home + "/.cache/ptdecode" : std::string();
 }
 
 std::string system_stash_path() {
-  const char* given = std::getenv("PTDECODE_STASH");
-  return given != nullptr && *given != '\0' ? std::string() : std::string(kSystemStash);
+  return environment::stash().empty() ? kSystemStash : "";
 }
 
 std::vector<std::string> stash_paths() {

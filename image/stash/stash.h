@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "image/stash/stash_dir.h"
 #include "image/stash/stash_entries.h"
 #include "ptdecode/error.h"

@@ -24,8 +24,8 @@ int rank(const ElfSymbol& symbol) {
 }  // namespace
 
 FileSymbols::FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod,
-                         std::shared_ptr<KeptFiles> kept)
-    : module_(std::move(module)), elf_paths_(std::move(elf_paths)), debuginfod_(std::move(debuginfod)), kept_(std::move(kept)) {}
+                         std::shared_ptr<SavedFiles> saved)
+    : module_(std::move(module)), elf_paths_(std::move(elf_paths)), debuginfod_(std::move(debuginfod)), saved_(std::move(saved)) {}
 FileSymbols::~FileSymbols() = default;
 
 std::optional<uint64_t> FileSymbols::address_of(uint64_t file_offset_bytes) {
@@ -87,7 +87,7 @@ void FileSymbols::load() {
     auto elf = ElfFile::open(elf_paths_[i]);
     if (!elf.ok()) continue;
     if (!mapped_) mapped_ = *elf;
-    if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = kept_ ? kept_->symbols_of(**elf) : (*elf)->read_symbols();
+    if (symbols_.empty() || (*elf)->has_symtab()) symbols_ = saved_ ? saved_->symbols_of(**elf) : (*elf)->read_symbols();
     has_symtab = has_symtab || (*elf)->has_symtab();
     if (i + 1 == elf_paths_.size() && !has_symtab) fetch_debug_file();
   }

@@ -12,7 +12,7 @@
 
 #include "image/source/debuginfod.h"
 #include "image/source/elf_file.h"
-#include "image/source/kept_files.h"
+#include "image/source/saved_files.h"
 #include "ptdecode/symbols.h"
 
 namespace ptd {
@@ -29,9 +29,9 @@ struct FileSymbol {
 /// Loads at the first look-up; thread-safe.
 class FileSymbols {
  public:
-  /// `debuginfod`, if there is one, is asked for debug information that none of the files has; `kept` for symbols of files that it gave.
+  /// `debuginfod`, if there is one, is asked for debug information that none of the files has; `saved` for symbols of files that it gave.
   FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod = nullptr,
-              std::shared_ptr<KeptFiles> kept = nullptr);
+              std::shared_ptr<SavedFiles> saved = nullptr);
   ~FileSymbols();
   /// Symbols that were picked before instead of a file's.
   FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
@@ -73,7 +73,7 @@ class FileSymbols {
   std::string module_;
   std::vector<std::string> elf_paths_;
   std::shared_ptr<Debuginfod> debuginfod_;
-  std::shared_ptr<KeptFiles> kept_;
+  std::shared_ptr<SavedFiles> saved_;
   std::shared_ptr<const ElfFile> mapped_;     // gives file offset <-> address
   std::vector<ElfSymbol> symbols_;            // sorted by address
   std::vector<const std::string*> readable_;  // demangled on demand

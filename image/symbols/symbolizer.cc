@@ -115,7 +115,7 @@ struct Symbolizer::State {
   std::map<std::string, std::vector<std::string>> elf_paths;  // file_key -> files
   std::mutex mutex;
   std::shared_ptr<Debuginfod> debuginfod;
-  std::shared_ptr<KeptFiles> kept;
+  std::shared_ptr<SavedFiles> saved;
   std::unordered_map<std::string, std::unique_ptr<FileSymbols>> files;  // file_key -> symbols
 
   void sort() {
@@ -131,7 +131,7 @@ struct Symbolizer::State {
     if (paths == elf_paths.end()) return nullptr;
     const std::lock_guard lock(mutex);
     auto& file = files[paths->first];
-    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, debuginfod, kept);
+    if (!file) file = std::make_unique<FileSymbols>(short_name(section.path), paths->second, debuginfod, saved);
     return file.get();
   }
   const KernelFile& kernel_file() {
@@ -223,7 +223,7 @@ struct Symbolizer::State {
 
 Symbolizer::Symbolizer(Timeline timeline) : state_(std::make_unique<State>()) { state_->timeline = std::move(timeline); }
 void Symbolizer::use_debuginfod(std::shared_ptr<Debuginfod> debuginfod) { state_->debuginfod = std::move(debuginfod); }
-void Symbolizer::use_kept(std::shared_ptr<KeptFiles> kept) { state_->kept = std::move(kept); }
+void Symbolizer::use_saved(std::shared_ptr<SavedFiles> saved) { state_->saved = std::move(saved); }
 Symbolizer::~Symbolizer() = default;
 Symbolizer::Symbolizer(Symbolizer&&) noexcept = default;
 Symbolizer& Symbolizer::operator=(Symbolizer&&) noexcept = default;

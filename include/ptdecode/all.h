@@ -4,6 +4,7 @@
 #include "ptdecode/arm_insn.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/calls.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/counts.h"
 #include "ptdecode/disassembler.h"

@@ -10,7 +10,7 @@
 #include "ptdecode/call_flow.h"
 #include "ptdecode/export.h"
 #include "ptdecode/open_counts.h"
-#include "ptdecode/thread_runs.h"
+#include "ptdecode/thread_schedule.h"
 
 namespace ptd {
 
@@ -97,8 +97,8 @@ class PTD_API CallTree {
  public:
   static constexpr size_t kMaxFrames = 1U << 16;
 
-  /// `runs` tells off-cpu time from time that was filtered or lost; may be null, must outlive the tree.
-  explicit CallTree(const ThreadRuns* runs) : runs_(runs) {}
+  /// `schedule` tells off-cpu time from time that was filtered or lost; may be null, must outlive the tree.
+  explicit CallTree(const ThreadSchedule* schedule) : schedule_(schedule) {}
 
   /// Appends what the step means to `out`.
   void take(const FlowStep& step, std::vector<CallStep>& out);
@@ -168,7 +168,7 @@ class PTD_API CallTree {
   bool finished_ = false;
   std::vector<CallThread> threads_;
   std::vector<Stack> stacks_;
-  const ThreadRuns* runs_ = nullptr;
+  const ThreadSchedule* schedule_ = nullptr;
 };
 
 [[nodiscard]] PTD_API const char* sentence(CallLoss loss);

@@ -8,7 +8,7 @@
 
 #include "ptdecode/cycle_share.h"
 #include "ptdecode/export.h"
-#include "ptdecode/thread_runs.h"
+#include "ptdecode/thread_schedule.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -17,7 +17,7 @@ namespace ptd {
 struct FlowClock {
   /// While tracing is on, a timing packet comes at least as often: the period of MTC packets. 0: nothing is promised.
   uint64_t tick_ns = 0;
-  const ThreadRuns* runs = nullptr;  ///< with `tid`: when the stream's thread was on a cpu. May be null
+  const ThreadSchedule* schedule = nullptr;  ///< with `tid`: when the stream's thread was on a cpu. May be null
   int32_t tid = -1;                  ///< of a stream of one thread
 };
 

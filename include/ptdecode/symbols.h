@@ -16,7 +16,7 @@
 namespace ptd {
 
 class Debuginfod;
-class KeptFiles;
+class SavedFiles;
 
 struct Symbol {
   std::string_view name;      ///< demangled; lives as long as the Symbolizer
@@ -108,7 +108,7 @@ class PTD_API Symbolizer {
   /// Sets the source of missing debug information, used at the first look-up of a file.
   void use_debuginfod(std::shared_ptr<Debuginfod> debuginfod);
   /// Sets the source of symbols of saved files.
-  void use_kept(std::shared_ptr<KeptFiles> kept);
+  void use_saved(std::shared_ptr<SavedFiles> saved);
   ~Symbolizer();
   Symbolizer(Symbolizer&&) noexcept;
   Symbolizer& operator=(Symbolizer&&) noexcept;

@@ -14,13 +14,19 @@ void mark_mode(uint16_t misc, MmapRecord& mmap) {
   mmap.guest = is_guest(misc);
 }
 
-bool parse_mmap(const RecordHeader& header, Cursor& in, Payload& out) {
+/// The fields that MMAP and MMAP2 begin with.
+MmapRecord parse_mmap_range(Cursor& in) {
   MmapRecord mmap;
   mmap.pid = in.i32();
   mmap.tid = in.i32();
   mmap.addr = in.u64();
   mmap.size_bytes = in.u64();
   mmap.file_offset_bytes = in.u64();
+  return mmap;
+}
+
+bool parse_mmap(const RecordHeader& header, Cursor& in, Payload& out) {
+  MmapRecord mmap = parse_mmap_range(in);
   mmap.path = in.text();
   mmap.executable = (header.misc & kMiscMmapData) == 0;
   mark_mode(header.misc, mmap);
@@ -29,12 +35,7 @@ bool parse_mmap(const RecordHeader& header, Cursor& in, Payload& out) {
 }
 
 bool parse_mmap2(const RecordHeader& header, Cursor& in, Payload& out) {
-  MmapRecord mmap;
-  mmap.pid = in.i32();
-  mmap.tid = in.i32();
-  mmap.addr = in.u64();
-  mmap.size_bytes = in.u64();
-  mmap.file_offset_bytes = in.u64();
+  MmapRecord mmap = parse_mmap_range(in);
   const Bytes identity = in.take(24);
   if (!in.ok()) return false;
   Cursor id(identity);

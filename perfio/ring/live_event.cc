@@ -20,15 +20,21 @@ namespace {
 
 constexpr uint64_t kSampleType = kSampleIp | kSampleTid | kSampleTime | kSampleCpu | kSampleIdentifier;
 
-perf_event_attr kernel_attr() {
+/// What all events have in common.
+perf_event_attr event_attr(uint32_t type, uint64_t config) {
   perf_event_attr attr{};
   attr.size = sizeof(attr);
-  attr.type = PERF_TYPE_SOFTWARE;
-  attr.config = PERF_COUNT_SW_DUMMY;
+  attr.type = type;
+  attr.config = config;
   attr.sample_period = 1;
   attr.sample_type = kSampleType;
   attr.read_format = PERF_FORMAT_ID;
   attr.sample_id_all = 1;
+  return attr;
+}
+
+perf_event_attr kernel_attr() {
+  perf_event_attr attr = event_attr(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY);
   attr.exclude_kernel = attr.exclude_hv = 1;  // of the event's own samples, of which there are none
   attr.mmap = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
   attr.context_switch = attr.ksymbol = attr.bpf_event = attr.text_poke = 1;
@@ -36,16 +42,10 @@ perf_event_attr kernel_attr() {
 }
 
 perf_event_attr kernel_attr(const EventSpec& spec) {
-  perf_event_attr attr{};
-  attr.size = sizeof(attr);
-  attr.type = spec.type;
-  attr.config = spec.config;
+  perf_event_attr attr = event_attr(spec.type, spec.config);
   attr.config1 = spec.config1;
   attr.config2 = spec.config2;
-  attr.sample_period = 1;
-  attr.sample_type = kSampleType;
-  attr.read_format = PERF_FORMAT_ID | (spec.losses ? kFormatLost : 0);
-  attr.sample_id_all = 1;
+  if (spec.losses) attr.read_format |= kFormatLost;
   const auto bit = [](bool on) -> uint8_t { return on ? 1 : 0; };
   attr.exclude_user = bit(spec.exclude_user) & 1;
   attr.exclude_kernel = bit(spec.exclude_kernel) & 1;
@@ -256,14 +256,8 @@ EventAttr file_attr(const EventSpec& spec, const std::string& name) {
 EventAttr sideband_attr() { return file_attr_of(kernel_attr(), "dummy:u"); }
 
 EventAttr trace_attr(uint32_t type, uint64_t config) {
-  perf_event_attr attr{};
-  attr.size = sizeof(attr);
-  attr.type = type;
-  attr.config = config;
-  attr.sample_period = 1;
-  attr.sample_type = kSampleType;
-  attr.read_format = PERF_FORMAT_ID;
-  attr.disabled = attr.sample_id_all = 1;
+  perf_event_attr attr = event_attr(type, config);
+  attr.disabled = 1;
   return file_attr_of(attr, "intel_pt//");
 }
 

@@ -21,7 +21,7 @@ Error damaged(const char* what) { return Error{ErrorCode::bad_format, what, 0}; 
 
 }  // namespace
 
-void CodeKeeper::merge(std::vector<Range>& ranges) {
+void BundleCodeWriter::merge(std::vector<Range>& ranges) {
   std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) { return a.first < b.first; });
   std::vector<Range> merged;
   for (const Range range : ranges) {
@@ -34,13 +34,13 @@ void CodeKeeper::merge(std::vector<Range>& ranges) {
   ranges = std::move(merged);
 }
 
-void CodeKeeper::add_source(Bytes bytes) {
+void BundleCodeWriter::add_source(Bytes bytes) {
   if (!bytes.empty()) blobs_.push_back({address(bytes.data()), address(bytes.data()) + bytes.size()});
 }
 
-void CodeKeeper::merge_sources() { merge(blobs_); }
+void BundleCodeWriter::merge_sources() { merge(blobs_); }
 
-CodePlace CodeKeeper::place(Bytes bytes) const {
+CodePlace BundleCodeWriter::place(Bytes bytes) const {
   if (bytes.empty()) return {};
   const auto after = std::upper_bound(blobs_.begin(), blobs_.end(), address(bytes.data()),
                                       [](uintptr_t at, const Range& blob) { return at < blob.first; });
@@ -48,20 +48,20 @@ CodePlace CodeKeeper::place(Bytes bytes) const {
   return {static_cast<uint64_t>(after - blobs_.begin()), address(bytes.data()) - std::prev(after)->first, bytes.size()};
 }
 
-void CodeKeeper::keep(Bytes bytes) {
+void BundleCodeWriter::keep(Bytes bytes) {
   constexpr size_t kMergeAt = size_t{1} << 20;
   if (bytes.empty()) return;
   kept_.push_back({address(bytes.data()), address(bytes.data()) + bytes.size()});
   if (kept_.size() % kMergeAt == 0) merge(kept_);
 }
 
-uint64_t CodeKeeper::source_bytes() const {
+uint64_t BundleCodeWriter::source_bytes() const {
   uint64_t total = 0;
   for (const Range& blob : blobs_) total += blob.end - blob.first;
   return total;
 }
 
-uint64_t CodeKeeper::kept_of(const std::vector<Bytes>& pieces) const {
+uint64_t BundleCodeWriter::kept_of(const std::vector<Bytes>& pieces) const {
   std::vector<Range> ranges;
   for (const Bytes piece : pieces) {
     if (!piece.empty()) ranges.push_back({address(piece.data()), address(piece.data()) + piece.size()});
@@ -77,7 +77,7 @@ uint64_t CodeKeeper::kept_of(const std::vector<Bytes>& pieces) const {
   return total;
 }
 
-void CodeKeeper::write(ByteWriter& out) {
+void BundleCodeWriter::write(ByteWriter& out) {
   merge(kept_);
   kept_bytes_ = 0;
   out.number(blobs_.size());
@@ -97,7 +97,7 @@ void CodeKeeper::write(ByteWriter& out) {
   for (const Range& kept : kept_) out.raw({reinterpret_cast<const std::byte*>(kept.first), kept.end - kept.first});
 }
 
-Status KeptCode::read(Bytes chunk) {
+Status BundleCodeReader::read(Bytes chunk) {
   struct Run {
     uint64_t offset_bytes = 0, size_bytes = 0;  // among all blobs
   };
@@ -136,7 +136,7 @@ Status KeptCode::read(Bytes chunk) {
   return in.done() ? Status() : damaged("the list of code and the bytes differ in length");
 }
 
-bool KeptCode::find(CodePlace place, CodeBytes& code) const {
+bool BundleCodeReader::find(CodePlace place, CodeBytes& code) const {
   code = {};
   if (place.blob == 0) return place.size_bytes == 0;
   if (place.blob > blobs_.size()) return false;

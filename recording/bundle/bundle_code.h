@@ -23,7 +23,7 @@ struct CodePlace {
 };
 
 /// Collects what to keep. Spans of memory that touch each other (one mapped file seen by many sections) become one blob.
-class CodeKeeper {
+class BundleCodeWriter {
  public:
   void add_source(Bytes bytes);
   /// After the last add_source, before what follows.
@@ -48,7 +48,7 @@ class CodeKeeper {
 
 /// The blobs of an opened bundle: each as long as the original, with bytes where some were kept and zeros, which CodeLimits hide,
 /// elsewhere. Only what is kept takes memory.
-class KeptCode {
+class BundleCodeReader {
  public:
   /// Errors: file_format.
   [[nodiscard]] Status read(Bytes chunk);

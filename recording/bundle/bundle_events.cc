@@ -7,6 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "image/base/mapped_file.h"
+#include "recording/bundle/bundle_container.h"
+
 namespace ptd {
 namespace {
 
@@ -88,6 +91,19 @@ bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size
     }
   }
   return in.done();
+}
+
+Result<OtherEvents> read_bundled_events(const std::string& path, const std::vector<Interval>& times, size_t most) {
+  const auto file = MappedFile::open(path);
+  if (!file) return file.error();
+  const Result<BundleChunks> chunks = read_bundle_chunks((*file)->bytes(), path);
+  if (!chunks) return chunks.error();
+  OtherEvents events;
+  const auto found = chunks->find(chunk::kEvents);
+  if (found != chunks->end() && !read_bundled_events(ByteReader(found->second), times, most, events)) {
+    return Error{ErrorCode::bad_format, path + ": its samples of other events are damaged", 0};
+  }
+  return events;
 }
 
 }  // namespace ptd

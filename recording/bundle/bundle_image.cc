@@ -48,7 +48,7 @@ SpaceId read_space(ByteReader& in) { return SpaceId{static_cast<uint32_t>(in.num
 /// One call of operator() an operation.
 class OpWriter {
  public:
-  OpWriter(const CodeKeeper& code, ByteWriter& out) : code_(code), out_(out) {}
+  OpWriter(const BundleCodeWriter& code, ByteWriter& out) : code_(code), out_(out) {}
 
   void operator()(const AddSpaceOp&) { out_.number(kAddSpace); }
   void operator()(const ForkSpaceOp& op) {
@@ -110,7 +110,7 @@ class OpWriter {
   }
 
  private:
-  const CodeKeeper& code_;
+  const BundleCodeWriter& code_;
   ByteWriter& out_;
 };
 
@@ -119,7 +119,7 @@ std::vector<std::byte> own(Bytes bytes) { return {bytes.begin(), bytes.end()}; }
 /// Reads operations into an ImageBuild. Each returns false where something does not fit.
 class OpReader {
  public:
-  OpReader(ByteReader& in, const KeptCode& code, const OpenRequest& options, ImageBuild& image)
+  OpReader(ByteReader& in, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image)
       : in_(in), code_(code), options_(options), image_(image) {}
 
   bool next(std::vector<PokeStamp>& kept, const std::vector<PokeStamp>& pokes) {
@@ -223,7 +223,7 @@ class OpReader {
   }
 
   ByteReader& in_;
-  const KeptCode& code_;
+  const BundleCodeReader& code_;
   const OpenRequest& options_;
   ImageBuild& image_;
   uint64_t spaces_ = 1, copies_ = 0, copy_bytes_ = 0, poke_ = 0;
@@ -231,13 +231,13 @@ class OpReader {
 
 }  // namespace
 
-void write_image(const ImageLog& log, const CodeKeeper& code, ByteWriter& out) {
+void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& out) {
   out.number(log.ops.size());
   OpWriter writer(code, out);
   for (const ImageOp& op : log.ops) std::visit(writer, op);
 }
 
-Status read_image(Bytes chunk, const KeptCode& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
+Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes) {
   ByteReader in(chunk);
   OpReader reader(in, code, options, image);
   std::vector<PokeStamp> kept;

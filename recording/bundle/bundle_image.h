@@ -9,10 +9,10 @@
 
 namespace ptd {
 
-void write_image(const ImageLog& log, const CodeKeeper& code, ByteWriter& out);
+void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& out);
 /// Puts everything into `image`, but for the text pokes that the options drop. `pokes` loses the same.
 /// Errors: file_format.
-Status read_image(Bytes chunk, const KeptCode& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
+Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
 
 void write_symbols(const SymbolPick& pick, ByteWriter& out);
 /// Errors: file_format.

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <limits>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "image/timeline_access.h"
 #include "ptdecode/bundle.h"
 #include "recording/bundle/bundle_arm.h"
@@ -212,7 +212,7 @@ bool Loader::read_event_names(ByteReader in) {
 }
 
 Status Loader::load_image() {
-  KeptCode code;
+  BundleCodeReader code;
   if (Status status = code.read(chunk_of(chunk::kCode)); !status.ok()) return damaged(chunk::kCode, status.error());
   const auto limits = read_lines(chunk_of(chunk::kLines));
   if (!limits.ok()) return damaged(chunk::kLines, limits.error());

@@ -61,7 +61,7 @@ class Writer {
   std::vector<StreamCut> cuts_;
   ScanResult scan_;
   CodeLines lines_;
-  CodeKeeper code_;
+  BundleCodeWriter code_;
   std::map<SectionName, uint64_t> symbols_of_;
 };
 

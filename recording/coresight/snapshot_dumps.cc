@@ -1,11 +1,11 @@
 // SnapshotDumps: names of memory spaces, and dumps cut where they overlap.
+#include "image/source/code_bytes.h"
 #include "recording/coresight/snapshot_dumps.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "image/source/mapped_file.h"
 
 namespace ptd {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "recording/coresight/snapshot_dumps.h"
 #include "recording/coresight/snapshot_ini.h"
 #include "recording/data/arm_sources.h"

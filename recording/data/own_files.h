@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "perfio/perf_reader.h"
 #include "recording/data/open_request.h"
 

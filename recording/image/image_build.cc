@@ -2,9 +2,10 @@
 #include "recording/image/image_build.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "image/base/environment.h"
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "recording/data/own_files.h"
 #include "recording/image/stashed_code.h"
 
@@ -19,7 +20,7 @@ CodeSourceOptions source_options(const OpenRequest& options, int64_t recorded_at
   result.recorded_at_s = recorded_at_s;
   result.own_folder = own_folder(options.path);
   result.share = options.image_log && options.image_log->share;
-  result.kept = StashedCode::open(options.stashes);
+  result.saved = StashedCode::open(options.stashes);
   if (options.debuginfod) result.debuginfod = Debuginfod::open();
   return result;
 }
@@ -37,8 +38,8 @@ bool is_still_there(const CodeSourceOptions& options, const MappedPath& wanted, 
 }  // namespace
 
 std::string default_build_id_cache() {
-  const char* home = std::getenv("HOME");
-  return home == nullptr || *home == '\0' ? std::string() : std::string(home) + "/.debug";
+  const std::string home = environment::home();
+  return home.empty() ? std::string() : home + "/.debug";
 }
 
 ImageBuild::ImageBuild(const OpenRequest& options, int64_t recorded_at_s)
@@ -122,7 +123,7 @@ void ImageBuild::add_later_copies(const UserMapping& mapping, const MappedPath& 
   size_t edits = 0;
   uint64_t edit_bytes = 0;
   Bytes before = first;
-  for (const KeptFiles::Copy& copy : source.options().kept->later_copies(wanted)) {
+  for (const SavedFiles::Copy& copy : source.options().saved->later_copies(wanted)) {
     const Bytes after = copy.file->bytes();
     const size_t common = std::min(before.size(), after.size());
     for (size_t at = 0; at < common; ++at) {
@@ -177,7 +178,7 @@ void ImageBuild::add_missing(const std::string& path, const std::string& build_i
 
 // That a path of today was not what ran is worth a word, and which bytes were taken in its stead.
 void ImageBuild::tell_of_kept(RecordingData& data) const {
-  if (const auto& kept = source.options().kept) {
+  if (const auto& kept = source.options().saved) {
     for (std::string& trouble : kept->troubles()) data.warnings.push_back(std::move(trouble));
   }
   if (kept_used_.empty()) return;
@@ -195,7 +196,7 @@ void ImageBuild::finish(RecordingData& data) {
   data.timeline = builder.build();
   data.symbolizer = std::make_unique<Symbolizer>(data.timeline);
   data.symbolizer->use_debuginfod(source.options().debuginfod);
-  data.symbolizer->use_kept(source.options().kept);
+  data.symbolizer->use_saved(source.options().saved);
   if (const auto& server = source.options().debuginfod; server && !server->trouble().empty())
     data.warnings.push_back("debuginfod: " + server->trouble() + ": not asked again (--no-debuginfod leaves it out)");
   for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "image/source/kallsyms.h"
 #include "image/symbols/kernel_debug.h"
 

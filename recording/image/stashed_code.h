@@ -1,4 +1,4 @@
-// Recordings and stashes: what a recording is called in a stash, what of it was kept, and how it is kept.
+// StashedCode: finds the code of a recording in stashes, by the identity under which it was saved.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace ptd {
 [[nodiscard]] std::string recording_of(const stash::Entries& entries);
 
 /// Looks into stashes. One thread, as CodeSource. A stash that is absent, or not to be trusted, holds nothing.
-class StashedCode : public KeptFiles {
+class StashedCode : public SavedFiles {
  public:
   /// `identity`: of the recording; "": only build ids are looked for. Null if no stash is there.
   static std::shared_ptr<StashedCode> open(const std::vector<std::string>& stashes, const std::string& identity = {});
@@ -54,27 +54,5 @@ class StashedCode : public KeptFiles {
   };
   std::map<std::string, Given> given_;  // by the path under which it was given
 };
-
-struct KeepOptions {
-  std::string stash;  ///< directory
-  stash::Limits limits;
-  bool just_recorded = false;  ///< on this machine, a moment ago: its processes may still run, and this machine's vdso is theirs
-};
-
-struct KeepReport {
-  uint64_t entries = 0, contents = 0, new_contents = 0, new_bytes = 0;
-  struct Skipped {
-    std::string path, why;
-  };
-  std::vector<Skipped> skipped;  ///< once each
-  uint64_t unnamed = 0;          ///< further mappings that were not kept, of which not even the names are
-};
-
-/// Puts what a recording maps into a stash: files that are proven to be those that were mapped (by build id, else by inode and age), those
-/// that are deleted or in memory only through /proc as long as the process runs, the vdso, jitdumps. Errors: those of PerfReader::open and
-/// of the stash; unsupported if the recording is another machine's.
-Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& options);
-/// The same into a capture that has some of it already (live_keeper.h), and publishes that.
-Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& options, stash::Capture& capture);
 
 }  // namespace ptd

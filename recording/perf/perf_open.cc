@@ -164,7 +164,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (uses_other_clock(*reader) && reader->features().cpu_desc != perfio::kEmulatedCpu)
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
   image.source.set_same_host(from_this_host(reader->features()));
-  image.source.set_kept(StashedCode::open(options.stashes, recording_identity(*reader)));
+  image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes, unread_bytes(*reader));
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));

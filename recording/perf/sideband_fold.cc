@@ -7,6 +7,7 @@
 #include <set>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "image/source/perf_map.h"
 #include "recording/perf/perf_filter.h"
 
@@ -323,8 +324,8 @@ std::string SidebandFold::perf_map_of(int32_t pid) {
     std::string text = read_text_file(root + path, kMostPerfMapBytes);
     if (!text.empty()) return text;
   }
-  if (source.kept) {
-    if (const auto kept = source.kept->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
+  if (source.saved) {
+    if (const auto kept = source.saved->of_mapping({path, {}, 0, 0, nullptr, pid, 0, 0}); kept.file) {
       const Bytes bytes = kept.file->bytes();
       return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     }

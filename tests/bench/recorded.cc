@@ -1,4 +1,5 @@
 // Streams of a recording: their trace in one piece, and the code that they ran as libipt takes it.
+#include "ptdecode/code_view.h"
 #include "recording/data/open_request.h"
 #include "tests/bench/recorded.h"
 

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "decoder/arm/decoder.h"
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/arm/frames.h"
 #include "ptdecode/arm/packet_reader.h"
 #include "ptdecode/timeline_builder.h"

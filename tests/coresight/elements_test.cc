@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "decoder/arm/decoder.h"
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/timeline_builder.h"
 #include "tests/coresight/support/opencsd_peer.h"
 

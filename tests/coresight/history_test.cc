@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "decoder/arm/decoder.h"
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {

@@ -12,6 +12,7 @@
 
 #include "cli/report/finding_text.h"
 #include "image/source/elf_header.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/recording.h"
 
 namespace ptd::test {

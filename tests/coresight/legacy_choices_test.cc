@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "decoder/arm/legacy_decoder.h"
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {

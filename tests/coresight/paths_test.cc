@@ -6,7 +6,7 @@
 #include <random>
 
 #include "decoder/arm/decoder.h"
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/timeline_builder.h"
 #include "tests/coresight/support/expected.h"
 #include "tests/support/batch_compare.h"

@@ -1,5 +1,5 @@
 // Runs of code that never changes, which are read the short way, are those of code that may change; equal blocks share one node.
-#include "decoder/arm/runs.h"
+#include "decoder/arm/waypoint_runs.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,8 @@
 #include <random>
 #include <tuple>
 
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd::test {
@@ -87,7 +88,7 @@ struct NeverAsked : arm::CandidateChooser {
   }
 };
 
-auto fields(const arm::Run& run) {
+auto fields(const arm::WaypointRun& run) {
   return std::tuple(std::tuple(run.ip, run.end, run.space, run.mode, run.target_mode, run.stop, run.instructions, run.block_flags),
                     std::tuple(run.instructions != 0 ? run.node : 0, run.last, run.last_ip, run.target, run.has_bad, run.bad_ip),
                     std::tuple(run.conditional, run.chosen, run.section, run.certain));
@@ -119,7 +120,7 @@ TEST(Runs, AreTheSameWhereCodeMayChange) {
     ASSERT_TRUE(long_way.changes());
     NeverAsked chooser;
     std::map<std::tuple<uint64_t, uint32_t, uint16_t>, NodeId> nodes;
-    const auto check = [&](const arm::Run& ours, const arm::Run& theirs) {
+    const auto check = [&](const arm::WaypointRun& ours, const arm::WaypointRun& theirs) {
       ASSERT_EQ(fields(ours), fields(theirs));
       if (ours.instructions == 0) return;
       const BlockInfo& info = short_way.blocks().info(ours.node);

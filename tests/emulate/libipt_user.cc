@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capture/emulate/etm/truth_file.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/recording.h"
 #include "ptdecode/timeline.h"
 #include "tests/oracle/libipt_oracle.h"

@@ -6,7 +6,7 @@
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
 #include "decoder/arm/packet/legacy_packets.h"
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "perfio/format/auxtrace_etm.h"
 #include "ptdecode/arm/frames.h"
 #include "ptdecode/timeline_builder.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 #include "ptdecode/bundle.h"
 #include "recording/bundle/bundle_container.h"
 #include "recording/bundle/bundle_wire.h"

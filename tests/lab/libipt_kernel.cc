@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "cli/cache/node_cache.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/recording.h"
 #include "tests/oracle/libipt_oracle.h"
 

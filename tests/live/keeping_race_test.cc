@@ -1,4 +1,4 @@
-// KeepingThread under ThreadSanitizer: the keeper behind it is a plain counter without any lock, so that a race in the queue is one in it.
+// CodeSaverThread under ThreadSanitizer: the saver behind it is a plain counter without any lock, so that a race in the queue is one in it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,7 +7,8 @@
 #include <map>
 #include <new>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
+#include "capture/keep/save_code.h"
 
 namespace ptd {
 namespace {
@@ -36,14 +37,14 @@ void hold_up() {
 stash::Lock::~Lock() = default;
 stash::Capture::~Capture() = default;
 
-Result<std::unique_ptr<LiveKeeper>> LiveKeeper::begin(const std::string& recording, const KeepOptions& options) {
-  return std::unique_ptr<LiveKeeper>(new LiveKeeper(nullptr, recording, options));
+Result<std::unique_ptr<CodeSaver>> CodeSaver::begin(const std::string& recording, const SaveOptions& options) {
+  return std::unique_ptr<CodeSaver>(new CodeSaver(nullptr, recording, options));
 }
-Result<std::unique_ptr<LiveKeeper>> LiveKeeper::heir() const { return Error{}; }
-LiveKeeper::Interest LiveKeeper::interest_in(const perfio::MmapRecord& map) {
+Result<std::unique_ptr<CodeSaver>> CodeSaver::heir() const { return Error{}; }
+CodeSaver::Interest CodeSaver::interest_in(const perfio::MmapRecord& map) {
   return map.path.empty() ? Interest::covers : Interest::bytes;
 }
-void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+void CodeSaver::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   if (map.path == kSlow) hold_up();
   if (map.path == kTooMuch) throw std::bad_alloc();
   ++done.mappings;
@@ -52,13 +53,13 @@ void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   done.last_time_ns = time_ns;
   if (done.mappings % 64 == 0) ::usleep(500);  // a large one
 }
-void LiveKeeper::on_cover(const Cover&) { ++done.covers; }
-void LiveKeeper::told_until(uint64_t) { ++done.rounds; }
-void LiveKeeper::forget_memory() { ++done.forgotten; }
-void LiveKeeper::on_written(uint64_t) {}
-void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t) { done.looks += now_ns() == 1 ? 1 : 0; }
-Result<KeepReport> LiveKeeper::finish(uint64_t) {
-  KeepReport report;
+void CodeSaver::on_cover(const Cover&) { ++done.covers; }
+void CodeSaver::told_until(uint64_t) { ++done.rounds; }
+void CodeSaver::forget_memory() { ++done.forgotten; }
+void CodeSaver::on_written(uint64_t) {}
+void CodeSaver::look(const std::function<uint64_t()>& now_ns, uint64_t) { done.looks += now_ns() == 1 ? 1 : 0; }
+Result<SaveReport> CodeSaver::finish(uint64_t) {
+  SaveReport report;
   report.entries = done.mappings;
   return report;
 }
@@ -70,32 +71,32 @@ constexpr uint64_t kRounds = 200, kEach = 20;
 /// Tells mappings in rounds, each in the wrong order, with pauses in between; gives how many had no room.
 uint64_t record(uint64_t queue_bytes) {
   done = {};
-  auto keeper = KeepingThread::begin("x", {}, queue_bytes);
-  EXPECT_TRUE(keeper.ok());
+  auto saver = CodeSaverThread::begin("x", {}, queue_bytes);
+  EXPECT_TRUE(saver.ok());
   perfio::MmapRecord map;
   uint64_t time_ns = 0;
   for (uint64_t round = 0; round < kRounds; ++round) {
     for (uint64_t i = 0; i < kEach; ++i) {
       map.path = i % 2 == 0 ? "" : "/memfd:" + std::to_string(time_ns + kEach - i);
-      (*keeper)->on_mapping(map, time_ns + kEach - i);
+      (*saver)->on_mapping(map, time_ns + kEach - i);
     }
     time_ns += kEach;
-    (*keeper)->on_round({[] { return uint64_t{1}; }, 0, time_ns, 0});
-    if (round % 7 == 0 && (*keeper)->pause()) ::usleep(100);
-    if (round % 7 == 3) (*keeper)->go_on();
+    (*saver)->on_round({[] { return uint64_t{1}; }, 0, time_ns, 0});
+    if (round % 7 == 0 && (*saver)->pause()) ::usleep(100);
+    if (round % 7 == 3) (*saver)->go_on();
     if (round % 50 == 49) {
-      (*keeper)->go_on();
-      while (!(*keeper)->is_settled()) ::usleep(100);
+      (*saver)->go_on();
+      while (!(*saver)->is_settled()) ::usleep(100);
     }
   }
-  const auto report = (*keeper)->finish();
+  const auto report = (*saver)->finish();
   EXPECT_TRUE(report.ok());
   EXPECT_EQ(report->entries, done.mappings);
   return report->skipped.size() + report->unnamed;
 }
 
 TEST(KeepingRace, EverythingIsWorkedThroughInOrder) {
-  EXPECT_EQ(record(KeepingThread::kQueueBytes), 0U);
+  EXPECT_EQ(record(CodeSaverThread::kQueueBytes), 0U);
   EXPECT_EQ(done.mappings, kRounds * kEach / 2);
   EXPECT_EQ(done.covers, kRounds * kEach / 2);
   EXPECT_EQ(done.rounds, kRounds);
@@ -115,15 +116,15 @@ class Held : public testing::Test {
   Held() {
     done = {};
     is_held_up = may_go_on = waited_in_vain = false;
-    keeper_ = std::move(*KeepingThread::begin("x", {}));
+    saver_ = std::move(*CodeSaverThread::begin("x", {}));
   }
   void tell(const char* path) {
     perfio::MmapRecord map;
     map.path = path;
-    keeper_->on_mapping(map, ++time_ns_);
+    saver_->on_mapping(map, ++time_ns_);
   }
   void end_round() {
-    keeper_->on_round({[] { return uint64_t{1}; }, 0, ++time_ns_, 0});
+    saver_->on_round({[] { return uint64_t{1}; }, 0, ++time_ns_, 0});
   }
   void hold() {
     tell(kSlow);
@@ -135,12 +136,12 @@ class Held : public testing::Test {
     constexpr int kMostMs = 10'000;
     for (int i = 0; i < kMostMs; ++i) {
       end_round();
-      if (keeper_->is_settled()) return true;
+      if (saver_->is_settled()) return true;
       ::usleep(1000);
     }
     return false;
   }
-  std::unique_ptr<KeepingThread> keeper_;
+  std::unique_ptr<CodeSaverThread> saver_;
   uint64_t time_ns_ = 0;
 };
 
@@ -149,24 +150,24 @@ TEST_F(Held, WhoRecordsDoesNotWaitForAFileThatIsRead) {
   for (int round = 0; round < 200; ++round) {
     for (int i = 0; i < 100; ++i) tell("/memfd:of a burst");
     end_round();
-    EXPECT_FALSE(keeper_->is_settled());
-    EXPECT_FALSE(keeper_->pause());
-    keeper_->go_on();
+    EXPECT_FALSE(saver_->is_settled());
+    EXPECT_FALSE(saver_->pause());
+    saver_->go_on();
   }
   may_go_on = true;
   EXPECT_TRUE(settles());
-  EXPECT_TRUE(keeper_->finish().ok());
+  EXPECT_TRUE(saver_->finish().ok());
   EXPECT_FALSE(waited_in_vain);
   EXPECT_EQ(done.mappings, 20'001U);
 }
 
 TEST_F(Held, ARecordingThatEndsWhileARestWasAskedForSettles) {
   hold();
-  EXPECT_FALSE(keeper_->pause());
+  EXPECT_FALSE(saver_->pause());
   tell("/memfd:of the end");
   may_go_on = true;
   EXPECT_TRUE(settles());
-  EXPECT_TRUE(keeper_->finish().ok());
+  EXPECT_TRUE(saver_->finish().ok());
   EXPECT_EQ(done.mappings, 2U);
 }
 
@@ -179,11 +180,11 @@ TEST_F(Held, WhereThereIsNoMemoryTheRestIsNamed) {
   EXPECT_TRUE(settles());
   tell("/late");
   end_round();
-  EXPECT_TRUE(keeper_->pause()) << "nobody is at work";
-  const auto report = keeper_->finish();
+  EXPECT_TRUE(saver_->pause()) << "nobody is at work";
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok());
   std::vector<std::string> named;
-  for (const KeepReport::Skipped& skipped : report->skipped) {
+  for (const SaveReport::Skipped& skipped : report->skipped) {
     named.push_back(skipped.path);
     EXPECT_NE(skipped.why.find("no memory to go on"), std::string::npos) << skipped.why;
   }

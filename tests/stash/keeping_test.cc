@@ -1,4 +1,4 @@
-// A keeper on a thread of its own: who records does not wait for it, what does not fit is named, a fork may go on with it.
+// A saver on a thread of its own: who records does not wait for it, what does not fit is named, a fork may go on with it.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -11,7 +11,8 @@
 #include <cstring>
 #include <functional>
 
-#include "capture/keep/keeping_thread.h"
+#include "capture/keep/code_saver_thread.h"
+#include "capture/keep/save_code.h"
 #include "perfio/perf_writer.h"
 #include "perfio/ring/live_event.h"
 #include "recording/image/stashed_code.h"
@@ -68,20 +69,20 @@ perfio::MmapRecord anonymous(uint64_t address) {
 
 class Keeping : public Scratch {
  protected:
-  void begin(uint64_t queue_bytes = KeepingThread::kQueueBytes) {
-    KeepOptions options;
+  void begin(uint64_t queue_bytes = CodeSaverThread::kQueueBytes) {
+    SaveOptions options;
     options.stash = place_;
     options.just_recorded = true;
-    auto keeper = KeepingThread::begin(path(), options, queue_bytes);
-    ASSERT_TRUE(keeper.ok()) << keeper.error().message;
-    keeper_ = std::move(*keeper);
+    auto saver = CodeSaverThread::begin(path(), options, queue_bytes);
+    ASSERT_TRUE(saver.ok()) << saver.error().message;
+    saver_ = std::move(*saver);
   }
   [[nodiscard]] std::string path() const { return folder_ + "/perf.data"; }
   void end_round(uint64_t file_bytes = 0) const {
-    keeper_->on_round({[] { return monotonic_ns(); }, 0, monotonic_ns(), file_bytes});
+    saver_->on_round({[] { return monotonic_ns(); }, 0, monotonic_ns(), file_bytes});
   }
   void settle() const {
-    while (!keeper_->is_settled()) ::usleep(1000);
+    while (!saver_->is_settled()) ::usleep(1000);
   }
   /// A recording with these mappings; `size_bytes` of it at least. Gives its size.
   uint64_t write_recording(const std::vector<std::pair<perfio::MmapRecord, uint64_t>>& maps, uint64_t size_bytes = 0) const {
@@ -101,12 +102,12 @@ class Keeping : public Scratch {
     EXPECT_TRUE((*writer)->finish().ok());
     return std::filesystem::file_size(path());
   }
-  static std::map<std::string, std::string> reasons(const KeepReport& report) {
+  static std::map<std::string, std::string> reasons(const SaveReport& report) {
     std::map<std::string, std::string> why;
-    for (const KeepReport::Skipped& skipped : report.skipped) EXPECT_TRUE(why.emplace(skipped.path, skipped.why).second);
+    for (const SaveReport::Skipped& skipped : report.skipped) EXPECT_TRUE(why.emplace(skipped.path, skipped.why).second);
     return why;
   }
-  std::unique_ptr<KeepingThread> keeper_;
+  std::unique_ptr<CodeSaverThread> saver_;
 };
 
 /// Memory of this process, full of a letter.
@@ -129,13 +130,13 @@ TEST_F(Keeping, MemoryThatWasReadJustBeforeTheEndIsKept) {
   begin();
   const Memory memory('a');
   const uint64_t time_ns = monotonic_ns();
-  keeper_->on_mapping(memory.record, time_ns);
+  saver_->on_mapping(memory.record, time_ns);
   end_round();
   settle();
   ::usleep(5000);
   end_round();  // nothing was mapped there meanwhile
   write_recording({{memory.record, time_ns}});
-  const auto report = keeper_->finish();
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_THAT(reasons(*report), SizeIs(0));
   const auto entries = open(Stash::Access::read)->entries_of(recording_identity(path()));
@@ -147,11 +148,11 @@ TEST_F(Keeping, MemoryThatWasReadJustBeforeTheEndIsKept) {
 TEST_F(Keeping, MemoryOfWhichNoLaterRoundTellsIsNot) {
   begin();
   const Memory memory('a');
-  keeper_->on_mapping(memory.record, 7);
+  saver_->on_mapping(memory.record, 7);
   end_round();
   settle();
   write_recording({{memory.record, 7}});
-  const auto report = keeper_->finish();
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_THAT(reasons(*report)["//anon"], testing::HasSubstr("ended before"));
   EXPECT_EQ(report->entries, 0U);
@@ -164,21 +165,21 @@ TEST_F(Keeping, WhatMayBeCoveredByWhatHadNoRoomIsNotKept) {
   large.path = "/memfd:" + std::string(3000, 'x');
   for (int i = 0; i < 2; ++i) {  // the second time while things are left out already
     large.addr = i == 0 ? large.addr : memory.record.addr;
-    keeper_->on_mapping(large, 8);
-    if (i == 1) keeper_->on_mapping(memory.record, 7);  // of another ring
+    saver_->on_mapping(large, 8);
+    if (i == 1) saver_->on_mapping(memory.record, 7);  // of another ring
     end_round();
     settle();
   }
   perfio::MmapRecord older = later.record;
   older.path = "[anon:later]";
-  keeper_->on_mapping(older, 7);  // of another ring, a round later
+  saver_->on_mapping(older, 7);  // of another ring, a round later
   for (int i = 0; i < 3; ++i) {
     end_round();
     settle();
     ::usleep(250'000);
   }
   write_recording({{memory.record, 7}});
-  const auto report = keeper_->finish();
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   std::map<std::string, std::string> why = reasons(*report);
   EXPECT_THAT(why["//anon"], testing::HasSubstr("not all of it was followed"));
@@ -189,21 +190,21 @@ TEST_F(Keeping, WhatMayBeCoveredByWhatHadNoRoomIsNotKept) {
 TEST_F(Keeping, WhatMayBeCoveredByWhatTheKernelLostIsNotKept) {
   begin();
   const Memory memory('a'), kept('b');
-  keeper_->on_mapping(memory.record, 7);
-  keeper_->on_lost();
+  saver_->on_mapping(memory.record, 7);
+  saver_->on_lost();
   for (int i = 0; i < 3; ++i) {
     end_round();
     settle();
     ::usleep(250'000);
   }
-  keeper_->on_mapping(kept.record, 8);  // long after
+  saver_->on_mapping(kept.record, 8);  // long after
   for (int i = 0; i < 2; ++i) {
     end_round();
     settle();
     ::usleep(5000);
   }
   write_recording({{memory.record, 7}});
-  const auto report = keeper_->finish();
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_THAT(reasons(*report)["//anon"], testing::HasSubstr("not all of it was followed"));
   EXPECT_EQ(report->entries, 1U);
@@ -215,21 +216,21 @@ TEST_F(Keeping, WhatDoesNotFitIntoTheQueueIsNamed) {
   std::memset(memory, 'a', kPage);
   perfio::MmapRecord own = anonymous(reinterpret_cast<uint64_t>(memory));
   own.path = "[anon:own]";
-  keeper_->on_mapping(own, 7);
+  saver_->on_mapping(own, 7);
   end_round();
   settle();
   perfio::MmapRecord many = anonymous(1ULL << 32);
   for (uint64_t i = 0; i < 1000; ++i) {
     many.path = "/memfd:" + std::to_string(i) + " (deleted)";
-    keeper_->on_mapping(many, 8);
+    saver_->on_mapping(many, 8);
   }
   perfio::MmapRecord ordinary = anonymous(1ULL << 33);
   ordinary.path = "/bin/true";
-  for (uint64_t i = 0; i < 1000; ++i) keeper_->on_mapping(ordinary, 9);
+  for (uint64_t i = 0; i < 1000; ++i) saver_->on_mapping(ordinary, 9);
   end_round();
   settle();
   write_recording({{own, 7}});
-  const auto report = keeper_->finish();
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   const std::map<std::string, std::string> why = reasons(*report);
   EXPECT_THAT(why, SizeIs(1001)) << "each file, and the memory that may have been mapped over unseen";
@@ -244,11 +245,11 @@ TEST_F(Keeping, ManyNamesAreCountedOnly) {
   perfio::MmapRecord many = anonymous(1ULL << 32);
   for (uint64_t i = 0; i < 20'000; ++i) {
     many.path = "/memfd:" + std::to_string(i);
-    keeper_->on_mapping(many, 8);
+    saver_->on_mapping(many, 8);
   }
   end_round();
   write_recording({});
-  const auto report = keeper_->finish();
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_EQ(report->skipped.size() + report->unnamed, 20'000U);
   EXPECT_THAT(report->skipped, SizeIs(16'384));
@@ -287,21 +288,21 @@ TEST_F(Keeping, AForkGoesOnWhereItsParentWasKilled) {
   in_forked(
       [&] {
         begin();
-        keeper_->on_mapping(early.record, 7);
+        saver_->on_mapping(early.record, 7);
         end_round();
         settle();
         const MemoryFile large("large", 300U << 20);
-        keeper_->on_mapping(large.record, 8);
+        saver_->on_mapping(large.record, 8);
         end_round();
-        while (!keeper_->pause()) ::usleep(1000);  // it is in the middle of something
-        keeper_->go_on();
-        while (!keeper_->pause()) ::usleep(1000);
+        while (!saver_->pause()) ::usleep(1000);  // it is in the middle of something
+        saver_->go_on();
+        while (!saver_->pause()) ::usleep(1000);
       },
       [&] {
-        keeper_->take_over();
-        keeper_->on_mapping(late.record, 9);
+        saver_->take_over();
+        saver_->on_mapping(late.record, 9);
         end_round();
-        if (!keeper_->is_settled() || !keeper_->finish().ok()) ::_exit(1);
+        if (!saver_->is_settled() || !saver_->finish().ok()) ::_exit(1);
       });
   if (::geteuid() != 0) GTEST_SKIP() << "/proc/PID/map_files needs root";
   const auto entries = open(Stash::Access::read)->entries_of(recording_identity(path()));
@@ -319,17 +320,17 @@ TEST_F(Keeping, AForkConfirmsWhatALaterRoundOfItsOwnHasShown) {
         begin();
         end_round();
         settle();
-        while (!keeper_->pause()) ::usleep(1000);
+        while (!saver_->pause()) ::usleep(1000);
       },
       [&] {
-        keeper_->take_over();
+        saver_->take_over();
         const Memory shown('a'), not_shown('b');
-        keeper_->on_mapping(shown.record, 9);
+        saver_->on_mapping(shown.record, 9);
         end_round();
         ::usleep(5000);
-        keeper_->on_mapping(not_shown.record, 10);
+        saver_->on_mapping(not_shown.record, 10);
         end_round();
-        const auto report = keeper_->finish();
+        const auto report = saver_->finish();
         if (!report.ok() || report->entries != 1) ::_exit(1);
       });
 }
@@ -343,7 +344,7 @@ TEST_F(Keeping, GcKnowsWhoseItIsThoughItWasKilledAndItsRecordingMoved) {
   in_forked(
       [&] {
         begin();
-        keeper_->on_mapping(code.record, 7);
+        saver_->on_mapping(code.record, 7);
         end_round(65'536);
         settle();
         ::usleep(300'000);

@@ -13,10 +13,12 @@
 #include <cstring>
 #include <set>
 
-#include "capture/keep/live_keeper.h"
+#include "capture/keep/code_saver.h"
+#include "capture/keep/save_code.h"
 #include "image/source/elf_file.h"
 #include "perfio/perf_writer.h"
 #include "perfio/ring/live_event.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/timeline.h"
 #include "recording/image/image_build.h"
 #include "recording/image/stashed_code.h"
@@ -102,16 +104,16 @@ class Live : public Scratch {
   Live() {
     options_.stash = place_;
     options_.just_recorded = true;
-    auto keeper = LiveKeeper::begin(folder_ + "/perf.data", options_);
-    EXPECT_TRUE(keeper.ok());
-    keeper_ = std::move(*keeper);
+    auto saver = CodeSaver::begin(folder_ + "/perf.data", options_);
+    EXPECT_TRUE(saver.ok());
+    saver_ = std::move(*saver);
   }
   /// Looks now, as long after the last look as it takes to be one.
   void look() {
     ::usleep(300'000);
-    keeper_->look([this] { return now_ += 10; });
-    keeper_->told_until(~uint64_t{0});  // nothing was mapped over it meanwhile
-    keeper_->look([] { return uint64_t{0}; });
+    saver_->look([this] { return now_ += 10; });
+    saver_->told_until(~uint64_t{0});  // nothing was mapped over it meanwhile
+    saver_->look([] { return uint64_t{0}; });
   }
   /// What is told before the end, by a look into the capture's own folder.
   Entries flushed() const {
@@ -123,14 +125,14 @@ class Live : public Scratch {
     }
     return {};
   }
-  KeepOptions options_;
-  std::unique_ptr<LiveKeeper> keeper_;
+  SaveOptions options_;
+  std::unique_ptr<CodeSaver> saver_;
   uint64_t now_ = 1000;
 };
 
 TEST_F(Live, AFileInMemoryIsKeptAsLongAsItsProcessLives) {
   Child child;
-  keeper_->on_mapping(child.memory(), 7);
+  saver_->on_mapping(child.memory(), 7);
   look();
   const Entries entries = flushed();
   if (entries.entries.empty() && ::geteuid() != 0) GTEST_SKIP() << "/proc/PID/map_files needs root";
@@ -144,21 +146,21 @@ TEST_F(Live, AFileThatIsMappedWhereAnotherOneWasIsNotTheOtherOne) {
   Child child;
   perfio::MmapRecord other = child.memory();
   ++other.inode;
-  keeper_->on_mapping(other, 7);
+  saver_->on_mapping(other, 7);
   perfio::MmapRecord built = child.memory();  // the kernel says a build id in the inode's stead
   built.inode = built.maj = built.min = 0;
   built.build_id = std::string(20, 'b');
-  keeper_->on_mapping(built, 8);
+  saver_->on_mapping(built, 8);
   perfio::MmapRecord unknown = child.memory();
   unknown.inode = 0;
-  keeper_->on_mapping(unknown, 9);
+  saver_->on_mapping(unknown, 9);
   look();
   EXPECT_THAT(flushed().entries, SizeIs(0));
 }
 
 TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   Child child;
-  keeper_->on_mapping(child.anonymous(), 7);
+  saver_->on_mapping(child.anonymous(), 7);
   look();
   look();  // the same: told with the change that follows, which it dates
   child.change('b');
@@ -241,7 +243,7 @@ class BigChild {
 
 TEST_F(Live, MuchMemoryIsLookedAtInTurn) {
   const BigChild child;
-  for (size_t i = 0; i < BigChild::kPieces; ++i) keeper_->on_mapping(child.record(i), 7);
+  for (size_t i = 0; i < BigChild::kPieces; ++i) saver_->on_mapping(child.record(i), 7);
   look();
   ASSERT_THAT(flushed().entries, SizeIs(BigChild::kPieces));
   for (size_t i = 0; i < BigChild::kPieces; ++i) child.piece(i)[5] = 'b';
@@ -253,11 +255,11 @@ TEST_F(Live, MuchMemoryIsLookedAtInTurn) {
 
 TEST_F(Live, MemoryThatIsMappedOverIsLookedAtNoMore) {
   Child child;
-  keeper_->on_mapping(child.anonymous(), 7);
+  saver_->on_mapping(child.anonymous(), 7);
   look();
   perfio::MmapRecord over = child.anonymous();
   over.path = "/bin/true";
-  keeper_->on_mapping(over, 9);
+  saver_->on_mapping(over, 9);
   child.change('b');
   look();
   EXPECT_THAT(flushed().entries, SizeIs(1));
@@ -265,8 +267,8 @@ TEST_F(Live, MemoryThatIsMappedOverIsLookedAtNoMore) {
 
 TEST_F(Live, OfTwoMappingsAtOneAddressTheSecondHasTheMemory) {
   Child child;
-  keeper_->on_mapping(child.anonymous(), 7);
-  keeper_->on_mapping(child.anonymous(), 9);  // before the first one was read
+  saver_->on_mapping(child.anonymous(), 7);
+  saver_->on_mapping(child.anonymous(), 9);  // before the first one was read
   look();
   ASSERT_THAT(flushed().entries, SizeIs(1));
   EXPECT_EQ(flushed().entries[0].time_ns, 9U);
@@ -294,7 +296,7 @@ TEST_F(Live, ASparseFileThatIsTooLargeIsNotRead) {
   for (int i = 0; i < kMappings; ++i) {
     void* at = ::mmap(nullptr, kPage, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, off_t{i} * 2 * kPage);
     map.addr = reinterpret_cast<uint64_t>(at);
-    keeper_->on_mapping(map, 7);
+    saver_->on_mapping(map, 7);
     ::munmap(at, kPage);
   }
   EXPECT_LT(used() - before, 1.0);  // a GiB each would take many seconds
@@ -329,7 +331,7 @@ TEST_F(Live, ADeletedFileThatIsMappedOftenIsReadOnce) {
     return count;
   };
   const uint64_t before = bytes_read();
-  for (uint64_t i = 0; i < 20; ++i) keeper_->on_mapping(map, 7 + i);
+  for (uint64_t i = 0; i < 20; ++i) saver_->on_mapping(map, 7 + i);
   EXPECT_LT(bytes_read() - before, 5 * (8U << 20));  // to be hashed, to be copied, to be looked at
   ::munmap(at, kPage);
   ::close(file);
@@ -353,7 +355,7 @@ TEST_F(Live, AFileThatIsWrittenThroughAnotherMappingIsMemory) {
   map.min = minor(info.st_dev);
   map.inode = info.st_ino;
   map.flags = MAP_SHARED;
-  keeper_->on_mapping(map, 7);
+  saver_->on_mapping(map, 7);
   look();
   struct stat after {};
   ASSERT_EQ(::fstat(file, &after), 0);
@@ -372,7 +374,7 @@ TEST_F(Live, AFileThatIsWrittenThroughAnotherMappingIsMemory) {
   ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE), 0);
   const int reader = ::open(("/proc/self/fd/" + std::to_string(file)).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_EQ(::mmap(code, kPage, PROT_READ | PROT_EXEC, MAP_SHARED | MAP_FIXED, reader, kPage), code);
-  keeper_->on_mapping(map, 9);
+  saver_->on_mapping(map, 9);
   look();
   EXPECT_EQ(flushed().entries.back().kind, EntryKind::memory);
   ::munmap(code, kPage);
@@ -385,12 +387,12 @@ TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
   perfio::MmapRecord large = child.anonymous();
   large.size_bytes = 17U << 20;
   large.path = "[anon:large]";
-  keeper_->on_mapping(large, 7);
+  saver_->on_mapping(large, 7);
   perfio::MmapRecord many = child.anonymous();
   for (uint64_t i = 0; i <= 4096; ++i) {
     many.addr = (1ULL << 32) + i * kPage;
     many.path = i < 4096 ? "[anon:gone]" : "[anon:more]";
-    keeper_->on_mapping(many, 7);
+    saver_->on_mapping(many, 7);
   }
   look();  // nothing is there to be read
   perfio::EventAttr attr = perfio::sideband_attr();
@@ -405,13 +407,13 @@ TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
     many.path = path;
     if (many.path == "/memfd:wrong") {
       ++many.inode;
-      keeper_->on_mapping(many, 8);
+      saver_->on_mapping(many, 8);
     }
     ASSERT_TRUE((*writer)->add_mmap(many, context).ok());
   }
   ASSERT_TRUE((*writer)->finish().ok());
   child.end();
-  const auto report = keeper_->finish();
+  const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   std::map<std::string, std::string> why;
   for (const auto& skipped : report->skipped) EXPECT_TRUE(why.emplace(skipped.path, skipped.why).second);
@@ -424,27 +426,27 @@ TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
 
 TEST_F(Live, WithoutAClockNothingIsDated) {
   Child child;
-  keeper_->on_mapping(child.anonymous(), 7);
+  saver_->on_mapping(child.anonymous(), 7);
   ::usleep(300'000);
-  keeper_->look([] { return uint64_t{0}; });
+  saver_->look([] { return uint64_t{0}; });
   child.change('b');
   ::usleep(300'000);
-  keeper_->look([] { return uint64_t{0}; });
-  keeper_->told_until(~uint64_t{0});
-  keeper_->look([] { return uint64_t{0}; });
+  saver_->look([] { return uint64_t{0}; });
+  saver_->told_until(~uint64_t{0});
+  saver_->look([] { return uint64_t{0}; });
   EXPECT_THAT(flushed().entries, SizeIs(1));
 }
 
 TEST_F(Live, ACopyOfWhatWasMappedOverMeanwhileIsNone) {
   Child child;
   const auto take_copy = [&](uint64_t time_ns) {
-    keeper_->on_mapping(child.anonymous(), time_ns);
+    saver_->on_mapping(child.anonymous(), time_ns);
     ::usleep(300'000);
-    keeper_->look([this] { return now_ += 10; });  // between 1000 and 1100
+    saver_->look([this] { return now_ += 10; });  // between 1000 and 1100
   };
   const auto cover = [&](uint64_t time_ns) {
     const perfio::MmapRecord map = child.anonymous();
-    keeper_->on_cover({map.pid, map.addr, map.size_bytes, time_ns});
+    saver_->on_cover({map.pid, map.addr, map.size_bytes, time_ns});
   };
   take_copy(7);
   cover(900);  // its record comes only now
@@ -454,8 +456,8 @@ TEST_F(Live, ACopyOfWhatWasMappedOverMeanwhileIsNone) {
   take_copy(2500);
   cover(2400);  // of another cpu's ring, read later: no harm
   EXPECT_THAT(flushed().entries, SizeIs(0)) << "nobody knows as yet";
-  keeper_->told_until(~uint64_t{0});
-  keeper_->look([] { return uint64_t{0}; });
+  saver_->told_until(~uint64_t{0});
+  saver_->look([] { return uint64_t{0}; });
   const Entries entries = flushed();
   ASSERT_THAT(entries.entries, SizeIs(2));
   EXPECT_EQ(entries.entries[0].time_ns, 950U);
@@ -491,11 +493,11 @@ class OutOfOrder : public Live {
  protected:
   std::map<std::string, std::string> reasons() {
     write_recording(folder_ + "/perf.data", {}, 1);
-    const auto report = keeper_->finish();
+    const auto report = saver_->finish();
     std::map<std::string, std::string> why;
     EXPECT_TRUE(report.ok());
     if (report.ok())
-      for (const KeepReport::Skipped& skipped : report->skipped) why[skipped.path] = skipped.why;
+      for (const SaveReport::Skipped& skipped : report->skipped) why[skipped.path] = skipped.why;
     return why;
   }
   static perfio::MmapRecord named(perfio::MmapRecord map, const char* path) {
@@ -506,11 +508,11 @@ class OutOfOrder : public Live {
 
 TEST_F(OutOfOrder, AnOlderMappingThatIsToldLaterHasNotTheMemory) {
   const Child child;
-  keeper_->on_mapping(named(child.anonymous(), "[anon:newer]"), 2500);
+  saver_->on_mapping(named(child.anonymous(), "[anon:newer]"), 2500);
   now_ = 3000;
-  keeper_->look([this] { return now_ += 10; });
-  keeper_->told_until(1);
-  keeper_->on_mapping(named(child.anonymous(), "[anon:older]"), 2400);
+  saver_->look([this] { return now_ += 10; });
+  saver_->told_until(1);
+  saver_->on_mapping(named(child.anonymous(), "[anon:older]"), 2400);
   look();
   const Entries entries = flushed();
   ASSERT_THAT(entries.entries, SizeIs(1));
@@ -522,9 +524,9 @@ TEST_F(OutOfOrder, AnOlderMappingThatIsToldLaterHasNotTheMemory) {
 TEST_F(OutOfOrder, AnOlderMappingUnderAFileHasNotItsMemory) {
   const Child child;
   now_ = 3000;
-  keeper_->on_mapping(named(child.anonymous(), "/usr/lib/file.so"), 2500);
-  keeper_->told_until(1);
-  keeper_->on_mapping(named(child.anonymous(), "[anon:older]"), 2400);
+  saver_->on_mapping(named(child.anonymous(), "/usr/lib/file.so"), 2500);
+  saver_->told_until(1);
+  saver_->on_mapping(named(child.anonymous(), "[anon:older]"), 2400);
   look();
   EXPECT_THAT(flushed().entries, SizeIs(0));
   EXPECT_THAT(reasons()["[anon:older]"], testing::HasSubstr("mapped over"));
@@ -534,12 +536,12 @@ TEST_F(OutOfOrder, ACopyThatOutlivesItsProcessIsStillCovered) {
   Child child;
   now_ = 3000;
   const perfio::MmapRecord older = named(child.anonymous(), "[anon:older]");
-  keeper_->on_mapping(older, 2500);
-  keeper_->look([this] { return now_ += 10; });  // what stands there since 2600
+  saver_->on_mapping(older, 2500);
+  saver_->look([this] { return now_ += 10; });  // what stands there since 2600
   child.end();
   ::usleep(300'000);
-  keeper_->look([this] { return now_ += 10; });  // gone
-  keeper_->on_mapping(named(older, "/usr/lib/file.so"), 2600);
+  saver_->look([this] { return now_ += 10; });  // gone
+  saver_->on_mapping(named(older, "/usr/lib/file.so"), 2600);
   look();
   EXPECT_THAT(flushed().entries, SizeIs(0));
   EXPECT_THAT(reasons()["[anon:older]"], testing::HasSubstr("mapped over"));
@@ -547,12 +549,12 @@ TEST_F(OutOfOrder, ACopyThatOutlivesItsProcessIsStillCovered) {
 
 TEST_F(OutOfOrder, AHeldCopyThatIsForgottenIsNamed) {
   Child child;
-  keeper_->on_mapping(named(child.anonymous(), "[anon:held]"), 7);
-  keeper_->look([this] { return now_ += 10; });
+  saver_->on_mapping(named(child.anonymous(), "[anon:held]"), 7);
+  saver_->look([this] { return now_ += 10; });
   child.end();
   ::usleep(300'000);
-  keeper_->look([this] { return now_ += 10; });  // its region is gone
-  keeper_->forget_memory();
+  saver_->look([this] { return now_ += 10; });  // its region is gone
+  saver_->forget_memory();
   look();
   EXPECT_THAT(flushed().entries, SizeIs(0));
   EXPECT_THAT(reasons()["[anon:held]"], testing::HasSubstr("not all of it was followed"));
@@ -560,7 +562,7 @@ TEST_F(OutOfOrder, AHeldCopyThatIsForgottenIsNamed) {
 
 TEST_F(OutOfOrder, WhatIsCoveredIsWhatSomethingNewerOverlaps) {
   constexpr int32_t kNobody = 1 << 30;
-  std::vector<LiveKeeper::Cover> told;
+  std::vector<CodeSaver::Cover> told;
   std::map<std::string, bool> covered;
   uint64_t random = 1;
   const auto below = [&](uint64_t end) {
@@ -568,22 +570,22 @@ TEST_F(OutOfOrder, WhatIsCoveredIsWhatSomethingNewerOverlaps) {
     return (random >> 33) % end;
   };
   for (size_t i = 0; i < 2000; ++i) {
-    LiveKeeper::Cover cover = {kNobody + static_cast<int32_t>(below(2)), below(200) * kPage, (1 + below(8)) * kPage,
+    CodeSaver::Cover cover = {kNobody + static_cast<int32_t>(below(2)), below(200) * kPage, (1 + below(8)) * kPage,
                                1 + i / 4 + below(100)};
     if (below(3) == 0) {
-      keeper_->on_cover(cover);
+      saver_->on_cover(cover);
     } else {
       perfio::MmapRecord map;
       map.pid = map.tid = cover.pid;
       map.addr = cover.address;
       map.size_bytes = cover.size_bytes;
       map.path = "[anon:" + std::to_string(i) + "]";
-      covered[map.path] = std::any_of(told.begin(), told.end(), [&](const LiveKeeper::Cover& other) {
+      covered[map.path] = std::any_of(told.begin(), told.end(), [&](const CodeSaver::Cover& other) {
         return other.pid == cover.pid && other.address < cover.address + cover.size_bytes &&
                cover.address < other.address + other.size_bytes && other.time_ns > cover.time_ns;
       });
-      keeper_->on_mapping(map, cover.time_ns);
-      keeper_->look([this] { return now_ += 10; });
+      saver_->on_mapping(map, cover.time_ns);
+      saver_->look([this] { return now_ += 10; });
     }
     told.push_back(cover);
   }
@@ -644,7 +646,7 @@ TEST_F(Scratch, TheLibraryLooksOnlyIntoTheStashesThatItIsTold) {
 }
 
 /// Copies of memory that is another one each time.
-class Restless : public KeptFiles {
+class Restless : public SavedFiles {
  public:
   Restless(std::shared_ptr<const MappedFile> one, std::shared_ptr<const MappedFile> other, size_t copies)
       : one_(std::move(one)), other_(std::move(other)), copies_(copies) {}
@@ -671,7 +673,7 @@ TEST_F(Scratch, MemoryThatChangesTooOftenIsUnknownFromThenOn) {
   ASSERT_TRUE(one.ok() && other.ok());
   OpenOptions options;
   ImageBuild build{OpenRequest(options)};
-  build.source.set_kept(std::make_shared<Restless>(*one, *other, 9));
+  build.source.set_saved(std::make_shared<Restless>(*one, *other, 9));
   UserMapping mapping;
   mapping.space = build.builder.add_space();
   mapping.ip = Ip{kAddress};

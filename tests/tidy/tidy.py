@@ -48,6 +48,10 @@ VENDORS = [
     (r"benchmark/", ("tests/",)),
 ]
 
+# The environment is read in one place.
+ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\benviron\b")
+ENVIRONMENT_HOME = "image/base/environment.cc"
+
 # Written in two halves so that this file does not find itself.
 WORDS = re.compile("TO" + r"DO|FIX" + r"ME|\bX" + r"XX\b|not impl" + r"emented|unimpl" + r"emented")
 MACHINE_PATHS = re.compile(r"(?:^|[^\w.$}/-])/(?:wor" + r"k|far" + r"m)/")
@@ -209,6 +213,8 @@ def check_text(modules, path, text):
     for number, line in enumerate(lines, 1):
         if code:
             check_includes(modules, path, number, line)
+        if code and path != ENVIRONMENT_HOME and not path.startswith("tests/") and ENVIRONMENT.search(line):
+            finding(path, number, f"reads the environment, which only {ENVIRONMENT_HOME} may do")
         if WORDS.search(line):
             finding(path, number, "speaks of unfinished work")
         if MACHINE_PATHS.search(line):

@@ -25,6 +25,9 @@ OFFENCES = {  # path: (content, words of the finding)
     "cli/j.cc": (HEAD + "int a;\n" * 800, "lines, more than"),
     "cli/jj.cc": (HEAD + "int long_one(int a) {\n" + "  a++;\n" * 80 + "}\n", "long_one() has 82 lines"),
     "cli/many": (None, "26 source files"),
+    "cli/e1.cc": (HEAD + 'const char* home = std::getenv("HOME");\n', "reads the environment"),
+    "perfio/e2.cc": (HEAD + 'const char* home = secure_getenv("HOME");\n', "reads the environment"),
+    "recording/e3.cc": (HEAD + "extern char** environ;\n", "reads the environment"),
     "cli/k.cc": ("int no_comment;\n", "begins with one comment"),
     "cli/l.cc": (HEAD + 'const char* p = "/wor' + 'k/x";\n', "path of one machine"),
     "docs/m.md": ("[gone](missing.md)\n", "dead link"),
@@ -38,6 +41,7 @@ OFFENCES["docs/EVIDENCE.md"] = ("| a | 5 | 2x | 10 |\n| b | 5 | 2x | 10 |\n| c |
                                 "\n## [Area](evidence/area.md)\n| d | 1,000 and 9x |\n| e | 1,001 |\n", "figure 1,001 is not in docs/evidence/area.md")
 OFFENCES["docs/evidence/lone.md"] = ("| f | 3 |\n", "has no link to it")
 FINE = {
+    "image/base/environment.cc": HEAD + 'const char* home = std::getenv("HOME");\n', "tests/e.cc": HEAD + 'const char* home = getenv("HOME");\n',
     "image/base/c2.h": HEAD + '#pragma once\n#include "image/base/c1.h"\n', "image/base/x.h": HEAD + "#pragma once\n",
     "cli/high/g.h": HEAD + "#pragma once\n", "cli/high/ok.cc": HEAD + '#include "cli/low/ok.h"\n#include "ptdecode/timeline.h"\n',
     "cli/low/ok.h": HEAD + "#pragma once\ninline int short_one(int a) {\n" + "  a++;\n" * 68 + "}\n",

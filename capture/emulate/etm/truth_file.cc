@@ -6,7 +6,7 @@
 #include <cstring>
 #include <deque>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 namespace ptd::emulate {
 namespace {

@@ -16,8 +16,8 @@
 #include <future>
 
 #include "capture/live/events/workload.h"
-#include "capture/live/session/keeper.h"
 #include "capture/live/session/session_dir.h"
+#include "capture/live/session/session_keeper.h"
 #include "capture/live/session/session_wire.h"
 #include "image/base/system_error.h"
 #include "image/base/whole_file.h"
@@ -43,7 +43,7 @@ void close_inherited() {
 }
 
 /// The keeper's process. Tells `ready` how it went: nothing is good, else why not.
-[[noreturn]] void be_keeper(Keeper& keeper, Workload* workload, int ready) {
+[[noreturn]] void be_keeper(SessionKeeper& keeper, Workload* workload, int ready) {
   if (workload != nullptr) workload->forget();
   (void)setsid();
   (void)!chdir("/");  // no folder of anybody stays in use
@@ -83,7 +83,7 @@ Status clear_stale(const SessionDir& dir, const std::string& name) {
   return dir.inode(name) == 0 ? Status() : Status(system_error("cannot use the name '" + name + "'"));
 }
 
-Status fork_keeper(Keeper& keeper, Workload* workload) {
+Status fork_keeper(SessionKeeper& keeper, Workload* workload) {
   int ready[2] = {-1, -1};
   if (pipe2(ready, O_CLOEXEC) != 0) return system_error("pipe", ErrorCode::start_failed);
   const pid_t child = fork();
@@ -219,7 +219,7 @@ Result<std::vector<std::string>> start_session(const SessionChoice& asked) {
   // The keeper has a folder descriptor of its own: a lock belongs to what fork() shares.
   Result<SessionDir> own = SessionDir::open();
   if (!own) return own.error();
-  Result<std::unique_ptr<Keeper>> keeper = Keeper::prepare(choice, std::move(*own));
+  Result<std::unique_ptr<SessionKeeper>> keeper = SessionKeeper::prepare(choice, std::move(*own));
   if (!keeper) return keeper.error();
   const Status status = fork_keeper(**keeper, workload ? &*workload : nullptr);
   dir->unlock();

@@ -12,10 +12,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "image/base/environment.h"
 #include "image/base/system_error.h"
 
 namespace ptd::live {
@@ -27,8 +27,8 @@ bool is_own_folder(const std::string& path) {
 }
 
 std::string folder_path() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/' && is_own_folder(runtime)) return std::string(runtime) + "/ptdecode";
+  const std::string runtime = environment::runtime_dir();
+  if (runtime.starts_with('/') && is_own_folder(runtime)) return runtime + "/ptdecode";
   const std::string user = std::to_string(geteuid());
   if (is_own_folder("/run/user/" + user)) return "/run/user/" + user + "/ptdecode";
   return "/tmp/ptdecode-" + user;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "decoder/pt/flow/item.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/timeline.h"

@@ -10,6 +10,7 @@
 #include "decoder/pt/flow/flow_state.h"
 #include "decoder/pt/flow/item.h"
 #include "image/base/growing_cache.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/pt/decoder.h"
 #include "image/fetch_steps.h"

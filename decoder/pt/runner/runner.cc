@@ -338,7 +338,7 @@ void Runner::return_calls() {
   stack.sign(++signature_, calls_.height(), calls_.open);
 }
 
-void Runner::push_calls(const Run& run) {
+void Runner::push_calls(const BlockRun& run) {
   const RunId* calls = code_.calls(run);
   for (uint32_t i = 0; i < run.calls; ++i) calls_.push(calls[i]);
   calls_.center();
@@ -356,7 +356,7 @@ RunId Runner::pop_call() {
   return run;
 }
 
-void Runner::emit(const Run& run) {
+void Runner::emit(const BlockRun& run) {
   if (mark_due_) give_mark();
   copy_blocks(out_, code_.blocks(run.blocks_first), run.blocks);
   out_ += run.blocks;
@@ -408,7 +408,7 @@ bool Runner::take_memo() {
 
 // Instructions without a packet up to which a run is followed. Only runs that take nothing can be a loop: those are the walker's from where
 // it looks for one.
-uint64_t Runner::most_silent(const Run& run) const {
+uint64_t Runner::most_silent(const BlockRun& run) const {
   const uint64_t most = run.end == RunEnd::link ? SilentLoop::kQuiet : kMostSilent;
   return std::min(most, walker_.options_.max_silent_instructions);
 }
@@ -418,7 +418,7 @@ RunId Runner::follow_links() {
   for (;;) {
     const RunId id = code_.version_at(at_, state_->now);
     if (id == kNoRun) return kNoRun;
-    const Run& run = code_.run(id);
+    const BlockRun& run = code_.run(id);
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread) return kNoRun;
     if (state_->silent + run.instructions > most_silent(run)) return kNoRun;
     if (run.end != RunEnd::link) return id;
@@ -434,7 +434,7 @@ RunId Runner::follow_links() {
 bool Runner::step() {
   const RunId id = follow_links();
   if (id == kNoRun) return false;
-  const Run& run = code_.run(id);
+  const BlockRun& run = code_.run(id);
   const bool bit = ((tnt_.bits >> (tnt_.count - 1)) & 1) != 0;
   if (run.end == RunEnd::jcc) {
     emit(run);
@@ -460,7 +460,7 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
   const RunId id = follow_links();
   if (id == kNoRun) return false;
   {
-    const Run& run = code_.run(id);  // until something is looked up
+    const BlockRun& run = code_.run(id);  // until something is looked up
     const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
     if ((run.end != RunEnd::indirect && !ret) || item.ip == run.after_call()) return false;
     emit(run);

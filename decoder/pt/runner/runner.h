@@ -14,8 +14,8 @@ namespace ptd::pt {
 /// Gives exactly what Walker::run gives: the same blocks, marks, events, gaps and positions. (Batches may end elsewhere.)
 ///
 /// It follows one flow at a time, between two of the walker's steps. Where no event is pending and the bytes are certain, it reads the
-/// packets itself: the blocks up to the next branch that needs the trace are one Run, copied as they are; several branch bits at once are
-/// looked up as a Memo. What it does not know (events, code with several versions at the moment, contradictions) it leaves as it is: the
+/// packets itself: the blocks up to the next branch that needs the trace are one BlockRun, copied as they are; several branch bits at once
+/// are looked up as a Memo. What it does not know (events, code with several versions at the moment, contradictions) it leaves as it is: the
 /// flow then stands between two packets, or inside a TNT, with its state complete.
 class Runner {
  public:
@@ -96,9 +96,9 @@ class Runner {
   void set_moment(Timed& t, TimeNs lo) const;
   bool is_valid(Timed& t, ValidId valid) const;
   void mark(Timed& t);
-  void emit(Timed& t, const Run& run);
+  void emit(Timed& t, const BlockRun& run);
   bool pass_point(Timed& t);
-  bool takes_bit(Timed& t, const Run& run, bool bit) const;
+  bool takes_bit(Timed& t, const BlockRun& run, bool bit) const;
   uint32_t take_timed_memo(Timed& t, uint64_t window, uint32_t count);
   bool make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now);
   bool take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size);
@@ -149,14 +149,14 @@ class Runner {
   bool take_memo();
   bool step();
   bool take_target(const Item& item, bool bits_pending);
-  [[nodiscard]] uint64_t most_silent(const Run& run) const;
+  [[nodiscard]] uint64_t most_silent(const BlockRun& run) const;
   RunId follow_links();
   void set_now(const Item& item);
   void give_mark();
-  void emit(const Run& run);
+  void emit(const BlockRun& run);
   void borrow_calls();
   void return_calls();
-  void push_calls(const Run& run);
+  void push_calls(const BlockRun& run);
   RunId pop_call();
   RunId return_run(uint64_t height);
   RunId at(uint64_t ip);

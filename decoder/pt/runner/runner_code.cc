@@ -26,7 +26,7 @@ constexpr uint64_t kMostSteps = 256;  // of one fetch; what takes more is left t
 constexpr size_t kMostChecks = 24;  // of one run
 constexpr size_t kMostChanging = 1U << 20;
 constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
-static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // Run::instructions
+static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // BlockRun::instructions
 constexpr size_t kWide = 16;  // an instruction's bytes are copied so many at once
 
 uint64_t mix(uint64_t place, uint64_t ip) {
@@ -105,7 +105,7 @@ RunnerCode::~RunnerCode() = default;
 
 void RunnerCode::clear() {
   drain();
-  runs_.assign(1, Run{});
+  runs_.assign(1, BlockRun{});
   if (options_.counts) run_counts_.assign(1, {});
   slots_.assign(1U << 12, Slot{});
   used_slots_ = 0;
@@ -126,7 +126,7 @@ bool RunnerCode::overgrown() const {
 }
 
 size_t RunnerCode::memory_bytes() const {
-  return runs_.capacity() * sizeof(Run) + slots_.capacity() * sizeof(Slot) + blocks_.capacity() * sizeof(Block) +
+  return runs_.capacity() * sizeof(BlockRun) + slots_.capacity() * sizeof(Slot) + blocks_.capacity() * sizeof(Block) +
          calls_.capacity() * sizeof(RunId) + intervals_.capacity() * sizeof(Interval) + changing_.capacity() * sizeof(Changing) +
          checks_.capacity() * sizeof(Checks) + check_ids_.capacity() * sizeof(uint32_t) + memos_.memory_bytes();
 }
@@ -140,7 +140,7 @@ RunId RunnerCode::at(uint32_t place, uint64_t ip) {
     const RunId id = slots_[slot].run;
     if (slots_[slot].tag == tag && runs_[id].ip == ip && runs_[id].place == place) return id;
   }
-  Run run;
+  BlockRun run;
   run.ip = ip;
   run.place = place;
   const RunId id = append(run);
@@ -149,7 +149,7 @@ RunId RunnerCode::at(uint32_t place, uint64_t ip) {
   return id;
 }
 
-RunId RunnerCode::append(const Run& run) {
+RunId RunnerCode::append(const BlockRun& run) {
   runs_.push_back(run);
   check_ids_.push_back(0);
   memos_.grow_to(runs_.size());
@@ -311,7 +311,7 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
 // Where a version of `id`'s place can be written: `id` itself if nothing certain stands there, else a new one.
 RunId RunnerCode::place_for(RunId id) {
   if (runs_[id].end == RunEnd::unread || runs_[id].end == RunEnd::stuck) return id;
-  Run copy;
+  BlockRun copy;
   copy.ip = runs_[id].ip;
   copy.place = runs_[id].place;
   copy.first = first_version(id);
@@ -346,7 +346,7 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
   const bool certain = reading.end != RunEnd::stuck;
   if (certain ? read_known(id, reading) : !keeps_stuck) return certain;
   const RunId target = place_for(id);
-  Run& run = runs_[target];
+  BlockRun& run = runs_[target];
   run.end = reading.end;
   run.valid = valid_id(reading.valid);
   run.ends_in_kernel = branch_ip >> 63 != 0;
@@ -363,7 +363,7 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
   run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
   blocks_.resize(blocks_.size() + reading.blocks.size());
   std::copy(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + run.blocks_first);
-  std::copy_n(reading.blocks.begin(), std::min<size_t>(reading.blocks.size(), Run::kHead), run.head.begin());
+  std::copy_n(reading.blocks.begin(), std::min<size_t>(reading.blocks.size(), BlockRun::kHead), run.head.begin());
   run.calls_first = static_cast<uint32_t>(calls_.size());
   if (run.calls == 1) {
     run.calls_first = reading.calls[0];
@@ -433,7 +433,7 @@ RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
 // A site that goes back and forth between contents: the version with these blocks serves again. False: there is none.
 bool RunnerCode::read_known(RunId id, const Reading& reading) {
   for (RunId other = first_version(id); other != kNoRun; other = runs_[other].sibling) {
-    Run& known = runs_[other];
+    BlockRun& known = runs_[other];
     if (known.end != reading.end || known.blocks != reading.blocks.size() || known.calls != reading.calls.size()) continue;
     const bool same = std::equal(reading.blocks.begin(), reading.blocks.end(), blocks_.begin() + known.blocks_first,
                                  [](const Block& a, const Block& b) { return a.node == b.node && a.flags == b.flags; });
@@ -484,7 +484,7 @@ void RunnerCode::append_blocks(uint64_t key, std::vector<Block>& blocks) const {
     blocks.insert(blocks.end(), known.begin(), known.end());
     return;
   }
-  const Run& run = runs_[what & (kTakenKey - 1)];
+  const BlockRun& run = runs_[what & (kTakenKey - 1)];
   blocks.insert(blocks.end(), blocks_.begin() + run.blocks_first, blocks_.begin() + run.blocks_first + run.blocks);
   if ((what & kTakenKey) != 0) blocks.back().flags |= static_cast<uint16_t>(BlockFlag::taken);
 }
@@ -546,7 +546,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   while (memo.bits < width && !pops) {
     at = version_at(at, now, keeps_stuck);
     if (at == kNoRun) break;
-    const Run& run = runs_[at];
+    const BlockRun& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
     if (met + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
     if (run.end == RunEnd::jcc && memo.bits == count) return false;  // it would take more bits than are known

@@ -10,6 +10,7 @@
 
 #include "decoder/pt/runner/runner_memo.h"
 #include "ptdecode/block_sequences.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/insn.h"
 #include "ptdecode/path_counts.h"
@@ -29,7 +30,7 @@ enum class RunEnd : uint8_t {
 
 /// A straight run: the blocks from an ip up to and with the first branch that takes something from the trace. Direct jumps and calls are
 /// passed inside. One for each version of its bytes; those of one place are chained.
-struct alignas(64) Run {
+struct alignas(64) BlockRun {
   static constexpr uint32_t kHead = 2;
   uint64_t ip = 0;
   std::array<Block, kHead> head;  ///< its first blocks once more: most have no others
@@ -50,7 +51,7 @@ struct alignas(64) Run {
   /// Of an indirect or ret: the address after an indirect call, at which its TIP cannot lead; else 0.
   [[nodiscard]] uint64_t after_call() const { return uint64_t{next[1]} << 32 | next[0]; }
 };
-static_assert(sizeof(Run) == 64);
+static_assert(sizeof(BlockRun) == 64);
 
 struct RunnerCodeOptions {
   bool returns_compressed = true;
@@ -79,13 +80,15 @@ class RunnerCode {
   RunId version_at(RunId id, Interval now) { return version_at(id, now, true); }
   /// The same for an interval that is wider than need be: kNoRun if the code is not certain throughout it.
   RunId certain_version_at(RunId id, Interval wide);
-  [[nodiscard]] const Run& run(RunId id) const { return runs_[id]; }
-  [[nodiscard]] Run& run(RunId id) { return runs_[id]; }
+  [[nodiscard]] const BlockRun& run(RunId id) const { return runs_[id]; }
+  [[nodiscard]] BlockRun& run(RunId id) { return runs_[id]; }
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
   /// Blocks from `first` on; at least kCopySlack may be read behind them.
   [[nodiscard]] const Block* blocks(uint32_t first) const { return blocks_.data() + first; }
   /// Runs at the return addresses of the calls that a run pushes, oldest first.
-  [[nodiscard]] const RunId* calls(const Run& run) const { return run.calls == 1 ? &run.calls_first : calls_.data() + run.calls_first; }
+  [[nodiscard]] const RunId* calls(const BlockRun& run) const {
+    return run.calls == 1 ? &run.calls_first : calls_.data() + run.calls_first;
+  }
   static constexpr uint32_t kCopySlack = 16;
 
   [[nodiscard]] const BlockSequences& sequences() const { return sequences_; }
@@ -173,14 +176,14 @@ class RunnerCode {
   bool step(Reading& reading, RunId id, uint64_t& ip);
   ValidId valid_id(Interval valid);
   bool pack(std::span<Block> blocks);
-  RunId append(const Run& run);
+  RunId append(const BlockRun& run);
   void grow();
 
   CodeView view_;
   BlockTable* table_;
   Ip switch_entry_;
   RunnerCodeOptions options_;
-  std::vector<Run> runs_;
+  std::vector<BlockRun> runs_;
   std::vector<Slot> slots_;  ///< open addressing by (place, ip)
   size_t used_slots_ = 0;
   std::vector<Block> blocks_;

@@ -129,7 +129,7 @@ inline bool Runner::spend_tip(Spending& s) {
   const auto byte = static_cast<unsigned>(data_[s.offset]);
   const uint64_t size = kIpSize[byte >> 5];
   if ((byte & kIpOpcodeMask) != kTipOpcode || size == 0 || own_bytes_ - s.offset < 1 + sizeof(uint64_t)) return false;
-  const Run* run = &code_.run(s.at);
+  const BlockRun* run = &code_.run(s.at);
   if (run->end == RunEnd::unread || (run->valid != s.valid && !code_.holds(run->valid, state_->now))) {
     const RunId id = code_.version_at(s.at, state_->now);
     if (id == kNoRun) return false;
@@ -140,7 +140,7 @@ inline bool Runner::spend_tip(Spending& s) {
   if (ip == run->after_call()) return false;               // the call's own TIP is missing
   if (run->ends_in_kernel && ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
   std::memcpy(static_cast<void*>(s.out), run->head.data(), sizeof run->head);
-  if (run->blocks > Run::kHead) copy_blocks(s.out, code_.blocks(run->blocks_first), run->blocks);
+  if (run->blocks > BlockRun::kHead) copy_blocks(s.out, code_.blocks(run->blocks_first), run->blocks);
   s.out += run->blocks;
   if (run->calls != 0) push_calls(*run);
   if (run->end == RunEnd::ret && calls_.open != 0) calls_.drop();
@@ -169,7 +169,7 @@ bool Runner::spend_singly(Spending& s) {
   for (uint32_t taken = 0; taken < most; ++taken) {
     const RunId id = code_.version_at(s.at, state_->now);
     if (id == kNoRun) return taken != 0;
-    const Run& run = code_.run(id);
+    const BlockRun& run = code_.run(id);
     const bool bit = s.window >> 63 != 0;
     const bool ret = run.end == RunEnd::ret && returns_compressed_ && bit && calls_.open + run.calls != 0;
     if (run.end != RunEnd::jcc && !ret) return taken != 0;

@@ -114,7 +114,7 @@ RunId Runner::tally_links(Tally& t) {
   for (;;) {
     const RunId id = code_.certain_version_at(t.at, t.wide);
     if (id == kNoRun) return kNoRun;
-    const Run& run = code_.run(id);
+    const BlockRun& run = code_.run(id);
     if (t.silent + run.instructions > most_silent(run)) return kNoRun;
     if (run.end != RunEnd::link) return id;
     if (t.links == 0) return kNoRun;
@@ -130,7 +130,7 @@ RunId Runner::tally_links(Tally& t) {
 bool Runner::tally_target(Tally& t) {
   const RunId id = tally_links(t);
   if (id == kNoRun) return false;
-  const Run& run = code_.run(id);
+  const BlockRun& run = code_.run(id);
   const Tape::Target& target = t.tape.target(t.target);
   if (run.end != RunEnd::indirect && run.end != RunEnd::ret) return false;
   if (target.ip == run.after_call()) return false;               // the call's own TIP is missing
@@ -163,7 +163,7 @@ bool Runner::tally_singly(Tally& t, uint32_t end) {
   for (uint32_t taken = 0; taken < most; ++taken) {
     const RunId id = tally_links(t);
     if (id == kNoRun) return taken != 0;
-    const Run& run = code_.run(id);
+    const BlockRun& run = code_.run(id);
     const bool bit = window >> 63 != 0;
     const bool ret = run.end == RunEnd::ret && returns_compressed_ && bit && calls_.open + run.calls != 0;
     if (run.end != RunEnd::jcc && !ret) return taken != 0;

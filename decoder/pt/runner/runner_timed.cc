@@ -61,10 +61,10 @@ struct Runner::Timed {
   give_mark();
 }
 
-[[gnu::always_inline]] inline void Runner::emit(Timed& t, const Run& run) {
+[[gnu::always_inline]] inline void Runner::emit(Timed& t, const BlockRun& run) {
   mark(t);
   std::memcpy(static_cast<void*>(t.out), run.head.data(), sizeof run.head);
-  if (run.blocks > Run::kHead) copy_blocks(t.out, code_.blocks(run.blocks_first), run.blocks);
+  if (run.blocks > BlockRun::kHead) copy_blocks(t.out, code_.blocks(run.blocks_first), run.blocks);
   t.out += run.blocks;
   if (run.calls == 0) return;
   const RunId* calls = code_.calls(run);
@@ -91,7 +91,7 @@ struct Runner::Timed {
 }
 
 // True if a conditional branch or a compressed return ends the run, and `bit` can be taken.
-[[gnu::always_inline]] inline bool Runner::takes_bit(Timed& t, const Run& run, bool bit) const {
+[[gnu::always_inline]] inline bool Runner::takes_bit(Timed& t, const BlockRun& run, bool bit) const {
   if (run.end != RunEnd::jcc && !(run.end == RunEnd::ret && returns_compressed_ && bit && calls_.open + run.calls != 0)) return false;
   return is_valid(t, run.valid);
 }
@@ -145,7 +145,7 @@ struct Runner::Timed {
   uint64_t window = payload << (64 - bits);
   uint32_t count = bits;
   do {
-    Run& run = code_.run(t.at);
+    BlockRun& run = code_.run(t.at);
     if (count >= kBitsForMemos && run.met++ >= kMetForMemos) {
       run.met = kMetForMemos;
       if (const uint32_t taken = take_timed_memo(t, window, count); taken != 0) {
@@ -192,7 +192,7 @@ struct Runner::Timed {
   const uint64_t size = kIpSize[byte >> 5];
   if (size == 0 || own_bytes_ - offset <= size || segment_bytes_ - offset < 1 + sizeof(uint64_t)) return false;
   set_moment(t, t.cursor.late ? t.cursor.group_lo : t.cursor.emitted);
-  const Run& run = code_.run(t.at);
+  const BlockRun& run = code_.run(t.at);
   if ((run.end != RunEnd::indirect && run.end != RunEnd::ret) || !is_valid(t, run.valid)) return false;
   const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
   if (ip == run.after_call()) return false;               // the call's own TIP is missing

@@ -1,7 +1,7 @@
 // Batches to instructions and exceptions: see made_told.h.
 #include "tests/coresight/support/made_told.h"
 
-#include "image/source/mapped_file.h"
+#include "image/source/code_bytes.h"
 #include "ptdecode/arm_insn.h"
 #include "ptdecode/timeline_builder.h"
 

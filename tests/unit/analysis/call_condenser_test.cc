@@ -22,8 +22,8 @@ struct Told {
 
 void follow(const Recording& recording, uint32_t stream, bool condensed, unsigned threads, Told& told) {
   const StreamInfo& info = recording.streams()[stream];
-  const ThreadRuns runs(recording.contexts());
-  CallFlow flow(recording.symbolizer(), recording.timeline(), told.functions, info.cpu, info.tid, flow_clock(recording, stream, runs));
+  const ThreadSchedule schedule(recording.contexts());
+  CallFlow flow(recording.symbolizer(), recording.timeline(), told.functions, info.cpu, info.tid, flow_clock(recording, stream, schedule));
   FunctionTable compared;
   MakeBatchFilter condense;
   if (condensed)

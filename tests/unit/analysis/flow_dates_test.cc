@@ -102,29 +102,29 @@ TEST(FlowDates, WithoutAPauseAllIsRunning) {
 }
 
 /// Thread 7 leaves its cpu at `out` and comes back at `in`.
-ThreadRuns runs(uint64_t out, uint64_t in) {
+ThreadSchedule schedule(uint64_t out, uint64_t in) {
   ContextTrack contexts;
   contexts.add_switch(0, TimeNs{1}, {7, 7, kNoSpace});
   contexts.add_switch(0, TimeNs{Stream::kBase + out}, {8, 8, kNoSpace});
   contexts.add_switch(0, TimeNs{Stream::kBase + in}, {7, 7, kNoSpace});
   contexts.sort();
-  return ThreadRuns(contexts);
+  return ThreadSchedule(contexts);
 }
 
 TEST(FlowDates, NothingRunsWhileTheThreadIsOnNoCpu) {
-  const ThreadRuns away = runs(50, 9000);
-  Stream open({.runs = &away, .tid = 7});
+  const ThreadSchedule away = schedule(50, 9000);
+  Stream open({.schedule = &away, .tid = 7});
   open.start().run(1000).stop().at(9000);  // by the usual rate it would run for 5000 ns
   EXPECT_LE(open.moments()[1], 50U);
-  Stream over({.runs = &away, .tid = 7});
+  Stream over({.schedule = &away, .tid = 7});
   over.start().run(1000).stop().start().run(1000).at(9200);
   EXPECT_LE(over.moments()[1], 50U);
   EXPECT_GE(over.moments()[2], 9000U);
 }
 
 TEST(FlowDates, SwitchRecordsSayWhichPauseWasLong) {
-  const ThreadRuns away = runs(400, kSecond);
-  Stream stream({.runs = &away, .tid = 7});
+  const ThreadSchedule away = schedule(400, kSecond);
+  Stream stream({.schedule = &away, .tid = 7});
   stream.start().run(20).stop().start().run(20).stop().at(kSecond);
   ASSERT_EQ(stream.moments().size(), 4U);
   EXPECT_LE(stream.moments()[3], 400U);

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "image/source/build_id.h"
+#include "image/source/code_bytes.h"
 #include "image/source/code_source.h"
 #include "image/source/elf_file.h"
 #include "image/source/kallsyms.h"

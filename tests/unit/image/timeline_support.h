@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ptdecode/code_view.h"
 #include "ptdecode/timeline.h"
 #include "ptdecode/timeline_builder.h"
 

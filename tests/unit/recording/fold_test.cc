@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ptdecode/code_view.h"
 #include "ptdecode/timeline.h"
 #include "recording/data/open_request.h"
 #include "recording/image/image_build.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "ptdecode/code_view.h"
 #include "ptdecode/recording.h"
 #include "recording/perf/perf_cpuid.h"
 #include "tests/unit/image/source_support.h"

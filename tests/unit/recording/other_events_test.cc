@@ -1,5 +1,5 @@
 // Samples of other events: what they take in memory is bounded, whatever their formats say.
-#include "recording/bundle/other_events.h"
+#include "recording/data/other_events.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// LiveKeeper: keeps, while a recording is made, what will be gone when it ends: deleted and memory-only files, memory without a file,
-// dated.
+// CodeSaver: saves, while a recording is made, code that will be gone when it ends: deleted and memory-only files, and dated copies of
+// memory without a file.
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "capture/keep/save_code.h"
 #include "image/stash/mapping_file.h"
 #include "perfio/format/records.h"
-#include "recording/image/stashed_code.h"
 
 namespace ptd {
 
@@ -23,12 +23,12 @@ namespace ptd {
 /// memory a part at a time, in turn): what changed in between is dated by the two readings around it, what came and went between them is
 /// not seen. A copy counts once it is known that nothing else was mapped there while it was read: see told_until(). What it has by then
 /// outlives a kill: see stash::gc. One thread.
-class LiveKeeper {
+class CodeSaver {
  public:
   /// `recording`: the path that it will have. Errors: of the stash.
-  static Result<std::unique_ptr<LiveKeeper>> begin(const std::string& recording, const KeepOptions& options);
+  static Result<std::unique_ptr<CodeSaver>> begin(const std::string& recording, const SaveOptions& options);
 
-  /// What a mapping is to a keeper.
+  /// What a mapping is to a CodeSaver.
   enum class Interest : uint8_t {
     none,    ///< nothing: of the kernel, of a guest, not executable
     covers,  ///< it ends what was mapped there before
@@ -58,9 +58,9 @@ class LiveKeeper {
   void look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns = 0);
   /// The recording is complete, and all mappings were told: keeps the rest, and the whole under the recording's name. `recorded_until_ns`
   /// (CLOCK_MONOTONIC): what was copied later may have been anything.
-  Result<KeepReport> finish(uint64_t recorded_until_ns = ~uint64_t{0});
+  Result<SaveReport> finish(uint64_t recorded_until_ns = ~uint64_t{0});
   /// In a process that was forked from the one that began, which is dead now: goes on with what that had flushed. Errors: of the stash.
-  [[nodiscard]] Result<std::unique_ptr<LiveKeeper>> heir() const;
+  [[nodiscard]] Result<std::unique_ptr<CodeSaver>> heir() const;
   [[nodiscard]] const std::string& stash_path() const { return options_.stash; }
 
  private:
@@ -89,7 +89,7 @@ class LiveKeeper {
     [[nodiscard]] Pieces::const_iterator first_behind(const Key& key) const;
     Pieces pieces_;  // none overlaps another
   };
-  LiveKeeper(std::unique_ptr<stash::Stash> stash, std::string recording, KeepOptions options)
+  CodeSaver(std::unique_ptr<stash::Stash> stash, std::string recording, SaveOptions options)
       : stash_(std::move(stash)), recording_(std::move(recording)), options_(std::move(options)) {}
   [[nodiscard]] Result<stash::Content> add_file(const stash::MappingFile& file);
   void add_region(const perfio::MmapRecord& map, uint64_t time_ns, std::optional<stash::ProcessMapping> file);
@@ -109,7 +109,7 @@ class LiveKeeper {
 
   std::unique_ptr<stash::Stash> stash_;
   std::string recording_;
-  KeepOptions options_;
+  SaveOptions options_;
   std::unique_ptr<stash::Capture> capture_;
   using FileKey = std::array<int64_t, 7>;            // device, inode, size, time of change and of writing
   std::map<FileKey, Result<stash::Content>> files_;  // on disks: what is mapped often is read once

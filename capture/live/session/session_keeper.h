@@ -1,4 +1,4 @@
-// Keeper: the process of a detached session: reads the rings into the log, answers questions, outlives everybody.
+// SessionKeeper: the background process of a detached session. It reads the rings into the log and answers queries.
 #pragma once
 
 #include <memory>
@@ -22,11 +22,11 @@ namespace ptd::live {
 /// Everything that is in memory shared with the second holder, or in descriptors, is found again when this process is killed: rings, log,
 /// counters, the socket. It sleeps in one poll() without a timer; what wakes it are rings that fill, questions, the end of the second
 /// holder, SIGTERM, and the removal of the session's file. One thread.
-class Keeper {
+class SessionKeeper {
  public:
   /// Opens events, notes what is there, makes the socket. In the process of who asks. Errors as start_session().
-  static Result<std::unique_ptr<Keeper>> prepare(const SessionChoice& choice, SessionDir dir);
-  ~Keeper();
+  static Result<std::unique_ptr<SessionKeeper>> prepare(const SessionChoice& choice, SessionDir dir);
+  ~SessionKeeper();
   /// In the process that is to be the keeper, behind fork(): rings, capture, second holder.
   Status settle();
   /// Until the session ends. Its file is gone then, and the second holder.
@@ -43,7 +43,7 @@ class Keeper {
   };
   enum Counter : size_t { kSnapshots, kRecords, kLost, kTakeovers, kStopNs, kStarted, kStopped, kCounters };
 
-  Keeper(SessionChoice choice, SessionDir dir) : choice_(std::move(choice)), dir_(std::move(dir)) {}
+  SessionKeeper(SessionChoice choice, SessionDir dir) : choice_(std::move(choice)), dir_(std::move(dir)) {}
   Status open_socket();
   Status note_start();
   Status start_holder();

@@ -1,5 +1,5 @@
 // Read-only file mappings.
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,18 +40,6 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::st
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
-
-CodeBytes piece_of(const std::shared_ptr<const MappedFile>& file, uint64_t offset_bytes, uint64_t size_bytes) {
-  if (!file || offset_bytes >= file->bytes().size()) return {};
-  const uint64_t left = file->bytes().size() - offset_bytes;
-  return {file, file->bytes().subspan(offset_bytes, std::min(left, size_bytes))};
-}
-
-CodeBytes own_bytes(Bytes bytes) {
-  auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
-  const Bytes view(*copy);
-  return {std::move(copy), view};
 }
 
 std::string read_text_file(const std::string& path, uint64_t limit_bytes) {

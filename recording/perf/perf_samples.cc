@@ -1,17 +1,12 @@
-// OtherEvents: one more pass over the records of a perf.data file.
-#include "recording/bundle/other_events.h"
+// Samples of other events: one more pass over the records of a perf.data file.
+#include "recording/perf/perf_samples.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 
-#include "image/source/mapped_file.h"
 #include "perfio/format/sample_id.h"
 #include "perfio/format/tracepoint_format.h"
 #include "perfio/perf_reader.h"
-#include "ptdecode/bundle.h"
-#include "recording/bundle/bundle_container.h"
-#include "recording/bundle/bundle_events.h"
 
 namespace ptd {
 namespace {
@@ -124,34 +119,9 @@ class Collector {
   OtherEvents out_;
 };
 
-Result<OtherEvents> read_from_bundle(const std::string& path, const std::vector<Interval>& times, size_t most) {
-  const auto file = MappedFile::open(path);
-  if (!file) return file.error();
-  const Result<BundleChunks> chunks = read_bundle_chunks((*file)->bytes(), path);
-  if (!chunks) return chunks.error();
-  OtherEvents events;
-  const auto found = chunks->find(chunk::kEvents);
-  if (found != chunks->end() && !read_bundled_events(ByteReader(found->second), times, most, events)) {
-    return Error{ErrorCode::bad_format, path + ": its samples of other events are damaged", 0};
-  }
-  return events;
-}
-
 }  // namespace
 
-uint64_t bytes_of(const OtherEvent& event) {
-  constexpr uint64_t kInPlaceBytes = 15;  // a string as short as this is where its object is
-  uint64_t bytes = sizeof event + event.fields.size() * sizeof(TracepointField) + event.raw.size();
-  for (const TracepointField& field : event.fields) bytes += field.value.size() > kInPlaceBytes ? field.value.size() + 1 : 0;
-  return bytes;
-}
-
-Result<OtherEvents> read_other_events(const std::string& path, const std::vector<Interval>& times, size_t most, uint64_t most_bytes) {
-  if (looks_like_bundle(path)) return read_from_bundle(path, times, most);
-  if (path.ends_with(".json") || path.ends_with(".ini")) return OtherEvents{};
-  std::error_code ignored;
-  const bool folder = std::filesystem::is_directory(path, ignored);
-  if (folder && !std::filesystem::exists(path + "/data", ignored)) return OtherEvents{};
+Result<OtherEvents> read_perf_samples(const std::string& path, const std::vector<Interval>& times, size_t most, uint64_t most_bytes) {
   auto opened = perfio::PerfReader::open(path);
   if (!opened) return opened.error();
   perfio::PerfReader& reader = **opened;

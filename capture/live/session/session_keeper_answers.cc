@@ -1,4 +1,4 @@
-// Keeper: who may ask, and what is answered; a snapshot is a perf.data file in memory.
+// SessionKeeper: who may ask, and what is answered; a snapshot is a perf.data file in memory.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "capture/live/kernel/start_scan.h"
-#include "capture/live/session/keeper.h"
+#include "capture/live/session/session_keeper.h"
 #include "perfio/format/features.h"
 #include "perfio/format/wire.h"
 
@@ -34,12 +34,12 @@ uint64_t now_ns() {
 
 }  // namespace
 
-void Keeper::close_client(Client& client) const {
+void SessionKeeper::close_client(Client& client) const {
   if (client.fd >= 0) close(client.fd);
   client.fd = -1;
 }
 
-void Keeper::accept_clients() {
+void SessionKeeper::accept_clients() {
   for (;;) {
     const int fd = accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && errno == EINTR) continue;
@@ -52,7 +52,7 @@ void Keeper::accept_clients() {
   }
 }
 
-SessionStatus Keeper::status() const {
+SessionStatus SessionKeeper::status() const {
   const std::vector<uint64_t> numbers = counters_->read().positions;
   SessionStatus status;
   status.name = choice_.name;
@@ -75,7 +75,7 @@ SessionStatus Keeper::status() const {
 }
 
 /// One question, one answer, and the end; a client with a snapshot is kept until it hangs up, so that they can be counted.
-void Keeper::answer(Client& client) {
+void SessionKeeper::answer(Client& client) {
   std::vector<std::byte> bytes(sizeof(RequestPacket));
   int passed = -1;
   const long got = receive_packet(client.fd, bytes, passed, false);
@@ -105,7 +105,7 @@ void Keeper::answer(Client& client) {
 }
 
 /// Maps of the kernel and its modules; read again only when modules came or went.
-void Keeper::refresh_kernel_maps() {
+void SessionKeeper::refresh_kernel_maps() {
   const Result<std::string> modules = read_text_file("/proc/modules");
   if (!kernel_maps_.empty() && modules.ok() && *modules == modules_) return;
   kernel_maps_.clear();
@@ -118,7 +118,7 @@ void Keeper::refresh_kernel_maps() {
   });
 }
 
-Status Keeper::write_header(PerfWriter& writer) {
+Status SessionKeeper::write_header(PerfWriter& writer) {
   const std::optional<TimeConvRecord> clock = events_->rings().front().ring->time_conversion();
   if (choice_.make_info) {
     const Result<AuxtraceInfoRecord> info = choice_.make_info(clock ? &*clock : nullptr);
@@ -146,7 +146,7 @@ Status Keeper::write_header(PerfWriter& writer) {
 }
 
 /// The AUX areas while the trace stands still; sideband, which has events of its own, goes on.
-Status Keeper::write_trace(PerfWriter& writer) {
+Status SessionKeeper::write_trace(PerfWriter& writer) {
   if (!choice_.trace) return {};
   const uint64_t stopped = now_ns();
   set(kStopped, 1);
@@ -173,7 +173,7 @@ Status Keeper::write_trace(PerfWriter& writer) {
   return status;
 }
 
-Status Keeper::write_log(PerfWriter& writer, Features& features) const {
+Status SessionKeeper::write_log(PerfWriter& writer, Features& features) const {
   Status status;
   std::vector<EventAttr> no_attrs;
   log_->each([&](const LogEntry& entry) {
@@ -186,7 +186,7 @@ Status Keeper::write_log(PerfWriter& writer, Features& features) const {
   return status;
 }
 
-Status Keeper::write_snapshot(int fd) {
+Status SessionKeeper::write_snapshot(int fd) {
   WriterOptions options;
   options.attrs = events_->attrs();
   options.fd = fd;

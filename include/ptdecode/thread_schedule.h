@@ -1,4 +1,4 @@
-// ThreadRuns: when each thread was on a cpu, by the records of context switches.
+// ThreadSchedule: when each thread was on a cpu, by the records of context switches.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace ptd {
 
 /// Immutable after construction; any number of threads may read. Does not refer to the contexts that it was made from.
-class PTD_API ThreadRuns {
+class PTD_API ThreadSchedule {
  public:
-  struct Run {
+  struct OnCpu {
     TimeNs first, last;
   };
-  ThreadRuns() = default;
-  explicit ThreadRuns(const ContextTrack& contexts);
+  ThreadSchedule() = default;
+  explicit ThreadSchedule(const ContextTrack& contexts);
 
   /// How much of [first, last] the thread was on no cpu. 0 for a thread without a record.
   [[nodiscard]] uint64_t off_ns(int32_t tid, TimeNs first, TimeNs last) const;
@@ -31,7 +31,7 @@ class PTD_API ThreadRuns {
  private:
   template <typename Take>
   void for_each_off(int32_t tid, TimeNs first, TimeNs last, const Take& take) const;
-  std::unordered_map<int32_t, std::vector<Run>> runs_;
+  std::unordered_map<int32_t, std::vector<OnCpu>> on_cpu_;
 };
 
 }  // namespace ptd

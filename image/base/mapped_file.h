@@ -8,7 +8,6 @@
 
 #include "image/base/regular_file.h"
 #include "ptdecode/error.h"
-#include "ptdecode/timeline.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -40,18 +39,6 @@ class MappedFile {
   std::string path_;
   int64_t modified_s_ = 0;
   std::pair<uint64_t, uint64_t> identity_;
-};
-
-/// The part [offset, offset + size) of a file as code bytes that keep the file mapped; cut at the file's end, empty beyond it.
-[[nodiscard]] CodeBytes piece_of(const std::shared_ptr<const MappedFile>& file, uint64_t offset_bytes, uint64_t size_bytes);
-
-/// Code bytes that own a copy.
-[[nodiscard]] CodeBytes own_bytes(Bytes bytes);
-
-/// A run of memory with its bytes, as copies of memory give it.
-struct MemoryRange {
-  Ip ip;
-  CodeBytes code;
 };
 
 /// The whole of a text file, at most `limit_bytes` of it; also reads files without a size (procfs). Empty if it cannot be read.

@@ -1,4 +1,6 @@
-// Recordings and stashes: what a recording maps is put into a stash.
+// Saves what a recording maps: files of disks, and what is in memory only.
+#include "capture/keep/save_code.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -39,9 +41,9 @@ struct Proven {
 
 std::string process_path(int32_t pid, const char* what) { return "/proc/" + std::to_string(pid) + "/" + what; }
 
-class Keeper {
+class MappingSaver {
  public:
-  Keeper(stash::Capture& capture, const KeepOptions& options, int64_t recorded_at_s, KeepReport& report)
+  MappingSaver(stash::Capture& capture, const SaveOptions& options, int64_t recorded_at_s, SaveReport& report)
       : capture_(capture), options_(options), recorded_at_s_(recorded_at_s), report_(report) {
     for (const stash::Entry& entry : capture.entries().entries) known_live_.emplace(entry.pid, entry.address, entry.time_ns);
   }
@@ -100,7 +102,7 @@ class Keeper {
 
   void keep_vdso(const Mapping& mapping) {
     if (!options_.just_recorded) return;  // whose it was is not known
-    // A program of 32 bits has another one, which is read from its memory while it runs (live_keeper.h).
+    // A program of 32 bits has another one, which is read from its memory while it runs (code_saver.h).
     if (mapping.map.addr < k4Gib) return skip("[vdso] of 32 bits", "its process was gone before it could be read");
     const Bytes own = host_vdso();
     const Result<stash::Content> content = own.empty() ? Result<stash::Content>(Error{}) : capture_.add(own, stash::Readers::all);
@@ -200,9 +202,9 @@ class Keeper {
   }
 
   stash::Capture& capture_;
-  const KeepOptions& options_;
+  const SaveOptions& options_;
   int64_t recorded_at_s_;
-  KeepReport& report_;
+  SaveReport& report_;
   std::map<FileKey, Kept> files_;
   std::set<std::string> skipped_, counted_;
   std::set<std::tuple<int32_t, uint64_t, uint64_t>> known_live_;  // process, address, time
@@ -229,7 +231,7 @@ Status read_mappings(perfio::PerfReader& reader, std::vector<Mapping>& mappings)
 
 }  // namespace
 
-Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& options, stash::Capture& capture) {
+Result<SaveReport> save_code(const std::string& recording, const SaveOptions& options, stash::Capture& capture) {
   auto reader = perfio::PerfReader::open(recording);
   if (!reader.ok()) return reader.error();
   std::vector<Mapping> mappings;
@@ -244,25 +246,25 @@ Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& op
   // Named before the long part: what is flushed by then is this recording's, also if this process is killed on the way.
   const std::string identity = recording_identity(**reader);
   (void)capture.name_recording(identity);
-  KeepReport report;
-  Keeper keeper(capture, options, recorded_at_s, report);
+  SaveReport report;
+  MappingSaver saver(capture, options, recorded_at_s, report);
   std::set<int32_t> processes;
   for (const Mapping& mapping : mappings) {
-    keeper.keep(mapping);
+    saver.keep(mapping);
     if (is_anonymous(mapping.map.path) || is_jitdump_path(mapping.map.path)) processes.insert(mapping.map.pid);
   }
-  for (const int32_t pid : processes) keeper.keep_perf_map(pid);
+  for (const int32_t pid : processes) saver.keep_perf_map(pid);
   report.new_bytes = capture.new_bytes();
   if (Status status = capture.publish(identity); !status) return status.error();
   return report;
 }
 
-Result<KeepReport> keep_code(const std::string& recording, const KeepOptions& options) {
+Result<SaveReport> save_code(const std::string& recording, const SaveOptions& options) {
   auto stash = stash::Stash::open(options.stash, stash::Stash::Access::write);
   if (!stash) return stash.error();
   auto capture = stash::Capture::begin(**stash, recording, options.limits);
   if (!capture) return capture.error();
-  return keep_code(recording, options, **capture);
+  return save_code(recording, options, **capture);
 }
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// Adding to vectors in the inner loops.
+// push(): push_back() for inner loops.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,15 @@
 namespace ptd::arm {
 
 template <typename T>
-[[gnu::noinline]] void make_room(std::vector<T>& in) {
+[[gnu::noinline]] void grow(std::vector<T>& in) {
   constexpr size_t kFirst = 64;
   in.reserve(std::max(kFirst, 2 * in.size()));
 }
 
-/// As push_back(); the first ones come with room for more.
+/// As push_back(), but the first call allocates space for 64 elements, and growing is not inlined.
 template <typename T>
 [[gnu::always_inline]] inline void push(std::vector<T>& into, const T& what) {
-  if (into.size() == into.capacity()) make_room(into);
+  if (into.size() == into.capacity()) grow(into);
   into.push_back(what);
 }
 

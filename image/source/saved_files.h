@@ -1,4 +1,4 @@
-// KeptFiles: copies of files that were kept when a recording was made, as CodeSource asks for them.
+// SavedFiles: the copies of files that were saved when a recording was made, as CodeSource asks for them.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 namespace ptd {
 
@@ -15,9 +15,9 @@ struct ElfSymbol;
 struct MappedPath;
 
 /// What was kept; the bytes were checked before they are given.
-class KeptFiles {
+class SavedFiles {
  public:
-  virtual ~KeptFiles() = default;
+  virtual ~SavedFiles() = default;
   /// The very content that this mapping of this recording showed; null if it was not kept. `whole_is_mapping`: it is a copy of the
   /// mapping's memory, not of the file that has it at the mapping's offset.
   struct OfMapping {

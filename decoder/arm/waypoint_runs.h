@@ -1,4 +1,4 @@
-// Runs: code from an address to the next P0 instruction, read from the timeline once.
+// WaypointRun and RunCache: code from an address to the next P0 instruction, read from the timeline once.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 
 #include "decoder/arm/options.h"
 #include "ptdecode/arm_insn.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/timeline.h"
 
@@ -20,7 +21,7 @@ struct WaypointRules {
   bool every = false;         ///< all of them: ETMv3 tells each instruction
 };
 
-enum class RunEnd : uint8_t {
+enum class RunStop : uint8_t {
   waypoint,  ///< a P0 instruction
   stop,      ///< the address asked for
   cut,       ///< the most instructions that one block holds; the flow goes on behind it
@@ -30,11 +31,11 @@ enum class RunEnd : uint8_t {
 };
 
 /// Instructions that follow each other. `instructions` may be 0 where `end` is not waypoint.
-struct Run {
+struct WaypointRun {
   Ip ip, end;  ///< [ip, end)
   SpaceId space = kNoSpace;
   ExecMode mode = ExecMode::unknown, target_mode = ExecMode::unknown;
-  RunEnd stop = RunEnd::no_image;
+  RunStop stop = RunStop::no_image;
   uint16_t instructions = 0;
   uint16_t block_flags = 0;  ///< BlockFlag bits of its bytes
   NodeId node = 0;           ///< valid if instructions != 0
@@ -107,7 +108,7 @@ class RunCache {
     return hole.holds(home(space, ip), place(ip), when);
   }
   /// By index; stays until the next find().
-  [[nodiscard]] const Run& run(uint32_t index) const { return runs_[index]; }
+  [[nodiscard]] const WaypointRun& run(uint32_t index) const { return runs_[index]; }
   [[nodiscard]] const Step& step(uint32_t index) const { return steps_[index]; }
   /// After run `from`, whose branch was taken or not, the flow went on at run `to`. What leads from one space to another is not noted: the
   /// flow may come from there in another context, and go elsewhere.
@@ -118,11 +119,11 @@ class RunCache {
     if (!step.branch) step.next[1] = to;
   }
   /// A run that ends where `stop` is reached and passes no P0 instruction on the way, unless `through_branches`; not kept.
-  Run read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
+  WaypointRun read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
   /// A run up to the instruction at `last`, that one included, through whatever stands on the way; not kept.
-  Run read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser);
+  WaypointRun read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser);
   /// A run of at most `most` instructions that ends with the first P0 instruction among them; not kept.
-  Run read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser);
+  WaypointRun read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser);
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
   /// Forgets runs whose bytes were chosen: another walk may choose otherwise.
   void begin_walk();
@@ -165,13 +166,13 @@ class RunCache {
     NoCode code;
     [[nodiscard]] bool holds(SpaceId in, Ip at, Interval when) const { return space == in && code.covers(at, when); }
   };
-  Run read(const Request& request, CandidateChooser& chooser);
-  [[nodiscard]] static bool ends_here(const Request& request, Run& run);
-  bool pass_plain(const Request& request, Run& run, Reading& reading);
-  bool take_one(const Request& request, Run& run, Reading& reading);
-  void take(Run& run, uint64_t instructions, uint64_t size_bytes, uint64_t last_bytes);
-  void intern(Run& run);
-  bool fetch(const Request& request, Run& run, CandidateChooser& chooser);
+  WaypointRun read(const Request& request, CandidateChooser& chooser);
+  [[nodiscard]] static bool ends_here(const Request& request, WaypointRun& run);
+  bool pass_plain(const Request& request, WaypointRun& run, Reading& reading);
+  bool take_one(const Request& request, WaypointRun& run, Reading& reading);
+  void take(WaypointRun& run, uint64_t instructions, uint64_t size_bytes, uint64_t last_bytes);
+  void intern(WaypointRun& run);
+  bool fetch(const Request& request, WaypointRun& run, CandidateChooser& chooser);
   void copy(const CodeCandidate& from, unsigned most_bytes);
   bool fetch_plain(const Request& request, Ip ip);
   const std::byte* find_waypoint(Bytes code, ArmInsn& waypoint) const;
@@ -179,8 +180,8 @@ class RunCache {
   const Stretch* look_up_stretch(SpaceId space, Ip ip, Interval when);
   const Stretch* keep_stretch(SpaceId space, Ip ip, const PlainCode& code);
   [[nodiscard]] const Hole* hole_at(SpaceId space, Ip ip, Interval when);
-  bool is_hole(const Request& request, Run& run);
-  static void start(const Request& request, Run& run);
+  bool is_hole(const Request& request, WaypointRun& run);
+  static void start(const Request& request, WaypointRun& run);
   [[nodiscard]] bool at_hand(Ip ip) const;
   void keep_piece();
   [[nodiscard]] bool is_waypoint(const ArmInsn& insn) const { return ((waypoints_ >> static_cast<unsigned>(insn.cls)) & 1) != 0; }
@@ -211,7 +212,7 @@ class RunCache {
   bool own_upper_ = false;
   bool changes_ = false;  ///< some code of the timeline has several versions
   // Those of a number below run_count_ are written; [0] is none.
-  std::vector<Run, RoomFor<Run>> runs_;
+  std::vector<WaypointRun, RoomFor<WaypointRun>> runs_;
   std::vector<Step, RoomFor<Step>> steps_;
   uint32_t run_count_ = 0;
   uint32_t hole_run_ = 0;         // the one run that stands for what was found without code last; 0: none yet

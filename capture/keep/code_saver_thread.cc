@@ -1,5 +1,5 @@
-// KeepingThread: see keeping_thread.h.
-#include "capture/keep/keeping_thread.h"
+// CodeSaverThread: see code_saver_thread.h.
+#include "capture/keep/code_saver_thread.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -39,20 +39,20 @@ class NoSignals {
 
 }  // namespace
 
-Result<std::unique_ptr<KeepingThread>> KeepingThread::begin(const std::string& recording, const KeepOptions& options,
+Result<std::unique_ptr<CodeSaverThread>> CodeSaverThread::begin(const std::string& recording, const SaveOptions& options,
                                                             uint64_t queue_bytes) {
-  Result<std::unique_ptr<LiveKeeper>> keeper = LiveKeeper::begin(recording, options);
-  if (!keeper) return keeper.error();
-  return std::unique_ptr<KeepingThread>(new KeepingThread(std::move(*keeper), queue_bytes));
+  Result<std::unique_ptr<CodeSaver>> saver = CodeSaver::begin(recording, options);
+  if (!saver) return saver.error();
+  return std::unique_ptr<CodeSaverThread>(new CodeSaverThread(std::move(*saver), queue_bytes));
 }
 
-KeepingThread::~KeepingThread() { stop(); }
+CodeSaverThread::~CodeSaverThread() { stop(); }
 
-uint64_t KeepingThread::size_of(const Told& told) {
+uint64_t CodeSaverThread::size_of(const Told& told) {
   return sizeof(Told) + (told.map == nullptr ? 0 : sizeof(perfio::MmapRecord) + told.map->path.size() + told.map->build_id.size());
 }
 
-void KeepingThread::leave_out(const std::string& path) {
+void CodeSaverThread::leave_out(const std::string& path) {
   if (left_out_.size() < kMostNamed || left_out_.contains(path)) {
     left_out_.insert(path);
   } else {
@@ -60,16 +60,16 @@ void KeepingThread::leave_out(const std::string& path) {
   }
 }
 
-void KeepingThread::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+void CodeSaverThread::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   if (has_taken_over_) {
     if (heir_ != nullptr) heir_->on_mapping(map, time_ns);
     return;
   }
-  const LiveKeeper::Interest interest = LiveKeeper::interest_in(map);
-  if (interest == LiveKeeper::Interest::none) return;
+  const CodeSaver::Interest interest = CodeSaver::interest_in(map);
+  if (interest == CodeSaver::Interest::none) return;
   Told told;
   told.cover = {map.pid, map.addr, map.size_bytes, time_ns};
-  if (interest == LiveKeeper::Interest::bytes) {
+  if (interest == CodeSaver::Interest::bytes) {
     told.what = What::mapping;
     told.map = std::make_unique<const perfio::MmapRecord>(map);
   }
@@ -83,10 +83,10 @@ void KeepingThread::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) 
   round_.push_back(std::move(told));
 }
 
-void KeepingThread::on_lost() { left_out_now_ = true; }
+void CodeSaverThread::on_lost() { left_out_now_ = true; }
 
 /// Rings are read one after the other: their records are put in order here, as far as they came in one round.
-void KeepingThread::on_round(const Round& round) {
+void CodeSaverThread::on_round(const Round& round) {
   latest_begun_ns_ = round.begun_ns;  // also one without a mapping shows that none was made before
   // What was left out may be newer than what another ring tells in the next round.
   const bool left_out = left_out_now_ || left_out_before_;
@@ -120,7 +120,7 @@ void KeepingThread::on_round(const Round& round) {
   if (!thread_.joinable()) start();
 }
 
-void KeepingThread::start() {
+void CodeSaverThread::start() {
   const NoSignals none;
   try {
     thread_ = std::thread([this] { work(); });
@@ -129,7 +129,7 @@ void KeepingThread::start() {
   }
 }
 
-bool KeepingThread::is_settled() {
+bool CodeSaverThread::is_settled() {
   if (has_taken_over_ || !thread_.joinable() || failed_) return true;
   if (asked_ == 0) {
     go_on();
@@ -140,14 +140,14 @@ bool KeepingThread::is_settled() {
   return true;
 }
 
-bool KeepingThread::pause() {
+bool CodeSaverThread::pause() {
   if (!thread_.joinable()) return true;
   const std::lock_guard lock(mutex_);
   is_to_rest_ = true;
   return rests_;
 }
 
-void KeepingThread::go_on() {
+void CodeSaverThread::go_on() {
   {
     const std::lock_guard lock(mutex_);
     is_to_rest_ = false;
@@ -155,14 +155,14 @@ void KeepingThread::go_on() {
   told_.notify_one();
 }
 
-/// The parent's own keeper stays as it is: its descriptors hold the lock that says that somebody works on what it has flushed.
-void KeepingThread::take_over() {
+/// The parent's own saver stays as it is: its descriptors hold the lock that says that somebody works on what it has flushed.
+void CodeSaverThread::take_over() {
   has_taken_over_ = true;
-  if (Result<std::unique_ptr<LiveKeeper>> heir = keeper_->heir(); heir) heir_ = std::move(*heir);
+  if (Result<std::unique_ptr<CodeSaver>> heir = saver_->heir(); heir) heir_ = std::move(*heir);
 }
 
 /// On the thread. False: it is to end, and all is worked through.
-bool KeepingThread::take(Round& latest) {
+bool CodeSaverThread::take(Round& latest) {
   std::unique_lock lock(mutex_);
   rests_ = true;
   told_.wait(lock, [&] { return !is_to_rest_ && (stop_ || !queue_.empty() || !work_.empty()); });
@@ -174,20 +174,20 @@ bool KeepingThread::take(Round& latest) {
   return true;
 }
 
-void KeepingThread::handle(const Told& told) {
+void CodeSaverThread::handle(const Told& told) {
   switch (told.what) {
     case What::cover:
-      return keeper_->on_cover(told.cover);
+      return saver_->on_cover(told.cover);
     case What::mapping:
-      return keeper_->on_mapping(*told.map, told.cover.time_ns);
+      return saver_->on_mapping(*told.map, told.cover.time_ns);
     case What::round:
-      if (told.left_out) keeper_->forget_memory();
-      keeper_->told_until(told.begun_ns);
-      return keeper_->on_written(told.file_bytes);
+      if (told.left_out) saver_->forget_memory();
+      saver_->told_until(told.begun_ns);
+      return saver_->on_written(told.file_bytes);
   }
 }
 
-void KeepingThread::work_through() {
+void CodeSaverThread::work_through() {
   Round latest;
   uint64_t reached = 0;
   while (take(latest)) {
@@ -198,13 +198,13 @@ void KeepingThread::work_through() {
       waiting_bytes_ -= size_of(work_.front());
       work_.pop_front();
     }
-    keeper_->look(latest.now_ns, latest.slack_ns);
+    saver_->look(latest.now_ns, latest.slack_ns);
     settled_ = reached;
   }
 }
 
 /// Who records goes on, whatever happens here.
-void KeepingThread::work() {
+void CodeSaverThread::work() {
   try {
     work_through();
   } catch (const std::exception&) {  // std::bad_alloc
@@ -214,7 +214,7 @@ void KeepingThread::work() {
   rests_ = true;
 }
 
-void KeepingThread::stop() {
+void CodeSaverThread::stop() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -225,7 +225,7 @@ void KeepingThread::stop() {
   thread_.join();
 }
 
-Result<KeepReport> KeepingThread::finish() {
+Result<SaveReport> CodeSaverThread::finish() {
   if (has_taken_over_) {
     if (heir_ == nullptr) return Error{ErrorCode::start_failed, "what was kept cannot be gone on with", 0};
     if (left_out_now_) heir_->forget_memory();
@@ -240,10 +240,10 @@ Result<KeepReport> KeepingThread::finish() {
     std::for_each(queue_.begin(), queue_.end(), leave);
     std::for_each(round_.begin(), round_.end(), leave);
   }
-  if (is_alone() || left_out_now_) keeper_->forget_memory();
-  Result<KeepReport> report = keeper_->finish(latest_begun_ns_);
+  if (is_alone() || left_out_now_) saver_->forget_memory();
+  Result<SaveReport> report = saver_->finish(latest_begun_ns_);
   if (!report) return report;
-  std::erase_if(report->skipped, [this](const KeepReport::Skipped& skipped) { return left_out_.contains(skipped.path); });
+  std::erase_if(report->skipped, [this](const SaveReport::Skipped& skipped) { return left_out_.contains(skipped.path); });
   for (const std::string& path : left_out_)
     report->skipped.push_back({path, failed_ ? kFailed : no_thread_.empty() ? kLeftOut : no_thread_});
   report->unnamed += left_out_unnamed_;

@@ -1,5 +1,5 @@
-// Keeper: see keeper.h. Its answers are in keeper_answers.cc.
-#include "capture/live/session/keeper.h"
+// SessionKeeper: see session_keeper.h. Its answers are in session_keeper_answers.cc.
+#include "capture/live/session/session_keeper.h"
 
 #include <malloc.h>
 #include <sys/inotify.h>
@@ -54,8 +54,8 @@ void keep_little_memory() {
 
 }  // namespace
 
-Result<std::unique_ptr<Keeper>> Keeper::prepare(const SessionChoice& choice, SessionDir dir) {
-  std::unique_ptr<Keeper> keeper(new Keeper(choice, std::move(dir)));
+Result<std::unique_ptr<SessionKeeper>> SessionKeeper::prepare(const SessionChoice& choice, SessionDir dir) {
+  std::unique_ptr<SessionKeeper> keeper(new SessionKeeper(choice, std::move(dir)));
   const Result<EventChoice> events = choose_events(choice);
   if (!events) return events.error();
   Result<EventSet> set = EventSet::open(*events);
@@ -74,14 +74,14 @@ Result<std::unique_ptr<Keeper>> Keeper::prepare(const SessionChoice& choice, Ses
   return keeper;
 }
 
-Keeper::~Keeper() {
+SessionKeeper::~SessionKeeper() {
   for (Client& client : clients_) close_client(client);
   for (const int fd : {listen_fd_, folder_fd_, signal_fd_}) {
     if (fd >= 0) close(fd);
   }
 }
 
-Status Keeper::open_socket() {
+Status SessionKeeper::open_socket() {
   listen_fd_ = dir_.listen_as(choice_.name);
   if (listen_fd_ < 0)
     return system_error("cannot make " + dir_.path() + "/" + choice_.name, ErrorCode::write_failed);
@@ -90,7 +90,7 @@ Status Keeper::open_socket() {
 }
 
 /// Who is there and what is mapped, as the log's first entries.
-Status Keeper::note_start() {
+Status SessionKeeper::note_start() {
   const int32_t index = events_->attr_of(RingRole::target);
   const EventAttr& attr = events_->attrs()[static_cast<size_t>(index)];
   const auto& rings = events_->rings();
@@ -117,7 +117,7 @@ Status Keeper::note_start() {
   return {};
 }
 
-void Keeper::make_capture(bool first) {
+void SessionKeeper::make_capture(bool first) {
   const auto& rings = events_->rings();
   const auto kernel_ring = std::find_if(rings.begin(), rings.end(), [](const EventRings& ring) { return ring.role == RingRole::kernel; });
   const bool kernel = kernel_ring != rings.end();
@@ -160,7 +160,7 @@ void Keeper::make_capture(bool first) {
   }
 }
 
-void Keeper::watch_folder() {
+void SessionKeeper::watch_folder() {
   folder_fd_ = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
   if (folder_fd_ < 0) return;
   constexpr uint32_t kGone = IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
@@ -169,7 +169,7 @@ void Keeper::watch_folder() {
   folder_fd_ = -1;  // then serve() looks from time to time
 }
 
-void Keeper::watch_signals() {
+void SessionKeeper::watch_signals() {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGTERM);
@@ -179,7 +179,7 @@ void Keeper::watch_signals() {
   signal_fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-Status Keeper::settle() {
+Status SessionKeeper::settle() {
   keep_little_memory();
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTSTP}) (void)signal(number, SIG_IGN);
   watch_signals();
@@ -189,7 +189,7 @@ Status Keeper::settle() {
   return start_holder();
 }
 
-Status Keeper::start_holder() {
+Status SessionKeeper::start_holder() {
   SecondHolder::Duties duties;
   duties.adopt = [this] {
     for (Client& client : clients_) close_client(client);
@@ -205,7 +205,7 @@ Status Keeper::start_holder() {
 }
 
 /// In the second holder: the keeper is dead.
-void Keeper::take_over() {
+void SessionKeeper::take_over() {
   holder_.reset();
   watch_signals();
   count(kTakeovers, 1);
@@ -224,19 +224,19 @@ void Keeper::take_over() {
   if (start_holder().ok()) serve();
 }
 
-void Keeper::count(Counter counter, uint64_t by) {
+void SessionKeeper::count(Counter counter, uint64_t by) {
   Progress now = counters_->read();
   now.positions[counter] += by;
   counters_->publish(now);
 }
 
-void Keeper::set(Counter counter, uint64_t value) {
+void SessionKeeper::set(Counter counter, uint64_t value) {
   Progress now = counters_->read();
   now.positions[counter] = value;
   counters_->publish(now);
 }
 
-void Keeper::on_record(size_t ring, Bytes record) {
+void SessionKeeper::on_record(size_t ring, Bytes record) {
   const EventRings& rings = events_->rings()[ring];
   const uint64_t behind = rings.ring->position() + record.size();
   if (read_record_header(record).type == kRecordLost) {
@@ -260,7 +260,7 @@ void Keeper::on_record(size_t ring, Bytes record) {
 }
 
 /// A LOST record without what a snapshot was told before it (tell_losses()); empty if nothing is left.
-Bytes Keeper::news_of_lost(EventRings& rings, Bytes record) {
+Bytes SessionKeeper::news_of_lost(EventRings& rings, Bytes record) {
   constexpr size_t kCountAt = kRecordHeaderBytes + 8;  // behind the event's id
   Cursor body(record.subspan(kRecordHeaderBytes));
   body.skip(8);
@@ -275,7 +275,7 @@ Bytes Keeper::news_of_lost(EventRings& rings, Bytes record) {
 }
 
 /// What the rings have lost behind their last record, which the kernel has had no occasion to write.
-void Keeper::tell_losses() {
+void SessionKeeper::tell_losses() {
   Progress now = counters_->read();
   clock_.update(*events_->rings().front().ring);
   for (size_t i = 0; i < events_->rings().size(); ++i) {
@@ -299,7 +299,7 @@ void Keeper::tell_losses() {
   counters_->publish(now);
 }
 
-void Keeper::drain() {
+void SessionKeeper::drain() {
   capture_->look();
   clock_.update(*events_->rings().front().ring);
   Progress now = counters_->read();
@@ -318,14 +318,14 @@ void Keeper::drain() {
   counters_->publish(now);
 }
 
-bool Keeper::file_is_gone() {
+bool SessionKeeper::file_is_gone() {
   alignas(inotify_event) char events[4096];
   while (folder_fd_ >= 0 && read(folder_fd_, events, sizeof(events)) > 0) {
   }
   return dir_.inode(choice_.name) != inode_;
 }
 
-void Keeper::serve() {
+void SessionKeeper::serve() {
   constexpr int kLookMs = 1000;
   std::vector<bool> ready;
   enum Place : size_t { kListen, kFolder, kSignal, kHolder, kClients };

@@ -1,4 +1,4 @@
-// KeepingThread: a LiveKeeper on a thread of its own, behind a queue that is bounded: who empties the kernel's rings waits for no file.
+// CodeSaverThread: saves code on its own thread, so that file I/O never delays draining the kernel's rings.
 #pragma once
 
 #include <atomic>
@@ -12,33 +12,33 @@
 #include <thread>
 #include <vector>
 
-#include "capture/keep/live_keeper.h"
+#include "capture/keep/code_saver.h"
 
 namespace ptd {
 
-/// Told by the thread that records, in rounds; works on another one. What does not fit into the queue is named in the report as not kept,
-/// and memory whose mapping may have ended unseen is looked at no more.
+/// A CodeSaver on a thread of its own, with a bounded queue. The thread that records passes the mappings in rounds. What does not fit into the
+/// queue is named in the report as not saved, and memory whose mapping may have ended unseen is not read again.
 ///
 ///     who records     |--round--|       |--round--|                 each round: what is mapped, then when the round began
 ///     queue               m m m R           m R
 ///     this thread               |m---m---m--R look|--m-R look|      R: copies made before the round began hold
 ///
 /// The thread starts with the first round. A process that is forked before that, or between pause() and go_on(), may take_over().
-class KeepingThread {
+class CodeSaverThread {
  public:
   /// `queue_bytes`: of what waits, paths and all. Errors: of the stash.
-  static Result<std::unique_ptr<KeepingThread>> begin(const std::string& recording, const KeepOptions& options,
+  static Result<std::unique_ptr<CodeSaverThread>> begin(const std::string& recording, const SaveOptions& options,
                                                       uint64_t queue_bytes = kQueueBytes);
-  ~KeepingThread();
-  KeepingThread(const KeepingThread&) = delete;
-  KeepingThread& operator=(const KeepingThread&) = delete;
+  ~CodeSaverThread();
+  CodeSaverThread(const CodeSaverThread&) = delete;
+  CodeSaverThread& operator=(const CodeSaverThread&) = delete;
 
   /// A round of reading that is over.
   struct Round {
-    std::function<uint64_t()> now_ns;  ///< see LiveKeeper::look(); called on the other thread
+    std::function<uint64_t()> now_ns;  ///< see CodeSaver::look(); called on the other thread
     uint64_t slack_ns = 0;
     uint64_t begun_ns = 0;    ///< CLOCK_MONOTONIC, before the first ring was looked at
-    uint64_t file_bytes = 0;  ///< of the recording, that stay; see LiveKeeper::on_written()
+    uint64_t file_bytes = 0;  ///< of the recording, that stay; see CodeSaver::on_written()
   };
   // By who records. None of these waits for a file, nor for the one that is read.
   void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
@@ -54,8 +54,8 @@ class KeepingThread {
   void take_over();
 
   /// The recording is complete. Waits until all is worked through.
-  Result<KeepReport> finish();
-  [[nodiscard]] const std::string& stash_path() const { return keeper_->stash_path(); }
+  Result<SaveReport> finish();
+  [[nodiscard]] const std::string& stash_path() const { return saver_->stash_path(); }
 
   static constexpr uint64_t kQueueBytes = 32U << 20;
 
@@ -63,12 +63,12 @@ class KeepingThread {
   enum class What : uint8_t { cover, mapping, round };
   struct Told {
     What what = What::cover;
-    LiveKeeper::Cover cover;
+    CodeSaver::Cover cover;
     std::unique_ptr<const perfio::MmapRecord> map;      // of a mapping
     uint64_t begun_ns = 0, file_bytes = 0, number = 0;  // of a round
     bool left_out = false;                              // of a round: not all that was mapped in it, or in the one before, was told
   };
-  KeepingThread(std::unique_ptr<LiveKeeper> keeper, uint64_t queue_bytes) : keeper_(std::move(keeper)), queue_bytes_(queue_bytes) {}
+  CodeSaverThread(std::unique_ptr<CodeSaver> saver, uint64_t queue_bytes) : saver_(std::move(saver)), queue_bytes_(queue_bytes) {}
   static uint64_t size_of(const Told& told);
   void leave_out(const std::string& path);
   void start();
@@ -79,8 +79,8 @@ class KeepingThread {
   bool take(Round& latest);
   void handle(const Told& told);
 
-  std::unique_ptr<LiveKeeper> keeper_;  // the thread's as long as it runs
-  std::unique_ptr<LiveKeeper> heir_;    // in a process that took over
+  std::unique_ptr<CodeSaver> saver_;  // the thread's as long as it runs
+  std::unique_ptr<CodeSaver> heir_;    // in a process that took over
   const uint64_t queue_bytes_;
   // Of who records.
   std::vector<Told> round_;

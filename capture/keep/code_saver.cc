@@ -1,5 +1,5 @@
-// LiveKeeper: what is gone when the recording ends.
-#include "capture/keep/live_keeper.h"
+// CodeSaver: what is gone when the recording ends.
+#include "capture/keep/code_saver.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -17,6 +17,7 @@
 #include "image/source/build_id.h"
 #include "image/stash/content_hash.h"
 #include "image/stash/mapping_file.h"
+#include "recording/image/stashed_code.h"
 
 namespace ptd {
 namespace {
@@ -62,27 +63,27 @@ std::vector<std::byte> read_memory(int32_t pid, uint64_t address, uint64_t size_
 
 }  // namespace
 
-Result<std::unique_ptr<LiveKeeper>> LiveKeeper::begin(const std::string& recording, const KeepOptions& options) {
+Result<std::unique_ptr<CodeSaver>> CodeSaver::begin(const std::string& recording, const SaveOptions& options) {
   auto stash = stash::Stash::open(options.stash, stash::Stash::Access::write);
   if (!stash) return stash.error();
-  std::unique_ptr<LiveKeeper> keeper(new LiveKeeper(std::move(*stash), recording, options));
-  auto capture = stash::Capture::begin(*keeper->stash_, recording, options.limits);
+  std::unique_ptr<CodeSaver> saver(new CodeSaver(std::move(*stash), recording, options));
+  auto capture = stash::Capture::begin(*saver->stash_, recording, options.limits);
   if (!capture) return capture.error();
-  keeper->capture_ = std::move(*capture);
-  return keeper;
+  saver->capture_ = std::move(*capture);
+  return saver;
 }
 
-Result<std::unique_ptr<LiveKeeper>> LiveKeeper::heir() const {
+Result<std::unique_ptr<CodeSaver>> CodeSaver::heir() const {
   auto stash = stash::Stash::open(options_.stash, stash::Stash::Access::write);
   if (!stash) return stash.error();
-  std::unique_ptr<LiveKeeper> keeper(new LiveKeeper(std::move(*stash), recording_, options_));
-  auto capture = stash::Capture::go_on(*keeper->stash_, capture_->name(), recording_, options_.limits);
+  std::unique_ptr<CodeSaver> saver(new CodeSaver(std::move(*stash), recording_, options_));
+  auto capture = stash::Capture::go_on(*saver->stash_, capture_->name(), recording_, options_.limits);
   if (!capture) return capture.error();
-  keeper->capture_ = std::move(*capture);
-  return keeper;
+  saver->capture_ = std::move(*capture);
+  return saver;
 }
 
-void LiveKeeper::skip(const std::string& path, const std::string& why) {
+void CodeSaver::skip(const std::string& path, const std::string& why) {
   if (skipped_.size() < kMostNamed || skipped_.contains(path)) {
     skipped_.try_emplace(path, why);
   } else {
@@ -97,13 +98,13 @@ bool is_narrow_vdso(const perfio::MmapRecord& map) { return map.path == "[vdso]"
 
 }  // namespace
 
-LiveKeeper::Interest LiveKeeper::interest_in(const perfio::MmapRecord& map) {
+CodeSaver::Interest CodeSaver::interest_in(const perfio::MmapRecord& map) {
   if (map.kernel || map.guest || !map.executable || map.pid <= 0 || is_kernel_half(Ip{map.addr})) return Interest::none;
   const bool anonymous = map.path.starts_with("//anon") || map.path.starts_with("[anon") || map.path.empty();
   return anonymous || is_file_without_name(map) || is_narrow_vdso(map) ? Interest::bytes : Interest::covers;
 }
 
-void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
+void CodeSaver::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   const Interest interest = interest_in(map);
   if (interest == Interest::none) return;
   on_cover({map.pid, map.addr, map.size_bytes, time_ns});
@@ -113,7 +114,7 @@ void LiveKeeper::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
   add_region(map, time_ns, {});
 }
 
-void LiveKeeper::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std::optional<stash::ProcessMapping> file) {
+void CodeSaver::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std::optional<stash::ProcessMapping> file) {
   if (map.size_bytes == 0) return;
   if (map.size_bytes > kMostRegionBytes) return skip(map.path, "some of it is larger than 16 MiB: too large to be read again and again");
   if (regions_.size() >= kMostRegions) return skip(map.path, "there are more than 4096 such mappings: more are not read");
@@ -131,27 +132,27 @@ void LiveKeeper::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std
 
 namespace {
 
-uint64_t end_of(const LiveKeeper::Cover& cover) { return cover.address + std::min(cover.size_bytes, ~cover.address); }
+uint64_t end_of(const CodeSaver::Cover& cover) { return cover.address + std::min(cover.size_bytes, ~cover.address); }
 
 /// Where pieces of memory that may reach into it begin.
-std::pair<int32_t, uint64_t> before(const LiveKeeper::Cover& cover) {
+std::pair<int32_t, uint64_t> before(const CodeSaver::Cover& cover) {
   return {cover.pid, cover.address >= kMostRegionBytes ? cover.address - kMostRegionBytes : 0};
 }
 
 /// Records of several cpus come out of order: one that is older covers nothing.
-bool covers(const LiveKeeper::Cover& cover, uint64_t time_ns) { return cover.time_ns == 0 || cover.time_ns >= time_ns; }
+bool covers(const CodeSaver::Cover& cover, uint64_t time_ns) { return cover.time_ns == 0 || cover.time_ns >= time_ns; }
 
 }  // namespace
 
 /// The first piece that ends behind this address.
-LiveKeeper::Newest::Pieces::const_iterator LiveKeeper::Newest::first_behind(const Key& key) const {
+CodeSaver::Newest::Pieces::const_iterator CodeSaver::Newest::first_behind(const Key& key) const {
   const auto next = pieces_.upper_bound(key);
   if (next == pieces_.begin()) return next;
   const auto last = std::prev(next);
   return last->first.first == key.first && last->second.end > key.second ? last : next;
 }
 
-void LiveKeeper::Newest::add(const Cover& cover) {
+void CodeSaver::Newest::add(const Cover& cover) {
   const uint64_t end = end_of(cover);
   uint64_t begin = cover.address;
   auto at = first_behind({cover.pid, begin});
@@ -170,7 +171,7 @@ void LiveKeeper::Newest::add(const Cover& cover) {
   if (begin < end) pieces_.insert_or_assign({cover.pid, begin}, Piece{end, cover.time_ns});
 }
 
-bool LiveKeeper::Newest::is_over(const Cover& cover) const {
+bool CodeSaver::Newest::is_over(const Cover& cover) const {
   const uint64_t end = end_of(cover);
   for (auto at = first_behind({cover.pid, cover.address}); at != pieces_.end(); ++at) {
     if (at->first.first != cover.pid || at->first.second >= end) return false;
@@ -180,7 +181,7 @@ bool LiveKeeper::Newest::is_over(const Cover& cover) const {
 }
 
 /// Whether something newer than this mapping was told before it: in this round, in the one before, or a region that is there still.
-bool LiveKeeper::is_covered(const Cover& mapping) const {
+bool CodeSaver::is_covered(const Cover& mapping) const {
   if (mapping.time_ns == 0) return false;
   if (newest_.is_over(mapping) || newest_before_.is_over(mapping)) return true;
   for (auto at = regions_.lower_bound(before(mapping)); at != regions_.end(); ++at) {
@@ -191,7 +192,7 @@ bool LiveKeeper::is_covered(const Cover& mapping) const {
 }
 
 /// Memory over which something else was mapped is looked at no more; if that was not copied yet, what is there now is not its.
-void LiveKeeper::on_cover(const Cover& cover) {
+void CodeSaver::on_cover(const Cover& cover) {
   newest_.add(cover);
   drop_copies(cover);
   auto at = regions_.lower_bound(before(cover));
@@ -208,7 +209,7 @@ void LiveKeeper::on_cover(const Cover& cover) {
 
 /// Of copies that still wait those that may have been read when the memory was something else. If that is the first one, which all others
 /// go back to, nothing is kept.
-void LiveKeeper::drop_copies(const Cover& cover) {
+void CodeSaver::drop_copies(const Cover& cover) {
   auto at = held_.lower_bound(before(cover));
   while (at != held_.end() && at->first.first == cover.pid && at->first.second < end_of(cover)) {
     const Held& held = at->second;
@@ -222,7 +223,7 @@ void LiveKeeper::drop_copies(const Cover& cover) {
   }
 }
 
-void LiveKeeper::told_until(uint64_t monotonic_ns) {
+void CodeSaver::told_until(uint64_t monotonic_ns) {
   newest_before_ = std::exchange(newest_, {});
   std::vector<Held> done;
   for (auto at = held_.begin(); at != held_.end();) {
@@ -240,7 +241,7 @@ void LiveKeeper::told_until(uint64_t monotonic_ns) {
   dirty_ |= !done.empty();
 }
 
-void LiveKeeper::forget_memory() {
+void CodeSaver::forget_memory() {
   constexpr const char* kWhy = "not read to the end: so much was mapped at once that not all of it was followed";
   for (const auto& [key, region] : regions_) skip(region.path, kWhy);
   for (const auto& [key, held] : held_) skip(held.entry.path, kWhy);
@@ -249,7 +250,7 @@ void LiveKeeper::forget_memory() {
   held_.clear();
 }
 
-void LiveKeeper::on_written(uint64_t file_bytes) {
+void CodeSaver::on_written(uint64_t file_bytes) {
   if (is_named_) return;
   const std::string identity = early_identity(recording_, file_bytes);
   is_named_ = !identity.empty() && capture_->name_recording(identity).ok();
@@ -258,7 +259,7 @@ void LiveKeeper::on_written(uint64_t file_bytes) {
 /// Nothing is read of a file that is too large, however little of it is there: programs that map their code twice have files of memory that
 /// are as large as all they may ever use. What is on a disk is read once as long as it is not written to; memory is written to without a
 /// trace.
-Result<stash::Content> LiveKeeper::add_file(const stash::MappingFile& file) {
+Result<stash::Content> CodeSaver::add_file(const stash::MappingFile& file) {
   const struct stat& info = file.info;
   const uint64_t limit = options_.limits.file_bytes;
   if (static_cast<uint64_t>(info.st_size) > limit)
@@ -278,7 +279,7 @@ Result<stash::Content> LiveKeeper::add_file(const stash::MappingFile& file) {
   return files_.emplace(key, capture_->add(file.fd.get())).first->second;
 }
 
-void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
+void CodeSaver::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
   const stash::ProcessMapping mapping = {
       map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, normalize_build_id(perfio::build_id_hex(map.build_id))};
   const stash::MappingFile file = stash::open_mapping(mapping);
@@ -297,7 +298,7 @@ void LiveKeeper::keep_file(const perfio::MmapRecord& map, uint64_t time_ns) {
 }
 
 /// The vdso of a program of 32 bits is not that of this program, and in no file.
-void LiveKeeper::keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns) {
+void CodeSaver::keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_ns) {
   constexpr uint64_t kMostBytes = 64 << 10;
   constexpr std::array<unsigned char, 5> kElf32 = {0x7f, 'E', 'L', 'F', 1};
   if (narrow_vdsos_.size() >= kMostRegions) return;
@@ -318,7 +319,7 @@ void LiveKeeper::keep_narrow_vdso(const perfio::MmapRecord& map, uint64_t time_n
   dirty_ = true;
 }
 
-Status LiveKeeper::on_recording() {
+Status CodeSaver::on_recording() {
   auto reader = perfio::PerfReader::open(recording_);
   if (!reader.ok()) return reader.error();
   return (*reader)->read([this](const perfio::Record& record) {
@@ -330,7 +331,7 @@ Status LiveKeeper::on_recording() {
 }
 
 /// The first copy, or a later one if it looks different. False: the memory is out of reach.
-bool LiveKeeper::copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns) {
+bool CodeSaver::copy(const Key& key, Region& region, const std::function<uint64_t()>& now_ns) {
   const uint64_t before = now_ns();
   const std::vector<std::byte> bytes = region.file
                                            ? read_at(stash::open_mapping(*region.file).fd, region.file_offset_bytes, region.size_bytes)
@@ -358,7 +359,7 @@ bool LiveKeeper::copy(const Key& key, Region& region, const std::function<uint64
   return true;
 }
 
-void LiveKeeper::add_copy(const Key& key, const Region& region, const Reading& reading) {
+void CodeSaver::add_copy(const Key& key, const Region& region, const Reading& reading) {
   const uint64_t time_ns = reading.is_first ? region.time_ns : reading.until_ns;
   stash::Entry entry = {
       key.first,       0,          time_ns, key.second, region.size_bytes, reading.begun_ns, stash::EntryKind::anonymous, region.hash,
@@ -366,7 +367,7 @@ void LiveKeeper::add_copy(const Key& key, const Region& region, const Reading& r
   held_.emplace(key, Held{reading.is_first, region.time_ns, reading.until_ns, monotonic_ns(), std::move(entry)});
 }
 
-void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns) {
+void CodeSaver::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns) {
   slack_ns_ = slack_ns;
   for (const Pending& pending : pending_) {
     const auto region = regions_.find(pending.key);
@@ -379,7 +380,7 @@ void LiveKeeper::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns
 }
 
 /// In turn: what does not fit into this look comes first in the next.
-void LiveKeeper::look_again(const std::function<uint64_t()>& now_ns) {
+void CodeSaver::look_again(const std::function<uint64_t()>& now_ns) {
   uint64_t looked = 0;
   auto at = regions_.upper_bound(last_looked_at_);
   for (size_t left = regions_.size(); left > 0 && looked < kMostLookBytes; --left) {
@@ -392,23 +393,23 @@ void LiveKeeper::look_again(const std::function<uint64_t()>& now_ns) {
 }
 
 // All entries are written each time: the more there are, the longer until the next time.
-void LiveKeeper::flush() {
+void CodeSaver::flush() {
   if (capture_->flush().ok()) dirty_ = false;
   next_flush_ms_ = monotonic_ms() + capture_->entries().entries.size() / kEntriesEachMs;
 }
 
-Result<KeepReport> LiveKeeper::finish(uint64_t recorded_until_ns) {
+Result<SaveReport> CodeSaver::finish(uint64_t recorded_until_ns) {
   told_until(recorded_until_ns);
   for (const auto& [key, held] : held_) {
     if (held.is_first) skip(held.entry.path, "the recording ended before its memory was read");
   }
   held_.clear();
   if (dirty_) flush();
-  Result<KeepReport> report = keep_code(recording_, options_, *capture_);
+  Result<SaveReport> report = save_code(recording_, options_, *capture_);
   if (!report) return report;
   report->entries += entries_;
   // Why it was not kept while it could be is the reason; that it cannot be any more follows.
-  std::erase_if(report->skipped, [this](const KeepReport::Skipped& skipped) { return skipped_.contains(skipped.path); });
+  std::erase_if(report->skipped, [this](const SaveReport::Skipped& skipped) { return skipped_.contains(skipped.path); });
   for (const auto& [path, why] : skipped_) report->skipped.push_back({path, why});
   report->unnamed += skipped_unnamed_;
   return report;

@@ -1,5 +1,5 @@
 // RunCache: instructions are fetched in windows, classified one by one, interned as blocks.
-#include "decoder/arm/runs.h"
+#include "decoder/arm/waypoint_runs.h"
 
 #include <algorithm>
 #include <cstring>
@@ -35,15 +35,15 @@ static_assert(static_cast<int>(Way::on) == 0 && static_cast<int>(Way::call) == 1
 Way way_of(const ArmInsn& branch) { return static_cast<Way>((branch.cls == ArmClass::indirect ? 2 : 0) + (branch.link ? 1 : 0)); }
 
 /// Writes all of `step`.
-inline void tell_step(const Run& run, Step& step) {
+inline void tell_step(const WaypointRun& run, Step& step) {
   step.ip = run.ip;
   step.end = run.end;
   step.certain = run.certain;
   step.space = run.space;
   step.mode = run.mode;
   step.next = {};
-  if (run.stop != RunEnd::waypoint) {
-    const bool no_code = run.stop == RunEnd::no_image && run.instructions == 0;
+  if (run.stop != RunStop::waypoint) {
+    const bool no_code = run.stop == RunStop::no_image && run.instructions == 0;
     step.blocks = {};
     if (no_code) step.blocks[0].node = run.section;
     step.way.fill(no_code ? Way::no_code : Way::other);
@@ -126,7 +126,7 @@ const RunCache::Hole* RunCache::hole_at(SpaceId space, Ip ip, Interval when) {
 }
 
 /// True if it is known that there is no code at run.end.
-bool RunCache::is_hole(const Request& request, Run& run) {
+bool RunCache::is_hole(const Request& request, WaypointRun& run) {
   const SpaceId space = home(request.space, run.end);
   const Hole* hole = hole_at(space, run.end, request.when);
   if (hole == nullptr) {
@@ -166,19 +166,19 @@ bool RunCache::fetch_plain(const Request& request, Ip ip) {
 }
 
 // Makes window_ hold the bytes at run.end. False: run.stop says why not. What comes of it does not depend on what was fetched before.
-bool RunCache::fetch(const Request& request, Run& run, CandidateChooser& chooser) {
+bool RunCache::fetch(const Request& request, WaypointRun& run, CandidateChooser& chooser) {
   if (at_hand(run.end)) return true;
   keep_piece();
   if (fetch_plain(request, run.end)) return true;
   if (is_hole(request, run)) {
-    run.stop = RunEnd::no_image;
+    run.stop = RunStop::no_image;
     return false;
   }
   if (candidates_.empty()) candidates_.resize(kMaxCandidates);
   const auto ask = [&](unsigned span) { return view_.fetch(request.space, place(run.end), request.when, {}, candidates_, span); };
   const FetchResult result = ask(kArmFetchBytes);
   if (result.status != FetchStatus::ok || result.count == 0) {
-    run.stop = RunEnd::no_image;
+    run.stop = RunStop::no_image;
     run.section = result.section;
     run.certain = intersect(run.certain, request.when);
     return false;
@@ -217,7 +217,7 @@ void RunCache::copy(const CodeCandidate& from, unsigned most_bytes) {
 }
 
 /// Takes instructions that stand in the window.
-void RunCache::take(Run& run, uint64_t instructions, uint64_t size_bytes, uint64_t last_bytes) {
+void RunCache::take(WaypointRun& run, uint64_t instructions, uint64_t size_bytes, uint64_t last_bytes) {
   const uint64_t skip = run.end - window_ip_;
   if (piece_.empty()) {
     piece_ = window_.subspan(skip, size_bytes);
@@ -233,7 +233,7 @@ void RunCache::take(Run& run, uint64_t instructions, uint64_t size_bytes, uint64
 }
 
 /// Takes the instructions at hand whose class does not matter. False: there is none.
-bool RunCache::pass_plain(const Request& request, Run& run, Reading& reading) {
+bool RunCache::pass_plain(const Request& request, WaypointRun& run, Reading& reading) {
   Bytes bytes = window_.subspan(run.end - window_ip_);
   if (request.has_stop && request.stop >= run.end) bytes = bytes.first(std::min<uint64_t>(bytes.size(), request.stop - run.end));
   if (request.mode != ExecMode::a64) bytes = bytes.first(std::min<uint64_t>(bytes.size(), (uint64_t{1} << 32) - run.end.value));
@@ -248,13 +248,13 @@ bool RunCache::pass_plain(const Request& request, Run& run, Reading& reading) {
 }
 
 /// Takes the instruction at hand. False: the run ends.
-bool RunCache::take_one(const Request& request, Run& run, Reading& reading) {
+bool RunCache::take_one(const Request& request, WaypointRun& run, Reading& reading) {
   const ArmInsn insn = classify_arm(window_.subspan(run.end - window_ip_), request.mode);
   // What is no instruction may still be an own encoding of the core; much of it in a row is no code.
   const bool bad = insn.cls == ArmClass::bad && reading.it_left == 0;
   reading.bad_in_row = bad ? reading.bad_in_row + 1 : 0;
   if (insn.length_bytes == 0 || reading.bad_in_row > kMostBadInRow) {
-    run.stop = insn.length_bytes == 0 ? RunEnd::no_image : RunEnd::bad_insn;
+    run.stop = insn.length_bytes == 0 ? RunStop::no_image : RunStop::bad_insn;
     run.section = section_at(request.space, run.end, request.when);
     // What there is of the instruction told it, and may be more at another time.
     run.certain = intersect(run.certain, window_certain_);
@@ -278,7 +278,7 @@ bool RunCache::take_one(const Request& request, Run& run, Reading& reading) {
   // Before the first IT that is seen, up to four instructions may belong to one that stands before the run.
   const bool it_unknown = request.mode == ExecMode::t32 && !reading.saw_it && run.instructions <= 4;
   run.conditional = insn.conditional || in_it || it_unknown;
-  run.stop = RunEnd::waypoint;
+  run.stop = RunStop::waypoint;
   if (insn.cls == ArmClass::direct) {
     run.target = arm_target(insn, run.last_ip, request.mode);
     run.target_mode = arm_target_mode(insn, request.mode);
@@ -286,24 +286,24 @@ bool RunCache::take_one(const Request& request, Run& run, Reading& reading) {
   return false;
 }
 
-bool RunCache::ends_here(const Request& request, Run& run) {
+bool RunCache::ends_here(const Request& request, WaypointRun& run) {
   const bool stops = request.stop_is_last ? run.instructions != 0 && run.last_ip == request.stop : run.end == request.stop;
   if (request.has_stop && stops) {
-    run.stop = RunEnd::stop;
+    run.stop = RunStop::stop;
     return true;
   }
   if (run.instructions < request.most) return false;
-  run.stop = RunEnd::cut;
+  run.stop = RunStop::cut;
   return true;
 }
 
-void RunCache::intern(Run& run) {
+void RunCache::intern(WaypointRun& run) {
   if (run.instructions == 0) return;
   if (!bytes_.empty()) keep_piece();
   const Bytes bytes = bytes_.empty() ? piece_ : Bytes(bytes_);
   const SpaceId owner = home(run.space, run.ip);
   if (!changes_) {  // the table does not find what it adopted
-    const Run& kept = runs_[slots_[slot_of(owner, run.ip, run.mode)]];
+    const WaypointRun& kept = runs_[slots_[slot_of(owner, run.ip, run.mode)]];
     if (kept.instructions == run.instructions && std::ranges::equal(table_.bytes(kept.node), bytes)) {
       run.node = kept.node;
       return;
@@ -312,14 +312,14 @@ void RunCache::intern(Run& run) {
   run.node = table_.intern(owner, run.ip, run.mode, run.instructions, bytes);
 }
 
-void RunCache::start(const Request& request, Run& run) {
+void RunCache::start(const Request& request, WaypointRun& run) {
   run.ip = run.end = run.last_ip = request.ip;
   run.space = request.space;
   run.mode = run.target_mode = request.mode;
 }
 
-Run RunCache::read(const Request& request, CandidateChooser& chooser) {
-  Run run;
+WaypointRun RunCache::read(const Request& request, CandidateChooser& chooser) {
+  WaypointRun run;
   start(request, run);
   bytes_.clear();
   piece_ = window_ = {};
@@ -394,13 +394,13 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
                                : table_.adopt({ip, space, mode, instructions, size, code.data()});
   const uint32_t index = run_at(space, ip, mode, slot);
   const Ip last_ip = ip + (size - 4);
-  Run& run = runs_[index];
+  WaypointRun& run = runs_[index];
   run = {.ip = ip,
          .end = ip + size,
          .space = space,
          .mode = mode,
          .target_mode = mode,
-         .stop = RunEnd::waypoint,
+         .stop = RunStop::waypoint,
          .instructions = instructions,
          .block_flags = stretch->block_flags,
          .node = node,
@@ -414,15 +414,10 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
 }
 
 uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
-  Request request;
-  request.space = space;
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  const Run run = read(request, chooser);
+  const WaypointRun run = read({.space = space, .ip = ip, .mode = mode, .when = when, .stop = {}}, chooser);
   uint32_t index = hole_run_;
   // A trace may name any number of places without code.
-  const bool hole = slots_[slot] == 0 && run.stop == RunEnd::no_image && run.instructions == 0 && !run.chosen;
+  const bool hole = slots_[slot] == 0 && run.stop == RunStop::no_image && run.instructions == 0 && !run.chosen;
   if (!hole) {
     index = run_at(space, ip, mode, slot);
   } else if (index == 0) {
@@ -435,37 +430,22 @@ uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
   return index;
 }
 
-Run RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser) {
-  Request request;
-  request.space = home(space, ip);
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  request.has_stop = true;
-  request.stop = stop;
-  request.through_branches = through_branches;
-  return read(request, chooser);
+WaypointRun RunCache::read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches,
+                              CandidateChooser& chooser) {
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = stop,
+               .through_branches = through_branches},
+              chooser);
 }
 
-Run RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser) {
-  Request request;
-  request.space = home(space, ip);
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  request.has_stop = request.stop_is_last = request.through_branches = true;
-  request.stop = last;
-  return read(request, chooser);
+WaypointRun RunCache::read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser) {
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .has_stop = true, .stop = last, .through_branches = true,
+               .stop_is_last = true},
+              chooser);
 }
 
-Run RunCache::read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser) {
-  Request request;
-  request.space = home(space, ip);
-  request.ip = ip;
-  request.mode = mode;
-  request.when = when;
-  request.most = std::min<uint64_t>(most, request.most);
-  return read(request, chooser);
+WaypointRun RunCache::read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser) {
+  return read({.space = home(space, ip), .ip = ip, .mode = mode, .when = when, .stop = {}, .most = std::min(most, kMostInstructions)},
+              chooser);
 }
 
 }  // namespace ptd::arm

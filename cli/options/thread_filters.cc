@@ -1,0 +1,29 @@
+// Parses -C, --pid and --tid.
+#include "cli/options/thread_filters.h"
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/options/options.h"
+
+namespace ptd::cli {
+
+Status parse_thread_filters(const ThreadFilterWords& words, ScriptOptions& options) {
+  struct List {
+    std::string_view name;
+    const std::string& text;
+    std::vector<int32_t>& into;
+  };
+  for (const List list :
+       {List{"-C", words.cpus, options.cpus}, List{"--pid", words.pids, options.pids}, List{"--tid", words.tids, options.tids}}) {
+    if (list.text.empty()) continue;
+    Result<std::vector<int32_t>> numbers = parse_number_list(list.name, list.text);
+    if (!numbers) return numbers.error();
+    list.into = std::move(*numbers);
+  }
+  return {};
+}
+
+}  // namespace ptd::cli

@@ -1,0 +1,37 @@
+// Environment variables.
+#include "image/base/environment.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace ptd::environment {
+namespace {
+
+std::string value_of(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+std::string home() { return value_of("HOME"); }
+std::string cache_home() { return value_of("XDG_CACHE_HOME"); }
+std::string runtime_dir() { return value_of("XDG_RUNTIME_DIR"); }
+std::string debuginfod_urls() { return value_of("DEBUGINFOD_URLS"); }
+std::string stash() { return value_of("PTDECODE_STASH"); }
+std::string demo() { return value_of("PTDECODE_DEMO"); }
+
+std::string temporary_folder() {
+  std::string folder = value_of("TMPDIR");
+  return folder.empty() ? "/tmp" : folder;
+}
+
+std::string search_path() {
+  const char* path = std::getenv("PATH");
+  return path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+}
+
+char** variables() { return environ; }
+
+}  // namespace ptd::environment

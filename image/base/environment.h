@@ -1,0 +1,25 @@
+// The environment variables that the project reads. No other code reads the environment; tests/tidy checks this.
+#pragma once
+
+#include <string>
+
+namespace ptd::environment {
+
+// Each function returns the present value of its variable; "" if it is not set. Thread-safe as long as no thread changes the environment.
+
+[[nodiscard]] std::string home();             ///< HOME
+[[nodiscard]] std::string cache_home();       ///< XDG_CACHE_HOME
+[[nodiscard]] std::string runtime_dir();      ///< XDG_RUNTIME_DIR
+[[nodiscard]] std::string debuginfod_urls();  ///< DEBUGINFOD_URLS: the servers of debug information, separated by blanks
+[[nodiscard]] std::string stash();            ///< PTDECODE_STASH: a directory, or "off"
+[[nodiscard]] std::string demo();             ///< PTDECODE_DEMO: the folder of the demonstration's recordings
+
+/// TMPDIR; "/tmp" if it is not set or empty.
+[[nodiscard]] std::string temporary_folder();
+/// PATH; the system's usual folders if it is not set. An empty PATH stays empty.
+[[nodiscard]] std::string search_path();
+
+/// All variables as execve() takes them. Valid until the environment is changed.
+[[nodiscard]] char** variables();
+
+}  // namespace ptd::environment

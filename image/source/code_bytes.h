@@ -1,0 +1,26 @@
+// CodeBytes of files and of copies of memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "image/base/mapped_file.h"
+#include "ptdecode/timeline.h"
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// Returns the part [offset, offset + size) of a file as code bytes that keep the file mapped. The part is cut at the end of the file, and
+/// empty past it.
+[[nodiscard]] CodeBytes piece_of(const std::shared_ptr<const MappedFile>& file, uint64_t offset_bytes, uint64_t size_bytes);
+
+/// Code bytes that own a copy.
+[[nodiscard]] CodeBytes own_bytes(Bytes bytes);
+
+/// A run of memory with its bytes, as copies of memory give it.
+struct MemoryRange {
+  Ip ip;
+  CodeBytes code;
+};
+
+}  // namespace ptd

@@ -1,0 +1,72 @@
+// Opening and spooling.
+#include "perfio/recording_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "image/base/environment.h"
+#include "image/base/fd.h"
+#include "image/base/system_error.h"
+#include "image/base/write_all.h"
+#include "perfio/format/wire.h"
+
+namespace ptd::perfio {
+namespace {
+
+/// False as soon as the first bytes are those of no recording: then the rest, perhaps endless, need not be read to refuse it.
+bool may_be_recording(const char* data, size_t size) {
+  uint64_t magic = 0;
+  if (size < sizeof magic) return true;
+  std::memcpy(&magic, data, sizeof magic);
+  return magic == kPerfMagic2 || magic == kPerfMagic2Swapped || magic == kPerfMagic1;
+}
+
+Result<Fd> spool(int from, const std::string& path) {
+  std::string name = environment::temporary_folder() + "/ptdecode-XXXXXX";
+  Fd to(::mkostemp(name.data(), O_CLOEXEC));
+  if (to.get() < 0) return system_error("cannot make a temporary file at " + name, ErrorCode::write_failed);
+  ::unlink(name.c_str());
+  std::vector<char> buffer(1U << 18);
+  size_t filled = 0;
+  bool first = true, more = true;
+  while (more) {
+    const ssize_t got = ::read(from, buffer.data() + filled, buffer.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return system_error("cannot read " + path, ErrorCode::read_failed);
+    filled += static_cast<size_t>(got);
+    more = got != 0;
+    if (more && first && filled < sizeof(uint64_t)) continue;  // a pipe may give its magic in pieces
+    if (first && !may_be_recording(buffer.data(), filled)) more = false;
+    first = false;
+    if (!write_all(to.get(), buffer.data(), filled)) return system_error("cannot spool " + path + " to " + name, ErrorCode::write_failed);
+    filled = 0;
+  }
+  return to;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const MappedFile>> open_recording_file(const std::string& path) {
+  const bool standard_input = path == "-";
+  Fd fd(standard_input ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) return system_error("cannot open " + path);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return system_error("cannot stat " + path);
+  if (S_ISDIR(status.st_mode)) return Error{ErrorCode::is_directory, path + " is a directory", 0};
+  if (!S_ISREG(status.st_mode)) {
+    auto spooled = spool(fd.get(), path);
+    if (!spooled) return spooled.error();
+    fd = std::move(spooled.value());
+    if (standard_input && ::dup2(fd.get(), STDIN_FILENO) < 0) return system_error("cannot keep what came from standard input");
+  }
+  return MappedFile::open(fd.get(), path);
+}
+
+}  // namespace ptd::perfio

@@ -1,0 +1,17 @@
+// Opens the file of a recording: a regular file, or a pipe spooled into an unlinked temporary file.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "image/base/mapped_file.h"
+#include "ptdecode/error.h"
+
+namespace ptd::perfio {
+
+/// Maps the file at `path` without reading it, so a recording of any size costs address space only. "-" is standard input; if that is a
+/// pipe, the copy replaces it, so that it can be opened again. What cannot be mapped (pipe, socket, FIFO) is spooled to $TMPDIR (default
+/// /tmp); if its first bytes are not those of a recording, the rest is not read. Errors: file_open.
+Result<std::shared_ptr<const MappedFile>> open_recording_file(const std::string& path);
+
+}  // namespace ptd::perfio
