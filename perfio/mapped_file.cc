@@ -44,7 +44,7 @@ Result<Fd> spool(int from, const std::string& path) {
   const char* directory = std::getenv("TMPDIR");
   std::string name = std::string(directory != nullptr && *directory != '\0' ? directory : "/tmp") + "/ptdecode-XXXXXX";
   Fd to(::mkostemp(name.data(), O_CLOEXEC));
-  if (to.get() < 0) return system_error("cannot make a temporary file at " + name);
+  if (to.get() < 0) return system_error("cannot create a temporary file at " + name);
   ::unlink(name.c_str());
   std::vector<char> buffer(1U << 18);
   size_t filled = 0;
@@ -96,7 +96,7 @@ Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path) {
     auto spooled = spool(fd.get(), path);
     if (!spooled) return spooled.error();
     fd = std::move(spooled.value());
-    if (standard_input && ::dup2(fd.get(), STDIN_FILENO) < 0) return system_error("cannot keep what came from standard input");
+    if (standard_input && ::dup2(fd.get(), STDIN_FILENO) < 0) return system_error("cannot save the data from standard input");
   }
   return map(fd.get(), path);
 }

@@ -95,7 +95,7 @@ class BundleLoader {
       config.cpu.model = static_cast<uint8_t>(number_of(*info, "model").value_or(0));
       config.cpu.stepping = static_cast<uint8_t>(number_of(*info, "stepping").value_or(0));
     } else {
-      data_.warnings.push_back("the bundle names no Intel cpu: only errata common to all are worked around");
+      data_.warnings.push_back("the bundle names no Intel cpu: only errata common to all models are worked around");
     }
     config.errata = pt::errata_of(config.cpu);
   }

@@ -59,8 +59,9 @@ Result<WorkFolder> WorkFolder::create(const std::string& output, const std::stri
     folder.remove();
   }
   return Error{ErrorKind::file_open,
-               "a working folder cannot be created, neither next to " + output + " nor in " + temporary_folder() + " (TMPDIR): " + std::strerror(number) +
-                   (number == EFBIG ? ": the limit of file sizes is too small; raise it with ulimit -f" : ""),
+               "a working folder cannot be created, neither next to " + output + " nor in " + temporary_folder() + " (TMPDIR): "
+                                                                                                                   "" + std::strerror(number) +
+                   (number == EFBIG ? ": the file size limit is too small; raise it with ulimit -f" : ""),
                0};
 }
 
@@ -75,7 +76,8 @@ Result<WorkFolder> WorkFolder::adopt(const std::string& path) {
   const std::vector<pid_t> users = users_of(folder.path_);
   if (!users.empty()) {
     return Error{ErrorKind::unsupported,
-                 path + ": the emulated program is still running as process " + std::to_string(users.front()) + ": end it first, or wait", 0};
+                 path + ": the emulated program is still running as process " + std::to_string(users.front()) + ": end it first, or "
+                                                                                                                "wait", 0};
   }
   return folder;
 }

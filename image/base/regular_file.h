@@ -8,7 +8,7 @@
 namespace ptd {
 
 /// Why a file that a recording names is not read, and what reads it.
-inline constexpr const char* kOutsideReason = "outside of the recording's folder (--allow-outside reads it)";
+inline constexpr const char* kOutsideReason = "outside the recording's folder (--allow-outside reads it)";
 
 /// A regular file open for reading, or why it is not.
 struct RegularFile {

@@ -76,7 +76,7 @@ Place follow(const std::string& path) {
 }
 
 Error open_error(const std::string& path, int number) {
-  return Error{ErrorKind::file_open, path + ": cannot be written: " + std::strerror(number), 0};
+  return Error{ErrorKind::file_open, path + ": cannot write: " + std::strerror(number), 0};
 }
 
 }  // namespace

@@ -243,7 +243,7 @@ Status read_image(Bytes chunk, const KeptCode& code, const OpenRequest& options,
   std::vector<PokeStamp> kept;
   for (uint64_t left = in.count(); left > 0; --left) {
     const uint64_t at = in.offset();
-    if (!in.ok() || !reader.next(kept, pokes)) return Error{ErrorKind::file_format, "an entry of the image does not fit", at};
+    if (!in.ok() || !reader.next(kept, pokes)) return Error{ErrorKind::file_format, "an entry of the image is invalid", at};
   }
   if (!in.done()) return Error{ErrorKind::file_format, "the image's entries end early", in.offset()};
   pokes = std::move(kept);
@@ -300,7 +300,7 @@ Result<SymbolPick> read_symbols(Bytes chunk) {
       symbol.name = in.text();
     }
   }
-  if (!in.done()) return Error{ErrorKind::file_format, "the list of names does not fit together", in.offset()};
+  if (!in.done()) return Error{ErrorKind::file_format, "the list of names is inconsistent", in.offset()};
   return pick;
 }
 

@@ -18,7 +18,7 @@ PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 FAULTS = CORPUS.parent / "faults"
-OUTSIDE = "outside of the recording's folder"
+OUTSIDE = "outside the recording's folder"
 NOTHING = {"DEBUGINFOD_URLS": "", "PTDECODE_STASH": "off"}
 
 
@@ -239,7 +239,7 @@ class MappedFiles(unittest.TestCase):
         self.addCleanup(self.put, self.content)
         self.assertIn("left out: nothing proves", self.line(self.dry()))
         kept = run("stash", "add", "--stash", self.tmp / "stash", "-i", self.recording)
-        self.assertIn("neither its build id nor its content says that it is code", kept.stderr)
+        self.assertIn("neither its build id nor its content shows that it is code", kept.stderr)
 
     def test_only_pages_of_executable_segments_are_bundled(self):
         # A program header less: the text is data now, as if the recording said of data that it was mapped as code.

@@ -153,7 +153,7 @@ class Loss(unittest.TestCase):
         text = run("stat", "--freeze", "-q", "-i", kernel).stdout.decode()
         self.assertRegex(text, r"\n  +\d+\.\d\d % +\S+ \S+ +\S+ \S+ +\d+  idle  \(image_mismatch \d+")
         self.assertRegex(text, r"\n  \|[ .1-9#]{60}\|\n")
-        self.assertIn("image_mismatch, bad_insn: the code that was found is not what ran", text)
+        self.assertIn("image_mismatch, bad_insn: the code that was found is not the code that ran", text)
 
     def test_nothing_lost_nothing_said(self):
         self.assertNotIn(b"lost flow", run("stat", "-q", "-i", DEMO).stdout)
@@ -202,7 +202,7 @@ class NewUser(unittest.TestCase):
             self.assertIn(b"see 'ptdecode " + words[0].encode() + b" --help'", done.stderr, words)
 
     def test_words_that_mean_nothing_say_so(self):
-        for words, status, said in ((["image", "--versions", "-i", DEMO], 2, b"--versions: of which place?"),
+        for words, status, said in ((["image", "--versions", "-i", DEMO], 2, b"--versions needs a place"),
                                     (["demo", "--data", "/nonexistent"], 1, b"/nonexistent: no such folder"),
                                     (["stat", "-C", "99", "-i", DEMO], 2, b"no trace stream of these cpus"),
                                     (["packets", "-C", "99", "-i", DEMO], 2, b"no trace stream of these cpus"),
@@ -321,7 +321,7 @@ class OutputFiles(unittest.TestCase):
         for words in self.COMMANDS[:2]:
             done = self.write(words, recording)
             self.assertEqual(done.returncode, 2, words)
-            self.assertIn(b"is a recording: -o names the file to write", done.stderr, words)
+            self.assertIn(b"is a recording: -o names the output file", done.stderr, words)
         self.assertEqual(recording.read_bytes(), before)
 
     def test_a_link_stays_and_standard_output_will_do(self):
@@ -371,7 +371,7 @@ class RawCases(unittest.TestCase):
             words = ["--image", f"{temporary}/a@7000", "--image", f"{temporary}/b@7020"]
             done = run("check", *raw_words(folder)[:4], *words)
             self.assertEqual(done.returncode, 3)
-            self.assertIn(b"hold different bytes for the same addresses", done.stdout)
+            self.assertIn(b"contain different bytes for the same addresses", done.stdout)
             self.assertEqual(run("check", *raw_words(folder)[:4], "--image", f"{temporary}/a@7000", "--image", f"{temporary}/a@7020").returncode, 0)
 
     def test_the_remedy_fits_the_capture(self):

@@ -64,7 +64,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(kept.read_bytes(), (self.folder / "away").read_bytes())
         self.assertEqual(kept.parent.name + kept.name, hashlib.sha256(kept.read_bytes()).hexdigest())
         told = self.run_it("stat", "-i", self.folder / "rec").stderr
-        self.assertIn(f"changed or removed since they were recorded: {self.program}: the copies kept in the stash are used", told)
+        self.assertIn(f"changed or removed since they were recorded: {self.program}: the copies in the stash are used", told)
         # Without the stash the other build is refused, and named.
         self.assertNotEqual(self.flow("--stash", "off"), whole)
         self.assertIn("build_id_mismatch", self.run_it("check", "-i", self.folder / "rec", "--stash", "off", status=3).stdout)

@@ -78,7 +78,7 @@ Status clear_stale(const SessionDir& dir, const std::string& name) {
   const int fd = dir.connect_to(name, kListPatience);
   if (fd >= 0 || errno == EAGAIN) {  // EAGAIN: more wait for it than it takes
     if (fd >= 0) close(fd);
-    return Error{ErrorKind::usage, "there is a session '" + name + "' already", 0};
+    return Error{ErrorKind::usage, "session '" + name + "' already exists", 0};
   }
   if (errno == ECONNREFUSED) dir.remove(name, inode);
   return dir.inode(name) == 0 ? Status() : Status(failed("cannot use the name '" + name + "'"));
@@ -134,7 +134,7 @@ Result<SessionReply> ask(const SessionDir& dir, const std::string& name, Session
       (void)usleep(kPauseUs);
       continue;
     }
-    if (fd < 0) return Error{ErrorKind::usage, "there is no session '" + name + "' (" + std::strerror(errno) + ")", 0};
+    if (fd < 0) return Error{ErrorKind::usage, "no session '" + name + "' (" + std::strerror(errno) + ")", 0};
     const timeval limit{left.count(), 0};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     const RequestPacket packet{kSessionMagic, request};
