@@ -40,11 +40,13 @@ enum class IpBytes : uint8_t { suppressed = 0, update16 = 1, update32 = 2, sext4
 /// | exstop                  | kFlagIp |
 /// | mwait                   | value = hints (EAX, 32 bits); aux = extensions (ECX, 32 bits) |
 /// | pwre                    | value = payload, 16 bits (pwre_state, pwre_sub_state); kFlagHw repeats its bit 7 |
-/// | pwrx                    | value = payload, 40 bits (pwrx_last, pwrx_deepest); extra = wake reason (interrupt 1, store 4, autonomous 8)
-/// | | bbp                     | bits = bytes of an item's payload, 4 or 8; extra = type | | bip                     | bits = id; extra =
-/// payload bytes, 4 or 8; value = payload | | bep                     | kFlagIp | | cfe                     | bits = type; extra = vector;
-/// kFlagIp | | evd                     | bits = type; value = 64 bits | | trig                    | extra = trigger bit vector; kFlagIp;
-/// kFlagMult; bits = 2 if an instruction count follows, in value, else 0 |
+/// | pwrx                    | value = payload, 40 bits (pwrx_last, pwrx_deepest); extra = wake reason: interrupt 1, store 4, autonomous 8 |
+/// | bbp                     | bits = bytes of an item's payload, 4 or 8; extra = type |
+/// | bip                     | bits = id; extra = payload bytes, 4 or 8; value = payload |
+/// | bep                     | kFlagIp |
+/// | cfe                     | bits = type; extra = vector; kFlagIp |
+/// | evd                     | bits = type; value = 64 bits |
+/// | trig                    | extra = trigger bit vector; kFlagIp; kFlagMult; bits = 2 if value has an instruction count, else 0 |
 struct Packet {
   PacketKind kind = PacketKind::bad;
   uint8_t size_bytes = 0;
