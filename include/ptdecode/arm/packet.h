@@ -23,9 +23,9 @@ enum class PacketKind : uint8_t {
 inline constexpr int kPacketKinds = static_cast<int>(PacketKind::bad) + 1;
 [[nodiscard]] PTD_API const char* name(PacketKind kind);
 
-/// What a context packet says of the PE.
+/// The state of the PE according to a context packet.
 struct PacketContext {
-  bool present = false;  ///< a payload is there; else nothing changed
+  bool present = false;  ///< the packet has a payload; if not, nothing changed
   uint8_t level = 0;     ///< exception level
   bool is64 = false;     ///< AArch64
   bool non_secure = false, root_or_realm = false;
@@ -34,7 +34,7 @@ struct PacketContext {
   friend constexpr bool operator==(const PacketContext&, const PacketContext&) = default;
 };
 
-/// One packet. Which fields mean something depends on `kind`; the rest are 0:
+/// One packet. `kind` determines which fields are used; the others are 0:
 /// | kind                      | fields |
 /// |---|---|
 /// | atom_*                    | bits = number of atoms; value = the atoms, 1 is E, the oldest in bit 0 |
