@@ -1,4 +1,4 @@
-// CallCondenser: leaves out of a batch the blocks that do nothing to the stack of calls.
+// CallCondenser: removes from a batch the blocks that do not change the call stack.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// CallTree: stacks of calls, thread by thread. See call_tree.h.
+// CallTree: call stacks per thread. See call_tree.h.
 #include "ptdecode/call_tree.h"
 
 #include <algorithm>

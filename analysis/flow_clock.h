@@ -1,4 +1,4 @@
-// flow_clock(): what the clock of a recording's stream promises.
+// flow_clock(): the properties of a recording's stream clock.
 #pragma once
 
 #include "ptdecode/flow_dates.h"

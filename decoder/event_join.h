@@ -1,4 +1,4 @@
-// EventJoin: what events mean across segments, which are decoded without knowledge of each other.
+// EventJoin: interprets events across segments, which are decoded independently of each other.
 #pragma once
 
 #include "ptdecode/flow.h"

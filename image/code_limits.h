@@ -1,4 +1,4 @@
-// CodeLimits: where a timeline's bytes are at hand although its sections reach further; for copies that keep what was needed.
+// CodeLimits: the ranges in which a timeline has bytes although its sections are larger; for copies with only the needed code.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// CopySet: the dated copies of one builder; which stretches serve as base, when each was taken, where two of them differ.
+// CopySet: the dated copies of a builder; determines which parts serve as base, when each was taken, and where two differ.
 #pragma once
 
 #include <span>

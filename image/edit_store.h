@@ -1,4 +1,4 @@
-// EditStore: edits in compact form, their bytes in one arena; sorted, without duplicates, cut into ranges that become sites.
+// EditStore: edits in compact form with their bytes in one arena; sorted, deduplicated and grouped into sites.
 #pragma once
 
 #include <cstdint>

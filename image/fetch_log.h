@@ -1,4 +1,4 @@
-// FetchLog: which addresses of code were asked for; what a self-contained copy of a recording must hold.
+// FetchLog: records which code addresses were fetched, that is, what a self-contained copy of a recording must contain.
 #pragma once
 
 #include <cstdint>

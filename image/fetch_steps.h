@@ -1,4 +1,4 @@
-// FetchSteps: what the fetches of a thread cost, where code has many versions.
+// FetchSteps: counts the cost of a thread's fetches in code with many versions.
 #pragma once
 
 #include <cstdint>

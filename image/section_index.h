@@ -1,4 +1,4 @@
-// SectionIndex: rectangles of address x time, each with the section that stands there. Disjoint by construction.
+// SectionIndex: disjoint rectangles of address x time, each with the section that is mapped there.
 #pragma once
 
 #include <cstdint>

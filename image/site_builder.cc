@@ -1,4 +1,4 @@
-// SiteBuilder: the scan through one site's history, healing on the way.
+// SiteBuilder: scans the history of one site and heals it.
 #include "image/site_builder.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// SiteBuilder: turns the edits of one range of bytes into versions; checks old bytes, inserts what lost records must have done.
+// SiteBuilder: turns the edits of one range of bytes into versions; checks old bytes and inserts the edits of lost records.
 #pragma once
 
 #include <array>

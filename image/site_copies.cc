@@ -1,4 +1,4 @@
-// SiteBuilder, the part about dated copies: where in a site's history a copy was taken, told by its bytes.
+// SiteBuilder: dated copies. Finds by its bytes when in a site's history a copy was taken.
 #include <algorithm>
 #include <string>
 

@@ -1,4 +1,4 @@
-// TimelineAccess: what a loader sets in a Timeline before it gives it out. Private to the project.
+// TimelineAccess: setters of a Timeline for its loaders. Private to the project.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// TimelineData: the body that copies of a Timeline share; private to the room.
+// TimelineData: the data that copies of a Timeline share. Private to the module.
 #pragma once
 
 #include <cstdint>

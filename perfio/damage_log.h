@@ -1,4 +1,4 @@
-// Collects what is wrong with a recording while it is read.
+// Collects the damage that is found while a recording is read.
 #pragma once
 
 #include <string>

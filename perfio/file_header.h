@@ -1,4 +1,4 @@
-// The header of a perf.data file: which form it has, where its parts are.
+// The header of a perf.data file: its form and the positions of its parts.
 #pragma once
 
 #include <string>

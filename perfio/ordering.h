@@ -1,4 +1,4 @@
-// Sorts records by time with bounded memory, within the promises of FINISHED_ROUND.
+// Sorts records by time with bounded memory, using the guarantees of FINISHED_ROUND.
 //
 //   ring 0:  1   4        7 8   |         <- | is FINISHED_ROUND: whatever a ring still holds was written after the last time that the
 //   ring 1:    2    5 6         |  9         *previous* round had seen, so up to that time nothing more can come

@@ -1,4 +1,4 @@
-// A file that is written front to back with a buffer of fixed size and patched at the end.
+// A file that is written sequentially with a buffer of fixed size and patched at the end.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Copies a recording while dropping, altering and inserting records; everything that is not touched keeps its bytes.
+// Copies a recording while dropping, changing and inserting records; other records keep their bytes.
 #pragma once
 
 #include <cstdint>

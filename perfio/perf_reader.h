@@ -1,4 +1,4 @@
-// PerfReader: a perf.data file, pipe or directory -> records in order of time, features, AUX payloads.
+// PerfReader: reads a perf.data file, pipe or directory as records in time order, features and AUX payloads.
 #pragma once
 
 #include <functional>

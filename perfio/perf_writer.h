@@ -1,4 +1,4 @@
-// PerfWriter: builds a perf.data file or directory, record by record, with memory that does not grow with the recording.
+// PerfWriter: writes a perf.data file or directory record by record; its memory does not grow with the recording.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Records of one data section in file order, decompressed, with the payload that follows some of them.
+// Records of one data section in file order, decompressed, each with the payload that follows it.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Turns raw records into Record values and keeps what HEADER_* records announce.
+// Converts raw records to Record values and keeps the content of HEADER_* records.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// One zstd decompression stream; the only door to libzstd for reading and writing.
+// Zstd compression and decompression streams. The only file that includes libzstd.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Downloads of missing files, as the command line ends them.
+// Lets the command line interrupt downloads of missing files.
 #pragma once
 
 namespace ptd {

@@ -1,4 +1,4 @@
-// Opens an LLDB trace bundle: trace.json with traces and modules beside it (LLDB "trace schema", plug-in intel-pt).
+// Opens an LLDB trace bundle: trace.json with traces and modules next to it (LLDB "trace schema", plug-in intel-pt).
 #include <cerrno>
 #include <charconv>
 #include <cstring>

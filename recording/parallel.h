@@ -1,4 +1,4 @@
-// Segments of one stream decoded side by side, given out in order.
+// Decodes the segments of one stream in parallel and outputs them in order.
 #pragma once
 
 #include <cstdint>

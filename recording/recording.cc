@@ -1,4 +1,4 @@
-// Recording: the facade over what the loaders filled in.
+// Recording: the facade over the data from the loaders.
 #include "ptdecode/recording.h"
 
 #include <sys/stat.h>

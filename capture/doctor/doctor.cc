@@ -1,4 +1,4 @@
-// The checks, and what follows from them.
+// Doctor: the checks and their consequences.
 #include "capture/doctor/doctor.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// From what the plugin left to a recording.
+// Converts the plugin's files to a recording.
 #include "capture/emulate/user_recording.h"
 
 #include <sys/utsname.h>

@@ -1,4 +1,4 @@
-// Runs a program under qemu-user with the plugin.
+// Runs a program in qemu-user with the plugin.
 #include "capture/emulate/user_runner.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// WorkFolder: a folder, a lock, and who maps its files.
+// WorkFolder: a folder, a lock, and the processes that map its files.
 #include "capture/emulate/work_folder.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// Recordings and stashes: what a recording maps is put into a stash.
+// Saves the code that a recording maps in a stash.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

@@ -1,4 +1,4 @@
-// LiveKeeper: what is gone when the recording ends.
+// LiveKeeper: saves code that would be gone at the end of the recording.
 #include "capture/keep/live_keeper.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SidebandRecorder: records what a decoder of a trace must know of the system beside the trace itself, on every cpu, while it happens.
+// SidebandRecorder: records, on every cpu, the system events that a trace decoder needs besides the trace.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Choices: which of several contents of the code ran, found by trying.
+// Choices: finds by trial which of several versions of the code ran.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// decide(): chooses among the dated contents of the code of one segment.
+// decide(): chooses among the dated versions of the code of one segment.
 #pragma once
 
 #include <algorithm>

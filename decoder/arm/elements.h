@@ -1,4 +1,4 @@
-// Elements: what ETMv4 and ETE packets mean, in program order, kept until they are known to have happened.
+// Elements: the meaning of ETMv4 and ETE packets in program order, held until they are committed.
 #pragma once
 
 #include <cstdint>

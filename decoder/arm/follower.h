@@ -1,4 +1,4 @@
-// Follower: executes elements that are known to have happened, against the code of the timeline, into a batch.
+// Follower: executes committed elements against the code of the timeline and outputs blocks into a batch.
 #pragma once
 
 #include <array>

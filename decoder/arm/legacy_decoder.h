@@ -1,4 +1,4 @@
-// LegacyDecoder: flow of ETMv3 and PTM, packets by OpenCSD's processors.
+// LegacyDecoder: decodes the flow of ETMv3 and PTM, with packets from OpenCSD's packet processors.
 #pragma once
 
 #include <memory>

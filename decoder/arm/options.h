@@ -1,4 +1,4 @@
-// How a CoreSight flow is followed, beside the configuration of its trace source.
+// Options of following a CoreSight flow, besides the configuration of its trace source.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Resolver: packets into elements, elements to the follower once they are known to have happened.
+// Resolver: converts packets to elements and passes them to the follower once they are committed.
 #pragma once
 
 #include "decoder/arm/elements.h"

@@ -1,4 +1,4 @@
-// Adding to vectors in the inner loops.
+// Helpers that append to vectors in the inner loops.
 #pragma once
 
 #include <algorithm>

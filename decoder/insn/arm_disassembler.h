@@ -1,4 +1,4 @@
-// Text of one Arm instruction, for people. The only door to Capstone.
+// Disassembles one Arm instruction. The only file that includes Capstone.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The x86 opcode maps as length tables: what follows each opcode byte, and which opcodes matter to the flow.
+// The x86 opcode maps as length tables: the bytes after each opcode, and the opcodes that affect the flow.
 #pragma once
 
 #include <array>

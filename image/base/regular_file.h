@@ -1,4 +1,4 @@
-// Opening regular files that a recording names, safely.
+// Safe opening of regular files that a recording names.
 #pragma once
 
 #include <string>

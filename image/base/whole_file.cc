@@ -1,4 +1,4 @@
-// WholeFile: where a path leads to, and how a file gets there.
+// WholeFile: resolves an output path and replaces the file atomically.
 #include "image/base/whole_file.h"
 
 #include <fcntl.h>

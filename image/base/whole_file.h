@@ -1,4 +1,4 @@
-// WholeFile: an output file that is there in whole or not at all.
+// WholeFile: atomic output files.
 #pragma once
 
 #include <memory>

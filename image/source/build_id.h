@@ -1,4 +1,4 @@
-// Build ids as text, and where build-id caches keep the files that carry them.
+// Build ids as text, and the paths of files in build-id caches.
 #pragma once
 
 #include <string>

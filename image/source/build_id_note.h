@@ -1,4 +1,4 @@
-// The build id in the notes of a file that is open.
+// Reads the build id from the notes of an open file.
 #pragma once
 
 #include <string>

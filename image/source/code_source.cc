@@ -1,4 +1,4 @@
-// Finding the file behind a mapping.
+// CodeSource: finds the file of a mapping.
 #include "image/source/code_source.h"
 
 #include <sys/auxv.h>

@@ -1,4 +1,4 @@
-// CodeSource: finds the bytes of a mapped file by path and build id. The only I/O of the image room.
+// CodeSource: finds the bytes of a mapped file by path and build id.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Files by build id through libdebuginfod, as elfutils' debuginfod.h declares it.
+// Debuginfod: files by build id through libdebuginfod (declarations from elfutils' debuginfod.h).
 #include "image/source/debuginfod.h"
 
 #include <dlfcn.h>

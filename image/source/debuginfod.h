@@ -1,4 +1,4 @@
-// Debuginfod: files by build id from the servers that DEBUGINFOD_URLS names. The door to libdebuginfod, which is loaded if it is there.
+// Debuginfod: downloads files by build id from the DEBUGINFOD_URLS servers. Loads libdebuginfod at run time if installed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// ElfFile: program headers, build id and symbols of an ELF file. The only door to libelf.
+// ElfFile: program headers, build id and symbols of an ELF file. The only file that includes libelf.
 #pragma once
 
 #include <cstdint>

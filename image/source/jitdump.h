@@ -1,4 +1,4 @@
-// Jitdump: the file in which a JIT compiler logs the code that it makes (tools/perf "jitdump-specification").
+// Jitdump: the file in which a JIT compiler logs its generated code (tools/perf "jitdump-specification").
 #pragma once
 
 #include <cstdint>

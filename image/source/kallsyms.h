@@ -1,4 +1,4 @@
-// Kernel symbol and module lists in the form of /proc/kallsyms and /proc/modules.
+// Kernel symbol and module lists in the format of /proc/kallsyms and /proc/modules.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// KeptFiles: copies of files that were kept when a recording was made, as CodeSource asks for them.
+// KeptFiles: the interface through which CodeSource looks up files that were saved when a recording was made.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// MappedFile: a file's bytes, mapped read-only and shared by everyone who views them.
+// MappedFile: the bytes of a file, mapped read-only and shared.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// SHA-256 of contents: the name of a file in the stash.
+// SHA-256 of file contents, which names a file in the stash.
 #pragma once
 
 #include <memory>

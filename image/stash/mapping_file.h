@@ -1,4 +1,4 @@
-// MappingFile: the file of a mapping of a process that runs, as the process has it, and proven to be that.
+// MappingFile: opens the file that a running process has mapped, and proves that it is the recorded one.
 #pragma once
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// The stash: contents once each, linked from recordings.
+// Stash: contents stored once each and linked from recordings.
 #include "image/stash/stash.h"
 
 #include <fcntl.h>

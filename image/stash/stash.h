@@ -1,4 +1,4 @@
-// Stash: code that was captured when recordings were made, kept once for each content, for the day when the files are others.
+// Stash: code saved when recordings were made, stored once per content, for use when the original files have changed.
 //
 //   DIR/format                   "ptdecode-stash 1": the layout below
 //   DIR/lock                     recorders hold it shared while they add, gc exclusively

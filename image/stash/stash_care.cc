@@ -1,4 +1,4 @@
-// Listing, collecting and verifying a stash.
+// Listing, garbage collection and verification of a stash.
 #include "image/stash/stash_care.h"
 
 #include <time.h>

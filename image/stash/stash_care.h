@@ -1,4 +1,4 @@
-// What a stash holds, what of it nobody needs any more, and whether it is whole.
+// Listing, garbage collection and verification of a stash.
 #pragma once
 
 #include <cstdint>

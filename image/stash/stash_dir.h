@@ -1,4 +1,4 @@
-// Directories and files that nobody else may have put there: what the stash does to the file system, and how.
+// Safe file operations of the stash: uses only directories and files that no other user can have created.
 #pragma once
 
 #include <sys/stat.h>

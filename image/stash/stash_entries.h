@@ -1,4 +1,4 @@
-// What a recording has in the stash: for each process its mappings, each with a generation number and the content that it showed.
+// The entries of a recording in the stash: for each process its mappings, each with a generation number and its content.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// FileSymbols: the symbols of one mapped ELF file, with its separate debug files. Private to the room.
+// FileSymbols: the symbols of one mapped ELF file and its separate debug files. Private to the module.
 #pragma once
 
 #include <deque>

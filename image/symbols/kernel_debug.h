@@ -1,4 +1,4 @@
-// How copies of the kernel's memory go together with the kernel's own file, which tells names of files and lines only, never bytes.
+// Names of kernel debug files, which provide file names and line numbers only, never code bytes.
 #pragma once
 
 #include <algorithm>

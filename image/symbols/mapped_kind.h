@@ -1,4 +1,4 @@
-// What a mapping shows, by its path.
+// Classifies a mapping by its path.
 #pragma once
 
 #include <string>

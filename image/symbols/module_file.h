@@ -1,4 +1,4 @@
-// ModuleFile: lines of source of a loaded kernel module, from its own file. Private to the room.
+// ModuleFile: source lines of a loaded kernel module, from its file. Private to the module.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Names that rustc's v0 scheme mangled (RFC 2603).
+// Demangles names in rustc's v0 scheme (RFC 2603).
 #pragma once
 
 #include <string>

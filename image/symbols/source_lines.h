@@ -1,4 +1,4 @@
-// SourceLines: lines of source and inlined functions of one ELF file, from its DWARF. Private to the room.
+// SourceLines: source lines and inlined functions of one ELF file, from its DWARF. Private to the module.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// AUXTRACE_INFO of CoreSight (cs_etm, type 3): one block of register values a cpu.
+// AUXTRACE_INFO of CoreSight (cs_etm, type 3): one block of register values per cpu.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// AUXTRACE_INFO of Intel PT (type 1) and what the event's config says with it.
+// AUXTRACE_INFO of Intel PT (type 1), and the event's config.
 #pragma once
 
 #include <cstdint>

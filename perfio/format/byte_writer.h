@@ -1,4 +1,4 @@
-// Appends little-endian fields to a byte vector; the mirror of Cursor.
+// Appends little-endian fields to a byte vector; the inverse of Cursor.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Features to the bytes of feature sections: the mirror of features.h.
+// Encodes features as feature sections; the inverse of features.h.
 #pragma once
 
 #include <map>

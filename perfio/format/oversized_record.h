@@ -1,4 +1,4 @@
-// Records that the kernel made too long: KSYMBOL, BPF_EVENT and TEXT_POKE where several events ask for them.
+// Records that the kernel writes too long: KSYMBOL, BPF_EVENT and TEXT_POKE if several events request them.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Record values to bytes: the mirror of record_parse and sample_id.
+// Encodes record values as bytes; the inverse of record_parse and sample_id.
 #pragma once
 
 #include <cstdint>

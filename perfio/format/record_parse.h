@@ -1,4 +1,4 @@
-// Payload of one record, without header and sample_id trailer, to a value.
+// Parses the payload of one record, without header and sample_id trailer.
 #pragma once
 
 #include "perfio/format/records.h"

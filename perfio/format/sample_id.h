@@ -1,4 +1,4 @@
-// sample_id trailers and the leading fields of SAMPLE records, by the attr that a record belongs to.
+// Parses sample_id trailers and the leading fields of SAMPLE records, using the attr of the record.
 #pragma once
 
 #include <cstdint>

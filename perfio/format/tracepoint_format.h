@@ -1,4 +1,4 @@
-// The fields of a tracepoint's payload, as the recorded kernel's own format text lays them out.
+// The fields of a tracepoint's payload, from the recorded kernel's format text.
 #pragma once
 
 #include <cstdint>

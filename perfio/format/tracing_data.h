@@ -1,4 +1,4 @@
-// The ftrace event formats inside TRACING_DATA: what sched:sched_switch looks like on the recorded kernel.
+// The ftrace event formats in TRACING_DATA, such as the recorded kernel's sched:sched_switch.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Numbers and byte access of the perf.data container: record types, misc bits, sample_type bits, a bounds-checked cursor.
+// Constants and byte access of the perf.data format: record types, misc bits, sample_type bits, a bounds-checked cursor.
 #pragma once
 
 #include <bit>

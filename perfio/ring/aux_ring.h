@@ -1,4 +1,4 @@
-// AuxRing: the AUX area of a live perf event, where the trace hardware writes.
+// AuxRing: the AUX area of a live perf event, into which the hardware writes the trace.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// LiveEvent: a perf event that is open on this machine, and the attrs of what the recorder opens.
+// LiveEvent: an open perf event on this machine, and the attrs of the recorder's events.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Arithmetic of perf rings: offsets that only grow over memory that wraps. Nothing here calls the kernel.
+// Arithmetic of perf rings: monotonic offsets over a circular buffer. Makes no system calls.
 #pragma once
 
 #include <algorithm>

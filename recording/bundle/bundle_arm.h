@@ -1,4 +1,4 @@
-// What a bundle holds of CoreSight beside the bytes: the trace sources and how their flow is followed. Private to recording.
+// The CoreSight part of a bundle: trace sources and options, without the trace bytes. Private to recording.
 #pragma once
 
 #include "recording/bundle/bundle_wire.h"

@@ -1,4 +1,4 @@
-// Code bytes of bundles: the parts of files and copies of memory that are kept, each once. Private to recording.
+// Code bytes of bundles: the included parts of files and memory copies, each stored once. Private to recording.
 #pragma once
 
 #include <cstdint>

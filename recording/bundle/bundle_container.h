@@ -1,4 +1,4 @@
-// The outer form of a bundle: a header and chunks, each with its length and checksum. Private to recording.
+// The container format of a bundle: a header and chunks, each with length and checksum. Private to recording.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Samples of other events as bytes of a bundle and back. Private to recording.
+// Encodes samples of other events as bytes of a bundle and back. Private to recording.
 #pragma once
 
 #include "recording/bundle/bundle_wire.h"

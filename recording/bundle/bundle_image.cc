@@ -1,4 +1,4 @@
-// Operations of a timeline's builder and symbols as bytes.
+// Encodes the input of a timeline builder, and symbols, as bytes.
 #include "recording/bundle/bundle_image.h"
 
 #include <algorithm>

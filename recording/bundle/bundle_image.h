@@ -1,4 +1,4 @@
-// The image of a bundle: what its timeline is built from, and names. Private to recording.
+// The image of a bundle: the input of its timeline, and names. Private to recording.
 #pragma once
 
 #include "ptdecode/symbols.h"

@@ -1,4 +1,4 @@
-// Opens a bundle: the same state as the recording that it was made from, as far as its decode needs it.
+// Opens a bundle: restores the state of the original recording, as far as decoding needs it.
 #include <cstring>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// FlowScan: decodes (part of) a recording to find out which code and which names that needs. Private to recording.
+// FlowScan: decodes (part of) a recording to find the code and names that decoding needs. Private to recording.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Writes a bundle: opens the recording with a log, decodes it, keeps what was looked at.
+// Writes a bundle: opens the recording with a log, decodes it, and stores what decoding read.
 #include <algorithm>
 #include <filesystem>
 

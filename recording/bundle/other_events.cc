@@ -1,4 +1,4 @@
-// OtherEvents: one more pass over the records of a perf.data file.
+// OtherEvents: a further pass over the records of a perf.data file.
 #include "recording/bundle/other_events.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// OtherEvents: the samples of a recording's events that are no trace (cycles, tracepoints, probes), to be listed beside the flow.
+// OtherEvents: samples of a recording's other events (cycles, tracepoints, probes), for listing next to the flow.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// SnapshotDumps: names of memory spaces, and dumps cut where they overlap.
+// SnapshotDumps: names of memory spaces; truncates overlapping dumps.
 #include "recording/coresight/snapshot_dumps.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// SnapshotDumps: the memory dumps of a snapshot, each in the memory spaces that it names. Private to recording.
+// SnapshotDumps: the memory dumps of a snapshot, each in its memory spaces. Private to recording.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Frames to streams.
+// ArmSources: splits frames into streams.
 #include "recording/data/arm_sources.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ArmSources: CoreSight buffers taken apart into one stream a trace source. Private to recording.
+// ArmSources: splits CoreSight buffers into one stream per trace source. Private to recording.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// ImageLog: what went into a timeline, in order, so that a bundle can put the same in again. Private to recording.
+// ImageLog: logs the input of a timeline in order, so that a bundle can replay it. Private to recording.
 #pragma once
 
 #include <map>

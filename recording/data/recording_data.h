@@ -1,4 +1,4 @@
-// RecordingData: everything that an opened recording holds, and the ways to fill it. Private to recording.
+// RecordingData: all data of an opened recording. Private to recording.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Mappings and names -> timeline and symbolizer.
+// Builds timeline and symbolizer from mappings and names.
 #include "recording/image/image_build.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Jitdumps and perf maps -> sections and names.
+// Converts jitdumps and perf maps to sections and names.
 #include "recording/image/jit_image.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// LiveRanges: address ranges that come, go and replace each other over time. Private to recording.
+// LiveRanges: address ranges that are added, removed and replaced over time. Private to recording.
 #pragma once
 
 #include <cstdint>

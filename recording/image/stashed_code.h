@@ -1,4 +1,4 @@
-// Recordings and stashes: what a recording is called in a stash, what of it was kept, and how it is kept.
+// Recordings and stashes: the identity of a recording in a stash, lookup and saving of its code.
 #pragma once
 
 #include <cstdint>

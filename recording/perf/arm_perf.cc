@@ -1,4 +1,4 @@
-// cs_etm payloads: each AUX record is a capture of its own, formatted or raw.
+// cs_etm payloads: each AUX record is a separate capture, formatted or raw.
 #include "recording/perf/arm_perf.h"
 
 #include <algorithm>

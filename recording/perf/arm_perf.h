@@ -1,4 +1,4 @@
-// ArmPerf: the trace of a cs_etm recording, from its AUX and AUXTRACE records to one stream a trace source. Private to recording.
+// ArmPerf: splits the AUX data of a cs_etm recording into one stream per trace source. Private to recording.
 #pragma once
 
 #include <map>

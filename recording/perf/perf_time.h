@@ -1,4 +1,4 @@
-// The conversion from trace time to perf time that a recording carries. Private to recording.
+// The conversion from trace time to perf time in a recording. Private to recording.
 #pragma once
 
 #include "perfio/format/auxtrace_pt.h"

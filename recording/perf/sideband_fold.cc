@@ -1,4 +1,4 @@
-// perf records -> image and contexts.
+// Converts perf records to image and contexts.
 #include "recording/perf/sideband_fold.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// SidebandFold: perf records in order -> address spaces, mappings, edits, context switches, streams. Private to recording.
+// SidebandFold: converts perf records to address spaces, mappings, edits, context switches, streams. Private to recording.
 #pragma once
 
 #include <cstdint>

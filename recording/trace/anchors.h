@@ -1,4 +1,4 @@
-// Anchors: points of the traces themselves that order text pokes, whatever the clock is worth.
+// Anchors: points in the traces that order text pokes independently of the clock.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// PsbEntry: one sync point of a stream, as the segment index keeps it. Private to recording.
+// PsbEntry: one sync point of a stream in the segment index. Private to recording.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// SegmentIndex: where the PSBs of a stream stand and when they were written, found where somebody asks. Private to recording.
+// SegmentIndex: lazily built index of PSB offsets and timestamps. Private to recording.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// AuxStream: the payloads of one trace stream as chunks in stream order, with the seams between them. Private to recording.
+// AuxStream: the payloads of one trace stream as chunks in order, with the discontinuities between them. Private to recording.
 #pragma once
 
 #include <cstdint>

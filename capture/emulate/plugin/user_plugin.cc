@@ -1,4 +1,4 @@
-// The QEMU plugin for user mode: QEMU's callbacks -> UserProcess.
+// The QEMU plugin for user mode: passes QEMU's callbacks to UserProcess.
 #include <dlfcn.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>

@@ -1,4 +1,4 @@
-// Address filters by symbol: perf's words to the kernel's, which knows file offsets only.
+// Address filters by symbol: converts perf's syntax to the kernel's, which knows only file offsets.
 #pragma once
 
 #include <string>

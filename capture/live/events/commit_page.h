@@ -1,4 +1,4 @@
-// CommitPage: how far a recording has come, in memory that a second process sees: what is in the file, and what was read of each ring.
+// CommitPage: shared memory with the progress of a recording (file size, ring positions), for the second process.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// LiveClock: now, on the clock of a recording that is being made.
+// LiveClock: the current time on the clock of a running recording.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The words of an event of a PMU, "intel_pt/cyc,mtc_period=3/u": checked against what sysfs says of this machine.
+// Parses PMU event names such as "intel_pt/cyc,mtc_period=3/u" and checks them against sysfs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// RingLosses: how many records a ring has lost that no LOST record has told.
+// RingLosses: the number of records that a ring has lost without a LOST record.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How long rings and AUX areas may be: what the user may lock, what its cgroup may have, what was asked for.
+// Sizes of rings and AUX areas: requested sizes, and limits of the user and the cgroup.
 #pragma once
 
 #include <cstdint>

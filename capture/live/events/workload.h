@@ -1,4 +1,4 @@
-// Workload: a program that is started for a recording, and waits until everything is ready.
+// Workload: a program that is started for a recording and waits until everything is ready.
 #pragma once
 
 #include <cstdint>

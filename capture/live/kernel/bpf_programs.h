@@ -1,4 +1,4 @@
-// What the kernel tells of BPF programs that are loaded: their jited code, addresses, names, BTF.
+// Reads loaded BPF programs from the kernel: jited code, addresses, names, BTF.
 #pragma once
 
 #include <cstdint>

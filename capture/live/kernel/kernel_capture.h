@@ -1,4 +1,4 @@
-// KernelCapture: code of the kernel that comes and goes while a recording runs, of which the kernel's own records give no bytes.
+// KernelCapture: captures kernel code that is created and removed during a recording and has no bytes in the kernel's records.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// MapBuildIds: build ids of files that processes have mapped when a recording starts.
+// MapBuildIds: build ids of the files that processes have mapped when a recording starts.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// ModuleWatch: the code of modules that are loaded while a recording runs, of which the kernel writes no record.
+// ModuleWatch: captures the code of modules that are loaded during a recording; the kernel writes no record of it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// ProgramStore: BPF programs and their types that a recording has read so far, where a second process finds them.
+// ProgramStore: the BPF programs and types read so far in a recording, in memory that the second process can read.
 #pragma once
 
 #include <cstdint>

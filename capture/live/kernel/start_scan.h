@@ -1,4 +1,4 @@
-// What is there when a recording starts, as records without a time: threads, their code, the kernel's maps, BPF programs, the machine.
+// State at the start of a recording, as records without time: threads, their code, kernel maps, BPF programs, machine data.
 #pragma once
 
 #include <cstdint>

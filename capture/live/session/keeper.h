@@ -1,4 +1,4 @@
-// Keeper: the process of a detached session: reads the rings into the log, answers questions, outlives everybody.
+// Keeper: the process of a detached session. It reads the rings into the log and answers requests.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Keeper: who may ask, and what is answered; a snapshot is a perf.data file in memory.
+// Keeper: permissions and answers to requests; a snapshot is a perf.data file in memory.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-// SecondHolder: a process that holds what another one holds, and does nothing but outlive it.
+// SecondHolder: a process that holds the same descriptors and memory as another process, so that they survive its death.
 #pragma once
 
 #include <cstdint>

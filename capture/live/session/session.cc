@@ -1,4 +1,4 @@
-// Detached sessions, from the side of who asks: see session.h.
+// Detached sessions, client side: see session.h.
 #include "capture/live/session/session.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-// Detached sessions: events that outlive the program that asked for them, read whenever somebody wants to.
+// Detached sessions: recordings that outlive the program that started them and can be read at any time.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where detached sessions have their files: one socket a session, in a folder that only its user can look into.
+// The folder of detached sessions, accessible only to its user, with one socket per session.
 #pragma once
 
 #include <chrono>

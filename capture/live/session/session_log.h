@@ -1,4 +1,4 @@
-// SessionLog: what a detached session knows of its target, in memory of fixed size that outlives the process that writes it.
+// SessionLog: the state of a detached session's target, in memory of fixed size that outlives the writing process.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a session and those who ask it say to each other: one packet there, one back, over a SOCK_SEQPACKET socket.
+// The protocol between a session and its clients: one request packet, one reply packet, over a SOCK_SEQPACKET socket.
 #pragma once
 
 #include <cstdint>

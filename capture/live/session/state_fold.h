@@ -1,4 +1,4 @@
-// StateFold: what a row of sideband records leaves behind: who is there, what is mapped, which kernel code exists.
+// StateFold: reduces a sequence of sideband records to its final state: threads, mappings, kernel code.
 #pragma once
 
 #include <cstdint>

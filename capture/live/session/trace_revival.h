@@ -1,4 +1,4 @@
-// TraceRevival: has a trace go on that the kernel has stopped because its AUX area was full.
+// TraceRevival: restarts a trace that the kernel stopped because its AUX area was full.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): what software wrote to stimulus ports, what the DWT saw, time.
+// ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): writes of software to stimulus ports, DWT events, timestamps.
 #pragma once
 
 #include "ptdecode/types.h"

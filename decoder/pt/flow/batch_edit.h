@@ -1,4 +1,4 @@
-// Joining and cutting batches: a decoder's own output before it is given out.
+// Joining and truncating batches before the decoder outputs them.
 #pragma once
 
 #include "ptdecode/flow.h"

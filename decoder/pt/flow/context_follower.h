@@ -1,4 +1,4 @@
-// ContextFollower: which of a cpu's context switches a flow has passed, where time alone does not tell.
+// ContextFollower: determines which of a cpu's context switches a flow has passed if time alone does not show it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// FlowState: everything that decides how a flow goes on. Plain, copied when candidates fork.
+// FlowState: the state that determines how a flow continues. Trivially copyable; copied when candidates fork.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// HealSearch: after a contradiction, looks back for the one fetch whose bytes were not what the timeline says.
+// HealSearch: after a contradiction, searches backwards for the fetch whose bytes differed from the timeline.
 //
 // A record that was lost for good (the last of its site, or an A -> B together with its B -> A) leaves the timeline wrong without a
 // trace in the records. The packets still know: some branches after such a place they fit no instruction. What stood there is mostly

@@ -1,4 +1,4 @@
-// Item: what the flow is still owed by the trace, one step above packets: branches, targets, and events bound to an ip.
+// Item: what the packets give the flow: branch results, targets, and events bound to an ip.
 #pragma once
 
 #include <algorithm>

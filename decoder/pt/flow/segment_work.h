@@ -1,4 +1,4 @@
-// What one segment may cost.
+// Limits of the work per segment.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// TimeAhead: reads a segment's timing packets ahead of its flow, so that the moment after an item is known when the item is made.
+// TimeAhead: pre-reads a segment's timing packets, so that each item is created with the time after it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Walker: follows one flow exactly, instruction by instruction. The witness and the slow path.
+// Walker: follows one flow exactly, instruction by instruction. It is the slow path, and the reference for the fast one.
 #pragma once
 
 #include <array>

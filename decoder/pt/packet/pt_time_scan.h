@@ -1,4 +1,4 @@
-// The timing packets of a segment as points, ahead of the flow that needs their bounds.
+// Pre-reads the timing packets of a segment, for a flow that needs their bounds.
 #pragma once
 
 #include <vector>

@@ -40,8 +40,8 @@ class PTD_API PtClock {
   /// Updates the clock. Packets without time are ignored, except OVF. Returns true if the clock is known and the packet set its time or
   /// bounds. `offset_bytes` (the packet's position in the stream) shows which packets are adjacent; without it CYC is not calibrated.
   bool on_packet(const Packet& packet, uint64_t offset_bytes = kNoOffset);
-  /// Fast form of on_packet() for the simple MTC: the expected edge, after a TMA, with no CYC next to it. Returns false if the packet is not
-  /// simple; nothing has changed then and on_packet() must be called.
+  /// Fast form of on_packet() for the simple MTC: the expected edge, after a TMA, with no CYC next to it. Returns false if it is
+  /// not simple; nothing has changed then and on_packet() must be called.
   bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) {
     const unsigned step = (mtc - unsigned{last_mtc_}) & 0xff;
     if (anchor_ != Anchor::exact || first_mtc_ || lost_ || !known_ || step - 1U >= kPlausibleSteps || !has_mtc_) return false;
