@@ -15,8 +15,8 @@ struct Progress {
   std::vector<uint64_t> positions;  ///< of each ring, then of each AUX area
 };
 
-/// Written by one process, read by another after the first one is dead: a state is there as a whole or not at all. Two slots; the number of
-/// the newer one is stored last.
+/// Written by one process and read by another after the first one is dead. A state is visible completely or not at all: there are two
+/// slots, and the number of the newer one is stored last.
 class CommitPage {
  public:
   /// Shared with children of fork(). Errors: file_open.
