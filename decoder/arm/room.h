@@ -12,7 +12,7 @@ template <typename T>
   in.reserve(std::max(kFirst, 2 * in.size()));
 }
 
-/// As push_back(); the first ones come with room for more.
+/// Same as push_back(), but reserves more capacity on the first calls.
 template <typename T>
 [[gnu::always_inline]] inline void push(std::vector<T>& into, const T& what) {
   if (into.size() == into.capacity()) make_room(into);

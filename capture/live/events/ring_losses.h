@@ -6,8 +6,8 @@
 
 namespace ptd::live {
 
-/// The kernel writes LOST only before the next record that fits (kernel/events/ring_buffer.c, __perf_output_begin()). Only the events'
-/// counts (PERF_FORMAT_LOST) include losses after the last record. The kernel may also report a loss that was already taken from the counts.
+/// The kernel writes LOST only before the next record that fits (kernel/events/ring_buffer.c, __perf_output_begin()). Only the counts of
+/// the events (PERF_FORMAT_LOST) include losses after the last record. The kernel may report a loss that was already taken from the counts.
 struct RingLosses {
   uint64_t by_kernel = 0;  ///< sum of the ring's LOST records
   uint64_t told = 0;       ///< in the recording
