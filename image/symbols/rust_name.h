@@ -5,7 +5,7 @@
 
 namespace ptd {
 
-/// The readable form of a "_R..." name, without hashes; empty if it is none, or would be longer than a few pages.
+/// Returns the readable form of a "_R..." name, without hashes; empty if it is not such a name or would be longer than a few pages.
 [[nodiscard]] std::string demangle_rust(const std::string& name);
 
 }  // namespace ptd
