@@ -6,7 +6,7 @@
 
 namespace ptd {
 
-/// `runs` must outlive what uses the clock.
+/// `runs` must outlive all users of the clock.
 [[nodiscard]] inline FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadRuns& runs) {
   FlowClock clock;
   const StreamInfo& info = recording.streams()[stream];

@@ -24,18 +24,18 @@ class ScatteredRead {
  private:
   Bytes mapping_;
 };
-/// Has the system read the window at `offset_bytes` of a large mapping; returns where it ends.
+/// Makes the system read the window at `offset_bytes` of a large mapping; returns the end of the window.
 uint64_t read_window(Bytes mapping, uint64_t offset_bytes);
 inline constexpr uint64_t kScatteredBytes = 64ULL << 20;  ///< smaller mappings are read as they come
 
 /// Maps without reading: pages come in on touch, so a recording of any size costs address space only.
-/// A file that another program shortens while it is mapped raises SIGBUS on touch; recordings must not be cut while open.
+/// Limitation: if another program truncates the file while it is mapped, an access raises SIGBUS.
 class MappedFile {
  public:
-  /// "-" is standard input; if that is a pipe its copy stands in its place, and may be opened again. What cannot be mapped (pipe, socket,
-  /// FIFO) is spooled to $TMPDIR (default /tmp); of what does not begin as a recording does, only the first bytes.
+  /// "-" is standard input; if that is a pipe, its copy replaces it and can be reopened. Input that cannot be mapped (pipe, socket, FIFO)
+  /// is spooled to $TMPDIR (default /tmp); only its first bytes if it does not begin like a recording.
   static Result<std::unique_ptr<MappedFile>> open(const std::string& path);
-  /// A regular file that is open, of a recording's folder. Errors: file_open.
+  /// Maps an open regular file of a recording's folder. Errors: file_open.
   static Result<std::unique_ptr<MappedFile>> open(const RegularFile& file, const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

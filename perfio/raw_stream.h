@@ -24,7 +24,7 @@ class RawStream {
  public:
   RawStream(Bytes file, uint64_t begin, uint64_t end, ReadDamage& damage) : file_(file), position_(begin), end_(end), damage_(&damage) {}
 
-  /// False at the end.
+  /// Returns false at the end.
   bool next(RawRecord& out);
   [[nodiscard]] uint64_t position() const { return position_; }
 
