@@ -3,7 +3,7 @@
 
 namespace ptd {
 
-/// Downloads from debuginfod servers end when `stop` returns true: it is asked about once a second, on the thread that waits.
+/// Sets a function that ends downloads from debuginfod servers when it returns true; called about once per second on the waiting thread.
 void stop_downloads_when(bool (*stop)());
 
 }  // namespace ptd

@@ -7,7 +7,7 @@
 namespace ptd {
 
 void write_other_events(const OtherEvents& events, ByteWriter& out);
-/// Those in `times` (empty: all), at most `most`. False if the bytes are damaged.
+/// Reads the samples in `times` (empty: all), at most `most`. Returns false if the bytes are damaged.
 [[nodiscard]] bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size_t most, OtherEvents& events);
 
 }  // namespace ptd

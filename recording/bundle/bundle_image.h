@@ -10,7 +10,7 @@
 namespace ptd {
 
 void write_image(const ImageLog& log, const CodeKeeper& code, ByteWriter& out);
-/// Puts everything into `image`, but for the text pokes that the options drop. `pokes` loses the same.
+/// Adds everything to `image`, except the text pokes that the options drop, which are also removed from `pokes`.
 /// Errors: file_format.
 Status read_image(Bytes chunk, const KeptCode& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
 

@@ -5,7 +5,7 @@
 
 namespace ptd {
 
-/// One PSB. 24 bytes each: an index of a stream of many GB stays small.
+/// One PSB. 24 bytes, so that the index of a stream of many GB stays small.
 struct PsbEntry {
   uint64_t offset_bytes = 0;  ///< stream offset of the PSB
   uint64_t tsc = 0;           ///< TSC of its PSB+, corrected if `shift` is not 0
