@@ -38,7 +38,7 @@ class AuxStream {
   uint32_t idx = 0;
 
   /// Adds a payload in file order. `size_bytes` is the size in the record; a shorter payload leaves a `missing` seam.
-  /// Full-trace mode: offsets of one ring only grow; up to 7 bytes repeated by the next payload are padding of the recorder and are dropped.
+  /// Full-trace mode: offsets of one ring only grow; up to 7 bytes repeated by the next payload are the recorder's padding and are dropped.
   /// Snapshot mode: offsets do not order payloads; bytes that repeat the previous payload are found by content and dropped.
   void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot);
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
