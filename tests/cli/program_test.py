@@ -311,7 +311,7 @@ class OutputFiles(unittest.TestCase):
         for words in self.COMMANDS[:2]:
             done = self.write(words, full)
             self.assertEqual(done.returncode, 1, words)
-            self.assertIn(b"cannot be written", done.stderr, words)
+            self.assertIn(b"cannot write", done.stderr, words)
             self.assertTrue(full.is_char_device(), words)
 
     def test_a_recording_is_not_written_over(self):
