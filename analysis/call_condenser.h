@@ -1,4 +1,4 @@
-// CallCondenser: leaves out of a batch the blocks that do nothing to the stack of calls.
+// CallCondenser: removes from a batch the blocks that do not change the call stack.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace ptd {
 inline constexpr uint16_t kLeftOut = 0x8000;
 constexpr bool is_left_out(const Block& block) { return (block.flags & kLeftOut) != 0; }
 
-/// Runs on the decoding threads, so that less output waits for its turn and the one thread that follows the calls has less to do. CallFlow
-/// gives the same steps for a condensed batch as for the whole one.
+/// Runs on the decoding threads, so that less output is queued and the single thread that follows the calls has less work. CallFlow
+/// gives the same steps for a condensed batch as for the full one.
 ///
 /// It keeps the blocks at both ends of any branch that may be more than a jump within a function, of an instruction that halts the core,
 /// and of an event, a gap or a mark that changes more than the time. A jump counts as within a function only if both of its ends belong to
 /// that function throughout the segment.
 class CallCondenser final : public BatchFilter {
  public:
-  /// `tid` of the stream, -1 if it is a cpu's. `functions` must outlive the condenser; it serves only to compare functions.
+  /// `tid` of the stream, -1 for a per-cpu stream. `functions` must outlive the condenser; it is used only to compare functions.
   CallCondenser(const Recording& recording, const BlockTable& blocks, FunctionTable& functions, int32_t tid)
       : blocks_(blocks), tid_(tid), finder_(recording.symbolizer(), recording.timeline(), functions) {}
   void apply(Batch& batch, const AuxSegment& segment) override;

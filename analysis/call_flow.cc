@@ -1,4 +1,4 @@
-// CallFlow: batches of blocks -> transfers between functions. See call_flow.h.
+// CallFlow: extracts transfers between functions from batches of blocks. See call_flow.h.
 #include "ptdecode/call_flow.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// CallTree: stacks of calls, thread by thread. See call_tree.h.
+// CallTree: call stacks per thread. See call_tree.h.
 #include "ptdecode/call_tree.h"
 
 #include <algorithm>
@@ -31,13 +31,13 @@ const char* sentence(CallLoss loss) {
     case CallLoss::gap:
       return "the flow was lost";
     case CallLoss::strange_return:
-      return "a return went where no open call had come from";
+      return "a return did not match any open call";
     case CallLoss::strange_resume:
-      return "tracing went on elsewhere than where it had stopped";
+      return "tracing resumed at another place than where it stopped";
     case CallLoss::new_program:
-      return "the process runs another program";
+      return "the process executed another program";
     case CallLoss::too_deep:
-      return "more calls are open than are followed";
+      return "more calls are open than the limit";
   }
   return "";
 }

@@ -1,4 +1,4 @@
-// Streams decoded side by side, their steps merged by time: see call_walk.h.
+// Decodes streams in parallel and merges their steps by time: see call_walk.h.
 #include "ptdecode/call_walk.h"
 
 #include <algorithm>

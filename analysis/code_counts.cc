@@ -1,4 +1,4 @@
-// Batches of blocks -> counts of runs and branches. See code_counts.h.
+// Counts runs and branches of batches. See code_counts.h.
 #include "ptdecode/code_counts.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// flow_clock(): what the clock of a recording's stream promises.
+// flow_clock(): the properties of a recording's stream clock.
 #pragma once
 
 #include "ptdecode/flow_dates.h"
@@ -6,7 +6,7 @@
 
 namespace ptd {
 
-/// `schedule` must outlive what uses the clock.
+/// `schedule` must outlive all users of the clock.
 [[nodiscard]] inline FlowClock flow_clock(const Recording& recording, uint32_t stream, const ThreadSchedule& schedule) {
   FlowClock clock;
   const StreamInfo& info = recording.streams()[stream];

@@ -28,19 +28,19 @@ namespace {
 constexpr const char* kIntro =
     "ptdecode: exact decoding of Intel PT and Arm CoreSight traces, through code that changes while it runs.\n\n"
     "  perf record -e intel_pt// --kcore -- ./program    makes ./perf.data\n"
-    "  ptdecode                                          what the recording is (-i FILE: another one)\n"
+    "  ptdecode                                          describe the recording (-i FILE: another one)\n"
     "  ptdecode script --call-trace | less               callers and callees\n"
     "  ptdecode stat                                     how much was traced, and what was lost\n"
-    "  ptdecode demo                                     without a recording: see a kernel patch itself";
+    "  ptdecode demo                                     no recording needed: see a kernel patch itself";
 constexpr const char* kNext =
-    "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes all and counts, 'ptdecode --help' shows the rest\n";
+    "\nnext: 'ptdecode script | less' lists the flow, 'ptdecode stat' decodes and counts, 'ptdecode --help' lists all commands\n";
 constexpr const char* kExits =
-    "Exit status: 0 fine, 1 a file could not be read, 2 wrong usage, 3 a finding of check, or a difference\n(with --strict: also lost "
-    "flow and what check would find; of packets, bytes that are none).\n"
+    "Exit status: 0 success, 1 a file could not be read, 2 wrong usage, 3 check has findings, or a comparison found a difference\n"
+    "(with --strict also if flow was lost or check would have findings; for packets, if bytes are not a valid packet).\n"
     "'ptdecode COMMAND --help' explains a command, with examples.";
 
 int output_lost() {
-  ptd::cli::say_on_error("ptdecode: standard output cannot be written\n");
+  ptd::cli::say_on_error("ptdecode: cannot write to standard output\n");
   return ptd::cli::kExitFile;
 }
 
@@ -63,7 +63,7 @@ std::string memory_text() {
   std::string text = "ptdecode: out of memory";
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     text += fmt::format(": this process may use {} KiB of address space (ulimit -v)", limit.rlim_cur / 1024);
-  return text + "; --time decodes a part of the trace at a time\n";
+  return text + "; decode a part of the trace with --time\n";
 }
 
 /// Address space that is given back when memory runs out: to handle an exception, and to name it, takes memory as well.
@@ -112,17 +112,17 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
     names += (names.empty() ? "" : ", ") + name;
   }
   std::error_code ignored;
-  std::string text = fmt::format("ptdecode: '{}' is no command", word);
+  std::string text = fmt::format("ptdecode: '{}' is not a command", word);
   if (std::filesystem::exists(word, ignored)) {
-    text += fmt::format("; of a recording: ptdecode info -i {}\n", word);
+    text += fmt::format("; to describe a recording: ptdecode info -i {}\n", word);
   } else if (const std::string here = ptd::cli::nearest_of_perf(word); !here.empty()) {
-    text += fmt::format("; for 'perf {}' there is {}\n", word, here);
+    text += fmt::format("; equivalent of 'perf {}': {}\n", word, here);
   } else if (const std::string nearest = ptd::cli::nearest_word(word, known); !nearest.empty()) {
     text += fmt::format("; did you mean '{}'?\n", nearest);
   } else {
     text += fmt::format("; the commands: {}\n", names);
   }
-  ptd::cli::say_on_error(text + "ptdecode: --help shows how\n");
+  ptd::cli::say_on_error(text + "ptdecode: see 'ptdecode --help'\n");
   return ptd::cli::kExitUsage;
 }
 

@@ -1,4 +1,4 @@
-// BlockSequences: equal sequences share one number, found by hash.
+// BlockSequences: equal sequences share one id, found by hash.
 #include "ptdecode/block_sequences.h"
 
 #include <algorithm>

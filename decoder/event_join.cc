@@ -1,4 +1,4 @@
-// EventJoin: the stream's state so far decides what an event of the next segment means.
+// EventJoin: uses the state of the stream so far to interpret events of the next segment.
 #include "decoder/event_join.h"
 
 namespace ptd {

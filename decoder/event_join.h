@@ -1,15 +1,15 @@
-// EventJoin: what events mean across segments, which are decoded without knowledge of each other.
+// EventJoin: interprets events across segments, which are decoded independently of each other.
 #pragma once
 
 #include "ptdecode/flow.h"
 
 namespace ptd {
 
-/// Fed with a stream's batches in order. Says of exec_mode whether it is a change or a status (only changes lose kEventStatus), and of
-/// `enabled` whether tracing resumes where it was disabled (kEventResumed). Needed once a stream; plain state.
+/// Feed a stream's batches in order. Determines for exec_mode whether it is a change or a status (only changes lose kEventStatus), and for
+/// `enabled` whether tracing resumes where it was disabled (kEventResumed). One per stream.
 class EventJoin {
  public:
-  /// Flow is not known to join what came before (start, seam).
+  /// Declares that the flow may not continue the previous one (start, lost data).
   void reset();
   void apply(Batch& batch);
 

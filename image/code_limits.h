@@ -1,4 +1,4 @@
-// CodeLimits: where a timeline's bytes are at hand although its sections reach further; for copies that keep what was needed.
+// CodeLimits: the ranges in which a timeline has bytes although its sections are larger; for copies with only the needed code.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace ptd {
 
-/// Immutable once filled. Outside of the ranges given, every address reads as known without bytes.
+/// Immutable once filled. Outside the given ranges, every address reads as known but without bytes.
 class CodeLimits {
  public:
-  /// [first, last] of `space` is at hand. Ranges of one space come in order and do not overlap; neighbours are joined.
+  /// Adds [first, last] of `space`. Ranges of one space must be added in order and not overlap; adjacent ranges are joined.
   void add(SpaceId space, uint64_t first, uint64_t last) {
     if (space.value >= spaces_.size()) spaces_.resize(size_t{space.value} + 1);
     std::vector<Range>& ranges = spaces_[space.value];
@@ -22,7 +22,7 @@ class CodeLimits {
       ranges.push_back({first, last});
     }
   }
-  /// How many bytes are at hand from `ip` on, at most `limit`. 0: none.
+  /// Returns how many bytes are available from `ip` on, at most `limit`.
   [[nodiscard]] uint64_t at_hand(SpaceId space, uint64_t ip, uint64_t limit) const {
     if (space.value >= spaces_.size()) return 0;
     const std::vector<Range>& ranges = spaces_[space.value];

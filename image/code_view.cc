@@ -1,4 +1,4 @@
-// CodeView: composes the candidates for one address from the parts (sections, sites) that its bytes fall into.
+// CodeView: composes the candidates for an address from the sections and sites that its bytes belong to.
 #include "ptdecode/code_view.h"
 
 #include <algorithm>

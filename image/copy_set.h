@@ -1,4 +1,4 @@
-// CopySet: the dated copies of one builder; which stretches serve as base, when each was taken, where two of them differ.
+// CopySet: the dated copies of a builder; determines which parts serve as base, when each was taken, and where two differ.
 #pragma once
 
 #include <span>
@@ -23,27 +23,27 @@ class CopySet {
   [[nodiscard]] size_t size() const { return copies_.size(); }
   [[nodiscard]] const DatedCopy& copy(size_t index) const { return copies_[index]; }
 
-  /// The ranges of copy `index` that no earlier copy of its space covers: they serve as base sections.
+  /// Returns the ranges of copy `index` that no earlier copy of its space covers; they serve as base sections.
   [[nodiscard]] std::vector<AddressRange> base_ranges(size_t index) const;
-  /// The copies of `space` as far as they cover [ip, ip + size), the first base first.
+  /// Returns the parts of the copies of `space` that cover [ip, ip + size), the first base first.
   void covering(SpaceId space, uint64_t ip, uint32_t size, std::vector<SiteCopy>& out) const;
   [[nodiscard]] bool any_in(SpaceId space) const;
-  /// The earliest moment at which a copy of the space may have been taken.
+  /// Returns the earliest time at which a copy of the space may have been taken.
   [[nodiscard]] TimeNs earliest(SpaceId space) const;
-  /// Whether the copy says when it was taken on both sides. If not, it is dated by its bytes.
+  /// Returns whether the time of the copy is bounded on both sides. If not, the copy is dated by its bytes.
   [[nodiscard]] bool undated(size_t index) const;
   /// The end of the run of copies from `index` on that were taken together: neighbours of one space and date that do not overlap, as a
   /// kcore has one for the kernel and one for each stretch of modules.
   [[nodiscard]] size_t taken_with(size_t index) const;
-  /// How many sites may disagree with a copy more than at the best moment, because records that were lost from `since` on explain it.
+  /// Returns how many more sites than at the best time may disagree with a copy, because records lost from `since` on explain it.
   struct Allowance {
     int sites = 0;
     TimeNs since = kTimeMin;
   };
-  /// Dates copies [first, end), taken together, by the majority: `times` are the moments at which some site held a copy's bytes. Where
-  /// losses explain as well what speaks for another moment, no site is dated apart from the others.
+  /// Dates copies [first, end), which were taken together, by majority: `times` are the times at which a site had the copy's bytes. If
+  /// losses also explain the evidence for another time, no site is dated separately.
   void date(size_t first, size_t end, const std::vector<Interval>& times, Allowance allowance);
-  /// Bytes outside `known` (sorted, disjoint) at which two copies of one space differ: the edits that no record told.
+  /// Returns the bytes outside `known` (sorted, disjoint) at which two copies of one space differ, that is, edits without a record.
   [[nodiscard]] std::vector<Edit> differences(std::span<const SiteRange> known) const;
 
  private:

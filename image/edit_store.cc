@@ -1,4 +1,4 @@
-// EditStore: sorting, removal of repetitions, clustering.
+// EditStore: sorting, deduplication, clustering.
 #include "image/edit_store.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// EditStore: edits in compact form, their bytes in one arena; sorted, without duplicates, cut into ranges that become sites.
+// EditStore: edits in compact form with their bytes in one arena; sorted, deduplicated and grouped into sites.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,11 @@ struct SiteRanges {
 
 class EditStore {
  public:
-  /// Returns false for an edit that says nothing or runs over the end of the address space.
+  /// Returns false for an edit without effect or one that extends past the end of the address space.
   bool add(const Edit& edit);
-  /// Sorts by (space, ip, time), drops repetitions of one record.
+  /// Sorts by (space, ip, time) and removes duplicates of a record.
   void sort();
-  /// Maximal clusters of overlapping edits, long ones cut so that none exceeds kMaxSiteBytes and short edits stay whole.
+  /// Returns the maximal clusters of overlapping edits, split so that none exceeds kMaxSiteBytes and short edits stay whole.
   [[nodiscard]] SiteRanges ranges() const;
 
   [[nodiscard]] const std::vector<StoredEdit>& edits() const { return edits_; }

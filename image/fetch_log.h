@@ -1,4 +1,4 @@
-// FetchLog: which addresses of code were asked for; what a self-contained copy of a recording must hold.
+// FetchLog: records which code addresses were fetched, that is, what a self-contained copy of a recording must contain.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr uint64_t kCodeLineBytes = uint64_t{1} << kCodeLineBits;
 /// Thread-safe. Spaces are effective ones: the kernel half belongs to kKernelSpace.
 class FetchLog {
  public:
-  /// [ip, ip + size_bytes) was looked at; what runs over the end of the address space ends there.
+  /// Records a fetch of [ip, ip + size_bytes), truncated at the end of the address space.
   void add(SpaceId space, Ip ip, uint64_t size_bytes) {
     if (size_bytes == 0) return;
     const uint64_t last = ip.value + (size_bytes - 1 < ~uint64_t{0} - ip.value ? size_bytes - 1 : ~uint64_t{0} - ip.value);
@@ -27,14 +27,14 @@ class FetchLog {
     here.ips.insert(ip.value);
     for (uint64_t line = ip.value >> kCodeLineBits; line <= last >> kCodeLineBits; ++line) here.lines.insert(line);
   }
-  /// Numbers of the lines (address / kCodeLineBytes) looked at in each space, in order.
+  /// Returns the numbers of the fetched lines (address / kCodeLineBytes) of each space, in order.
   [[nodiscard]] std::map<uint32_t, std::set<uint64_t>> lines() const {
     const std::lock_guard lock(mutex_);
     std::map<uint32_t, std::set<uint64_t>> out;
     for (const auto& [space, here] : spaces_) out[space].insert(here.lines.begin(), here.lines.end());
     return out;
   }
-  /// First addresses of what was looked at in each space, in order.
+  /// Returns the start addresses of the fetches in each space, in order.
   [[nodiscard]] std::map<uint32_t, std::set<uint64_t>> ips() const {
     const std::lock_guard lock(mutex_);
     std::map<uint32_t, std::set<uint64_t>> out;

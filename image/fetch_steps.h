@@ -1,4 +1,4 @@
-// FetchSteps: what the fetches of a thread cost, where code has many versions.
+// FetchSteps: counts the cost of a thread's fetches in code with many versions.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@ namespace ptd {
 /// No fetch of a CodeView takes more steps; it gives FetchStatus::too_many.
 inline constexpr uint64_t kMostFetchSteps = 1U << 18;
 
-/// Of one thread, for whoever bounds its work. A fetch depends on `most` and on nothing else here.
+/// The counters of one thread, for callers that limit its work. A fetch depends only on `most`.
 struct FetchSteps {
   uint64_t taken = 0;               ///< versions that fetches have compared and combined; none for code that does not change
-  uint64_t walked = 0;              ///< instructions that decoders have walked side by side or in looking back, where versions were open
-  uint64_t most = kMostFetchSteps;  ///< of one fetch, about
+  uint64_t walked = 0;              ///< instructions that decoders walked in parallel or searching backwards, with undecided versions
+  uint64_t most = kMostFetchSteps;  ///< approximate limit of one fetch
 };
 
 [[nodiscard]] FetchSteps& fetch_steps();
 
-/// While it lives, a fetch of this thread takes no more than `most` steps.
+/// During its lifetime, each fetch of this thread takes at most `most` steps.
 class FetchStepLimit {
  public:
   explicit FetchStepLimit(uint64_t most) : before_(fetch_steps().most) { fetch_steps().most = most < before_ ? most : before_; }

@@ -1,4 +1,4 @@
-// SectionIndex: plays mappings in order of time, then indexes the resulting rectangles.
+// SectionIndex: applies mappings in time order, then indexes the resulting rectangles.
 #include "image/section_index.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// SectionIndex: rectangles of address x time, each with the section that stands there. Disjoint by construction.
+// SectionIndex: disjoint rectangles of address x time, each with the section that is mapped there.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct SectionRect {
   SectionId section = kNoSection;
 };
 
-/// A mapping or unmapping as it was reported.
+/// A mapping or unmapping, as recorded.
 struct SectionChange {
   uint64_t first_address = 0;
   uint64_t last_address = 0;
@@ -29,27 +29,27 @@ struct SectionChange {
 class SectionIndex {
  public:
   SectionIndex() = default;
-  /// Plays the changes in order of time (equal times: in the order given). What is unmapped becomes a rectangle too: it hides
-  /// what a parent space has there, and ends code that only edits made.
+  /// Applies the changes in time order (equal times: in the given order). An unmapped range also becomes a rectangle: it hides
+  /// the parent space's content and ends code that only edits created.
   explicit SectionIndex(std::vector<SectionChange> changes);
 
-  /// Appends the rectangles that contain `address` at some moment of `when`, in order of time.
+  /// Appends the rectangles that contain `address` at some time within `when`, in time order.
   void find(uint64_t address, Interval when, std::vector<SectionRect>& out) const;
-  /// Returns the rectangle that contains `address` at `t`; if none does, kNoSection with moments around `t` at which none does.
+  /// Returns the rectangle that contains `address` at `t`; if none does, kNoSection with an interval around `t` in which none does.
   struct Found {
     SectionId section = kNoSection;
     bool covered = false;  ///< by a rectangle, which may be one of kNoSection
     Interval live;
   };
   [[nodiscard]] Found at(uint64_t address, TimeNs t) const;
-  /// All rectangles live at `t`.
+  /// Returns all rectangles that are live at `t`.
   [[nodiscard]] std::vector<SectionRect> live_at(TimeNs t) const;
-  /// The largest range around `address` in which every address has the same rectangles.
+  /// Returns the largest range around `address` in which every address has the same rectangles.
   struct Span {
     uint64_t first = 0, last = 0;
   };
   [[nodiscard]] Span uniform_span(uint64_t address) const;
-  /// Whether something begins or ends at some moment.
+  /// Returns whether any rectangle begins or ends after the start of time.
   [[nodiscard]] bool changes() const;
   [[nodiscard]] bool empty() const { return rects_.empty(); }
   [[nodiscard]] size_t size() const { return rects_.size(); }

@@ -1,4 +1,4 @@
-// SiteBuilder: the scan through one site's history, healing on the way.
+// SiteBuilder: scans the history of one site and heals it.
 #include "image/site_builder.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ SiteBuilder::SiteBuilder(TimelineData& data, const EditStore& edits)
 
 void SiteBuilder::report(Finding finding) {
   if (findings_left_ == 0) return;
-  if (--findings_left_ == 0) finding.what += " (further findings are left out)";
+  if (--findings_left_ == 0) finding.what += " (further findings are omitted)";
   data_.findings.push_back(std::move(finding));
 }
 
@@ -286,7 +286,8 @@ void SiteBuilder::heal_removal(const SiteInput& input, const SiteStep& cause) {
                         step.time,
                         {},
                         {},
-                        "removal of code put back: code came into being over other code, so its record was lost"});
+                        "a removal of code was inserted: other code was created at the same addresses, so the record of the removal was "
+                        "lost"});
   }
   for (uint32_t offset = standing.first; offset < standing.end; ++offset) {
     bytes_[offset] = {step.time.first, static_cast<int32_t>(scanned_.size()), {}, Level::absent, false};
@@ -333,8 +334,8 @@ void SiteBuilder::report_mismatch(const SiteInput& input, const SiteStep& cause,
   if (observed) {
     finding.kind = cause.copy == 0 ? FindingKind::base_copy_unexplained : FindingKind::poke_lost_by_copy;
     finding.time = window;
-    finding.what = cause.copy == 0 ? "the base copy holds bytes that no record explains: a record was lost"
-                                   : "a later copy holds bytes that no record explains: a record was lost";
+    finding.what = cause.copy == 0 ? "the base copy contains bytes that no record explains: a record was lost"
+                                   : "a later copy contains bytes that no record explains: a record was lost";
     pending_.push_back(std::move(finding));
     return;
   }
@@ -345,12 +346,12 @@ void SiteBuilder::report_mismatch(const SiteInput& input, const SiteStep& cause,
     finding.ip = Ip{edit.ip};
     finding.expected = to_vector(Bytes{edits_.old_bytes(edit), edit.old_size});
     finding.what =
-        "record at file offset " + std::to_string(edit.record_offset_bytes) + " says that it replaced other bytes than were known";
+        "record at file offset " + std::to_string(edit.record_offset_bytes) + " has other old bytes than the timeline";
   }
   pending_.push_back(finding);
   finding.kind = FindingKind::poke_healed;
   finding.time = window;
-  finding.what = found.empty() ? "creation of code put back: its record was lost" : "a version put back: its record was lost";
+  finding.what = found.empty() ? "a creation of code was inserted: its record was lost" : "a version was inserted: its record was lost";
   pending_.push_back(std::move(finding));
 }
 

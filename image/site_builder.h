@@ -1,4 +1,4 @@
-// SiteBuilder: turns the edits of one range of bytes into versions; checks old bytes, inserts what lost records must have done.
+// SiteBuilder: turns the edits of one range of bytes into versions; checks old bytes and inserts the edits of lost records.
 #pragma once
 
 #include <array>
@@ -12,17 +12,17 @@
 
 namespace ptd {
 
-/// What changes, or tells, the bytes of a site. Offsets are from the site's first byte.
+/// An event that changes, or proves, the bytes of a site. Offsets are relative to the site's first byte.
 struct SiteStep {
   enum class Kind : uint8_t {
-    unmap,    ///< bytes went away with their section
-    section,  ///< a section's bytes came to stand here
-    observe,  ///< a dated copy holds these bytes: proof, not change
+    unmap,    ///< the bytes were removed with their section
+    section,  ///< a section with bytes was mapped
+    observe,  ///< a dated copy contains these bytes: a proof, not a change
     record,   ///< an edit
   };
   Kind kind = Kind::record;
   bool weak = false;    ///< section: assumed bytes, which a record may contradict without a finding
-  bool healed = false;  ///< record: inserted here, or told by copies
+  bool healed = false;  ///< record: inserted here, or derived from copies
   EditOrigin origin = EditOrigin::text_poke;
   Interval time;
   uint32_t offset = 0;
@@ -34,7 +34,7 @@ struct SiteStep {
   [[nodiscard]] uint32_t end() const { return offset + size; }
 };
 
-/// A dated copy as far as it covers a site.
+/// The part of a dated copy that covers a site.
 struct SiteCopy {
   uint32_t copy = 0;  ///< index, 0 is the base
   uint32_t offset = 0;
@@ -43,7 +43,7 @@ struct SiteCopy {
   Interval limit;  ///< contains `taken`, which is where most sites place the copy; this one may stand elsewhere within
 };
 
-/// A range of bytes with everything that is known about it.
+/// A range of bytes and all events that affect it.
 struct SiteInput {
   SpaceId space;
   uint64_t ip = 0;
@@ -60,17 +60,17 @@ class SiteBuilder {
  public:
   SiteBuilder(TimelineData& data, const EditStore& edits);
 
-  /// Appends the site, or several if its history can only be told apart in pieces. Consumes the input.
+  /// Appends the site, or several if its history can only be resolved in parts. Consumes the input.
   void build(SiteInput& input);
   /// Keeps the first known version of each site only and reports nothing.
   void freeze() { frozen_ = true; }
-  /// Times at which the site, by its records alone, held the bytes of `copy`. For dating copies.
+  /// Returns the times at which the site, by its records alone, had the bytes of `copy`. For dating copies.
   void matching_times(SiteInput& input, const SiteCopy& copy, std::vector<Interval>& out);
-  /// Adds the finding unless there are too many already.
+  /// Adds the finding unless there are already too many.
   void report(Finding finding);
 
  private:
-  /// What is known of a byte at one point of the scan.
+  /// The state of a byte at one point of the scan.
   enum class Level : uint8_t { unknown, weak, known, absent };
   struct Byte {
     TimeNs since;         // the value is not known to have stood before this

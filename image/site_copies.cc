@@ -1,4 +1,4 @@
-// SiteBuilder, the part about dated copies: where in a site's history a copy was taken, told by its bytes.
+// SiteBuilder: dated copies. Finds by its bytes when in a site's history a copy was taken.
 #include <algorithm>
 #include <string>
 
@@ -137,8 +137,8 @@ void SiteBuilder::place_copy(SiteInput& input, const SiteCopy& copy) {
                         copy.taken,
                         {},
                         {copy.bytes.begin(), copy.bytes.end()},
-                        half ? "the base copy caught this address in the middle of a poke"
-                             : "the base copy is newer than a record: bytes dated by their content"});
+                        half ? "the base copy was made in the middle of a poke of this address"
+                             : "the base copy is newer than a record: its bytes are dated by their content"});
   }
   if (half) return;
   SiteStep step;

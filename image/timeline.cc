@@ -1,4 +1,4 @@
-// Timeline: read-only questions about the body that TimelineBuilder made.
+// Timeline: queries on the data that TimelineBuilder built.
 #include "ptdecode/timeline.h"
 
 #include <algorithm>

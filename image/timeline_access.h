@@ -1,4 +1,4 @@
-// TimelineAccess: what a loader sets in a Timeline before it gives it out. Private to the project.
+// TimelineAccess: setters of a Timeline for its loaders. Private to the project.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 namespace ptd {
 
 struct TimelineAccess {
-  /// Records in `log` every fetch through this Timeline and through later copies of it. Null: none.
+  /// Logs every fetch through this Timeline and through later copies of it in `log`. Null: no log.
   static void log_fetches(Timeline& timeline, std::shared_ptr<FetchLog> log) { timeline.fetch_log_ = std::move(log); }
-  /// Only code that `limits` names can be fetched through this Timeline and through later copies of it. Null: all.
+  /// Restricts fetches through this Timeline and through later copies of it to the code in `limits`. Null: no restriction.
   static void limit_code(Timeline& timeline, std::shared_ptr<const CodeLimits> limits) { timeline.code_limits_ = std::move(limits); }
 };
 

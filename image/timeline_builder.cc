@@ -1,4 +1,4 @@
-// TimelineBuilder: gathers what was added, then builds space by space, site by site.
+// TimelineBuilder: collects the input, then builds space by space and site by site.
 #include "ptdecode/timeline_builder.h"
 
 #include <algorithm>

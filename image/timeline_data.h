@@ -1,4 +1,4 @@
-// TimelineData: the body that copies of a Timeline share; private to the room.
+// TimelineData: the data that copies of a Timeline share. Private to the module.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace ptd {
 
 inline constexpr uint32_t kNoEdit = 0xffffffffU;
-/// No site is larger: what one edit costs in memory is bounded by this.
+/// Maximum size of a site, which bounds the memory per edit.
 inline constexpr uint32_t kMaxSiteBytes = 512;
 
-/// How much of a version's bytes is known. A partial version has a mask (one byte each, 0 or 1) behind its bytes in the arena.
+/// How many of a version's bytes are known. A partial version has a mask (one byte each, 0 or 1) after its bytes in the arena.
 enum class Known : uint8_t { none, partial, all };
 
-/// One content of a site. It opens at some moment of `open` and closes at some moment of the next version's `open`.
+/// One version of a site. It opens at some time within `open` and closes at some time within the next version's `open`.
 struct Version {
   Interval open;
   uint64_t bytes_offset = 0;  ///< in TimelineData::arena; equal contents of one site may share it
@@ -38,7 +38,7 @@ struct Site {
 /// One address space: its sections by (address, time) and its run of sites in address order.
 struct SpaceData {
   SectionIndex sections;
-  SpaceId parent = kNoSpace;  ///< where this space says nothing, the parent's content at `forked` stands
+  SpaceId parent = kNoSpace;  ///< where this space has no mapping, the parent's content at `forked` applies
   TimeNs forked;
   SiteId first_site = 0;
   uint32_t site_count = 0;
@@ -52,28 +52,28 @@ class TimelineData {
   std::vector<Version> versions;
   std::vector<std::byte> arena;
   std::vector<Interval> suspect;  ///< disjoint, in order
-  std::vector<Interval> doubts;   ///< of a site: in which lost records may have left other content than told; in order
+  std::vector<Interval> doubts;   ///< of a site: times in which lost records may have changed the content; in order
   std::vector<Finding> findings;
 
-  /// When the version may have been live, and when it surely was (its neighbours were not).
+  /// Return when the version may have been live, and when it certainly was (its neighbours were not).
   [[nodiscard]] Interval possible(const Site& site, uint32_t version) const;
   [[nodiscard]] Interval certain(const Site& site, uint32_t version) const;
   [[nodiscard]] const Version& version(const Site& site, uint32_t version) const { return versions[site.first_version + version]; }
   [[nodiscard]] const std::byte* bytes(const Version& version) const { return arena.data() + version.bytes_offset; }
-  /// Whether byte `offset` of the version is known.
+  /// Returns whether byte `offset` of the version is known.
   [[nodiscard]] bool known_at(const Site& site, const Version& version, uint64_t offset) const;
-  /// Versions [first, last] that may have been live at some moment of `when`.
+  /// Returns the versions [first, last] that may have been live at some time within `when`.
   struct Range {
     uint32_t first = 0, last = 0;
   };
   [[nodiscard]] Range versions_in(const Site& site, Interval when) const;
-  /// First site of the space that ends after `address`; first_site + site_count if there is none.
+  /// Returns the first site of the space that ends after `address`; first_site + site_count if there is none.
   [[nodiscard]] SiteId site_at_or_after(const SpaceData& space, uint64_t address) const;
-  /// The section mapped at (space, address, t) here or in the spaces it was forked from.
+  /// Returns the section mapped at (space, address, t) in the space or in the spaces it was forked from.
   [[nodiscard]] Timeline::SectionAt section_at(SpaceId space, uint64_t address, TimeNs t) const;
 };
 
-/// Kernel-half addresses belong to the kernel whatever space they are asked in.
+/// Addresses of the kernel half belong to the kernel in every space.
 constexpr SpaceId effective_space(SpaceId space, Ip ip) { return is_kernel_half(ip) ? kKernelSpace : space; }
 constexpr TimeNs before(TimeNs t) { return t == kTimeMin ? t : TimeNs{t.value - 1}; }
 constexpr TimeNs after(TimeNs t) { return t == kTimeMax ? t : TimeNs{t.value + 1}; }

@@ -1,4 +1,4 @@
-// Collects what is wrong with a recording while it is read.
+// Collects the damage that is found while a recording is read.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ inline constexpr size_t kMaxDamageMessages = 32;
 inline void add_damage_message(ReadDamage& damage, std::string sentence) {
   if (damage.messages.size() < kMaxDamageMessages) damage.messages.push_back(std::move(sentence));
 }
-/// A record of sane size that cannot be read and is skipped.
+/// Logs a record of plausible size that cannot be read and is skipped.
 inline void add_bad_record(ReadDamage& damage, uint64_t offset_bytes, const std::string& why) {
   ++damage.bad_records;
   add_damage_message(damage, why + " at offset " + std::to_string(offset_bytes) + " (skipped)");
 }
-/// The rest cannot be read.
+/// Logs that the rest cannot be read.
 inline void add_cut(ReadDamage& damage, uint64_t offset_bytes, const std::string& why) {
   if (!damage.cut) damage.cut_offset_bytes = offset_bytes;
   damage.cut = true;

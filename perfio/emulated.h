@@ -1,4 +1,4 @@
-// What recordings that an emulator made are known by.
+// Identifies recordings that were made by an emulator.
 #pragma once
 
 namespace ptd::perfio {

@@ -114,8 +114,8 @@ Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDam
   Cursor in(file);
   const uint64_t magic = in.u64();
   const uint64_t size = in.u64();
-  if (magic == kPerfMagic2Swapped) return Error{ErrorCode::unsupported_byte_order, path + " was recorded on a machine of the other byte order", 0};
-  if (magic == kPerfMagic1) return Error{ErrorCode::unsupported_version, path + " has the perf.data form of before 2009 (version 1)", 0};
+  if (magic == kPerfMagic2Swapped) return Error{ErrorCode::unsupported_byte_order, path + " was recorded on a big-endian machine", 0};
+  if (magic == kPerfMagic1) return Error{ErrorCode::unsupported_version, path + " has the perf.data format from before 2009 (version 1)", 0};
   if (magic != kPerfMagic2) return Error{ErrorCode::unknown_format, path + " is not a perf.data file (it does not begin with PERFILE2)", 0};
 
   FileLayout out;

@@ -1,4 +1,4 @@
-// The header of a perf.data file: which form it has, where its parts are.
+// The header of a perf.data file: its form and the positions of its parts.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace ptd::perfio {
 
-/// What the first bytes of a recording say.
+/// The form of a recording, from its first bytes.
 struct FileLayout {
   bool pipe = false;
   uint64_t data_begin = 0, data_end = 0;  ///< the records; data_end never lies beyond the file
@@ -19,7 +19,7 @@ struct FileLayout {
 };
 
 /// Reads header, attrs and feature sections. Errors: not perf.data, version 1, other byte order. A file that ends early is not an error:
-/// what is missing goes to `damage`. A data size of 0 (recorder killed) means that records go on to the end and that there are no features.
+/// missing parts are reported in `damage`. A data size of 0 (recorder killed) means that records extend to the end without features.
 Result<FileLayout> read_file_header(Bytes file, const std::string& path, ReadDamage& damage);
 
 }  // namespace ptd::perfio

@@ -21,8 +21,8 @@ bool RecordQueue::add(uint64_t time, const RawRecord& record) {
   if (entries_.size() < limits_.max_queued_records && own_bytes_ < limits_.max_queued_bytes) return true;
   if (!overflowed_) {
     overflowed_ = true;
-    add_damage_message(*damage_, "more records wait for a FINISHED_ROUND than the bound of " + std::to_string(limits_.max_queued_records) +
-                                     " allows: from offset " + std::to_string(record.file_offset_bytes) +
+    add_damage_message(*damage_, "more records wait for a FINISHED_ROUND than the limit of " + std::to_string(limits_.max_queued_records) +
+                                     ": from offset " + std::to_string(record.file_offset_bytes) +
                                      " on records may come out of order");
   }
   sort();

@@ -1,9 +1,9 @@
-// Sorts records by time with bounded memory, within the promises of FINISHED_ROUND.
+// Sorts records by time with bounded memory, using the guarantees of FINISHED_ROUND.
 //
 //   ring 0:  1   4        7 8   |         <- | is FINISHED_ROUND: whatever a ring still holds was written after the last time that the
 //   ring 1:    2    5 6         |  9         *previous* round had seen, so up to that time nothing more can come
 //
-// Invariant: a record that waits has a time later than everything already delivered, unless it came late (counted).
+// Invariant: a buffered record has a later time than every delivered one, unless it came late (counted).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace ptd::perfio {
 
-/// Holds records back until their turn. Equal times keep the order in which they were added.
+/// Buffers records and delivers them in time order. Equal times keep the order in which they were added.
 class RecordQueue {
  public:
   using Deliver = std::function<bool(const RawRecord&)>;
@@ -23,9 +23,9 @@ class RecordQueue {
   RecordQueue(const ReadLimits& limits, ReadDamage& damage, Deliver deliver)
       : limits_(limits), damage_(&damage), deliver_(std::move(deliver)) {}
 
-  /// All calls: false once a delivery returned false.
+  /// All calls return false once a delivery has returned false.
   bool add(uint64_t time, const RawRecord& record);
-  /// FINISHED_ROUND: delivers up to the latest time that the previous round had seen.
+  /// Processes a FINISHED_ROUND: delivers up to the latest time of the previous round.
   bool finish_round();
   /// Delivers everything up to `time`.
   bool flush_until(uint64_t time);

@@ -1,4 +1,4 @@
-// A file that is written front to back with a buffer of fixed size and patched at the end.
+// A file that is written sequentially with a buffer of fixed size and patched at the end.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,23 @@ class OutputFile {
  public:
   /// See create_private().
   static Result<std::unique_ptr<OutputFile>> create(const std::string& path);
-  /// Writes to a descriptor that is open already, which is duplicated and stays the caller's: a file, from its start; or a stream (a pipe),
-  /// front to back only.
+  /// Writes to a duplicate of an open descriptor, which the caller keeps: a file, from its start; or a stream (a pipe), sequentially
+  /// only.
   static Result<std::unique_ptr<OutputFile>> on_descriptor(int fd, const std::string& name, bool stream);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Appends; large pieces go to the file without a copy.
+  /// Appends; large data is written without a copy.
   [[nodiscard]] Status append(Bytes bytes);
-  /// Overwrites bytes that were appended before.
+  /// Overwrites bytes that were already appended.
   [[nodiscard]] Status patch(uint64_t offset_bytes, Bytes bytes);
   [[nodiscard]] Status flush();
-  /// Flushes and closes; errors of the operating system surface here at the latest.
+  /// Flushes and closes; reports errors of the operating system at the latest here.
   [[nodiscard]] Status close();
-  /// Forgets what is in the buffer, cuts the file there and goes on behind it.
+  /// Discards the buffer, truncates the file there and continues after it.
   [[nodiscard]] Status cut_at(uint64_t size_bytes);
-  /// Reads back what was flushed; fewer bytes at the end.
+  /// Reads back flushed data; fewer bytes at the end.
   [[nodiscard]] std::vector<std::byte> read_back(uint64_t offset_bytes, size_t size_bytes) const;
   [[nodiscard]] uint64_t size_bytes() const { return written_ + buffer_.size(); }
 

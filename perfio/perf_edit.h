@@ -1,4 +1,4 @@
-// Copies a recording while dropping, altering and inserting records; everything that is not touched keeps its bytes.
+// Copies a recording while dropping, changing and inserting records; other records keep their bytes.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct EditRecord {
   const std::vector<EventAttr>& attrs;
 };
 
-/// What to do with it. Default: keep.
+/// The edit of a record. Default: keep.
 struct EditAction {
   bool drop = false;                           ///< the record and what follows it
   std::vector<std::vector<std::byte>> before;  ///< whole records to insert before it (encode_record)
@@ -28,8 +28,8 @@ struct EditAction {
 };
 
 /// Copies file or directory form `from` to `to` (data.N files are not handled, compressed records are written plain). Features are copied
-/// as bytes, but for COMPRESSED and the AUXTRACE index, which is made anew. kcore_dir* are copied if `copy_kcore`. Errors: those of opening
-/// and writing; `unsupported` for pipe form.
+/// as bytes, except COMPRESSED and the AUXTRACE index, which is recreated. kcore_dir* are copied if `copy_kcore`. Errors: those of opening
+/// and writing; `unsupported` for the pipe form.
 Status edit_perf_data(const std::string& from, const std::string& to, const std::function<EditAction(const EditRecord&)>& editor,
                       bool copy_kcore = true);
 

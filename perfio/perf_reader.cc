@@ -1,4 +1,4 @@
-// PerfReader: joins mapping, header, record streams, sorting and record building.
+// PerfReader: connects mapping, header, record streams, sorting and record building.
 #include "perfio/perf_reader.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// PerfReader: a perf.data file, pipe or directory -> records in order of time, features, AUX payloads.
+// PerfReader: reads a perf.data file, pipe or directory as records in time order, features and AUX payloads.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace ptd::perfio {
 
-/// What happened to the file while reading; what came before any damage is kept.
+/// The damage found while reading; everything before it is kept.
 struct ReadDamage {
   bool cut = false;  ///< ends before what it announced
   uint64_t cut_offset_bytes = 0;
@@ -22,7 +22,7 @@ struct ReadDamage {
   std::vector<std::string> messages;  ///< one sentence each, with offset; at most 32
 };
 
-/// Bounds on what sorting may hold back. The defaults fit any recording that perf makes.
+/// Limits of the sort buffer. The defaults fit every recording from perf.
 struct ReadLimits {
   uint64_t max_queued_records = 1U << 20;
   uint64_t max_queued_bytes = 512ULL << 20;  ///< decompressed bytes held for records that wait; mapped ones cost nothing
@@ -39,18 +39,18 @@ class PerfReader {
   virtual ~PerfReader() = default;
 
   [[nodiscard]] virtual const std::vector<EventAttr>& attrs() const = 0;
-  /// In pipe mode features arrive as records and are complete only after read().
+  /// In the pipe form, features are records and are complete only after read().
   [[nodiscard]] virtual const Features& features() const = 0;
   /// Paths of PATH/kcore_dir* if the recording has them (directory form), sorted: the host's first, then guests' (kcore_dir__PID).
   [[nodiscard]] virtual const std::vector<std::string>& kcore_dirs() const = 0;
   [[nodiscard]] virtual uint64_t size_bytes() const = 0;
   /// The mapped file (directory form: `data`), for tools that copy bytes. Valid as long as the reader.
   [[nodiscard]] virtual Bytes file_bytes() const = 0;
-  /// All files of the recording as they are mapped, read-only. Valid as long as the reader.
+  /// Returns all mapped files of the recording, read-only. Valid as long as the reader.
   [[nodiscard]] virtual std::vector<Bytes> mappings() const = 0;
   /// True for the pipe form.
   [[nodiscard]] virtual bool is_pipe() const = 0;
-  /// Calls `on_record` for each record in order; returning false ends early. An unreadable rest ends it with ok and damage().
+  /// Calls `on_record` for each record in order; returning false stops. An unreadable rest ends reading with ok, and damage() reports it.
   virtual Status read(const std::function<bool(const Record&)>& on_record) = 0;
   [[nodiscard]] virtual const ReadDamage& damage() const = 0;
 };

@@ -43,7 +43,7 @@ Result<std::unique_ptr<PerfWriter>> PerfWriter::create(const std::string& path, 
   if (options.directory) {
     std::error_code error;
     fs::create_directories(path, error);
-    if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot make the directory " + path + ": " + error.message(), 0};
+    if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot create the directory " + path + ": " + error.message(), 0};
   }
   const std::string file_path = options.directory ? path + "/data" : path;
   auto file = options.fd >= 0 ? OutputFile::on_descriptor(options.fd, path, options.pipe) : OutputFile::create(file_path);
@@ -131,7 +131,7 @@ Status PerfWriter::add(const Payload& payload, const RecordContext& context) {
   if (const auto* auxtrace = std::get_if<AuxtraceRecord>(&payload)) return add_auxtrace(*auxtrace);
   scratch_.clear();
   if (!encode_record(payload, {context.sample_id, context.misc, true}, attr_of(context.attr_index), scratch_)) {
-    return Error{ErrorCode::bad_option, "a record has no form in perf.data or is longer than 65,528 bytes", 0};
+    return Error{ErrorCode::bad_option, "a record cannot be written to perf.data or is longer than 65,528 bytes", 0};
   }
   return add_raw(scratch_);
 }
@@ -196,14 +196,14 @@ void PerfWriter::set_feature_bytes(uint32_t bit, Bytes bytes) {
 }
 
 Status PerfWriter::add_kcore_dir(const std::string& source_dir, const std::string& name) {
-  if (!options_.directory) return Error{ErrorCode::contradictory_options, "only the directory form holds a " + name, 0};
+  if (!options_.directory) return Error{ErrorCode::contradictory_options, "only the directory form contains a " + name, 0};
   return copy_kcore_dir(source_dir, path_ + "/" + name);
 }
 
 Status copy_kcore_dir(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::create_directories(to, error);
-  if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot make the directory " + to + ": " + error.message(), 0};
+  if (error) return Error{code_of_errno(error.value(), ErrorCode::write_failed), "cannot create the directory " + to + ": " + error.message(), 0};
   for (const char* file : {"kcore", "kallsyms", "modules"}) {
     const std::string source = from + "/" + file;
     if (!fs::exists(source, error)) continue;

@@ -1,4 +1,4 @@
-// PerfWriter: builds a perf.data file or directory, record by record, with memory that does not grow with the recording.
+// PerfWriter: writes a perf.data file or directory record by record; its memory does not grow with the recording.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace ptd::perfio {
 
-/// What must be known before the first record.
+/// Options that are needed before the first record.
 struct WriterOptions {
   std::vector<EventAttr> attrs;  ///< with ids. perf 6.1 wants PERF_SAMPLE_IP in the sample_type of an Intel PT event
   bool directory = false;        ///< PATH/data, so that add_kcore_dir() works; else PATH is the file
@@ -23,7 +23,7 @@ struct WriterOptions {
   int fd = -1;                   ///< open already, instead of PATH, which is its name in messages then
 };
 
-/// What a record says beside its payload.
+/// The data of a record besides its payload.
 struct RecordContext {
   SampleId sample_id;
   uint32_t attr_index = 0;  ///< whose sample_type shapes the trailer
@@ -35,8 +35,8 @@ struct IdIndexEntry {
   int64_t cpu = -1, tid = -1;
 };
 
-/// Writes what stock perf reads. The header is on disk from create() on, with a data size of 0: a file that is left without finish() reads
-/// as one whose recorder was killed. Errors are of the file system, or `usage` for a record that cannot be written (too long). One thread.
+/// Writes files that stock perf reads. create() writes the header with a data size of 0: a file without finish() looks like one whose
+/// recorder was killed. Errors: of the file system, or `usage` for a record that cannot be written (too long). Not thread-safe.
 class PerfWriter {
  public:
   static Result<std::unique_ptr<PerfWriter>> create(const std::string& path, const WriterOptions& options);
@@ -66,34 +66,34 @@ class PerfWriter {
   /// Writes record.payload behind the record, padded with zeros (PT: PAD packets) to 8 bytes, and notes it in the index; size_bytes is set
   /// from the payload. A reference of 0 is replaced by 1: perf 6.1 crashes on 0.
   Status add_auxtrace(const AuxtraceRecord& record) { return add_auxtrace(record, {}); }
-  /// The same with a payload in two pieces, as it lies in a ring that wraps.
+  /// Same with a payload in two parts, as in a ring that wraps.
   Status add_auxtrace(const AuxtraceRecord& record, Bytes second_piece);
   Status add_id_index(const std::vector<IdIndexEntry>& entries);
   Status add_finished_round();
   Status add_finished_init();
-  /// Any payload, by its type; MmapRecord as MMAP2.
+  /// Writes any payload by its type; MmapRecord as MMAP2.
   Status add(const Payload& payload, const RecordContext& context);
-  /// A whole record as bytes, and what follows it (AUXTRACE, HEADER_TRACING_DATA). The header must fit its size.
+  /// Writes a complete record as bytes, with the data after it (AUXTRACE, HEADER_TRACING_DATA). The header must match its size.
   Status add_raw(Bytes record, Bytes payload = {});
 
-  /// Feature sections to write at finish(): the fields of `features` that are set, and EVENT_DESC from the names of attrs. The AUXTRACE
-  /// index, COMPRESSED and DIR_FORMAT are added by themselves.
+  /// Sets the feature sections that finish() writes: the fields of `features` that are set, and EVENT_DESC from the names of attrs. The
+  /// AUXTRACE index, COMPRESSED and DIR_FORMAT are added automatically.
   void set_features(const Features& features);
-  /// One section as bytes; replaces one of the same bit.
+  /// Sets one section as bytes; replaces one with the same bit.
   void set_feature_bytes(uint32_t bit, Bytes bytes);
   /// Directory form: copies the files kcore, kallsyms and modules (those that exist) of `source_dir` to PATH/`name`.
   Status add_kcore_dir(const std::string& source_dir, const std::string& name = "kcore_dir");
 
-  /// Everything added so far is in the file when it returns, up to whole records. What fails is cut off again.
+  /// Writes everything added so far to the file, in whole records. A partial write is truncated again.
   Status flush();
-  /// Bytes of the file so far, those in buffers too; after flush() exactly its length.
+  /// Returns the size of the file including buffers; after flush() exactly its length.
   [[nodiscard]] uint64_t size_bytes() const { return file_->size_bytes(); }
-  /// After another process wrote the file through the same object before a fork(): cuts it to `size_bytes`, which it had after a flush(),
-  /// and goes on there.
+  /// After another process wrote the file through the same object before a fork(): truncates it to `size_bytes`, its size after a flush(),
+  /// and continues there.
   Status continue_from(uint64_t size_bytes);
 
-  /// Writes the feature sections and the final header, and closes. If there is no room for the features (a full disk), the file is
-  /// complete without them; the error says so.
+  /// Writes the feature sections and the final header, and closes. If the features do not fit (a full disk), the file is
+  /// complete without them and an error is returned.
   Status finish();
 
  private:

@@ -89,7 +89,7 @@ void RawStream::begin_compressed(const RawRecord& record) {
     const uint64_t data_bytes = in.u64();
     if (!in.ok() || data_bytes > in.remaining()) {
       input_ = {};
-      add_bad_record(*damage_, record.file_offset_bytes, "a compressed record holds less than it says");
+      add_bad_record(*damage_, record.file_offset_bytes, "a compressed record is shorter than its header says");
       fail_compressed("the compressed stream has a gap");
       return;
     }
@@ -111,7 +111,7 @@ bool RawStream::refill() {
   decompressed_bytes_ += got;
   if (decompressed_bytes_ > kFreeBytes && (decompressed_bytes_ - kFreeBytes) / kMaxGrowth > compressed_bytes_) {
     chunk_.resize(kept);
-    fail_compressed("the compressed stream grows beyond measure");
+    fail_compressed("the compressed stream expands beyond the limit");
     return false;
   }
   if (zstd_.failed()) fail_compressed("the compressed stream is damaged");

@@ -1,4 +1,4 @@
-// Records of one data section in file order, decompressed, with the payload that follows some of them.
+// Records of one data section in file order, decompressed, each with the payload that follows it.
 #pragma once
 
 #include <vector>
@@ -24,7 +24,7 @@ class RawStream {
  public:
   RawStream(Bytes file, uint64_t begin, uint64_t end, ReadDamage& damage) : file_(file), position_(begin), end_(end), damage_(&damage) {}
 
-  /// False at the end.
+  /// Returns false at the end.
   bool next(RawRecord& out);
   [[nodiscard]] uint64_t position() const { return position_; }
 

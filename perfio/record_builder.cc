@@ -1,4 +1,4 @@
-// From raw bytes to Record values.
+// Converts raw bytes to Record values.
 #include "perfio/record_builder.h"
 
 #include <algorithm>

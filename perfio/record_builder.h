@@ -1,4 +1,4 @@
-// Turns raw records into Record values and keeps what HEADER_* records announce.
+// Converts raw records to Record values and keeps the content of HEADER_* records.
 #pragma once
 
 #include <vector>
@@ -10,16 +10,16 @@
 
 namespace ptd::perfio {
 
-/// Owns attrs and features of a recording as far as they are known.
+/// Owns the attrs and features of a recording read so far.
 class RecordBuilder {
  public:
   RecordBuilder(std::vector<EventAttr> attrs, Features features, Bytes tracing_data);
 
-  /// HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE, HEADER_BUILD_ID, HEADER_TRACING_DATA; others are left alone. False: contradicts itself.
+  /// Applies HEADER_ATTR, EVENT_UPDATE, HEADER_FEATURE, HEADER_BUILD_ID, HEADER_TRACING_DATA; ignores others. False: inconsistent.
   [[nodiscard]] bool apply_header_record(const RawRecord& raw);
-  /// Time to sort by; 0 if the record has none.
+  /// Returns the time to sort by; 0 if the record has none.
   [[nodiscard]] uint64_t time_of(const RawRecord& raw) const;
-  /// False: the record contradicts itself.
+  /// Returns false if the record is inconsistent.
   [[nodiscard]] bool build(const RawRecord& raw, Record& out) const;
 
   [[nodiscard]] const std::vector<EventAttr>& attrs() const { return attrs_; }
@@ -31,7 +31,7 @@ class RecordBuilder {
   bool apply_feature(Bytes body);
   bool build_sample(const RawRecord& raw, Record& out) const;
   [[nodiscard]] bool is_sched_switch(const EventAttr& attr) const;
-  /// Bytes of the trailer of a record that is not a SAMPLE.
+  /// Returns the size of the trailer of a record that is not a SAMPLE.
   [[nodiscard]] uint64_t trailer_of(const RawRecord& raw, uint32_t attr_index) const;
 
   std::vector<EventAttr> attrs_;

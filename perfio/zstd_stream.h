@@ -1,4 +1,4 @@
-// One zstd decompression stream; the only door to libzstd for reading and writing.
+// Zstd compression and decompression streams. The only file that includes libzstd.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace ptd::perfio {
 
-/// Decompresses a stream that arrives in pieces. Memory is bounded by the window that zstd allows by default (128 MiB).
+/// Decompresses a stream in parts. Memory is bounded by zstd's default maximum window (128 MiB).
 class ZstdDecompressor {
  public:
   ZstdDecompressor();
@@ -29,14 +29,14 @@ class ZstdDecompressor {
   bool failed_ = false;
 };
 
-/// One whole frame with its checksum and size; empty on an error of the library.
+/// Returns one complete frame with checksum and size; empty on an error of the library.
 [[nodiscard]] std::vector<std::byte> zstd_compress(Bytes input, int level);
-/// The content of one or more whole frames, which must be `raw_bytes` long. Memory grows with what comes out, not with the claim.
+/// Returns the content of one or more complete frames, which must be `raw_bytes` long. Memory grows with the output, not with `raw_bytes`.
 /// Errors: file_format (damaged, longer), file_cut (shorter).
 Result<std::vector<std::byte>> zstd_decompress(Bytes frames, uint64_t raw_bytes);
 
-/// Compresses pieces of one stream, each as a frame of its own: it can be decompressed as soon as it is there, and whoever goes on with the
-/// stream needs not know what came before.
+/// Compresses parts of one stream as separate frames, so that each can be decompressed at once and another process can continue the stream
+/// without its history.
 class ZstdCompressor {
  public:
   explicit ZstdCompressor(int level);
@@ -44,7 +44,7 @@ class ZstdCompressor {
   ZstdCompressor(ZstdCompressor&&) noexcept;
   ZstdCompressor& operator=(ZstdCompressor&&) noexcept;
 
-  /// Appends the compressed form of `input`; false on an error of the library.
+  /// Appends the compressed form of `input`; returns false on an error of the library.
   [[nodiscard]] bool add(Bytes input, std::vector<std::byte>& output);
 
  private:

@@ -1,4 +1,4 @@
-// Finds the anchors of an opened recording: one scan of its packets where the kernel was patched.
+// Finds the anchors of an opened recording: scans its packets around kernel patches.
 #include <algorithm>
 
 #include "recording/data/recording_data.h"

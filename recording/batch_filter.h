@@ -1,4 +1,4 @@
-// BatchFilter: what a decoding thread does with each batch before the batch waits for its turn.
+// BatchFilter: processes each batch on the decoding thread before the batch is queued.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Downloads: passed on to Debuginfod.
+// Downloads: forwards to Debuginfod.
 #include "recording/downloads.h"
 
 #include "image/source/debuginfod.h"

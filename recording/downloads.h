@@ -1,9 +1,9 @@
-// Downloads of missing files, as the command line ends them.
+// Lets the command line interrupt downloads of missing files.
 #pragma once
 
 namespace ptd {
 
-/// Downloads from debuginfod servers end when `stop` returns true: it is asked about once a second, on the thread that waits.
+/// Sets a function that ends downloads from debuginfod servers when it returns true; called about once per second on the waiting thread.
 void stop_downloads_when(bool (*stop)());
 
 }  // namespace ptd

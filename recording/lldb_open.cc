@@ -1,4 +1,4 @@
-// Opens an LLDB trace bundle: trace.json with traces and modules beside it (LLDB "trace schema", plug-in intel-pt).
+// Opens an LLDB trace bundle: trace.json with traces and modules next to it (LLDB "trace schema", plug-in intel-pt).
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -96,7 +96,7 @@ class BundleLoader {
       config.cpu.model = static_cast<uint8_t>(number_of(*info, "model").value_or(0));
       config.cpu.stepping = static_cast<uint8_t>(number_of(*info, "stepping").value_or(0));
     } else {
-      data_.warnings.push_back("the bundle names no Intel cpu: only errata common to all are worked around");
+      data_.warnings.push_back("the bundle names no Intel cpu: only errata common to all models are worked around");
     }
     config.errata = pt::errata_of(config.cpu);
   }

@@ -1,4 +1,4 @@
-// Segments side by side: one mutex, touched once a batch.
+// Parallel decoding of segments, with one mutex that is locked once per batch.
 //
 // The thread that gives out decodes too: what it decodes when it has its turn goes from the decoder to the sink and is held nowhere, and no
 // thread is woken while all have something to decode.

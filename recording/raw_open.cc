@@ -28,7 +28,7 @@ void report_overlap(const Section& piece, const std::vector<Section>& before, Im
     finding.kind = FindingKind::section_overlap;
     finding.space = piece.space;
     finding.ip = Ip{first};
-    finding.what = piece.path + " and " + other.path + " hold different bytes for the same addresses; the one named last is taken";
+    finding.what = piece.path + " and " + other.path + " contain different bytes for the same addresses; the last one is used";
     image.builder.add_finding(std::move(finding));
   }
 }
@@ -45,7 +45,7 @@ Status add_images(const RawOptions& raw, SpaceId user, ImageBuild& image) {
     if (section.size_bytes < size || size == 0)
       return Error{ErrorCode::bad_image_piece, piece.path + ": the image piece is empty or reaches beyond the file", piece.file_offset_bytes};
     if (section.size_bytes > ~piece.load_address)
-      return Error{ErrorCode::bad_image_piece, piece.path + ": the image piece wraps the address space", 0};
+      return Error{ErrorCode::bad_image_piece, piece.path + ": the image piece wraps around the address space", 0};
     section.ip = Ip{piece.load_address};
     section.space = space_of(section.ip, user);
     section.path = piece.path;
@@ -97,7 +97,7 @@ Status check_trace(Bytes trace, const std::string& path) {
   if (trace.empty()) return Error{ErrorCode::empty_file, path + " is empty", 0};
   if (pt::find_psb(trace, 0) < trace.size()) return {};
   return Error{ErrorCode::no_trace,
-               path + " holds no PSB packet in its " + std::to_string(trace.size()) +
+               path + " contains no PSB packet in its " + std::to_string(trace.size()) +
                    " bytes: not an Intel PT trace, or nothing to start decoding from",
                0};
 }

@@ -1,4 +1,4 @@
-// Recording: the facade over what the loaders filled in.
+// Recording: the facade over the data from the loaders.
 #include "ptdecode/recording.h"
 
 #include <sys/stat.h>
@@ -71,7 +71,8 @@ void allow_for_coarse_clocks(const std::vector<ClockStep>& clocks, RecordingData
   if (coarsest_ns < kCoarseNs || coarsest_ns > kTimeMax.value / 4) return;
   data.timing.slack_ns += coarsest_ns;
   data.decoder.slack_ns += coarsest_ns;
-  data.warnings.push_back("the trace's clock goes in steps of " + std::to_string(coarsest_ns) + " ns: all times are widened by one step");
+  data.warnings.push_back("the trace's clock has a resolution of " + std::to_string(coarsest_ns) + " ns: all times are widened by this "
+                                                                                                   "much");
 }
 
 /// Looks for a TNT with room left, a TIP and a TNT with nothing but cycle counts between them: a processor that lets TIPs wait would have
@@ -183,7 +184,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
   for (std::string& sentence : tell_limits(data.arm)) data.warnings.push_back(std::move(sentence));
   if (total != 0 && !decodable) {
     data.warnings.push_back(std::string(data.arm.empty() ? "no PSB" : "no A-Sync") + " packet in the " + std::to_string(total) +
-                            " bytes of trace: nothing of it can be decoded");
+                            " bytes of trace: none of it can be decoded");
   }
 }
 

@@ -299,11 +299,11 @@ Result<Survey> survey_perf(const OpenRequest& options) {
   if (survey.trace.empty())
     survey.warnings.push_back(collector.other_trace() != 0 ? "the trace is of type " + std::to_string(collector.other_trace()) +
                                                                  ", neither Intel PT nor a known version of CoreSight"
-                                                           : "the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");
+                                                           : "the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   collector.finish(options, static_cast<int64_t>(info.st_mtim.tv_sec), recorded_here(features.hostname));
   for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
   if (reader.damage().cut && reader.damage().messages.empty())
-    survey.warnings.push_back("the file is cut at byte " + std::to_string(reader.damage().cut_offset_bytes));
+    survey.warnings.push_back("the file is truncated at byte " + std::to_string(reader.damage().cut_offset_bytes));
   return survey;
 }
 

@@ -1,4 +1,4 @@
-// The checks, and what follows from them.
+// Doctor: the checks and their consequences.
 #include "capture/doctor/doctor.h"
 
 #include <sys/stat.h>
@@ -32,11 +32,11 @@ void check_cpu(const Facts& facts, Checks& checks) {
     const bool intel = facts.vendor == "GenuineIntel", bit = cpuid_has_pt(facts.machine), flag = facts.has_flag("intel_pt");
     if (bit || flag) {
       check.found += bit == flag ? ": has Intel PT"
-                     : bit       ? ": has Intel PT, which the kernel does not name"
-                                 : ": has Intel PT, says the kernel";
+                     : bit       ? ": has Intel PT, but the kernel does not list it"
+                                 : ": has Intel PT, according to the kernel";
     } else {
       check.verdict = Verdict::blocked;
-      check.found += intel ? ": shows no Intel PT" : ": not Intel's, so no Intel PT";
+      check.found += intel ? ": no Intel PT" : ": not an Intel processor, so no Intel PT";
       check.fix = "ptdecode record --emulate -- PROGRAM";
     }
   }
@@ -48,14 +48,14 @@ void check_machine(const Facts& facts, Checks& checks) {
     const bool has_unit = facts.has_sys(std::string(kDevices) + "intel_pt") || facts.has_sys(std::string(kDevices) + "cs_etm");
     checks.push_back({"vm", has_unit ? Verdict::good : Verdict::blocked,
                       "a virtual machine of " + facts.virtual_machine +
-                          (has_unit ? ", which passes the trace unit on" : ": its host keeps the trace unit"),
+                          (has_unit ? ", which provides the trace unit" : ": its host does not provide the trace unit"),
                       has_unit || facts.vendor != "GenuineIntel"
                           ? ""
                           : "on a KVM host with Intel PT: modprobe -r kvm_intel; modprobe kvm_intel pt_mode=1, and -cpu host,+intel-pt"});
   }
   const bool kept = !facts.machine.open_event || facts.machine.open_event({"", false, false, 0}).number != 0;
   if (facts.container && kept)
-    checks.push_back({"container", Verdict::limit, "a container: its seccomp profile may keep perf_event_open",
+    checks.push_back({"container", Verdict::limit, "a container: its seccomp profile may block perf_event_open",
                       "run it with --cap-add PERFMON --security-opt seccomp=unconfined"});
 }
 
@@ -86,7 +86,7 @@ void check_pmu(const Facts& facts, Diagnosis& diagnosis) {
     diagnosis.trace_unit = "cs_etm";
     const bool sinks = facts.has_sys(etm + "/sinks");
     diagnosis.checks.push_back({"pmu", sinks ? Verdict::good : Verdict::blocked,
-                                "cs_etm, type " + facts.sys(etm + "/type") + (sinks ? "" : ", with nowhere to write to: no sink"),
+                                "cs_etm, type " + facts.sys(etm + "/type") + (sinks ? "" : ", but no sink to write to"),
                                 sinks ? "" : facts.sudo() + "modprobe -a coresight-tmc coresight-trbe coresight-etm4x"});
   } else if (facts.machine.arm64) {
     diagnosis.checks.push_back({"pmu", Verdict::blocked, "no cs_etm event: no CoreSight driver found its hardware",
@@ -110,17 +110,17 @@ void check_paranoid(const Facts& facts, Checks& checks) {
   }
   const std::string level = "kernel.perf_event_paranoid is " + std::to_string(*facts.paranoid);
   if (facts.privileged()) {
-    checks.push_back({"paranoid", Verdict::good, level + ", which does not bind this user", ""});
+    checks.push_back({"paranoid", Verdict::good, level + ", which does not restrict this user", ""});
   } else if (*facts.paranoid <= -1) {
-    checks.push_back({"paranoid", Verdict::good, level + ": everyone may trace everything", ""});
+    checks.push_back({"paranoid", Verdict::good, level + ": every user may trace everything", ""});
   } else if (*facts.paranoid <= 0) {
     checks.push_back({"paranoid", Verdict::limit, level + ": no more ring memory than kernel.perf_event_mlock_kb", lower});
   } else if (*facts.paranoid <= 1) {
-    checks.push_back({"paranoid", Verdict::limit, level + ": own programs only, the kernel while they run", lower});
+    checks.push_back({"paranoid", Verdict::limit, level + ": only your own programs, including the kernel while they run", lower});
   } else if (*facts.paranoid <= 2) {
-    checks.push_back({"paranoid", Verdict::limit, level + ": own programs only, without the kernel", lower});
+    checks.push_back({"paranoid", Verdict::limit, level + ": only your own programs, without the kernel", lower});
   } else {
-    checks.push_back({"paranoid", Verdict::blocked, level + ": nothing without CAP_PERFMON", lower});
+    checks.push_back({"paranoid", Verdict::blocked, level + ": no tracing without CAP_PERFMON", lower});
   }
 }
 
@@ -149,8 +149,8 @@ void check_lockdown(const Facts& facts, Checks& checks) {
   if (!confidential && !integrity) return;
   checks.push_back({"lockdown", confidential ? Verdict::limit : Verdict::good,
                     confidential ? "the kernel is locked down (confidentiality): no trace of it, no copy of its memory, no BPF code"
-                                 : "the kernel is locked down (integrity): that hinders no recording",
-                    confidential ? "boot without lockdown=confidentiality (Secure Boot may ask for it)" : ""});
+                                 : "the kernel is locked down (integrity): recording still works",
+                    confidential ? "boot without lockdown=confidentiality (Secure Boot may require it)" : ""});
 }
 
 void check_memory(const Facts& facts, Checks& checks) {
@@ -159,12 +159,12 @@ void check_memory(const Facts& facts, Checks& checks) {
   // As the kernel asks ([Linux] kernel/events/core.c, perf_mmap()): CAP_PERFMON lifts none of these limits.
   const bool unlimited = facts.locked_memory_bytes == ~uint64_t{0};
   const bool unbound = unlimited || facts.has(Capability::ipc_lock) || (facts.paranoid && *facts.paranoid < 0);
-  std::string found = "kernel.perf_event_mlock_kb is " + std::to_string(*facts.mlock_kb) + " for each cpu";
+  std::string found = "kernel.perf_event_mlock_kb is " + std::to_string(*facts.mlock_kb) + " per cpu";
   if (facts.locked_memory_bytes && !unlimited) found += ", ulimit -l adds " + std::to_string(*facts.locked_memory_bytes >> 10) + " KiB";
   constexpr uint64_t kEnough = 4 * kMiB;
   const bool enough = unbound || per_cpu + facts.locked_memory_bytes.value_or(0) >= kEnough;
   checks.push_back({"memory", enough ? Verdict::good : Verdict::limit,
-                    found + (unbound  ? "; this user is not bound by it"
+                    found + (unbound  ? "; not a limit for this user"
                              : enough ? ""
                                       : ": small buffers, so trace may be lost"),
                     enough ? "" : facts.sudo() + "sysctl kernel.perf_event_mlock_kb=65536"});
@@ -232,8 +232,9 @@ void check_kinds(const Facts& facts, Diagnosis& diagnosis) {
       {"events", own == 0 ? Verdict::good : Verdict::blocked,
        own != 0   ? "no perf event can be opened (" + std::string(std::strerror(own)) + ")"
        : all == 0 ? "perf events of all processes can be opened"
-                  : "perf events of own processes can be opened, of all processes not (" + std::string(std::strerror(all)) + ")",
-       own != 0 && facts.privileged() ? "a seccomp profile, as of a container, keeps perf_event_open"
+                  : "perf events of your own processes can be opened, but not those of all processes "
+                    "(" + std::string(std::strerror(all)) + ")",
+       own != 0 && facts.privileged() ? "a seccomp profile, such as a container's, blocks perf_event_open"
        : all == 0                     ? ""
                                       : facts.sudo() + "sysctl kernel.perf_event_paranoid=-1"});
   if (own != 0) return;
@@ -249,9 +250,9 @@ void check_kinds(const Facts& facts, Diagnosis& diagnosis) {
     (number == 0 ? known : number == EINVAL ? unknown : refused).emplace_back(kind.word);
   }
   Check check{"kinds", unknown.empty() && refused.empty() ? Verdict::good : Verdict::limit, "records of " + join(known), ""};
-  if (!unknown.empty()) check.found += "; this kernel does not know " + join(unknown);
-  if (!refused.empty()) check.found += "; not for this user: " + join(refused);
-  if (!unknown.empty()) check.fix = "a later kernel than " + facts.release;
+  if (!unknown.empty()) check.found += "; not supported by this kernel: " + join(unknown);
+  if (!refused.empty()) check.found += "; not permitted for this user: " + join(refused);
+  if (!unknown.empty()) check.fix = "a newer kernel than " + facts.release;
   if (unknown.empty() && !refused.empty()) check.fix = facts.sudo() + "sysctl kernel.perf_event_paranoid=-1";
   diagnosis.checks.push_back(std::move(check));
 }
@@ -271,12 +272,12 @@ void check_trace(const Facts& facts, Diagnosis& diagnosis) {
     diagnosis.checks.push_back(
         {"trace", diagnosis.kernel_trace && diagnosis.system_trace ? Verdict::good : Verdict::limit,
          diagnosis.trace_unit + std::string(" opens") + (diagnosis.kernel_trace ? ", with the kernel" : ", of user code only") +
-             (diagnosis.system_trace ? ", of all processes" : ", of own processes"),
+             (diagnosis.system_trace ? ", of all processes" : ", of your own processes"),
          diagnosis.kernel_trace && diagnosis.system_trace ? "" : facts.sudo() + "sysctl kernel.perf_event_paranoid=-1"});
     return;
   }
-  const std::string why = own == EBUSY ? "someone else uses it (perf, gdb, a hypervisor)" : std::strerror(own);
-  diagnosis.checks.push_back({"trace", Verdict::blocked, diagnosis.trace_unit + " does not open: " + why,
+  const std::string why = own == EBUSY ? "in use by another tracer (perf, gdb, a hypervisor)" : std::strerror(own);
+  diagnosis.checks.push_back({"trace", Verdict::blocked, diagnosis.trace_unit + " cannot be opened: " + why,
                               own == EBUSY                    ? "end the other tracer"
                               : own == EACCES || own == EPERM ? facts.sudo() + "sysctl kernel.perf_event_paranoid=1"
                                                               : "see dmesg"});
@@ -286,8 +287,8 @@ void check_modules(const Facts& facts, Checks& checks) {
   const bool readable = ::access((facts.machine.sys + "/kernel/tracing/events").c_str(), R_OK | X_OK) == 0 ||
                         ::access((facts.machine.sys + "/kernel/debug/tracing/events").c_str(), R_OK | X_OK) == 0;
   checks.push_back({"tracefs", readable ? Verdict::good : Verdict::limit,
-                    readable ? "tracefs is mounted: modules that are loaded during a recording are seen in time"
-                             : "tracefs is not mounted: modules that are loaded during a recording are seen late",
+                    readable ? "tracefs is mounted: modules loaded during a recording are noticed at once"
+                             : "tracefs is not mounted: modules loaded during a recording are noticed late",
                     readable                  ? ""
                     : facts.machine.user == 0 ? "mount -t tracefs none /sys/kernel/tracing"
                                               : "run as root"});
@@ -299,7 +300,7 @@ void check_disk(const Facts& facts, Checks& checks) {
   const auto free = facts.machine.free_bytes(facts.machine.stash);
   if (!free) return;
   checks.push_back({"disk", *free >= kLeast ? Verdict::good : Verdict::limit,
-                    std::to_string(*free / kMiB) + " MiB are free for the stash, " + facts.machine.stash,
+                    std::to_string(*free / kMiB) + " MiB free for the stash, " + facts.machine.stash,
                     *free >= kLeast ? "" : "ptdecode stash gc --gone --older-than 30d, or another place: PTDECODE_STASH=DIR"});
 }
 
@@ -313,7 +314,8 @@ void check_emulation(const Facts& facts, Diagnosis& diagnosis) {
   }
   diagnosis.checks.push_back(
       {"emulation", diagnosis.emulation ? Verdict::good : Verdict::limit,
-       diagnosis.emulation ? emulator + " is there: record --emulate works" : emulator + " is not installed: no record --emulate",
+       diagnosis.emulation ? emulator + " is installed: record --emulate works" : emulator + " is not installed: record --emulate does "
+                                                                                             "not work",
        diagnosis.emulation ? "" : facts.sudo() + "apt install qemu-user"});
 }
 

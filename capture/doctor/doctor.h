@@ -1,4 +1,4 @@
-// Doctor: what this machine can record, why not more, and the command that helps.
+// Doctor: reports what this machine can record, what limits it, and the command that helps.
 #pragma once
 
 #include <cstdint>

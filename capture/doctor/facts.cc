@@ -1,4 +1,4 @@
-// What the files of a machine say.
+// Facts: reads a machine's files.
 #include "capture/doctor/facts.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What the files of a machine say, read for the doctor. Private to the room.
+// Facts about a machine, read from its files for the doctor. Private to the module.
 #pragma once
 
 #include <cstdint>

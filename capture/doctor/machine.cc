@@ -1,4 +1,4 @@
-// The machine that this program runs on, as the doctor asks about it.
+// The machine that this program runs on, as input of the doctor.
 #include <linux/bpf.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-// CodeModel: files with code of its own on top.
+// CodeModel: files, and code in memory that replaces parts of them.
 #include "capture/emulate/code_model.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// CodeModel: which bytes a reader of the recording believes to stand at an address; what really stands there and differs must be told.
+// CodeModel: the bytes that a reader of the recording expects at an address; bytes that differ must be recorded.
 #pragma once
 
 #include <array>

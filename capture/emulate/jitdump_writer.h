@@ -1,4 +1,4 @@
-// JitdumpWriter: code of a process that is in no file, dated, in the format that perf inject reads.
+// JitdumpWriter: writes the dated code of a process that is in no file, in the format that perf inject reads.
 #pragma once
 
 #include <memory>

@@ -19,7 +19,7 @@ std::vector<std::string> lost_privileges(const std::map<std::string, std::string
     if ((info.st_mode & S_ISGID) != 0 && (info.st_mode & S_IXGRP) != 0 && info.st_gid != ::getegid())
       add("setgid to group " + std::to_string(info.st_gid));
     if (::geteuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0) add("given capabilities");
-    if (!rights.empty()) lost.push_back(path + " is " + rights + ": under the emulator it ran with the rights of this user only");
+    if (!rights.empty()) lost.push_back(path + " is " + rights + ": in the emulator it ran only with the rights of this user");
   }
   return lost;
 }

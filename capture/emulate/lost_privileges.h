@@ -1,4 +1,4 @@
-// Privileges that programs have from their files (setuid, setgid, capabilities), and not under the emulator.
+// Privileges that programs get from their files (setuid, setgid, capabilities) but do not have in the emulator.
 #pragma once
 
 #include <map>

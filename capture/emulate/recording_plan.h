@@ -1,4 +1,4 @@
-// RecordingPlan: all that is needed to make a recording of what the plugin left, so that any process can.
+// RecordingPlan: everything needed to make a recording from the plugin's logs, so that any process can do it.
 #pragma once
 
 #include <string>

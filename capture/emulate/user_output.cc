@@ -1,4 +1,4 @@
-// The plugin's files, read back.
+// Reads the plugin's files.
 #include "capture/emulate/user_output.h"
 
 #include <sys/mman.h>

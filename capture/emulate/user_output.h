@@ -1,4 +1,4 @@
-// What the plugin left in the working folder, read back: images of processes, their threads, events and blocks.
+// Reads the plugin's files from the working folder: process images, their threads, events and blocks.
 #pragma once
 
 #include <memory>

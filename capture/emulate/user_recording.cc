@@ -1,4 +1,4 @@
-// From what the plugin left to a recording.
+// Converts the plugin's files to a recording.
 #include "capture/emulate/user_recording.h"
 
 #include <sys/utsname.h>
@@ -279,7 +279,7 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
   if (missing != 0) {
     summary.warnings.push_back(
         std::to_string(missing) + (missing == 1 ? " thread or program is" : " threads or programs are") +
-        " not in the recording: the disk of the working folder was full, or the folder out of reach after a change of root, user or "
+        " not in the recording: the disk of the working folder was full, or the folder was not accessible after a change of root, user or "
         "limits");
   }
   return summary;
@@ -292,7 +292,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   const uint64_t missing = SharedCount::read(options.work_folder + "/" + kMissingFile);
   if (images.empty() && missing != 0)
     return Error{ErrorCode::no_space,
-                 "nothing was recorded: the working folder " + options.work_folder + " is full or out of reach", 0};
+                 "nothing was recorded: the working folder " + options.work_folder + " is full or not accessible", 0};
   if (images.empty()) return Error{ErrorCode::no_trace, "the emulator left no trace: the program did not start", 0};
   const Result<std::vector<Stream>> made = streams_of(images, options.aarch64);
   if (!made) return made.error();

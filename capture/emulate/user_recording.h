@@ -1,4 +1,4 @@
-// From what the plugin left to a recording: perf.data, jitdumps, ground truth.
+// Converts the plugin's files to a recording: perf.data, jitdumps, ground truth.
 #pragma once
 
 #include <string>

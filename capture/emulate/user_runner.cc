@@ -1,4 +1,4 @@
-// Runs a program under qemu-user with the plugin.
+// Runs a program in qemu-user with the plugin.
 #include "capture/emulate/user_runner.h"
 
 #include <fcntl.h>
@@ -121,7 +121,7 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   recording.config.pt.bus_ratio = static_cast<uint8_t>(std::clamp<uint64_t>(ratio, 1, 255));
   if (options.config.work_clock) {
     recording.config.pt.bus_ratio = kWorkTicksPerSecond / kBusHz;
-    if (!WorkClock::create(command.folder)) return Error{ErrorCode::write_failed, "the clock cannot be made in " + command.folder, 0};
+    if (!WorkClock::create(command.folder)) return Error{ErrorCode::write_failed, "cannot create the clock in " + command.folder, 0};
   }
   std::ofstream config(command.folder + "/" + kConfigFile);
   config << to_text(recording.config) << std::flush;
@@ -148,23 +148,24 @@ std::string find_program(const std::string& name) {
 Result<EmulateResult> emulate(const EmulateOptions& options) {
   const std::string program = options.command.empty() ? "" : find_program(options.command.front());
   if (program.empty()) {
-    return Error{ErrorCode::bad_option, (options.command.empty() ? "" : options.command.front()) + ": not found, or it may not be run", 0};
+    return Error{ErrorCode::bad_option, (options.command.empty() ? "" : options.command.front()) + ": not found or not executable", 0};
   }
   EmulatorCommand command;
   command.machine = machine_of(program);
   if (command.machine != kMachineX86_64 && command.machine != kMachineAarch64) {
     const std::string missing = missing_interpreter(program);
     if (!missing.empty())
-      return Error{ErrorCode::bad_option, program + ": its interpreter " + missing + " cannot be run: " + std::strerror(errno), 0};
-    return Error{ErrorCode::bad_option, program + ": not a program for x86-64 or aarch64, nor a script for one", 0};
+      return Error{ErrorCode::bad_option, program + ": cannot run its interpreter " + missing + ": " + std::strerror(errno), 0};
+    return Error{ErrorCode::bad_option, program + ": neither a program for x86-64 or aarch64 nor a script for one", 0};
   }
   const std::string emulator = emulator_of(command.machine);
   command.qemu = find_program(options.qemu.empty() ? emulator : options.qemu);
-  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorCode::bad_option, options.qemu + " is no program that can be run", 0};
+  if (command.qemu.empty() && !options.qemu.empty()) return Error{ErrorCode::bad_option, options.qemu + " is not an executable program", 0};
   if (command.qemu.empty()) return Error{ErrorCode::missing_program, emulator + " is not installed (Debian: apt install qemu-user)", 0};
   command.plugin = find_plugin(options.plugin);
   if (command.plugin.empty())
-    return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name it with --plugin", 0};
+    return Error{ErrorCode::missing_program, std::string(kPluginName) + " was not found next to this program: name "
+                                                                                              "it with --plugin", 0};
   if (Status status = try_output(options.output); !status) return status.error();
   if (Status status = options.truth_folder.empty() ? Status() : try_folder(options.truth_folder); !status) return status.error();
   const Result<WorkFolder> folder = WorkFolder::create(options.output, options.work_parent);

@@ -1,4 +1,4 @@
-// Runs a program under qemu-user with the plugin, and makes a recording of it.
+// Runs a program in qemu-user with the plugin and makes a recording of it.
 #pragma once
 
 #include <string>

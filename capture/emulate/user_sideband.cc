@@ -218,7 +218,8 @@ void UserSideband::on_event(size_t index, Space& space, const UserThreadOutput& 
   } else if (event.kind == "exec_failed") {
     next_comm_.erase(image.pid);
   } else if (event.kind == "escaped") {
-    warnings_.push_back(event.text(0) + ": not a program of the emulated machine; it ran outside the emulator and is not in the recording");
+    warnings_.push_back(event.text(0) + ": not a program for the emulated architecture; it ran outside the emulator and is not in the "
+                                        "recording");
   } else if (event.kind == "exit") {
     put(event.tsc, image.pid, thread.tid, perfio::TaskRecord{image.pid, image.pid, thread.tid, thread.tid, 0, true});
   }

@@ -1,4 +1,4 @@
-// The records of an emulated run: what the kernel would have said of its processes, and jitdumps for code that is in no file.
+// Sideband records of an emulated run, as the kernel would have written them, and jitdumps for code from no file.
 #pragma once
 
 #include <map>

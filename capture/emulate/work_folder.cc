@@ -1,4 +1,4 @@
-// WorkFolder: a folder, a lock, and who maps its files.
+// WorkFolder: a folder, a lock, and the processes that map its files.
 #include "capture/emulate/work_folder.h"
 
 #include <fcntl.h>
@@ -56,8 +56,9 @@ Result<WorkFolder> WorkFolder::create(const std::string& output, const std::stri
     folder.remove();
   }
   return Error{code_of_errno(number, ErrorCode::write_failed),
-               "a working folder cannot be created, neither next to " + output + " nor in " + environment::temporary_folder() + " (TMPDIR): " + std::strerror(number) +
-                   (number == EFBIG ? ": the limit of file sizes is too small; raise it with ulimit -f" : ""),
+               "a working folder cannot be created, neither next to " + output + " nor in " + environment::temporary_folder() + " (TMPDIR): "
+                                                                                                                   "" + std::strerror(number) +
+                   (number == EFBIG ? ": the file size limit is too small; raise it with ulimit -f" : ""),
                0};
 }
 
@@ -72,7 +73,8 @@ Result<WorkFolder> WorkFolder::adopt(const std::string& path) {
   const std::vector<pid_t> users = users_of(folder.path_);
   if (!users.empty()) {
     return Error{ErrorCode::busy,
-                 path + ": the emulated program is still running as process " + std::to_string(users.front()) + ": end it first, or wait", 0};
+                 path + ": the emulated program is still running as process " + std::to_string(users.front()) + ": end it first, or "
+                                                                                                                "wait", 0};
   }
   return folder;
 }

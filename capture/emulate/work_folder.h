@@ -1,4 +1,4 @@
-// WorkFolder: where the plugin's logs grow until they are a recording.
+// WorkFolder: contains the plugin's logs until they become a recording.
 #pragma once
 
 #include <sys/types.h>

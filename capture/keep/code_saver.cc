@@ -1,4 +1,4 @@
-// CodeSaver: what is gone when the recording ends.
+// CodeSaver: saves code that would be gone at the end of the recording.
 #include "capture/keep/code_saver.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ constexpr size_t kMostRegions = 4096;
 constexpr uint64_t kLookEveryMs = 250;
 constexpr uint64_t kEntriesEachMs = 10;  // that are written down
 constexpr size_t kMostNamed = 1U << 14;  // of what is not kept
-constexpr const char* kMappedOver = "mapped over, or protected anew, before its memory could be read";
+constexpr const char* kMappedOver = "mapped over or protected before its memory could be read";
 
 uint64_t monotonic_ns() {
   timespec now{};
@@ -116,8 +116,8 @@ void CodeSaver::on_mapping(const perfio::MmapRecord& map, uint64_t time_ns) {
 
 void CodeSaver::add_region(const perfio::MmapRecord& map, uint64_t time_ns, std::optional<stash::ProcessMapping> file) {
   if (map.size_bytes == 0) return;
-  if (map.size_bytes > kMostRegionBytes) return skip(map.path, "some of it is larger than 16 MiB: too large to be read again and again");
-  if (regions_.size() >= kMostRegions) return skip(map.path, "there are more than 4096 such mappings: more are not read");
+  if (map.size_bytes > kMostRegionBytes) return skip(map.path, "a mapping of it is larger than 16 MiB, too large to be read repeatedly");
+  if (regions_.size() >= kMostRegions) return skip(map.path, "only the first 4096 such mappings are read");
   if (is_covered({map.pid, map.addr, map.size_bytes, time_ns})) return skip(map.path, kMappedOver);
   Region region;
   region.size_bytes = map.size_bytes;
@@ -242,7 +242,7 @@ void CodeSaver::told_until(uint64_t monotonic_ns) {
 }
 
 void CodeSaver::forget_memory() {
-  constexpr const char* kWhy = "not read to the end: so much was mapped at once that not all of it was followed";
+  constexpr const char* kWhy = "not read completely: too many mappings at once";
   for (const auto& [key, region] : regions_) skip(region.path, kWhy);
   for (const auto& [key, held] : held_) skip(held.entry.path, kWhy);
   regions_.clear();
@@ -263,7 +263,7 @@ Result<stash::Content> CodeSaver::add_file(const stash::MappingFile& file) {
   const struct stat& info = file.info;
   const uint64_t limit = options_.limits.file_bytes;
   if (static_cast<uint64_t>(info.st_size) > limit)
-    return Error{ErrorCode::too_large, "larger than what is kept (" + std::to_string(limit) + " bytes)", 0};
+    return Error{ErrorCode::too_large, "larger than the limit (" + std::to_string(limit) + " bytes)", 0};
   struct statfs system {};
   if (::fstatfs(file.fd.get(), &system) != 0 || system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC)
     return capture_->add(file.fd.get());
@@ -372,7 +372,7 @@ void CodeSaver::look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns)
   for (const Pending& pending : pending_) {
     const auto region = regions_.find(pending.key);
     if (region == regions_.end() || region->second.number != pending.number) continue;
-    if (!copy(pending.key, region->second, now_ns)) skip(region->second.path, "its process was gone before its memory could be read");
+    if (!copy(pending.key, region->second, now_ns)) skip(region->second.path, "its process ended before its memory could be read");
   }
   pending_.clear();
   if (monotonic_ms() >= last_look_ms_ + kLookEveryMs && now_ns() != 0) look_again(now_ns);

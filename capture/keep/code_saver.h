@@ -17,49 +17,49 @@
 
 namespace ptd {
 
-/// A file without a name is in reach as long as a process has it mapped (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or
-/// CAP_SYS_ADMIN); memory as long as the process lives (/proc/PID/mem, needs the right to trace it). Executable memory without a file, or
-/// of a file that is written through another mapping, is copied when its mapping is read, and again whenever it looks different (of much
-/// memory a part at a time, in turn): what changed in between is dated by the two readings around it, what came and went between them is
-/// not seen. A copy counts once it is known that nothing else was mapped there while it was read: see told_until(). What it has by then
-/// outlives a kill: see stash::gc. One thread.
+/// A file without a name can be read as long as a process has it mapped (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or
+/// CAP_SYS_ADMIN), and memory as long as the process lives (/proc/PID/mem, needs the right to trace it). Executable memory without a file,
+/// or of a file that is written through another mapping, is copied when its mapping is read, and again whenever it has changed (large
+/// memory in parts, in turn). A change is dated by the two readings around it. Limitation: code that is created and removed between two
+/// readings is not seen. A copy is valid once it is known that nothing else was mapped there while it was read: see told_until(). Saved
+/// data survives a kill: see stash::gc. Not thread-safe.
 class CodeSaver {
  public:
-  /// `recording`: the path that it will have. Errors: of the stash.
+  /// `recording`: the future path of the recording. Errors: of the stash.
   static Result<std::unique_ptr<CodeSaver>> begin(const std::string& recording, const SaveOptions& options);
 
-  /// What a mapping is to a CodeSaver.
+  /// How a CodeSaver treats a mapping.
   enum class Interest : uint8_t {
     none,    ///< nothing: of the kernel, of a guest, not executable
     covers,  ///< it ends what was mapped there before
     bytes,   ///< that, and what it shows may be gone before the recording ends
   };
   [[nodiscard]] static Interest interest_in(const perfio::MmapRecord& map);
-  /// A mapping that a record tells; `time_ns` is the record's.
+  /// Processes the mapping of a record; `time_ns` is the record's time.
   void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
-  /// All that one of which Interest::covers is known tells.
+  /// Same for a mapping that is known to be Interest::covers.
   struct Cover {
     int32_t pid = -1;
     uint64_t address = 0, size_bytes = 0, time_ns = 0;
   };
   void on_cover(const Cover& cover);
-  /// All mappings were told whose records were there at this moment of CLOCK_MONOTONIC: copies that were made before it hold, where nothing
-  /// that was told covers them.
+  /// Declares that all mappings recorded up to this time of CLOCK_MONOTONIC were processed: earlier copies are valid unless one of these
+  /// mappings covers them.
   void told_until(uint64_t monotonic_ns);
-  /// Mappings were left out: nobody knows any more what stands where memory was looked at. It is looked at no more, and named.
+  /// Declares that mappings were lost, so that the content of copied memory is uncertain. It is no longer read, and is reported.
   void forget_memory();
-  /// So many bytes of the recording's file stay, whatever happens. Once they are enough to name it, gc() knows whose this is.
+  /// Declares that this many bytes of the recording's file are final. Once they are enough to identify the recording, gc() can use them.
   void on_written(uint64_t file_bytes);
-  /// The mappings that a finished recording tells, of processes that may still run; memory without a file is left out, as nobody knows
-  /// since when it looks as it does. Errors: of reading it.
+  /// Processes the mappings of a finished recording, whose processes may still run. Memory without a file is skipped because its content
+  /// cannot be dated. Errors: of reading the recording.
   Status on_recording();
-  /// Looks at memory that was copied before, if some time has passed. `now_ns`: a clock that gives the time on the recording's own clock;
-  /// 0: unknown, then nothing can be dated and only first copies are kept. It may be late by `slack_ns`.
+  /// Rereads copied memory if some time has passed. `now_ns`: the time on the recording's clock, which may be late by `slack_ns`; 0:
+  /// unknown, then nothing can be dated and only first copies are saved.
   void look(const std::function<uint64_t()>& now_ns, uint64_t slack_ns = 0);
-  /// The recording is complete, and all mappings were told: keeps the rest, and the whole under the recording's name. `recorded_until_ns`
-  /// (CLOCK_MONOTONIC): what was copied later may have been anything.
+  /// Ends the recording after its last mapping: saves the rest and publishes everything under the recording's identity. Copies made after
+  /// `recorded_until_ns` (CLOCK_MONOTONIC) are not reliable.
   Result<SaveReport> finish(uint64_t recorded_until_ns = ~uint64_t{0});
-  /// In a process that was forked from the one that began, which is dead now: goes on with what that had flushed. Errors: of the stash.
+  /// In a process that was forked from the first one, which is now dead: continues from its flushed data. Errors: of the stash.
   [[nodiscard]] Result<std::unique_ptr<CodeSaver>> heir() const;
   [[nodiscard]] const std::string& stash_path() const { return options_.stash; }
 
@@ -74,11 +74,11 @@ class CodeSaver {
     uint64_t same_since_ns = 0, same_until_ns = 0;  // the last reading behind the one that was kept, which found the same; 0: none
   };
   using Key = std::pair<int32_t, uint64_t>;  // process, address
-  /// What was mapped in a round, and when: at each address the newest. Those that are told in order cost little.
+  /// The newest mapping at each address in a round, with its time. Adding in time order is fast.
   class Newest {
    public:
     void add(const Cover& cover);
-    /// Whether something newer than `cover` was mapped over a part of it.
+    /// Returns whether something newer than `cover` was mapped over a part of it.
     [[nodiscard]] bool is_over(const Cover& cover) const;
 
    private:
@@ -119,7 +119,7 @@ class CodeSaver {
     uint64_t number = 0;
   };
   std::vector<Pending> pending_;  // regions of this round, not yet copied
-  /// A copy that may be of what was mapped over its region before it was read: what tells that is still on its way.
+  /// A copy that is not valid yet: a record that is not read yet may show that something else was mapped over its region.
   struct Held {
     bool is_first = false;
     uint64_t mapped_ns = 0;      // of the mapping's record

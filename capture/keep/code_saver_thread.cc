@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLookEvery = std::chrono::milliseconds(250);  // also while much waits
 constexpr uint64_t kRoundEveryNs = 200'000'000;              // without a mapping
 constexpr size_t kMostNamed = 1U << 14;
-constexpr const char* kFailed = "there was no memory to go on with reading what was mapped";
-constexpr const char* kLeftOut = "more was mapped at once than could wait to be read";
+constexpr const char* kFailed = "out of memory while reading the mapped code";
+constexpr const char* kLeftOut = "too many mappings at once to read them all";
 
 /// A thread that is started meanwhile gets none of this process's signals: they are for who records.
 class NoSignals {
@@ -125,7 +125,7 @@ void CodeSaverThread::start() {
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
-    no_thread_ = std::string("there was no thread to read it: ") + error.what();
+    no_thread_ = std::string("cannot start a thread to read it: ") + error.what();
   }
 }
 
@@ -227,7 +227,7 @@ void CodeSaverThread::stop() {
 
 Result<SaveReport> CodeSaverThread::finish() {
   if (has_taken_over_) {
-    if (heir_ == nullptr) return Error{ErrorCode::start_failed, "what was kept cannot be gone on with", 0};
+    if (heir_ == nullptr) return Error{ErrorCode::start_failed, "cannot continue with the code saved so far", 0};
     if (left_out_now_) heir_->forget_memory();
     return heir_->finish(latest_begun_ns_);
   }

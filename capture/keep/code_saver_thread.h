@@ -16,8 +16,8 @@
 
 namespace ptd {
 
-/// A CodeSaver on a thread of its own, with a bounded queue. The thread that records passes the mappings in rounds. What does not fit into the
-/// queue is named in the report as not saved, and memory whose mapping may have ended unseen is not read again.
+/// Receives mappings from the recording thread in rounds and saves their code on its own thread. Mappings that do not fit into the queue are
+/// reported as not saved, and memory whose mapping may have ended unnoticed is no longer read.
 ///
 ///     who records     |--round--|       |--round--|                 each round: what is mapped, then when the round began
 ///     queue               m m m R           m R
@@ -26,14 +26,14 @@ namespace ptd {
 /// The thread starts with the first round. A process that is forked before that, or between pause() and go_on(), may take_over().
 class CodeSaverThread {
  public:
-  /// `queue_bytes`: of what waits, paths and all. Errors: of the stash.
+  /// `queue_bytes`: size of the queue, including paths. Errors: of the stash.
   static Result<std::unique_ptr<CodeSaverThread>> begin(const std::string& recording, const SaveOptions& options,
                                                       uint64_t queue_bytes = kQueueBytes);
   ~CodeSaverThread();
   CodeSaverThread(const CodeSaverThread&) = delete;
   CodeSaverThread& operator=(const CodeSaverThread&) = delete;
 
-  /// A round of reading that is over.
+  /// Ends a round of reading.
   struct Round {
     std::function<uint64_t()> now_ns;  ///< see CodeSaver::look(); called on the other thread
     uint64_t slack_ns = 0;
@@ -43,17 +43,17 @@ class CodeSaverThread {
   // By who records. None of these waits for a file, nor for the one that is read.
   void on_mapping(const perfio::MmapRecord& map, uint64_t time_ns);
   void on_round(const Round& round);
-  /// Mappings may have been recorded that nobody can tell any more: memory of this round and the next is not kept.
+  /// Declares that mappings may have been lost: memory of this round and the next is not saved.
   void on_lost();
-  /// Whether all is worked through that had been told when this was called first since it was true last. Ends a pause.
+  /// Returns whether everything queued up to the first call since it last returned true is processed. Ends a pause.
   [[nodiscard]] bool is_settled();
-  /// Asks the thread to rest until go_on(); false: it is still at work, so that fork() would cut that in two.
+  /// Pauses the thread until go_on(). Returns false if it is still busy, so that a fork() would interrupt its work.
   [[nodiscard]] bool pause();
   void go_on();
-  /// In a forked process whose parent, which recorded, is dead: goes on without a thread, with what the parent had flushed.
+  /// In a forked process whose recording parent is dead: continues without a thread from the data that the parent had flushed.
   void take_over();
 
-  /// The recording is complete. Waits until all is worked through.
+  /// Ends the recording and waits until everything is processed.
   Result<SaveReport> finish();
   [[nodiscard]] const std::string& stash_path() const { return saver_->stash_path(); }
 

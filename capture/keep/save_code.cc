@@ -1,6 +1,5 @@
-// Saves what a recording maps: files of disks, and what is in memory only.
+// Saves the code that a recording maps in a stash.
 #include "capture/keep/save_code.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -103,7 +102,7 @@ class MappingSaver {
   void keep_vdso(const Mapping& mapping) {
     if (!options_.just_recorded) return;  // whose it was is not known
     // A program of 32 bits has another one, which is read from its memory while it runs (code_saver.h).
-    if (mapping.map.addr < k4Gib) return skip("[vdso] of 32 bits", "its process was gone before it could be read");
+    if (mapping.map.addr < k4Gib) return skip("[vdso] of 32 bits", "its process ended before it could be read");
     const Bytes own = host_vdso();
     const Result<stash::Content> content = own.empty() ? Result<stash::Content>(Error{}) : capture_.add(own, stash::Readers::all);
     if (!content) return;
@@ -129,7 +128,7 @@ class MappingSaver {
       return at->second;
     }
     if (!mapping.build_id.empty() && !same_build_id(mapping.build_id, content->build_id)) {
-      skip(map.path, "another build is there by now");
+      skip(map.path, "it has been replaced by another build");
       return at->second;
     }
     count(*content);
@@ -145,7 +144,7 @@ class MappingSaver {
     if (options_.just_recorded) {
       stash::MappingFile mapped = stash::open_mapping({map.pid, map.addr, map.size_bytes, map.maj, map.min, map.inode, mapping.build_id});
       if (mapped.fd.ok() && (memory || deleted) && stash::is_written_through(mapped.fd.get(), map.flags)) {
-        proven.why = "it is written to while it runs, and was not read while it was recorded";
+        proven.why = "it can be modified while it runs, and was not read during the recording";
         return proven;
       }
       if (mapped.fd.ok() && is_unwritten(mapped.info, mapping, proven.why)) {
@@ -156,7 +155,7 @@ class MappingSaver {
     }
     if (memory || deleted) {
       proven = {};
-      proven.why = memory ? "in memory only, and its process is gone" : "deleted, and its process is gone";
+      proven.why = memory ? "only in memory, and its process has ended" : "deleted, and its process has ended";
       return proven;
     }
     const std::string in_process = process_path(map.pid, "root") + map.path;
@@ -165,7 +164,7 @@ class MappingSaver {
       proven.fd = open_recorded(path).fd;
       if (proven.fd.ok() && is_the_one(proven.fd.get(), mapping, proven.why)) return proven;
     }
-    if (!proven.fd.ok()) proven.why = "not there by now";
+    if (!proven.fd.ok()) proven.why = "it no longer exists";
     proven.fd = {};
     return proven;
   }
@@ -180,12 +179,12 @@ class MappingSaver {
     if (!mapping.build_id.empty()) return true;
     const perfio::MmapRecord& map = mapping.map;
     if (!options_.just_recorded && !holds_code(fd)) {
-      why = "neither its build id nor its content says that it is code";
+      why = "neither its build id nor its content shows that it is code";
       return false;
     }
     const bool same_inode =
         map.inode == 0 || (map.inode == info.st_ino && (map.maj == 0 || (map.maj == major(info.st_dev) && map.min == minor(info.st_dev))));
-    if (!same_inode) why = "another file is there by now";
+    if (!same_inode) why = "it has been replaced by another file";
     return same_inode && is_unwritten(info, mapping, why);
   }
 
@@ -197,7 +196,7 @@ class MappingSaver {
 
   bool is_unwritten(const struct stat& info, const Mapping& mapping, std::string& why) const {
     if (!mapping.build_id.empty() || static_cast<int64_t>(info.st_mtim.tv_sec) <= recorded_at_s_) return true;
-    why = "written to since, and no build id to check it";
+    why = "modified since, and there is no build id to check it";
     return false;
   }
 
@@ -239,7 +238,7 @@ Result<SaveReport> save_code(const std::string& recording, const SaveOptions& op
   struct utsname own {};
   const std::string& host = (*reader)->features().hostname;
   if (!host.empty() && ::uname(&own) == 0 && host != own.nodename)
-    return Error{ErrorCode::unsupported, recording + " was recorded on " + host + ": its files are not here", 0};
+    return Error{ErrorCode::unsupported, recording + " was recorded on " + host + ", not on this machine", 0};
   struct stat info {};
   const std::string file = ::stat(recording.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? recording + "/data" : recording;
   const int64_t recorded_at_s = ::stat(file.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;

@@ -51,7 +51,7 @@ Status move_old(const std::string& path) {
   const bool recording =
       fs::is_directory(status) ? fs::exists(path + "/data", error) || fs::is_empty(path, error) : fs::is_regular_file(status);
   if (!recording && !fs::is_directory(status)) return {};  // a device, a pipe: written as it is
-  if (!recording) return Error{ErrorCode::bad_output, path + " is a directory, and no recording", 0};
+  if (!recording) return Error{ErrorCode::bad_output, path + " is a directory but not a recording", 0};
   const std::string old = path + ".old";
   if (fs::is_directory(old, error) && (fs::exists(old + "/data", error) || fs::is_empty(old, error))) fs::remove_all(old, error);
   fs::rename(path, old, error);
@@ -426,7 +426,7 @@ void Recorder::copy_kernel_after() {
   if (status.ok()) fs::rename(part, choice_.output + "/kcore_dir_after", error);
   if (status.ok() && error) status = Error{code_of_errno(error.value(), ErrorCode::write_failed), error.message(), 0};
   fs::remove_all(part, error);
-  if (!status.ok()) report_.notes.push_back("no copy of the kernel's code as it is at the end: " + status.error().message);
+  if (!status.ok()) report_.notes.push_back("no copy of the kernel's code at the end: " + status.error().message);
 }
 
 RecordContext Recorder::lost_context(const EventRings& rings) const {

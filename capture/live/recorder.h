@@ -19,7 +19,7 @@
 
 namespace ptd::live {
 
-/// A round of reading the rings that is over.
+/// The result of a round of reading the rings.
 struct RecordRound {
   std::function<uint64_t()> now_ns;  ///< now on the recording's clock, for any thread; late by `slack_ns` at most; 0: unknown
   uint64_t slack_ns = 0;
@@ -27,20 +27,20 @@ struct RecordRound {
   uint64_t file_bytes = 0;  ///< of the recording, that stay whatever happens
 };
 
-/// Who keeps the code that is recorded. All are called by the thread that empties the rings: what takes time is for another one. Any may be
-/// empty, or all.
+/// Callbacks that save the recorded code. They are called on the thread that drains the rings and must be fast; slow work belongs on
+/// another thread. Each may be empty.
 struct CodeSaverHooks {
-  /// Each mapping that is recorded, with the record's time (0: it was there before).
+  /// Called for each recorded mapping, with the record's time (0: mapped before the recording).
   std::function<void(const perfio::MmapRecord& map, uint64_t time_ns)> on_mapping;
   std::function<void(const RecordRound& round)> on_round;
-  /// Before the round is over: mappings of this round may be lost.
+  /// Called before the end of a round in which mappings may have been lost.
   std::function<void()> on_lost;
-  /// At the end: whether all that was told when it was asked first is worked through. Records go on until then.
+  /// Called at the end: returns whether everything queued up to the first call is processed. Recording continues until then.
   std::function<bool()> is_settled;
-  /// Around fork(): false if it would cut work in two, then it is asked again later.
+  /// Called around fork(): returns false if a fork would interrupt work; then it is called again later.
   std::function<bool()> pause;
   std::function<void()> go_on;
-  /// In a process that takes over from a killed recorder: before it goes on, and when the file is complete.
+  /// Called in a process that takes over from a killed recorder: before it continues, and when the file is complete.
   std::function<void()> take_over, on_taken_over;
 };
 
@@ -52,7 +52,7 @@ struct RecordChoice {
   TargetChoice target;
   std::optional<TraceChoice> trace;
   RingWishes wishes;
-  /// AUXTRACE_INFO of the trace, with the clock of its rings; null without a trace.
+  /// Returns AUXTRACE_INFO of the trace, with the clock of its rings; null without a trace.
   std::function<Result<perfio::AuxtraceInfoRecord>(const perfio::TimeConvRecord* clock)> make_info;
   std::vector<std::string> command;  ///< to be started
   std::vector<std::string> cmdline;  ///< of the recorder, for the file's header
@@ -67,16 +67,16 @@ struct RecordReport {
   int exit_status = -1;            ///< of the command, if it has ended
 };
 
-/// Rounds: read the rings, write the file, note how far both have come, only then give the rings back. So a record is in a ring or in the
-/// file at any moment, and a second holder of both completes the file when this process is killed. One thread.
+/// Each round reads the rings, writes the file, stores the progress of both, and only then releases the ring space. So every record is in a
+/// ring or in the file at any time, and a second holder of both completes the file if this process is killed. Not thread-safe.
 class Recorder {
  public:
-  /// Opens events and file; the program waits. An output that exists is moved to OUTPUT.old. Errors: of the kernel and the file system.
+  /// Opens events and file; the program waits. An existing output is renamed to OUTPUT.old. Errors: of the kernel and the file system.
   static Result<std::unique_ptr<Recorder>> start(RecordChoice choice);
   ~Recorder();
-  /// Until the program, or all of the target, has ended, or stop_fd is readable. What is being recorded goes on by itself.
+  /// Records until the program, or all of the target, has ended, or stop_fd is readable. Recorded processes continue to run.
   Status run();
-  /// Stops events, takes the rest, completes the file.
+  /// Stops the events, drains the rings and completes the file.
   Status finish();
   [[nodiscard]] const RecordReport& report() const { return report_; }
 

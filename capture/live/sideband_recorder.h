@@ -1,4 +1,4 @@
-// SidebandRecorder: records what a decoder of a trace must know of the system beside the trace itself, on every cpu, while it happens.
+// SidebandRecorder: records, on every cpu, the system events that a trace decoder needs besides the trace.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct RecorderCounts : CaptureCounts {
   uint64_t records = 0, lost = 0;
 };
 
-/// Opens one software event a cpu and keeps its records: MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT, TEXT_POKE. These
-/// reach the events of the cpu where they happen only, so every cpu has one. To what the kernel says it adds:
-///  - what is there at the start: kernel text, modules, tasks and their code, BPF programs (as `perf record` does);
-///  - code that comes and goes (kernel_capture.h), BPF programs as feature BPF_PROG_INFO;
+/// Opens one software event per cpu and stores its records: MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT, TEXT_POKE. The
+/// kernel sends these only to events of the cpu where they happen, so every cpu has one. It adds to the kernel's records:
+///  - the state at the start: kernel text, modules, tasks and their code, BPF programs (like `perf record`);
+///  - code that is added and removed (kernel_capture.h), BPF programs as feature BPF_PROG_INFO;
 ///  - kcore_dir: the kernel's text, copied after the events were opened.
 /// The recording has two events: the trace, whose AUX data are added by who wrote them, and "dummy:u". Needs root. One thread.
 class SidebandRecorder {

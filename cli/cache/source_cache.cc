@@ -30,7 +30,7 @@ std::string text_of(const std::vector<SourceFrame>& frames) {
 
 std::string unproven_text(std::string_view module_path) {
   return fmt::format(
-      "ptdecode: warning: no build id of this module is recorded; {} is taken because its functions lie as the kernel's do\n",
+      "ptdecode: warning: no build id of this module is recorded; {} is used because its functions have the kernel's addresses\n",
       shown(module_path));
 }
 

@@ -40,7 +40,7 @@ void add_call_options(CLI::App& command, CallWords& words) {
 }
 
 void add_thread_option(CLI::App& command, unsigned& threads) {
-  command.add_option("--threads", threads, "decode on this many threads (default: one for each core)")->check(CLI::Range(1, 256));
+  command.add_option("--threads", threads, "decode on this many threads (default: one per core)")->check(CLI::Range(1, 256));
 }
 
 Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
@@ -66,7 +66,7 @@ Result<std::unique_ptr<CallInput>> CallInput::open(const CallWords& words) {
     made->streams_.push_back(i);
     made->total_bytes_ += stream.size_bytes;
   }
-  if (made->streams_.empty()) return Error{ErrorCode::no_such_stream, "no trace stream of the cpus or threads asked for", 0};
+  if (made->streams_.empty()) return Error{ErrorCode::no_such_stream, "no trace stream of these cpus or threads", 0};
   return made;
 }
 

@@ -86,7 +86,7 @@ void CallScript::take_step(const CallStep& step, const CallTree& tree, TextBuffe
     case CallStepKind::lost:
       prefix(step, tree, step.time, "", 0, out);
       out.text(step.loss == CallLoss::gap ? fmt::format("[flow lost: {}: {}]\n", ptd::name(step.gap), sentence(step.gap))
-                                          : fmt::format("[calls given up: {}]\n", sentence(step.loss)));
+                                          : fmt::format("[calls abandoned: {}]\n", sentence(step.loss)));
       return;
     default:
       return pause(step, tree, out);

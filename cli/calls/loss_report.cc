@@ -52,25 +52,27 @@ std::string remedies(const GapTally& gaps, const LostRecords& lost) {
   std::string text;
   const uint64_t announced = lost.aux_truncated + lost.aux_partial + lost.aux_collision;
   if (count(GapReason::aux_lost) > announced)
-    text += "  aux_lost that no record announces: bytes of the trace are zero or not in the file; copy the recording again\n";
+    text += "  aux_lost without a record: bytes of the trace are zero or missing from the file; copy the recording again\n";
   if (count(GapReason::aux_lost) != 0 && announced != 0) {
     text += fmt::format(
-        "  aux_lost: perf did not empty the trace buffer in time ({} times full): use a larger one, perf record -m ,64M; or trace less, with\n"
-        "    --filter 'filter FUNCTION' or of the user's half only (intel_pt//u); or keep only the end, perf record --snapshot\n",
+        "  aux_lost: perf did not empty the trace buffer in time ({} times full): use a larger buffer, perf record -m ,64M; or trace "
+        "less, with\n"
+        "    --filter 'filter FUNCTION' or user code only (intel_pt//u); or keep only the end, perf record --snapshot\n",
         lost.aux_truncated);
   }
   if (count(GapReason::overflow) != 0) {
     text +=
-        "  overflow: the processor produced trace faster than memory accepts it: leave cyc out of the event, raise mtc_period, or trace less "
+        "  overflow: the processor produced trace faster than memory accepts it: remove cyc from the event, raise mtc_period, or trace "
+        "less "
         "with\n"
         "    --filter 'filter FUNCTION'\n";
   }
-  if (count(GapReason::no_image) != 0) text += "  no_image: code that was not found; the list of missing code names it\n";
+  if (count(GapReason::no_image) != 0) text += "  no_image: the code was not found; see the list of missing code\n";
   if (count(GapReason::image_mismatch) + count(GapReason::bad_insn) != 0)
-    text += "  image_mismatch, bad_insn: the code that was found is not what ran; 'ptdecode check' names what disagrees\n";
+    text += "  image_mismatch, bad_insn: the code that was found is not the code that ran; 'ptdecode check' lists the contradictions\n";
   if (count(GapReason::bad_packet) != 0)
-    text += "  bad_packet: the trace is damaged; it was cut or overwritten while it was recorded or copied\n";
-  if (count(GapReason::limit) != 0) text += "  limit: too many versions of the code were possible; 'ptdecode check' names lost records\n";
+    text += "  bad_packet: the trace is damaged: it was truncated or overwritten while it was recorded or copied\n";
+  if (count(GapReason::limit) != 0) text += "  limit: too many versions of the code were possible; 'ptdecode check' lists lost records\n";
   return text.empty() ? text : "what helps:\n" + text;
 }
 

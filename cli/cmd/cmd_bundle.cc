@@ -50,7 +50,7 @@ int run(Words words) {
   bundle.output_path = words.output;
   bundle.dry_run = words.dry_run;
   if (words.output.empty() && !words.dry_run)
-    return report_error({ErrorCode::contradictory_options, "-o FILE names the bundle to write; --dry-run lists what it would hold", 0});
+    return report_error({ErrorCode::contradictory_options, "name the bundle to write with -o FILE, or list its contents with --dry-run", 0});
   if (!words.time.empty()) {
     const Result<Interval> range = parse_time_range(words.time);
     if (!range) return report_error(range.error());
@@ -78,7 +78,7 @@ int run(Words words) {
   }
   if (report->aux_total_bytes == 0) note_absent_trace(words.input);
   if (!report->events_trouble.empty())
-    say_on_error("ptdecode: warning: the bundle holds no samples of other events: " + report->events_trouble + "\n");
+    say_on_error("ptdecode: warning: the bundle contains no samples of other events: " + report->events_trouble + "\n");
   if (words.dry_run) {
     standard_output().write(parts_text(*report));
     return kExitOk;
@@ -95,14 +95,15 @@ Command add_bundle(CLI::App& app) {
   command.add_option("recording", words->recording, "what to bundle, as with -i");
   add_input_options(command, words->input);
   command.add_option("-o,--output", words->output, "the file to write")->type_name("FILE");
-  command.add_flag("--dry-run", words->dry_run, "write nothing: list each file that would be in it, how many bytes of it, and why");
-  command.add_option("--time", words->time, "only what covers the time from A to B in seconds: A,B");
+  command.add_flag("--dry-run", words->dry_run, "write nothing; list each file that the bundle would contain, how many bytes of it, and "
+                                                "why");
+  command.add_option("--time", words->time, "only the part from A to B, in seconds: A,B");
   command.footer(
-      "The bundle opens with -i like any recording and gives the same output where none of the programs are. It holds no code but what "
-      "was\n"
-      "looked at: give --freeze, --no-time or --slack here too if the bundle is to be decoded with them.\n"
-      "Of files that the recording does not hold itself it takes only code that ran, and only from files that are proven to be what was\n"
-      "mapped: by their build id, their inode, or because you name them (--symfs, --map). --dry-run lists them.\n"
+      "A bundle opens with -i like any recording and gives the same output on a machine without the programs. It contains only the code\n"
+      "that decoding reads: to decode it with --freeze, --no-time or --slack, give these options here too.\n"
+      "From files outside the recording it takes only code that ran, and only if the file is proven to be the mapped one: by its build "
+      "id,\n"
+      "by its inode, or because you name it (--symfs, --map). --dry-run lists these files.\n"
       "Examples:\n"
       "  ptdecode bundle perf.data -o small.ptb                  all of it\n"
       "  ptdecode bundle perf.data -o bug.ptb --time 17.9,18.1   a fifth of a second\n"

@@ -28,7 +28,7 @@ constexpr double kFlowSeconds = 20;
 /// How much of the trace was looked at, where the time was over before its end; else empty.
 std::string part_text(const FlowCheck& flow) {
   if (flow.decoded_bytes >= flow.all_bytes) return {};
-  return fmt::format("the flow was looked at for {} seconds: {} of {} bytes of trace; 'ptdecode stat' decodes all", kFlowSeconds,
+  return fmt::format("the flow was checked for {} seconds: {} of {} bytes of trace; 'ptdecode stat' decodes everything", kFlowSeconds,
                      flow.decoded_bytes, flow.all_bytes);
 }
 
@@ -72,8 +72,8 @@ void print_text(const Recording& recording, const FlowCheck& flow) {
   if (const std::string part = part_text(flow); !part.empty()) output.write(part + "\n");
   if (by_kind.empty() && !has_code(recording)) {
     output.write(
-        "nothing was compared: the recording holds no code, nor the files that it names; 'ptdecode stat' names what is missing, 'ptdecode "
-        "check --help' the options that supply it\n");
+        "nothing was compared: the recording contains no code and the files that it names were not found; 'ptdecode stat' lists what is\n"
+        "missing, 'ptdecode check --help' the options that supply it\n");
     return;
   }
   if (by_kind.empty()) {
@@ -103,13 +103,14 @@ int run(const Words& words) {
 Command add_check(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("check", "What disagrees in the recording: lost text pokes, wrong files, lost records (exit status 3 if any)");
+      *app.add_subcommand("check", "Report contradictions in the recording: lost text pokes, wrong files, lost records (exit status 3 if "
+                                   "any)");
   add_input_options(command, words->input);
   add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"
-      "  ptdecode check && ptdecode script        decode only what can be trusted\n"
-      "  ptdecode check --json --kcore-after now  compare with a copy of the kernel's text taken afterwards");
+      "  ptdecode check && ptdecode script        decode only a consistent recording\n"
+      "  ptdecode check --json --kcore-after now  compare with a later copy of the kernel's text");
   return [words] { return run(*words); };
 }
 

@@ -102,9 +102,9 @@ std::string leave_out_absent(Coverage& coverage) {
   if (absent.empty()) return {};
   const std::string files = counted(absent.size(), "file of source is", "files of source are") + " not on this machine (" +
                             shown(absent.front()) + (absent.size() > 1 ? ", ..." : "") + ")";
-  if (absent.size() == coverage.size()) return "ptdecode: " + files + ": genhtml stops at such; --source PREFIX chooses files\n";
+  if (absent.size() == coverage.size()) return "ptdecode: " + files + ", and genhtml stops at such files; --source PREFIX chooses files\n";
   for (const std::string& path : absent) coverage.erase(path);
-  return "ptdecode: " + files + " and left out, as genhtml stops at such; --keep-absent keeps them\n";
+  return "ptdecode: " + files + " and omitted, because genhtml stops at such files; --keep-absent keeps them\n";
 }
 
 std::string summary_text(const Coverage& coverage) {
@@ -149,7 +149,7 @@ int run(const Words& words) {
   }
   if (coverage.empty()) {
     const std::string why = counts.files.empty() ? "no code of a file ran"
-                            : without.empty()    ? "no line of source is wanted"
+                            : without.empty()    ? "no line of source matches --source or --dso"
                                                  : "no debug information in " + without;
     return report_error({ErrorCode::not_recorded, "coverage: " + why + "; compile with -g, or name debug files with --debug-dir", 0});
   }
@@ -168,21 +168,20 @@ int run(const Words& words) {
 Command add_coverage(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("coverage", "Which lines of source ran and how often, through debug information; as lcov's tracefile");
+      *app.add_subcommand("coverage", "Count how often each source line ran, using debug information; writes lcov's tracefile");
   add_call_options(command, words->calls);
   command.add_option("-o,--output", words->output, "the file to write, in lcov's format");
-  command.add_option("--format", words->format, "on standard output: text (a line for each file of source), or lcov")
+  command.add_option("--format", words->format, "on standard output: text (one line per source file), or lcov")
       ->check(CLI::IsMember({"text", "lcov"}));
-  command.add_option("--source", words->sources, "only files of source whose path begins so (repeatable)")->allow_extra_args(false);
-  command.add_flag("--keep-absent", words->keep_absent, "lcov: also files of source that are not on this machine, at which genhtml stops");
+  command.add_option("--source", words->sources, "only source files whose path starts with this (repeatable)")->allow_extra_args(false);
+  command.add_flag("--keep-absent", words->keep_absent, "lcov: also source files that are not on this machine (genhtml stops at them)");
   command.add_option("--dso", words->dsos, "only the code of this program or library (repeatable)")->allow_extra_args(false);
   command.footer(
-      "Nothing needs to be compiled for it but -g: the trace shows what ran. A line's count is that of its instruction that ran most "
-      "often.\n"
-      "Kernel and modules count too where their files with debug information are found (--debug-dir, --symfs). Without a recorded build "
-      "id "
-      "a module's file (.ko, .ko.debug; packed ones are left alone) is taken if its functions lie as the kernel says: that lines did not "
-      "move between them is not proven then.\n"
+      "The program needs no instrumentation, only -g: the trace shows what ran. A line's count is that of its most executed instruction.\n"
+      "The kernel and its modules are included if their debug files are found (--debug-dir, --symfs). Without a recorded build id, a\n"
+      "module's file (.ko or .ko.debug, not compressed) is used if its functions have the addresses that the kernel reports. This does "
+      "not\n"
+      "prove that the lines within the functions are the same.\n"
       "Examples:\n"
       "  ptdecode coverage --source /src/db                       a line for each file\n"
       "  ptdecode coverage -o run.info && genhtml -o html run.info");

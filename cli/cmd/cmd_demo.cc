@@ -135,7 +135,8 @@ int show_truth(const Recording& recording, const std::string& folder) {
     if (!truth) return report_error(truth.error());
     const Result<CheckedStream> checked = check_stream(recording, stream, std::move(*truth), [](uint64_t) {});
     if (!checked) return report_error(checked.error());
-    say(fmt::format("cpu {}: {} of the {} instructions that it executed are decoded right, address and bytes, {} of them in doubt", cpu,
+    say(fmt::format("cpu {}: {} of the {} instructions that it executed are decoded correctly (address and bytes), {} of them marked "
+                    "uncertain", cpu,
                     checked->check.right_instructions(), checked->check.expected_count(), checked->check.flagged()));
     if (!checked->equal()) status = kExitFinding;
   }
@@ -191,7 +192,7 @@ int show_frozen(const Recording& recording, InputOptions input) {
     const Result<ComparedCounts> compared = compare_stream(recording, **frozen, stream, [](uint64_t) {});
     if (!compared) return report_error(compared.error());
     const ComparedCounts& c = *compared;
-    say(fmt::format("  cpu {}: of {} instructions, frozen code gets {} right, loses {} and shows {} wrong ones as if they had run",
+    say(fmt::format("  cpu {}: of {} instructions, frozen code decodes {} correctly, loses {} and lists {} that did not run",
                     recording.streams()[stream].cpu, c.reference, c.right, c.lost_in_gap + c.wrong_flagged + c.silently_wrong, c.invented));
     if (!shown && c.right != c.reference) {
       show_difference(recording, **frozen, stream);
@@ -207,7 +208,7 @@ int run(const Words& words) {
     return report_error({ErrorCode::not_found,
                          !words.data.empty()
                              ? "--data " + words.data + ": no such folder"
-                             : "the demonstration's data is not installed; name its folder with --data DIR or PTDECODE_DEMO",
+                             : "the demo's recording is not installed; name its folder with --data DIR or PTDECODE_DEMO",
                          0});
   }
   const InputOptions input = demo_input(words.input, folder);
@@ -235,13 +236,14 @@ int run(const Words& words) {
 
 Command add_demo(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("demo", "Decode the bundled recording of code that patches itself, and explain what is seen");
-  command.add_option("--data", words->data, "folder of the demonstration (default: share/ptdecode/kernel of the installation)")
+  CLI::App& command = *app.add_subcommand("demo", "Decode the installed example recording of code that patches itself, and explain the "
+                                                  "output");
+  command.add_option("--data", words->data, "folder of the recording (default: share/ptdecode/kernel of the installation)")
       ->type_name("DIR");
   command.footer(
       "Examples:\n"
       "  ptdecode demo\n"
-      "  ptdecode demo --data ~/my-recording    the same story of a recording of your own");
+      "  ptdecode demo --data ~/my-recording    the same for your own recording");
   return [words] { return run(*words); };
 }
 

@@ -23,9 +23,9 @@ std::string list_text(const std::vector<std::pair<bool, const char*>>& abilities
 }
 
 std::vector<std::pair<bool, const char*>> abilities_of(const doctor::Diagnosis& d) {
-  return {{d.user_trace, "trace of own programs"},          {d.kernel_trace, "trace of the kernel"},
-          {d.system_trace, "trace of all processes"},       {d.sideband, "sideband of own programs"},
-          {d.system_sideband, "sideband of all processes"}, {d.emulation, "programs under the emulator"}};
+  return {{d.user_trace, "trace of your own programs"},          {d.kernel_trace, "trace of the kernel"},
+          {d.system_trace, "trace of all processes"},       {d.sideband, "sideband of your own programs"},
+          {d.system_sideband, "sideband of all processes"}, {d.emulation, "programs in the emulator"}};
 }
 
 void print_json(const doctor::Diagnosis& diagnosis) {
@@ -67,10 +67,10 @@ int run(const std::string& format) {
 
 Command add_doctor(CLI::App& app) {
   auto format = std::make_shared<std::string>("text");
-  CLI::App& command = *app.add_subcommand("doctor", "What this machine can record, why not more, and the command that helps");
+  CLI::App& command = *app.add_subcommand("doctor", "Report what this machine can record, what limits it, and the command that helps");
   add_format_option(command, *format, "text, or json for programs");
   command.footer(
-      "The exit status is 0 if the processor's trace of a program can be recorded, else 3.\n"
+      "The exit status is 0 if the processor can trace a program, else 3.\n"
       "Examples:\n"
       "  ptdecode doctor && ptdecode record -e intel_pt//u -- PROGRAM\n"
       "  ptdecode doctor --json | jq -r '.checks[] | select(.verdict != \"good\") | .fix'");

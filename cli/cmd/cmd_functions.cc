@@ -177,7 +177,7 @@ void print_table(const Words& words, const std::vector<Row>& rows, bool timed, c
   Output& output = standard_output();
   output.write(columns.cycles ? "     calls      self     %     total   waiting       p50       p99       max   ipc function\n"
                : timed        ? "     calls      self     %     total   waiting       p50       p99       max function\n"
-                              : "     calls      self insn     %     total insn function     (the trace holds no time)\n");
+                              : "     calls      self insn     %     total insn function     (the trace contains no time)\n");
   const size_t width = words.full_names ? 0 : terminal_columns();
   for (size_t i = 0; i < rows.size() && (words.limit == 0 || i < words.limit); ++i)
     output.write(line_of(rows[i], columns, functions, width));
@@ -187,7 +187,7 @@ void print_table(const Words& words, const std::vector<Row>& rows, bool timed, c
 
 void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& functions) {
   Output& output = standard_output();
-  output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  look closer\n", shown(words.function), "took",
+  output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  zoom in with\n", shown(words.function), "took",
                            "off cpu", "untraced", "comm", "tid"));
   for (const SlowCall& call : slow.calls()) {
     const std::string name = is_glob(words.function) ? "  " + shown(function_text(functions, call.step.function)) : "";
@@ -211,7 +211,8 @@ void print_threads(const std::vector<CallThread>& threads) {
   std::string text = fmt::format("{}: {} running, {} off cpu, {} not traced, {} lost\n", counted(threads.size(), "thread"),
                                  duration_text(running), duration_text(off_cpu), duration_text(untraced), duration_text(lost));
   if (gaps + forgotten != 0)
-    text += fmt::format("open calls were given up {} at gaps, {} because flow went on where no call explains\n", counted(gaps, "time"),
+    text += fmt::format("open calls were abandoned {} at gaps, {} because the flow continued at a place that no call "
+                        "explains\n", counted(gaps, "time"),
                         counted(forgotten, "time"));
   standard_output().write(text);
 }
@@ -246,7 +247,8 @@ int run(const Words& words) {
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return input.say_summary(words.calls, false), status;
     return report_error(
-        {ErrorCode::no_such_function, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists what was", words.function), 0});
+        {ErrorCode::no_such_function, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists all functions",
+                                        words.function), 0});
   }
   if (words.format == "json") {
     print_json(rows, slow, input.timed(), input.functions());
@@ -266,29 +268,27 @@ int run(const Words& words) {
 Command add_functions(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("functions", "Where the time went: calls, own and total time, p50, p99 and longest call of each function");
+      *app.add_subcommand("functions", "Show where time was spent: calls, own and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("--func", words->function, "this function only; wildcards: 'sqlite3*'");
-  command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with times for --time")
+  command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));
   command.add_option("--sort", words->sort, "self, total, calls or max")->check(CLI::IsMember({"self", "total", "calls", "max"}));
-  command.add_option("--limit", words->limit, "how many functions to list (default 40; 0: all)")
+  command.add_option("--limit", words->limit, "number of functions to list (default 40; 0: all)")
       ->check(CLI::Range(int64_t{0}, kMostListed));
-  add_format_option(command, words->format, "text, or json: an object a line");
-  command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
+  add_format_option(command, words->format, "text, or json: one object per line");
+  command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");
   command.footer(
-      "Self is the time in the function itself; total also what it called and waited for. Waiting is the part of total in which it did "
-      "not\n"
-      "run: off the cpu or halted, not traced (kernel, filter), lost. Time in a stop of the trace that the instructions before and after it\n"
-      "do not account for is waiting. Partial calls were not seen from start to end and are in no percentile.\n"
-      "Code that no symbol names has a row for each place that is called, by module and offset in the file: libc.so.6+0x1234; what was "
-      "met\n"
-      "elsewhere in it is the row [unnamed code of libc.so.6].\n"
-      "Ipc: the function's own instructions per core cycle, where the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
+      "self: time in the function itself. total: also time in the functions that it called, and waiting. waiting: the part of total in\n"
+      "which it did not run: off the cpu, halted, not traced (kernel, filter), or lost. When tracing stops and resumes, the time that the\n"
+      "instructions before and after do not account for is waiting. Percentiles include only calls that were seen from start to end.\n"
+      "Code without a symbol has one row per called address, named by module and file offset (libc.so.6+0x1234). Other code without a\n"
+      "symbol is in the row [unnamed code of libc.so.6].\n"
+      "ipc: the function's own instructions per core cycle, if the trace counts cycles (perf record -e intel_pt/cyc/u).\n"
       "Examples:\n"
-      "  ptdecode functions --comm postgres                       where the time went\n"
+      "  ptdecode functions --comm postgres                       where time was spent\n"
       "  ptdecode functions --func exec_simple_query --slowest 20 which calls were slow, and when");
   return [words] { return run(*words); };
 }

@@ -99,7 +99,7 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
   const Result<Ip> ip = place_of(recording, words.place);
   if (!ip) return report_error(ip.error());
   const SpaceId space = is_kernel_half(*ip) ? kKernelSpace : user_space;
-  if (space == kNoSpace) return report_error({ErrorCode::contradictory_options, "a user address needs --tid, which says whose", 0});
+  if (space == kNoSpace) return report_error({ErrorCode::contradictory_options, "a user address needs --tid, which names the address space", 0});
   const bool att = words.syntax == "att";
   Output& output = standard_output();
   if (words.versions) {
@@ -116,7 +116,7 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
 
 int run(const Words& words) {
   if (words.versions && words.place.empty())
-    return report_error({ErrorCode::contradictory_options, "--versions: of which place? 'ptdecode image SYMBOL --versions'", 0});
+    return report_error({ErrorCode::contradictory_options, "--versions needs a place: ptdecode image SYMBOL --versions", 0});
   std::optional<TimeNs> when;
   if (!words.at.empty()) {
     const Result<uint64_t> ns = parse_seconds_ns(words.at);
@@ -126,7 +126,7 @@ int run(const Words& words) {
   Interval range;
   if (!words.diff.empty()) {
     const Result<Interval> parsed = parse_time_range(words.diff);
-    if (!parsed) return report_error({ErrorCode::bad_time_window, "--diff: two times in seconds, A,B", 0});
+    if (!parsed) return report_error({ErrorCode::bad_time_window, "--diff needs two times in seconds: A,B", 0});
     range = *parsed;
   }
   Result<std::unique_ptr<Recording>> opened = open_recording(words.input);
@@ -145,14 +145,14 @@ int run(const Words& words) {
 
 Command add_image(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("image", "What code is where and when: the map, disassembly at a moment, versions, differences");
+  CLI::App& command = *app.add_subcommand("image", "Show the code at an address and time: the map, disassembly, versions, differences");
   add_input_options(command, words->input);
-  command.add_option("place", words->place, "an address in hex, a symbol or symbol+0xOFFSET; without one, the map is listed");
-  command.add_option("--at", words->at, "the moment, in seconds (default: the end of the recording)");
-  command.add_option("--size", words->size_bytes, "how many bytes (default 64)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
-  command.add_flag("--versions", words->versions, "every version of the place, with its time");
-  command.add_option("--diff", words->diff, "what differs between two moments: A,B (exit status 3 if anything does)");
-  command.add_option("--tid,--pid", words->tid, "the thread whose user addresses are meant");
+  command.add_option("place", words->place, "an address in hex, a symbol or symbol+0xOFFSET; without it, list the map");
+  command.add_option("--at", words->at, "the time, in seconds (default: the end of the recording)");
+  command.add_option("--size", words->size_bytes, "number of bytes (default 64)")->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+  command.add_flag("--versions", words->versions, "every version of the code at the place, with its time");
+  command.add_option("--diff", words->diff, "differences between two times: A,B (exit status 3 if there are any)");
+  command.add_option("--tid,--pid", words->tid, "the thread to which a user address belongs");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
       "Examples:\n"

@@ -83,7 +83,7 @@ std::string what_text(const Survey& survey) {
   add(text, "traced", traced);
   if (bounded(survey.time)) add(text, "time", span_text(survey.time));
   if (survey.has_wall_clock && bounded(survey.time)) {
-    add(text, "clock", survey.clock + "; it began at " + date_text(survey));
+    add(text, "clock", survey.clock + "; recorded from " + date_text(survey));
   } else if (!survey.clock.empty()) {
     add(text, "clock", survey.clock + "; the time of day is not recorded (perf record -k monotonic records it)");
   }
@@ -93,7 +93,7 @@ std::string what_text(const Survey& survey) {
 std::string streams_text(const Survey& survey) {
   std::string text;
   if (survey.streams.empty()) {
-    add(text, "trace", "none; 'perf record -e intel_pt//u -- PROGRAM' or 'ptdecode record --emulate -- PROGRAM' makes one");
+    add(text, "trace", "none; 'perf record -e intel_pt//u -- PROGRAM' or 'ptdecode record --emulate -- PROGRAM' records one");
     return text;
   }
   add(text, "trace",
@@ -245,12 +245,12 @@ Command add_info(CLI::App& app) {
   };
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("info", "What the recording is: made by, host, threads, trace, time, missing files; nothing is decoded");
+      *app.add_subcommand("info", "Describe the recording without decoding it: command, host, threads, trace, time, missing files");
   add_input_options(command, words->input);
   add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"
-      "  ptdecode info                      of ./perf.data; 'ptdecode' alone says the same, 'ptdecode -i FILE' of another\n"
+      "  ptdecode info                      describes ./perf.data, like 'ptdecode' alone; -i FILE names another\n"
       "  ptdecode info --json -i rec/ | jq '.threads[].comm'");
   return [words] { return show_info(words->input, words->format == "json"); };
 }

@@ -77,7 +77,7 @@ void PacketLister::segment(const AuxSegment& segment, TextBuffer& out) {
 void PacketLister::bad_line(uint64_t offset, uint64_t skipped, TextBuffer& out) {
   ++bad_;
   out.hex_padded(offset, 16, '0');
-  out.text("  bad        no packet starts with these bytes, or it is cut; ");
+  out.text("  bad        not a packet, or a truncated one; ");
   out.dec(skipped);
   out.text(" bytes skipped to the next PSB\n");
 }
@@ -148,7 +148,7 @@ int run(const Words& words) {
   const Recording& recording = **opened;
   const auto asked = [&](const StreamInfo& info) { return cpus.empty() || std::find(cpus.begin(), cpus.end(), info.cpu) != cpus.end(); };
   if (std::none_of(recording.streams().begin(), recording.streams().end(), asked))
-    return report_error({ErrorCode::no_such_stream, "-C: no trace stream of the cpus asked for", 0});
+    return report_error({ErrorCode::no_such_stream, "-C: no trace stream of these cpus", 0});
   Output& output = standard_output();
   Progress progress("packets", !words.input.quiet && !is_terminal(1));
   uint64_t bad = 0;
@@ -181,7 +181,7 @@ int run(const Words& words) {
   }
   progress.finish();
   if (!output.flush()) return output.error() == 0 ? kExitOk : report_error(output_trouble(output));
-  if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {} no packet\n", counted(bad, "place holds", "places hold")));
+  if (bad != 0 && !words.input.quiet) say_on_error(fmt::format("ptdecode: {}\n", counted(bad, "invalid packet")));
   return words.input.strict && bad != 0 ? kExitFinding : kExitOk;
 }
 
@@ -191,9 +191,9 @@ Command add_packets(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("packets", "List the trace packets with their fields, times and bytes; needs no code");
   add_input_options(command, words->input);
-  command.add_flag("--no-pad", words->no_pad, "leave PAD packets out");
+  command.add_flag("--no-pad", words->no_pad, "omit PAD packets");
   command.add_flag("--plain", words->plain, "offset, packet and fields only, in the columns of libipt's ptdump");
-  command.add_flag("--tsc", words->with_tsc, "times also as TSC ticks");
+  command.add_flag("--tsc", words->with_tsc, "also show times as TSC ticks");
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
   command.add_option("--time", words->time, "from A to B in seconds: A,B");
   command.footer(

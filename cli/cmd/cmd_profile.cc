@@ -49,17 +49,18 @@ const FileCounts* pick(const Words& words, const CodeCounts& counts) {
     const bool named = file.path == words.dso || short_path(file.path) == words.dso;
     if (named && file.relocatable) {
       report_error({ErrorCode::not_recorded,
-                    fmt::format("--dso: '{}' is a kernel module, which has no addresses of its own to write a profile of", words.dso), 0});
+                    fmt::format("--dso: '{}' is a kernel module; a profile needs the link addresses of a program or "
+                                "library", words.dso), 0});
       return nullptr;
     }
     if (named || (words.dso.empty() && !file.relocatable)) return &file;
     known += (known.empty() ? "" : ", ") + file.path;
   }
   const std::string none = known.empty() ? "no code of a file ran"
-                                         : "only kernel modules ran, which have no addresses of their own to write a profile of: " + known;
+                                         : "only kernel modules ran; a profile needs the link addresses of a program or library: " + known;
   report_error({ErrorCode::not_recorded,
                 words.dso.empty() ? "profile: " + none
-                                  : fmt::format("--dso: '{}' did not run; what did: {}", words.dso, known.empty() ? "nothing" : known),
+                                  : fmt::format("--dso: '{}' did not run; ran: {}", words.dso, known.empty() ? "nothing" : known),
                 0});
   return nullptr;
 }
@@ -83,7 +84,7 @@ int run(const Words& words) {
   if (!words.calls.input.quiet) {
     uint64_t all = 0;
     for (const FileCounts& each : counts.files) all += each.ran_bytes();
-    say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight runs\n", shown(file->path),
+    say_on_error(fmt::format("ptdecode: {}: {:.1f} % of the code that ran, {} branches, {} straight-line ranges\n", shown(file->path),
                              all == 0 ? 0.0 : 100 * static_cast<double>(file->ran_bytes()) / static_cast<double>(all),
                              file->branches.size(), file->runs.size()));
     if (!words.output.empty()) say_on_error("ptdecode: next: " + shown(next_step(words, *file)) + "\n");
@@ -98,16 +99,16 @@ int run(const Words& words) {
 Command add_profile(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("profile", "How often each branch and each straight run of code was taken: for LLVM BOLT or AutoFDO");
+      *app.add_subcommand("profile", "Count each branch and each straight-line range of code: a profile for LLVM BOLT or AutoFDO");
   add_call_options(command, words->calls);
   command.add_option("-o,--output", words->output, "the file to write");
   command
       .add_option("--format", words->format,
                   "bolt: perf2bolt's pre-aggregated profile (--pa); autofdo: text for create_gcov and create_llvm_prof")
       ->check(CLI::IsMember({"bolt", "autofdo"}));
-  command.add_option("--dso", words->dso, "the program or library (default: the one that ran most)");
+  command.add_option("--dso", words->dso, "the program or library (default: the one that ran the most instructions)");
   command.footer(
-      "Exact, not sampled: every branch counts. Mispredictions are not in a trace and are written as 0.\n"
+      "Exact, not sampled: every branch is counted. A trace does not contain mispredictions; they are written as 0.\n"
       "Examples:\n"
       "  ptdecode profile -o db.pa && perf2bolt --pa -p db.pa -o db.fdata /usr/bin/db\n"
       "  ptdecode profile --format autofdo -o db.txt && create_llvm_prof --profiler=text --binary=/usr/bin/db --profile=db.txt "

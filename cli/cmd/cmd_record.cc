@@ -35,14 +35,14 @@ int explain() {
   std::string text;
   if (has_pt) {
     text =
-        "ptdecode: record what? This machine can trace:\n"
+        "ptdecode: record: no program is given. This machine can trace:\n"
         "  ptdecode record -e intel_pt//u -- PROGRAM      then: ptdecode script\n"
         "or, slower and on any machine: ptdecode record --emulate -- PROGRAM\n";
   } else {
     text =
         "ptdecode: this machine cannot trace: it has no intel_pt event (/sys/bus/event_source/devices/intel_pt is missing). The processor\n"
-        "is not Intel's, or this is a virtual machine without Intel PT, or the firmware or kernel keeps it off.\n"
-        "An emulator can write the same trace, of programs in user mode:\n"
+        "is not Intel's, this is a virtual machine without Intel PT, or the firmware or kernel disables it.\n"
+        "An emulator can write the same trace for programs in user mode:\n"
         "  ptdecode record --emulate -- PROGRAM ARGUMENTS      (needs qemu-user: apt install qemu-user)\n"
         "The kernel's other records (mappings, processes, switches, its own code) can be recorded everywhere:\n"
         "  ptdecode record --sideband -- PROGRAM ARGUMENTS\n";
@@ -58,14 +58,14 @@ std::string summary_text(const Words& words, const emulate::EmulateResult& resul
                                  counted(s.programs, "program"),
                                  result.run_s != 0 ? fmt::format(" run in {:.2f} s", result.run_s) : "");
   if (s.killed_threads != 0) {
-    text += fmt::format("ptdecode: {} killed: what {} ran of the last few instructions is not known, and the recording has a gap there\n",
+    text += fmt::format("ptdecode: {} killed: the last few instructions that {} ran are not known, and the recording has a gap there\n",
                         s.killed_threads == 1 ? "1 thread was" : counted(s.killed_threads, "thread") + " were", s.killed_threads == 1 ? "it" : "they");
   }
   if (s.code_loads != 0)
-    text += fmt::format("ptdecode: {} of code that is in no file: {}.jit\n", counted(s.code_loads, "piece"), words.options.output);
-  if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {}, as asked\n", counted(s.overflows, "time"));
+    text += fmt::format("ptdecode: {} of code from no file (JIT): {}.jit\n", counted(s.code_loads, "piece"), words.options.output);
+  if (s.overflows != 0) text += fmt::format("ptdecode: packets were lost {}, as requested by --ovf\n", counted(s.overflows, "time"));
   if (s.irregular != 0)
-    text += fmt::format("ptdecode: the flow was lost {}: the emulator did not tell where it went\n", counted(s.irregular, "time"));
+    text += fmt::format("ptdecode: the flow was lost {}: the emulator did not report where it continued\n", counted(s.irregular, "time"));
   for (const std::string& warning : s.warnings) text += "ptdecode: " + warning + "\n";
   return text;
 }
@@ -94,8 +94,9 @@ int run(Words& words) {
   if (live.sideband || live.everything || live.tree || live.snapshot || live.directory || live.kcore || !live.event.empty() ||
       !live.pids.empty() || !live.tids.empty() || !live.cpus.empty() || !live.filter.empty() || !live.detach.empty()) {
     return report_error({ErrorCode::contradictory_options,
-                         "record: --emulate runs a program of its own: -e, -p, -t, -a, -C, --filter, --tree, --snapshot, --detach, --dir, "
-                         "--kcore and --sideband do not go with it",
+                         "record: --emulate starts the program itself and cannot be combined with -e, -p, -t, -a, -C, --filter, --tree, "
+                         "--snapshot, "
+                         "--detach, --dir, --kcore or --sideband",
                          0});
   }
   if (options.command.empty())
@@ -124,48 +125,53 @@ void add_packet_options(CLI::App& command, Words& words) {
   command.add_option("--psb-period", words.psb_period, "a PSB every 2^(N+11) bytes (default 3: 16 KiB)")->check(CLI::Range(0U, kMost));
   command.add_option("--mtc-period", words.mtc_period, "an MTC every 2^N ticks of the crystal clock, of 256 TSC ticks each (default 9)")
       ->check(CLI::Range(0U, kMost));
-  command.add_flag("--cyc", words.cyc, "CYC packets: the time of each branch");
+  command.add_flag("--cyc", words.cyc, "write CYC packets: the time of each branch");
   command.add_option("--cyc-thresh", words.cyc_threshold, "at least 2^(N-1) cycles between two CYC packets")->check(CLI::Range(0U, kMost));
   command.add_flag("--no-retcomp", words.no_retcomp, "no return compression");
-  command.add_flag("--short-tnt", words.short_tnt, "branches in packets of 6, as older processors write them; else up to 47");
+  command.add_flag("--short-tnt", words.short_tnt, "at most 6 branches per packet, like older processors (default: up to 47)");
   command.add_flag("--no-mtc", words.no_mtc, "no MTC packets: time at PSB only");
   command.add_flag("--no-tsc", words.no_tsc, "no time at all");
   command.add_flag("--work-clock", words.options.config.work_clock,
-                   "time goes by the instructions that ran, at 2 GHz, not by this machine's clock: the same run gives the same trace");
+                   "take time from the number of executed instructions, at 2 GHz, not from the clock, so that equal runs give equal "
+                   "traces");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
   command.add_flag("--no-date-code", words.no_dates,
-                   "no PSB around a change of code: as hardware, which does not know of it; its date is then within a timing packet");
+                   "write no PSB at a change of code, like hardware; its time is then only as exact as the timing packets");
 }
 
 }  // namespace
 
 Command add_record(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("record", "Make a recording: of this machine, or under an emulator where it cannot trace");
+  CLI::App& command = *app.add_subcommand("record", "Record a trace on this machine, or in an emulator if it cannot trace");
   add_live_options(command, words->live);
-  command.add_flag("--emulate", words->emulate, "run the program under qemu-user and write the trace that a processor would");
+  command.add_flag("--emulate", words->emulate, "run the program in qemu-user and write the trace that a processor would write");
   words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
-  command.add_option("--truth", words->options.truth_folder, "also write what really ran, for ptdecode verify: DIR/truth.tidN.ptt");
+  command.add_option("--truth", words->options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");
   add_packet_options(command, *words);
-  command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 or qemu-aarch64 of PATH, as the program wants)");
-  command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not where it was built or installed");
+  command.add_option("--qemu", words->options.qemu, "the emulator (default: qemu-x86_64 or qemu-aarch64 in PATH, depending on the "
+                                                    "program)");
+  command.add_option("--plugin", words->options.plugin, "ptdecode-emulate.so, if it is not in its build or installation folder");
   command.add_option("--recover", words->recover,
-                     "complete a recording of --emulate whose processes were all killed: DIR is OUTPUT.work-XXXXXX, which they left");
+                     "complete a recording of --emulate whose processes were all killed, from the folder OUTPUT.work-XXXXXX that they "
+                     "left");
   add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
   command.add_option("program", words->options.command, "the program and its arguments, after --");
   command.footer(
-      "The exit status is the program's. Processes and threads that it starts are recorded too; code that is in no file goes to\n"
-      "OUTPUT.jit, for ptdecode and for perf inject --jit. Programs for x86-64 get Intel PT, those for aarch64 CoreSight ETMv4.\n"
-      "Without --emulate the recording is of the kernel's events. It ends with PROGRAM, with the last thread of -p and -t, or with "
-      "Ctrl-C;\n"
-      "what is recorded runs on. If the recorder is killed, another process completes the file. If that is killed too, the logs of --emulate\n"
-      "stay in OUTPUT.work-XXXXXX, and --recover makes the recording of them.\n"
+      "The exit status is the program's. Processes and threads that it starts are recorded too.\n"
+      "With --emulate, programs for x86-64 get an Intel PT trace and those for aarch64 a CoreSight ETMv4 trace. Code from no file is "
+      "written\n"
+      "to OUTPUT.jit, for ptdecode and for perf inject --jit.\n"
+      "Without --emulate, the kernel's perf events are recorded. Recording ends with PROGRAM, with the last thread of -p and -t, or with\n"
+      "Ctrl-C; recorded processes continue to run.\n"
+      "If the recorder is killed, a second process completes the file. If that is killed too, the logs of --emulate stay in\n"
+      "OUTPUT.work-XXXXXX, and --recover completes the recording from them.\n"
       "Examples:\n"
-      "  ptdecode record -e intel_pt//u -- ls -l                a processor's trace\n"
-      "  ptdecode record -e intel_pt/cyc,noretcomp/k -a --kcore the kernel's, of all cpus, until Ctrl-C\n"
+      "  ptdecode record -e intel_pt//u -- ls -l                trace with the processor\n"
+      "  ptdecode record -e intel_pt/cyc,noretcomp/k -a --kcore trace the kernel on all cpus until Ctrl-C\n"
       "  ptdecode record --sideband -p 4711 --tree              processes and their events, without a trace\n"
-      "  ptdecode record --emulate -- ls -l                     makes ./perf.data\n"
+      "  ptdecode record --emulate -- ls -l                     writes ./perf.data\n"
       "  ptdecode record --emulate --truth T -- ls && ptdecode verify T/truth.*");
   return [words] { return run(*words); };
 }

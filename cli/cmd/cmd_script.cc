@@ -99,12 +99,12 @@ Result<ScriptOptions> script_options(const Words& words) {
   if (options.json && (tree || stacks))
     return Error{
         ErrorCode::contradictory_options,
-        tree ? "--format json lists calls by itself: leave --call-trace out" : "-F brstack is text for perf2bolt: leave --format out", 0};
+        tree ? "--format json lists calls by default: omit --call-trace" : "-F brstack writes text for perf2bolt: omit --format", 0};
   if (stacks) {
     if (tree || words.has_insn_trace)
-      return Error{ErrorCode::contradictory_options, "-F brstack lists branches: leave --call-trace and --insn-trace out", 0};
+      return Error{ErrorCode::contradictory_options, "-F brstack lists branches: omit --call-trace and --insn-trace", 0};
     if (words.has_itrace || !options.symbols.empty())
-      return Error{ErrorCode::contradictory_options, "-F brstack lists every branch in its order: leave --itrace and -S out", 0};
+      return Error{ErrorCode::contradictory_options, "-F brstack lists every branch in order: omit --itrace and -S", 0};
     options.itrace = ItraceOptions{};
     options.itrace.branches = true;
   }
@@ -157,7 +157,7 @@ Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
 int run_calls(const Words& words) {
   if (words.times.size() > 1)
     return report_error({ErrorCode::contradictory_options,
-                         "--time can be given once for the tree of calls; with --call-trace or --itrace it repeats", 0});
+                         "the tree of calls takes one --time; only --call-trace and --itrace take several", 0});
   CallWords call_words{words.input, words.cpus, words.pids, words.tids, words.comms, words.times.empty() ? "" : words.times.front()};
   Result<std::unique_ptr<CallInput>> opened = CallInput::open(call_words);
   if (!opened) return report_error(opened.error());
@@ -211,8 +211,7 @@ int run(const Words& words) {
   }
   if (options->fields.has(Field::srcline) && words.input.pt_path.empty() && looks_like_bundle(words.input.path))
     say_on_error(
-        "ptdecode: srcline: a bundle holds code and names, not lines of source; they are in the files of the recording that it was made "
-        "from\n");
+        "ptdecode: srcline: a bundle contains code and names but no source lines; use the recording that it was made from\n");
   for (const std::string& sentence : impossible_filters(*options, recording)) say_on_error("ptdecode: " + sentence + "\n");
 
   options->unproven = std::make_shared<UnprovenFiles>();
@@ -230,7 +229,7 @@ int run(const Words& words) {
     tasks.push_back(
         {info.time.first, [&, stream](ChunkSink& sink) { run_stream(recording, *options, stream, sink, progress, tally, tally_mutex); }});
   }
-  if (tasks.empty()) return report_error({ErrorCode::no_such_stream, "no trace stream of the cpus or threads asked for", 0});
+  if (tasks.empty()) return report_error({ErrorCode::no_such_stream, "no trace stream of these cpus or threads", 0});
   const bool stacks = options->fields.has(Field::brstack);
   const OtherEvents samples = stacks || options->addresses_only() ? OtherEvents{} : read_samples(words.input, options->times);
   if (!samples.events.empty()) tasks.push_back(sample_task(recording, *options, samples));
@@ -262,18 +261,18 @@ int run(const Words& words) {
 Command add_script(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("script", "List the flow: the tree of calls with durations; or branches, events, every instruction");
+      *app.add_subcommand("script", "List the flow: the tree of calls with durations, or branches, events, or every instruction");
   add_input_options(command, words->input);
   CLI::Option* itrace =
       command
           .add_option("--itrace", words->itrace,
                       "what to list, in perf's letters: i<period><i|t|ns|us|ms> instructions, b branches, c calls, r "
                       "returns, e gaps, x transactions,\n"
-                      "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (without a letter: all)")
+                      "w ptwrite, p power, I interrupts and state, o PEBS; g G l L have no effect (default: all)")
           ->expected(0, 1);
   command.add_option(
       "-F,--fields", words->fields,
-      "columns, laid out as by perf script: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen; others: "
+      "columns, laid out like perf script's: comm,tid,pid,cpu,time,event,period,ip,sym,symoff,dso,addr,flags,insn,insnlen; others: "
       "disasm,callindent,mark,srcline,tod,brstack; +name and -name change the default");
   CLI::Option* insn_trace =
       command.add_option("--insn-trace", words->insn_trace, "every instruction, with its bytes or (=disasm) its text")->expected(0, 1);
@@ -283,29 +282,31 @@ Command add_script(CLI::App& app) {
   command.add_option("--pid", words->pids, "these processes only");
   command.add_option("--tid", words->tids, "these threads only");
   command.add_option("--comm,--comms", words->comms, "these command names only");
-  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions; wildcards: 'sqlite3*'");
+  command.add_option("-S,--symbols", words->symbols, "only lines whose first address is in one of these functions; wildcards allowed: "
+                                                     "'sqlite3*'");
   command
       .add_option("--time", words->times,
                   "from A to B as printed: A,B or A, or ,B; also A,+5ms and 10%-20% and 14:03:05,14:03:06 (repeatable)")
       ->allow_extra_args(false);
   command.add_flag("--tod", words->tod,
-                   "times as time of day, if the recording has it (perf record -k monotonic); -F +tod does the same");
-  command.add_flag("--ns", words->ns, "times with nine digits");
-  command.add_flag("--full-names", words->full_names, "do not fit names to the terminal");
-  add_format_option(command, words->format, "text, or json: an object a line");
+                   "show times as time of day, if the recording has it (perf record -k monotonic); -F +tod does the same");
+  command.add_flag("--ns", words->ns, "show times with nine digits");
+  command.add_flag("--full-names", words->full_names, "do not shorten names to fit the terminal");
+  add_format_option(command, words->format, "text, or json: one object per line");
   command.add_option("--syntax", words->syntax, "att or intel")->check(CLI::IsMember({"att", "intel"}));
   command.footer(
-      "Without --itrace, -F, --call-trace or --insn-trace: the tree of calls, each with its duration. Brackets enclose time off the cpu, time\n"
-      "that was not traced and lost flow.\n"
-      "Branches and instructions have perf script's columns; docs/DIFFERENCES.md lists what differs. Uncertain code is marked at the end.\n"
+      "Without --itrace, -F, --call-trace or --insn-trace, script lists the tree of calls, each with its duration. Time off the cpu, time\n"
+      "that was not traced and lost flow are in brackets.\n"
+      "Branches and instructions have perf script's columns; docs/DIFFERENCES.md lists the differences. Marks at the end of a line show\n"
+      "uncertain code.\n"
       "Examples:\n"
       "  ptdecode script --comm postgres | less                   the tree of calls\n"
       "  ptdecode script -S exec_simple_query --time 30%-40%      only these calls and what they call\n"
-      "  ptdecode script -S 'sqlite3*,*_hash'                      calls of functions with such names\n"
-      "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches for programs\n"
-      "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  the same for programs\n"
+      "  ptdecode script -S 'sqlite3*,*_hash'                      calls of the matching functions\n"
+      "  ptdecode script --itrace=b --format json -F comm,time,ip,addr,sym  branches, as JSON\n"
+      "  ptdecode script --format json | jq -c 'select(.call==\"commit\")'  calls, as JSON\n"
       "  ptdecode script --call-trace --comm postgres | less      callers and callees, thread by thread\n"
-      "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1, one a line\n"
+      "  ptdecode script --itrace=i1i -F ip -C 1                  every instruction's address on cpu 1\n"
       "  ptdecode script --insn-trace=disasm --time 17.9,17.901   one millisecond of disassembly");
   return [words, itrace, insn_trace] {
     words->has_itrace = itrace->count() != 0;

@@ -30,7 +30,7 @@ std::string time_text(uint64_t seconds) {
 }
 
 std::string session_text(const live::SessionStatus& session) {
-  if (!session.alive) return fmt::format("{}: does not answer: its keeper is stopped, or takes a snapshot\n", session.name);
+  if (!session.alive) return fmt::format("{}: does not answer: its keeper process is stopped or is taking a snapshot\n", session.name);
   std::string text =
       fmt::format("{}: {}\n  since {}, keeper {}, {} snapshots, {} records, {} KiB of sideband", session.name, session.what,
                   time_text(session.started_s), session.keeper_pid, session.snapshots, session.records, session.log_used_bytes / 1024);
@@ -62,7 +62,7 @@ int run_snapshot(const Words& words) {
   if (words.output != "-") keep_snapshot(words.output, words.stash, words.quiet);
   if (words.quiet) return kExitOk;
   if (session->trace_stop_ns != 0) {
-    say_on_error(fmt::format("ptdecode: the trace has a gap of {:.3f} ms, in which it was read\n",
+    say_on_error(fmt::format("ptdecode: the trace has a gap of {:.3f} ms, the time to read it\n",
                              static_cast<double>(session->trace_stop_ns) / 1e6));
   }
   say_on_error(fmt::format("ptdecode: {}: snapshot {} of session '{}'\n", words.output, session->snapshots, words.name));
@@ -77,20 +77,20 @@ int run_stop(const Words& words) {
 }  // namespace
 
 Command add_sessions(CLI::App& app) {
-  CLI::App& command = *app.add_subcommand("sessions", "Detached recordings of this user");
+  CLI::App& command = *app.add_subcommand("sessions", "List this user's detached recordings");
   command.footer(
       "Each session is a file in $XDG_RUNTIME_DIR/ptdecode (else /run/user/UID/ptdecode, /tmp/ptdecode-UID); removing it ends the "
       "session.\n"
       "Examples:\n"
-      "  ptdecode sessions                                      the detached recordings, with their start\n"
+      "  ptdecode sessions                                      lists the detached recordings\n"
       "  ptdecode record --detach web -e intel_pt//u -p 4711    then: ptdecode sessions");
   return [] { return run_sessions(); };
 }
 
 Command add_snapshot(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("snapshot", "What a detached recording holds now, as a file");
-  command.add_option("session", words->name, "its name")->required();
+  CLI::App& command = *app.add_subcommand("snapshot", "Write the current content of a detached recording to a file");
+  command.add_option("session", words->name, "name of the session")->required();
   command.add_option("-o,--output", words->output, "the recording (default perf.data; - is standard output)");
   add_stash_options(command, words->stash);
   command.add_flag("-q,--quiet", words->quiet, "no summary");
@@ -105,11 +105,11 @@ Command add_snapshot(CLI::App& app) {
 Command add_stop(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command = *app.add_subcommand("stop", "End a detached recording");
-  command.add_option("session", words->name, "its name")->required();
+  command.add_option("session", words->name, "name of the session")->required();
   command.footer(
-      "The recorded programs keep running. Take a snapshot first: stop discards the recording.\n"
+      "The recorded programs continue to run. Take a snapshot first: stop discards the recording.\n"
       "Examples:\n"
-      "  ptdecode snapshot web -o last.data; ptdecode stop web  with what it held\n"
+      "  ptdecode snapshot web -o last.data; ptdecode stop web  keeps the recording\n"
       "  ptdecode stop web");
   return [words] { return run_stop(*words); };
 }

@@ -119,7 +119,7 @@ int list(const Words& words, const stash::Stash& stash) {
   words.contents ? print_contents(listing) : print_recordings(listing);
   standard_output().write(fmt::format("{}: {} of {}, {}{}\n", stash.path(), counted(listing.contents.size(), "file"),
                                       counted(listing.recordings.size(), "recording"), size_text(listing.total_bytes),
-                                      listing.in_the_making == 0 ? "" : fmt::format("; {} in the making", listing.in_the_making)));
+                                      listing.in_the_making == 0 ? "" : fmt::format("; {} being written", listing.in_the_making)));
   return kExitOk;
 }
 
@@ -145,10 +145,11 @@ int collect(const Words& words, stash::Stash& stash) {
   for (const std::string& path : report->forgotten) standard_output().write(fmt::format("{}forgotten: {}\n", would, shown(path)));
   for (const std::string& path : report->spared)
     standard_output().write(
-        fmt::format("not where it was made, but deleted files or memory are kept of it (--older-than forgets): {}\n", shown(path)));
+        fmt::format("recording moved or deleted, but the stash has the only copy of some of its code (--older-than removes it): "
+                    "{}\n", shown(path)));
   for (const std::string& trouble : report->troubles) say_on_error("ptdecode: " + shown(trouble) + "\n");
   for (const std::string& path : report->adopted)
-    standard_output().write(fmt::format("{}made whole: {} (its recorder did not end by itself)\n", would, shown(path)));
+    standard_output().write(fmt::format("{}completed: {} (its recorder was killed)\n", would, shown(path)));
   standard_output().write(fmt::format("{}: {}, {} {}freed{}\n", stash.path(), counted(report->contents, "file"),
                                       size_text(report->freed_bytes), would,
                                       report->leftovers == 0 ? "" : fmt::format("; {} removed", counted(report->leftovers, "leftover"))));
@@ -185,7 +186,7 @@ bool nothing_yet(const std::string& path) {
 
 int tell_nothing(const Words& words, const std::string& path) {
   const bool json = words.action == "ls" && words.format == "json";
-  standard_output().write(json ? json_of({}, path).dump(2) + "\n" : path + ": nothing is kept yet\n");
+  standard_output().write(json ? json_of({}, path).dump(2) + "\n" : path + ": empty\n");
   return kExitOk;
 }
 
@@ -204,31 +205,32 @@ int run(const Words& words) {
 
 Command add_stash(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("stash", "Code that was kept of recordings, for when its files are others: ls, add, gc, verify");
+  CLI::App& command = *app.add_subcommand("stash", "Manage the saved code of recordings, used when the original files change: ls, add, "
+                                                   "gc, verify");
   command
       .add_option("action", words->action, "ls: list; add: the files that -i maps; gc: remove unused files; verify: hash everything")
       ->check(CLI::IsMember({"ls", "add", "gc", "verify"}));
   command
       .add_option("--stash", words->path,
-                  "the stash (default PTDECODE_STASH, else ptdecode in XDG_CACHE_HOME or ~/.cache; of root /var/cache/ptdecode)")
+                  "the stash (default: $PTDECODE_STASH, else ptdecode in $XDG_CACHE_HOME or ~/.cache; for root /var/cache/ptdecode)")
       ->type_name("DIR");
-  command.add_flag("--system", words->system, "the machine's: /var/cache/ptdecode");
+  command.add_flag("--system", words->system, "the machine's stash: /var/cache/ptdecode");
   command.add_option("-i,--input", words->recording, "add: the recording, made on this machine (default ./perf.data)");
-  command.add_flag("--contents", words->contents, "ls: file by file instead of recording by recording");
+  command.add_flag("--contents", words->contents, "ls: list files instead of recordings");
   add_format_option(command, words->format, "ls: text, or json for programs");
-  command.add_option("--older-than", words->older_than, "gc: forget recordings that were not opened for so long: 30d, 12h, 2w")
+  command.add_option("--older-than", words->older_than, "gc: remove recordings that were not opened for this long: 30d, 12h, 2w")
       ->type_name("AGE");
-  command.add_option("--max-size", words->max_size, "gc: forget those opened longest ago until so much is left: 2G, 500M")
+  command.add_option("--max-size", words->max_size, "gc: remove the least recently opened recordings until this size is left: 2G, 500M")
       ->type_name("SIZE");
   command.add_flag("--gone", words->gone,
-                   "gc: forget recordings that are not where they were made (nor .old), but for those with deleted files or memory");
-  command.add_flag("-n,--dry-run", words->dry_run, "gc: only say what would happen");
-  command.add_flag("--remove", words->remove, "verify: remove damaged files, so that the next recording puts them in anew");
+                   "gc: remove recordings whose file is gone (and not renamed to .old), except those with deleted files or memory");
+  command.add_flag("-n,--dry-run", words->dry_run, "gc: only report what would be removed");
+  command.add_flag("--remove", words->remove, "verify: remove damaged files, so that the next recording adds them again");
   command.add_flag("-q,--quiet", words->quiet, "add: no summary");
   command.footer(
       "gc without options removes files that no recording refers to. The exit status of verify is 3 if anything is damaged.\n"
       "Examples:\n"
-      "  ptdecode stash add -i perf.data           after perf record: keep the programs and libraries that ran\n"
+      "  ptdecode stash add -i perf.data           after perf record: save the programs and libraries that ran\n"
       "  ptdecode stash gc --gone --older-than 30d --max-size 4G\n"
       "  ptdecode stash verify && ptdecode stash ls --json | jq '.recordings[].path'");
   return [words] { return run(*words); };

@@ -161,7 +161,7 @@ int run(const Words& words) {
     streams.push_back(stream);
     total_bytes += recording.streams()[stream].size_bytes;
   }
-  if (streams.empty() && !cpus.empty()) return report_error({ErrorCode::no_such_stream, "-C: no trace stream of the cpus asked for", 0});
+  if (streams.empty() && !cpus.empty()) return report_error({ErrorCode::no_such_stream, "-C: no trace stream of these cpus", 0});
   Progress progress("decoding", !words.input.quiet);
   progress.set_total(total_bytes);
   LossSum losses;
@@ -190,15 +190,15 @@ int run(const Words& words) {
 
 Command add_stat(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("stat", "How much was traced, how sure the flow is, what was lost and why");
+  CLI::App& command = *app.add_subcommand("stat", "Report how much was traced, how certain the flow is, what was lost and why");
   add_input_options(command, words->input);
   command.add_option("-C,--cpu", words->cpus, "these cpus only: 0,2-3");
-  command.add_flag("--packets-only", words->packets_only, "count packets, do not decode the flow");
+  command.add_flag("--packets-only", words->packets_only, "only count packets; do not decode the flow");
   add_thread_option(command, words->threads);
   add_format_option(command, words->format, "text, or json: one object, for programs");
   command.footer(
       "Examples:\n"
-      "  ptdecode stat                     all of ./perf.data\n"
+      "  ptdecode stat                     decodes all of ./perf.data\n"
       "  ptdecode stat --json -i rec/ | jq '.streams[].gaps'");
   return [words] { return run(*words); };
 }

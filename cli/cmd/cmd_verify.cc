@@ -81,7 +81,7 @@ int run_complete(const Words& words) {
     const int32_t tid = tid_of_path(name), cpu = tid < 0 ? cpu_of_path(name) : -1;
     uint32_t index = 0;
     while (index < streams.size() && (tid >= 0 ? streams[index].tid != tid : streams[index].cpu != cpu)) ++index;
-    if (index == streams.size()) return report_error({ErrorCode::no_such_stream, path + ": the recording has no stream of that name", 0});
+    if (index == streams.size()) return report_error({ErrorCode::no_such_stream, path + ": the recording has no stream with this name", 0});
     const Result<TruthCounts> counts =
         compare_with_truth(recording, index, path, words.names, [&](uint64_t bytes) { progress.add(bytes); });
     if (!counts) return report_error(counts.error());
@@ -136,14 +136,14 @@ int run_reference(const Words& words) {
 int run(const Words& words) {
   if (words.reference == !words.truths.empty()) {
     return report_error({ErrorCode::contradictory_options,
-                         "verify: give truth files, or --reference to compare with a decode that has every record", 0});
+                         "verify: name truth files, or compare with a full decode with --reference", 0});
   }
-  if (!words.reference && !words.cpus.empty()) return report_error({ErrorCode::contradictory_options, "verify: -C goes with --reference", 0});
+  if (!words.reference && !words.cpus.empty()) return report_error({ErrorCode::contradictory_options, "verify: -C needs --reference", 0});
   const auto complete = std::count_if(words.truths.begin(), words.truths.end(), emulate::TruthFileReader::is_truth_file);
   if (complete != 0 && static_cast<size_t>(complete) != words.truths.size()) {
-    return report_error({ErrorCode::contradictory_options, "verify: checkpoint files and complete ground truths do not go together", 0});
+    return report_error({ErrorCode::contradictory_options, "verify: checkpoint files and complete ground truths cannot be combined", 0});
   }
-  if (complete == 0 && !words.names.empty()) return report_error({ErrorCode::contradictory_options, "verify: --count goes with complete truths", 0});
+  if (complete == 0 && !words.names.empty()) return report_error({ErrorCode::contradictory_options, "verify: --count needs complete ground truths", 0});
   if (words.reference) return run_reference(words);
   return complete != 0 ? run_complete(words) : run_truth(words);
 }
@@ -152,12 +152,14 @@ int run(const Words& words) {
 
 Command add_verify(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("verify", "Compare a decode with a ground truth, or a crippled decode with a complete one");
+  CLI::App& command = *app.add_subcommand("verify", "Compare a decode with a ground truth, or a restricted decode with a full one");
   add_input_options(command, words->input);
-  command.add_option("truth", words->truths, "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in a name says whose");
-  command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time, --slack and dropped records");
+  command.add_option("truth", words->truths, "complete ground truths (*.ptt) or checkpoint files; 'tidN' or 'cpuN' in the name identifies "
+                                             "the stream");
+  command.add_flag("--reference", words->reference, "compare with a decode without --freeze, --no-time, --slack or dropped records");
   command
-      .add_option("--count", words->names, "with complete truths: count apart what ran in kernel functions with such names (repeatable)")
+      .add_option("--count", words->names, "with complete ground truths: count separately what ran in matching kernel functions "
+                                           "(repeatable)")
       ->type_name("GLOB")
       ->allow_extra_args(false);
   command.add_option("-C,--cpu", words->cpus, "with --reference: these cpus only");

@@ -66,12 +66,12 @@ int run_flame(const Words& words) {
 Command add_timeline(CLI::App& app) {
   auto words = std::make_shared<Words>();
   CLI::App& command =
-      *app.add_subcommand("timeline", "A picture of the run: threads, nested calls, interrupts, waits; for ui.perfetto.dev");
+      *app.add_subcommand("timeline", "Draw the run as a timeline for ui.perfetto.dev: threads, nested calls, interrupts, waits");
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write (Perfetto's trace format)")->required();
   command.footer(
-      "A slice is a call. [off cpu], [not traced] and [flow lost] are slices too; changes of code are instants on a track of their own.\n"
+      "Each slice is a call, or a time [off cpu], [not traced] or with [flow lost]. Changes of code are instants on a separate track.\n"
       "Examples:\n"
       "  ptdecode timeline -o run.pftrace                           open it in ui.perfetto.dev\n"
       "  ptdecode timeline -o slow.pftrace --tid 812 --time 17.9,+5ms");
@@ -80,17 +80,16 @@ Command add_timeline(CLI::App& app) {
 
 Command add_flame(CLI::App& app) {
   auto words = std::make_shared<Words>();
-  CLI::App& command = *app.add_subcommand("flame", "A flame graph: own time by stack of calls, as one SVG or as folded lines");
+  CLI::App& command = *app.add_subcommand("flame", "Draw a flame graph: own time by call stack, as an SVG or as folded lines");
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
   command.add_option("-o,--output", words->output, "the file to write");
-  command.add_option("--format", words->format, "svg, or folded: 'comm;outer;inner NANOSECONDS' a line")
+  command.add_option("--format", words->format, "svg, or folded: lines of 'comm;outer;inner NANOSECONDS'")
       ->check(CLI::IsMember({"svg", "folded"}));
   command.footer(
-      "Exact, not sampled: every call counts, below the name that its thread had when the call began. Without times in the trace,\n"
-      "instructions take their place. In the SVG a click zooms into a frame, Escape zooms out, Ctrl-F searches and shows the share of "
-      "time.\n"
-      "Names in folded lines have '_' in place of blanks.\n"
+      "Exact, not sampled: every call is counted, under its thread's name at the start of the call. Without times in the trace, the graph\n"
+      "shows instructions. In the SVG, a click zooms into a frame, Escape zooms out, and Ctrl-F searches and shows the share of time.\n"
+      "In folded lines, '_' replaces spaces in names.\n"
       "Examples:\n"
       "  ptdecode flame -o run.svg --comm postgres\n"
       "  ptdecode flame --format folded | flamegraph.pl > run.svg");

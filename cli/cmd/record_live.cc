@@ -88,7 +88,7 @@ Result<live::TargetChoice> parse_target(const LiveWords& words) {
 Status choose_trace(const LiveWords& words, RecordChoice& choice) {
   if (words.event.empty()) {
     const bool vain = !words.filter.empty() || words.snapshot;
-    return vain ? Status(Error{ErrorCode::contradictory_options, "record: --filter and --snapshot want a trace: -e intel_pt//", 0}) : Status();
+    return vain ? Status(Error{ErrorCode::contradictory_options, "record: --filter and --snapshot need a trace: -e intel_pt//", 0}) : Status();
   }
   const Result<live::PmuEvent> event = live::parse_pmu_event(words.event);
   if (!event) return event.error();
@@ -133,7 +133,7 @@ Result<RecordChoice> choose(const LiveWords& words) {
   choice.cmdline = {"ptdecode", "record"};
   if (Status status = choose_trace(words, choice); !status) return status.error();
   if (words.output == "-" && (words.directory || words.kcore)) {
-    return Error{ErrorCode::contradictory_options, "record: -o - is the pipe form; a directory and --kcore want a name", 0};
+    return Error{ErrorCode::contradictory_options, "record: -o - writes the pipe form; --directory and --kcore need a file name", 0};
   }
   if (words.output == "-" && is_terminal(1)) {
     return Error{ErrorCode::bad_output, "record: -o - writes a recording to standard output, which is a terminal", 0};
@@ -163,18 +163,19 @@ std::string summary(const LiveWords& words, const live::RecordReport& report) {
 void add_live_options(CLI::App& command, LiveWords& words) {
   command.add_flag("--sideband", words.sideband, "no trace: mappings, processes, switches, BPF, changes of the kernel's code");
   command.add_option("-e,--event", words.event, "the trace: PMU/TERMS/LEVELS, as intel_pt/cyc,mtc_period=3/u or cs_etm/@tmc_etr0/k");
-  command.add_option("-p,--pid", words.pids, "processes that run, with all their threads: 1,3-5");
-  command.add_option("-t,--tid", words.tids, "single threads that run");
+  command.add_option("-p,--pid", words.pids, "running processes, with all their threads: 1,3-5");
+  command.add_option("-t,--tid", words.tids, "single running threads");
   command.add_flag("--tree", words.tree, "with -p: also their descendants");
   command.add_flag("-a,--all-cpus", words.everything, "everything on all cpus");
   command.add_option("-C,--cpu", words.cpus, "these cpus only: 0,2-3");
-  command.add_flag("--per-thread", words.per_thread, "one buffer per thread instead of one per cpu; threads that it starts are not followed");
-  command.add_flag("--no-inherit", words.no_inherit, "do not follow what the target starts");
+  command.add_flag("--per-thread", words.per_thread, "one buffer per thread instead of per cpu; threads that it starts are not recorded");
+  command.add_flag("--no-inherit", words.no_inherit, "do not record processes and threads that the target starts");
   command.add_option("-m,--mmap-pages", words.sizes, "DATA,AUX: buffers of each cpu, in pages or with K, M, G")->type_name("SIZES");
   command.add_option("--filter", words.filter, "trace only some code: 'filter main @ /bin/ls', 'start F1,stop F2'");
-  command.add_flag("--snapshot", words.snapshot, "the trace overwrites the oldest part of its buffer; the recording holds the last part");
+  command.add_flag("--snapshot", words.snapshot, "let the trace overwrite the oldest part of its buffer; the recording contains the last "
+                                                 "part");
   command.add_option("--detach", words.detach, "return at once; the session continues until ptdecode stop NAME")->type_name("NAME");
-  command.add_flag("--directory", words.directory, "perf's directory form");
+  command.add_flag("--directory", words.directory, "write perf's directory form");
   command.add_flag("--kcore", words.kcore, "also copy the kernel's code, before and after (directory form)");
   command.add_flag("-z,--compress", words.compress, "compress the kernel's records (zstd)");
 }
@@ -183,7 +184,7 @@ namespace {
 
 int start_detached(const LiveWords& words, const RecordChoice& choice) {
   if (words.directory || words.kcore || words.compress || words.output != "perf.data") {
-    return report_error({ErrorCode::contradictory_options, "record: with --detach the file is made by ptdecode snapshot", 0});
+    return report_error({ErrorCode::contradictory_options, "record: with --detach, ptdecode snapshot writes the file", 0});
   }
   live::SessionChoice session;
   session.name = words.detach;

@@ -23,10 +23,10 @@ struct ShownFlag {
   const char* meaning;
 };
 constexpr ShownFlag kShownFlags[] = {
-    {BlockFlag::chosen, "chosen", "several versions were possible, the packets left one"},
+    {BlockFlag::chosen, "chosen", "several versions were possible; only one fits the packets"},
     {BlockFlag::healed, "healed", "code restored from a later record"},
-    {BlockFlag::ambiguous, "ambiguous", "several versions were possible, the packets fit more than one"},
-    {BlockFlag::suspect, "suspect", "records were lost around this time, or the packets soon contradict the code"},
+    {BlockFlag::ambiguous, "ambiguous", "several versions were possible; more than one fits the packets"},
+    {BlockFlag::suspect, "suspect", "records were lost around this time, or packets contradict the code soon after"},
     {BlockFlag::assumed, "assumed", "code from a guessed image"},
 };
 
@@ -100,13 +100,13 @@ std::string stat_text(const StreamStat& stat) {
     if (stat.packets[i] != 0) text += fmt::format("    {:<18} {:>13}\n", short_name(static_cast<pt::PacketKind>(i)), stat.packets[i]);
   }
   for (const auto& [kind, count] : stat.arm_packets) text += fmt::format("    {:<18} {:>13}\n", kind, count);
-  if (stat.bad_bytes != 0) text += fmt::format("    bytes that are no packet {:>7}\n", stat.bad_bytes);
+  if (stat.bad_bytes != 0) text += fmt::format("    invalid packet bytes     {:>7}\n", stat.bad_bytes);
   text += "  events\n";
   for (size_t i = 0; i < kEventKinds; ++i) {
     if (stat.events[i] != 0) text += fmt::format("    {:<18} {:>13}\n", name(static_cast<EventKind>(i)), stat.events[i]);
   }
   if (stat.int3_hits != 0)
-    text += fmt::format("    {:<18} {:>13}  (int3 of a text poke or probe was hit)\n", "of them int3", stat.int3_hits);
+    text += fmt::format("    {:<18} {:>13}  (int3 of a text poke or probe)\n", "of them int3", stat.int3_hits);
   text += "  code\n";
   for (const ShownFlag& shown : kShownFlags) {
     const size_t bit = bit_of(shown.flag);

@@ -77,7 +77,7 @@ Result<Field> field_named(std::string_view name) {
   }
   std::string known;
   for (const NamedField& field : kNames) known += fmt::format("{}{}", known.empty() ? "" : ",", field.name);
-  return usage(fmt::format("-F: unknown field '{}'; known are {}", name, known));
+  return usage(fmt::format("-F: unknown field '{}'; known fields: {}", name, known));
 }
 
 /// perf allows "hw:ip,sym" and the like; all lines here are of one kind.
@@ -91,7 +91,7 @@ Status drop_type_prefix(std::string_view& text) {
       return {};
     }
   }
-  return usage(fmt::format("-F: unknown event type '{}'; leave the prefix out", type));
+  return usage(fmt::format("-F: unknown event type '{}'; omit the prefix", type));
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ Fields default_fields() {
 
 Result<Fields> parse_fields(std::string_view text, Fields start) {
   if (Status status = drop_type_prefix(text); !status) return status.error();
-  if (text.empty()) return usage("-F: no field named; for example -F ip or -F +insn,-comm");
+  if (text.empty()) return usage("-F: no field given; for example -F ip or -F +insn,-comm");
   const bool changes = text.front() == '+' || text.front() == '-';
   Fields fields = changes ? start : Fields{};
   while (!text.empty()) {
@@ -116,7 +116,7 @@ Result<Fields> parse_fields(std::string_view text, Fields start) {
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
     const char sign = word.empty() ? '\0' : word.front();
     const bool is_signed = sign == '+' || sign == '-';
-    if (is_signed != changes) return usage("-F: either all names have + or -, or none has");
+    if (is_signed != changes) return usage("-F: either all names have + or -, or none do");
     if (is_signed) word.remove_prefix(1);
     const Result<Field> field = field_named(word);
     if (!field) return field.error();

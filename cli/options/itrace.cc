@@ -25,7 +25,7 @@ const char* instead_of(char letter) {
     case 'A':
       return "approximate cycle counts";
     case 'Z':
-      return "preferring timestamps; lines are always in order of time";
+      return "preferring timestamps; lines are always in time order";
     case 'f':
     case 'm':
     case 't':
@@ -80,7 +80,7 @@ Status take_period(std::string_view& rest, ItraceOptions& options) {
   } else if (starts("t")) {
     options.unit = PeriodUnit::ticks;
   } else if (!rest.empty()) {
-    return usage(fmt::format("--itrace: '{}' is no unit of a period; use i (instructions), t (ticks), ns, us or ms", rest.front()));
+    return usage(fmt::format("--itrace: '{}' is not a unit for a period; use i (instructions), t (ticks), ns, us or ms", rest.front()));
   }
   if (!scale(options.period, factor)) return usage("--itrace: the period is too large");
   return {};
@@ -97,7 +97,7 @@ Status take_error_flags(std::string_view& rest, ItraceOptions& options) {
       rest.remove_prefix(1);
       any = true;
     }
-    if (!any) return usage("--itrace: after 'e' come +o, -o (overflows), +l or -l (lost data)");
+    if (!any) return usage("--itrace: 'e' may be followed by +o or -o (overflows) and +l or -l (lost data)");
   }
   return {};
 }
@@ -156,7 +156,7 @@ Status take_letter(char letter, std::string_view& rest, ItraceOptions& options) 
       break;
   }
   if (const char* instead = instead_of(letter)) return usage(fmt::format("--itrace: '{}' is not supported: {}", letter, instead));
-  return usage(fmt::format("--itrace: unknown letter '{}'; known are i b c r e x w p I o, and g G l L without effect", letter));
+  return usage(fmt::format("--itrace: unknown letter '{}'; known: i b c r e x w p I o (and g G l L without effect)", letter));
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   path->group(in);
   command
       .add_option("--symfs", input.symfs,
-                  "look for recorded paths below this root first; PID=ROOT: for that process and those it starts (repeatable)")
+                  "look for recorded paths below this root first; PID=ROOT: for that process and its descendants (repeatable)")
       ->allow_extra_args(false)
       ->group(in)
       ->type_name("[PID=]ROOT");
-  command.add_option("--map", input.maps, "a file is mapped in a process at ADDR, whatever was recorded: PID:FILE,off=N@ADDR (repeatable)")
+  command.add_option("--map", input.maps, "map a file into a process at ADDR, overriding the recording: PID:FILE,off=N@ADDR (repeatable)")
       ->allow_extra_args(false)
       ->group(in)
       ->type_name("MAP");
@@ -35,7 +35,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command
       .add_flag_callback(
           "--allow-outside", [&input] { input.symfs.emplace_back("/"); },
-          "read every file that the recording names, also outside of its folder, as --symfs / does: for recordings that you trust")
+          "read every file that the recording names, even outside its folder (same as --symfs /); only for recordings that you trust")
       ->group(in);
   command
       .add_option("--kcore-after", input.kcore_after,
@@ -53,7 +53,7 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->type_name("DIR");
   command
       .add_option("--stash", input.stash,
-                  "where code was kept when it was recorded (default: as 'ptdecode stash --help' says; off: nowhere)")
+                  "folder with the code saved at recording time (default: see 'ptdecode stash --help'; off: none)")
       ->group(in)
       ->type_name("DIR");
 
@@ -62,7 +62,9 @@ void add_input_options(CLI::App& command, InputOptions& input) {
       ->group(raw)
       ->type_name("FILE")
       ->excludes(path);
-  command.add_option("--pt-cpu", input.pt_cpu, "the cpu that traced, for its errata: 6/94/3")->group(raw)->type_name("F/M/S");
+  command.add_option("--pt-cpu", input.pt_cpu, "family/model/stepping of the traced cpu, for its errata: 6/94/3")
+      ->group(raw)
+      ->type_name("F/M/S");
   command.add_option("--image", input.images, "code bytes: FILE[,off=N,size=N]@ADDR (repeatable)")
       ->allow_extra_args(false)
       ->group(raw)
@@ -75,10 +77,10 @@ void add_input_options(CLI::App& command, InputOptions& input) {
   command.add_option("--nom-freq", input.nominal_ratio, "nominal frequency ratio, for CBR")->group(raw)->check(CLI::Range(0, 255));
 
   const std::string how = "Decoding";
-  command.add_flag("--no-time", input.no_time, "ignore all times: versions of code are chosen by the packets alone")->group(how);
+  command.add_flag("--no-time", input.no_time, "ignore all times: only the packets choose between versions of code")->group(how);
   command.add_option("--slack", input.slack, "widen every time by this much on both sides: 50us")->group(how)->type_name("TIME");
   command.add_flag("--freeze", input.freeze, "ignore changes of code: every address keeps its first bytes")->group(how);
-  command.add_flag("--strict", input.strict, "exit with 3 if flow was lost or 'check' has findings")->group(how);
+  command.add_flag("--strict", input.strict, "exit with 3 if flow was lost or 'check' reports findings")->group(how);
   command.add_flag("-q,--quiet", input.quiet, "no progress and no summary on standard error")->group(how);
   command.add_option("--drop-poke", input.drop_poke, "pretend that every N-th TEXT_POKE record was lost")->group("")->type_name("N[,SEED]");
   command.add_flag("--no-anchors", input.no_anchors, "do not use sync interrupts to order text pokes")->group("");
@@ -90,7 +92,7 @@ void warn_of_missing_roots(const std::vector<std::string>& roots) {
   std::error_code ignored;
   for (const std::string& root : roots) {
     if (!std::filesystem::is_directory(root, ignored))
-      say_on_error("ptdecode: --symfs: there is no folder " + root + "; files are looked for at their recorded paths\n");
+      say_on_error("ptdecode: --symfs: folder " + root + " does not exist; files are searched at their recorded paths\n");
   }
 }
 
@@ -204,8 +206,8 @@ Error explain_absent(const InputOptions& input, const Error& error) {
   if (input.pt_path.empty() && input.path != "-" && !std::filesystem::exists(input.path, ignored)) {
     if (const std::string left = left_by_recorder(input.path); !left.empty())
       return Error{ErrorCode::not_found,
-                   fmt::format("{} does not exist: its recorder is still running or was killed; 'ptdecode record --recover {}' makes the "
-                               "recording of what it left",
+                   fmt::format("{} does not exist: its recorder is still running or was killed; 'ptdecode record --recover {}' completes "
+                               "the recording from the files that it left",
                                input.path, left),
                    0};
   }
@@ -217,7 +219,7 @@ Result<std::unique_ptr<Recording>> open_recording(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
   const bool raw_words = !input.images.empty() || !input.pages.empty() || !input.pt_cpu.empty();
-  if (input.pt_path.empty() && raw_words) return usage("--pt-cpu, --image and --pages go with --pt FILE");
+  if (input.pt_path.empty() && raw_words) return usage("--pt-cpu, --image and --pages need --pt FILE");
   Progress progress("reading", !input.quiet);
   options->progress = [&progress](uint64_t done, uint64_t total) {
     progress.set_total(total);

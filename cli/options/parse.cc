@@ -59,7 +59,7 @@ Result<RawImage> parse_image(std::string_view text) {
     const bool offset = word.starts_with("off="), size = word.starts_with("size=");
     uint64_t value = 0;
     if ((!offset && !size) || !to_number(word.substr(word.find('=') + 1), value)) return usage(form);
-    if (size && value == 0) return usage(form + ": size=0 is nothing; without size= it is all up to the file's end");
+    if (size && value == 0) return usage(form + ": size=0 is empty; omit size= to use the rest of the file");
     (offset ? image.file_offset_bytes : image.size_bytes) = value;
   }
   return image;
@@ -101,13 +101,13 @@ Result<uint64_t> parse_duration_ns(std::string_view text) {
   }
   uint64_t value = 0;
   if (!to_number(number, value, 10) || __builtin_mul_overflow(value, factor, &value)) {
-    return usage(fmt::format("'{}' is no duration; for example 50us, 1ms, 2000ns", text));
+    return usage(fmt::format("'{}' is not a duration; for example 50us, 1ms, 2000ns", text));
   }
   return value;
 }
 
 Result<uint64_t> parse_seconds_ns(std::string_view text) {
-  const Error wrong = usage(fmt::format("'{}' is no time in seconds; for example 17.865267613", text));
+  const Error wrong = usage(fmt::format("'{}' is not a time in seconds; for example 17.865267613", text));
   std::string_view fraction = text;
   uint64_t seconds = 0, ns = 0;
   const std::string_view whole = cut(fraction, '.');
@@ -123,7 +123,7 @@ Result<uint64_t> parse_seconds_ns(std::string_view text) {
 Result<Interval> parse_time_range(std::string_view text) {
   const size_t comma = text.find(',');
   if (comma == std::string_view::npos || text.size() == 1) {
-    return usage(fmt::format("--time: '{}' is not A,B in seconds (either may be left out); for example 17.9,18", text));
+    return usage(fmt::format("--time: '{}' is not A,B in seconds (either may be omitted); for example 17.9,18", text));
   }
   Interval range;
   for (const bool first : {true, false}) {
@@ -139,12 +139,12 @@ Result<Interval> parse_time_range(std::string_view text) {
 
 Result<Ip> parse_address(std::string_view text) {
   uint64_t value = 0;
-  if (!to_number(text, value, 16)) return usage(fmt::format("'{}' is no hexadecimal address", text));
+  if (!to_number(text, value, 16)) return usage(fmt::format("'{}' is not a hexadecimal address", text));
   return Ip{value};
 }
 
 Result<std::vector<int32_t>> parse_number_list(std::string_view option, std::string_view text) {
-  const Error wrong = usage(fmt::format("{}: '{}' is no list of numbers; for example 0 or 1,3-5", option, text));
+  const Error wrong = usage(fmt::format("{}: '{}' is not a list of numbers; for example 0 or 1,3-5", option, text));
   std::vector<int32_t> numbers;
   std::string_view rest = text;
   do {

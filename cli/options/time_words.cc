@@ -25,7 +25,7 @@ bool bounded(Interval span) { return !span.empty() && span.first != kTimeMin && 
 Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
   if (!scale.wall_offset_ns || scale.span.first == kTimeMin || scale.span.first == kTimeMax)
     return usage(
-        fmt::format("--time: '{}' is a time of day, which the recording does not hold; 'perf record -k monotonic' records it", text));
+        fmt::format("--time: '{}' is a time of day, which the recording does not contain; 'perf record -k monotonic' records it", text));
   const std::string word(text.substr(0, text.find('.')));
   const std::time_t began = (static_cast<int64_t>(scale.span.first.value) + *scale.wall_offset_ns) / kSecond;
   std::tm day{};
@@ -39,7 +39,7 @@ Result<TimeNs> time_of_day(std::string_view text, const TimeScale& scale) {
   } else if (std::sscanf(word.c_str(), "%d:%d:%d%n", &day.tm_hour, &day.tm_min, &day.tm_sec, &used) != 3) {
     used = -1;
   }
-  const Error wrong = usage(fmt::format("--time: '{}' is no time of day; for example 14:03:05.250", text));
+  const Error wrong = usage(fmt::format("--time: '{}' is not a time of day; for example 14:03:05.250", text));
   if (used != static_cast<int>(word.size())) return wrong;
   day.tm_isdst = -1;
   const int64_t seconds = std::mktime(&day);
@@ -58,7 +58,7 @@ Result<TimeNs> percent(std::string_view text, const TimeScale& scale) {
   const std::string_view number = text.substr(0, text.size() - 1);
   const auto [end, status] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (status != std::errc{} || end != number.data() + number.size() || !(value >= 0 && value <= 100))
-    return usage(fmt::format("--time: '{}' is no percentage; for example 10%-20%", text));
+    return usage(fmt::format("--time: '{}' is not a percentage; for example 10%-20%", text));
   if (!bounded(scale.span)) return usage("--time: the recording has no times to take percentages of");
   const auto length = static_cast<double>(scale.span.last.value - scale.span.first.value);
   return TimeNs{scale.span.first.value + static_cast<uint64_t>(std::llround(length * value / 100))};
@@ -83,7 +83,7 @@ Result<TimeNs> moment(std::string_view text, const TimeScale& scale, TimeNs afte
 
 Result<Interval> parse_time_words(std::string_view text, const TimeScale& scale) {
   const Error wrong = usage(fmt::format(
-      "--time: '{}' is not A,B (either may be left out); for example 17.9,18 or 17.9,+5ms or 10%-20% or 14:03:05,14:03:06", text));
+      "--time: '{}' is not A,B (either may be omitted); for example 17.9,18 or 17.9,+5ms or 10%-20% or 14:03:05,14:03:06", text));
   size_t comma = text.find(',');
   if (comma == std::string_view::npos && text.ends_with('%'))
     comma = text.find("%-") == std::string_view::npos ? comma : text.find("%-") + 1;

@@ -39,21 +39,21 @@ std::string owners(const CLI::App& app, const CLI::App& command, const std::stri
 std::string about_option(const CLI::App& app, const CLI::App& command, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
   const std::string said = fmt::format("'{}' has no option {}", command.get_name(), name);
-  if (const std::string here = nearest_of_perf(word); !here.empty()) return said + fmt::format("; for perf's {} there is {}", name, here);
+  if (const std::string here = nearest_of_perf(word); !here.empty()) return said + fmt::format("; equivalent of perf's {}: {}", name, here);
   if (name.starts_with("--")) {
     const std::string nearest = nearest_word(std::string_view(name).substr(2), long_names(command));
     if (!nearest.empty()) return said + fmt::format("; did you mean --{}?", nearest);
   }
-  if (const std::string others = owners(app, command, name); !others.empty()) return said + fmt::format("; it is one of {}", others);
+  if (const std::string others = owners(app, command, name); !others.empty()) return said + fmt::format("; it is an option of {}", others);
   return said;
 }
 
 std::string about_word(const CLI::App& command, const std::string& word) {
   std::error_code ignored;
-  const std::string said = fmt::format("'{}' takes no plain word, and '{}' is one", command.get_name(), word);
-  if (std::filesystem::exists(word, ignored)) return said + fmt::format("; a recording is named so: -i {}", word);
-  if (has_option(command, "--func")) return said + fmt::format("; a function is named so: --func {}", word);
-  if (has_option(command, "--symbols")) return said + fmt::format("; a function is named so: -S {}", word);
+  const std::string said = fmt::format("'{}' takes no argument '{}'", command.get_name(), word);
+  if (std::filesystem::exists(word, ignored)) return said + fmt::format("; to name a recording: -i {}", word);
+  if (has_option(command, "--func")) return said + fmt::format("; to name a function: --func {}", word);
+  if (has_option(command, "--symbols")) return said + fmt::format("; to name a function: -S {}", word);
   return said;
 }
 
@@ -75,7 +75,7 @@ std::string message_of(const CLI::App& app, const CLI::App* command, const CLI::
   const std::string output = "--output is required";
   if (command != nullptr && message.starts_with(output)) message += fmt::format(": ptdecode {} -o FILE", command->get_name());
   if (const size_t missing = message.find(": 1 required "); missing != std::string::npos && message.ends_with(" missing"))
-    message = message.substr(0, missing) + " needs a value after it";
+    message = message.substr(0, missing) + " needs a value";
   return message;
 }
 
@@ -84,8 +84,8 @@ std::string message_of(const CLI::App& app, const CLI::App* command, const CLI::
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
   const std::vector<CLI::App*> parsed = app.get_subcommands();
   const CLI::App* command = parsed.empty() ? nullptr : parsed.front();
-  return fmt::format("ptdecode: {}\nptdecode: {}--help shows how\n", message_of(app, command, error, words),
-                     command == nullptr ? "" : "ptdecode " + command->get_name() + " ");
+  return fmt::format("ptdecode: {}\nptdecode: see 'ptdecode {}--help'\n", message_of(app, command, error, words),
+  command == nullptr ? "" : command->get_name() + " ");
 }
 
 }  // namespace ptd::cli

@@ -28,7 +28,7 @@ bool is_recording(const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<WholeFile>> open_result(const std::string& path) {
-  if (is_recording(path)) return Error{ErrorCode::bad_output, path + " is a recording: -o names the file to write, -i the recording", 0};
+  if (is_recording(path)) return Error{ErrorCode::bad_output, path + " is a recording: -o names the output file, -i the recording", 0};
   return WholeFile::open(path);
 }
 

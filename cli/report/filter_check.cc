@@ -73,7 +73,7 @@ std::vector<std::string> impossible_filters(const ScriptOptions& options, const 
   std::vector<std::string> said;
   const KnownTasks known = known_tasks(recording);
   if (known.cpus.empty() && !options.cpus.empty()) {
-    said.push_back("-C: the trace is of threads, not of cpus: choose with --tid");
+    said.push_back("-C: the trace has one stream per thread, not per cpu: use --tid");
   } else {
     check("-C", "trace of cpu", options.cpus, known.cpus, said);
   }

@@ -21,7 +21,7 @@ constexpr size_t kShownBytes = 24;
 
 std::string sentence(const Finding& finding, TextRecords records) {
   if (disagrees(finding, records)) return finding.what;
-  return "the copies of the text differ here: it changed between them, which kernels of arm64 do not record";
+  return "the copies of the text differ here: it changed in between, and arm64 kernels do not record such changes";
 }
 
 std::string seconds(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }

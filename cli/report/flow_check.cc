@@ -75,7 +75,7 @@ std::string contradiction_text(const FlowContradiction& contradiction) {
   const uint64_t places = contradiction.places.size() + contradiction.more_places;
   std::string text = fmt::format("flow_contradicts: {}", contradiction.path.empty() ? "code without a name" : contradiction.path);
   if (!contradiction.build_id.empty()) text += fmt::format(" (build id {})", contradiction.build_id);
-  text += fmt::format(" is not what ran: {} packet{} do{} not fit its bytes, at {} place{}:", contradiction.packets,
+  text += fmt::format(" is not the code that ran: {} packet{} do{} not fit its bytes, at {} place{}:", contradiction.packets,
                       contradiction.packets == 1 ? "" : "s", contradiction.packets == 1 ? "es" : "", places, places == 1 ? "" : "s");
   for (size_t i = 0; i < contradiction.places.size(); ++i)
     text += fmt::format("{} {:#x}", i == 0 ? "" : ",", contradiction.places[i].value);

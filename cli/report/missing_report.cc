@@ -20,21 +20,22 @@ constexpr size_t kListed = 20;
 std::string remedy_of(const Recording& recording, const std::string& path, const std::string& build_id, bool kernel, uint64_t address) {
   if (!recording.from_perf()) {
     return fmt::format(
-        "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, a module or memory dump", address);
+        "the bytes at these addresses: --image FILE@{:#x}, or --pages; in an LLDB bundle or a snapshot, also a module or memory "
+        "dump", address);
   }
   if (path.starts_with("bpf_") || path == "[bpf]") {
-    return "record as root, so that perf stores the bytes of BPF programs; or give a copy of the text with --kcore-after DIR";
+    return "record as root, so that perf stores the bytes of BPF programs; or supply a copy of the text with --kcore-after DIR";
   }
-  if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and give --kcore-after DIR";
-  if (path == "[vdso]") return "record on a kernel whose vdso is the same as the one that decodes, or give it below --symfs ROOT";
+  if (kernel) return "record with --kcore, or copy /proc/kcore, kallsyms and modules during the same boot and use --kcore-after DIR";
+  if (path == "[vdso]") return "decode on a kernel with the same vdso, or supply the vdso below --symfs ROOT";
   if (path.starts_with("//anon") || path.starts_with("[") || path.empty()) {
     return fmt::format(
-        "code made at run time: record a jitdump (perf record -k mono with the run-time's agent); a copy of a file's text: --map "
+        "code generated at run time: record a jitdump (perf record -k mono with the run-time's agent); a copy of a file's text: --map "
         "PID:FILE,off=N@{:#x}",
         address);
   }
   const std::string below = fmt::format("--symfs ROOT with ROOT{}", path.starts_with("/") ? path : "/" + path);
-  if (build_id.empty()) return below + "; of a container: --symfs PID=/proc/PID/root";
+  if (build_id.empty()) return below + "; for a container: --symfs PID=/proc/PID/root";
   return fmt::format("{} of build id {}; or DEBUGINFOD_URLS=https://debuginfod.elfutils.org (debuginfod-find executable {})", below,
                      build_id, build_id);
 }

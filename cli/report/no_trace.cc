@@ -20,7 +20,7 @@ std::string no_trace_text(const InputOptions& input) {
   for (const auto& [name, count] : facts ? facts->other_events : std::map<std::string, uint64_t>())
     events += (events.empty() ? ", but " : ", ") + fmt::format("{} of {}", counted(count, "sample"), name);
   return fmt::format(
-      "{}: {} that holds no trace{}; record one with 'perf record -e intel_pt//u -- PROGRAM' or, on any machine, 'ptdecode record "
+      "{}: {} contains no trace{}; record one with 'perf record -e intel_pt//u -- PROGRAM' or, on any machine, 'ptdecode record "
       "--emulate -- PROGRAM' (see 'ptdecode doctor')",
       input.path, facts ? facts->form : "recording", events);
 }

@@ -15,9 +15,10 @@
 namespace ptd::cli {
 
 void add_stash_options(CLI::App& command, StashWords& words) {
-  command.add_flag("--no-stash", words.off, "do not keep the programs and libraries that were recorded");
-  command.add_option("--stash", words.path, "where they are kept, once each (default: as 'ptdecode stash --help' says)")->type_name("DIR");
-  command.add_option("--stash-limit", words.limit, "keep at most so much that is new: 500M (default 4G)")->type_name("SIZE");
+  command.add_flag("--no-stash", words.off, "do not save the programs and libraries that were recorded");
+  command.add_option("--stash", words.path, "folder for the saved files, each stored once (default: see 'ptdecode stash "
+                                            "--help')")->type_name("DIR");
+  command.add_option("--stash-limit", words.limit, "save at most this much new code: 500M (default 4G)")->type_name("SIZE");
 }
 
 namespace {
@@ -30,13 +31,13 @@ bool options_of(const StashWords& words, bool live, SaveOptions& options) {
   if (words.limit.empty()) return true;
   const Result<uint64_t> limit = parse_size("--stash-limit", words.limit);
   if (limit) options.limits.recording_bytes = *limit;
-  if (!limit) say_on_error("ptdecode: " + limit.error().message + ": nothing is kept\n");
+  if (!limit) say_on_error("ptdecode: " + limit.error().message + ": no code is saved\n");
   return limit.ok();
 }
 
 void tell(const Result<SaveReport>& report, const std::string& stash, bool quiet) {
   if (!report) {
-    say_on_error("ptdecode: what was recorded is not kept: " + report.error().message + "\n");
+    say_on_error("ptdecode: the recorded code is not saved: " + report.error().message + "\n");
   } else if (!quiet) {
     say_on_error(saved_text(*report, stash, report->new_contents == 0));
   }
@@ -53,7 +54,7 @@ std::shared_ptr<CodeSaverThread> begin_saving(const std::string& recording, cons
   SaveOptions options;
   if (recording == "-" || !options_of(words, true, options)) return nullptr;
   Result<std::unique_ptr<CodeSaverThread>> saver = CodeSaverThread::begin(recording, options);
-  if (!saver) say_on_error("ptdecode: what is recorded is not kept: " + saver.error().message + "\n");
+  if (!saver) say_on_error("ptdecode: the recorded code is not saved: " + saver.error().message + "\n");
   return saver ? std::shared_ptr<CodeSaverThread>(std::move(*saver)) : nullptr;
 }
 
@@ -66,7 +67,7 @@ void keep_snapshot(const std::string& recording, const StashWords& words, bool q
   if (!options_of(words, true, options)) return;
   const Result<std::unique_ptr<CodeSaver>> saver = CodeSaver::begin(recording, options);
   const Status looked = saver ? (*saver)->on_recording() : Status(saver.error());
-  if (!looked) return say_on_error("ptdecode: what was recorded is not kept: " + looked.error().message + "\n");
+  if (!looked) return say_on_error("ptdecode: the recorded code is not saved: " + looked.error().message + "\n");
   tell((*saver)->finish(), options.stash, quiet);
 }
 
@@ -74,12 +75,12 @@ std::string saved_text(const SaveReport& report, const std::string& stash, bool 
   constexpr size_t kNamed = 5;
   std::string text;
   if (!quiet)
-    text = fmt::format("ptdecode: {} file{} kept in {}: {} new, {}\n", report.contents, report.contents == 1 ? "" : "s", stash,
+    text = fmt::format("ptdecode: {} file{} saved in {}: {} new, {}\n", report.contents, report.contents == 1 ? "" : "s", stash,
                        report.new_contents, size_text(report.new_bytes));
   for (size_t i = 0; i < report.skipped.size() && i < kNamed; ++i)
-    text += fmt::format("ptdecode: not kept: {}: {}\n", shown(report.skipped[i].path), shown(report.skipped[i].why));
+    text += fmt::format("ptdecode: not saved: {}: {}\n", shown(report.skipped[i].path), shown(report.skipped[i].why));
   const uint64_t more = report.skipped.size() - std::min(report.skipped.size(), kNamed) + report.unnamed;
-  if (more != 0) text += fmt::format("ptdecode: not kept: {} more\n", more);
+  if (more != 0) text += fmt::format("ptdecode: not saved: {} more\n", more);
   return text;
 }
 

@@ -10,8 +10,8 @@ namespace ptd::cli {
 Error output_trouble(const Output& output) {
   const bool limit = output.error() == EFBIG;
   return {ErrorCode::write_failed,
-          std::string("standard output cannot be written: ") + std::strerror(output.error()) +
-              (limit ? ": the limit of file sizes (ulimit -f), or that of the file system, is reached" : ""),
+          std::string("cannot write to standard output: ") + std::strerror(output.error()) +
+              (limit ? ": the file size limit (ulimit -f) or that of the file system is reached" : ""),
           0};
 }
 

@@ -26,7 +26,7 @@ Result<uint64_t> parse_size(std::string_view option, std::string_view text) {
   constexpr unsigned kShift = 10;
   uint64_t number = 0;
   std::string_view unit;
-  const Error bad{ErrorCode::bad_option, fmt::format("{}: '{}' is no size; for example 500M or 2G", option, text), 0};
+  const Error bad{ErrorCode::bad_option, fmt::format("{}: '{}' is not a size; for example 500M or 2G", option, text), 0};
   if (!split(text, number, unit)) return bad;
   if (unit.ends_with("iB")) unit.remove_suffix(2);
   if (unit.size() > 1 || (unit.size() == 1 && kUnits.find(unit.front()) == std::string_view::npos)) return bad;
@@ -47,7 +47,7 @@ Result<int64_t> parse_age_s(std::string_view text) {
                       : unit == "w"                 ? 7 * kDay
                                                     : 0;
   if (!good || one == 0 || number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max() / (one == 0 ? 1 : one)))
-    return Error{ErrorCode::bad_option, fmt::format("'{}' is no age; for example 12h, 30d or 2w", text), 0};
+    return Error{ErrorCode::bad_option, fmt::format("'{}' is not an age; for example 12h, 30d or 2w", text), 0};
   return static_cast<int64_t>(number) * one;
 }
 

@@ -21,7 +21,7 @@ Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
     char last[32] = "";
     unsigned long long count = 0, ips = 0, bytes = 0, ip = 0;
     if (std::sscanf(line.c_str(), "%llu %llx %llx %31s", &count, &ips, &bytes, last) != 4) {
-      return Error{ErrorCode::bad_format, fmt::format("{}: '{}' is no checkpoint", path, line.substr(0, 80)), 0};
+      return Error{ErrorCode::bad_format, fmt::format("{}: '{}' is not a checkpoint", path, line.substr(0, 80)), 0};
     }
     if (std::sscanf(last, "%llx", &ip) != 1 || std::string_view(last) == "end") ip = 0;
     point = Checkpoint{count, ips, bytes, ip};

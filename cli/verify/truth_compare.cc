@@ -386,7 +386,8 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
   compare.finish();
   if (!(*reader)->error().empty()) return Error{ErrorCode::bad_format, truth_path + ": " + (*reader)->error(), 0};
   if (counts.truth != 0 && counts.decoded != 0 && !compare.found()) {
-    return Error{ErrorCode::wrong_recording, truth_path + ": none of its PSBs is where the trace has one: it belongs to another recording or thread",
+    return Error{ErrorCode::wrong_recording, truth_path + ": none of its PSBs is at the offset of one in the trace: it belongs to another recording "
+                                                "or thread",
                  0};
   }
   return counts;
@@ -403,7 +404,7 @@ std::string truth_report(const StreamInfo& stream, const TruthCounts& c) {
   if (c.extra + c.extra_flagged != 0)
     text += fmt::format("; {} given where nothing ran, of them flagged {}", c.extra + c.extra_flagged, c.extra_flagged);
   if (c.behind_end != 0) text += fmt::format("; {} after the end of the trace", c.behind_end);
-  if (c.untold != 0) text += fmt::format("; {} missing before the trace says that tracing ended: rounds of a loop without packets", c.untold);
+  if (c.untold != 0) text += fmt::format("; {} missing at the end of tracing: iterations of a loop without packets", c.untold);
   text += '\n';
   if (c.has_first_wrong) {
     text += fmt::format("  first difference: in the segment at offset {:#x}: truth {:x}, here {:x}\n", c.first_wrong_offset_bytes,

@@ -1,4 +1,4 @@
-// Choices: forks are known by their order.
+// Choices: forks are identified by their order.
 #include "decoder/arm/choices.h"
 
 #include <algorithm>

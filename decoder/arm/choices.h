@@ -1,4 +1,4 @@
-// Choices: which of several contents of the code ran, found by trying.
+// Choices: finds by trial which of several versions of the code ran.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace ptd::arm {
 
-/// One way through a segment's forks. A fork is a fetch whose bytes have several possible contents; its number is its order in the flow.
-/// Where nothing is decided, the content that was taken at that address before is taken again, else the oldest.
+/// One path through a segment's forks. A fork is a fetch whose bytes have several possible versions; its number is its order in the flow.
+/// An undecided fork takes the version that was last used at this address, else the oldest.
 class Choices final : public CandidateChooser {
  public:
   size_t choose(Ip ip, SpaceId space, std::span<const CodeCandidate> candidates, uint16_t& block_flags) override;
-  /// The segment is walked from its start again.
+  /// Restarts the walk at the start of the segment.
   void restart();
 
   struct Fork {
@@ -28,7 +28,7 @@ class Choices final : public CandidateChooser {
   /// Forks passed since restart(), in order.
   [[nodiscard]] std::vector<Fork>& forks() { return forks_; }
   [[nodiscard]] size_t passed() const override { return passed_; }
-  /// Forks behind the first `count` are no longer decided.
+  /// Makes the forks after the first `count` undecided.
   void forget_behind(size_t count);
 
  private:
@@ -37,7 +37,7 @@ class Choices final : public CandidateChooser {
   std::map<std::pair<uint32_t, uint64_t>, uint32_t> last_;  // (space, ip) -> what was taken
 };
 
-/// How far a try came.
+/// How far an attempt came.
 struct Try {
   uint64_t trouble_offset = ~uint64_t{0};  ///< of the first packet that did not fit the code; none: the largest
   size_t forks_before = 0;                 ///< forks passed until then

@@ -1,4 +1,4 @@
-// decide(): chooses among the dated contents of the code of one segment.
+// decide(): chooses among the dated versions of the code of one segment.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace ptd::arm {
 
-/// One search: up to `trouble`, the first place at or behind `watch_from` that no content helps over.
+/// One search: up to `trouble`, the first contradiction at or after `watch_from` that no version resolves.
 struct ChoicePhase {
   uint64_t watch_from = 0;
   uint64_t trouble = ~uint64_t{0};
@@ -25,7 +25,7 @@ class ChoiceSearch {
     for (uint64_t watch_from = 0;; watch_from = phases.back().trouble + 1) {
       phases.push_back(search(watch_from, phases.empty() ? 0 : phases.back().forks_end));
       if (phases.back().trouble == ~uint64_t{0} || tries_ >= max_tries_) break;
-      // Nothing fits there: what came furthest is kept, and the search goes on behind it.
+      // No version fits there: keep the choices that came furthest and continue after the contradiction.
       choices_.forks() = best_forks_;
       choices_.forget_behind(phases.back().forks_end);
     }
@@ -39,7 +39,7 @@ class ChoiceSearch {
     return walk_(watch_from);
   }
 
-  /// Depth first: the last fork before the contradiction is the first to be turned. Forks before `fixed` stay.
+  /// Depth first: the last fork before the contradiction is changed first. Forks before `fixed` do not change.
   ChoicePhase search(uint64_t watch_from, size_t fixed) {
     Try best = attempt(watch_from);
     best_forks_ = choices_.forks();
@@ -64,7 +64,7 @@ class ChoiceSearch {
     return {watch_from, best.trouble_offset, fits ? best_forks_.size() : std::min(furthest_forks, best_forks_.size())};
   }
 
-  /// Of what was taken, which other content would have done as well?
+  /// Determines which other versions also fit.
   void weigh(const std::vector<ChoicePhase>& phases) {
     std::vector<Choices::Fork> forks = best_forks_;
     size_t phase = 0;

@@ -1,4 +1,4 @@
-// Decoder: a segment is followed once; a window of it where code has several versions, as often as it takes to tell which ones ran.
+// Decoder: follows a segment once, and a window with several versions of code as often as needed to find the ones that ran.
 #include "decoder/arm/decoder.h"
 
 #include <array>

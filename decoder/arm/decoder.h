@@ -1,4 +1,4 @@
-// Decoder: one segment of ETMv4 or ETE trace at a time into batches.
+// Decoder: decodes one segment of ETMv4 or ETE trace at a time into batches.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// ElementQueue: speculation is undone at its new end, confirmed at its old one.
+// ElementQueue: speculative elements are cancelled at the newest end and committed at the oldest.
 #include "decoder/arm/elements.h"
 
 #include <algorithm>

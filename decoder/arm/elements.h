@@ -1,4 +1,4 @@
-// Elements: what ETMv4 and ETE packets mean, in program order, kept until they are known to have happened.
+// Elements: the meaning of ETMv4 and ETE packets in program order, held until they are committed.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,13 @@ struct Element {
   PacketContext context;
 };
 
-/// What packets that come by the thousand are.
+/// The frequent kinds of packets.
 constexpr bool is_plain(ElementKind kind) {
   return kind == ElementKind::atoms || kind == ElementKind::address || kind == ElementKind::timestamp || kind == ElementKind::cycles ||
          kind == ElementKind::marker;
 }
 
-/// What a packet says that is an address or stands aside, noted so that it need not be read again. 16 bytes.
+/// The content of an address packet or of a packet that does not affect the path, stored so that it is read only once. 16 bytes.
 struct Noted {
   uint64_t value = 0;
   uint32_t cycles = 0;
@@ -63,10 +63,10 @@ struct Noted {
   uint8_t isa = 0, flags = 0;
   uint8_t size_bytes = 0;
 };
-/// The element that it is; a commit is none.
+/// Returns its element; a commit has none.
 [[nodiscard]] Element element_of(const Noted& noted, uint64_t offset_bytes);
 
-/// A place in packets that were looked at and are not followed yet.
+/// A position in packets that were examined but are not executed yet.
 struct PlaceAhead {
   uint64_t offset_bytes = 0;     ///< of a packet
   uint64_t end_bytes = 0;        ///< behind the last of them
@@ -74,37 +74,37 @@ struct PlaceAhead {
   const Noted* noted = nullptr;  ///< of the first packet from here on that is not of atoms
 };
 
-/// Elements that are not resolved, the oldest first. Growth is bounded by kMost: beyond, push() fails.
+/// Unresolved elements, oldest first. Bounded by kMost; beyond it push() fails.
 class ElementQueue {
  public:
   static constexpr size_t kMost = 1U << 18;
 
   [[nodiscard]] bool push(const Element& element);
-  /// The oldest element is of atoms, or unseen: `count` of them are done.
+  /// The oldest element contains atoms, or is unseen: removes `count` of them.
   void take(uint32_t count);
   [[nodiscard]] bool empty() const { return first_ == elements_.size(); }
   [[nodiscard]] size_t size() const { return elements_.size() - first_; }
   [[nodiscard]] Element& front() { return elements_[first_]; }
-  /// The element `index` places behind the oldest; null if there is none.
+  /// Returns the element `index` places after the oldest; null if there is none.
   [[nodiscard]] Element* at(size_t index) { return first_ + index < elements_.size() ? &elements_[first_ + index] : nullptr; }
   void pop_front();
   void clear();
-  /// Begins with another trace.
+  /// Starts another trace.
   void restart() {
     clear();
     passed_ = 0;
   }
-  /// There is an element that needs an address behind it and may have none.
+  /// Returns whether an element needs an address after it and may have none.
   [[nodiscard]] bool holds_unbound() const { return bound_ != 0 && (loose_ || waits_ != Waits::no); }
 
-  /// Elements that need an address behind them.
+  /// Elements that need an address after them.
   [[nodiscard]] size_t bound() const { return bound_; }
-  /// Cancels and mispredictions have passed over so many elements that outlive them that no trace unit wrote this trace.
+  /// Returns whether cancels and mispredictions skipped more surviving elements than any trace unit writes.
   [[nodiscard]] bool is_unwieldy() const { return passed_ > kMostPassed; }
-  /// Removes the newest `count` P0 elements and what belongs to them; time, events and software's values stay. Returns how many P0
-  /// elements were there to remove.
+  /// Removes the newest `count` P0 elements and their dependent elements; time, events and values of software stay. Returns the number of
+  /// removed P0 elements.
   uint64_t cancel(uint64_t count);
-  /// Turns the newest atom around; addresses behind it were guesses and go. False: there is no atom.
+  /// Inverts the newest atom and removes the addresses after it, which were speculative. Returns false if there is no atom.
   bool mispredict();
 
  private:

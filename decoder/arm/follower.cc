@@ -1,4 +1,4 @@
-// Follower: atoms and addresses against code.
+// Follower: executes atoms and addresses against code.
 #include "decoder/arm/follower.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Follower: executes elements that are known to have happened, against the code of the timeline, into a batch.
+// Follower: executes committed elements against the code of the timeline and outputs blocks into a batch.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class ReturnStack {
     ExecMode mode = ExecMode::unknown;
     uint32_t call = 0;  ///< the run that ended in the call
   };
-  /// The entry that pop() would give.
+  /// Returns the entry that pop() would return.
   [[nodiscard]] bool peek(Entry& entry) const {
     entry = entries_[top_];
     return count_ != 0;
@@ -49,49 +49,49 @@ class ReturnStack {
   uint32_t top_ = 0, count_ = 0;
 };
 
-/// One flow. Elements come in order; each is executed when it is given. Output goes to the batch set by into().
+/// One flow. Elements must be passed in order; each is executed at once. Output goes to the batch set by into().
 class Follower {
  public:
   Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options);
 
   void begin(const AuxSegment& segment, CandidateChooser& chooser);
   void into(Batch& batch);
-  /// What happened up to here is given; the flow does not go on.
+  /// Outputs everything up to this point and ends the flow.
   void end();
 
-  /// Takes the atoms, addresses and what stands aside that `reader` comes to, until another packet or the batch is full, but none at or
-  /// behind `end_offset` or once `most_forks` were passed. False: another packet is next.
+  /// Consumes atoms, addresses and packets that do not affect the path from `reader`, until another kind of packet or a full batch,
+  /// but none at or after `end_offset` or once `most_forks` were passed. Returns false if another kind of packet is next.
   bool plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks);
-  /// Forks passed so far.
+  /// Returns the number of forks passed.
   [[nodiscard]] size_t forks() const { return chooser_->passed(); }
   /// `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
-  /// Takes packets that were looked at before, from `place` on, which moves on, until `left` atoms are taken, or some of them.
+  /// Consumes previously examined packets from `place` on, and advances `place`, until at most `left` atoms are consumed.
   void packets_ahead(Bytes trace, PlaceAhead& place, uint64_t& left);
-  /// Takes the oldest plain elements of `queue`, until `left` atoms are taken or another element is the oldest, or some of them.
+  /// Consumes the oldest plain elements of `queue`, until at most `left` atoms are consumed or another kind of element is the oldest.
   void queued(ElementQueue& queue, uint64_t& left);
-  /// Some code of the timeline has several versions.
+  /// Returns whether some code of the timeline has several versions.
   [[nodiscard]] bool code_changes() const { return runs_->changes(); }
-  /// Atoms tell nothing until an address or a context comes.
+  /// Declares that atoms cannot be followed until the next address or context.
   [[nodiscard]] bool is_lost() const { return told_lost_ && !known() && !pop_pending_; }
   /// The atom in bit 0.
   void atom(uint64_t atoms, uint64_t offset);
   void address(Ip ip, uint8_t isa, uint64_t offset);
   void context(const PacketContext& context, uint64_t offset);
   void trace_on(uint64_t offset);
-  /// A synchronisation point: the return stack is empty from here on.
+  /// Processes a synchronisation point: clears the return stack.
   void trace_info();
-  /// `target`: the preferred return address is also where the last branch went.
+  /// `target`: the preferred return address is also the target of the last branch.
   void exception(const Element& element, Ip preferred_return, uint8_t isa, bool target);
   void reset(const Element& element);
   // ETMv3 and PTM
-  /// True if the flow stands somewhere, or a return stack knows where.
+  /// Returns whether the position of the flow is known, or can be taken from the return stack.
   [[nodiscard]] bool placed() const { return !need_context_ && (!need_address_ || pop_pending_); }
-  /// An exception at the instruction where the flow stands; `cancels`: the last instruction did not run after all.
+  /// Processes an exception at the current instruction; `cancels`: the last instruction did not run.
   void exception_here(uint32_t number, bool cancels, uint64_t offset);
-  /// Takes the last block back; it must still be in the batch.
+  /// Removes the last block, which must still be in the batch.
   void cancel_last();
-  /// The instruction at `last` was reached without a branch, and ran.
+  /// Executes up to and including the instruction at `last`, which is reached without a branch.
   void waypoint(Ip last, uint64_t offset);
   void q(const Element& element, Ip next, uint8_t isa);
   void source_address(const Element& element);
@@ -99,19 +99,19 @@ class Follower {
   void timestamp(uint64_t value, uint8_t flags, uint32_t cycles);
   void cycles(uint8_t flags, uint32_t cycles);
   void simple_event(EventKind kind, const Element& element);
-  /// Flow and all that is known of it are lost; the gap says why.
+  /// Loses the flow and its state, and outputs a gap with the reason.
   void lose(GapReason reason, uint64_t offset, uint64_t lost_bytes);
   void overflow(uint64_t offset);
-  /// The trace unit stopped: speculative elements were dropped.
+  /// Declares that the trace unit stopped and dropped speculative elements.
   void discard(uint64_t offset);
-  /// Trouble is looked for from here on, at packets from `offset` on and behind the first fork.
+  /// Starts watching for contradictions, at packets from `offset` on and after the first fork.
   void watch_from(uint64_t offset) {
     watch_from_ = offset;
     trouble_offset_ = ~uint64_t{0};
   }
-  /// Offset of the first packet that did not fit the code, or found none; the largest: there was none.
+  /// Returns the offset of the first packet that contradicted the code or had no code; the maximum value if there was none.
   [[nodiscard]] uint64_t trouble_offset() const { return trouble_offset_; }
-  /// Forks that had been passed then.
+  /// Returns the number of forks passed at that point.
   [[nodiscard]] size_t trouble_forks() const { return trouble_forks_; }
 
  private:
@@ -195,7 +195,7 @@ class Follower {
   bool mark_due_ = true;
   ExecMode marked_mode_ = ExecMode::unknown;
 
-  // An exception whose handler's address is to come
+  // An exception whose handler address follows
   bool has_exception_ = false;
   Event exception_;
   std::vector<Event> held_contexts_;  ///< the handler's, which came first: told behind the exception

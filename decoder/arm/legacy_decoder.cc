@@ -1,4 +1,4 @@
-// LegacyDecoder: packets to the follower.
+// LegacyDecoder: passes packets to the follower.
 #include "decoder/arm/legacy_decoder.h"
 
 #include <algorithm>

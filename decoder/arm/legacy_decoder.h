@@ -1,4 +1,4 @@
-// LegacyDecoder: flow of ETMv3 and PTM, packets by OpenCSD's processors.
+// LegacyDecoder: decodes the flow of ETMv3 and PTM, with packets from OpenCSD's packet processors.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace ptd::arm {
 
-/// ETMv3 tells each instruction, PTM each branch ([ETMv3] "P-headers", [PFT] "Waypoints"). Of other protocols (ITM, STM) there is no flow:
-/// no block comes.
+/// ETMv3 traces each instruction, PTM each branch ([ETMv3] "P-headers", [PFT] "Waypoints"). Other protocols (ITM, STM) have no flow
+/// and give no blocks.
 class LegacyDecoder final : public FlowDecoder {
  public:
   LegacyDecoder(const Timeline& timeline, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options);

@@ -1,4 +1,4 @@
-// How a CoreSight flow is followed, beside the configuration of its trace source.
+// Options of following a CoreSight flow, besides the configuration of its trace source.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ enum class ContextNames : uint8_t {
   vmid,        ///< CONTEXTIDR_EL2, in the VMID field: Linux running at EL2
 };
 
-/// Address spaces that a snapshot's dumps tell apart ("space=" of a dump): by exception level and security state. EL0 counts as EL1. ETMv3
-/// and PTM do not tell the level but of the hypervisor: any of that state.
+/// Address spaces that a snapshot's dumps distinguish ("space=" of a dump): by exception level and security state. EL0 counts as EL1. ETMv3
+/// and PTM report no level except the hypervisor's: any level of that state.
 // clang-format off
 enum class World : uint8_t {
   el1_secure, el1_non_secure, el2_non_secure, el3, el2_secure, el1_realm, el2_realm, root, any_secure, any_non_secure,
@@ -23,7 +23,7 @@ enum class World : uint8_t {
 // clang-format on
 inline constexpr size_t kWorlds = 10;
 
-/// Where the code of an upper-half address stands in the timeline if spaces have upper halves of their own: a place that no lower half has.
+/// Maps an upper-half address to its address in the timeline if each space has its own upper half: one that no lower half uses.
 [[nodiscard]] constexpr Ip lowered(Ip ip) { return Ip{ip.value & ~(uint64_t{1} << 63)}; }
 
 struct FollowOptions {

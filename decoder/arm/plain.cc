@@ -1,4 +1,4 @@
-// The sources of plain flow: bytes of a segment, atoms of one element.
+// PlainFlow: its two sources, the bytes of a segment and the atoms of one element.
 #include "decoder/arm/plain.h"
 
 #include "ptdecode/arm/packet_reader.h"

@@ -1,5 +1,5 @@
-// PlainFlow: the fast path. Atoms go from run to run by links, addresses to runs that are known; whatever is not plain is left to the
-// follower's own functions.
+// PlainFlow: the fast path. Atoms lead from run to run through links, addresses to known runs; the functions of the follower handle
+// everything else.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace ptd::arm {
 
-/// What a source of atoms and addresses gives next.
+/// The kind of the next input from a source.
 enum class PlainKind : uint8_t { atoms, address, aside, end };
 
 /// One stretch of plain packets or elements. While it lasts the flow stands here and not in the follower, which load() and store() keep
@@ -22,7 +22,7 @@ class PlainFlow {
  public:
   PlainFlow(Follower& follower, Source& source) : follower_(follower), source_(source) {}
 
-  /// Until the source ends or the batch is full.
+  /// Runs until the source ends or the batch is full.
   void run() {
     load();
     while (has_room()) {
@@ -46,7 +46,7 @@ class PlainFlow {
 
   [[nodiscard]] bool has_room() const { return out_ < stop_; }
 
-  /// Takes the flow over from the follower.
+  /// Loads the state of the flow from the follower.
   void load() {
     const Follower& f = follower_;
     run_ = f.run_;
@@ -77,7 +77,7 @@ class PlainFlow {
     stop_ = full ? begin_ : begin_ + (size - kMostAtoms) + 1;
   }
 
-  /// Gives it back.
+  /// Stores the state in the follower.
   void store() {
     Follower& f = follower_;
     f.out_->blocks.resize(static_cast<size_t>(out_ - begin_));
@@ -96,7 +96,7 @@ class PlainFlow {
     if (taken_) f.branch_ip_ = f.runs_->run(left_).last_ip;
   }
 
-  /// Takes the atom by the follower.
+  /// Lets the follower process the atom.
   void take_slowly(uint64_t atoms, unsigned left) {
     store();
     follower_.atom(atoms, source_.offset(left));
@@ -117,7 +117,7 @@ class PlainFlow {
     }
   }
 
-  /// True if the code speaks against the next atom, which is taken then.
+  /// Returns true if the code contradicts the next atom, which is then consumed.
   bool contradicts(uint64_t atoms, unsigned left) {
     Follower& f = follower_;
     if (run_ == 0) {
@@ -129,7 +129,7 @@ class PlainFlow {
     }
     const WaypointRun& run = f.runs_->run(run_);
     if ((atoms & 1) != 0 || run.stop != RunStop::waypoint || run.has_bad) return false;
-    // A branch that is always taken was not: the flow goes the way that the trace says, and is marked up to the next address.
+    // An unconditional branch was not taken: the flow follows the trace, and is marked up to the next address.
     Block* const before = out_;
     left_ = run_;
     run_ = 0;
@@ -141,7 +141,7 @@ class PlainFlow {
     return true;
   }
 
-  /// The packets do not fit the code at `ip`; where the flow goes on is not known.
+  /// The packets contradict the code at `ip`; the position of the flow is lost.
   void contradict(Ip ip, uint64_t offset) {
     give_gap(GapReason::image_mismatch, ip, section_at(ip), offset);
     need_ = true;
@@ -152,7 +152,7 @@ class PlainFlow {
   /// Of the branch that was taken last.
   [[nodiscard]] Ip branch_ip() const { return left_ != 0 ? follower_.runs_->run(left_).last_ip : follower_.branch_ip_; }
 
-  /// Takes atoms that do what the code says, along runs that are known. Says what the last one did, or the next one does.
+  /// Consumes atoms that agree with the code, along known runs. Returns what the last one did, or what the next one does.
   Way follow(uint64_t& atoms, unsigned& count) {
     Way way = steps_[run_].way[atoms & 1];
     if (way >= Way::no_code) return way;
@@ -210,7 +210,7 @@ class PlainFlow {
     f.put_mark(static_cast<size_t>(before - begin_));
   }
 
-  /// Finds the run where the flow stands. False: there is no code, or the follower must do it. `left`: atoms that are to be taken.
+  /// Finds the run at the current position. Returns false if there is no code or the follower must handle it. `left`: remaining atoms.
   bool find(unsigned left) {
     Follower& f = follower_;
     if (need_) return find_return();
@@ -228,7 +228,7 @@ class PlainFlow {
     return !fresh_;
   }
 
-  /// Goes where the return stack says, if the run there is known.
+  /// Continues at the address from the return stack, if the run there is known.
   bool find_return() {
     Follower& f = follower_;
     ReturnStack::Entry entry;
@@ -256,13 +256,13 @@ class PlainFlow {
       f.address(ip, isa, source_.offset(0));
       return load();
     }
-    // Nothing but a branch of another kind than the code's leads here.
+    // Reached only if the kind of branch differs from the code's.
     if (contradicts) contradict(taken_ ? branch_ip() : place(), source_.offset(0));
     if (!has_place || contradicts) {
       if (!walked_ || !taken_) left_ = 0;
       mode_ = mode;
       ip_ = ip;
-      // Where the branch went the last time.
+      // The last target of the branch.
       run_ = left_ == 0 ? 0 : steps_[left_].next[1];
       if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
     }
@@ -298,10 +298,10 @@ class PlainFlow {
     }
   }
 
-  /// Where the flow stands.
+  /// The current position of the flow.
   [[nodiscard]] Ip place() const { return run_ != 0 ? steps_[run_].ip : ip_; }
 
-  /// No code is at hand where the flow stands.
+  /// There is no code at the current position.
   void give_no_code(SectionId section, uint64_t offset) {
     ip_ = place();
     give_gap(GapReason::no_image, ip_, section, offset);

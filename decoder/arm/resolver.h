@@ -1,4 +1,4 @@
-// Resolver: packets into elements, elements to the follower once they are known to have happened.
+// Resolver: converts packets to elements and passes them to the follower once they are committed.
 #pragma once
 
 #include "decoder/arm/elements.h"
@@ -7,10 +7,10 @@
 
 namespace ptd::arm {
 
-/// One segment's packets. Invariant: an element reaches the follower when it is committed, never before; what is cancelled never does.
+/// Processes one segment's packets. Invariant: an element reaches the follower only once it is committed; a cancelled one never does.
 class Resolver {
  public:
-  /// `exact_only`: atoms one by one.
+  /// `exact_only`: processes atoms one by one.
   Resolver(Follower& follower, const TraceConfig& config, bool exact_only)
       : follower_(&follower), config_(config), reader_({}, config), exact_only_(exact_only) {}
 
@@ -21,7 +21,7 @@ class Resolver {
     size_t forks = ~size_t{0};       ///< so many forks were passed before it
   };
   enum class Stop : uint8_t { full, bound, end };
-  /// Takes packets until the batch is full, a bound is reached, or the segment is done.
+  /// Processes packets until the batch is full, a limit is reached, or the segment is done.
   Stop run(Batch& batch, const Bounds& bounds);
   [[nodiscard]] uint64_t offset() const { return reader_.offset(); }
 
@@ -64,7 +64,7 @@ class Resolver {
   uint64_t ignored_ = 0;    ///< packets of conditional and data trace
   uint64_t sync_from_ = 0;  ///< where the search for sync began
   uint64_t packet_offset_ = 0;
-  // Behind the queue come packets that were looked at, up to where the reader stands: what they commit is counted.
+  // After the queue follow examined packets, up to the position of the reader; their commits are counted.
   uint64_t behind_ = 0, ahead_ = 0;  ///< the first of them; behind the last
   uint8_t gone_ = 0;                 ///< atoms of the first that are done
   std::vector<Noted> noted_;

@@ -1,4 +1,4 @@
-// push(): push_back() for inner loops.
+// push(): push_back() for the inner loops.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// RunCache: instructions are fetched in windows, classified one by one, interned as blocks.
+// RunCache: fetches instructions in windows, classifies them one by one and interns them as blocks.
 #include "decoder/arm/waypoint_runs.h"
 
 #include <algorithm>

@@ -30,7 +30,7 @@ enum class RunStop : uint8_t {
   fork,      ///< the bytes at `end` have several possible contents
 };
 
-/// Instructions that follow each other. `instructions` may be 0 where `end` is not waypoint.
+/// Consecutive instructions. `instructions` may be 0 if `end` is not waypoint.
 struct WaypointRun {
   Ip ip, end;  ///< [ip, end)
   SpaceId space = kNoSpace;
@@ -60,11 +60,11 @@ enum class Way : uint8_t {
   none,           ///< there is no run
 };
 
-/// What following atoms needs of a run, and what led on from it. By [executed]: 0 the atom N, 1 the atom E.
+/// The data of a run that following atoms needs, and its successors. Index [executed]: 0 for atom N, 1 for atom E.
 struct alignas(64) Step {
   std::array<Block, 2> blocks{};  ///< as they are given out; of a run without code the first node is its section
-  /// Runs that followed: behind the run, and where its branch went (of an indirect one the last time); 0: not known yet. Of a run that
-  /// ends in no branch both are the same.
+  /// The next runs: the one after this run, and the one at its branch target (for an indirect branch the last target); 0: not known yet.
+  /// For a run that does not end in a branch both are the same.
   std::array<uint32_t, 2> next{};
   Ip ip, end;
   Interval certain;
@@ -75,7 +75,7 @@ struct alignas(64) Step {
 };
 static_assert(sizeof(Step) == 64);
 
-/// Answers which of several contents stood at a place: index into `candidates`.
+/// Chooses which of several versions ran: returns an index into `candidates`.
 class CandidateChooser {
  public:
   virtual ~CandidateChooser() = default;
@@ -90,10 +90,10 @@ class RunCache {
   /// `own_upper`: of FollowOptions.
   RunCache(const Timeline& timeline, WaypointRules rules, bool own_upper = false);
 
-  /// The space whose code stands at `ip` where the flow is in `space`.
+  /// Returns the space that contains the code at `ip` for a flow in `space`.
   [[nodiscard]] SpaceId home(SpaceId space, Ip ip) const { return is_kernel_half(ip) && !own_upper_ ? kKernelSpace : space; }
 
-  /// Index of the run at (space, ip, mode) at a moment of `when`, which is read if need be.
+  /// Returns the index of the run at (space, ip, mode) at a time within `when`; reads it if needed.
   uint32_t find(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser) {
     space = home(space, ip);
     const size_t slot = slot_of(space, ip, mode);
@@ -101,37 +101,37 @@ class RunCache {
     if (index != 0 && (!changes_ || steps_[index].certain.contains(when))) return index;
     return find_new(space, ip, mode, when, chooser, slot);
   }
-  /// True if the look-up that found no code last tells that there is none at `ip`, either; `section` is what is there.
+  /// Returns true if the last failed lookup also shows that there is no code at `ip`; `section` is the section there.
   [[nodiscard]] bool is_known_hole(SpaceId space, Ip ip, Interval when, SectionId& section) const {
     const Hole& hole = holes_[hole_];
     section = hole.code.section;
     return hole.holds(home(space, ip), place(ip), when);
   }
-  /// By index; stays until the next find().
+  /// Returns the run with an index. Valid until the next find().
   [[nodiscard]] const WaypointRun& run(uint32_t index) const { return runs_[index]; }
   [[nodiscard]] const Step& step(uint32_t index) const { return steps_[index]; }
-  /// After run `from`, whose branch was taken or not, the flow went on at run `to`. What leads from one space to another is not noted: the
-  /// flow may come from there in another context, and go elsewhere.
+  /// Links run `from`, with its branch taken or not, to its successor `to`. Transfers between spaces are not linked, because in another
+  /// context they may lead elsewhere.
   void link(uint32_t from, bool taken, uint32_t to) {
     Step& step = steps_[from];
     if (step.space != steps_[to].space || to == hole_run_) return;
     step.next[taken ? 1 : 0] = to;
     if (!step.branch) step.next[1] = to;
   }
-  /// A run that ends where `stop` is reached and passes no P0 instruction on the way, unless `through_branches`; not kept.
+  /// Returns a run that ends at `stop` and contains no P0 instruction before it, unless `through_branches`; not cached.
   WaypointRun read_to(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip stop, bool through_branches, CandidateChooser& chooser);
-  /// A run up to the instruction at `last`, that one included, through whatever stands on the way; not kept.
+  /// Returns a run up to and including the instruction at `last`, through any instructions in between; not cached.
   WaypointRun read_through(SpaceId space, Ip ip, ExecMode mode, Interval when, Ip last, CandidateChooser& chooser);
-  /// A run of at most `most` instructions that ends with the first P0 instruction among them; not kept.
+  /// Returns a run of at most `most` instructions that ends with the first P0 instruction; not cached.
   WaypointRun read_some(SpaceId space, Ip ip, ExecMode mode, Interval when, uint64_t most, CandidateChooser& chooser);
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
-  /// Forgets runs whose bytes were chosen: another walk may choose otherwise.
+  /// Drops runs whose bytes were chosen: another walk may choose other bytes.
   void begin_walk();
   [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, Interval when);
   [[nodiscard]] bool changes() const { return changes_; }
 
  private:
-  /// Where the timeline has what stands at `ip` ([FollowOptions] own_upper).
+  /// Returns the address in the timeline of the code at `ip` ([FollowOptions] own_upper).
   [[nodiscard]] Ip place(Ip ip) const { return own_upper_ ? lowered(ip) : ip; }
   static constexpr uint64_t kMostInstructions = 0xfff0;  ///< of a block
   struct Request {
@@ -151,7 +151,7 @@ class RunCache {
     unsigned bad_in_row = 0;  ///< instructions that are none
     bool saw_it = false;
   };
-  /// Bytes of the timeline with a single content; they stay as long as it.
+  /// Bytes of the timeline with a single version; valid as long as the timeline.
   struct Stretch {
     SpaceId space = kNoSpace;
     Ip ip;
@@ -189,7 +189,7 @@ class RunCache {
   uint32_t read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot);
   void grow();
   uint32_t run_at(SpaceId space, Ip ip, ExecMode mode, size_t slot);
-  /// Where the run stands in slots_, or may be put.
+  /// Returns the position of the run in slots_, or the free position for it.
   [[nodiscard]] size_t slot_of(SpaceId space, Ip ip, ExecMode mode) const {
     const size_t mask = slots_.size() - 1;
     for (size_t slot = hash_of(space, ip, mode) & mask;; slot = (slot + 1) & mask) {

@@ -1,4 +1,4 @@
-// Arm instruction text by Capstone, checked against our own length.
+// Arm disassembly through Capstone, checked against our own instruction length.
 #include "decoder/insn/arm_disassembler.h"
 
 #include <capstone/capstone.h>

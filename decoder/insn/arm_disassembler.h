@@ -1,4 +1,4 @@
-// Text of one Arm instruction, for people. The only door to Capstone.
+// Disassembles one Arm instruction. The only file that includes Capstone.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ class ArmDisassembler {
   ArmDisassembler(ArmDisassembler&&) noexcept;
   ArmDisassembler& operator=(ArmDisassembler&&) noexcept;
 
-  /// The instruction at the start of `bytes` as text, targets absolute; empty where the library does not know it, or takes it for one of
-  /// another length than our classifier found.
+  /// Returns the instruction at the start of `bytes` as text, with absolute targets; empty if the library does not know it
+  /// or decodes another length than the classifier.
   [[nodiscard]] std::string text(Bytes bytes, Ip ip, ExecMode mode) const;
 
  private:

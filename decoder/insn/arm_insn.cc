@@ -1,4 +1,4 @@
-// The branch classifier of the three Arm instruction sets. Each row's comment is the encoding.
+// The branch classifier of the three Arm instruction sets. The comment of each row is the encoding.
 #include "ptdecode/arm_insn.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Instruction text by Zydis, checked against our own length.
+// x86 disassembly through Zydis, checked against our own instruction length.
 #include "ptdecode/disassembler.h"
 
 #include <Zydis/Zydis.h>

@@ -1,4 +1,4 @@
-// The x86 opcode maps as length tables: what follows each opcode byte, and which opcodes matter to the flow.
+// The x86 opcode maps as length tables: the bytes after each opcode, and the opcodes that affect the flow.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@
 // | longer than 15 bytes                                                 | bad     | [SDM] "Instruction Format"                    |
 namespace ptd::opcodes {
 
-/// What stands after the ModRM bytes.
+/// The bytes after the ModRM bytes.
 enum class Imm : uint8_t {
   none,
   b,      ///< 8 bits
@@ -46,7 +46,7 @@ enum class Imm : uint8_t {
   d,      ///< 32 bits
 };
 
-/// Opcodes that need more than their length looked at. The order matters, see steers().
+/// Opcodes for which more than the length is needed. The order matters, see steers().
 enum class Special : uint8_t {
   none,
   prefix,
@@ -105,7 +105,7 @@ using Map = std::array<Form, 256>;
 
 constexpr Form form(Imm imm) { return static_cast<Form>(imm); }
 constexpr Form form(Special special, Imm imm = Imm::none) { return static_cast<Form>((static_cast<unsigned>(special) << 8) | form(imm)); }
-/// True for prefixes and escapes: another byte decides what the opcode is.
+/// Returns true for prefixes and escapes, after which another byte determines the opcode.
 constexpr bool steers(Special special) { return special >= Special::prefix && special <= Special::xop; }
 constexpr Imm imm_of(Form f) { return static_cast<Imm>(f & 0xf); }
 constexpr Special special_of(Form f) { return static_cast<Special>(f >> 8); }

@@ -1,4 +1,4 @@
-// Decoder: one flow while the bytes are certain; several side by side where they are not, until the packets leave one.
+// Decoder: runs one flow while the bytes are certain, else several in parallel until the packets leave one.
 //
 // Invariant: while one flow is alive it writes into the caller's batch. While several are, each holds its output back in
 // Flow::pending, and they are stepped to the same number of taken branches, targets and events before they are compared.

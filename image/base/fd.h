@@ -21,7 +21,7 @@ class Fd {
   }
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] bool ok() const { return fd_ >= 0; }
-  /// The descriptor, which is the caller's from here on.
+  /// Returns the descriptor and gives up ownership of it.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
 
  private:

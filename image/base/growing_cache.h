@@ -7,17 +7,17 @@
 
 namespace ptd {
 
-/// Not thread-safe. Entries are default-constructed and replaced one by one; growing empties all of them. A recording has a cache for each
-/// of its threads, so one that is hardly used must be small.
+/// Not thread-safe. Entries are default-constructed and replaced one by one; growing empties all of them. A recording has one cache per
+/// thread, so a rarely used one must stay small.
 template <class Entry>
 class GrowingCache {
  public:
   /// Grows up to 2^`most_bits` entries.
   explicit GrowingCache(unsigned most_bits) : most_bits_(most_bits), entries_(size_t{1} << kFirstBits) {}
 
-  /// Returns the entry for what has this hash, whose upper bits count. Valid until the next call of replace().
+  /// Returns the entry for a key with this hash, of which the upper bits are used. Valid until the next call of replace().
   [[nodiscard]] Entry& at(uint64_t hash) { return entries_[hash >> (64 - bits_)]; }
-  /// The same for an entry that the caller overwrites.
+  /// Same for an entry that the caller overwrites.
   [[nodiscard]] Entry& replace(uint64_t hash) {
     if (++replaced_ > entries_.size() && bits_ < most_bits_) grow();
     return at(hash);

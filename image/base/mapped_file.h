@@ -1,4 +1,4 @@
-// MappedFile: a file's bytes, mapped read-only and shared by everyone who views them.
+// MappedFile: the bytes of a file, mapped read-only and shared.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 namespace ptd {
 
 /// A regular file mapped privately and read-only. Immutable; any number of threads may read. The bytes live as long as the object.
-/// A file that another process cuts short while it is mapped makes reads beyond the cut fault, as with any mapping.
+/// Limitation: if another process truncates the file while it is mapped, reads past the new end fault.
 class MappedFile {
  public:
   /// Errors: file_open (absent, not regular, refused). An empty file maps to no bytes.
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
-  /// The same of what open_recorded() or open_beneath() gave; `path` names it in messages.
+  /// Same for a file from open_recorded() or open_beneath(); `path` names it in messages.
   static Result<std::shared_ptr<const MappedFile>> open(const RegularFile& file, const std::string& path);
-  /// The same of a file that is open; `path` is what it is called. The descriptor stays the caller's.
+  /// Same for an open file; `path` is its name. The caller keeps the descriptor.
   static Result<std::shared_ptr<const MappedFile>> open(int fd, const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -30,7 +30,7 @@ class MappedFile {
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Last modification, seconds since the epoch.
   [[nodiscard]] int64_t modified_s() const { return modified_s_; }
-  /// Device and inode: the same for every spelling of the path.
+  /// Returns device and inode, which are the same for every spelling of the path.
   [[nodiscard]] std::pair<uint64_t, uint64_t> identity() const { return identity_; }
 
  private:
@@ -41,10 +41,10 @@ class MappedFile {
   std::pair<uint64_t, uint64_t> identity_;
 };
 
-/// The whole of a text file, at most `limit_bytes` of it; also reads files without a size (procfs). Empty if it cannot be read.
+/// Reads a text file, at most `limit_bytes`; also files without a size (procfs). Empty if it cannot be read.
 [[nodiscard]] std::string read_text_file(const std::string& path, uint64_t limit_bytes);
 
-/// True if a regular file (or a link to one) is at `path`.
+/// Returns true if `path` is a regular file or a link to one.
 [[nodiscard]] bool is_regular_file(const std::string& path);
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// Regular files: checked through O_PATH descriptors, then opened.
+// Regular files: checked through O_PATH descriptors before they are opened.
 #include "image/base/regular_file.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// WholeFile: where a path leads to, and how a file gets there.
+// WholeFile: resolves an output path and replaces the file atomically.
 #include "image/base/whole_file.h"
 
 #include <fcntl.h>
@@ -78,7 +78,7 @@ Place follow(const std::string& path) {
 }
 
 Error open_error(const std::string& path, int number) {
-  return system_error(path + ": cannot be written", ErrorCode::write_failed, number);
+  return system_error(path + ": cannot write", ErrorCode::write_failed, number);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// WholeFile: an output file that is there in whole or not at all.
+// WholeFile: atomic output files.
 #pragma once
 
 #include <memory>
@@ -10,31 +10,30 @@
 
 namespace ptd {
 
-/// A result on its way to the place that a user named. What a path leads to decides how:
-///   - nothing, or a regular file: written beside it under a name of its own (with the process id, never through a link), which finish()
-///     puts in its place. A symbolic link stays; what it leads to is replaced, or made. The permissions of what is replaced stay.
-///     A link that another user put into a folder that all may write to is refused;
-///   - a descriptor of this process (/dev/stdout, /dev/fd/63, process substitution) and "-", standard output: written straight, to the
-///     descriptor itself, so that `>> file` appends;
-///   - a device, a FIFO, another link of procfs: opened and written straight, never replaced.
-/// One thread.
+/// An output file at a path that a user named. What exists at the path decides how it is written:
+///   - nothing, or a regular file: written to a temporary file next to it (named with the process id, never through a link), which
+///     finish() renames. A symbolic link stays; its target is replaced or created. A replaced file keeps its permissions. A link that
+///     another user created in a world-writable folder is refused;
+///   - a descriptor of this process (/dev/stdout, /dev/fd/63, process substitution) and "-", standard output: written directly to the
+///     descriptor, so that `>> file` appends;
+///   - a device, a FIFO, another procfs link: opened and written directly, never replaced.
+/// Not thread-safe.
 class WholeFile {
  public:
-  /// `mode`: the permissions that a regular file may have at most, before the umask. Errors: file_open. A FIFO is waited for until somebody
-  /// reads.
+  /// `mode`: the maximum permissions of a regular file, before the umask. Errors: file_open. Opening a FIFO waits for a reader.
   static Result<std::unique_ptr<WholeFile>> open(const std::string& path, unsigned mode = 0666);
-  /// Removes what was written unless finish() put it in its place.
+  /// Removes the temporary file unless finish() has renamed it.
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
 
-  /// False once nothing more needs to be written: it failed, or the reader of what is written straight has had enough, which is no error.
+  /// Returns false once nothing more needs to be written: a write failed, or the reader of a pipe has closed it, which is not an error.
   bool write(std::string_view text);
-  /// Puts the file in its place. Errors: file_open, of any write() too.
+  /// Renames the file to its final path. Errors: file_open, also for an earlier failed write().
   [[nodiscard]] Status finish();
-  /// Where to write instead of write(): stays this object's.
+  /// Returns the descriptor, for writing without write(). It stays owned by this object.
   [[nodiscard]] int fd() const { return fd_; }
-  /// True if it goes to something that is not replaced.
+  /// Returns true if the output is written directly, without a temporary file.
   [[nodiscard]] bool straight() const { return temporary_.empty(); }
 
  private:
@@ -50,8 +49,8 @@ class WholeFile {
   bool closed_ = false;  // the reader went
 };
 
-/// Makes a file that only this user may read (mode 0600) and that grows where it is, so that a killed process leaves what it has written.
-/// Follows and refuses links as WholeFile does; a regular file that is there is removed, a device or FIFO is opened. Errors: file_open.
+/// Creates a file that only this user may read (mode 0600) and that is written in place, so that the data of a killed process remains.
+/// Follows and refuses links like WholeFile. An existing regular file is removed; a device or FIFO is opened. Errors: file_open.
 [[nodiscard]] Result<Fd> create_private(const std::string& path);
 
 }  // namespace ptd

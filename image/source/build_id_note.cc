@@ -1,4 +1,4 @@
-// The build id in the notes of a file that is open.
+// Reads the build id from the notes of an open file.
 #include "image/source/build_id_note.h"
 
 #include <elf.h>

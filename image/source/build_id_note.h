@@ -1,12 +1,12 @@
-// The build id in the notes of a file that is open.
+// Reads the build id from the notes of an open file.
 #pragma once
 
 #include <string>
 
 namespace ptd {
 
-/// The build id in the notes of an ELF file, as raw bytes; empty if it has none, or is no ELF file of this machine's byte order. Reads only
-/// what it needs, by read(): a file that is cut meanwhile is a file without one.
+/// Returns the build id in the notes of an ELF file, as raw bytes; empty if it has none or is not an ELF file in this machine's byte order.
+/// Uses read() on the needed parts only, so a file that is truncated meanwhile is treated as one without a build id.
 [[nodiscard]] std::string read_build_id(int fd);
 
 }  // namespace ptd

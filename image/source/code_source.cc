@@ -1,4 +1,4 @@
-// Finding the file behind a mapping.
+// CodeSource: finds the file of a mapping.
 #include "image/source/code_source.h"
 
 #include <sys/auxv.h>
@@ -52,7 +52,7 @@ const char* sentence(CodeStatus status) {
     case CodeStatus::outside:
       return kOutsideReason;
     case CodeStatus::unproven:
-      return "nothing proves that this file was mapped (--allow-outside reads it)";
+      return "no proof that this file is the one that was mapped (--allow-outside reads it)";
   }
   return "unknown";
 }
@@ -332,7 +332,7 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
                      wanted.path + (wanted.build_id.empty() ? "" : " (build id " + wanted.build_id + ")") +
                          (found.status == CodeStatus::outside || found.status == CodeStatus::unproven
                               ? std::string(" is not read: ") + sentence(found.status)
-                              : std::string(" is not to be found"))));
+                              : std::string(" was not found"))));
   }
   return found;
 }

@@ -1,4 +1,4 @@
-// CodeSource: finds the bytes of a mapped file by path and build id. The only I/O of the image room.
+// CodeSource: finds the bytes of a mapped file by path and build id.
 #pragma once
 
 #include <map>
@@ -16,15 +16,16 @@
 
 namespace ptd {
 
-/// Where files are looked for, in this order: symfs roots (below ROOT the recorded path; with a recorded build id also ROOT/NAME); without
-/// a recorded build id what was kept of this recording, which is proof where a path is none; build-id cache; the path itself; with a build
-/// id what was kept of this recording, then of any; debuginfod.
+/// Files are searched in this order: symfs roots (below ROOT the recorded path; with a recorded build id also ROOT/NAME); without a
+/// recorded build id the saved files of this recording, which are proven, unlike a path; build-id cache; the path itself; with a build
+/// id the saved files of this recording, then of any recording; debuginfod.
 ///
 /// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
 ///   - it has the recorded build id;
-///   - it lies in the recording's own folder, and no link leads out of it;
-///   - it holds code (ELF, jitdump), or has the recorded inode. What `share` says must satisfy both, and be as old as the recording.
-/// A root that the user gives lifts this for what is below it: the root "/" for all. Devices and links of procfs are never opened.
+///   - it is in the recording's own folder, and no link leads outside it;
+///   - it contains code (ELF, jitdump), or has the recorded inode. With `share`, both must hold, and it must not be newer.
+/// These rules do not apply below a root that the user gives; the root "/" lifts them for all files. Devices and procfs links are never
+/// opened.
 struct CodeSourceOptions {
   std::vector<std::string> symfs;
   std::vector<std::string> debug_dirs;
@@ -34,46 +35,46 @@ struct CodeSourceOptions {
   std::string own_folder;                  ///< the recording's; "" if it has none
   bool share = false;                      ///< the bytes are for others (a bundle)
   int64_t recorded_at_s = 0;               ///< when the recording was made, seconds since the epoch; 0: unknown
-  std::shared_ptr<SavedFiles> saved;        ///< copies saved when it was recorded; null: none
-  std::shared_ptr<Debuginfod> debuginfod;  ///< asked last, for files with a recorded build id; null: nobody is
+  std::shared_ptr<SavedFiles> saved;       ///< copies saved at recording time; null: none
+  std::shared_ptr<Debuginfod> debuginfod;  ///< queried last, for files with a recorded build id; null: not used
 };
 
-/// What a record says about a mapping.
+/// A mapping, as recorded.
 struct MappedPath {
   std::string path;
   std::string build_id;  ///< hex, "" if not recorded
   uint64_t file_offset_bytes = 0;
   uint64_t size_bytes = 0;
-  /// Roots of the process's own file system, looked below before all else; then a path of this machine proves nothing without a build id.
+  /// Roots of the process's own file system, searched first. With these, a path on this machine is no proof without a build id.
   const std::vector<std::string>* roots = nullptr;
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   uint64_t address = 0, time_ns = 0;
   uint64_t inode = 0;  ///< 0 if not recorded
 };
 
-/// Why a mapping has bytes, or none.
+/// Why a mapping has bytes or has none.
 enum class CodeStatus : uint8_t {
   found,
-  not_found,       ///< no file at any of the places
-  wrong_build_id,  ///< a file is there, but it is another build: refused
+  not_found,       ///< no file at any of the searched paths
+  wrong_build_id,  ///< a file exists but is another build: refused
   anonymous,       ///< memory without a file: //anon, [heap], [stack], memfd
   deleted,         ///< the file was deleted when it was recorded
   too_short,       ///< the file ends before the mapping starts
   outside,         ///< the path leads out of the recording's folder: not read
-  unproven,        ///< nothing proves that the file at the path is what was mapped: not read
+  unproven,        ///< no proof that the file at the path is the mapped one: not read
 };
-/// One sentence fragment for people: "file not found", "wrong build id", ...
+/// Returns a sentence fragment: "file not found", "wrong build id", ...
 [[nodiscard]] const char* sentence(CodeStatus status);
 
-/// Which of the places a file was found at.
+/// The place at which a file was found.
 enum class FoundAt : uint8_t { root, build_id_cache, path, kept, debuginfod, vdso };
 [[nodiscard]] const char* name(FoundAt place);
 
 struct FoundCode {
   CodeStatus status = CodeStatus::not_found;
   FoundAt place = FoundAt::path;  ///< if found
-  bool is_copy = false;           ///< of memory, as it was at some moment behind the record
-  CodeBytes code;                 ///< bytes of the mapping, maybe shorter than asked
+  bool is_copy = false;           ///< a copy of memory, taken some time after the record
+  CodeBytes code;                 ///< bytes of the mapping, possibly fewer than requested
   std::string file_path;          ///< the file used, or the last one refused
   const char* proof = "";         ///< if found: why the file may be used, a sentence fragment
   std::shared_ptr<const ElfFile> elf;  ///< if found in an ELF file
@@ -86,23 +87,23 @@ class CodeSource {
  public:
   explicit CodeSource(CodeSourceOptions options);
 
-  /// The recording turned out to be another machine's: see CodeSourceOptions::same_host. Before the first find().
+  /// Declares that the recording is from another machine: see CodeSourceOptions::same_host. Call before the first find().
   void set_same_host(bool same) { options_.same_host = same; }
-  /// What was kept of this recording. Before the first find().
+  /// Sets the saved files of this recording. Call before the first find().
   void set_saved(std::shared_ptr<SavedFiles> saved) { options_.saved = std::move(saved); }
 
-  /// The bytes that the mapping showed. With a recorded build id only a file with that id is used.
+  /// Returns the bytes of the mapping. With a recorded build id, only a file with that id is used.
   FoundCode find(const MappedPath& wanted);
-  /// The separate debug file of an ELF file that has no .symtab of its own: by build id below the debug directories and in the cache, then
-  /// by .gnu_debuglink. "" if none is found or needed.
+  /// Returns the separate debug file of an ELF file without .symtab: by build id below the debug directories and in the cache, then by
+  /// .gnu_debuglink. "" if none is found or needed.
   std::string find_debug_file(const std::string& elf_path);
-  /// A kernel image with exactly this build id: vmlinux below symfs roots, debug directories and the cache. Null if none.
+  /// Returns a kernel image with exactly this build id: vmlinux below symfs roots, debug directories and the cache. Null if there is none.
   std::shared_ptr<const ElfFile> find_vmlinux(const std::string& build_id_hex, const std::string& os_release);
-  /// Kernel images of the release, whatever their build ids, best first.
+  /// Returns kernel images of the release with any build id, best first.
   std::vector<std::string> find_vmlinuxes_of_release(const std::string& os_release);
-  /// Where modules of the release may be, best first.
+  /// Returns the folders in which modules of the release may be, best first.
   [[nodiscard]] std::vector<std::string> module_folders(const std::string& os_release) const;
-  /// The recorded kernel's kallsyms in the build-id cache, "" if absent.
+  /// Returns the path of the recorded kernel's kallsyms in the build-id cache, "" if absent.
   std::string find_cached_kallsyms(const std::string& build_id_hex) const;
   [[nodiscard]] const CodeSourceOptions& options() const { return options_; }
 
@@ -134,10 +135,10 @@ class CodeSource {
   std::map<std::pair<uint64_t, uint64_t>, OpenFile> files_by_identity_;  ///< a path spelled in many ways is mapped once
 };
 
-/// True for mappings that have no file behind them: "//anon", "[heap]", "[stack]", "anon_inode:...", "/memfd:...", "/dev/zero", "/SYSV...".
+/// Returns true for mappings without a file: "//anon", "[heap]", "[stack]", "anon_inode:...", "/memfd:...", "/dev/zero", "/SYSV...".
 [[nodiscard]] bool is_anonymous(const std::string& path);
 
-/// The bytes of this process's vdso, empty if it has none.
+/// Returns the bytes of this process's vdso, empty if it has none.
 [[nodiscard]] Bytes host_vdso();
 
 }  // namespace ptd

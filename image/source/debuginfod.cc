@@ -1,4 +1,4 @@
-// Files by build id through libdebuginfod, as elfutils' debuginfod.h declares it.
+// Debuginfod: files by build id through libdebuginfod (declarations from elfutils' debuginfod.h).
 #include "image/source/debuginfod.h"
 
 #include <dlfcn.h>
@@ -40,10 +40,10 @@ struct Download {
     }
     const auto stop = g_stop.load();
     if (stop != nullptr && stop()) why = "interrupted";
-    if (std::max(bytes, all) > most_bytes) why = "an answer of more than " + std::to_string(most_bytes >> 20) + " MiB";
+    if (std::max(bytes, all) > most_bytes) why = "a reply of more than " + std::to_string(most_bytes >> 20) + " MiB";
     if (now - last_progress > std::chrono::seconds(kQuietS))
       why = "fewer than " + std::to_string(kLeastBytes) + " bytes in " + std::to_string(kQuietS) + " s";
-    if (now - start > std::chrono::seconds(kWholeS)) why = "no whole file after " + std::to_string(kWholeS) + " s";
+    if (now - start > std::chrono::seconds(kWholeS)) why = "the file is not complete after " + std::to_string(kWholeS) + " s";
     return why.empty() ? 0 : 1;
   }
 };

@@ -223,7 +223,7 @@ Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) 
   constexpr size_t kMaxSegments = 4096;  // a machine's kcore has some dozens
   if ((*elf)->segments().size() > kMaxSegments)
     return Error{ErrorCode::unknown_format,
-                 path + ": " + std::to_string((*elf)->segments().size()) + " segments are no copy of a kernel's memory", 0};
+                 path + ": " + std::to_string((*elf)->segments().size()) + " segments are not a copy of a kernel's memory", 0};
   std::vector<MemoryRange> ranges;
   for (const ElfSegment& segment : (*elf)->segments()) {
     CodeBytes code = piece_of((*elf)->file(), segment.file_offset_bytes, segment.file_size_bytes);
@@ -244,7 +244,7 @@ Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, con
   const ElfHandle elf(ready ? elf_begin(fd, ELF_C_READ, nullptr) : nullptr);
   size_t count = 0;
   if (elf == nullptr || gelf_getclass(elf.get()) != ELFCLASS64 || elf_getphdrnum(elf.get(), &count) != 0 || count > kMaxSegments)
-    return Error{ErrorCode::unknown_format, path + ": no kernel's memory", 0};
+    return Error{ErrorCode::unknown_format, path + ": contains no kernel memory", 0};
   std::vector<GElf_Phdr> segments(count);
   for (size_t i = 0; i < count; ++i) {
     if (gelf_getphdr(elf.get(), static_cast<int>(i), &segments[i]) == nullptr) segments[i].p_type = PT_NULL;

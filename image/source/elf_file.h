@@ -1,4 +1,4 @@
-// ElfFile: program headers, build id and symbols of an ELF file. The only door to libelf.
+// ElfFile: program headers, build id and symbols of an ELF file. The only file that includes libelf.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +38,12 @@ struct DebugLink {
   uint32_t crc32 = 0;
 };
 
-/// An opened ELF file; immutable once open. Hostile files give an Error or less content, never a crash.
+/// An open ELF file; immutable. Hostile files give an Error or less content, never a crash.
 class ElfFile {
  public:
-  /// Errors: file_open; file_format (no ELF file of 32 or 64 bits).
+  /// Errors: file_open; file_format (not a 32-bit or 64-bit ELF file).
   static Result<std::shared_ptr<const ElfFile>> open(const std::string& path);
-  /// The same over a file that is mapped already.
+  /// Same for a file that is already mapped.
   static Result<std::shared_ptr<const ElfFile>> open(std::shared_ptr<const MappedFile> file);
 
   [[nodiscard]] const std::string& path() const { return file_->path(); }
@@ -52,20 +52,20 @@ class ElfFile {
   [[nodiscard]] const std::string& build_id() const { return build_id_; }  ///< hex, "" if it has none
   [[nodiscard]] const DebugLink& debug_link() const { return debug_link_; }
   [[nodiscard]] bool is_core() const { return is_core_; }
-  /// The file ends before one of its segments does.
+  /// Returns whether the file ends before one of its segments.
   [[nodiscard]] bool is_cut() const { return is_cut_; }
   [[nodiscard]] bool is_relocatable() const { return is_relocatable_; }
   [[nodiscard]] uint16_t machine() const { return machine_; }  ///< e_machine
   [[nodiscard]] uint64_t entry() const { return entry_; }
 
-  /// The file offsets of the pages that executable segments map, [first, end) each, in order and apart.
+  /// Returns the file offsets [first, end) of the pages that executable segments map, sorted and disjoint.
   [[nodiscard]] std::vector<std::pair<uint64_t, uint64_t>> executable_pages() const;
-  /// Lowest PT_LOAD address: what a load address of the whole file refers to. 0 if there is no segment.
+  /// Returns the lowest PT_LOAD address, to which a load address of the whole file refers. 0 if there is no segment.
   [[nodiscard]] uint64_t base_address() const;
-  /// The address (p_vaddr space) of a file offset inside some PT_LOAD, executable ones preferred; false if none holds it.
+  /// Gives the address (p_vaddr) of a file offset in a PT_LOAD, preferably an executable one. Returns false if none contains it.
   bool address_of_offset(uint64_t file_offset_bytes, uint64_t& address) const;
-  /// Reads .symtab, or .dynsym if there is none; sorted by address; undefined, section and file symbols left out.
-  /// At most `limit` symbols. Costs one pass of the file; the caller keeps the result.
+  /// Reads .symtab, or .dynsym if there is none, sorted by address, without undefined, section and file symbols.
+  /// At most `limit` symbols. Reads the whole table on each call; the caller should keep the result.
   [[nodiscard]] std::vector<ElfSymbol> read_symbols(size_t limit = 4U << 20) const;
   [[nodiscard]] bool has_symtab() const { return has_symtab_; }
 
@@ -81,15 +81,15 @@ class ElfFile {
   uint64_t entry_ = 0;
 };
 
-/// The build id in the notes of an ELF note blob ("GNU", type 3), as in /sys/kernel/notes; "" if none.
+/// Returns the build id in a blob of ELF notes ("GNU", type 3), as in /sys/kernel/notes; "" if there is none.
 [[nodiscard]] std::string build_id_in_notes(Bytes notes);
 
-/// The PT_LOAD ranges of an ELF core such as perf's kcore copy, in address order. Errors as ElfFile::open, or not a core.
-/// `cut` tells whether the file ends before one of them does; what is there is given.
+/// Returns the PT_LOAD ranges of an ELF core such as perf's kcore copy, in address order. Errors as for ElfFile::open, or not a core.
+/// Sets `cut` if the file ends before one of the ranges; the part that exists is returned.
 Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut = nullptr);
 
-/// The parts of the running kernel's memory (/proc/kcore, which is as large as the address space and cannot be mapped) that lie within
-/// `wanted`: address and size. Copies them, 512 MiB at most. Errors: file_open, file_format.
+/// Copies the parts of the running kernel's memory (/proc/kcore, which is as large as the address space and cannot be mapped) that are
+/// within `wanted` (address and size), at most 512 MiB. Errors: file_open, file_format.
 Result<std::vector<MemoryRange>> read_running_kcore(const std::string& path, const std::vector<std::pair<Ip, uint64_t>>& wanted);
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// The first bytes of an ELF file that is written here: a core of memory, a small program of a test.
+// ELF file headers for output: memory cores and small test programs.
 #pragma once
 
 #include <elf.h>

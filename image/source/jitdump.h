@@ -1,4 +1,4 @@
-// Jitdump: the file in which a JIT compiler logs the code that it makes (tools/perf "jitdump-specification").
+// Jitdump: the file in which a JIT compiler logs its generated code (tools/perf "jitdump-specification").
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace ptd {
 
-/// In the header's reserved word: the file holds every byte that the process ran outside of files, as it ran. Written by
-/// `ptdecode record --emulate`, whose names are addresses.
+/// In the header's reserved word: the file contains every byte of code from no file that the process ran. Written by
+/// `ptdecode record --emulate`, which uses addresses as names.
 inline constexpr uint32_t kCompleteJitdump = 0x4c4c4154;
 
-/// The name of code that has none: "code_7f0012340000".
+/// Returns the name of code without a name: "code_7f0012340000".
 [[nodiscard]] std::string jit_address_name(uint64_t address);
 
 /// File header facts.
@@ -28,20 +28,20 @@ struct JitdumpHeader {
   bool tsc_clock = false;  ///< JITDUMP_FLAGS_ARCH_TIMESTAMP: times are TSC ticks; else CLOCK_MONOTONIC nanoseconds
 };
 
-/// JIT_CODE_LOAD (code came into being) or JIT_CODE_MOVE (the same code at another address).
+/// JIT_CODE_LOAD (new code) or JIT_CODE_MOVE (the same code at another address).
 struct JitCode {
   bool move = false;
   uint64_t time = 0;  ///< in the header's clock
   uint32_t pid = 0, tid = 0;
-  uint64_t address = 0;      ///< where the code stands now
-  uint64_t old_address = 0;  ///< move: where it stood
+  uint64_t address = 0;      ///< the code's new address
+  uint64_t old_address = 0;  ///< move: its previous address
   uint64_t size_bytes = 0;
-  uint64_t index = 0;  ///< the JIT's own number of the function; a move names its load by it
+  uint64_t index = 0;  ///< the JIT's id of the function, by which a move refers to a load
   std::string name;    ///< load only
   Bytes code;          ///< load only; views the file; empty if the JIT logged no bytes
 };
 
-/// What stood at the end of the file.
+/// State at the end of the file.
 struct JitdumpResult {
   JitdumpHeader header;
   uint64_t records = 0, skipped = 0;
@@ -50,17 +50,17 @@ struct JitdumpResult {
   uint64_t end_offset_bytes = 0;  ///< first byte not read
 };
 
-/// True if the bytes begin as a jitdump does.
+/// Returns true if the bytes begin like a jitdump.
 [[nodiscard]] bool is_jitdump(Bytes bytes);
 
 /// True for ".../jit-123.dump".
 [[nodiscard]] bool is_jitdump_path(const std::string& path);
 
-/// Errors: as read_jitdump.
+/// Errors: as for read_jitdump().
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes);
 
-/// Reads a jitdump in file order. Records of other types (debug info, unwinding info) are skipped by their size; a malformed record ends
-/// the reading with `cut` set and what came before it kept. Errors: file_format for a bad magic, version or header; unsupported for the
+/// Reads a jitdump in file order. Records of other types (debug info, unwinding info) are skipped by their size. A malformed record ends
+/// reading and sets `cut`; the records before it are kept. Errors: file_format for a bad magic, version or header; unsupported for the
 /// other byte order.
 Result<JitdumpResult> read_jitdump(Bytes bytes, const std::function<void(const JitCode&)>& on_code);
 

@@ -1,4 +1,4 @@
-// Kernel symbol and module lists in the form of /proc/kallsyms and /proc/modules.
+// Kernel symbol and module lists in the format of /proc/kallsyms and /proc/modules.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ptd {
 
-/// One line of kallsyms. Sizes are not recorded there.
+/// One line of kallsyms, which has no sizes.
 struct KernelSymbol {
   uint64_t address = 0;
   char type = '?';  ///< as nm prints it; 't' and 'T' are text
@@ -26,15 +26,15 @@ struct KernelModule {
   uint64_t address = 0;
 };
 
-/// Text lines -> symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept.
+/// Parses text lines to symbols sorted by address (stable). Malformed lines are skipped; at most `limit` symbols are kept.
 [[nodiscard]] std::vector<KernelSymbol> parse_kallsyms(const std::string& text, size_t limit = 4U << 20);
 [[nodiscard]] std::vector<KernelModule> parse_modules(const std::string& text, size_t limit = 1U << 16);
 
-/// The same from files; empty if the file cannot be read.
+/// Same for files; empty if the file cannot be read.
 [[nodiscard]] std::vector<KernelSymbol> read_kallsyms(const std::string& path);
 [[nodiscard]] std::vector<KernelModule> read_modules(const std::string& path);
 
-/// Address of the symbol `name`, 0 if there is none. `symbols` need not be sorted.
+/// Returns the address of the symbol `name`, 0 if there is none. `symbols` need not be sorted.
 [[nodiscard]] uint64_t address_of(const std::vector<KernelSymbol>& symbols, const std::string& name);
 
 }  // namespace ptd

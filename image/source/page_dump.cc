@@ -25,7 +25,7 @@ Result<PageDump> read_page_dump(const std::string& dump_path, const std::string&
   const uint64_t count = list.size() / sizeof(uint64_t);
   if (list.size() % sizeof(uint64_t) != 0 || (*dump)->bytes().size() != count * kPageBytes) {
     return Error{ErrorCode::contradictory_record,
-                 dump_path + " holds " + std::to_string((*dump)->bytes().size()) + " bytes, but " + addresses_path + " lists " +
+                 dump_path + " contains " + std::to_string((*dump)->bytes().size()) + " bytes, but " + addresses_path + " lists " +
                      std::to_string(count) + " pages of 4096 bytes",
                  0};
   }

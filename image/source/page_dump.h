@@ -11,7 +11,7 @@ namespace ptd {
 
 struct PageDump {
   std::vector<MemoryRange> ranges;      ///< sorted by address; pages that follow each other in both files are one range
-  std::vector<uint64_t> odd_addresses;  ///< not page aligned: their pages were left out
+  std::vector<uint64_t> odd_addresses;  ///< not page aligned: their pages are ignored
 };
 
 /// Reads a dump of memory pages: page i of `dump_path` has the address that is the i-th little-endian u64 of `addresses_path`. Of two pages

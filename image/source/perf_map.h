@@ -9,7 +9,7 @@
 
 namespace ptd {
 
-/// A line: where code stood when it was written, and its name. No line says when, nor when the code went away.
+/// A line: the address of code when the line was written, and its name. It has neither the time nor the end of the code's lifetime.
 struct PerfMapLine {
   uint64_t address = 0, size_bytes = 0;
   std::string_view name;  ///< views the text
@@ -17,11 +17,11 @@ struct PerfMapLine {
 
 /// "/tmp/perf-4711.map"
 [[nodiscard]] std::string perf_map_path(int32_t pid);
-/// The text of a perf map on this machine. Anybody can write to /tmp: as perf does, only a regular file of this user or of root is read,
-/// and no link is followed. Errors: file_open (absent, of another user, no regular file, too large).
+/// Reads a perf map on this machine. /tmp is world-writable, so, like perf, it reads only a regular file of this user or of root and
+/// follows no link. Errors: file_open (absent, another user's, not a regular file, too large).
 [[nodiscard]] Result<std::string> read_own_perf_map(const std::string& path);
-/// Calls `on_line` for each good line, "START SIZE NAME" in hex, in the file's order; at most kMostPerfMapLines. Returns how many others
-/// there were.
+/// Calls `on_line` for each valid line, "START SIZE NAME" in hex, in file order; at most kMostPerfMapLines. Returns the number of other
+/// lines.
 uint64_t read_perf_map(std::string_view text, const std::function<void(const PerfMapLine&)>& on_line);
 
 inline constexpr uint64_t kMostPerfMapLines = 1U << 21;

@@ -1,4 +1,4 @@
-// SHA-256 through libcrypto, which uses what the processor has for it.
+// SHA-256 through libcrypto, which uses the processor's SHA instructions.
 #include "image/stash/content_hash.h"
 
 #include <openssl/evp.h>

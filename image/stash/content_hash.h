@@ -1,4 +1,4 @@
-// SHA-256 of contents: the name of a file in the stash.
+// SHA-256 of file contents, which names a file in the stash.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace ptd::stash {
 
 constexpr size_t kHashDigits = 64;  ///< of a hash as text
 
-/// Takes bytes piece by piece. One thread. libcrypto is the only one who knows how.
+/// Hashes data in parts, through libcrypto. Not thread-safe.
 class Hasher {
  public:
   Hasher();
@@ -19,7 +19,7 @@ class Hasher {
   Hasher(const Hasher&) = delete;
   Hasher& operator=(const Hasher&) = delete;
   void add(Bytes bytes);
-  /// Lower-case hexadecimal digits, kHashDigits of them. Ends it.
+  /// Finishes and returns the hash as kHashDigits lower-case hexadecimal digits.
   [[nodiscard]] std::string finish();
 
  private:
@@ -29,7 +29,7 @@ class Hasher {
 
 [[nodiscard]] inline Bytes bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 [[nodiscard]] std::string hash_of(Bytes bytes);
-/// Whether `text` has the form of a hash: kHashDigits lower-case hexadecimal digits.
+/// Returns whether `text` has the form of a hash: kHashDigits lower-case hexadecimal digits.
 [[nodiscard]] bool is_hash(std::string_view text);
 
 }  // namespace ptd::stash

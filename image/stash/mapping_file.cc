@@ -46,8 +46,8 @@ bool is_mapped_so(const ProcessMapping& mapping) {
 std::string reason(const ProcessMapping& mapping, int number) {
   struct stat info {};
   if (number != ENOENT && number != ESRCH) return std::string("it cannot be read (") + std::strerror(number) + ")";
-  if (::stat(process_path(mapping).c_str(), &info) != 0) return "its process was gone before it could be read";
-  return "it was no longer mapped so when it was to be read";
+  if (::stat(process_path(mapping).c_str(), &info) != 0) return "its process ended before it could be read";
+  return "its mapping changed before it could be read";
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ MappingFile open_mapping(const ProcessMapping& mapping) {
   const bool same_device = mapping.maj == major(file.info.st_dev) && mapping.min == minor(file.info.st_dev);
   const bool same = mapping.inode != 0 && mapping.inode == file.info.st_ino && (same_device || is_mapped_so(mapping));
   if (!by_id && !same) {
-    file.why = mapping.inode == 0 ? "nothing says which file it was" : "another file was mapped there when it was to be read";
+    file.why = mapping.inode == 0 ? "the file cannot be identified" : "another file was mapped there before it could be read";
     return file;
   }
   file.fd = Fd(::open(("/proc/self/fd/" + std::to_string(place.get())).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
@@ -77,7 +77,7 @@ MappingFile open_mapping(const ProcessMapping& mapping) {
     file.why = reason(mapping, errno);
   } else if (by_id && !same_build_id(hex_of(read_build_id(file.fd.get())), mapping.build_id)) {
     file.fd = Fd();
-    file.why = "another build was mapped there when it was to be read";
+    file.why = "another build was mapped there before it could be read";
   }
   return file;
 }

@@ -1,4 +1,4 @@
-// MappingFile: the file of a mapping of a process that runs, as the process has it, and proven to be that.
+// MappingFile: opens the file that a running process has mapped, and proves that it is the recorded one.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,28 +10,28 @@
 
 namespace ptd::stash {
 
-/// What a record, or /proc/PID/maps, says of a mapping.
+/// A mapping, from a record or /proc/PID/maps.
 struct ProcessMapping {
   int32_t pid = -1;
   uint64_t address = 0, size_bytes = 0;
   uint32_t maj = 0, min = 0;  ///< device of the file
-  uint64_t inode = 0;         ///< 0: not said
-  std::string build_id;       ///< hex; the kernel says it in the inode's stead
+  uint64_t inode = 0;         ///< 0: unknown
+  std::string build_id;       ///< hex; the kernel records it instead of the inode
 };
 
 struct MappingFile {
-  Fd fd;                ///< open for reading, if it is the one
+  Fd fd;                ///< open for reading, if it is the recorded file
   struct stat info {};  ///< of it
-  std::string why;      ///< else: why there is none
+  std::string why;      ///< otherwise the reason
 };
 
-/// Opens the file by the mapping itself (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), whatever its name leads to by
-/// now. What is mapped there may be another file since the record was written: only a regular file with the build id that is said, else
-/// with the inode and the device, is taken; where neither is said, none. Nothing else is opened, not even for a moment.
+/// Opens the file through the mapping (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), independently of its path.
+/// Another file may be mapped there since the record was written, so it accepts only a regular file with the recorded build id, else with
+/// the recorded inode and device, and no file if neither is recorded. It never opens any other file.
 [[nodiscard]] MappingFile open_mapping(const ProcessMapping& mapping);
 
-/// Whether who has the file open may write to it and be seen by a mapping: a shared one, of a file that is not sealed against that
-/// ([fcntl(2)] "File Sealing"). Then the file is memory, of which a copy is as good as its moment.
+/// Returns whether writes to the open file are visible in the mapping: a shared mapping of a file that is not sealed ([fcntl(2)] "File
+/// Sealing"). A copy of such a file is valid only for the time at which it was taken.
 [[nodiscard]] bool is_written_through(int fd, uint32_t mapping_flags);
 
 }  // namespace ptd::stash

@@ -1,4 +1,4 @@
-// The parsed form of a content: its symbols, as they come out of the raw form, for the next time.
+// Caches the parsed symbols of files in the stash.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The stash: contents once each, linked from recordings.
+// Stash: contents stored once each and linked from recordings.
 #include "image/stash/stash.h"
 
 #include <fcntl.h>
@@ -44,10 +44,10 @@ Status for_each_chunk(int fd, uint64_t limit_bytes, const std::function<Status(B
   while (true) {
     const ssize_t got = ::pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error("reading what is to be kept", ErrorCode::read_failed);
+    if (got < 0) return system_error("reading a file to save", ErrorCode::read_failed);
     if (got == 0) return {};
     at += static_cast<uint64_t>(got);
-    if (at > limit_bytes) return too_large("larger than what is kept (" + std::to_string(limit_bytes) + " bytes)");
+    if (at > limit_bytes) return too_large("larger than the limit (" + std::to_string(limit_bytes) + " bytes)");
     if (Status status = take(Bytes(buffer).first(static_cast<size_t>(got))); !status) return status;
   }
 }
@@ -106,15 +106,15 @@ Result<std::unique_ptr<Stash>> Stash::open(const std::string& path, Access acces
   }
   const Result<std::string> format = top->read_file("format", kFormat.size());
   if (!format)
-    return format.error().kind() == ErrorKind::file_format ? too_large(path + ": a stash of another version of ptdecode") : format.error();
-  if (*format != kFormat) return too_large(path + ": a stash of another version of ptdecode");
+    return format.error().kind() == ErrorKind::file_format ? too_large(path + ": written by another version of ptdecode") : format.error();
+  if (*format != kFormat) return too_large(path + ": written by another version of ptdecode");
   return std::unique_ptr<Stash>(new Stash(std::move(*top)));
 }
 
 Result<Fd> Stash::lock_file() const { return top_.open_file("lock"); }
 
 Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) const {
-  if (!is_hash(hash)) return Error{ErrorCode::bad_format, "'" + hash + "' names no content", 0};
+  if (!is_hash(hash)) return Error{ErrorCode::bad_format, "'" + hash + "' is not the hash of a file in the stash", 0};
   const std::lock_guard guard(mutex_);
   if (const auto known = checked_.find(hash); known != checked_.end()) return known->second;
   const Result<Dir> objects = top_.sub(kObjects, false);
@@ -129,7 +129,7 @@ Result<std::shared_ptr<const MappedFile>> Stash::read(const std::string& hash) c
   const std::string found = hash_of((*file)->bytes());
   if (!is_hash(found)) return Error{ErrorCode::out_of_memory, path + ": out of memory", 0};
   if (found != hash)
-    return Error{ErrorCode::bad_checksum, path + " is damaged (its content has another hash): not used; see ptdecode stash verify", 0};
+    return Error{ErrorCode::bad_checksum, path + " is damaged (its hash differs) and not used; see ptdecode stash verify", 0};
   checked_[hash] = *file;
   return file;
 }
@@ -150,7 +150,7 @@ std::vector<std::string> Stash::with_build_id(const std::string& build_id) const
 }
 
 Result<Entries> Stash::entries_of(const std::string& identity) const {
-  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' names no recording", 0};
+  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' is not the identity of a recording", 0};
   const Result<Dir> recordings = top_.sub(kRecordings, false);
   if (!recordings) return recordings.error();
   const Result<Dir> dir = recordings->sub(identity, false);
@@ -195,7 +195,7 @@ Result<std::unique_ptr<Capture>> Capture::begin(Stash& stash, const std::string&
   const Result<Fd> lock_file = stash.lock_file();
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), false, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorCode::busy, stash.path() + ": gc has had it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, stash.path() + ": locked by gc for more than a minute", 0};
   const Result<Dir> incoming = stash.top_.sub(kIncoming, false);
   if (!incoming) return incoming.error();
   const std::string name = random_name();
@@ -237,9 +237,9 @@ Capture::~Capture() {
 
 Status Capture::check_room(uint64_t size_bytes) {
   if (size_bytes > limits_.recording_bytes - std::min(limits_.recording_bytes, new_bytes_))
-    return too_large("more than one recording may add to the stash");
+    return too_large("more than the limit of new code for one recording (--stash-limit)");
   if (size_bytes > limits_.total_bytes - std::min(limits_.total_bytes, total_bytes_))
-    return too_large("the stash is full (" + std::to_string(total_bytes_) + " bytes; ptdecode stash gc makes room)");
+    return too_large("the stash is full (" + std::to_string(total_bytes_) + " bytes; ptdecode stash gc removes unused files)");
   struct statvfs info {};
   if (::fstatvfs(stash_.top_.fd(), &info) != 0) return {};
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize, all = uint64_t{info.f_blocks} * info.f_frsize;
@@ -257,7 +257,7 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Read
   const Result<Fd> lock_file = stash_.lock_file();
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), false, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorCode::busy, stash_.path() + ": gc has had it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, stash_.path() + ": locked by gc for more than a minute", 0};
   const Result<Dir> objects = stash_.top_.sub(kObjects, false);
   if (!objects) return objects.error();
   const Result<Dir> folder = objects->sub(hash.substr(0, kFolderDigits), true);
@@ -329,7 +329,7 @@ Result<Content> Capture::add(int fd) {
 }
 
 Result<Content> Capture::add(Bytes bytes, Readers readers) {
-  if (bytes.size() > limits_.file_bytes) return too_large("larger than what is kept (" + std::to_string(limits_.file_bytes) + " bytes)");
+  if (bytes.size() > limits_.file_bytes) return too_large("larger than the limit (" + std::to_string(limits_.file_bytes) + " bytes)");
   const std::string hash = hash_of(bytes);
   return keep(hash, bytes.size(), readers, [&](int fd, std::string& written) {
     written = hash;
@@ -343,7 +343,7 @@ Status Capture::flush() {
 }
 
 Status Capture::name_recording(const std::string& identity) {
-  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' names no recording", 0};
+  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' is not the identity of a recording", 0};
   return dir_.publish(kIdentityFile, 0600, true, bytes_of(identity));
 }
 
@@ -360,13 +360,13 @@ Status Capture::publish(const std::string& identity) {
 }
 
 Status Stash::take_in(const Dir& dir, const std::string& name, const std::string& identity, Entries& entries) const {
-  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' names no recording", 0};
+  if (!is_hash(identity)) return Error{ErrorCode::bad_format, "'" + identity + "' is not the identity of a recording", 0};
   const Result<Dir> recordings = top_.sub(kRecordings, false);
   if (!recordings) return recordings.error();
   const Result<Dir> incoming = top_.sub(kIncoming, false);
   if (!incoming) return incoming.error();
   const Lock lock(recordings->fd(), true, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorCode::busy, recordings->path() + ": someone has had it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, recordings->path() + ": locked by another process for more than a minute", 0};
   struct stat info {};
   const bool was_there = recordings->stat(identity, info);
   if (was_there) {

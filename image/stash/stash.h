@@ -1,21 +1,21 @@
-// Stash: code that was captured when recordings were made, kept once for each content, for the day when the files are others.
+// Stash: code saved when recordings were made, stored once per content, for use when the original files have changed.
 //
 //   DIR/format                   "ptdecode-stash 1": the layout below
-//   DIR/lock                     recorders hold it shared while they add, gc exclusively
-//   DIR/objects/xx/yyyy...       a content in raw form, named by its SHA-256; written once, whole, never changed. Its mode: 0400; in the
-//                                machine's stash 0444 if it came from a file that everybody may read
-//   DIR/build-ids/xx/ID.HASH     a link for people and other tools; only its name is read
-//   DIR/recordings/IDENTITY/     of one recording: `entries` (process, generation, mapping -> content; stash_entries.h), and under its hash
-//                                a hard link to each content that they name
-//   DIR/incoming/NAME/           the same of a recording in the making, locked by who makes it; `identity` as soon as that is known
-//   DIR/parsed/FORMAT/xx/HASH    a content taken apart (parsed_symbols.h); made again from the raw form whenever its format is another
+//   DIR/lock                     locked shared by recorders while they add, exclusively by gc
+//   DIR/objects/xx/yyyy...       a content in raw form, named by its SHA-256; written atomically and never changed. Mode 0400; in the
+//                                machine's stash 0444 if it came from a world-readable file
+//   DIR/build-ids/xx/ID.HASH     a link for users and other tools; ptdecode reads only its name
+//   DIR/recordings/IDENTITY/     one recording: `entries` (process, generation, mapping -> content; stash_entries.h), and a hard link to
+//                                each of these contents, named by its hash
+//   DIR/incoming/NAME/           the same for an unfinished recording, locked by its recorder; `identity` as soon as it is known
+//   DIR/parsed/FORMAT/xx/HASH    the parsed form of a content (parsed_symbols.h); recreated from the raw form if the format changes
 //
-// Terms: a *content* is the bytes of one file; an *entry* says that a mapping of a process showed a content; a *recording* is named by its
-// identity, which is taken from its own bytes, so that it may be moved and copied.
+// Terms: a *content* is the bytes of one file; an *entry* links a mapping of a process to a content; a *recording* is named by its
+// identity, which is derived from its own bytes, so that it may be moved and copied.
 //
-// **Invariant:** a content's link count is one plus the recordings that refer to it, also of those whose entries cannot be read.
-// **Invariant:** a name appears when what it names is whole and on the disk; no kill and no full disk leaves half of anything.
-// **Invariant:** no byte is given to anybody that was not hashed after it was read.
+// **Invariant:** a content's link count is one plus the number of recordings that refer to it, including those with unreadable entries.
+// **Invariant:** a name appears only when its content is complete and on disk; a kill or a full disk leaves no partial content.
+// **Invariant:** no byte is returned that was not hashed after it was read.
 #pragma once
 
 #include <cstdint>
@@ -34,41 +34,41 @@
 namespace ptd::stash {
 
 struct Limits {
-  uint64_t file_bytes = 1ULL << 30;        ///< a larger file is not taken
+  uint64_t file_bytes = 1ULL << 30;        ///< larger files are not saved
   uint64_t recording_bytes = 4ULL << 30;   ///< new bytes that one recording may add
   uint64_t total_bytes = 32ULL << 30;      ///< of all contents
   uint64_t least_free_bytes = 1ULL << 30;  ///< of the file system, or a twentieth of it if that is less
 };
 
-/// A content as it stands in the stash.
+/// A content in the stash.
 struct Content {
   std::string hash, build_id;
   uint64_t size_bytes = 0;
-  bool is_new = false;  ///< it was not there before, or not whole
+  bool is_new = false;  ///< it was not in the stash before, or was damaged
 };
 
-/// One stash. Any number of processes may use it at once. One thread, but for read().
+/// One stash. Any number of processes may use it at the same time. Not thread-safe, except read().
 class Stash {
  public:
   enum class Access : uint8_t { read, write };
   /// Errors: file_open (absent, another user's, not writable), unsupported (the layout of a later version).
   static Result<std::unique_ptr<Stash>> open(const std::string& path, Access access);
 
-  /// The bytes of a content, after they were hashed. Errors: file_open if it is not there; file_format if it is damaged. Thread-safe.
+  /// Returns the verified bytes of a content. Errors: file_open if it does not exist; file_format if it is damaged. Thread-safe.
   [[nodiscard]] Result<std::shared_ptr<const MappedFile>> read(const std::string& hash) const;
-  /// Hashes of contents with a build id (hex), up to zero padding.
+  /// Returns the hashes of contents with a build id (hex), ignoring zero padding.
   [[nodiscard]] std::vector<std::string> with_build_id(const std::string& build_id) const;
-  /// What a recording has here. Errors: file_open if nothing.
+  /// Returns the entries of a recording. Errors: file_open if it has none.
   [[nodiscard]] Result<Entries> entries_of(const std::string& identity) const;
   [[nodiscard]] std::vector<std::string> recordings() const;
-  /// The recording was opened: gc goes by it. Where this user may not write, nothing happens.
+  /// Records that the recording was opened, which gc uses. Does nothing if this user may not write.
   void note_use(const std::string& identity) const;
   [[nodiscard]] const std::string& path() const { return top_.path(); }
   [[nodiscard]] const Dir& top() const { return top_; }
-  /// Bytes of all contents.
+  /// Returns the size of all contents.
   [[nodiscard]] uint64_t total_bytes() const;
-  /// Makes `dir`, which is incoming/`name` and holds links to contents, what the recording has here; with what it has already it becomes
-  /// one. `entries`: of `dir`; then of both. Errors: of the file system; then all is as it was.
+  /// Publishes `dir`, which is incoming/`name` and contains links to contents, as the recording's folder, merged with an existing one.
+  /// `entries`: those of `dir`; afterwards the merged ones. Errors: of the file system; then nothing has changed.
   [[nodiscard]] Status take_in(const Dir& dir, const std::string& name, const std::string& identity, Entries& entries) const;
 
  private:
@@ -80,42 +80,41 @@ class Stash {
   mutable std::map<std::string, std::shared_ptr<const MappedFile>> checked_;  ///< contents that were read
 };
 
-/// Who may read a content of the machine's stash.
+/// The users that may read a content of the machine's stash.
 enum class Readers : uint8_t {
-  owner,  ///< who put it there: it was deleted, in memory, or not for everybody's eyes
+  owner,  ///< the user that saved it: it was deleted, in memory, or not world-readable
   all,
 };
 
-/// A file that every user may read, by its own mode and those of the folders above it. Not one that has no name any more.
+/// Returns whether every user may read a file, by its mode and those of its parent folders. False for a file without a name.
 [[nodiscard]] bool open_to_all(int fd);
 
-/// What one recording puts into a stash, from its beginning to its end. What was flushed stays if this process dies: see gc().
+/// Saves the code of one recording in a stash, from start to end of the recording. Flushed data survives this process: see gc().
 class Capture {
  public:
-  /// `recording`: the path that it will have. Errors: of the file system.
+  /// `recording`: its future path. Errors: of the file system.
   static Result<std::unique_ptr<Capture>> begin(Stash& stash, const std::string& recording, const Limits& limits);
-  /// Goes on with what the capture `name` of a process that is dead had flushed. The caller was forked from that process, and so has its
-  /// lock. Errors: file_open.
+  /// Continues the capture `name` of a dead process from its flushed data. The caller was forked from that process, and so has its lock.
+  /// Errors: file_open.
   static Result<std::unique_ptr<Capture>> go_on(Stash& stash, const std::string& name, const std::string& recording, const Limits& limits);
-  /// Leaves nothing behind if publish() was not called; of a capture that another one began all is left to gc().
+  /// Removes everything if publish() was not called. A capture that another process began is left to gc().
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  /// Copies a file from its first byte; what is in the stash already costs two hashes, and is written anew if it is damaged. In the
-  /// machine's stash other users may read it if they may read the file where it is (open_to_all()). Errors: unsupported beyond a limit,
-  /// file_open.
+  /// Copies a whole file. An existing content costs two hashes, and is rewritten if it is damaged. In the machine's stash
+  /// other users may read it if they may read the original file (open_to_all()). Errors: unsupported above a limit, file_open.
   Result<Content> add(int fd);
-  /// The same of bytes in memory, for this user alone unless they are said to be everybody's (the kernel's own).
+  /// Same for bytes in memory, readable only by this user unless declared otherwise (kernel code).
   Result<Content> add(Bytes bytes, Readers readers = Readers::owner);
   void add_entry(Entry entry) { entries_.entries.push_back(std::move(entry)); }
-  /// Writes what add_entry() was told so far, so that it outlives this process.
+  /// Writes the entries added so far, so that they survive this process.
   Status flush();
-  /// The recording will have this identity, whatever becomes of its path and of this process: gc() goes by it.
+  /// Sets the identity that the recording will have. gc() uses it if this process dies or the recording is moved.
   Status name_recording(const std::string& identity);
-  /// The recording is made and has this identity. With entries that it has already they become one.
+  /// Ends the recording, which has this identity. Existing entries of it are merged.
   Status publish(const std::string& identity);
-  /// By which go_on() finds it.
+  /// Returns the name for go_on().
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] uint64_t new_bytes() const { return new_bytes_; }
   [[nodiscard]] const Entries& entries() const { return entries_; }
@@ -141,14 +140,13 @@ class Capture {
   bool published_ = false, is_heir_ = false;
 };
 
-/// The user's own stash: $PTDECODE_STASH ("off": none), $XDG_CACHE_HOME/ptdecode, ~/.cache/ptdecode; of root /var/cache/ptdecode unless one
-/// of the first two is set. "" if there is none.
+/// Returns the user's stash: $PTDECODE_STASH ("off": none), $XDG_CACHE_HOME/ptdecode, ~/.cache/ptdecode; for root /var/cache/ptdecode
+/// unless one of the first two is set. "" if there is none.
 [[nodiscard]] std::string own_stash_path();
-/// The machine's: /var/cache/ptdecode; "" if PTDECODE_STASH says which one to use.
+/// Returns the machine's stash: /var/cache/ptdecode; "" if PTDECODE_STASH is set.
 [[nodiscard]] std::string system_stash_path();
 
-/// Both, as far as they differ: where the command line looks for code, and programs that want to do as it does. Nothing else reads the
-/// environment.
+/// Returns both, if they differ: the stashes in which the command line looks for code. No other function reads the environment.
 [[nodiscard]] std::vector<std::string> stash_paths();
 
 inline constexpr const char* kSystemStash = "/var/cache/ptdecode";
@@ -158,7 +156,7 @@ inline constexpr const char* kRecordings = "recordings";
 inline constexpr const char* kIncoming = "incoming";
 inline constexpr const char* kParsed = "parsed";
 inline constexpr const char* kEntriesFile = "entries";
-inline constexpr const char* kIdentityFile = "identity";  ///< of a recording in the making, once it is known
+inline constexpr const char* kIdentityFile = "identity";  ///< of an unfinished recording, once it is known
 inline constexpr uint64_t kMaxEntriesBytes = 256ULL << 20;
 
 }  // namespace ptd::stash

@@ -1,4 +1,4 @@
-// Listing, collecting and verifying a stash.
+// Listing, garbage collection and verification of a stash.
 #include "image/stash/stash_care.h"
 
 #include <time.h>
@@ -121,7 +121,7 @@ class Collection {
     Status status;
     if (!options_.dry_run) status = stash_.take_in(left, name, identity, *entries);
     if (status.ok()) report.adopted.push_back(path);
-    if (!status.ok()) report.troubles.push_back(path + ": what its recorder left is not made whole: " + status.error().message);
+    if (!status.ok()) report.troubles.push_back(path + ": cannot complete what its killed recorder left: " + status.error().message);
     return true;
   }
 
@@ -279,13 +279,13 @@ class Verification {
     const Result<std::shared_ptr<const MappedFile>> file = stash_.read(hash);
     if (file.ok()) return {};
     const bool damaged = file.error().kind() == ErrorKind::file_format;
-    return {damaged ? "damaged: its content has another hash" : file.error().message, damaged};
+    return {damaged ? "damaged: its hash differs" : file.error().message, damaged};
   }
 
   void check(const Dir& folder, const std::string& name, const struct stat& info) {
     const std::string hash = hash_of_place(folder, name), path = folder.path() + "/" + name;
     if (!is_hash(hash)) {
-      if (!name.starts_with("tmp.")) report.problems.push_back({path, "no content of the stash"});
+      if (!name.starts_with("tmp.")) report.problems.push_back({path, "not a file of the stash"});
       return;
     }
     const Verdict& verdict = judge(hash);
@@ -339,7 +339,7 @@ class Verification {
       const Verdict& verdict = judge(entry.hash);
       if (verdict.trouble.empty()) continue;
       told.insert(entry.hash);
-      report.problems.push_back({dir.path(), "its content " + entry.hash + " (" + entry.path + ") is not at hand: " + verdict.trouble});
+      report.problems.push_back({dir.path(), "its content " + entry.hash + " (" + entry.path + ") is missing: " + verdict.trouble});
     }
   }
 
@@ -390,7 +390,7 @@ Result<GcReport> gc(Stash& stash, const GcOptions& options) {
   const Result<Fd> lock_file = stash.top().open_file("lock");
   if (!lock_file) return lock_file.error();
   const Lock lock(lock_file->get(), true, kLockWaitMs);
-  if (!lock.ok()) return Error{ErrorCode::busy, stash.path() + ": recorders have added to it for a minute", 0};
+  if (!lock.ok()) return Error{ErrorCode::busy, stash.path() + ": locked by recorders for more than a minute", 0};
   Collection collection(stash, options);
   collection.run();
   return std::move(collection.report);

@@ -27,8 +27,9 @@ bool is_ours(const struct stat& info, bool owner_root) { return info.st_uid == :
 Status check_directory(int fd, const std::string& path, bool owner_root) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return system_error(path);
-  if (!is_ours(info, owner_root)) return Error{ErrorCode::untrusted_file, path + " belongs to another user: not used", 0};
-  if ((info.st_mode & kOthersWrite) != 0) return Error{ErrorCode::untrusted_file, path + ": others may write to it: not used (chmod go-w)", 0};
+  if (!is_ours(info, owner_root)) return Error{ErrorCode::untrusted_file, path + " belongs to another user and is not used", 0};
+  if ((info.st_mode & kOthersWrite) != 0) return Error{ErrorCode::untrusted_file, path + ": other users may write to it, so it is not used "
+                                                                                    "(chmod go-w)", 0};
   return {};
 }
 
@@ -76,7 +77,7 @@ Result<Dir> Dir::open_top(const std::string& path, unsigned create_mode, bool ow
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return system_error(path);
   if (S_ISLNK(info.st_mode) && !is_ours(info, owner_root))
-    return Error{ErrorCode::untrusted_file, path + " is a link that another user made: not used", 0};
+    return Error{ErrorCode::untrusted_file, path + " is a link of another user and is not used", 0};
   const int no_follow = S_ISLNK(info.st_mode) ? 0 : O_NOFOLLOW;
   Dir dir(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_follow), path);
   if (!dir.ok()) return system_error(path);
@@ -124,7 +125,7 @@ Result<Fd> Dir::open_file(const std::string& name) const {
   if (!fd.ok() || ::fstat(fd.get(), &info) != 0) return system_error(path);
   if (!S_ISREG(info.st_mode)) return Error{ErrorCode::not_regular_file, path + ": not a regular file", 0};
   if (!is_ours(info, true) || (info.st_mode & kOthersWrite) != 0)
-    return Error{ErrorCode::untrusted_file, path + ": another user may have written it: not used", 0};
+    return Error{ErrorCode::untrusted_file, path + ": another user may have written it, so it is not used", 0};
   return fd;
 }
 

@@ -1,4 +1,4 @@
-// Directories and files that nobody else may have put there: what the stash does to the file system, and how.
+// Safe file operations of the stash: uses only directories and files that no other user can have created.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,38 +16,38 @@ namespace ptd::stash {
 
 using ptd::Fd;
 
-/// A directory, by descriptor: what is done in it stays in it, whatever the path leads to by then. Names have no slash and are never
-/// followed if they are links. One thread.
+/// A directory, by descriptor: all operations act on this directory even if its path changes. Names have no slash, and links are never
+/// followed. Not thread-safe.
 class Dir {
  public:
   Dir() = default;
-  /// Opens the top directory of a stash; with a `create_mode` makes it and (for this user alone) those above. Refused, as file_open:
-  /// another user's, one that others may write to, a link that another user made. `owner_root`: root's is taken too, for reading.
+  /// Opens the top directory of a stash; with a `create_mode` creates it and (private to this user) its parents. Refuses with file_open:
+  /// another user's directory, one that others may write to, a link of another user. `owner_root`: also accepts root's, for reading.
   static Result<Dir> open_top(const std::string& path, unsigned create_mode, bool owner_root);
-  /// A directory in this one; with `create` it is made. Refused as above; a link is refused whoever made it.
+  /// Opens a directory in this one; with `create` creates it. Refuses as above, and every link.
   [[nodiscard]] Result<Dir> sub(const std::string& name, bool create) const;
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int fd() const { return fd_.get(); }
   [[nodiscard]] bool ok() const { return fd_.ok(); }
-  /// Names in it, without "." and "..", sorted; at most `limit`.
+  /// Returns the names in it, without "." and "..", sorted; at most `limit`.
   [[nodiscard]] std::vector<std::string> names(size_t limit = 1U << 22) const;
-  /// What stands under a name, links not followed; false if nothing does.
+  /// Stats a name without following links; returns false if it does not exist.
   [[nodiscard]] bool stat(const std::string& name, struct stat& info) const;
   /// Opens a regular file of ours (or root's) for reading. Errors: file_open.
   [[nodiscard]] Result<Fd> open_file(const std::string& name) const;
-  /// The whole of a small file. Errors: file_open; file_format if it is longer than `limit_bytes`.
+  /// Reads a small file. Errors: file_open; file_format if it is longer than `limit_bytes`.
   [[nodiscard]] Result<std::string> read_file(const std::string& name, uint64_t limit_bytes) const;
 
-  /// Writes a file that appears under its name when it is whole and on the disk, or not at all: also if this process is killed or the disk
-  /// is full. `write` is given the descriptor. `replace`: an older file gives way; else it stays, and that is no error.
+  /// Writes a file atomically: it appears under its name only when complete and on disk, even after a kill or with a full disk.
+  /// `write` gets the descriptor. `replace`: replaces an existing file; otherwise the existing file stays, which is not an error.
   [[nodiscard]] Status publish(const std::string& name, unsigned mode, bool replace, const std::function<Status(int fd)>& write) const;
   [[nodiscard]] Status publish(const std::string& name, unsigned mode, bool replace, Bytes content) const;
-  /// A second name, in `to`, for a file in this directory. That it is there already is no error, nor that a file has all the names it can.
+  /// Creates a hard link in `to` to a file in this directory. An existing link, or too many links, is not an error.
   [[nodiscard]] Status link(const std::string& name, const Dir& to, const std::string& new_name) const;
-  /// Removes a file, or a directory with all that is in it; false if it is still there.
+  /// Removes a file, or a directory with its content; returns false if it still exists.
   bool remove(const std::string& name) const;
-  /// Makes names durable.
+  /// Syncs the directory, so that its names are durable.
   void sync() const;
 
  private:
@@ -59,11 +59,11 @@ class Dir {
 /// Writes all of it. Errors: file_open, also for a disk that is full.
 [[nodiscard]] Status write_all(int fd, Bytes bytes);
 
-/// Advisory lock on a file or directory, until this object goes or the process dies, however.
+/// Advisory lock on a file or directory, until destruction or the end of the process.
 class Lock {
  public:
   Lock() = default;
-  /// Waits at most `wait_ms`; not ok() if someone else has it by then.
+  /// Waits at most `wait_ms`; not ok() if another process still holds the lock.
   Lock(int fd, bool exclusive, uint32_t wait_ms);
   ~Lock();
   Lock(Lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}

@@ -108,7 +108,7 @@ std::string to_text(const Entries& entries) {
 Result<Entries> parse_entries(std::string_view text) {
   const auto bad = [](const char* what) { return Error{ErrorCode::bad_format, std::string("entries of the stash: ") + what, 0}; };
   if (!text.starts_with(kFormatName)) return bad("no entries");
-  if (take(text, '\n') != kFormat) return Error{ErrorCode::unsupported_version, "entries of the stash: of another version of ptdecode", 0};
+  if (take(text, '\n') != kFormat) return Error{ErrorCode::unsupported_version, "entries of the stash: written by another version of ptdecode", 0};
   const std::string_view body = text;
   Entries entries;
   int32_t pid = -1;
@@ -119,22 +119,22 @@ Result<Entries> parse_entries(std::string_view text) {
     const std::string_view rest = line;
     const std::string_view word = take(line, ' ');
     if (word == "recording" || word == "host") {
-      if (!unescape(line, word == "host" ? entries.host : entries.recording)) return bad("a name that is none");
+      if (!unescape(line, word == "host" ? entries.host : entries.recording)) return bad("invalid name");
     } else if (word == "made") {
-      if (!take_number(line, entries.made_s)) return bad("a time that is none");
+      if (!take_number(line, entries.made_s)) return bad("invalid time");
     } else if (word == "process") {
-      if (!take_number(line, pid)) return bad("a process that is none");
+      if (!take_number(line, pid)) return bad("invalid process");
     } else if (word == "sum") {
       whole = text.empty() && body.ends_with('\n') && line == hash_of(bytes_of(std::string(kFormat) + "\n" + std::string(before)));
       break;
     } else {
       Entry entry;
       entry.pid = pid;
-      if (!parse_entry(rest, entry)) return bad("a line that is none");
+      if (!parse_entry(rest, entry)) return bad("invalid line");
       entries.entries.push_back(std::move(entry));
     }
   }
-  if (!whole) return bad("cut or damaged");
+  if (!whole) return bad("truncated or damaged");
   return entries;
 }
 

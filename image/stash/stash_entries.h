@@ -1,4 +1,4 @@
-// What a recording has in the stash: for each process its mappings, each with a generation number and the content that it showed.
+// The entries of a recording in the stash: for each process its mappings, each with a generation number and its content.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ptd::stash {
 
-/// Where captured code came from.
+/// The source of saved code.
 enum class EntryKind : uint8_t {
   file,       ///< the file at the path
   deleted,    ///< a file whose path was gone: read through the process that had it mapped
@@ -42,15 +42,15 @@ struct Entries {
   std::vector<Entry> entries;
 };
 
-/// Text of lines, fields apart by blanks, paths last and with %XX for what is not printable. The first line names the format.
+/// Returns lines of text with fields separated by spaces; paths come last, non-printable bytes as %XX. The first line names the format.
 [[nodiscard]] std::string to_text(const Entries& entries);
-/// Errors: file_format, for any line that is not as to_text() writes it, and for a sum that does not fit (the file is damaged);
-/// unsupported for a format of another version.
+/// Errors: file_format for any line that differs from the output of to_text(), and for a wrong checksum (the file is damaged); unsupported
+/// for another version of the format.
 [[nodiscard]] Result<Entries> parse_entries(std::string_view text);
 
-/// Adds what `older` has and `entries` has not; its entries keep their generations, the others are counted on from there.
+/// Adds the entries of `older` that `entries` lacks; the older entries keep their generations, the others are renumbered after them.
 void merge(const Entries& older, Entries& entries);
-/// Counts the generations of entries from 0 in each process, in the order in which they stand.
+/// Numbers the generations of entries from 0 in each process, in order.
 void number_generations(Entries& entries);
 
 }  // namespace ptd::stash

@@ -1,4 +1,4 @@
-// FileSymbols: the symbols of one mapped ELF file, with its separate debug files. Private to the room.
+// FileSymbols: the symbols of one mapped ELF file and its separate debug files. Private to the module.
 #pragma once
 
 #include <deque>
@@ -26,31 +26,31 @@ struct FileSymbol {
   uint64_t size_bytes = 0;
 };
 
-/// Loads at the first look-up; thread-safe.
+/// Loads on first use; thread-safe.
 class FileSymbols {
  public:
-  /// `debuginfod`, if there is one, is asked for debug information that none of the files has; `saved` for symbols of files that it gave.
+  /// `debuginfod`, if not null, is queried for debug information that none of the files has; `saved` for symbols of files that it provided.
   FileSymbols(std::string module, std::vector<std::string> elf_paths, std::shared_ptr<Debuginfod> debuginfod = nullptr,
               std::shared_ptr<SavedFiles> saved = nullptr);
   ~FileSymbols();
-  /// Symbols that were picked before instead of a file's.
+  /// Uses previously selected symbols instead of a file's.
   FileSymbols(std::string module, std::vector<FixedSymbol> fixed);
 
-  /// The symbol that holds a file offset of the mapped file; `offset_bytes` is set to the distance from its start.
+  /// Returns the symbol that contains a file offset of the mapped file; sets `offset_bytes` to the distance from its start.
   std::optional<FileSymbol> find(uint64_t file_offset_bytes, uint64_t& offset_bytes);
-  /// The same for keeping; nothing if no symbol holds the offset.
+  /// Same for storing; nothing if no symbol contains the offset.
   std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
-  /// File offsets of every symbol called `name`, mangled or not.
+  /// Returns the file offsets of all symbols called `name`, mangled or not.
   std::vector<uint64_t> offsets_of(std::string_view name);
-  /// Names as in the file, with addresses, of functions whose name no other symbol has.
+  /// Returns the functions with a unique name, with the names as in the file, and their addresses.
   void visit_functions(const std::function<void(std::string_view, uint64_t)>& visitor);
-  /// The address (p_vaddr) of a file offset; nothing if no segment holds it.
+  /// Returns the address (p_vaddr) of a file offset; nothing if no segment contains it.
   std::optional<uint64_t> address_of(uint64_t file_offset_bytes);
-  /// The file offset of an address; nothing if no segment with bytes in the file holds it.
+  /// Returns the file offset of an address; nothing if no segment with bytes in the file contains it.
   std::optional<uint64_t> offset_of(uint64_t address);
-  /// As SourcePlace::frames.
+  /// Same as SourcePlace::frames.
   std::vector<SourceFrame> source_at(uint64_t file_offset_bytes);
-  /// Lines of source, read at the first call; null if none of the files tells them.
+  /// Returns the source lines, read on the first call; null if none of the files has them.
   SourceLines* source();
   [[nodiscard]] const std::string& module() const { return module_; }
 

@@ -1,4 +1,4 @@
-// How copies of the kernel's memory go together with the kernel's own file, which tells names of files and lines only, never bytes.
+// Names of kernel debug files, which provide file names and line numbers only, never code bytes.
 #pragma once
 
 #include <algorithm>
@@ -7,22 +7,22 @@
 
 namespace ptd {
 
-/// The section path under which Symbolizer::add_debug_file() gets vmlinux. No section has it: the kernel's text is a copy of memory, at an
-/// address that was drawn at boot. What lies between the two is told by _stext, which both name.
+/// The section path under which Symbolizer::add_debug_file() gets vmlinux. No section has this path: the kernel's text is a copy of memory
+/// at an address chosen at boot. The offset between the two is the difference of _stext, which both contain.
 inline constexpr const char* kKernelDebugPath = "[kernel] debug file";
-/// The same of files of the recorded release, by number and best first, where the recording does not tell a build id: the names of
-/// functions have to prove one.
+/// Same for files of the recorded release, by number and best first, if the recording has no build id: then the names of functions must
+/// prove the file.
 inline std::string kernel_release_path(size_t number) { return "[kernel] file of its release, " + std::to_string(number); }
 inline constexpr size_t kMostKernelFiles = 16;
 
-/// The path of sections that are the kernel's own text; those of a module's have its name in brackets.
+/// The path of sections with the kernel's own text; those of a module have its name in brackets.
 inline constexpr const char* kKernelTextPath = "[kernel.kallsyms]";
 
-/// The build id of a section whose recording tells several of it: no file has it.
+/// The build id of a section for which the recording has several: no file has it.
 inline constexpr const char* kSeveralBuildIds = "several";
 
-/// "[virtio_ring]" of ".../virtio-ring.ko.xz", of ".../virtio-ring.ko" and of "[virtio_ring]": the section path of that module. Empty if
-/// the path is no module's.
+/// Returns the section path of a module: "[virtio_ring]" for ".../virtio-ring.ko.xz", ".../virtio-ring.ko" and "[virtio_ring]". Empty if
+/// the path is not a module's.
 inline std::string module_section_path(std::string_view path) {
   if (path.starts_with('[') && path.ends_with(']')) return std::string(path);
   path.remove_prefix(path.rfind('/') + 1);

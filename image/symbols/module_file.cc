@@ -1,4 +1,4 @@
-// Kernel modules through libdwfl, which lays relocatable files out and relocates their debug information.
+// Kernel modules through libdwfl, which lays out relocatable files and relocates their debug information.
 #include "image/symbols/module_file.h"
 
 #include <elfutils/libdwfl.h>

@@ -1,4 +1,4 @@
-// ModuleFile: lines of source of a loaded kernel module, from its own file. Private to the room.
+// ModuleFile: source lines of a loaded kernel module, from its file. Private to the module.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ namespace ptd {
 
 class SourceLines;
 
-/// A module is a relocatable file: the kernel lays its sections out as it loads it, and where each went is told by the names that both
-/// know. That it is the file that was loaded its build id proves. Where none is recorded, the names have to: in the sections with code both
-/// must name the same functions at the same places. That tells builds apart whose functions lie otherwise; it does not tell lines that
-/// moved without them.
+/// A module is a relocatable file: the kernel lays out its sections when it loads it, and the symbols that both contain give the address of
+/// each section. The build id proves that it is the loaded file. If none is recorded, the symbols must prove it: in sections with code both
+/// must have the same functions at the same offsets. This detects builds with another function layout. Limitation: it does not detect
+/// changed lines within functions.
 class ModuleFile {
  public:
-  /// `build_id`: hex, empty if not recorded; `loaded`: the kernel's names of this module. Null if the file cannot be read, is packed, is
-  /// another build's, or names no lines.
+  /// `build_id`: hex, empty if not recorded; `loaded`: the kernel's symbols of this module. Null if the file cannot be read, is compressed,
+  /// is another build, or has no lines.
   static std::unique_ptr<ModuleFile> open(const std::string& path, const std::string& build_id,
                                           const std::vector<const NamedRange*>& loaded);
   ~ModuleFile();
   ModuleFile(const ModuleFile&) = delete;
   ModuleFile& operator=(const ModuleFile&) = delete;
 
-  /// Where in the file's layout, which is libdwfl's, an address of the loaded module lies; nothing outside of its sections with functions.
+  /// Maps an address of the loaded module to the file's layout (libdwfl's); nothing outside its sections with functions.
   [[nodiscard]] std::optional<uint64_t> address_of(Ip ip) const;
-  /// By addresses of that layout.
+  /// Uses addresses of that layout.
   [[nodiscard]] SourceLines& lines() { return *lines_; }
   [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -49,16 +49,16 @@ class ModuleFile {
   std::unique_ptr<SourceLines> lines_;
 };
 
-/// The files of a kernel's modules: looked for once they are asked for. Thread-safe.
+/// The files of a kernel's modules, searched on demand. Thread-safe.
 class ModuleFiles {
  public:
-  /// Below which modules are looked for, best first: /usr/lib/debug/lib/modules/RELEASE, /lib/modules/RELEASE.
+  /// The folders in which modules are searched, best first: /usr/lib/debug/lib/modules/RELEASE, /lib/modules/RELEASE.
   void add_folder(std::string folder) { folders_.push_back(std::move(folder)); }
-  /// The file of the module `section_path` ("[virtio]") that open() takes by this build id and the kernel's names of it, which are asked
-  /// for once; null if there is none.
+  /// Returns the file of the module `section_path` ("[virtio]") that open() accepts for this build id and the kernel's symbols, which are
+  /// requested once; null if there is none.
   ModuleFile* find(const std::string& section_path, const std::string& build_id,
                    const std::function<std::vector<const NamedRange*>()>& loaded);
-  /// The module's file that was found at this path; else null.
+  /// Returns the module file that was found at this path, else null.
   ModuleFile* found_at(std::string_view path);
 
  private:

@@ -1,11 +1,11 @@
-// Names that rustc's v0 scheme mangled (RFC 2603).
+// Demangles names in rustc's v0 scheme (RFC 2603).
 #pragma once
 
 #include <string>
 
 namespace ptd {
 
-/// The readable form of a "_R..." name, without hashes; empty if it is none, or would be longer than a few pages.
+/// Returns the readable form of a "_R..." name, without hashes; empty if it is not such a name or would be longer than a few pages.
 [[nodiscard]] std::string demangle_rust(const std::string& name);
 
 }  // namespace ptd

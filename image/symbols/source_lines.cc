@@ -1,4 +1,4 @@
-// Lines and inlined functions through libdw.
+// Source lines and inlined functions through libdw.
 #include "image/symbols/source_lines.h"
 
 #include <dwarf.h>

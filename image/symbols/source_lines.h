@@ -1,4 +1,4 @@
-// SourceLines: lines of source and inlined functions of one ELF file, from its DWARF. Private to the room.
+// SourceLines: source lines and inlined functions of one ELF file, from its DWARF. Private to the module.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@ struct Dwfl_Module;
 
 namespace ptd {
 
-/// Addresses are the file's own (p_vaddr). Units are read when they are first asked for; thread-safe. Names live as long as the object.
+/// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object.
 class SourceLines {
  public:
-  /// Null if the file has no DWARF that names lines.
+  /// Null if the file has no DWARF line information.
   static std::unique_ptr<SourceLines> open(const std::string& elf_path);
-  /// Of a relocatable file, whose addresses are those of the layout that libdwfl gives it. `wanted` looks at that before lines are read;
-  /// null if it says no. A packed file (.ko.xz) is not opened.
+  /// For a relocatable file, with the addresses of libdwfl's layout. `wanted` checks the layout before lines are read; null if it returns
+  /// false. A compressed file (.ko.xz) is not opened.
   static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted);
   ~SourceLines();
   SourceLines(const SourceLines&) = delete;
   SourceLines& operator=(const SourceLines&) = delete;
 
-  /// The line at `address` and those that its inlined functions were called from, innermost first; empty if none is told.
+  /// Returns the line at `address` and the call lines of its inlined functions, innermost first; empty if there is none.
   [[nodiscard]] std::vector<SourceFrame> frames(uint64_t address);
-  /// Every statement of the file, unit by unit.
+  /// Visits every statement of the file, unit by unit.
   void visit(const SourceVisitor& visitor);
 
  private:
@@ -40,7 +40,7 @@ class SourceLines {
   explicit SourceLines(std::unique_ptr<Handle> handle);
   void index();
   struct Reach;
-  /// The stretch of code around the address of which a unit tells; null if there is none.
+  /// Returns the range of code around the address that a unit describes; null if there is none.
   [[nodiscard]] const Reach* reach_of(uint64_t address) const;
   Unit* unit_at(uint64_t address);
   void load(Unit& unit);

@@ -1,4 +1,4 @@
-// Length and branch class of one A64, A32 or T32 instruction: all that following an Arm trace needs.
+// Length and branch class of one A64, A32 or T32 instruction, as needed to follow an Arm trace.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace ptd {
 enum class ArmClass : uint8_t {
   other,     ///< sequential: never P0
   direct,    ///< B, BL, BLX (immediate), CBZ, TBZ, CB<cc>, LE, WLS: the target is in the instruction
-  indirect,  ///< BR, BLR, RET, ERET, BX, and whatever else writes the PC
+  indirect,  ///< BR, BLR, RET, ERET, BX, and any other write to the PC
   isb,       ///< ISB, also as a CP15 write
   barrier,   ///< DMB, DSB, also as a CP15 write: a waypoint of PTM if configured, else sequential
   wait,      ///< WFI, WFE, WFIT, WFET: P0 if TRCIDR2.WFXMODE says so
   tstart,    ///< TSTART: P0 where transactions are traced
-  bad,       ///< no instruction: reserved, permanently undefined, or its bytes are not all there
+  bad,       ///< not an instruction: reserved, permanently undefined, or truncated
 };
 
 enum class ArmDetail : uint8_t { none, ret, eret, svc, hvc, smc, brk };
@@ -25,9 +25,9 @@ enum class ArmDetail : uint8_t { none, ret, eret, svc, hvc, smc, brk };
 struct ArmInsn {
   ArmClass cls = ArmClass::bad;
   ArmDetail detail = ArmDetail::none;
-  uint8_t length_bytes = 0;     ///< 2 or 4; 0 if the bytes are not all there
+  uint8_t length_bytes = 0;     ///< 2 or 4; 0 if the instruction is truncated
   bool link = false;            ///< writes the link register
-  bool conditional = false;     ///< may be not taken; T32: apart from an IT block
+  bool conditional = false;     ///< may be not taken; T32: not counting an IT block
   bool changes_set = false;     ///< BLX (immediate): A32 becomes T32 and the other way around
   uint8_t it_instructions = 0;  ///< IT: number of instructions that it makes conditional
   int64_t displacement = 0;     ///< direct: target minus own address; T32 BLX: target minus own address rounded down to 4
@@ -38,37 +38,37 @@ inline constexpr unsigned kArmFetchBytes = 4;
 
 constexpr bool is_arm(ExecMode mode) { return mode == ExecMode::a64 || mode == ExecMode::a32 || mode == ExecMode::t32; }
 
-/// Reads one instruction at the start of `bytes` (little-endian, as all Armv7 and later code is). Never reads past `bytes`.
+/// Decodes one instruction at the start of `bytes` (little-endian, like all Armv7 and later code). Never reads past `bytes`.
 /// Source: [ARM] "A64 instruction set encoding", "A32 instruction set encoding", "T32 instruction set encoding".
 [[nodiscard]] PTD_API ArmInsn classify_arm(Bytes bytes, ExecMode mode);
-/// Likewise one A64 instruction.
+/// Decodes one A64 instruction.
 [[nodiscard]] PTD_API ArmInsn classify_a64(uint32_t word);
 
-/// True of most A64 instructions that classify_arm() calls `other` without any detail: bits 28:25 tell that they are neither branch nor
-/// system instruction nor reserved ([ARM] "A64 instruction set encoding").
+/// Returns true for most A64 instructions that classify_arm() classifies as `other` without detail: by bits 28:25 they are neither
+/// branches nor system instructions nor reserved ([ARM] "A64 instruction set encoding").
 [[nodiscard]] constexpr bool is_plain_a64(uint32_t word) {
   constexpr uint32_t kPlainGroups = 0b1111'0011'1111'0000;
   return ((kPlainGroups >> ((word >> 25) & 0xf)) & 1) != 0;
 }
 
-/// Instructions that stand side by side.
+/// A sequence of contiguous instructions.
 struct ArmStretch {
   uint64_t instructions = 0, size_bytes = 0;
   uint64_t last_bytes = 0;  ///< size of the last one
 };
-/// The instructions at the start of `bytes` that classify_arm() surely calls `other` with neither detail nor IT: as many as can be told at
-/// a glance, at most `most`. Each lies in `bytes` as a whole.
+/// Returns the instructions at the start of `bytes` that classify_arm() classifies as `other` with neither detail nor IT, as far as a
+/// quick test shows it; at most `most`. Each is completely within `bytes`.
 [[nodiscard]] PTD_API ArmStretch plain_stretch(Bytes bytes, ExecMode mode, uint64_t most);
-/// Likewise those of any class but `bad`, without IT.
+/// Same for instructions of any class but `bad`, without IT.
 [[nodiscard]] PTD_API ArmStretch sound_stretch(Bytes bytes, ExecMode mode, uint64_t most);
 
-/// Target of a direct branch that stands at `ip`; A32 and T32 addresses wrap at 32 bits.
+/// Returns the target of a direct branch at `ip`; A32 and T32 addresses wrap at 32 bits.
 [[nodiscard]] constexpr Ip arm_target(const ArmInsn& insn, Ip ip, ExecMode mode) {
   const uint64_t base = mode == ExecMode::t32 && insn.changes_set ? ip.value & ~uint64_t{3} : ip.value;
   const uint64_t target = base + static_cast<uint64_t>(insn.displacement);
   return Ip{mode == ExecMode::a64 ? target : target & 0xffffffffU};
 }
-/// Instruction set at the target of a direct branch.
+/// Returns the instruction set at the target of a direct branch.
 [[nodiscard]] constexpr ExecMode arm_target_mode(const ArmInsn& insn, ExecMode mode) {
   if (!insn.changes_set) return mode;
   return mode == ExecMode::a32 ? ExecMode::t32 : ExecMode::a32;

@@ -7,25 +7,25 @@
 
 namespace ptd {
 
-/// Why the bytes before a segment do not join it (PERF_AUX_FLAG_* of the AUX record that covers the seam).
+/// Why a segment does not continue the bytes before it (PERF_AUX_FLAG_* of the AUX record at this point).
 enum class AuxBreak : uint8_t {
   none,          ///< bytes are contiguous with the previous segment
   stream_start,  ///< first bytes of the stream
   truncated,     ///< PERF_AUX_FLAG_TRUNCATED: the ring was full, data was dropped
-  partial,       ///< PERF_AUX_FLAG_PARTIAL: record holds gaps
+  partial,       ///< PERF_AUX_FLAG_PARTIAL: the record has gaps
   collision,     ///< PERF_AUX_FLAG_COLLISION
   snapshot,      ///< another snapshot: time passed without trace
   missing,       ///< payload absent from the file
 };
 
-/// How to take the TSC packet of a PSB+: its moment is `late_by` ticks earlier, modulo 2^56, or unknown.
+/// Correction of the TSC packet of a PSB+: the true time is `late_by` ticks earlier, modulo 2^56, or unknown.
 struct TscCheck {
   bool use = true;
   uint64_t late_by = 0;
 };
 
-/// A piece of one stream, from one PSB up to (not including) the next: the unit of decode, of parallelism and of choice.
-/// Lifetime: the bytes belong to whoever made the segment and outlive its decode.
+/// A part of one stream, from one PSB up to (not including) the next: the unit of decoding and of parallelism.
+/// Lifetime: the bytes belong to the creator of the segment and must outlive its decode.
 struct AuxSegment {
   Bytes bytes;                       ///< from the first byte of a PSB; includes `tail_bytes` of the next segment
   uint64_t tail_bytes = 0;           ///< bytes at the end that belong to the next PSB+ and are read for its ip and time only
@@ -33,10 +33,10 @@ struct AuxSegment {
   uint32_t stream = 0;               ///< index of the stream in its recording
   int32_t cpu = -1;                  ///< cpu of a per-cpu stream, else -1
   int32_t tid = -1;                  ///< tid of a per-thread stream, else -1
-  Interval time;                     ///< bounds of everything in the segment, as known from outside (neighbours, AUX records)
+  Interval time;                     ///< bounds of all times in the segment, from neighbours and AUX records
   TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail
   AuxBreak break_before = AuxBreak::none;
-  bool break_after = false;  ///< the flow does not join the next segment (seam, end of stream)
+  bool break_after = false;  ///< the flow does not continue in the next segment (lost data, end of stream)
 };
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// Bundles: recordings that need nothing but themselves. Format: docs/FORMAT.md.
+// Bundles: self-contained recordings. Format: docs/FORMAT.md.
 #pragma once
 
 #include <cstdint>
@@ -12,44 +12,44 @@
 
 namespace ptd {
 
-/// What to keep.
+/// Options for writing a bundle.
 struct BundleOptions {
   std::string output_path;
   Interval time;                    ///< only the segments that cover it; default: all
-  std::vector<OpenOptions> also;    ///< keep also what decoding with these looks at (frozen, timeless); same input
+  std::vector<OpenOptions> also;    ///< also include the code that decoding with these options reads (frozen, without time); same input
   const RawOptions* raw = nullptr;  ///< set: the input is a raw capture
-  bool dry_run = false;             ///< write nothing: only say what would be in it
+  bool dry_run = false;             ///< write nothing; only report what the bundle would contain
 };
 
-/// What one file gives to a bundle.
+/// The part of a bundle that comes from one file.
 struct BundlePart {
   std::string file, why;  ///< `why`: the reason that it may be in the bundle
   uint64_t bytes = 0;     ///< before compression
   uint64_t symbols = 0;   ///< names of functions
 };
 
-/// What was kept, in bytes before compression where not said otherwise.
+/// The content of a bundle, in bytes before compression unless stated otherwise.
 struct BundleReport {
   uint64_t file_bytes = 0;  ///< of the bundle
   uint64_t aux_bytes = 0, aux_total_bytes = 0;
   uint64_t segments = 0, segments_total = 0;
-  uint64_t code_bytes = 0;        ///< code that was looked at or that edits touch
-  uint64_t code_total_bytes = 0;  ///< of the files and copies that it was taken from, as far as mapped
+  uint64_t code_bytes = 0;        ///< code that decoding read or that edits changed
+  uint64_t code_total_bytes = 0;  ///< mapped bytes of the files and copies that it comes from
   uint64_t symbols = 0;
-  uint64_t instructions = 0;   ///< decoded to find out
-  std::vector<BundlePart> parts;      ///< what it is made of: the recording first, then by bytes
-  std::vector<MissingImage> missing;  ///< files that the recording names, and why nothing of them is in it
+  uint64_t instructions = 0;   ///< decoded to determine the code
+  std::vector<BundlePart> parts;      ///< its sources: the recording first, then by bytes
+  std::vector<MissingImage> missing;  ///< files that the recording names but that are not included, and why
   std::vector<std::string> warnings;  ///< of the recording
-  std::string events_trouble;         ///< why the samples of other events are not in it, "" if they are or there are none
+  std::string events_trouble;         ///< why the samples of other events are missing; "" if they are included or there are none
 };
 
-/// Opens the recording that `options` names, decodes it, and writes what that needed. Of files outside of the recording only code that is
-/// proven to be what ran goes into it (CodeSourceOptions::share). The output is replaced only if all went well.
+/// Opens the recording that `options` names, decodes it, and writes the data that decoding needed. From files outside the recording, only
+/// code that is proven to have run is included (CodeSourceOptions::share). The output is replaced only on success.
 /// Errors: those of Recording::open; the group file_open for the output; bad_output if the output is the input; bad_time_window if nothing
 /// was traced at that time.
 PTD_API Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOptions& bundle);
 
-/// True if the file begins as a bundle does.
+/// Returns true if the file begins like a bundle.
 [[nodiscard]] PTD_API bool looks_like_bundle(const std::string& path);
 
 }  // namespace ptd

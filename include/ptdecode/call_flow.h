@@ -1,4 +1,4 @@
-// CallFlow: what of one stream's flow matters to calls: calls, returns, jumps between functions, interrupts, switches, holes; with times.
+// CallFlow: extracts from one stream's flow what matters to calls: calls, returns, jumps between functions, interrupts, switches, gaps.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class FlowKind : uint8_t {
   call,        ///< near call, or system call / software interrupt into traced code (flag far)
   ret,         ///< near return
   jump,        ///< to another function; one to a bare RET (a return thunk) is part of the return
-  interrupt,   ///< interrupt, fault, trap, signal: `return_to` is where it struck
+  interrupt,   ///< interrupt, fault, trap, signal: `return_to` is the interrupted address
   far_return,  ///< IRET, SYSRET and the like
   begin,       ///< tracing starts at `to`, or flow resumes there after a gap
   pause,       ///< tracing stops: filtered (kernel, address filter), or the thread leaves the cpu
@@ -31,10 +31,10 @@ enum class FlowKind : uint8_t {
 
 inline constexpr uint8_t kFlowEntry = 1;  ///< `to` is the first address of a function
 inline constexpr uint8_t kFlowNamed = 2;  ///< a symbol names `function`, or a jump from another module entered it
-/// System call or software interrupt; pause: it is the kernel, called or interrupting, that is not traced.
+/// System call or software interrupt; pause: the kernel, entered by a call or interrupt, is not traced.
 inline constexpr uint8_t kFlowFar = 4;
 inline constexpr uint8_t kFlowBreakpoint = 8;  ///< interrupt: an INT3 was met
-inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it lies outside of what was traced
+inline constexpr uint8_t kFlowUnseen = 16;     ///< `to` is not known: it is outside the traced code
 inline constexpr uint8_t kFlowHalted = 32;     ///< pause, begin: the core waits in HLT, MWAIT or the like
 
 /// One transfer. Times never go back within a stream.
@@ -51,31 +51,31 @@ struct FlowStep {
   uint64_t cycles = 0;                ///< core cycles of these: see CycleShare. 0 if the trace counts none
   Ip to{};
   Ip return_to{};
-  TimeNs time{};   ///< packets' times, and between them by instructions
+  TimeNs time{};   ///< from packets; between two packets interpolated by instructions
   TimeNs floor{};  ///< the last packet's time: what listings print; <= time
 };
 
 /// Fed with one stream's batches in order. Not thread-safe. The symbolizer and the table must outlive it; the
 /// batches need not.
 ///
-/// FlowDates dates the steps. They wait for the next moment that a packet tells, so out() lags behind; finish() gives the rest. An
+/// FlowDates dates the steps. A step waits for the next time in the trace, so out() lags behind; finish() outputs the rest. An
 /// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an
-/// interrupt is taken, and no instruction is decoded before the flow is lost, it is lost from there on.
+/// interrupt is taken, and no instruction is decoded before the flow is lost, the loss starts there.
 class PTD_API CallFlow {
  public:
   /// `cpu` or `tid` of the stream; -1 for the other.
   CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,
            const FlowClock& clock = {});
 
-  /// What take() gets from here on is of another segment of the trace, with AuxSegment::time.
+  /// Starts another segment of the trace, with AuxSegment::time: later calls of take() belong to it.
   void begin_segment(Interval time);
   /// Takes a batch, which may be condensed (call_condenser.h).
   void take(const Batch& batch, const BlockTable& blocks);
-  /// The stream is over. A flow that is lost then is so up to `end`, if that is given.
+  /// Ends the stream. A flow that is lost at this point stays lost up to `end`, if that is given.
   void finish(TimeNs end = kTimeMin);
-  /// Steps whose time is known; the caller takes them away.
+  /// Returns the steps whose time is known; the caller removes them.
   [[nodiscard]] std::vector<FlowStep>& out() { return out_; }
-  /// False until a packet told a time.
+  /// Returns false until the first packet with a time.
   [[nodiscard]] bool timed() const { return dates_.timed(); }
 
  private:

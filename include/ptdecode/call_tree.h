@@ -1,4 +1,4 @@
-// CallTree: steps of flow -> calls that begin and end, thread by thread, with what of their time was whose.
+// CallTree: turns steps of flow into calls with start and end, per thread, and attributes their time.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@
 
 namespace ptd {
 
-/// How a function came to run.
+/// How a function was entered.
 enum class FrameKind : uint8_t {
   call,       ///< a call was seen
-  tail,       ///< a jump to its first instruction; its caller is the caller of the function that jumped, which is over. Also of handlers
-  interrupt,  ///< an interrupt, fault, trap or signal; it ends where flow goes back to the place that it struck
+  tail,       ///< a jump to its first instruction, which ends the jumping function; its caller is that function's caller. Also for handlers
+  interrupt,  ///< an interrupt, fault, trap or signal; it ends when the flow returns to the interrupted address
   syscall,    ///< a system call or software interrupt
-  root,       ///< flow began or resumed inside of it: its start is not known
+  root,       ///< flow began or resumed inside it: its start is not known
 };
 
 enum class CallStepKind : uint8_t {
   enter,
   leave,
-  off,   ///< the thread stops running, or to be traced
+  off,   ///< the thread stops running or being traced
   on,    ///< it runs again: `start` is when it stopped
   lost,  ///< flow is lost, or its calls could not be followed: all frames have been left, with kCallCut
 };
 
-/// Why all that was known of a thread's calls was given up.
+/// Why a thread's stack of calls was abandoned.
 enum class CallLoss : uint8_t {
   none,
   gap,             ///< flow was lost: see FlowStep::gap
-  strange_return,  ///< a return to where nobody had called from: another stack, or a call from before the trace
-  strange_resume,  ///< tracing went on elsewhere than where it had stopped
+  strange_return,  ///< a return that matches no open call: another stack, or a call from before the trace
+  strange_resume,  ///< tracing resumed at another place than where it stopped
   new_program,     ///< exec
   too_deep,        ///< more than kMaxFrames calls open
 };
@@ -44,10 +44,10 @@ enum class CallLoss : uint8_t {
 inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (kind root)
 inline constexpr uint8_t kCallCut = 2;          ///< its end was not seen: the flow was lost, or the trace ends
 inline constexpr uint8_t kCallInner = 4;        ///< the same function is open further out: recursion
-inline constexpr uint8_t kCallMiddle = 8;       ///< entered elsewhere than at its start: no call of it
-inline constexpr uint8_t kCallUntraced = 16;    ///< where it ran was not traced
+inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start: not a call of it
+inline constexpr uint8_t kCallUntraced = 16;    ///< the code that it ran was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
-inline constexpr uint8_t kCallKernel = 64;      ///< on: it was the kernel that was not traced
+inline constexpr uint8_t kCallKernel = 64;      ///< on: the kernel was not traced
 
 /// What happened to a thread's calls. Times in units of the timeline's clock. A plain value.
 struct CallStep {
@@ -62,54 +62,53 @@ struct CallStep {
   FunctionId function = kNoFunction;
   TimeNs time, floor;         ///< as FlowStep
   TimeNs start, start_floor;  ///< leave: of the call; on: when it stopped
-  /// leave: of the call, with all that it called. on: of the stretch that ends. They are parts of time - start that are nobody's own.
+  /// leave: of the call, including its callees. on: of the pause that ends. These parts of time - start are not self time of any function.
   uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;
   uint64_t self_ns = 0;                  ///< leave: in the function itself
-  uint64_t instructions = 0;             ///< leave: with all that it called
+  uint64_t instructions = 0;             ///< leave: including its callees
   uint64_t self_instructions = 0;        ///< leave: of the function itself
   uint64_t cycles = 0, self_cycles = 0;  ///< leave: core cycles likewise; 0 if the trace counts none
   [[nodiscard]] uint64_t total_ns() const { return time.value - start.value; }
 };
 
-/// A thread and what became of its time.
+/// A thread and a breakdown of its time.
 struct CallThread {
-  int32_t pid = -1, tid = -1, cpu = -1;  ///< cpu: of the idle task and of unknown threads, which are one a cpu
+  int32_t pid = -1, tid = -1, cpu = -1;  ///< cpu: for the idle task and unknown threads, of which each cpu has one
   TimeNs first, last;
   uint64_t running_ns = 0, off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;
   uint64_t instructions = 0, cycles = 0;
-  uint64_t gaps = 0, forgotten = 0;  ///< stacks given up: by gaps, for other reasons
+  uint64_t gaps = 0, forgotten = 0;  ///< abandoned stacks: because of gaps, for other reasons
 };
 
-/// Not thread-safe. References that it returns are valid until the next take(), restart() or finish().
+/// Keeps one stack per thread. Feed the steps of all streams in time order; a per-thread stream may be fed independently of the others. Not
+/// thread-safe. References that it returns are valid until the next take(), restart() or finish().
 ///
-/// Keeps one stack a thread. Feed steps of all streams in order of time; a stream that is one thread's needs no such order among others.
-///
-/// What is done where call and return do not match:
-///  - A return to an address that an open call waits for ends that call and all further in.
-///  - A return to a function's first instruction is a jump (retpolines); one into a function that is open goes on there (longjmp).
-///  - A return with no call open leaves a function whose start was not seen: the caller becomes the root.
-///  - Any other return, and a gap, gives the stack up. Should a later return go where one of the given-up calls was awaited, its callers
-///    are taken up again as calls without a start.
-///  - A jump to another function's start is a tail call: the function that jumps is over. Elsewhere into a function that is open: goes on
-///    there. Into another: it goes on under its name, which is no call of it.
-///  - The end of an interrupt is the return from it (IRET, or tracing that resumes where it struck), whatever was open inside.
+/// Calls and returns that do not match are handled as follows:
+///  - A return to the return address of an open call ends that call and all calls inside it.
+///  - A return to a function's first instruction is a jump (retpolines). A return into an open function continues there (longjmp).
+///  - A return without an open call leaves a function whose start was not seen: the caller becomes the root.
+///  - Any other return, and a gap, abandons the stack. If a later return matches one of the abandoned calls, its callers are reopened as
+///    calls without a start.
+///  - A jump to another function's start is a tail call: the jumping function ends. A jump into the middle of an open function continues
+///    there. A jump into the middle of another function continues under that function's name, but is not a call of it.
+///  - An interrupt ends with the return from it (IRET, or tracing that resumes at the interrupted address), whatever is open inside it.
 class PTD_API CallTree {
  public:
   static constexpr size_t kMaxFrames = 1U << 16;
 
-  /// `schedule` tells off-cpu time from time that was filtered or lost; may be null, must outlive the tree.
+  /// `schedule` distinguishes off-cpu time from filtered or lost time. It may be null and must outlive the tree.
   explicit CallTree(const ThreadSchedule* schedule) : schedule_(schedule) {}
 
-  /// Appends what the step means to `out`.
+  /// Processes one step and appends the resulting call steps to `out`.
   void take(const FlowStep& step, std::vector<CallStep>& out);
-  /// Counting begins at `time`: what is open has no start from here on, and is entered anew; nothing before counts. Every step taken so far
-  /// was of before `time`.
+  /// Starts counting at `time`: open calls are entered again without a start, and nothing earlier counts. All steps taken so far must be
+  /// from before `time`.
   void restart(TimeNs time, std::vector<CallStep>& out);
-  /// The trace, or what of it is wanted, is over: what is open is left, cut. If `until` is given, threads that run do so up to then, and
-  /// those that wait, or are lost, do so up to then if `goes_on` says that there is more of them after it.
+  /// Ends the trace, or the wanted part of it: leaves all open calls, with kCallCut. If `until` is given, running threads run until then;
+  /// threads that wait or are lost do so until then if `goes_on` returns that the thread continues after it.
   void finish(std::vector<CallStep>& out, TimeNs until = kTimeMin, const std::function<bool(const CallThread&)>& goes_on = {});
   [[nodiscard]] const std::vector<CallThread>& threads() const { return threads_; }
-  /// Whether finish() was called: nothing more will come.
+  /// Returns whether finish() was called.
   [[nodiscard]] bool finished() const { return finished_; }
 
  private:

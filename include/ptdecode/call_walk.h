@@ -1,4 +1,4 @@
-// Decodes the streams of a recording side by side and gives out their calls in order of time.
+// Decodes the streams of a recording in parallel and outputs their calls in time order.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace ptd {
 
 struct CallWalkOptions {
   std::vector<uint32_t> streams;                 ///< empty: all
-  Interval time;                                 ///< only this: calls that began before have no start, those that go on behind it are cut
-  unsigned threads = 0;                          ///< that decode; 0: one for each core
+  Interval time;                                 ///< only this range: earlier calls have no start, calls that end later are cut
+  unsigned threads = 0;                          ///< number of decoding threads; 0: one per core
   std::function<void(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; any thread
   std::function<void(const Gap&)> on_gap;        ///< each gap; one call at a time
-  /// Called now and then, by any thread. True ends the walk: calls that are open are left, cut. Empty: never.
+  /// Called regularly, on any thread. Returning true ends the walk: open calls are left, with kCallCut. Empty: never.
   std::function<bool()> stopped;
 };
 
-/// Gets the next steps, in order of time within a thread and, up to the streams' clocks, among them; false stops.
+/// Gets the next steps, in time order within a thread and, as exactly as the streams' clocks allow, across threads. False stops the walk.
 using CallSink = std::function<bool(std::span<const CallStep> steps, const CallTree& tree)>;
 
-/// Walks the calls of a recording. `functions` gets the functions met. Streams that overlap in time share the threads by size; each has
-/// at least one. What the sink gets does not depend on the number of threads. Bounded numbers of batches and steps of each stream wait
-/// for their turn. Runs `sink` on the caller's thread. False in `timed` (may be null): no packet told a time. Errors: those of
+/// Walks the calls of a recording. The functions that occur are added to `functions`. Streams that overlap in time divide the threads by
+/// size; each has at least one. The steps do not depend on the number of threads. A bounded number of batches and steps per stream is
+/// buffered. Runs `sink` on the caller's thread. Sets `timed` (may be null) to false if no packet has a time. Errors: those of
 /// Recording::decode.
 PTD_API Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink,
                   bool* timed = nullptr);

@@ -1,4 +1,4 @@
-// ContextTrack: which thread, and so which address space, a cpu ran at a time.
+// ContextTrack: the thread and address space that a cpu ran at a given time.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +26,21 @@ class PTD_API ContextTrack {
     Context to;
   };
 
-  /// Declares that `to` runs on `cpu` from `time` on. Any order; sort() must follow the last add.
+  /// Adds a switch: `to` runs on `cpu` from `time` on. Switches may be added in any order; call sort() after the last one.
   void add_switch(int32_t cpu, TimeNs time, Context to);
-  /// Declares that thread `tid` lives in `space` from `time` on (start, exec). For per-thread streams.
+  /// Adds a change of space: thread `tid` is in `space` from `time` on (start, exec). For per-thread streams.
   void add_thread(int32_t tid, TimeNs time, Context to);
-  /// A later exec moves a running thread to another space: applied to switches on lookup through add_thread.
+  /// An exec that moves a running thread to another space is added with add_thread() and applied to switches on lookup.
   void sort();
 
-  /// Context of a per-cpu stream at `time`; unknown before the first switch.
+  /// Returns the context of a per-cpu stream at `time`; it is unknown before the first switch.
   [[nodiscard]] Context at_cpu(int32_t cpu, TimeNs time) const;
-  /// Context of a per-thread stream at `time`.
+  /// Returns the context of a per-thread stream at `time`.
   [[nodiscard]] Context at_thread(int32_t tid, TimeNs time) const;
-  /// Switches of `cpu` in order of time; may be empty.
+  /// Returns the switches of `cpu` in time order; may be empty.
   [[nodiscard]] const std::vector<Switch>& switches(int32_t cpu) const;
   [[nodiscard]] const std::vector<Switch>& thread_changes(int32_t tid) const;
-  /// The cpus that have switches, the threads that have changes; in order.
+  /// Return the cpus that have switches and the threads that have changes, sorted.
   [[nodiscard]] std::vector<int32_t> cpus() const;
   [[nodiscard]] std::vector<int32_t> threads() const;
 

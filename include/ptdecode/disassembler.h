@@ -1,4 +1,4 @@
-// Text of one instruction, for people. x86 here, the only door to Zydis; Arm in arm_disassembler.h.
+// Disassembles one instruction. This file: x86, through Zydis; arm_disassembler.h: Arm.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ class PTD_API Disassembler {
   Disassembler(Disassembler&&) noexcept;
   Disassembler& operator=(Disassembler&&) noexcept;
 
-  /// The instruction at the start of `bytes` as text, targets absolute. What the library does not know comes as
-  /// ".byte 0x.., ..." of the length that our classifier found, never as a wrong mnemonic.
+  /// Returns the instruction at the start of `bytes` as text, with absolute targets. An instruction that the library does not know becomes
+  /// ".byte 0x.., ..." with the length that classify() found, never a wrong mnemonic.
   [[nodiscard]] std::string text(Bytes bytes, Ip ip, ExecMode mode) const;
 
  private:

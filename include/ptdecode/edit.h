@@ -1,4 +1,4 @@
-// Edit: one dated change of code bytes, the single form that every source of changes is folded into.
+// Edit: one dated change of code bytes. Every source of changes is converted to this form.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ enum class EditOrigin : uint8_t {
   jitdump,     ///< JIT_CODE_LOAD / JIT_CODE_MOVE
   dated_copy,  ///< difference between two dated copies of memory
   healed,      ///< inserted by the builder: proven by the old bytes of a later record
-  announced,   ///< an announcing library or user-space static key
+  announced,   ///< announced by a library or a user-space static key
 };
 
-/// `new_bytes` replaced `old_bytes` at `ip` at some moment of `time`.
+/// `new_bytes` replaced `old_bytes` at `ip` at some time within `time`.
 /// Before time.first the old bytes were live (or an INT3 in the poke window), after time.last the new ones.
-/// old_bytes empty: code came into being. new_bytes empty: code went away.
+/// Empty old_bytes: code was created. Empty new_bytes: code was removed.
 struct Edit {
   SpaceId space = kKernelSpace;
   Ip ip;
@@ -28,7 +28,7 @@ struct Edit {
   Interval time;
   EditOrigin origin = EditOrigin::text_poke;
   int32_t cpu = -1;                  ///< the poking cpu, -1 if unknown
-  uint64_t record_offset_bytes = 0;  ///< where the record stands in its file, for findings
+  uint64_t record_offset_bytes = 0;  ///< offset of the record in its file, for findings
 };
 
 }  // namespace ptd

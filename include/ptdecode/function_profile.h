@@ -12,13 +12,13 @@
 
 namespace ptd {
 
-/// Durations: exact up to kExact of them, then in classes of less than 1 % width. Not thread-safe; quantile() sorts.
+/// A distribution of durations: exact up to kExact values, then in classes of less than 1 % width. Not thread-safe; quantile() sorts.
 class PTD_API DurationCounts {
  public:
   void add(uint64_t ns);
   [[nodiscard]] uint64_t count() const { return count_; }
   [[nodiscard]] uint64_t max() const { return max_; }
-  /// The least duration that at least `share` (0..1] of all do not exceed; 0 if there are none.
+  /// Returns the smallest duration that at least `share` (0..1] of all values do not exceed; 0 if there are none.
   [[nodiscard]] uint64_t quantile(double share) const;
 
  private:
@@ -29,9 +29,9 @@ class PTD_API DurationCounts {
 };
 
 struct FunctionTotals {
-  uint64_t calls = 0;                                     ///< times it was entered at its start
-  uint64_t partial = 0;                                   ///< times it was met without a start, or left without an end
-  uint64_t self_ns = 0, total_ns = 0;                     ///< total: with what it called, off-cpu and untraced time; recursion counted once
+  uint64_t calls = 0;                                     ///< number of entries at its start
+  uint64_t partial = 0;                                   ///< calls whose start or end was not seen
+  uint64_t self_ns = 0, total_ns = 0;                     ///< total: including callees, off-cpu and untraced time; recursion counts once
   uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0;  ///< parts of total_ns in which it did not run
   uint64_t self_instructions = 0, instructions = 0;
   uint64_t self_cycles = 0, cycles = 0;  ///< core cycles; 0 without CYC packets
@@ -43,7 +43,7 @@ class PTD_API FunctionProfile {
  public:
   void add(std::span<const CallStep> steps);
   [[nodiscard]] const std::vector<FunctionTotals>& functions() const { return functions_; }
-  /// Of functions met with FunctionId kNoFunction: code that was not traced.
+  /// Returns the profile of kNoFunction: code that was not traced.
   [[nodiscard]] const FunctionTotals& untraced() const { return untraced_; }
 
  private:

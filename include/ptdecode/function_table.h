@@ -1,4 +1,4 @@
-// FunctionTable: one number for each function of a recording; FunctionFinder: which function an address belongs to.
+// FunctionTable: assigns an id to each function of a recording. FunctionFinder: maps an address to its function.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ namespace ptd {
 using FunctionId = uint32_t;
 inline constexpr FunctionId kNoFunction = 0xffffffffU;
 
-/// A function as people know it. The same function of the same file is one, in whatever process and at whatever address.
+/// A function. The same function of the same file has one id, in every process and at every address.
 ///
-/// Code that no symbol names has a function for each place that a call enters, or a jump from another module: "libc.so.6+0x1234", with the
-/// offset in the file. Code in no file is a process's own: "[anon 4711]+0x7f0012340000", with the address. Where flow was met inside of
-/// such code, its start is not known: "[unnamed code of libc.so.6]", one for each module.
+/// Code without a symbol has one function for each address that a call, or a jump from another module, enters: "libc.so.6+0x1234", with
+/// the file offset. Code from no file belongs to its process: "[anon 4711]+0x7f0012340000", with the address. Code without a symbol whose
+/// entry was not seen is "[unnamed code of libc.so.6]", one per module.
 struct FunctionInfo {
   std::string name;    ///< demangled; if no symbol names it, as above
   std::string module;  ///< short file name, "[jit]", "[anon 4711]"; may be empty
 };
 
-/// Grows only. Any thread may call. Ids and references from info() are valid as long as the table.
+/// Only grows; ids and references from info() are valid as long as the table. Thread-safe.
 class PTD_API FunctionTable {
  public:
   FunctionId intern(std::string_view name, std::string_view module);
-  /// Of kNoFunction, and of an id that intern() has not returned, one without a name.
+  /// Returns the function. kNoFunction, and an id that intern() has not returned, give one without a name.
   [[nodiscard]] const FunctionInfo& info(FunctionId id) const;
   [[nodiscard]] size_t size() const;
 
@@ -52,23 +52,23 @@ class PTD_API FunctionTable {
 /// The function that an address belongs to.
 struct FoundFunction {
   FunctionId id = kNoFunction;
-  uint32_t module = 0;                 ///< a number for the module; it means something to this finder only
-  bool entry = false;                  ///< the address is the function's first
+  uint32_t module = 0;                 ///< a number for the module, valid only within this finder
+  bool entry = false;                  ///< the address is the function's first one
   bool named = false;                  ///< a symbol names it; else `id` stands for all unnamed code of the module
   bool in_file = false;                ///< likewise, and the module is a file
-  Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
+  Interval valid{kTimeMax, kTimeMin};  ///< times at which the same lookup has this result
 };
 
-/// Remembers answers. Not thread-safe: use one per thread. The symbolizer and the table must outlive it. What a compiler split off a
-/// function (NAME.cold) counts as the function.
+/// Caches lookups. Not thread-safe: use one per thread. The symbolizer and the table must outlive it. A part that the compiler split off a
+/// function (NAME.cold) belongs to the function.
 class PTD_API FunctionFinder {
  public:
   FunctionFinder(const Symbolizer& symbolizer, Timeline timeline, FunctionTable& table)
       : symbolizer_(symbolizer), timeline_(std::move(timeline)), table_(table), entries_(kEntries) {}
   FoundFunction find(SpaceId space, Ip ip, TimeNs when);
-  /// Whose code is met from here on; no two processes share a space.
+  /// Sets the process of the following lookups; no two processes share a space.
   void set_process(int32_t pid) { pid_ = pid; }
-  /// The function that begins at `ip`, in code that no symbol names.
+  /// Returns the function that begins at `ip`, in code without a symbol.
   FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
 
  private:

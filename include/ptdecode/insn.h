@@ -1,4 +1,4 @@
-// Length and branch class of one instruction: all that following a trace needs. x86 here, Arm in arm_insn.h.
+// Length and branch class of one instruction, as needed to follow a trace. This file: x86; arm_insn.h: Arm.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ enum class InsnClass : uint8_t {
   far_call,       ///< far CALL (direct or indirect), SYSCALL, SYSENTER, INT n, INT3, INT1, INTO, VMCALL-like: see InsnDetail
   far_jump,       ///< far JMP
   far_ret,        ///< far RET, IRET, SYSRET, SYSEXIT, ERETU, ERETS, UIRET, RSM, VMLAUNCH, VMRESUME
-  jmpabs,         ///< JMPABS (APX): direct 64-bit target, yet takes a TIP
+  jmpabs,         ///< JMPABS (APX): direct 64-bit target, but produces a TIP
   mov_cr3,        ///< MOV to CR3: PIP binds here; sequential
   ptwrite,        ///< PTWRITE: PTW binds here; sequential
-  bad,            ///< no valid instruction, or not all bytes are at hand (see classify)
+  bad,            ///< not a valid instruction, or not all bytes are given (see classify)
 };
 
 /// Finer distinctions that some bindings need.
@@ -77,24 +77,24 @@ struct Insn {
 
 /// True if the instruction ends a block.
 constexpr bool is_branch(InsnClass cls) { return cls >= InsnClass::jump_direct && cls <= InsnClass::jmpabs && cls != InsnClass::other; }
-/// True if it is a far transfer: takes a TIP, may change mode, privilege or CR3.
+/// True if it is a far transfer, which produces a TIP and may change mode, privilege level or CR3.
 constexpr bool is_far(InsnClass cls) { return cls == InsnClass::far_call || cls == InsnClass::far_jump || cls == InsnClass::far_ret; }
 
-/// Reads one instruction at the start of `bytes`. Needs no more than 15 bytes; fewer are fine if the instruction fits.
-/// cls == bad: an encoding that no processor executes, or the instruction runs past the bytes given (length_bytes == 0 in
-/// both; `needs_more_bytes` tells them apart). Never reads past `bytes`; in ExecMode::unknown everything is
-/// bad. What is bad and what merely faults: the table in decoder/insn/opcode_table.h. 66 on a near branch is ignored in 64-bit mode, as
-/// Intel processors do. Source: [SDM] volume 2, "Opcode Map". An Arm instruction (arm_insn.h) comes in the same terms; ISB and
-/// other P0 instructions that are no branches are `other`, ERET and RFE far_ret.
+/// Decodes one instruction at the start of `bytes`. 15 bytes are always enough; fewer are fine if the instruction fits. Never reads past
+/// `bytes`. cls == bad: an encoding that no processor executes, or the instruction extends past `bytes` (length_bytes == 0 in both cases;
+/// needs_more_bytes() distinguishes them). In ExecMode::unknown everything is bad. The table in decoder/insn/opcode_table.h lists which
+/// encodings are bad and which only fault. Prefix 66 on a near branch is ignored in 64-bit mode, as on Intel processors. Source: [SDM]
+/// volume 2, "Opcode Map". Arm instructions (arm_insn.h) use the same classes: ISB and other P0 instructions that do not branch are
+/// `other`, ERET and RFE are far_ret.
 [[nodiscard]] PTD_API Insn classify(Bytes bytes, ExecMode mode);
 /// True if classify() fails only because the bytes end early.
 [[nodiscard]] PTD_API bool needs_more_bytes(Bytes bytes, ExecMode mode);
 
-/// Target of a direct branch (jump_direct, jcc taken, call_direct, jmpabs) that stands at `ip`. Addresses are linear: outside 64-bit
-/// mode they wrap at 32 bits. A 16-bit operand cuts EIP to 16 bits; done for a CS base of 0, which in 16-bit code is assumed of
-/// addresses below 64 KiB only (above, base and offset cannot be told apart).
+/// Returns the target of a direct branch (jump_direct, jcc taken, call_direct, jmpabs) at `ip`. Addresses are linear; outside 64-bit mode
+/// they wrap at 32 bits. A 16-bit operand truncates EIP to 16 bits. This is done only for a CS base of 0, which in 16-bit code is assumed
+/// for addresses below 64 KiB (above that, base and offset cannot be separated).
 [[nodiscard]] PTD_API Ip direct_target(const Insn& insn, Ip ip, ExecMode mode);
-/// Address of the next sequential instruction; wraps at 32 bits outside 64-bit mode.
+/// Returns the address of the next sequential instruction; wraps at 32 bits outside 64-bit mode.
 [[nodiscard]] PTD_API Ip next_sequential(const Insn& insn, Ip ip, ExecMode mode);
 
 }  // namespace ptd

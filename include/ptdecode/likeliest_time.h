@@ -1,4 +1,4 @@
-// LikeliestTime: the one moment by which calls, listings and coverage date what ran, where the trace tells two bounds.
+// LikeliestTime: the single time that calls, listings and coverage use for code whose time in the trace is an interval.
 #pragma once
 
 #include <algorithm>
@@ -8,19 +8,19 @@
 
 namespace ptd {
 
-/// Whether a mark or event has a moment. Nothing need bound it from above: behind the last timing packet nothing does.
+/// Returns whether a mark or event has a time. It needs no upper bound: after the last timing packet there is none.
 template <typename Told>
 [[nodiscard]] bool is_dated(const Told& told) {
   return told.time.first != kTimeMin;
 }
 
-/// The likeliest moment of a mark or event that has one.
+/// Returns the likeliest time of a mark or event that has a time.
 template <typename Told>
 [[nodiscard]] TimeNs likeliest(const Told& told) {
   return std::clamp(told.about, told.time.first, std::max(told.time.first, told.time.last));
 }
 
-/// The moment of a stream that is followed from mark to mark and event to event. It never goes back.
+/// The current time of a stream, updated at each mark and event. It never goes back.
 /// Plain state; not thread-safe.
 class PTD_API LikeliestTime {
  public:
@@ -28,7 +28,7 @@ class PTD_API LikeliestTime {
   void pass(const Told& told) {
     if (is_dated(told)) now_ = std::max(now_, likeliest(told));
   }
-  /// Passes a mark. Its bounds begin with the moment then.
+  /// Processes a mark and returns it with the current time as its lower bound.
   [[nodiscard]] Mark dated(Mark mark) {
     pass(mark);
     mark.time_known = is_dated(mark);

@@ -1,4 +1,4 @@
-// LossTimes: for how long whose flow was lost, and when in the run.
+// LossTimes: how long each thread's flow was lost, and when.
 #pragma once
 
 #include <array>
@@ -15,17 +15,17 @@
 
 namespace ptd {
 
-/// Of one thread. Time in which tracing was off (another thread, kernel, filter) is in neither.
+/// The loss of one thread. Time in which tracing was off (another thread, kernel, filter) is in neither sum.
 struct ThreadLoss {
   uint64_t traced_ns = 0, lost_ns = 0;
-  std::array<uint64_t, kGapReasons> gaps{}, lost_by_reason_ns{};  ///< lost time goes to the reason that began it
+  std::array<uint64_t, kGapReasons> gaps{}, lost_by_reason_ns{};  ///< lost time is attributed to the reason that started it
 };
 
 /// Fed with one stream's batches in order. Not thread-safe. The contexts must outlive it. References are valid as long as it lives.
 ///
-/// A loss goes from the gap, or from the start or interrupt before it after which no instruction was decoded, to the time of the next block
-/// that is known to have run, or to the next stop of the trace. On a cpu it is shared out among the threads that the switches tell; of a
-/// thread's own stream only what it spent on a cpu counts. What of the time was traced FlowDates says, as for calls.
+/// A loss starts at the gap, or at the start or interrupt before it if no instruction was decoded after that. It ends at the next block
+/// that is known to have run, or at the next stop of the trace. In a per-cpu stream it is divided among the threads by the context
+/// switches; in a per-thread stream only time on a cpu counts. FlowDates determines how much of the time was traced, as for calls.
 class PTD_API LossTimes {
  public:
   static constexpr size_t kBins = 60;
@@ -34,10 +34,10 @@ class PTD_API LossTimes {
   };
   using Threads = std::map<std::pair<int32_t, int32_t>, ThreadLoss>;  ///< by pid and tid
 
-  /// `cpu` or `tid` of the stream, -1 for the other. `span` is what the bins share out evenly: bounded on both sides, or there are no bins.
+  /// `cpu` or `tid` of the stream, -1 for the other. `span` is divided evenly into the bins; no bins if it is unbounded.
   LossTimes(const ContextTrack& contexts, int32_t cpu, int32_t tid, Interval span, const FlowClock& clock = {});
   void take(const Batch& batch);
-  /// The stream is over; what is lost then is so up to `end`.
+  /// Ends the stream. A flow that is lost at this point stays lost up to `end`.
   void finish(TimeNs end);
 
   [[nodiscard]] const Threads& threads() const { return threads_; }
@@ -49,7 +49,7 @@ class PTD_API LossTimes {
   struct Run {
     TimeNs first, last;
   };
-  /// From some point on: what the flow does, and whose it is.
+  /// The state of the flow, and its thread, from one point on.
   struct Change {
     State state = State::unknown;
     GapReason reason = GapReason::bad_packet;
@@ -59,7 +59,7 @@ class PTD_API LossTimes {
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
   void take_gap(const Gap& gap);
-  /// Blocks with nothing between them, one at least.
+  /// A sequence of blocks without marks, events or gaps in between; at least one.
   void take_blocks(std::span<const Block> blocks);
   void change(State state, bool resumes = false);
   void resume(bool waited);
@@ -85,8 +85,8 @@ class PTD_API LossTimes {
   TimeNs since_;
   bool proved_ = true;  ///< an instruction was decoded since the flow resumed or was interrupted
   bool began_ = false;
-  bool synced_ = false;  ///< a mark has just told when the next block ran
-  State resumed_from_ = State::unknown;  ///< what the flow was before it resumed or was interrupted last
+  bool synced_ = false;  ///< the last mark gives the time of the next block
+  State resumed_from_ = State::unknown;  ///< the state before the flow last resumed or was interrupted
   Threads threads_;
   std::array<Bin, kBins> bins_{};
 };

@@ -23,25 +23,25 @@ namespace ptd {
 /// thread-safe; any number of cursors may walk one recording at the same time.
 class PTD_API StreamCursor {
  public:
-  /// Walks the segments of `stream` that may hold a moment of `time`, whole. A stream that does not exist has no items.
+  /// Walks all of each segment of `stream` that may overlap `time`. A stream that does not exist has no items.
   StreamCursor(const Recording& recording, uint32_t stream, Interval time = {});
   ~StreamCursor();
   StreamCursor(StreamCursor&&) noexcept;
   StreamCursor& operator=(StreamCursor&&) noexcept;
 
-  /// Moves to the next item. FlowItem::end: the stream, or the asked time, is over.
+  /// Moves to the next item. FlowItem::end: the end of the stream or of `time`.
   FlowItem next();
 
-  /// The item of the last next(). Valid until the next call of next().
+  /// Returns the item of the last next(). Valid until the next call of next().
   [[nodiscard]] std::span<const Block> blocks() const;
   [[nodiscard]] const Mark& mark() const;
   [[nodiscard]] const Event& event() const;
   [[nodiscard]] const Gap& gap() const;
 
-  /// As of FlowCursor.
+  /// Same as in FlowCursor.
   [[nodiscard]] const Mark& context() const;
   [[nodiscard]] TimeNs now() const;
-  /// What the nodes of the blocks stand for. Grows while the cursor moves; its entries live as long as the cursor.
+  /// Returns the table of the blocks' nodes. It grows while the cursor moves; its entries live as long as the cursor.
   [[nodiscard]] const BlockTable& table() const;
 
  private:

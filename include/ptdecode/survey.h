@@ -39,17 +39,17 @@ struct Survey {
   std::string clock;            ///< "perf's own", "monotonic", ...; "" for forms that have none
   bool has_wall_clock = false;  ///< the time of day of a moment of that clock is recorded
   int64_t wall_offset_ns = 0;   ///< time of day = time + this, with has_wall_clock
-  std::string timing;           ///< "TSC, MTC, CYC"; CoreSight "timestamps, cycle counts": the timing packets that were asked for
+  std::string timing;           ///< "TSC, MTC, CYC"; CoreSight "timestamps, cycle counts": the configured timing packets
   bool traces_user = true, traces_kernel = true, snapshot = false;
-  std::string filter;  ///< the address filter as it was given
+  std::string filter;  ///< the address filter, as given to the recorder
   uint64_t file_bytes = 0, trace_bytes = 0;
   Interval time;  ///< of the dated records; the whole line if there are none
   std::vector<SurveyStream> streams;
   std::vector<ThreadInfo> threads;  ///< by pid and tid, with the last name
   std::vector<SurveyImage> images;  ///< missing ones first, then by size
-  bool kernel_copy = false;         ///< a copy of the kernel's text (--kcore) is there
+  bool kernel_copy = false;         ///< the recording contains a copy of the kernel's text (--kcore)
   uint64_t text_pokes = 0, switches = 0;
-  std::map<std::string, uint64_t> other_events;  ///< samples of events that are no trace, by name
+  std::map<std::string, uint64_t> other_events;  ///< samples of other events than the trace, by name
   LostRecords lost;
   std::vector<std::string> warnings;
 };

@@ -1,4 +1,4 @@
-// ThreadSchedule: when each thread was on a cpu, by the records of context switches.
+// ThreadSchedule: when each thread was on a cpu, from the context switch records.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ class PTD_API ThreadSchedule {
   ThreadSchedule() = default;
   explicit ThreadSchedule(const ContextTrack& contexts);
 
-  /// How much of [first, last] the thread was on no cpu. 0 for a thread without a record.
+  /// Returns for how much of [first, last] the thread was on no cpu. 0 for a thread without a record.
   [[nodiscard]] uint64_t off_ns(int32_t tid, TimeNs first, TimeNs last) const;
-  /// The first and the last moment of [first, last] at which the thread was on no cpu; none if it was on one all the time.
+  /// Returns the first and last time in [first, last] at which the thread was on no cpu; none if it was on a cpu all the time.
   [[nodiscard]] std::optional<Interval> off_span(int32_t tid, TimeNs first, TimeNs last) const;
 
-  /// Whether the thread gets on a cpu again after `t`.
+  /// Returns whether the thread runs on a cpu again after `t`.
   [[nodiscard]] bool runs_after(int32_t tid, TimeNs t) const;
 
  private:

@@ -21,11 +21,11 @@ struct PTD_API TimeConversion {
 
   [[nodiscard]] bool valid() const { return time_mult != 0 && time_shift < 64; }
 
-  /// Ticks to nanoseconds, rounded down: the lower bound of the nanosecond in which the tick fell.
+  /// Converts ticks to nanoseconds, rounded down.
   [[nodiscard]] TimeNs to_ns(Tsc tsc) const;
-  /// The smallest tick whose to_ns() is >= t (the inverse, rounded outward upward).
+  /// Returns the smallest tick whose to_ns() is >= t.
   [[nodiscard]] Tsc to_tsc(TimeNs t) const;
-  /// Ticks [first, last] to a time interval that surely covers them: rounded outward by one unit at the end. A last tick of
+  /// Converts ticks [first, last] to a time interval that covers them; the end is rounded up by one unit. A last tick of
   /// 2^64 - 1 is "unbounded" and gives kTimeMax.
   [[nodiscard]] Interval to_interval(Tsc first, Tsc last) const;
 };

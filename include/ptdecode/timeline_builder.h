@@ -1,4 +1,4 @@
-// TimelineBuilder: collects sections, edits and dated copies in any order; build() sorts, verifies, heals.
+// TimelineBuilder: collects sections, edits and dated copies in any order; build() sorts, verifies and heals them.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@
 
 namespace ptd {
 
-/// A copy of memory read at some moment of `taken` (kcore before, between, after). Neither atomic nor exactly dated:
-/// each edited address is dated by its own bytes, and records are applied backwards and forwards from there.
+/// A copy of memory that was read at some time within `taken` (kcore before, during or after the recording). The copy is neither atomic
+/// nor exactly dated: each edited address is dated by its own bytes, and records are applied backwards and forwards from that time.
 struct DatedCopy {
   SpaceId space = kKernelSpace;
   Ip ip;
   CodeBytes code;
   Interval taken;
   std::string path;
-  std::string build_id;  ///< of what the copy is of, hex; may be empty
+  std::string build_id;  ///< build id of the copied code, in hex; may be empty
 };
 
 /// Not thread-safe. The timeline that build() returns is independent of the builder. add_* may come in any order; build() may be called
@@ -33,22 +33,22 @@ class PTD_API TimelineBuilder {
   TimelineBuilder(TimelineBuilder&&) noexcept;
   TimelineBuilder& operator=(TimelineBuilder&&) noexcept;
 
-  /// A new user address space, empty.
+  /// Returns a new, empty user address space.
   [[nodiscard]] SpaceId add_space();
-  /// A new user address space that starts with what `parent` has mapped at `when` (fork).
+  /// Returns a new user address space with the mappings that `parent` has at `when` (fork).
   [[nodiscard]] SpaceId fork_space(SpaceId parent, TimeNs when);
-  /// A mapping from section.live.first on; what it covers ends there (mmap over something). live.last may cut it short.
+  /// Adds a mapping from section.live.first on, which ends the mappings that it covers (mmap over them). live.last may end it early.
   void add_section(Section section);
-  /// [ip, ip+size) is mapped no more from `when` on (munmap, module unload, ksymbol unregister).
+  /// Removes the mappings of [ip, ip+size) from `when` on (munmap, module unload, ksymbol unregister).
   void remove(SpaceId space, Ip ip, uint64_t size_bytes, TimeNs when);
   void add_edit(Edit edit);
   void add_copy(DatedCopy copy);
-  /// Kernel code consists of words of so many bytes, each patched as a whole (A64: 4). 0, the default: instructions of x86.
+  /// Sets the size in bytes of the words of kernel code, each patched as a whole (A64: 4). 0, the default: x86 instructions.
   void set_word_bytes(unsigned word_bytes);
-  /// Records of the kernel image were lost during `window`.
+  /// Declares that records of the kernel image were lost during `window`.
   void add_lost_window(Interval window);
   void add_finding(Finding finding);
-  /// Switches verification off: the timeline keeps each address's first version only. For tests that must fail without pokes.
+  /// Switches verification off: the timeline keeps each address's first version only. For tests that show what happens without pokes.
   void freeze_at_first_version();
 
   [[nodiscard]] Timeline build();

@@ -1,4 +1,4 @@
-// Value types that every room shares: addresses, times, address spaces.
+// Value types of all modules: addresses, times, address spaces.
 #pragma once
 
 #include <compare>
@@ -36,7 +36,7 @@ struct TimeNs {
 inline constexpr TimeNs kTimeMin{0};
 inline constexpr TimeNs kTimeMax{std::numeric_limits<uint64_t>::max()};
 
-/// A closed interval of time [first, last]: "some moment in here". A moment known exactly has first == last. A plain value.
+/// A closed interval [first, last] that contains an uncertain time. An exactly known time has first == last. A plain value.
 struct Interval {
   TimeNs first = kTimeMin;
   TimeNs last = kTimeMax;
@@ -58,7 +58,7 @@ struct SpaceId {
 inline constexpr SpaceId kKernelSpace{0};
 inline constexpr SpaceId kNoSpace{0xffffffffU};
 
-/// Mode of execution that decides how instruction bytes are read: of x86 ([SDM] "MODE.Exec Packet"), or an Arm instruction set.
+/// The execution mode, which decides how instruction bytes are decoded: an x86 mode ([SDM] "MODE.Exec Packet") or an Arm instruction set.
 enum class ExecMode : uint8_t { unknown, bits16, bits32, bits64, a64, a32, t32 };
 
 }  // namespace ptd

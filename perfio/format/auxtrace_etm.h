@@ -1,4 +1,4 @@
-// AUXTRACE_INFO of CoreSight (cs_etm, type 3): one block of register values a cpu.
+// AUXTRACE_INFO of CoreSight (cs_etm, type 3): one block of register values per cpu.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ptd::perfio {
 
-/// Which trace unit a cpu has, by the magic number of its block.
+/// The trace unit of a cpu, from the magic number of its block.
 enum class EtmKind : uint8_t { etmv3, etmv4, ete };
 
 /// Values of one cpu's block. Source: tools/perf "util/cs-etm.h".
@@ -31,8 +31,8 @@ struct EtmInfo {
   std::vector<EtmCpu> cpus;
 };
 
-/// Header versions 0 (fixed blocks), 1 and 2 (blocks that tell their length). Never fails: blocks that are cut or unknown end the list;
-/// `valid` is false for a record that is not cs_etm's, of a later version, or without any block.
+/// Parses header versions 0 (fixed blocks), 1 and 2 (blocks with a length). Never fails: a truncated or unknown block ends the list;
+/// `valid` is false for a record that is not cs_etm's, has a later version, or has no block.
 [[nodiscard]] EtmInfo parse_etm_info(const AuxtraceInfoRecord& record);
 
 /// AUX_OUTPUT_HW_ID of cs_etm (linux/coresight-pmu.h).

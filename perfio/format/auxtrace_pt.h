@@ -1,4 +1,4 @@
-// AUXTRACE_INFO of Intel PT (type 1) and what the event's config says with it.
+// AUXTRACE_INFO of Intel PT (type 1), and the event's config.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace ptd::perfio {
 inline constexpr uint32_t kAuxtraceIntelPt = 1;
 inline constexpr uint32_t kAuxtraceCsEtm = 3;
 
-/// What AUXTRACE_INFO says of an Intel PT recording. Fields that the record is too short for stay 0.
+/// AUXTRACE_INFO of an Intel PT recording. Fields that are missing from a short record stay 0.
 /// Source: tools/perf "util/intel-pt.h", the order of priv[]. `*_bit` and `*_bits` are masks on perf_event_attr.config.
 struct IntelPtInfo {
   bool valid = false;       ///< type 1 and at least the fields up to per_cpu_mmaps are there
@@ -37,7 +37,7 @@ struct IntelPtInfo {
   bool cap_event_trace = false;    ///< the cpu can write CFE and EVD packets
 };
 
-/// What the config of the Intel PT event turned on.
+/// The features that the config of the Intel PT event enables.
 struct IntelPtConfig {
   bool valid = false;  ///< an event with the PMU's type exists
   uint32_t attr_index = 0;
@@ -52,7 +52,7 @@ struct IntelPtConfig {
 
 /// Never fails: `valid` is false for a record that is not Intel PT's or too short.
 [[nodiscard]] IntelPtInfo parse_intel_pt_info(const AuxtraceInfoRecord& record);
-/// The first attr of the PMU's type, read with the masks of `info`; the masks of today's kernels where the record gives none.
+/// Reads the first attr of the PMU's type with the masks of `info`, or those of current kernels if the record has none.
 [[nodiscard]] IntelPtConfig intel_pt_config(const IntelPtInfo& info, const std::vector<EventAttr>& attrs);
 
 }  // namespace ptd::perfio

@@ -1,4 +1,4 @@
-// Appends little-endian fields to a byte vector; the mirror of Cursor.
+// Appends little-endian fields to a byte vector; the inverse of Cursor.
 #pragma once
 
 #include <cstring>
@@ -33,9 +33,9 @@ class ByteWriter {
     out_->resize(out_->size() + count);
     return *this;
   }
-  /// Zeros up to a multiple of `alignment` bytes from the vector's start.
+  /// Appends zeros up to a multiple of `alignment` bytes from the vector's start.
   ByteWriter& align(size_t alignment) { return zeros((alignment - out_->size() % alignment) % alignment); }
-  /// Characters and at least one NUL, up to a multiple of `alignment` bytes of text.
+  /// Appends characters and at least one NUL, up to a multiple of `alignment` bytes.
   ByteWriter& text(std::string_view value, size_t alignment) {
     bytes(std::as_bytes(std::span(value)));
     return zeros(alignment - value.size() % alignment);

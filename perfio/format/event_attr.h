@@ -8,7 +8,7 @@
 
 namespace ptd::perfio {
 
-/// perf_event_attr the fields that ptdecode uses, and the ids of its records.
+/// The fields of perf_event_attr that ptdecode uses, and the ids of its records.
 struct EventAttr {
   uint32_t type = 0;
   uint64_t config = 0, config1 = 0, config2 = 0, sample_type = 0, read_format = 0,

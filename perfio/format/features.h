@@ -61,14 +61,14 @@ struct Features {
   std::vector<RawFeature> raw;  ///< every section, by bit; in pipe form TRACING_DATA only
 };
 
-/// Lower-case hex of a build id's raw bytes.
+/// Returns a build id's raw bytes as lower-case hex.
 std::string build_id_hex(const std::string& raw);
 
 /// Reads one section into `features`; names and ids of EVENT_DESC go into `attrs`. Unknown bits are ignored.
-/// False: the section contradicts itself; what was read before that stays.
+/// Returns false if the section is inconsistent; the fields read before that stay.
 [[nodiscard]] bool parse_feature(uint32_t bit, Bytes section, Features& features, std::vector<EventAttr>& attrs);
 
-/// One build_id_event, with its record header.
+/// Reads one build_id_event, with its record header.
 [[nodiscard]] bool parse_build_id_event(Bytes record, BuildIdEntry& out);
 
 }  // namespace ptd::perfio

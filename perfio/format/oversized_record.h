@@ -1,4 +1,4 @@
-// Records that the kernel made too long: KSYMBOL, BPF_EVENT and TEXT_POKE where several events ask for them.
+// Records that the kernel writes too long: KSYMBOL, BPF_EVENT and TEXT_POKE if several events request them.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@
 namespace ptd::perfio {
 
 /// Each event that gets such a record adds the length of its trailer to the header that all of them share ([Linux] kernel/events/core.c,
-/// perf_event_ksymbol_output(), perf_event_bpf_output(), perf_event_text_poke_output(), which do not put header.size back as
-/// perf_event_mmap_output() does; seen with 6.18). So with a second recorder on the machine one of them has records whose trailer stands
-/// where the content ends, and behind it bytes that nobody wrote; read from the end they have no time. Gives the record as long as its
-/// content says, in `scratch` if that differs; anything else as it is, also where no id of `attr` stands in that place.
+/// perf_event_ksymbol_output(), perf_event_bpf_output(), perf_event_text_poke_output(), which do not restore header.size as
+/// perf_event_mmap_output() does; observed with 6.18). So if two recorders run, one gets records whose trailer follows the content, with
+/// uninitialised bytes after it; parsed from the end, they have no time. Returns the record with the length of its content, in `scratch`
+/// if it differs. Any other record is returned unchanged, also if there is no id of `attr` at that position.
 [[nodiscard]] Bytes without_excess(Bytes record, const EventAttr& attr, std::vector<std::byte>& scratch);
 
 }  // namespace ptd::perfio

@@ -1,4 +1,4 @@
-// Record values to bytes: the mirror of record_parse and sample_id.
+// Encodes record values as bytes; the inverse of record_parse and sample_id.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace ptd::perfio {
 
-/// What the header and the trailer of a record need beside its payload.
+/// The data for the header and trailer of a record, besides its payload.
 struct EncodeContext {
   SampleId sample_id;    ///< -1 and 0 are written as they are
   uint16_t misc = 0;     ///< cpumode and whatever the payload does not decide by itself
   bool as_mmap2 = true;  ///< MmapRecord: MMAP2 or MMAP
 };
 
-/// Appends a whole record (header, body, and the trailer that `attr` asks for). The type and the misc bits that the payload implies are set
-/// from it. False: no such record can be written (OtherRecord, or longer than 65,535 bytes); `out` is then as before.
+/// Appends a complete record (header, body, and the trailer that `attr` requires). The payload determines the type and some misc bits.
+/// Returns false and leaves `out` unchanged if the record cannot be written (OtherRecord, or longer than 65,535 bytes).
 [[nodiscard]] bool encode_record(const Payload& payload, const EncodeContext& context, const EventAttr& attr, std::vector<std::byte>& out);
 
-/// perf_event_attr: attr.raw if there, else built from the fields; zero-extended to `size_bytes`, which its size field then says.
+/// Appends a perf_event_attr: attr.raw if present, else built from the fields; zero-extended to `size_bytes`, the value of its size field.
 [[nodiscard]] std::vector<std::byte> encode_attr(const EventAttr& attr, size_t size_bytes);
 
 }  // namespace ptd::perfio

@@ -11,7 +11,7 @@
 
 namespace ptd::perfio {
 
-/// What the sample_id trailer of a record said; fields absent from sample_type keep their defaults.
+/// The sample_id trailer of a record; fields absent from sample_type keep their defaults.
 struct SampleId {
   int32_t pid = -1;
   int32_t tid = -1;

@@ -1,4 +1,4 @@
-// sample_id trailers and the leading fields of SAMPLE records, by the attr that a record belongs to.
+// Parses sample_id trailers and the leading fields of SAMPLE records, using the attr of the record.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace ptd::perfio {
 
-/// Which attr a record belongs to ([perf_event.h] "PERF_SAMPLE_IDENTIFIER"; tools/perf evlist: position of the id in all events alike).
+/// Finds the attr of a record ([perf_event.h] "PERF_SAMPLE_IDENTIFIER"; tools/perf evlist: the id has the same position in all events).
 class AttrFinder {
  public:
-  /// Starts anew; for when the ids of attrs change.
+  /// Restarts, for example when the ids of attrs change.
   void set(const std::vector<EventAttr>& attrs);
-  /// Adds the attr that comes next. Takes time for its own ids only.
+  /// Adds the next attr, in time proportional to its own ids.
   void add(const EventAttr& attr);
-  /// Index of the first attr with this id, or -1.
+  /// Returns the index of the first attr with this id, or -1.
   [[nodiscard]] int64_t index_of(uint64_t id) const;
-  /// Index of the attr of `record` (whole, header included); 0 if its id is absent, 0 or unknown.
+  /// Returns the index of the attr of `record` (with header); 0 if its id is absent, 0 or unknown.
   [[nodiscard]] uint32_t find(const RecordHeader& header, Bytes record) const;
 
  private:
@@ -31,7 +31,7 @@ class AttrFinder {
   int trailer_position_ = kNoPosition;  ///< u64 words from the end of any other record, 1 = the last
 };
 
-/// Bytes of the trailer that `attr` puts behind every record that is not a SAMPLE; 0 without sample_id_all.
+/// Returns the size of the trailer that `attr` adds to every record except SAMPLE; 0 without sample_id_all.
 [[nodiscard]] uint64_t trailer_bytes(const EventAttr& attr);
 /// Reads a trailer of exactly trailer_bytes(attr).
 void parse_trailer(const EventAttr& attr, Bytes trailer, SampleId& out);
@@ -42,10 +42,10 @@ struct SampleFields {
   uint64_t ip = 0, addr = 0, period = 0;
   Bytes raw;  ///< PERF_SAMPLE_RAW data
 };
-/// False if the body is shorter than its sample_type says.
+/// Returns false if the body is shorter than its sample_type requires.
 [[nodiscard]] bool parse_sample(const EventAttr& attr, Bytes body, SampleFields& out);
 
-/// perf_event_attr of any size (from 64 bytes on) to EventAttr; name and ids are left alone. False if too short.
+/// Parses a perf_event_attr of any size from 64 bytes on; does not change name and ids. Returns false if it is too short.
 [[nodiscard]] bool parse_attr(Bytes raw, EventAttr& out);
 
 }  // namespace ptd::perfio

@@ -1,4 +1,4 @@
-// The fields of a tracepoint's payload, as the recorded kernel's own format text lays them out.
+// The fields of a tracepoint's payload, from the recorded kernel's format text.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct TracepointSlot {
   uint32_t offset_bytes = 0, size_bytes = 0;
 };
 
-/// The formats of a TRACING_DATA section, which are plain text. The bytes stay the caller's.
+/// The formats of a TRACING_DATA section, which are plain text. The caller owns the bytes.
 class TracepointFormats {
  public:
   TracepointFormats() = default;
@@ -35,7 +35,7 @@ class TracepointFormats {
   std::unordered_map<uint64_t, size_t> ids_;  // -> where its line begins
 };
 
-/// A field's value for people. `number`: a decimal number. Empty text where the payload is too short.
+/// Returns a field's value as text. `number`: a decimal number. Empty if the payload is too short.
 struct SlotValue {
   std::string text;
   bool number = false;

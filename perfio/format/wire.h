@@ -1,4 +1,4 @@
-// Numbers and byte access of the perf.data container: record types, misc bits, sample_type bits, a bounds-checked cursor.
+// Constants and byte access of the perf.data format: record types, misc bits, sample_type bits, a bounds-checked cursor.
 #pragma once
 
 #include <bit>
@@ -143,7 +143,7 @@ inline constexpr uint64_t kAuxtraceRecordBytes = 48;
 static_assert(std::endian::native == std::endian::little,
               "perf.data is read in the byte order of the machine; only little endian is built");
 
-/// Reads little-endian fields from front to back; a read beyond the end gives 0 and makes ok() false for good.
+/// Reads little-endian fields sequentially; a read beyond the end returns 0 and makes ok() permanently false.
 class Cursor {
  public:
   explicit Cursor(Bytes bytes) : bytes_(bytes) {}
@@ -161,7 +161,7 @@ class Cursor {
   uint64_t u64() { return get<uint64_t>(); }
   int32_t i32() { return get<int32_t>(); }
 
-  /// The next `size_bytes` bytes; empty (and not ok) if there are fewer.
+  /// Returns the next `size_bytes` bytes; empty (and not ok) if there are fewer.
   Bytes take(uint64_t size_bytes) {
     if (!need(size_bytes)) return {};
     const Bytes taken = bytes_.subspan(position_, static_cast<size_t>(size_bytes));
@@ -169,18 +169,18 @@ class Cursor {
     return taken;
   }
   void skip(uint64_t size_bytes) { (void)take(size_bytes); }
-  /// Everything left.
+  /// Returns all remaining bytes.
   Bytes rest() { return take(remaining()); }
-  /// A NUL-terminated string that may also end with the bytes; takes everything left.
+  /// Reads a NUL-terminated string that may also end with the bytes; consumes everything left.
   std::string text() { return text_of(rest()); }
-  /// perf_header_string: u32 length, then that many bytes, NUL padded.
+  /// Reads a perf_header_string: u32 length, then that many bytes, padded with NULs.
   std::string header_string() { return text_of(take(u32())); }
 
   [[nodiscard]] uint64_t remaining() const { return bytes_.size() - position_; }
   [[nodiscard]] uint64_t position() const { return position_; }
   [[nodiscard]] bool ok() const { return ok_; }
 
-  /// The bytes up to the first NUL.
+  /// Returns the bytes up to the first NUL.
   static std::string text_of(Bytes bytes) {
     const auto* chars = reinterpret_cast<const char*>(bytes.data());
     return bytes.empty() ? std::string() : std::string(chars, strnlen(chars, bytes.size()));

@@ -1,4 +1,4 @@
-// AuxRing: the AUX area of a live perf event, where the trace hardware writes.
+// AuxRing: the AUX area of a live perf event, into which the hardware writes the trace.
 #pragma once
 
 #include <cstdint>
@@ -11,32 +11,32 @@
 
 namespace ptd::perfio {
 
-/// How the kernel fills the area ([perf_event.h] "struct perf_event_mmap_page", aux_*). `full`: it never writes over what was not given
-/// back, and says PERF_AUX_FLAG_TRUNCATED where it had to stop. `overwrite`: it goes round and round; what is there is read while the event
-/// is disabled.
+/// How the kernel fills the area ([perf_event.h] "struct perf_event_mmap_page", aux_*). `full`: it never overwrites data that was not
+/// released, and sets PERF_AUX_FLAG_TRUNCATED where it had to stop. `overwrite`: it wraps around; the area is read while the event is
+/// disabled.
 enum class AuxMode : uint8_t { full, overwrite };
 
-/// One mapped AUX area. Hardware and kernel write, one thread reads. Bytes are handed out in place, without a copy.
+/// One mapped AUX area. Hardware and kernel write, one thread reads in place, without a copy.
 class AuxRing {
  public:
-  /// Maps `size_bytes` (a power of two of pages) behind the data pages of the event `fd`, whose ring is `ring`. The ring outlives the area.
+  /// Maps `size_bytes` (a power of two of pages) after the data pages of the event `fd`, whose ring is `ring` and must outlive the area.
   /// Mapped a second time, in this process or another, it is the same area. Errors: usage for the size, unsupported for an
   /// event whose PMU has no such area, file_open with the kernel's reason.
   static Result<std::unique_ptr<AuxRing>> map(int fd, const EventRing& ring, uint64_t size_bytes, AuxMode mode);
-  /// Over memory of the caller, which outlives it: a control page and the area. Errors: file_format.
+  /// Uses memory of the caller, which must outlive it: a control page and the area. Errors: file_format.
   static Result<std::unique_ptr<AuxRing>> over(std::span<std::byte> control_page, std::span<std::byte> area, AuxMode mode);
   ~AuxRing();
   AuxRing(const AuxRing&) = delete;
   AuxRing& operator=(const AuxRing&) = delete;
 
-  /// Full mode: what was written and not yet read. Does not give it back.
+  /// Full mode: returns the data that was written and not yet read. Does not release it.
   [[nodiscard]] RingPart pending() const;
-  /// Full mode: everything before `end` was read, though the kernel may not write over it yet; pending() goes on from there.
+  /// Full mode: marks everything before `end` as read without releasing it; pending() continues from there.
   void read_to(uint64_t end) { position_ = end; }
   /// Full mode: gives the kernel what was read. True if the writer may have found no room until now: then it has stopped (see
   /// LiveEvent::restart()).
   bool release();
-  /// Overwrite mode, while the event is disabled: all that the area holds, oldest first. Valid until the event is enabled again.
+  /// Overwrite mode, while the event is disabled: returns the content of the area, oldest first. Valid until the event is enabled again.
   [[nodiscard]] RingPart snapshot() const;
 
   [[nodiscard]] AuxMode mode() const { return mode_; }

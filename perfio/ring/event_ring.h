@@ -14,13 +14,13 @@
 namespace ptd::perfio {
 
 /// One mapped ring: a control page (struct perf_event_mmap_page) and 2^n pages of records ([perf_event.h] "struct perf_event_mmap_page").
-/// The kernel writes, one thread reads. What is read is given back to the kernel, record by record.
+/// The kernel writes, one thread reads. Read records are released to the kernel one by one.
 class EventRing {
  public:
   /// Maps the ring of the event `fd` with `data_pages` pages of records (a power of two). `fd` stays the caller's and may be closed: the
   /// mapping keeps the ring, though not an event that it is the only reference to. Errors: file_open with the kernel's reason.
   static Result<std::unique_ptr<EventRing>> map(int fd, uint32_t data_pages);
-  /// A ring in memory of the caller, which outlives it: a control page and what its data_offset and data_size say. Errors: file_format.
+  /// Uses memory of the caller, which must outlive it: a control page and the data at its data_offset and data_size. Errors: file_format.
   static Result<std::unique_ptr<EventRing>> over(std::span<std::byte> memory);
   ~EventRing();
   EventRing(const EventRing&) = delete;
@@ -32,18 +32,18 @@ class EventRing {
   /// The same without giving anything back: the kernel may not write over it until release(). For readers that must first have it
   /// elsewhere.
   uint64_t read(const std::function<void(Bytes record)>& on_record);
-  /// Gives the kernel everything that was read.
+  /// Releases everything that was read to the kernel.
   void release();
-  /// Up to where records were read, in bytes since the ring began.
+  /// Returns the read position, in bytes since the ring was created.
   [[nodiscard]] uint64_t position() const { return position_; }
-  /// Goes on reading elsewhere: where a former holder of the same ring had come to. Never backwards past what was given back.
+  /// Sets the read position to that of a former holder of the same ring. Never moves back before released data.
   void seek(uint64_t position);
-  /// Bytes that wait to be read.
+  /// Returns the number of unread bytes.
   [[nodiscard]] uint64_t pending_bytes() const;
   [[nodiscard]] uint64_t capacity_bytes() const { return data_.size(); }
-  /// The control page and what follows, for the AUX area that belongs to the ring.
+  /// Returns the control page and the memory after it, for the ring's AUX area.
   [[nodiscard]] std::span<std::byte> control_page() const { return memory_; }
-  /// How often drain() met a record of an impossible size.
+  /// Returns how often drain() found a record of an impossible size.
   [[nodiscard]] uint64_t damaged() const { return damaged_; }
   /// TSC to the event's clock, as the kernel publishes it for this cpu; nothing where it publishes none ([perf_event.h]
   /// "cap_user_time_zero").

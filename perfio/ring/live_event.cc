@@ -134,11 +134,11 @@ struct Kind {
 
 // Youngest first, with the kernel that brought it.
 constexpr std::array<Kind, 8> kKinds = {
-    {{&EventSpec::losses, false, false, "the count of records lost after the last one in a buffer (Linux 6.0)"},
+    {{&EventSpec::losses, false, false, "the number of records lost after the last one in a buffer (Linux 6.0)"},
      {&EventSpec::build_ids, false, false, "build ids of mappings (Linux 5.12)"},
      {&EventSpec::text_pokes, false, true, "TEXT_POKE: the kernel's changes of its own code (Linux 5.9)"},
-     {&EventSpec::bpf, false, true, "BPF_EVENT: BPF programs that come and go (Linux 5.1)"},
-     {&EventSpec::ksymbols, false, true, "KSYMBOL: kernel code that comes and goes (Linux 5.1)"},
+     {&EventSpec::bpf, false, true, "BPF_EVENT: loading and unloading of BPF programs (Linux 5.1)"},
+     {&EventSpec::ksymbols, false, true, "KSYMBOL: creation and removal of kernel code (Linux 5.1)"},
      {&EventSpec::namespaces, false, true, "NAMESPACES (Linux 4.12)"},
      {&EventSpec::switches, false, false, "SWITCH: context switches (Linux 4.3)"},
      {&EventSpec::exclude_kernel, true, true, "the kernel, only user code"}}};
@@ -236,7 +236,7 @@ void LiveEvent::restart() const {
 
 Status LiveEvent::send_to(const LiveEvent& other) const {
   if (ioctl(fd_, PERF_EVENT_IOC_SET_OUTPUT, other.fd_) == 0) return {};
-  return system_error("perf event: its records cannot go to another's ring");
+  return system_error("perf event: cannot send its records to the ring of another event");
 }
 
 Status LiveEvent::set_filter(const std::string& filter) const {

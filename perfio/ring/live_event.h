@@ -1,4 +1,4 @@
-// LiveEvent: a perf event that is open on this machine, and the attrs of what the recorder opens.
+// LiveEvent: an open perf event on this machine, and the attrs of the recorder's events.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct EventTarget {
   int32_t cpu = -1;  ///< -1: any; then a thread is named
 };
 
-/// What an event counts and which sideband its ring gets: the fields of perf_event_attr that a recorder of traces sets.
+/// What an event counts and which sideband its ring gets: the fields of perf_event_attr that a trace recorder sets.
 struct EventSpec {
   uint32_t type = 1;                                           ///< PERF_TYPE_SOFTWARE
   uint64_t config = 9, config1 = 0, config2 = 0, config3 = 0;  ///< PERF_COUNT_SW_DUMMY
@@ -32,7 +32,7 @@ struct EventSpec {
   bool switches = false;        ///< SWITCH, or SWITCH_CPU_WIDE of an event of a cpu
   bool namespaces = false;      ///< NAMESPACES
   bool ksymbols = false, bpf = false, text_pokes = false;
-  bool losses = false;          ///< the event counts what its ring had no room for (PERF_FORMAT_LOST)
+  bool losses = false;          ///< the event counts records that did not fit into its ring (PERF_FORMAT_LOST)
   uint32_t wake_bytes = 0;      ///< who polls is woken when so many bytes wait; 0: half the ring
   uint32_t aux_wake_bytes = 0;  ///< the same of the AUX area
 };
@@ -40,9 +40,9 @@ struct EventSpec {
 /// Owns the file descriptor of an event. Movable.
 class LiveEvent {
  public:
-  /// Opens any event. Errors: file_open, with what to do about a refusal; `number` gets errno.
+  /// Opens any event. Errors: file_open, with advice on a refusal; `number` gets errno.
   static Result<LiveEvent> open(const EventSpec& spec, const EventTarget& target, int* number = nullptr);
-  /// The same, without what this kernel does not know or this user may not have: see omit_what_is_refused().
+  /// Same without the features that this kernel does not support or this user may not use: see omit_what_is_refused().
   static Result<LiveEvent> open_what_is_known(EventSpec& spec, const EventTarget& target, std::vector<std::string>& without,
                                               int* number = nullptr);
   /// Opens a software event on one cpu that counts nothing and whose ring gets MMAP2, COMM, FORK, EXIT, SWITCH_CPU_WIDE, KSYMBOL, BPF_EVENT
@@ -63,7 +63,7 @@ class LiveEvent {
 
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] uint64_t id() const { return id_; }  ///< of the event, as its records carry it
-  /// Records of this event, and of those that inherit it, that its ring had no room for; none where they are not counted.
+  /// Returns the records of this event, and of those that inherit it, that did not fit into its ring; nothing if they are not counted.
   [[nodiscard]] std::optional<uint64_t> lost() const;
   void disable() const;
   void enable() const;
@@ -71,9 +71,9 @@ class LiveEvent {
   /// perf_aux_output_begin() and _end(), pending_disable), but for Linux 5.19 to 6.15, which may leave it on without its hardware
   /// ("perf/aux: Fix pending disable flow when the AUX ring buffer overruns"); then enable() alone does nothing.
   void restart() const;
-  /// Its records go to the ring of another event, which is of the same cpu, or of the same thread.
+  /// Sends its records to the ring of another event of the same cpu or thread.
   [[nodiscard]] Status send_to(const LiveEvent& other) const;
-  /// Address filters in the kernel's words ([perf_event.h] "PERF_EVENT_IOC_SET_FILTER").
+  /// Sets address filters in the kernel's syntax ([perf_event.h] "PERF_EVENT_IOC_SET_FILTER").
   [[nodiscard]] Status set_filter(const std::string& filter) const;
 
  private:
@@ -89,11 +89,11 @@ class LiveEvent {
 /// `attempt`: 0, or the errno of opening such an event. Returns 0; else the first errno, and `spec` stays.
 int omit_what_is_refused(EventSpec& spec, std::vector<std::string>& without, const std::function<int(const EventSpec&)>& attempt);
 
-/// The attr of an event as it stands in perf.data.
+/// Returns the attr of an event as stored in perf.data.
 [[nodiscard]] EventAttr file_attr(const EventSpec& spec, const std::string& name);
-/// The attr of open_sideband(), named "dummy:u".
+/// Returns the attr of open_sideband(), named "dummy:u".
 [[nodiscard]] EventAttr sideband_attr();
-/// The attr of an Intel PT event with the same sample_type; no event is opened by it.
+/// Returns the attr of an Intel PT event with the same sample_type; it is not used to open an event.
 [[nodiscard]] EventAttr trace_attr(uint32_t type, uint64_t config);
 
 }  // namespace ptd::perfio

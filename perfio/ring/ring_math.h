@@ -1,4 +1,4 @@
-// Arithmetic of perf rings: offsets that only grow over memory that wraps. Nothing here calls the kernel.
+// Arithmetic of perf rings: monotonic offsets over a circular buffer. Makes no system calls.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace ptd::perfio {
 
-/// Part of a ring as a stream: [begin, end) in bytes since the ring began, and where those bytes lie, oldest first. `second` is empty
-/// unless the part goes past the end of the memory. Views the ring: valid until the part is given back, or written over.
+/// Part of a ring as a stream: [begin, end) in bytes since the ring was created, and the memory of these bytes, oldest first. `second` is
+/// empty unless the part wraps. Views the ring: valid until the part is released or overwritten.
 struct RingPart {
   uint64_t begin = 0, end = 0;
   Bytes first, second;
@@ -19,7 +19,7 @@ struct RingPart {
   [[nodiscard]] uint64_t size_bytes() const { return end - begin; }
 };
 
-/// [begin, end) of a ring of any size. end - begin is at most the ring's size.
+/// Returns [begin, end) of a ring of any size. end - begin is at most the ring's size.
 [[nodiscard]] inline RingPart ring_part(Bytes ring, uint64_t begin, uint64_t end) {
   RingPart part{begin, end, {}, {}, 0};
   if (ring.empty() || begin == end) return part;
@@ -30,8 +30,8 @@ struct RingPart {
   return part;
 }
 
-/// What waits between `tail` (read so far) and `head` (written so far). A head that ran further ahead than the ring is long has written
-/// over the oldest bytes; a head behind the tail (a control page that somebody spoiled) is nothing to read.
+/// Returns the data between `tail` (read so far) and `head` (written so far). If the head is more than a ring's length ahead, the oldest
+/// bytes are overwritten. A head before the tail (a corrupted control page) means no data.
 [[nodiscard]] inline RingPart pending_part(Bytes ring, uint64_t tail, uint64_t head) {
   const auto ahead = static_cast<int64_t>(head - tail);
   if (ahead <= 0) return ring_part(ring, tail, tail);
@@ -41,9 +41,9 @@ struct RingPart {
   return part;
 }
 
-/// What a ring in overwrite mode holds while its writer stands still, oldest first. Some PMUs count `head` on and on (Arm's TMC), some give
-/// the place in the memory (Intel PT, [Linux] arch/x86/events/intel/pt.c, pt_event_stop()); then bytes that are not zero behind the place
-/// show that the writer has been around. Zeros there are either never written or, for Intel PT, PAD packets: nothing is lost with them.
+/// Returns the content of a ring in overwrite mode while its writer is stopped, oldest first. In some PMUs `head` grows (Arm's TMC); in
+/// others it is the position in memory (Intel PT, [Linux] arch/x86/events/intel/pt.c, pt_event_stop()). Then nonzero bytes after it show
+/// that the writer has wrapped. Zeros there were either never written or, for Intel PT, are PAD packets, so nothing is lost with them.
 [[nodiscard]] inline RingPart overwritten_part(Bytes ring, uint64_t head) {
   if (ring.empty()) return {};
   if (head > ring.size()) return ring_part(ring, head - ring.size(), head);

@@ -1,4 +1,4 @@
-// CoreSight sources as bytes and back.
+// Encodes CoreSight sources as bytes and back.
 #include "recording/bundle/bundle_arm.h"
 
 #include <array>

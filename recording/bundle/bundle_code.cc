@@ -117,10 +117,10 @@ Status BundleCodeReader::read(Bytes chunk) {
       at += size;
     }
   }
-  if (!in.ok()) return damaged("the list of code does not fit together");
+  if (!in.ok()) return damaged("the list of code is inconsistent");
   // One mapping for all: a run-time compiler's functions are thousands of small blobs.
   void* mapped = total == 0 ? nullptr : ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) return damaged("its code spans more addresses than there are");
+  if (mapped == MAP_FAILED) return damaged("its code covers more addresses than can be mapped");
   const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(mapped), [total](std::byte* at) {
     if (at != nullptr) ::munmap(at, total);
   });
@@ -188,7 +188,7 @@ Result<std::shared_ptr<const CodeLimits>> read_lines(Bytes chunk) {
       at = std::min(first + count, kMaxLine);
     }
   }
-  if (!in.done()) return damaged("its lists of addresses do not fit together");
+  if (!in.done()) return damaged("its lists of addresses are inconsistent");
   return std::shared_ptr<const CodeLimits>(std::move(limits));
 }
 

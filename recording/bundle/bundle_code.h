@@ -1,4 +1,4 @@
-// Code bytes of bundles: the parts of files and copies of memory that are kept, each once. Private to recording.
+// Code bytes of bundles: the included parts of files and memory copies, each stored once. Private to recording.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 
 namespace ptd {
 
-/// Lines of kCodeLineBytes bytes (address / kCodeLineBytes) that were looked at, by space.
+/// Lines of kCodeLineBytes bytes (address / kCodeLineBytes) that were fetched, by space.
 using CodeLines = std::map<uint32_t, std::set<uint64_t>>;
 
-/// Where bytes stand among the blobs of a bundle. blob 0: no bytes.
+/// Position of bytes in the blobs of a bundle. blob 0: no bytes.
 struct CodePlace {
   uint64_t blob = 0, offset_bytes = 0, size_bytes = 0;
 };
 
-/// Collects what to keep. Spans of memory that touch each other (one mapped file seen by many sections) become one blob.
+/// Collects the bytes to store. Adjacent spans of memory (one mapped file seen by many sections) become one blob.
 class BundleCodeWriter {
  public:
   void add_source(Bytes bytes);
-  /// After the last add_source, before what follows.
+  /// Call after the last add_source() and before the functions below.
   void merge_sources();
   [[nodiscard]] CodePlace place(Bytes bytes) const;
-  /// `bytes` lie within a source.
+  /// `bytes` must be within a source.
   void keep(Bytes bytes);
   void write(ByteWriter& out);
   [[nodiscard]] uint64_t kept_bytes() const { return kept_bytes_; }
   [[nodiscard]] uint64_t source_bytes() const;
-  /// How many bytes of these pieces are kept, each once. After write().
+  /// Returns how many bytes of these pieces are stored, each counted once. Call after write().
   [[nodiscard]] uint64_t kept_of(const std::vector<Bytes>& pieces) const;
 
  private:
@@ -46,13 +46,13 @@ class BundleCodeWriter {
   uint64_t kept_bytes_ = 0;
 };
 
-/// The blobs of an opened bundle: each as long as the original, with bytes where some were kept and zeros, which CodeLimits hide,
-/// elsewhere. Only what is kept takes memory.
+/// The blobs of an open bundle: each as long as the original, with the stored bytes and zeros, which CodeLimits hide, elsewhere. Only
+/// stored bytes use memory.
 class BundleCodeReader {
  public:
   /// Errors: file_format.
   [[nodiscard]] Status read(Bytes chunk);
-  /// False if the place is none.
+  /// Returns false for an invalid position.
   [[nodiscard]] bool find(CodePlace place, CodeBytes& code) const;
 
  private:

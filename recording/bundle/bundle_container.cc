@@ -81,7 +81,8 @@ Result<std::vector<std::byte>> content_of(const ChunkHeader& header, Bytes store
     return std::vector<std::byte>(stored.begin(), stored.end());
   }
   if (header.method != kZstd) return Error{ErrorCode::unsupported_compression, "it is compressed in an unknown way", 0};
-  if (header.raw_bytes > expansion_limit(header.stored_bytes)) return Error{ErrorCode::contradictory_record, "it claims to expand too much", 0};
+  if (header.raw_bytes > expansion_limit(header.stored_bytes)) return Error{ErrorCode::contradictory_record, "its expanded size is above the "
+                                                                                                    "limit", 0};
   return perfio::zstd_decompress(stored, header.raw_bytes);
 }
 
@@ -103,7 +104,7 @@ Result<std::unique_ptr<BundleFileWriter>> BundleFileWriter::create(const std::st
   if (path == "-") return Error{ErrorCode::bad_output, "a bundle is written to a file, not to standard output", 0};
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    return Error{ErrorCode::not_regular_file, "cannot write " + path + ": it is there and is no file", 0};
+    return Error{ErrorCode::not_regular_file, "cannot write " + path + ": it exists and is not a regular file", 0};
   auto whole = WholeFile::open(path, 0600);  // it holds code of processes
   if (!whole) return whole.error();
   writer->whole_ = std::move(*whole);
@@ -155,15 +156,15 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
   BundleChunks chunks;
   uint32_t count = 0;
   for (uint64_t at = kHeaderBytes;; ++count) {
-    if (file.size() - at < kChunkHeaderBytes) return Error{ErrorCode::truncated, path + ": the bundle is cut", file.size()};
+    if (file.size() - at < kChunkHeaderBytes) return Error{ErrorCode::truncated, path + ": the bundle is truncated", file.size()};
     const ChunkHeader header = decode(file.subspan(at, kChunkHeaderBytes));
     const std::string what = path + ": part '" + (is_known(header.type) ? header.type : std::string("?")) + "' of the bundle: ";
     if (header.stored_bytes > file.size() - at - kChunkHeaderBytes)
-      return Error{ErrorCode::truncated, what + "the file ends inside of it", at};
+      return Error{ErrorCode::truncated, what + "the file ends inside it", at};
     const Bytes stored = file.subspan(at + kChunkHeaderBytes, header.stored_bytes);
     if (!is_known(header.type)) {
       const bool optional = header.type[0] >= 'a' && header.type[0] <= 'z';
-      if (!optional) return Error{ErrorCode::unsupported_version, what + "unknown, and the bundle cannot be read without it", at};
+      if (!optional) return Error{ErrorCode::unsupported_version, what + "unknown type, and the bundle cannot be read without it", at};
     } else {
       auto content = content_of(header, stored);
       if (!content.ok()) return Error{content.error().code, what + content.error().message, at};
@@ -173,7 +174,7 @@ Result<BundleChunks> read_bundle_chunks(Bytes file, const std::string& path) {
         return chunks;
       }
       if (!chunks.emplace(header.type, std::move(content).value()).second)
-        return Error{ErrorCode::contradictory_record, what + "it is there twice", at};
+        return Error{ErrorCode::contradictory_record, what + "it occurs twice", at};
     }
     at += kChunkHeaderBytes + header.stored_bytes;
   }

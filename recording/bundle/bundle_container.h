@@ -1,4 +1,4 @@
-// The outer form of a bundle: a header and chunks, each with its length and checksum. Private to recording.
+// The container format of a bundle: a header and chunks, each with length and checksum. Private to recording.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ inline constexpr std::string_view kInfo = "INFO", kConfig = "CONF", kStreams = "
                                   kArm = "ARMS", kEvents = "evnt", kEventNames = "enam", kEnd = "END ";
 }  // namespace chunk
 
-/// Writes chunks front to back into a file beside `path`, which finish() puts in its place.
+/// Writes chunks sequentially to a temporary file next to `path`, which finish() renames.
 class BundleFileWriter {
  public:
   static Result<std::unique_ptr<BundleFileWriter>> create(const std::string& path);
-  /// Writes nothing: measures what would be written.
+  /// Writes nothing; only measures the size.
   static Result<std::unique_ptr<BundleFileWriter>> measure();
-  /// Removes what was written unless finish() was called.
+  /// Removes the temporary file unless finish() was called.
   ~BundleFileWriter() = default;
   BundleFileWriter(const BundleFileWriter&) = delete;
   BundleFileWriter& operator=(const BundleFileWriter&) = delete;

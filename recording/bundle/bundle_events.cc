@@ -1,4 +1,4 @@
-// Samples of other events as bytes and back.
+// Encodes samples of other events as bytes and back.
 #include "recording/bundle/bundle_events.h"
 
 #include <algorithm>

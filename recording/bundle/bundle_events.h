@@ -1,4 +1,4 @@
-// Samples of other events as bytes of a bundle and back. Private to recording.
+// Encodes samples of other events as bytes of a bundle and back. Private to recording.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace ptd {
 
 void write_other_events(const OtherEvents& events, ByteWriter& out);
-/// Those in `times` (empty: all), at most `most`. False if the bytes are damaged.
+/// Reads the samples in `times` (empty: all), at most `most`. Returns false if the bytes are damaged.
 [[nodiscard]] bool read_bundled_events(ByteReader in, const std::vector<Interval>& times, size_t most, OtherEvents& events);
 /// read_other_events() for the bundle at `path`. Errors: those of opening a bundle.
 [[nodiscard]] Result<OtherEvents> read_bundled_events(const std::string& path, const std::vector<Interval>& times, size_t most);

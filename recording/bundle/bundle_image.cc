@@ -1,4 +1,4 @@
-// Operations of a timeline's builder and symbols as bytes.
+// Encodes the input of a timeline builder, and symbols, as bytes.
 #include "recording/bundle/bundle_image.h"
 
 #include <algorithm>
@@ -243,7 +243,7 @@ Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& 
   std::vector<PokeStamp> kept;
   for (uint64_t left = in.count(); left > 0; --left) {
     const uint64_t at = in.offset();
-    if (!in.ok() || !reader.next(kept, pokes)) return Error{ErrorCode::contradictory_record, "an entry of the image does not fit", at};
+    if (!in.ok() || !reader.next(kept, pokes)) return Error{ErrorCode::contradictory_record, "an entry of the image is invalid", at};
   }
   if (!in.done()) return Error{ErrorCode::bad_format, "the image's entries end early", in.offset()};
   pokes = std::move(kept);
@@ -300,7 +300,7 @@ Result<SymbolPick> read_symbols(Bytes chunk) {
       symbol.name = in.text();
     }
   }
-  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of names does not fit together", in.offset()};
+  if (!in.done()) return Error{ErrorCode::contradictory_record, "the list of names is inconsistent", in.offset()};
   return pick;
 }
 

@@ -1,4 +1,4 @@
-// The image of a bundle: what its timeline is built from, and names. Private to recording.
+// The image of a bundle: the input of its timeline, and names. Private to recording.
 #pragma once
 
 #include "ptdecode/symbols.h"
@@ -10,7 +10,7 @@
 namespace ptd {
 
 void write_image(const ImageLog& log, const BundleCodeWriter& code, ByteWriter& out);
-/// Puts everything into `image`, but for the text pokes that the options drop. `pokes` loses the same.
+/// Adds everything to `image`, except the text pokes that the options drop, which are also removed from `pokes`.
 /// Errors: file_format.
 Status read_image(Bytes chunk, const BundleCodeReader& code, const OpenRequest& options, ImageBuild& image, std::vector<PokeStamp>& pokes);
 

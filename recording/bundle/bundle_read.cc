@@ -1,4 +1,4 @@
-// Opens a bundle: the same state as the recording that it was made from, as far as its decode needs it.
+// Opens a bundle: restores the state of the original recording, as far as decoding needs it.
 #include <cstring>
 #include <limits>
 
@@ -28,7 +28,7 @@ class Loader {
     return found == chunks_.end() ? Bytes{} : Bytes(found->second);
   }
   [[nodiscard]] Error damaged(std::string_view type, const Error& why = {ErrorCode::bad_format, {}, 0}) const {
-    const std::string reason = why.message.empty() ? "its content does not fit together" : why.message;
+    const std::string reason = why.message.empty() ? "its content is inconsistent" : why.message;
     return Error{why.code, options_.path + ": part '" + std::string(type) + "' of the bundle: " + reason, why.offset_bytes};
   }
   bool read_info(ByteReader in);
@@ -254,7 +254,7 @@ Status Loader::load() {
   if (perf && has_arm) indexing.use_time = data_.arm_follow.use_time;
   index_streams(indexing, data_);
   data_.warnings = std::move(warnings_);
-  if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete in itself: later copies of the kernel are not used");
+  if (!options_.kcore_after.empty()) data_.warnings.push_back("a bundle is complete: --kcore-after has no effect");
   if (perf && !has_arm) find_kernel_places(data_);
   if (perf && !has_arm && !has_spans) add_anchors(indexing, data_);
   if (has_spans && options_.anchors && !options_.freeze) data_.anchors = std::move(spans_);

@@ -1,4 +1,4 @@
-// Decoding for the sake of what is looked at.
+// FlowScan: decodes to log the code that decoding reads.
 #include "recording/bundle/bundle_scan.h"
 
 #include <algorithm>

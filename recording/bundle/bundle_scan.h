@@ -1,4 +1,4 @@
-// FlowScan: decodes (part of) a recording to find out which code and which names that needs. Private to recording.
+// FlowScan: decodes (part of) a recording to find the code and names that decoding needs. Private to recording.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct SegmentSpan {
   uint64_t segments = 0, segments_total = 0;
 };
 
-/// The segments that hold anything of `time`, with one more on either side where there is one.
+/// Returns the segments that overlap `time`, and one more on either side if there is one.
 [[nodiscard]] SegmentSpan spans_of(const Recording& recording, uint32_t stream, Interval time);
 
 /// Addresses that a listing may name, by space.
@@ -27,7 +27,7 @@ struct ScanResult {
   uint64_t instructions = 0;
 };
 
-/// Decodes the spans (one a stream). What is fetched goes to the recording's FetchLog, if it has one.
+/// Decodes the spans (one per stream). Fetches are logged in the recording's FetchLog, if it has one.
 Status scan_flow(const Recording& recording, const std::vector<SegmentSpan>& spans, ScanResult& result);
 
 }  // namespace ptd

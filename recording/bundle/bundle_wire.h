@@ -15,7 +15,7 @@ class ByteWriter {
     for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<std::byte>(value | 0x80));
     bytes_.push_back(static_cast<std::byte>(value));
   }
-  /// Small magnitudes of either sign stay short.
+  /// Signed encoding: small magnitudes of either sign are short.
   void signed_number(int64_t value) { number((static_cast<uint64_t>(value) << 1) ^ static_cast<uint64_t>(value >> 63)); }
   void flag(bool value) { number(value ? 1 : 0); }
   void blob(Bytes bytes) {
@@ -24,7 +24,7 @@ class ByteWriter {
   }
   void text(const std::string& text) { blob(std::as_bytes(std::span(text))); }
   void raw(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
-  /// kTimeMax is short too.
+  /// Encoding of times in which kTimeMax is short too.
   void time(TimeNs time) { number(time.value + 1); }
   void interval(Interval interval) {
     time(interval.first);
@@ -36,7 +36,7 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what ByteWriter wrote. After the first thing that does not fit, ok() is false and everything reads as zero or empty.
+/// Reads the output of ByteWriter. After the first error, ok() is false and everything reads as zero or empty.
 class ByteReader {
  public:
   explicit ByteReader(Bytes bytes) : bytes_(bytes) {}
@@ -56,7 +56,7 @@ class ByteReader {
     const uint64_t value = number();
     return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
   }
-  /// A number that must not exceed `limit`.
+  /// Reads a number that must not exceed `limit`.
   uint64_t number_to(uint64_t limit) {
     const uint64_t value = number();
     return value <= limit ? value : fail();
@@ -66,7 +66,7 @@ class ByteReader {
     return value >= INT32_MIN && value <= INT32_MAX ? static_cast<int32_t>(value) : static_cast<int32_t>(fail());
   }
   bool flag() { return number_to(1) != 0; }
-  /// How many things follow, each of at least one byte: bounded by what is left.
+  /// Reads the number of following items, each of at least one byte, so it is bounded by the remaining bytes.
   uint64_t count() { return number_to(bytes_.size() - at_); }
   Bytes blob() { return raw(number()); }
   Bytes raw(uint64_t size) {
@@ -87,7 +87,7 @@ class ByteReader {
     return {first, time()};
   }
   [[nodiscard]] bool ok() const { return ok_; }
-  /// Everything was read and nothing is left.
+  /// Returns whether everything was read without error.
   [[nodiscard]] bool done() const { return ok_ && at_ == bytes_.size(); }
   [[nodiscard]] uint64_t offset() const { return at_; }
 

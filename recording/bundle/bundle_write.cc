@@ -1,4 +1,4 @@
-// Writes a bundle: opens the recording with a log, decodes it, keeps what was looked at.
+// Writes a bundle: opens the recording with a log, decodes it, and stores what decoding read.
 #include <algorithm>
 #include <filesystem>
 
@@ -447,7 +447,7 @@ Result<BundleReport> write_bundle(const OpenOptions& options, const BundleOption
 Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle, std::span<const OpenRequest> also) {
   const std::string& input = bundle.raw != nullptr ? bundle.raw->pt_path : options.path;
   if (!bundle.dry_run && is_same_file(input, bundle.output_path))
-    return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself: a bundle cannot take its place", 0};
+    return Error{ErrorCode::bad_output, bundle.output_path + " is the recording itself: name another file for the bundle", 0};
   const auto log = std::make_shared<ImageLog>();
   const auto open = [&bundle](OpenRequest wanted, std::shared_ptr<ImageLog> image_log) {
     wanted.image_log = std::move(image_log);

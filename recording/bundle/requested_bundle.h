@@ -8,7 +8,7 @@
 
 namespace ptd {
 
-/// As write_bundle(), which converts its options. `also` replaces BundleOptions::also.
+/// Same as write_bundle(), which converts its options. `also` replaces BundleOptions::also.
 [[nodiscard]] Result<BundleReport> write_requested_bundle(const OpenRequest& options, const BundleOptions& bundle,
                                                           std::span<const OpenRequest> also);
 

@@ -1,4 +1,4 @@
-// SnapshotDumps: names of memory spaces, and dumps cut where they overlap.
+// SnapshotDumps: names of memory spaces; truncates overlapping dumps.
 #include "image/source/code_bytes.h"
 #include "recording/coresight/snapshot_dumps.h"
 
@@ -177,8 +177,8 @@ std::array<SpaceId, arm::kWorlds> SnapshotDumps::place(ImageBuild& image, SpaceI
     if (is_kernel_half(Ip{dumps_[i].address})) lay(layer, i, kKernelSpace, false);
   }
   if (seen_ > kMost)
-    warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: those after the first " + std::to_string(kMost) +
-                       " are left out");
+    warnings.push_back("the snapshot names " + std::to_string(seen_) + " dumps: only the first " + std::to_string(kMost) +
+                       " are used");
   return spaces.size() == 1 ? arm::FollowOptions::none_of_worlds() : worlds;
 }
 

@@ -1,4 +1,4 @@
-// SnapshotDumps: the memory dumps of a snapshot, each in the memory spaces that it names. Private to recording.
+// SnapshotDumps: the memory dumps of a snapshot, each in its memory spaces. Private to recording.
 #pragma once
 
 #include <array>
@@ -21,10 +21,10 @@ namespace ptd {
 class SnapshotDumps {
  public:
   static constexpr size_t kMost = 1U << 14;  ///< dumps of one snapshot; those beyond are counted, and told by place()
-  /// Takes a dump section. `path`: of its file, which is opened among `files`. Says in `warnings` what cannot be used.
+  /// Adds a dump section. `path`: path of its file, which is opened through `files`. `warnings` gets one sentence per unusable dump.
   void add(const IniSection& dump, const std::string& path, const OwnFiles& files, std::vector<std::string>& warnings);
   /// Adds all to the image: those that EL1N sees to `user`. Gives the space of each world, or none_of_worlds() if all see the same.
-  /// `own_upper`: told whether each space has an upper half of its own (FollowOptions).
+  /// `own_upper`: set to whether each space has its own upper half (FollowOptions).
   [[nodiscard]] std::array<SpaceId, arm::kWorlds> place(ImageBuild& image, SpaceId user, bool& own_upper,
                                                         std::vector<std::string>& warnings) const;
 

@@ -188,12 +188,12 @@ Status SnapshotLoader::read_devices(const IniFile& snapshot) {
     std::string why;
     const std::string text = read_ini(path_of(file), files_, &why);
     if (text.empty()) {
-      data_.warnings.push_back(path_of(file) + ": " + (why.empty() ? "empty" : why) + "; the device " + key + " is left out");
+      data_.warnings.push_back(path_of(file) + ": " + (why.empty() ? "empty" : why) + "; the device " + key + " is ignored");
       continue;
     }
     if ((all_bytes += text.size()) > kMaxAllInisBytes) {
       data_.warnings.push_back(dir_ + ": its devices fill more than " + std::to_string(kMaxAllInisBytes >> 20) + " MiB: " + key +
-                               " and those after it are left out");
+                               " and those after it are ignored");
       break;
     }
     Device device;
@@ -221,7 +221,7 @@ void SnapshotLoader::read_buffers(const IniFile& trace) {
   for (const IniSection& section : trace.sections) {
     if (!listed.contains(lower_case(section.name))) continue;
     if (buffers_.size() >= kMaxBuffers) {
-      data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxBuffers) + " buffers: the others are left out");
+      data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxBuffers) + " buffers: the others are ignored");
       break;
     }
     buffers_.push_back({std::string(section.value("name")), std::string(section.value("file")), std::string(section.value("format"))});
@@ -248,7 +248,7 @@ void SnapshotLoader::add_buffer(const Buffer& buffer, const std::vector<std::str
     const auto device = device_of_.find(lower_case(source));
     const arm::Protocol protocol = device == device_of_.end() ? arm::Protocol::none : protocol_of(devices_[device->second].type);
     if (protocol == arm::Protocol::none) {
-      data_.warnings.push_back(dir_ + ": the source " + source + " is no device that can be read");
+      data_.warnings.push_back(dir_ + ": the source " + source + " is not a readable device");
       continue;
     }
     members.push_back(sources_.add_source(source_of(devices_[device->second], source, protocol)));
@@ -268,7 +268,7 @@ Bytes SnapshotLoader::read_files(const Buffer& buffer, std::vector<std::shared_p
     if (readings_.size() >= kMaxBuffers && !readings_.contains(path)) continue;
     const size_t readings = ++readings_[path];
     if (readings == kMaxReadings + 1)
-      data_.warnings.push_back(path + ": named more than " + std::to_string(kMaxReadings) + " times: then it is left out");
+      data_.warnings.push_back(path + ": named more than " + std::to_string(kMaxReadings) + " times: further uses are ignored");
     if (readings > kMaxReadings) continue;
     OwnFiles::Opened opened = files_.open(path);
     if (!opened.file) {
@@ -295,14 +295,14 @@ void SnapshotLoader::add_files(const Buffer& buffer, const std::vector<size_t>& 
   const arm::FrameFormat found = sources_.likely_format(bytes, told, members);
   if (found != told) {
     const std::string what = found == arm::FrameFormat::synced ? "with frame syncs between its frames" : "as whole frames without syncs";
-    data_.warnings.push_back(dir_ + ": the buffer " + buffer.name + " is read " + what + ", as its bytes are, not as its format says");
+    data_.warnings.push_back(dir_ + ": the buffer " + buffer.name + " is read " + what + ", as its bytes require, not as its format says");
   }
   sources_.add_frames(bytes, 0, found, members);
 }
 
 void SnapshotLoader::take_streams() {
   if (sources_sought_ > kMaxSources)
-    data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are left out");
+    data_.warnings.push_back(dir_ + ": it names more than " + std::to_string(kMaxSources) + " sources: the others are ignored");
   for (const size_t index : order_) {
     AuxStream stream = sources_.take(index, data_.owners);
     ArmSource source = std::move(sources_.taken_source(index));

@@ -1,4 +1,4 @@
-// Frames to streams.
+// ArmSources: splits frames into streams.
 #include "recording/data/arm_sources.h"
 
 #include <algorithm>
@@ -29,9 +29,9 @@ std::vector<std::string> tell_limits(const std::vector<ArmSource>& sources) {
     const bool etmv4 = config.protocol == arm::Protocol::etmv4;
     if (etmv4 && (config.loads_are_p0() || config.stores_are_p0()))
       sentences.push_back(source.name +
-                          ": loads or stores have atoms of their own (TRCCONFIGR.INSTP0), which is not followed: its flow is wrong");
+                          ": loads or stores have their own atoms (TRCCONFIGR.INSTP0), which is not supported: its flow is wrong");
   }
-  if (!has_flow) sentences.emplace_back("no source traces instructions: there is no flow, but packets (ptdecode packets)");
+  if (!has_flow) sentences.emplace_back("no source traces instructions: there is no flow, only packets (ptdecode packets)");
   return sentences;
 }
 

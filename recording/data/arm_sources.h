@@ -1,4 +1,4 @@
-// ArmSources: CoreSight buffers taken apart into one stream a trace source. Private to recording.
+// ArmSources: splits CoreSight buffers into one stream per trace source. Private to recording.
 #pragma once
 
 #include <map>
@@ -13,44 +13,44 @@
 
 namespace ptd {
 
-/// What a stream of CoreSight trace is, beside its bytes.
+/// The description of a CoreSight trace stream, without its bytes.
 struct ArmSource {
   arm::TraceConfig config;
   std::string name;  ///< of the source ("ETM_0")
   std::string core;  ///< of the core that it traces ("cpu_0"), may be empty
-  /// (stream offset, offset in the buffer) of each run of bytes that stood side by side in the buffer, in order.
+  /// (stream offset, offset in the buffer) of each run of bytes that is contiguous in the buffer, in order.
   std::vector<std::pair<uint64_t, uint64_t>> places;
 
-  /// Offset in the buffer of a byte of the stream.
+  /// Returns the offset in the buffer of a byte of the stream.
   [[nodiscard]] uint64_t place_of(uint64_t stream_offset) const;
 };
 
-/// Sentences on what of these sources cannot be followed; none if all of it can.
+/// Returns one sentence for each property of these sources that is not supported.
 [[nodiscard]] std::vector<std::string> tell_limits(const std::vector<ArmSource>& sources);
 
 /// Collects the bytes of sources that share formatted buffers. Feed buffers in order, then take().
 class ArmSources {
  public:
-  /// A source that writes with this id; of several with one id the last gets what comes.
+  /// Adds a source that writes with this id; of several sources with one id, the last one gets the following bytes.
   size_t add_source(ArmSource source);
   [[nodiscard]] const ArmSource& source(size_t index) const { return sources_[index].source; }
 
   /// How the bytes of a formatted buffer stand, which what tells of it may not know: the format in which they are more of these sources'
   /// own.
   [[nodiscard]] arm::FrameFormat likely_format(Bytes buffer, arm::FrameFormat told, const std::vector<size_t>& members) const;
-  /// A formatted buffer: what each id wrote goes to the source of that id among `members`.
+  /// Adds a formatted buffer: the bytes of each id go to the source with that id among `members`.
   void add_frames(Bytes buffer, uint64_t buffer_offset, arm::FrameFormat format, const std::vector<size_t>& members);
-  /// Bytes of one source as they are.
+  /// Adds unformatted bytes of one source.
   void add_raw(size_t source, Bytes bytes, uint64_t buffer_offset);
-  /// What comes next from these sources does not join what came.
+  /// Declares that the following bytes of these sources do not continue the previous ones.
   void break_here(const std::vector<size_t>& members, AuxBreak why);
-  /// All written so far was written before `time`.
+  /// Declares that everything added so far was written before `time`.
   void written(const std::vector<size_t>& members, TimeNs time);
 
-  /// The stream of a source; its bytes are kept by `owners`.
+  /// Returns the stream of a source; `owners` keep its bytes alive.
   [[nodiscard]] AuxStream take(size_t index, std::vector<std::shared_ptr<const void>>& owners);
   [[nodiscard]] ArmSource& taken_source(size_t index) { return sources_[index].source; }
-  /// A sentence on bytes of ids that no source has; empty if there are none.
+  /// Returns a sentence about bytes with ids of no source; empty if there are none.
   [[nodiscard]] std::string tell_strangers() const;
 
  private:

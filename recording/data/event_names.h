@@ -1,4 +1,4 @@
-// EventNames: how perf names the events that it makes of a trace, for listings with perf's columns.
+// EventNames: perf's names of the events that it synthesises from a trace, for listings in perf's columns.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// ImageLog: what went into a timeline, in order, so that a bundle can put the same in again. Private to recording.
+// ImageLog: logs the input of a timeline in order, so that a bundle can replay it. Private to recording.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ struct LostWindowOp {
 };
 using ImageOp = std::variant<AddSpaceOp, ForkSpaceOp, Section, RemoveOp, Edit, DatedCopy, LostWindowOp, Finding>;
 
-/// Where bytes of a section come from.
+/// The origin of a section's bytes.
 struct CodeOrigin {
   std::string file, why;
 };
@@ -45,7 +45,7 @@ class ImageLog {
   std::shared_ptr<FetchLog> fetches = std::make_shared<FetchLog>();  ///< what decoding the recording looks at
 };
 
-/// A TimelineBuilder that notes in a log, if there is one, what it is given. Not thread-safe.
+/// A TimelineBuilder that logs its input, if there is a log. Not thread-safe.
 class LoggedBuilder {
  public:
   explicit LoggedBuilder(std::shared_ptr<ImageLog> log) : log_(std::move(log)) {}
@@ -88,7 +88,7 @@ class LoggedBuilder {
   void set_word_bytes(unsigned word_bytes) { builder_.set_word_bytes(word_bytes); }
   void freeze_at_first_version() { builder_.freeze_at_first_version(); }
 
-  /// The timeline; fetches through it are noted too.
+  /// Builds the timeline, whose fetches are logged too.
   [[nodiscard]] Timeline build() {
     Timeline timeline = builder_.build();
     if (log_) TimelineAccess::log_fetches(timeline, log_->fetches);

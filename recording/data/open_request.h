@@ -1,4 +1,4 @@
-// OpenRequest: OpenOptions, plus what only the project itself may ask for. Private to the project.
+// OpenRequest: OpenOptions, plus options for internal use. Private to the project.
 #pragma once
 
 #include <cstdint>

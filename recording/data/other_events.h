@@ -1,4 +1,4 @@
-// OtherEvents: the samples of a recording's events that are no trace (cycles, tracepoints, probes), to be listed beside the flow.
+// OtherEvents: samples of a recording's other events (cycles, tracepoints, probes), for listing next to the flow.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct OtherEvents {
   uint64_t left_out = 0;           ///< more than were asked for, or than kMostEventBytes hold
 };
 
-/// What events may take in memory, whatever a recording says of their fields.
+/// Limit of the memory for events, independent of the sizes in a recording.
 inline constexpr uint64_t kMostEventBytes = 512ULL << 20;
 /// What one takes.
 [[nodiscard]] uint64_t bytes_of(const OtherEvent& event);

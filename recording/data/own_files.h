@@ -18,7 +18,7 @@ class OwnFiles {
  public:
   /// `folder`: of the description; "" for the working directory. `options`: their symfs roots count, and whether a bundle is made.
   OwnFiles(std::string folder, const OpenRequest& options);
-  /// Any file, as a user names it.
+  /// Opens any file that the user names.
   static OwnFiles any();
 
   struct Opened {
@@ -27,10 +27,10 @@ class OwnFiles {
     ErrorCode code = ErrorCode::read_failed;  ///< of why
     bool outside = false;                    ///< not read because it lies outside of the folder
   };
-  /// `path`: absolute, or as from the working directory.
+  /// `path`: absolute, or relative to the working directory.
   [[nodiscard]] Opened open(const std::string& path) const;
-  /// The same of a file with code. Outside of the folder it is also read if it is an ELF file, with `outside` set: snapshots share images.
-  /// A bundle gets no such file.
+  /// Same for a file with code. An ELF file outside the folder is read too, with `outside` set, because snapshots share images. Such a file
+  /// never goes into a bundle.
   [[nodiscard]] Opened open_code(const std::string& path) const;
 
  private:
@@ -39,10 +39,10 @@ class OwnFiles {
   bool share_ = false;  ///< the bytes are for a bundle
 };
 
-/// The folder that belongs to a recording: a directory itself, and of a file FILE the FILE.jit that `ptdecode record --emulate` makes.
+/// Returns the folder of a recording: the directory itself, or for a file FILE the folder FILE.jit from `ptdecode record --emulate`.
 [[nodiscard]] std::string own_folder(const std::string& recording);
 
-/// How PerfReader opens what the options name.
+/// Returns the PerfReader options for a recording.
 [[nodiscard]] perfio::ReadLimits read_limits(const OpenRequest& options);
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// RecordingData: everything that an opened recording holds, and the ways to fill it. Private to recording.
+// RecordingData: all data of an opened recording. Private to recording.
 #pragma once
 
 #include <map>
@@ -23,10 +23,10 @@
 
 namespace ptd {
 
-/// A trace of up to this size is looked through when it is opened; of a longer one a sample and the times of patching.
+/// A trace of up to this size is scanned when it is opened; for a longer one, only a sample and the times of patching.
 inline constexpr uint64_t kWholeTraceBytes = 32ULL << 20;
 
-/// What a recording was opened from.
+/// The form of an opened recording.
 enum class RecordingKind : uint8_t { perf, raw, lldb, snapshot };
 
 /// Filled by one of the load functions, then immutable.
@@ -60,13 +60,13 @@ Status load_lldb_bundle(const OpenRequest& options, RecordingData& data);
 Status load_perf(const OpenRequest& options, RecordingData& data);
 Status load_bundle(const OpenRequest& options, RecordingData& data);
 Status load_snapshot(const OpenRequest& options, const std::string& dir, RecordingData& data);
-/// The snapshot directory that `path` names, itself or by its snapshot.ini; empty if it names none.
+/// Returns the snapshot directory that `path` names, directly or by its snapshot.ini; empty if it is not a snapshot.
 [[nodiscard]] std::string snapshot_directory(const std::string& path);
 
-/// The inside of an opened recording.
+/// The implementation of an opened recording.
 [[nodiscard]] const RecordingData& data_of(const Recording& recording);
 
-/// Looks up the kernel functions that the decoder follows by name (context switches).
+/// Looks up the kernel functions that the decoder needs by name (context switches).
 void find_kernel_places(RecordingData& data);
 /// Scans the streams for anchors, if the recording has pokes to order.
 void add_anchors(const OpenRequest& options, RecordingData& data);

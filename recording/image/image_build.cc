@@ -1,4 +1,4 @@
-// Mappings and names -> timeline and symbolizer.
+// Builds timeline and symbolizer from mappings and names.
 #include "recording/image/image_build.h"
 
 #include <algorithm>
@@ -159,7 +159,7 @@ void ImageBuild::leave_out(const UserMapping& mapping, TimeNs since) {
   finding.ip = mapping.ip;
   finding.time = {since, kTimeMax};
   finding.what = (mapping.path.empty() ? std::string("//anon") : mapping.path) + " of process " + std::to_string(mapping.pid) +
-                 " changed more often than is followed: its code is not used from then on";
+                 " changed more often than the limit: its code is not used after that";
   builder.add_finding(std::move(finding));
 }
 
@@ -189,7 +189,8 @@ void ImageBuild::tell_of_kept(RecordingData& data) const {
     if (count++ < kNamed) names += (names.empty() ? "" : ", ") + path;
   }
   if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
-  data.warnings.push_back("changed or removed since they were recorded: " + names + ": the copies kept in the stash are used (ptdecode stash ls)");
+  data.warnings.push_back("changed or removed since they were recorded: " + names + ": the copies in the stash are used (ptdecode stash "
+                                                                                    "ls)");
 }
 
 void ImageBuild::finish(RecordingData& data) {
@@ -198,7 +199,7 @@ void ImageBuild::finish(RecordingData& data) {
   data.symbolizer->use_debuginfod(source.options().debuginfod);
   data.symbolizer->use_saved(source.options().saved);
   if (const auto& server = source.options().debuginfod; server && !server->trouble().empty())
-    data.warnings.push_back("debuginfod: " + server->trouble() + ": not asked again (--no-debuginfod leaves it out)");
+    data.warnings.push_back("debuginfod: " + server->trouble() + ": not tried again (--no-debuginfod turns it off)");
   for (NamedRange& range : ranges_) data.symbolizer->add_range(std::move(range));
   ranges_.clear();
   for (std::string& folder : module_folders_) data.symbolizer->add_module_folder(std::move(folder));

@@ -14,7 +14,7 @@
 
 namespace ptd {
 
-/// A user mapping as a record tells it.
+/// A user mapping, from a record.
 struct UserMapping {
   SpaceId space;
   Ip ip;
@@ -28,7 +28,7 @@ struct UserMapping {
   bool assumed = false;  ///< that this file is what is there is a guess
 };
 
-/// Not thread-safe; used up by finish().
+/// Not thread-safe; finish() consumes it.
 class ImageBuild {
  public:
   explicit ImageBuild(const OpenRequest& options, int64_t recorded_at_s = 0);
@@ -36,16 +36,16 @@ class ImageBuild {
   LoggedBuilder builder;
   CodeSource source;
 
-  /// Finds the file and adds the section; without bytes it is added as known and listed as missing. `roots`: see MappedPath.
+  /// Finds the file and adds the section. Without bytes, the section is added and listed as missing. `roots`: see MappedPath.
   void add_mapping(const UserMapping& mapping, const std::vector<std::string>* roots = nullptr);
-  /// Says, for `bundle --dry-run`, which file gave the bytes of sections with this path and build id, and why it may.
+  /// Records, for `bundle --dry-run`, which file provides the bytes of sections with this path and build id, and why it may be used.
   void note_origin(const std::string& path, const std::string& build_id, const std::string& file, const std::string& why) {
     builder.note_origin({path, build_id}, {file, why});
   }
-  /// A section whose bytes are at hand.
+  /// Adds a section with bytes.
   void add_section(Section section) { builder.add_section(std::move(section)); }
   void add_range(NamedRange range) { ranges_.push_back(std::move(range)); }
-  /// Symbols of sections with this path and build id come from this file and from its separate debug file.
+  /// Sets this file and its separate debug file as the source of symbols for sections with this path and build id.
   void add_symbol_file(const std::string& section_path, const std::string& file_path, const std::string& build_id);
   /// See Symbolizer::add_module_folder().
   void add_module_folder(std::string folder) { module_folders_.push_back(std::move(folder)); }
@@ -69,7 +69,7 @@ class ImageBuild {
   std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
 };
 
-/// The default build-id cache: $HOME/.debug, "" without HOME.
+/// Returns the default build-id cache: $HOME/.debug, "" without HOME.
 [[nodiscard]] std::string default_build_id_cache();
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// Jitdumps and perf maps -> sections and names.
+// Converts jitdumps and perf maps to sections and names.
 #include "recording/image/jit_image.h"
 
 #include <algorithm>
@@ -100,10 +100,11 @@ uint64_t add_jitdump(ImageBuild& image, const JitdumpMapping& mapping, const Jit
     warnings.push_back(mapping.path + ": " + result.error().message);
     return 0;
   }
-  if (result->cut) warnings.push_back(mapping.path + ": cut at byte " + std::to_string(result->end_offset_bytes));
+  if (result->cut) warnings.push_back(mapping.path + ": truncated at byte " + std::to_string(result->end_offset_bytes));
   if (!date(codes, result->header, mapping, clock))
     warnings.push_back(mapping.path +
-                       ": its clock is not the recording's: its code is assumed to exist from the start (perf record -k mono has its clock)");
+                       ": not written with the recording's clock: its code is assumed to exist from the start (perf record -k mono uses "
+                       "the same clock)");
 
   struct Loaded {
     Bytes code;

@@ -15,7 +15,7 @@
 
 namespace ptd {
 
-/// A jitdump that a process mapped to announce it.
+/// A jitdump that a process announced by mapping it.
 struct JitdumpMapping {
   SpaceId space;
   std::string path;
@@ -25,13 +25,13 @@ struct JitdumpMapping {
   uint64_t inode = 0;  ///< of the file, 0 if not recorded
 };
 
-/// What dates a jitdump: how its TSC ticks become the recording's time, and whether that is CLOCK_MONOTONIC.
+/// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC.
 struct JitClock {
   const TimeConversion& conversion;
   bool monotonic = false;
 };
 
-/// Whether the file holds all code that the process ran outside of files: see kCompleteJitdump.
+/// Returns whether the file contains all code from no file that the process ran: see kCompleteJitdump.
 [[nodiscard]] bool is_complete_jitdump(ImageBuild& image, const JitdumpMapping& mapping);
 /// Adds each loaded or moved function as a section with its bytes and a name, or its name only. Returns the number of names.
 /// `warnings` gets a sentence for a file that is absent, damaged or of another clock.
@@ -61,8 +61,8 @@ class AddressRanges {
   std::map<uint64_t, uint64_t> ends_;  // by first address; disjoint
 };
 
-/// Adds the names of a perf map. It has no times: the last line about an address counts, at all times. Code of files has names of its own,
-/// so lines that touch `files` are left out. Returns the number of names.
+/// Adds the names of a perf map. It has no times: the last line for an address is valid at all times. Code of files has its own names, so
+/// lines that overlap `files` are ignored. Returns the number of names.
 uint64_t add_perf_map(ImageBuild& image, SpaceId space, std::string_view text, const std::string& module, const AddressRanges& files);
 
 }  // namespace ptd

@@ -213,8 +213,8 @@ bool KernelImage::add_running(ImageBuild& image, const perfio::Features& feature
   image.note_origin(kKernelName, {}, root + "/proc/kcore", "this machine still runs the recorded boot");
   add_names(image, root + "/proc/kallsyms", false);
   warnings.push_back(
-      "the recording holds no copy of the kernel's text; it is read from " + root +
-      "/proc/kcore, for this machine still runs the boot that was recorded: what changed since without a record is not seen");
+      "the recording contains no copy of the kernel's text; it is read from " + root +
+      "/proc/kcore, because this machine has not rebooted since: later changes without a record are not seen");
   return true;
 }
 
@@ -319,7 +319,7 @@ void KernelImage::add_ksymbols(ImageBuild& image, const perfio::Features& featur
       finding.kind = FindingKind::bpf_bytes_missing;
       finding.ip = symbol.ip;
       finding.time = live;
-      finding.what = "the recording holds no bytes of " + symbol.name;
+      finding.what = "the recording contains no bytes of " + symbol.name;
       image.builder.add_finding(std::move(finding));
       image.add_missing(symbol.name, {}, "BPF code without bytes in the recording");
     }
@@ -361,8 +361,8 @@ void KernelImage::add_to(ImageBuild& image, const perfio::Features& features, co
     }
     if (add_vmlinux(image, features)) {
       warnings.push_back(
-          "the recording holds no copy of the kernel's text; vmlinux of the same build is taken, and its code marked assumed: it is from "
-          "before the kernel patched itself at boot (record with --kcore)");
+          "the recording contains no copy of the kernel's text; vmlinux of the same build is used and its code marked assumed, because "
+          "the kernel patches itself at boot (record with --kcore)");
     } else {
       add_unread_maps(image, features);
     }

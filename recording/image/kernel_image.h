@@ -14,26 +14,26 @@
 
 namespace ptd {
 
-/// Not thread-safe. Records come in order of time; add_to() after the last.
+/// Not thread-safe. Add records in time order; call add_to() after the last one.
 class KernelImage {
  public:
   void on_mmap(const perfio::MmapRecord& map);
   void on_ksymbol(const perfio::KsymbolRecord& symbol, TimeNs time, int32_t cpu);
   /// BPF load events follow the KSYMBOLs of their program on the same cpu and give its id.
   void on_bpf(const perfio::BpfRecord& bpf, int32_t cpu);
-  /// A TEXT_POKE brought code to a place where none was.
+  /// Processes a TEXT_POKE that adds code where there was none.
   void on_created(Ip ip, TimeNs time) { created_.emplace(ip.value, time); }
 
-  /// Where copies of the text are.
+  /// Sets the paths of copies of the text.
   struct Copies {
     std::string kcore_dir;                ///< of the recording itself; "" if it has none
     std::vector<std::string> after_dirs;  ///< taken after the recording ended
     TimeNs last_record;                   ///< time of the recording's last dated record
     std::string running;                  ///< see OpenOptions::running_kernel; "" if the recording is another machine's
   };
-  /// Adds copies or vmlinux, sections of BPF programs, and names. `warnings` gets one sentence for what is absent.
+  /// Adds copies or vmlinux, sections of BPF programs, and names. `warnings` gets one sentence for each missing part.
   void add_to(ImageBuild& image, const perfio::Features& features, const Copies& copies, std::vector<std::string>& warnings);
-  /// Entry of #BP, 0 if the names of the kernel are not known.
+  /// Returns the entry of #BP, 0 if the names of the kernel are not known.
   [[nodiscard]] Ip breakpoint_entry() const { return breakpoint_entry_; }
 
  private:

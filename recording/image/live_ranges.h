@@ -1,4 +1,4 @@
-// LiveRanges: address ranges that come, go and replace each other over time. Private to recording.
+// LiveRanges: address ranges that are added, removed and replaced over time. Private to recording.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace ptd {
 
-/// Gives each range the moment at which it ended: when another one covered part of it, or when it was ended by name. Ranges must be opened
-/// in order of time.
+/// Determines the end of each range: when another one covered part of it, or when it was closed explicitly. Ranges must be opened in time
+/// order.
 class LiveRanges {
  public:
   /// Opens [ip, ip + size) from `from` on and ends what it covers. Returns its number: 0, 1, 2, ...

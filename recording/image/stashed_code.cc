@@ -1,4 +1,4 @@
-// Recordings and stashes: looking up.
+// Looks up the code of a recording in a stash.
 #include "recording/image/stashed_code.h"
 
 #include <algorithm>

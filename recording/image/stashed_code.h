@@ -14,21 +14,21 @@
 
 namespace ptd {
 
-/// What names a recording in a stash: a hash of its events (whose ids the kernel gives once a boot) and of the first 64 KiB of its records,
-/// so that copies and moved files have the same name, and files that are cut behind those 64 KiB.
+/// Returns the identity of a recording in a stash: a hash of its events (whose ids are unique per boot) and of the first 64 KiB of its
+/// records. Copies, moved files, and files truncated after those 64 KiB have the same identity.
 [[nodiscard]] std::string recording_identity(const perfio::PerfReader& reader);
-/// The same of a file; "" if there is no recording.
+/// Same for a file; "" if it is not a recording.
 [[nodiscard]] std::string recording_identity(const std::string& path);
-/// The same of a recording that is being made, of which so many bytes are there and stay; "" as long as more may change it.
+/// Same for an unfinished recording of which this many bytes are final; "" while more bytes may change it.
 [[nodiscard]] std::string early_identity(const std::string& path, uint64_t file_bytes);
 /// The same of the recording whose records tell what `entries`, left by a recorder that was killed, are of: at its path or, where the next
 /// recording moved it, at PATH.old. "" if neither has a mapping of theirs.
 [[nodiscard]] std::string recording_of(const stash::Entries& entries);
 
-/// Looks into stashes. One thread, as CodeSource. A stash that is absent, or not to be trusted, holds nothing.
+/// Looks up code in stashes. Not thread-safe, like CodeSource. A missing or untrusted stash is treated as empty.
 class StashedCode : public SavedFiles {
  public:
-  /// `identity`: of the recording; "": only build ids are looked for. Null if no stash is there.
+  /// `identity`: that of the recording; "": look up build ids only. Null if there is no stash.
   static std::shared_ptr<StashedCode> open(const std::vector<std::string>& stashes, const std::string& identity = {});
   OfMapping of_mapping(const MappedPath& wanted) override;
   std::vector<Copy> later_copies(const MappedPath& wanted) override;

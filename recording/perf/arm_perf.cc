@@ -1,4 +1,4 @@
-// cs_etm payloads: each AUX record is a capture of its own, formatted or raw.
+// cs_etm payloads: each AUX record is a separate capture, formatted or raw.
 #include "recording/perf/arm_perf.h"
 
 #include <algorithm>
@@ -183,7 +183,7 @@ void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& 
   data.arm_follow.use_time = use_time && virtual_time && data.decoder.config.time.valid();
   if (unread_ids_ != 0)
     data.warnings.push_back(std::to_string(unread_ids_) +
-                            " AUX_OUTPUT_HW_ID records are of a later version: their trace ids are not known");
+                            " AUX_OUTPUT_HW_ID records have a later version: their trace ids are not known");
   if (homeless_bytes_ != 0) data.warnings.push_back(std::to_string(homeless_bytes_) + " bytes of trace belong to no known cpu");
   if (std::string strangers = sources_.tell_strangers(); !strangers.empty()) data.warnings.push_back(std::move(strangers));
 }

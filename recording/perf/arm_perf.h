@@ -1,4 +1,4 @@
-// ArmPerf: the trace of a cs_etm recording, from its AUX and AUXTRACE records to one stream a trace source. Private to recording.
+// ArmPerf: splits the AUX data of a cs_etm recording into one stream per trace source. Private to recording.
 #pragma once
 
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace ptd {
 
-/// The trace unit of a cpu as the metadata tell it.
+/// The trace unit of a cpu, from the metadata.
 [[nodiscard]] arm::TraceConfig arm_config(const perfio::EtmCpu& cpu);
 
-/// Collects what it needs of every record; finish() makes the streams. Payloads must stay valid as long as the recording.
+/// Collects data from every record; finish() creates the streams. Payloads must stay valid as long as the recording.
 class ArmPerf {
  public:
   void on_record(const perfio::Record& record);
-  /// Replaces data.streams. Warnings tell what belongs to no source.
+  /// Replaces data.streams. Warns about bytes that belong to no source.
   void finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data);
 
  private:

@@ -16,7 +16,7 @@ struct PerfFilter {
   std::string file;  ///< "" for a kernel address
 };
 
-/// Terms of another kind (start, stop, tracestop) do not limit where flow is shown and are left out. Malformed text ends the reading.
+/// Ignores terms of other kinds (start, stop, tracestop), which do not limit the traced flow. Malformed text ends parsing.
 [[nodiscard]] std::vector<PerfFilter> parse_perf_filters(const std::string& text);
 
 /// Address ranges of the terms: files through the mappings that hold their offsets. Empty if any term cannot be placed: a partial filter

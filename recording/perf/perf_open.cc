@@ -34,7 +34,7 @@ void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& read
   pt::Config& config = data.decoder.config;
   const perfio::Features& features = reader.features();
   if (!parse_cpuid(features.cpuid, config.cpu)) {
-    data.warnings.push_back("the recording does not tell the cpu model: only errata common to all are worked around");
+    data.warnings.push_back("the recording does not name the cpu model: only errata common to all models are worked around");
   }
   config.errata = pt::errata_of(config.cpu);
   config.tsc_ctc_ratio_n = info.tsc_ctc_ratio_n;
@@ -54,7 +54,7 @@ void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& read
 void fill_time(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record, RecordingData& data) {
   data.decoder.config.time = conversion_of(info, record);
   if (!data.decoder.config.time.valid()) {
-    data.warnings.push_back("the recording holds no conversion from trace time to perf time: decoded without time");
+    data.warnings.push_back("the recording contains no conversion from trace time to perf time: decoded without time");
   }
 }
 
@@ -100,9 +100,10 @@ uint64_t unread_bytes(const perfio::PerfReader& reader) {
 
 void report_damage(const perfio::ReadDamage& damage, const SidebandFold& fold, RecordingData& data) {
   for (const std::string& message : damage.messages) data.warnings.push_back(message);
-  if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is cut at byte " + std::to_string(damage.cut_offset_bytes));
+  if (damage.cut && damage.messages.empty()) data.warnings.push_back("the file is truncated at byte "
+                                                                     "" + std::to_string(damage.cut_offset_bytes));
   if (fold.guest_records() != 0) {
-    data.warnings.push_back(std::to_string(fold.guest_records()) + " records of virtual machine guests were left out");
+    data.warnings.push_back(std::to_string(fold.guest_records()) + " records of virtual machine guests are ignored");
   }
 }
 
@@ -153,9 +154,9 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   if (!info.valid && !etm.valid) {
     if (other_trace != 0)
       return Error{ErrorCode::unsupported_trace,
-                   options.path + ": holds a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
+                   options.path + ": contains a hardware trace of type " + std::to_string(other_trace) + ", neither Intel PT nor CoreSight",
                    0};
-    if (!data.streams.empty()) data.warnings.push_back("the recording holds no AUXTRACE_INFO of Intel PT or CoreSight");
+    if (!data.streams.empty()) data.warnings.push_back("the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
   }
   if (info.valid || etm.valid || !data.streams.empty()) {  // else there is nothing to decode
     if (!etm.valid) fill_config(info, *reader, data);

@@ -1,4 +1,4 @@
-// The conversion from trace time to perf time that a recording carries. Private to recording.
+// The conversion from trace time to perf time in a recording. Private to recording.
 #pragma once
 
 #include "perfio/format/auxtrace_pt.h"
@@ -7,7 +7,7 @@
 
 namespace ptd {
 
-/// From the TIME_CONV record (time_mult 0: there is none), else from AUXTRACE_INFO; not valid() if neither has it.
+/// Returns the conversion from the TIME_CONV record (time_mult 0: none), else from AUXTRACE_INFO; not valid() if neither has it.
 [[nodiscard]] TimeConversion conversion_of(const perfio::IntelPtInfo& info, const perfio::TimeConvRecord& record);
 
 }  // namespace ptd

@@ -1,4 +1,4 @@
-// perf records -> image and contexts.
+// Converts perf records to image and contexts.
 #include "recording/perf/sideband_fold.h"
 
 #include <algorithm>
@@ -302,7 +302,7 @@ void SidebandFold::fold_jitdumps(bool monotonic) {
     std::set<SpaceId>& spaces = read[jitdump.path];
     if (!spaces.insert(jitdump.space).second) continue;
     if (spaces.size() == kMaxSpacesOfJitdump + 1)
-      data_.warnings.push_back(jitdump.path + ": mapped by more processes than one can have written it for");
+      data_.warnings.push_back(jitdump.path + ": mapped by too many processes; the others are ignored");
     if (spaces.size() > kMaxSpacesOfJitdump) continue;
     wanted.push_back(&jitdump);
     if (is_complete_jitdump(image_, jitdump)) complete.insert(jitdump.space);
@@ -362,7 +362,7 @@ void SidebandFold::fold_perf_maps() {
   if (count == 0) return;
   if (count > 1) used += " and " + std::to_string(count - 1) + " more";
   data_.warnings.push_back(used +
-                           ": names of code made at run time are assumed from it; it has no times, so an address has its last name");
+                           ": used for names of code generated at run time; it has no times, so each address has its last name");
 }
 
 /// The file system that a process had: its own, or that of who started it.
@@ -416,8 +416,8 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
     copy.assumed = true;
     image_.add_mapping(copy, roots_of(mapping.pid));
     if (told.emplace(mapping.pid, file->path).second)
-      data_.warnings.push_back("process " + std::to_string(mapping.pid) + " put anonymous memory in place of text of " + file->path +
-                               ": taken for a copy of it, as into huge pages, and marked assumed");
+      data_.warnings.push_back("process " + std::to_string(mapping.pid) + " mapped anonymous memory over the text of " + file->path +
+                               ": assumed to be a copy (such as for huge pages) and marked assumed");
   }
 }
 

@@ -1,4 +1,4 @@
-// SidebandFold: perf records in order -> address spaces, mappings, edits, context switches, streams. Private to recording.
+// SidebandFold: converts perf records to address spaces, mappings, edits, context switches, streams. Private to recording.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ class SidebandFold {
   void on_record(const perfio::Record& record);
   /// Snapshot recordings overlap their payloads; known once AUXTRACE_INFO was seen.
   void set_snapshot_mode(bool on) { snapshot_ = on; }
-  /// The address filter of the recording, as AUXTRACE_INFO has it.
+  /// Returns the recording's address filter, from AUXTRACE_INFO.
   void set_filter(const std::string& text) { filter_ = text; }
-  /// The file ends early: what its rings held behind their last records is not known.
+  /// Declares that the file ends early: records after the last ones of its rings are lost.
   void on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes);
-  /// Resolves what waits for the features: user mappings, jitdumps, the kernel; completes streams and contexts.
+  /// Resolves everything that needs the features: user mappings, jitdumps, the kernel; completes streams and contexts.
   void finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic);
 
   [[nodiscard]] const KernelImage& kernel() const { return kernel_; }
@@ -37,7 +37,7 @@ class SidebandFold {
   [[nodiscard]] uint64_t pokes() const { return pokes_; }
   [[nodiscard]] uint64_t dropped_pokes() const { return dropped_pokes_; }
   [[nodiscard]] TimeNs last_time() const { return last_time_; }
-  /// True for the poke number `index` that OpenRequest::drop_nth_poke pretends to be lost.
+  /// Returns true if OpenRequest::drop_nth_poke drops poke number `index`.
   [[nodiscard]] static bool drops(const OpenRequest& options, uint64_t index);
 
  private:

@@ -1,4 +1,4 @@
-// Anchors: a scan of the packets for the places where the kernel's patching shows.
+// Anchors: scans packets for the traces of kernel patching.
 #include "recording/trace/anchors.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Anchors: points of the traces themselves that order text pokes, whatever the clock is worth.
+// Anchors: points in the traces that order text pokes independently of the clock.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ptd {
 
-/// A place in one stream where the kernel's patching shows: found by a scan of packets, before any flow is decoded.
+/// A point in one stream that shows kernel patching, found by a scan of packets before any flow is decoded.
 struct AnchorPoint {
   uint64_t stream_offset_bytes = 0;  ///< of the TIP
   Interval time;                     ///< bounds of its moment
@@ -22,7 +22,7 @@ struct AnchorStream {
   std::vector<AnchorPoint> points;
 };
 
-/// When and where a TEXT_POKE record was written.
+/// The time and cpu of a TEXT_POKE record.
 struct PokeStamp {
   TimeNs time;
   int32_t cpu = -1;
@@ -36,8 +36,8 @@ struct PokeStamp {
 /// (kernel/alternative.c, "text_poke_bp_batch"). So a cpu that has passed as many rounds as the poker had when it wrote the record
 /// runs the new instruction (or traps), a cpu that has passed fewer runs the old one (or traps).
 /// A record whose place is not in the traces (its cpu was not traced just then) is left out; the bounds that the others give stay true.
-/// Invariant: rounds that do not fit in time, or cpus whose numbers cannot be reconciled, or many records without a place, give no spans:
-/// anchors only ever narrow.
+/// Invariant: anchors only narrow intervals. Rounds that contradict the times, cpus whose counts cannot be reconciled, or many records
+/// without a position give no spans.
 [[nodiscard]] std::vector<std::vector<pt::SyncPoint>> match_anchors(const std::vector<AnchorStream>& streams, std::vector<PokeStamp> pokes);
 
 /// Scans one segment for anchor points; appends them to `stream`.

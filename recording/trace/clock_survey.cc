@@ -1,4 +1,4 @@
-// Phases of the TSC against the crystal clock, and what moved them.
+// ClockSurvey: phases of the TSC against the crystal clock, and the causes of their changes.
 #include "recording/trace/clock_survey.h"
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 
 namespace ptd {
 
-/// Finds out which phase (see ClockRatio) the TSCs of each stream have.
+/// Determines the phase (see ClockRatio) of each stream's TSCs.
 ///
 /// Damage shows as phases that few PSBs have. If many have one and many another, the TSC was moved once for all: then AUX records and other
 /// streams decide. Nothing is checked if something else explains what is found:
@@ -29,7 +29,7 @@ class ClockSurvey {
  public:
   ClockSurvey(const pt::Config& config, size_t streams) : config_(&config), streams_(streams) {}
   void add(size_t stream, const PsbEntry& psb);
-  /// The clock of stream `i`, which is `stream`. `index` has no clock yet.
+  /// Returns the clock of stream `i`, which is `stream`. `index` has no clock yet.
   [[nodiscard]] StreamClock clock_of(size_t i, const AuxStream& stream, const SegmentIndex& index) const;
 
  private:
@@ -59,7 +59,7 @@ class ClockSurvey {
   std::vector<StreamSamples> streams_;
 };
 
-/// One finding for each run of PSBs whose TSC is contradicted. Looks all of the stream through; `visit` gets each offset that it reaches.
+/// Reports one finding for each run of PSBs with a contradicted TSC. Scans the whole stream; `visit` gets each offset that it reaches.
 [[nodiscard]] std::vector<Finding> clock_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
                                                   const std::function<void(uint64_t offset)>& visit);
 

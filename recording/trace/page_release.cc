@@ -1,4 +1,4 @@
-// Pages of mapped trace that were passed.
+// PageRelease: frees the pages of mapped trace that were decoded.
 #include "recording/trace/page_release.h"
 
 #include <sys/mman.h>

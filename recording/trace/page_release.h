@@ -10,21 +10,21 @@
 
 namespace ptd {
 
-/// The files that are mapped read-only. A page given back is read again from the file when it is touched: nothing becomes invalid.
+/// The files that are mapped read-only. A released page is read from the file again on access, so no pointer becomes invalid.
 class PageRelease {
  public:
   void add_mapping(Bytes mapping) { mappings_.push_back(mapping); }
-  /// Gives back the whole pages of a stream's bytes [first, last) that lie in a mapping; other memory is left alone. Any thread.
+  /// Releases the whole pages of a stream's bytes [first, last) that are in a mapping; ignores other memory. Thread-safe.
   void release(const AuxStream& stream, uint64_t first_offset, uint64_t last_offset) const;
 
  private:
   std::vector<Bytes> mappings_;
 };
 
-/// How far one stream was read: when reading enters another stretch, the one it leaves is given back.
+/// The read position of one stream: when reading enters another part, the previous one is released.
 class PassedPages {
  public:
-  /// Reading is at `offset_bytes` of the stream. Any thread.
+  /// Declares that reading is at `offset_bytes` of the stream. Thread-safe.
   void at(const PageRelease& pages, const AuxStream& stream, uint64_t offset_bytes);
 
  private:

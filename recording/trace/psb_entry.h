@@ -1,11 +1,11 @@
-// PsbEntry: one sync point of a stream, as the segment index keeps it. Private to recording.
+// PsbEntry: one sync point of a stream in the segment index. Private to recording.
 #pragma once
 
 #include <cstdint>
 
 namespace ptd {
 
-/// One PSB. 24 bytes each: an index of a stream of many GB stays small.
+/// One PSB. 24 bytes, so that the index of a stream of many GB stays small.
 struct PsbEntry {
   uint64_t offset_bytes = 0;  ///< stream offset of the PSB
   uint64_t tsc = 0;           ///< TSC of its PSB+, corrected if `shift` is not 0

@@ -1,4 +1,4 @@
-// Index of sync points, stretch by stretch.
+// SegmentIndex: indexes sync points part by part.
 #include "recording/trace/segments.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// SegmentIndex: where the PSBs of a stream stand and when they were written, found where somebody asks. Private to recording.
+// SegmentIndex: lazily built index of PSB offsets and timestamps. Private to recording.
 #pragma once
 
 #include <atomic>
@@ -24,52 +24,51 @@ struct SegmentTiming {
   bool use_time = true;
 };
 
-/// The segments of one stream. A segment is named by the stream offset of its PSB.
+/// The segments of one stream. The stream offset of its PSB identifies a segment.
 ///
 ///     stream  ...| PSB+ a ........ | PSB+ b ..... seam | lost | PSB+ c ...
 ///     segment     [a ..............][b ...............]        [c ......
 ///                      + tail: PSB+ b
 ///
-/// The stream is divided into stretches; the PSBs of one are found when the first question comes that needs them, and kept. What is
-/// found does not depend on the order of questions. Any thread may ask.
+/// The stream is divided into parts; the PSBs of a part are found and cached by the first query that needs them. Results do not depend on
+/// the order of queries. Thread-safe.
 ///
-/// Invariant: a segment never crosses a seam. Bytes after a seam and before the next PSB belong to no segment.
+/// Invariant: a segment never crosses a seam (lost data). Bytes between a seam and the next PSB belong to no segment.
 class SegmentIndex {
  public:
-  /// Called with each stretch [first, last) of stream offsets when it was looked through.
+  /// Called with each part [first, last) of stream offsets after it was scanned.
   using Passed = std::function<void(uint64_t first, uint64_t last)>;
 
-  /// Of Intel PT. The stream is finished, outlives the index and does not move.
+  /// For Intel PT. The stream must be finished, outlive the index and not move.
   explicit SegmentIndex(const AuxStream& stream);
-  /// Of Arm trace, found at once. Of ETMv4 and ETE an entry is an A-Sync behind which everything is told anew, so that the flow needs
-  /// nothing from before; other protocols are followed without a cut.
+  /// For Arm trace, built at once. In ETMv4 and ETE an entry is an A-Sync after which the full decoder state is restated; other
+  /// protocols have one segment.
   SegmentIndex(const AuxStream& stream, const arm::TraceConfig& config, const Passed& passed);
 
-  /// Checks with it the PSBs found so far and those found later. Returns how many of the former are contradicted. No other thread may use
-  /// the index meanwhile.
+  /// Sets the clock that checks the PSBs found so far and later. Returns how many of those found so far are contradicted. Not thread-safe.
   size_t set_clock(StreamClock clock);
   [[nodiscard]] const StreamClock& clock() const { return clock_; }
 
-  /// The first PSB at or behind `offset_bytes`, the last one before it.
+  /// Return the first PSB at or after `offset_bytes`, and the last one before it.
   [[nodiscard]] std::optional<PsbEntry> next(uint64_t offset_bytes) const;
   [[nodiscard]] std::optional<PsbEntry> previous(uint64_t offset_bytes) const;
-  /// Looks the whole stream through.
+  /// Scans the whole stream.
   void find_all(const Passed& passed) const;
-  /// Shows `visit` PSBs of at most `stretches` stretches spread over the stream.
+  /// Calls `visit` with the PSBs of at most `stretches` parts spread over the stream.
   void sample(size_t stretches, const std::function<void(const PsbEntry&)>& visit, const Passed& passed) const;
-  /// Bytes that belong to no segment. Looks the whole stream through.
+  /// Returns the number of bytes that belong to no segment. Scans the whole stream.
   [[nodiscard]] uint64_t skipped_bytes() const;
 
-  /// The segment of `entry`, which is one of this index, with its bytes; see Recording::next_segment.
+  /// Returns the segment of `entry`, an entry of this index, with its bytes; see Recording::next_segment.
   [[nodiscard]] AuxSegment segment(const PsbEntry& entry, const SegmentTiming& timing, std::vector<std::byte>& scratch) const;
-  /// Time bounds of a segment: from its own PSB+ to the next one that has a TSC; after the last TSC, to the AUX record behind it.
+  /// Returns the time bounds of a segment: from its own PSB+ to the next one with a TSC, or after the last TSC to the next AUX record.
   [[nodiscard]] Interval time_of(const PsbEntry& entry, const SegmentTiming& timing) const;
-  /// Where the first segment begins whose bounds end at or after `t`; the stream's end if there is none. Found by bisection.
+  /// Returns the start of the first segment whose bounds end at or after `t`, by bisection; the stream's end if there is none.
   [[nodiscard]] uint64_t at(TimeNs t, const SegmentTiming& timing) const;
 
  private:
   using Entries = std::vector<PsbEntry>;
-  /// The entries of one stretch once somebody has looked for them. Whoever comes first puts them there.
+  /// The entries of one part, filled by the first query.
   class Slot {
    public:
     ~Slot() { delete entries_.load(); }

@@ -1,4 +1,4 @@
-// Checks of single PSBs.
+// StreamClock: checks single PSBs.
 #include "recording/trace/stream_clock.h"
 
 #include <algorithm>

@@ -23,29 +23,29 @@ struct ClockRatio {
   [[nodiscard]] uint64_t modulus() const { return kCtcValues * n; }
   [[nodiscard]] uint64_t slack() const { return kSlackTicks * n; }
   [[nodiscard]] uint64_t phase_of(const PsbEntry& psb) const { return phase_of(psb.tsc, psb); }
-  /// The phase that `psb` would have with another TSC.
+  /// Returns the phase that `psb` would have with another TSC.
   [[nodiscard]] uint64_t phase_of(uint64_t tsc, const PsbEntry& psb) const {
     const auto ticks = static_cast<uint64_t>(static_cast<unsigned __int128>(tsc - psb.fast) * d % modulus());
     const uint64_t counted = uint64_t{psb.ctc} * n;
     return ticks >= counted ? ticks - counted : ticks + modulus() - counted;
   }
-  /// Whether two phases are the same within the error of a TMA.
+  /// Returns whether two phases are equal within the error of a TMA.
   [[nodiscard]] bool is_near(uint64_t a, uint64_t b) const {
     const uint64_t far = a > b ? a - b : b - a;
     return far <= slack() || modulus() - far <= slack();
   }
-  /// As is_near(), also if the 56 bits of the TSC wrapped between the two.
+  /// Same as is_near(), but also true if the 56 bits of the TSC wrapped between the two.
   [[nodiscard]] bool fits(uint64_t a, uint64_t b) const {
     const auto wrap = static_cast<uint64_t>((static_cast<unsigned __int128>(d) << kTscBits) % modulus());
     return is_near(a, b) || is_near((a + wrap) % modulus(), b) || is_near(a, (b + wrap) % modulus());
   }
 };
 
-/// What is known of a stream's clock. The default checks nothing.
+/// The known properties of a stream's clock. The default checks nothing.
 ///
 /// A TSC that contradicts the crystal clock is corrected if it is one of `shifts`, else it is not used: its neighbours then bound the time.
 /// A thread may move to a socket with another crystal clock. In its stream a TSC is wrong only if it is one of `shifts`, or if the trace
-/// goes on from the PSB before and to the next one, and both are right.
+/// is continuous from the previous PSB to the next one, and both are right.
 struct StreamClock {
   /// TSCs with phase `phase` are late by `late_by` ticks, modulo 2^56.
   struct Shift {
@@ -57,9 +57,9 @@ struct StreamClock {
   bool in_order = false;          ///< TSCs are known to grow: one that does not is wrong
   bool of_thread = false;
 
-  /// Checks the PSBs of one stretch, as read from the trace.
+  /// Checks the PSBs of one part, as read from the trace.
   void judge(std::vector<PsbEntry>& entries) const;
-  /// How the decoder has to take the TSC of `entry`, which was judged.
+  /// Returns how the decoder must interpret the TSC of `entry`, which was checked.
   [[nodiscard]] TscCheck check_of(const PsbEntry& entry) const;
 
  private:

@@ -1,4 +1,4 @@
-// Payloads of AUXTRACE records -> streams.
+// Converts payloads of AUXTRACE records to streams.
 #include "recording/trace/streams.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// AuxStream: the payloads of one trace stream as chunks in stream order, with the seams between them. Private to recording.
+// AuxStream: the payloads of one trace stream as chunks in order, with the discontinuities between them. Private to recording.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +19,35 @@ struct AuxChunk {
   [[nodiscard]] uint64_t end() const { return offset_bytes + bytes.size(); }
 };
 
-/// A place between two bytes of a stream that do not join.
+/// A discontinuity (seam) between two bytes of a stream.
 struct Seam {
   uint64_t offset_bytes = 0;
   AuxBreak why = AuxBreak::none;
 };
 
-/// What an AUX record with flags says: bytes were dropped right after `end_offset_bytes`.
+/// An AUX record with flags: bytes were dropped directly after `end_offset_bytes`.
 struct AuxLoss {
   uint64_t end_offset_bytes = 0;
   AuxBreak why = AuxBreak::none;
 };
 
-/// One stream. Chunks are sorted and do not overlap; chunk i+1 joins chunk i when their offsets meet and no seam stands there.
+/// One stream. Chunks are sorted and disjoint; chunk i+1 continues chunk i if their offsets are adjacent and there is no seam.
 class AuxStream {
  public:
   int32_t cpu = -1, tid = -1;
   uint32_t idx = 0;
 
-  /// Adds a payload in file order. `size_bytes` is what the record announces; a shorter payload leaves a `missing` seam.
-  /// Full-trace mode: offsets of one ring only grow; up to 7 bytes that the next payload repeats are the recorder's padding and go.
-  /// Snapshot mode: offsets do not order payloads; what a payload repeats of the previous one is found by content and dropped.
+  /// Adds a payload in file order. `size_bytes` is the size in the record; a shorter payload leaves a `missing` seam.
+  /// Full-trace mode: offsets of one ring only grow; up to 7 bytes repeated by the next payload are the recorder's padding and are dropped.
+  /// Snapshot mode: offsets do not order payloads; bytes that repeat the previous payload are found by content and dropped.
   void add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes payload, bool snapshot);
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
-  /// An AUX record: everything before `end_offset_bytes` was written before `time`.
+  /// Adds an AUX record: everything before `end_offset_bytes` was written before `time`.
   void add_written(uint64_t end_offset_bytes, TimeNs time) { written_.push_back({end_offset_bytes, time}); }
-  /// Sorts seams; no add_* after this. A second call changes nothing.
+  /// Sorts seams; add_* must not be called after this. A second call has no effect.
   void finish();
 
-  /// An AUX record as it is kept: see add_written.
+  /// A stored AUX record: see add_written.
   struct Written {
     uint64_t end_offset_bytes = 0;
     TimeNs time;
@@ -62,16 +62,16 @@ class AuxStream {
   [[nodiscard]] uint64_t end_offset() const { return chunks_.empty() ? 0 : chunks_.back().end(); }
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
 
-  /// Bytes present from `offset_bytes` on: a view if they lie in one chunk, else copied into `scratch`. Ends at `end_offset_bytes`, at a
-  /// hole, or at the bound on copies, whichever comes first.
+  /// Returns the bytes from `offset_bytes` on: a view if they are in one chunk, else a copy in `scratch`. Ends at `end_offset_bytes`, at a
+  /// hole, or at the limit for copies, whichever comes first.
   [[nodiscard]] Bytes read(uint64_t offset_bytes, uint64_t end_offset_bytes, std::vector<std::byte>& scratch) const;
-  /// The first seam after `offset_bytes` (not at it); null if there is none.
+  /// Returns the first seam after `offset_bytes` (not at it); null if there is none.
   [[nodiscard]] const Seam* seam_after(uint64_t offset_bytes) const;
-  /// The last seam at or before `offset_bytes` and after `floor_bytes`; null if there is none.
+  /// Returns the last seam at or before `offset_bytes` and after `floor_bytes`; null if there is none.
   [[nodiscard]] const Seam* seam_between(uint64_t floor_bytes, uint64_t offset_bytes) const;
-  /// A moment by which all bytes before `end_offset_bytes` were written, kTimeMax if no AUX record tells.
+  /// Returns a time before which all bytes before `end_offset_bytes` were written, kTimeMax if no AUX record gives one.
   [[nodiscard]] TimeNs written_by(uint64_t end_offset_bytes) const;
-  /// A moment from which on all bytes at or after `offset_bytes` were written, kTimeMin if no AUX record tells.
+  /// Returns a time after which all bytes at or after `offset_bytes` were written, kTimeMin if no AUX record gives one.
   [[nodiscard]] TimeNs written_from(uint64_t offset_bytes) const;
 
  private:

@@ -194,10 +194,10 @@ class Bundles(unittest.TestCase):
                 for recording in recordings:
                     bundle = self.make([recording], *shared)
                     first = run([*commands[0], "-i", recording])
-                    if b"holds no trace" in first[2]:  # what each says names its own file
+                    if b"contains no trace" in first[2]:  # what each says names its own file
                         other = run([*commands[0], "-i", bundle], env=self.elsewhere)
                         self.assertEqual((first[0], first[1], other[0], other[1]), (1, b"", 1, b""))
-                        self.assertIn(b"holds no trace", other[2])
+                        self.assertIn(b"contains no trace", other[2])
                         continue
                     self.same(commands, ["-i", recording], folder, bundle)
 

@@ -177,7 +177,7 @@ class Programs(unittest.TestCase):
         for words in (("script",), ("script", "--itrace=b"), ("functions",)):
             done = run(*words, "-i", self.data("calls"), "-C", "0")
             self.assertEqual((done.returncode, done.stdout), (2, ""), words)
-            self.assertIn("choose with --tid", done.stderr)
+            self.assertIn("use --tid", done.stderr)
 
     def test_calls_as_json_are_those_of_functions(self):
         for name in NAMES:

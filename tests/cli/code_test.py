@@ -239,7 +239,7 @@ exec "{shutil.which("perf")}" "$@"
     def test_a_file_that_did_not_run_is_named(self):
         done = run("profile", "-i", self.data("sorter"), "--dso", "absent")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("'absent' did not run; what did: ", done.stderr)
+        self.assertIn("'absent' did not run; ran: ", done.stderr)
 
 
 if __name__ == "__main__":

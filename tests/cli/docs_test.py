@@ -90,7 +90,7 @@ class Docs(unittest.TestCase):
                 status, got = walk.run(command)
                 self.assertIn(status, (0, 2), (command, got))
                 text = "\n".join(got)
-                self.assertEqual(status, 2 if any("--help shows how" in line for line in shown) else status, command)
+                self.assertEqual(status, 2 if any("see 'ptdecode --help'" in line for line in shown) else status, command)
                 # The top of a list depends on the machine, and so do the slowest call and its first instructions.
                 self.assertTrue(not shown or text, command)
                 if "--limit" not in command and not ("--insn-trace" in command and "--time" in command):

@@ -134,7 +134,7 @@ class Files(unittest.TestCase):
         self.assertIn("missing code, by share of the trace lost:", done.stderr)
         self.assertIn(f"{self.program} build id {self.build_id}", done.stderr)
         self.assertIn(f"debuginfod-find executable {self.build_id}", done.stderr)
-        self.assertIn("no_image: code that was not found", done.stdout)
+        self.assertIn("no_image: the code was not found", done.stdout)
 
     @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
     def test_debuginfod_is_asked(self):
@@ -161,7 +161,7 @@ class Files(unittest.TestCase):
         done, _ = self.with_server({f"/buildid/{self.build_id}/executable": pathlib.Path("/bin/true").read_bytes()})
         self.assertNotEqual(done.stdout, self.whole)
         done = run("check", "-i", self.folder / "rec", environment={"DEBUGINFOD_URLS": "http://127.0.0.1:9/", "DEBUGINFOD_CACHE_PATH": str(self.folder / "cache")})
-        self.assertRegex(done.stdout + done.stderr, r"debuginfod: .*: not asked again")
+        self.assertRegex(done.stdout + done.stderr, r"debuginfod: .*: not tried again")
 
     def bad_server(self, kind, files=None):
         server = BadServer(kind, files)
@@ -176,7 +176,7 @@ class Files(unittest.TestCase):
         for kind in ("endless", "declared"):
             server, cache, environment = self.bad_server(kind)
             done = run("stat", "-i", self.folder / "rec", environment=environment)
-            self.assertRegex(done.stderr, r"debuginfod: an answer of more than \d+ MiB: not asked again", kind)
+            self.assertRegex(done.stderr, r"debuginfod: a reply of more than \d+ MiB: not tried again", kind)
             self.assertTrue(server.gone.wait(60))
             self.assertLess(server.sent, 2 * allowed, kind)
             self.assertLess(sum(path.stat().st_size for path in cache.rglob("*") if path.is_file()), 1 << 20, "nothing of it stays")
@@ -185,7 +185,7 @@ class Files(unittest.TestCase):
     def test_debuginfod_says_nothing(self):
         _, _, environment = self.bad_server("silent")
         done = run("stat", "-i", self.folder / "rec", environment=environment)
-        self.assertRegex(done.stderr, r"debuginfod: fewer than 64 bytes in 10 s: not asked again")
+        self.assertRegex(done.stderr, r"debuginfod: fewer than 64 bytes in 10 s: not tried again")
 
     @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
     def test_ctrl_c_ends_a_download(self):

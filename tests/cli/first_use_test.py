@@ -355,7 +355,7 @@ class Files(unittest.TestCase):
         build("no_id", WORKER.replace("sink += i", "sink -= 3 * i"), "-Wl,--build-id=none", "-static")
         os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))  # its time tells nothing
         done = run("functions", "-i", path)
-        self.assertIn(f"changed or removed since they were recorded: {program}: the copies kept in the stash are used", done.stderr)
+        self.assertIn(f"changed or removed since they were recorded: {program}: the copies in the stash are used", done.stderr)
         self.assertEqual(functions(path), whole)
         program.unlink()
         self.assertIn("changed or removed since", run("functions", "-i", path).stderr)
@@ -372,7 +372,7 @@ class Files(unittest.TestCase):
         info = WORK / "two.info"
         done = run("coverage", "-i", path, "--dso", "two_sources", "-o", info)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r"1 file of source is not on this machine \(.*elsewhere.c\) and left out")
+        self.assertRegex(done.stderr, r"1 file of source is not on this machine \(.*elsewhere.c\) and omitted")
         made = subprocess.run(["genhtml", "-q", "-o", WORK / "html", info], capture_output=True, text=True)
         self.assertEqual(made.returncode, 0, made.stderr)
         self.assertIn(f"SF:{here}", info.read_text())
@@ -404,7 +404,7 @@ class Machine(unittest.TestCase):
         os.chown(program, 65534, os.getegid())
         program.chmod(0o4755)
         _, done = record("setuid", "/bin/sh", "-c", f"{program} 10; exit 0")
-        self.assertRegex(done.stderr, rf"{program} is setuid to user 65534: under the emulator it ran with the rights of this user only")
+        self.assertRegex(done.stderr, rf"{program} is setuid to user 65534: in the emulator it ran only with the rights of this user")
         program.chmod(0o755)
         _, done = record("setuid", program, "10")
         self.assertNotIn("setuid to", done.stderr)
@@ -439,13 +439,13 @@ class NoTrace(unittest.TestCase):
                       ["profile", "--format", "bolt", "--dso", "true"], ["stat"], ["stat", "--format", "json"], ["packets"], ["script", "-C", "0"]):
             done = run(*words, "-i", path)
             self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (1, "", 1), (words, done.stderr))
-            for part in (str(path), "perf.data file", "holds no trace", "perf record -e intel_pt//u", "ptdecode record --emulate"):
+            for part in (str(path), "perf.data file", "contains no trace", "perf record -e intel_pt//u", "ptdecode record --emulate"):
                 self.assertIn(part, done.stderr, words)
             self.assertFalse(out.exists(), words)
         for words in (["check"], ["image"], ["bundle", "-o", out]):
             done = run(*words, "-i", path)
             self.assertEqual((done.returncode, done.stderr.count("\n")), (0, 1), (words, done.stderr))
-            self.assertIn("holds no trace", done.stderr)
+            self.assertIn("contains no trace", done.stderr)
         done = run("info", "-i", path)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, r"(?m)^trace +none; .*perf record -e intel_pt//u")

@@ -18,7 +18,7 @@ PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 FAULTS = CORPUS.parent / "faults"
-OUTSIDE = "outside of the recording's folder"
+OUTSIDE = "outside the recording's folder"
 NOTHING = {"DEBUGINFOD_URLS": "", "PTDECODE_STASH": "off"}
 
 
@@ -224,7 +224,7 @@ class MappedFiles(unittest.TestCase):
         self.addCleanup(kept.rename, self.program)
         other.rename(self.program)
         self.assertEqual(run("script", "-i", self.recording, "--itrace=b", "--stash", "off").stdout, self.blocks)
-        self.assertIn("left out: nothing proves", self.line(self.dry()))
+        self.assertIn("left out: no proof", self.line(self.dry()))
         self.assertIn("(below --symfs)", self.line(self.dry("--allow-outside")))
         os.utime(kept, (1 << 32, 1 << 32))
         other.unlink(missing_ok=True)
@@ -232,14 +232,14 @@ class MappedFiles(unittest.TestCase):
     def test_a_file_newer_than_the_recording_is_not_bundled(self):
         self.put(self.content)
         os.utime(self.program, (1 << 32, 1 << 32))
-        self.assertIn("left out: nothing proves", self.line(self.dry()))
+        self.assertIn("left out: no proof", self.line(self.dry()))
 
     def test_what_is_no_code_is_never_bundled(self):
         self.put(b"root:*:1:0:::::\n" * 60000)
         self.addCleanup(self.put, self.content)
-        self.assertIn("left out: nothing proves", self.line(self.dry()))
+        self.assertIn("left out: no proof", self.line(self.dry()))
         kept = run("stash", "add", "--stash", self.tmp / "stash", "-i", self.recording)
-        self.assertIn("neither its build id nor its content says that it is code", kept.stderr)
+        self.assertIn("neither its build id nor its content shows that it is code", kept.stderr)
 
     def test_only_pages_of_executable_segments_are_bundled(self):
         # A program header less: the text is data now, as if the recording said of data that it was mapped as code.

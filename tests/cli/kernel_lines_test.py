@@ -165,13 +165,13 @@ class KernelLines(unittest.TestCase):
         lines = re.findall(r"^DA:(\d+),(\d+)$", done.stdout, re.M)
         self.assertEqual({int(line): int(count) for line, count in lines if count != "0"}, self.counted(self.module, 4096))
         said = run("coverage", "-i", self.recording, "--symfs", root).stderr
-        self.assertEqual(said.count("demo.ko is taken because its functions lie as the kernel's do\n"), 1, said)
+        self.assertEqual(said.count("demo.ko is used because its functions have the kernel's addresses\n"), 1, said)
 
     def test_a_profile_of_a_module_is_refused(self):
         root = self.build_module(self.folder / "profiled", self.functions)
         done = run("profile", "-i", self.recording, "--symfs", root, "--dso", "demo.ko")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("has no addresses of its own", done.stderr)
+        self.assertIn("is a kernel module", done.stderr)
         done = run("profile", "-i", self.recording, "--symfs", root)
         self.assertNotIn("no code of a file ran", done.stderr)
 
@@ -208,7 +208,7 @@ class KernelLines(unittest.TestCase):
         self.assert_taken(True, roots[other])
         for recording, build_id, count in ((self.recording, other, 1), (self.folder / "with_ids0", own, 0)):
             said = run("script", "-i", recording, "--itrace=b", "-F", "ip,srcline", "--symfs", roots[build_id]).stderr
-            self.assertEqual(said.count("demo.ko is taken because its functions lie as the kernel's do\n"), count, said)
+            self.assertEqual(said.count("demo.ko is used because its functions have the kernel's addresses\n"), count, said)
 
     def test_a_packed_module_is_left_alone(self):
         root = self.build_module(self.folder / "packed", self.functions)

@@ -264,7 +264,7 @@ TEST(SnapshotIni, WhatHasNoFlowIsTold) {
   const auto loads = snapshot.open();
   ASSERT_TRUE(loads);
   EXPECT_EQ(count_of(*loads, "no source traces instructions"), 0U);
-  EXPECT_EQ(count_of(*loads, "loads or stores have atoms of their own"), 1U);
+  EXPECT_EQ(count_of(*loads, "loads or stores have their own atoms"), 1U);
 }
 
 TEST(SnapshotIni, TypesOfCores) {
@@ -323,7 +323,7 @@ TEST(SnapshotHostile, DumpsBeyondWhatIsTakenAreCounted) {
   snapshot.bytes("trace.bin", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04});
   const auto recording = snapshot.open();
   ASSERT_TRUE(recording);
-  EXPECT_EQ(count_of(*recording, "those after the first 16384 are left out"), 1U);
+  EXPECT_EQ(count_of(*recording, "only the first 16384 are used"), 1U);
   EXPECT_EQ(count_of(*recording, "its devices fill more than 64 MiB"), 1U);
 }
 

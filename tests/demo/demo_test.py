@@ -56,10 +56,10 @@ class Demo(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, "")
         self.assertIn(str(SOURCE / "data" / "kernel"), done.stdout)
-        checked = re.findall(r"cpu \d: (\d+) of the (\d+) instructions that it executed are decoded right, .*, 0 of them in doubt", done.stdout)
+        checked = re.findall(r"cpu \d: (\d+) of the (\d+) instructions that it executed are decoded correctly .*, 0 of them marked uncertain", done.stdout)
         executed = [(SOURCE / f"data/kernel/truth.cpu{cpu}.txt").read_text().splitlines()[-1].split()[0] for cpu in (0, 1)]
         self.assertEqual(checked, [(count, count) for count in executed])
-        frozen = re.findall(r"of (\d+) instructions, frozen code gets (\d+) right, loses (\d+) and shows (\d+) wrong", done.stdout)
+        frozen = re.findall(r"of (\d+) instructions, frozen code decodes (\d+) correctly, loses (\d+) and lists (\d+) that", done.stdout)
         self.assertEqual([int(total) for total, *_ in frozen], [int(count) for count in executed])
         for total, right, lost, wrong in (map(int, counts) for counts in frozen):
             self.assertEqual(right + lost, total)

@@ -110,7 +110,7 @@ TEST_F(Doctor, AnIntelMachineTracesOnesOwnPrograms) {
   EXPECT_THAT(check(d, "pmu").found, HasSubstr("2 address filters"));
   EXPECT_EQ(check(d, "trace").verdict, Verdict::limit);
   EXPECT_EQ(check(d, "trace").fix, "sudo sysctl kernel.perf_event_paranoid=-1");
-  EXPECT_THAT(check(d, "paranoid").found, HasSubstr("own programs only, without the kernel"));
+  EXPECT_THAT(check(d, "paranoid").found, HasSubstr("only your own programs, without the kernel"));
 }
 
 TEST_F(Doctor, EachParanoidLevelIsExplained) {
@@ -154,7 +154,7 @@ TEST_F(Doctor, AVirtualMachineIsNamedWithItsMaker) {
   const Diagnosis d = diagnose(machine_);
   EXPECT_FALSE(d.user_trace);
   EXPECT_TRUE(d.sideband);
-  EXPECT_EQ(check(d, "vm").found, "a virtual machine of QEMU Standard PC: its host keeps the trace unit");
+  EXPECT_EQ(check(d, "vm").found, "a virtual machine of QEMU Standard PC: its host does not provide the trace unit");
   EXPECT_THAT(check(d, "vm").fix, HasSubstr("pt_mode=1"));
   EXPECT_EQ(check(d, "pmu").verdict, Verdict::blocked);
   EXPECT_EQ(check(d, "pmu").fix, "ptdecode record --emulate -- PROGRAM");
@@ -163,7 +163,7 @@ TEST_F(Doctor, AVirtualMachineIsNamedWithItsMaker) {
 TEST_F(Doctor, AnotherMakersProcessorHasNone) {
   cpuid_bit_ = false;
   cpu("AuthenticAMD", "fpu");
-  EXPECT_THAT(check(diagnose(machine_), "cpu").found, HasSubstr("not Intel's"));
+  EXPECT_THAT(check(diagnose(machine_), "cpu").found, HasSubstr("not an Intel processor"));
 }
 
 TEST_F(Doctor, AProcessorThatHasItAndAKernelThatDoesNotAreToldApart) {
@@ -178,14 +178,14 @@ TEST_F(Doctor, ATraceUnitThatIsInUseIsSaidToBe) {
   answer_ = [](const Machine::Probe& probe) { return probe.what == "trace" ? EBUSY : 0; };
   const Diagnosis d = diagnose(machine_);
   EXPECT_FALSE(d.user_trace);
-  EXPECT_THAT(check(d, "trace").found, HasSubstr("someone else uses it"));
+  EXPECT_THAT(check(d, "trace").found, HasSubstr("in use by another tracer"));
 }
 
 TEST_F(Doctor, AnOldKernelsGapsAreNamed) {
   answer_ = [](const Machine::Probe& probe) { return probe.what == "text_pokes" || probe.what == "build_ids" ? EINVAL : 0; };
   const Diagnosis d = diagnose(machine_);
-  EXPECT_THAT(check(d, "kinds").found, HasSubstr("this kernel does not know build ids (5.12), text pokes (5.9)"));
-  EXPECT_EQ(check(d, "kinds").fix, "a later kernel than 6.1.0");
+  EXPECT_THAT(check(d, "kinds").found, HasSubstr("not supported by this kernel: build ids (5.12), text pokes (5.9)"));
+  EXPECT_EQ(check(d, "kinds").fix, "a newer kernel than 6.1.0");
 }
 
 TEST_F(Doctor, RootInALockedDownKernelStillHasNoKernelCode) {
@@ -227,7 +227,7 @@ TEST_F(Doctor, RingMemoryIsCounted) {
   proc("self/limits", "Max locked memory         unlimited            unlimited            bytes\n");
   d = diagnose(machine_);
   EXPECT_EQ(check(d, "memory").verdict, Verdict::good);
-  EXPECT_EQ(check(d, "memory").found, "kernel.perf_event_mlock_kb is 516 for each cpu; this user is not bound by it");
+  EXPECT_EQ(check(d, "memory").found, "kernel.perf_event_mlock_kb is 516 per cpu; not a limit for this user");
   proc("self/limits", "Max locked memory         65536                65536                bytes\n");
   proc("sys/kernel/perf_event_mlock_kb", "65536\n");
   EXPECT_EQ(check(diagnose(machine_), "memory").verdict, Verdict::good);
@@ -238,7 +238,7 @@ TEST_F(Doctor, CoreSightWantsASink) {
   machine_.arm64 = true;
   EXPECT_THAT(check(diagnose(machine_), "pmu").fix, HasSubstr("modprobe -a coresight"));
   sys("bus/event_source/devices/cs_etm/type", "9\n");
-  EXPECT_THAT(check(diagnose(machine_), "pmu").found, HasSubstr("nowhere to write to"));
+  EXPECT_THAT(check(diagnose(machine_), "pmu").found, HasSubstr("no sink to write to"));
   sys("bus/event_source/devices/cs_etm/sinks/tmc_etr0", "0x1\n");
   const Diagnosis d = diagnose(machine_);
   EXPECT_EQ(d.trace_unit, "cs_etm");
@@ -272,7 +272,7 @@ TEST_F(Doctor, DiskAndEmulator) {
   machine_.stash = "/some/where";
   machine_.free_bytes = [](const std::string&) { return std::optional<uint64_t>(1ULL << 30); };
   Diagnosis d = diagnose(machine_);
-  EXPECT_THAT(check(d, "disk").found, HasSubstr("1024 MiB are free for the stash, /some/where"));
+  EXPECT_THAT(check(d, "disk").found, HasSubstr("1024 MiB free for the stash, /some/where"));
   EXPECT_THAT(check(d, "disk").fix, HasSubstr("stash gc"));
   EXPECT_FALSE(d.emulation);
   EXPECT_EQ(check(d, "emulation").fix, "sudo apt install qemu-user");

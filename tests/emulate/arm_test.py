@@ -156,7 +156,7 @@ def check_names_the_wrong_file(folder, recording, program):
     with open(wrong, "wb") as file:
         file.write(code)
     done = subprocess.run([PTDECODE, "check", "-i", recording, "--symfs", os.path.join(folder, "wrong")], capture_output=True, text=True)
-    found = re.search(r"flow_contradicts: (\S+) .*is not what ran: (\d+) packets? .* at (\d+) place", done.stdout)
+    found = re.search(r"flow_contradicts: (\S+) .*is not the code that ran: (\d+) packets? .* at (\d+) place", done.stdout)
     check("check names the wrong file", done.returncode == 3 and found and found[1].endswith(program) and 0 < int(found[3]) <= changed,
           f"{changed} {done.returncode} {done.stdout}")
 

@@ -178,7 +178,7 @@ def odd_programs(folder):
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--", odd, "limited"], capture_output=True, text=True)
     check("a limit on files is not the program's death", done.returncode == 0 and done.stdout == "done\n", done.stderr)
     check("a thread that could not be recorded is named", "1 thread or program is not in the recording" in done.stderr, done.stderr)
-    for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "do not go with it")):
+    for words, said in ((["-o", "-"], "standard output"), (["-o", "/dev/full"], "/dev/full"), (["-e", "intel_pt//", "-o", out], "cannot be combined with")):
         done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, *words, "--", odd, "work"], capture_output=True, text=True)
         check(f"record --emulate {words}: refused", done.returncode == 2 and said in done.stderr and done.stdout == "", done.stdout + done.stderr)
     emulated = ["record", "--emulate", "--plugin", PLUGIN]
@@ -187,7 +187,7 @@ def odd_programs(folder):
         with open(path, "w") as file:
             file.write(f"#! {interpreter} -e\n")
         os.chmod(path, 0o755)
-        for kind, said in ((emulated, f"{path}: its interpreter /no/such/shell cannot be run: No such file"),
+        for kind, said in ((emulated, f"{path}: cannot run its interpreter /no/such/shell: No such file"),
                            (["record", "--sideband"], f"cannot run {path}: the interpreter that the file names does not exist")):
             if kind != emulated and path != scripts[0]:
                 continue  # the kernel has another errno for it

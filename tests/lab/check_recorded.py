@@ -159,7 +159,7 @@ def check_session(out, name, areas, jump=0):
         need(gap, "no gap is told")
         gaps.append(float(gap[1]))
         now = check_pieces(recording, 65536, jump)
-        need(now, path.name, "holds no trace")
+        need(now, path.name, "contains no trace")
         for cpu, (end, size) in now.items():
             need(end > before.get(cpu, (0, 0))[0] or name == "outlived", path.name, "cpu", cpu, "is no newer than the one before")
             need(size == min(end, 65536) or jump, path.name, "cpu", cpu, size, "of", end)

@@ -182,8 +182,8 @@ TEST_F(Keeping, WhatMayBeCoveredByWhatHadNoRoomIsNotKept) {
   const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
   std::map<std::string, std::string> why = reasons(*report);
-  EXPECT_THAT(why["//anon"], testing::HasSubstr("not all of it was followed"));
-  EXPECT_THAT(why["[anon:later]"], testing::HasSubstr("not all of it was followed"));
+  EXPECT_THAT(why["//anon"], testing::HasSubstr("too many mappings at once"));
+  EXPECT_THAT(why["[anon:later]"], testing::HasSubstr("too many mappings at once"));
   EXPECT_EQ(report->entries, 0U);
 }
 
@@ -206,7 +206,7 @@ TEST_F(Keeping, WhatMayBeCoveredByWhatTheKernelLostIsNotKept) {
   write_recording({{memory.record, 7}});
   const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_THAT(reasons(*report)["//anon"], testing::HasSubstr("not all of it was followed"));
+  EXPECT_THAT(reasons(*report)["//anon"], testing::HasSubstr("too many mappings at once"));
   EXPECT_EQ(report->entries, 1U);
 }
 
@@ -234,8 +234,8 @@ TEST_F(Keeping, WhatDoesNotFitIntoTheQueueIsNamed) {
   ASSERT_TRUE(report.ok()) << report.error().message;
   const std::map<std::string, std::string> why = reasons(*report);
   EXPECT_THAT(why, SizeIs(1001)) << "each file, and the memory that may have been mapped over unseen";
-  EXPECT_THAT(why.at("/memfd:999 (deleted)"), testing::HasSubstr("more was mapped at once"));
-  EXPECT_THAT(why.at("[anon:own]"), testing::HasSubstr("not all of it was followed"));
+  EXPECT_THAT(why.at("/memfd:999 (deleted)"), testing::HasSubstr("too many mappings at once to read them all"));
+  EXPECT_THAT(why.at("[anon:own]"), testing::HasSubstr("too many mappings at once"));
   EXPECT_FALSE(why.contains("/bin/true")) << "that is not what a queue is for";
   ::munmap(memory, kPage);
 }

@@ -418,9 +418,9 @@ TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
   std::map<std::string, std::string> why;
   for (const auto& skipped : report->skipped) EXPECT_TRUE(why.emplace(skipped.path, skipped.why).second);
   EXPECT_THAT(why["[anon:large]"], testing::HasSubstr("larger than 16 MiB"));
-  EXPECT_THAT(why["[anon:more]"], testing::HasSubstr("more than 4096"));
-  EXPECT_THAT(why["[anon:gone]"], testing::HasSubstr("gone"));
-  EXPECT_THAT(why["/memfd:lost"], testing::HasSubstr("in memory only, and its process is gone"));
+  EXPECT_THAT(why["[anon:more]"], testing::HasSubstr("only the first 4096"));
+  EXPECT_THAT(why["[anon:gone]"], testing::HasSubstr("ended before"));
+  EXPECT_THAT(why["/memfd:lost"], testing::HasSubstr("only in memory, and its process has ended"));
   EXPECT_THAT(why["/memfd:wrong"], testing::HasSubstr("another file was mapped there"));  // not what the end finds
 }
 
@@ -557,7 +557,7 @@ TEST_F(OutOfOrder, AHeldCopyThatIsForgottenIsNamed) {
   saver_->forget_memory();
   look();
   EXPECT_THAT(flushed().entries, SizeIs(0));
-  EXPECT_THAT(reasons()["[anon:held]"], testing::HasSubstr("not all of it was followed"));
+  EXPECT_THAT(reasons()["[anon:held]"], testing::HasSubstr("too many mappings at once"));
 }
 
 TEST_F(OutOfOrder, WhatIsCoveredIsWhatSomethingNewerOverlaps) {
@@ -592,7 +592,7 @@ TEST_F(OutOfOrder, WhatIsCoveredIsWhatSomethingNewerOverlaps) {
   const auto why = reasons();
   size_t found = 0;
   for (const auto& [path, is_covered] : covered) {
-    EXPECT_THAT(why.at(path), testing::HasSubstr(is_covered ? "mapped over" : "gone before its memory")) << path;
+    EXPECT_THAT(why.at(path), testing::HasSubstr(is_covered ? "mapped over" : "ended before its memory")) << path;
     found += is_covered ? 1 : 0;
   }
   EXPECT_GT(found, 100U);

@@ -53,7 +53,7 @@ class Recordings(unittest.TestCase):
     def test_an_upgraded_program_decodes_as_it_ran(self):
         self.compile("-O2", "sha1")
         said = self.record().stderr
-        self.assertIn(f"kept in {self.stash}: ", said)
+        self.assertIn(f"saved in {self.stash}: ", said)
         whole = self.flow()
         self.assertEqual(self.images()[str(self.program)]["from"], "path")
         self.upgrade("sha1")
@@ -64,7 +64,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(kept.read_bytes(), (self.folder / "away").read_bytes())
         self.assertEqual(kept.parent.name + kept.name, hashlib.sha256(kept.read_bytes()).hexdigest())
         told = self.run_it("stat", "-i", self.folder / "rec").stderr
-        self.assertIn(f"changed or removed since they were recorded: {self.program}: the copies kept in the stash are used", told)
+        self.assertIn(f"changed or removed since they were recorded: {self.program}: the copies in the stash are used", told)
         # Without the stash the other build is refused, and named.
         self.assertNotEqual(self.flow("--stash", "off"), whole)
         self.assertIn("build_id_mismatch", self.run_it("check", "-i", self.folder / "rec", "--stash", "off", status=3).stdout)
@@ -113,12 +113,12 @@ class Recordings(unittest.TestCase):
         self.compile("-O2", "sha1")
         self.record("--no-stash")
         self.assertFalse(self.stash.exists())
-        self.assertIn("not kept", self.record("--stash-limit", "1K").stderr)
+        self.assertIn("not saved", self.record("--stash-limit", "1K").stderr)
         self.assertEqual(json.loads(self.run_it("stash", "ls", "--json").stdout)["contents"], [])
 
     def test_before_anything_is_kept_that_is_said(self):
         for action in ("ls", "gc", "verify"):
-            self.assertEqual(self.run_it("stash", action).stdout, f"{self.stash}: nothing is kept yet\n")
+            self.assertEqual(self.run_it("stash", action).stdout, f"{self.stash}: empty\n")
         listing = json.loads(self.run_it("stash", "ls", "--json").stdout)
         self.assertEqual((listing["schema"], listing["recordings"], listing["contents"]), ("ptdecode-stash-1", [], []))
         self.assertFalse(self.stash.exists(), "looking makes none")

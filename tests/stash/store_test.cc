@@ -205,7 +205,7 @@ TEST_F(Scratch, StrangersAreRefused) {
   keep(*open(), 1, {"one"});
   EXPECT_EQ(refusal(), "");
   fs::permissions(place_, fs::perms::others_write, fs::perm_options::add);
-  EXPECT_THAT(refusal(), HasSubstr("others may write"));
+  EXPECT_THAT(refusal(), HasSubstr("other users may write"));
   fs::permissions(place_, fs::perms::others_write, fs::perm_options::remove);
   if (::geteuid() != 0) return;  // only root can give files away
   ASSERT_EQ(::chown(place_.c_str(), 12345, 0), 0);
@@ -217,7 +217,7 @@ TEST_F(Scratch, StrangersAreRefused) {
   fs::create_symlink(folder_ + "/mine", place_);
   EXPECT_EQ(refusal(), "");
   ASSERT_EQ(::lchown(place_.c_str(), 12345, 0), 0);
-  EXPECT_THAT(refusal(), HasSubstr("a link that another user made"));
+  EXPECT_THAT(refusal(), HasSubstr("a link of another user"));
   fs::remove(place_);
   fs::rename(folder_ + "/mine", place_);
   ASSERT_EQ(::chown(object("one").c_str(), 12345, 0), 0);

@@ -1,4 +1,4 @@
-// EtmEncoder: instructions that ran, one after the other -> the ETMv4 instruction trace that a trace unit would write. A64.
+// EtmEncoder: writes the ETMv4 instruction trace of a sequence of executed A64 instructions.
 #pragma once
 
 #include <array>

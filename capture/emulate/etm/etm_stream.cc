@@ -1,4 +1,4 @@
-// A raw ground truth, record by record, through EtmEncoder.
+// Passes the records of a raw ground truth to EtmEncoder.
 #include "capture/emulate/etm/etm_stream.h"
 
 #include <array>

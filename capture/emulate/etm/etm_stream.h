@@ -1,4 +1,4 @@
-// From a thread's raw ground truth to its ETMv4 packets, and the ground truth that goes with them.
+// Converts a thread's raw ground truth to ETMv4 packets and the matching ground truth file.
 #pragma once
 
 #include <functional>

@@ -214,7 +214,7 @@ Result<std::unique_ptr<TruthFileReader>> TruthFileReader::open(const std::string
   uint32_t version = 0;
   if (bytes.size() >= kHeaderBytes) std::memcpy(&version, bytes.data() + kMagic.size(), sizeof version);
   if (version != kVersion || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    return Error{ErrorCode::bad_magic, path + ": no ground truth of version 1", 0};
+    return Error{ErrorCode::bad_magic, path + ": not a ground truth of version 1", 0};
   }
   auto state = std::make_unique<State>();
   state->file = *file;

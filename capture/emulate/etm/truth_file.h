@@ -1,4 +1,4 @@
-// Ground truth files: what really ran, instruction by instruction, compressed (docs/FORMAT-truth.md).
+// Ground truth files: the instructions that really ran, compressed (docs/FORMAT-truth.md).
 #pragma once
 
 #include <array>

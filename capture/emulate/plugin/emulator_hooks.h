@@ -1,4 +1,4 @@
-// Functions that QEMU calls in the C library, seen by the plugin first: its interface has no callback for a program that dies.
+// Hooks of C library functions that QEMU calls: its plugin interface has no callback for a program that dies.
 #pragma once
 
 namespace ptd::emulate {

@@ -1,4 +1,4 @@
-// How an emulated process ends: its threads stop, so that the last instruction of each is known.
+// End of an emulated process: stops its threads, so that the last instruction of each is known.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-// The functions of QEMU's plugin interface that the user-mode plugin uses beside those of qemu_types.h.
+// The functions of QEMU's plugin interface that the user-mode plugin uses, besides those of qemu_types.h.
 #pragma once
 
 #include "capture/emulate/plugin/qemu_types.h"

@@ -1,4 +1,4 @@
-// What all versions of QEMU's plugin interface share, declared from its documentation ("QEMU TCG Plugins"): Debian ships no header.
+// Types common to all versions of QEMU's plugin interface, from its documentation ("QEMU TCG Plugins"): Debian ships no header.
 #pragma once
 
 #include <cstddef>

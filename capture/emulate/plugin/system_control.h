@@ -1,4 +1,4 @@
-// How a program in an emulated machine talks to the tracer: instructions that do nothing, which the tracer recognises.
+// How a program in an emulated machine controls the tracer: instructions without effect, which the tracer recognises.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// SystemGlue: what the system plugin asks of QEMU: which cpu runs, what time it is, registers, memory.
+// SystemGlue: queries of the system plugin to QEMU: current cpu, time, registers, memory.
 #pragma once
 
 #include <array>

@@ -368,7 +368,7 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
   config.encoder.tsc_per_ctc = 40;  // a crystal of 25 MHz below a TSC of 1 GHz
   config.encoder.bus_ratio = 10;
   std::string why;
-  if (info->version.min > kNewestVersion || info->version.cur < kOldestVersion) why = "the plugin interface's version is not 4";
+  if (info->version.min > kNewestVersion || info->version.cur < kOldestVersion) why = "the version of the plugin interface is not 4";
   if (std::strcmp(info->target_name, "x86_64") != 0 || !info->system_emulation) why = "not an x86-64 machine";
   for (int i = 0; i < argc; ++i) {
     if (!take_argument(argv[i], config)) why = std::string("unknown argument ") + argv[i];

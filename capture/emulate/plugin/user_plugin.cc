@@ -1,4 +1,4 @@
-// The QEMU plugin for user mode: QEMU's callbacks -> UserProcess.
+// The QEMU plugin for user mode: passes QEMU's callbacks to UserProcess.
 #include <dlfcn.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -389,7 +389,7 @@ PTD_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info,
 int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, char** argv) {
   using namespace ptd::emulate;
   if (info->version.cur < kOldestVersion || info->version.cur > kNewestVersion) {
-    (void)std::fprintf(stderr, "ptdecode: this QEMU has version %d of the plugin interface; known are %d to %d (qemu-user 7.2)\n",
+    (void)std::fprintf(stderr, "ptdecode: this QEMU has version %d of the plugin interface; supported: %d to %d (qemu-user 7.2)\n",
                        info->version.cur, kOldestVersion, kNewestVersion);
     return 1;
   }
@@ -400,7 +400,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
   }
   constexpr const char kFolder[] = "folder=";
   if (argc != 1 || std::strncmp(argv[0], kFolder, sizeof kFolder - 1) != 0) {
-    (void)std::fprintf(stderr, "ptdecode: the plugin is started by 'ptdecode record --emulate'\n");
+    (void)std::fprintf(stderr, "ptdecode: only 'ptdecode record --emulate' can start this plugin\n");
     return 1;
   }
   g_command.folder = argv[0] + sizeof kFolder - 1;

@@ -1,4 +1,4 @@
-// MappedLog: a file that grows by appending through shared memory, so that what was appended survives any death of the process.
+// MappedLog: an append-only file in shared memory; appended data survives any death of the process.
 #pragma once
 
 #include <cstdint>

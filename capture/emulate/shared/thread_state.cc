@@ -1,4 +1,4 @@
-// ThreadState, read back after the thread's death.
+// ThreadState: reads the state after the thread's death.
 #include "capture/emulate/shared/thread_state.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// ThreadState: where the trace of one emulated thread stands, in memory that outlives the process.
+// ThreadState: the trace state of one emulated thread, in memory that outlives the process.
 #pragma once
 
 #include <array>

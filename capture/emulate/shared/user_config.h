@@ -1,4 +1,4 @@
-// What the runner tells the plugin, and the names of the files in which the plugin answers.
+// The configuration that the runner passes to the plugin, and the names of the plugin's output files.
 #pragma once
 
 #include <cstdint>

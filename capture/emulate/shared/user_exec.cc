@@ -1,4 +1,4 @@
-// execve under the emulator.
+// execve in the emulator.
 #include "capture/emulate/shared/user_exec.h"
 
 #include <fcntl.h>

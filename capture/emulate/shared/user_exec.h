@@ -1,4 +1,4 @@
-// execve under the emulator: the new program must be emulated too.
+// execve in the emulator: the new program must be emulated too.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// WorkClock: time that goes by the instructions that ran, so that the same run gives the same trace on any machine, however busy.
+// WorkClock: time derived from the number of executed instructions, so that equal runs give equal traces on any machine.
 #pragma once
 
 #include <atomic>

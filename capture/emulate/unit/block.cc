@@ -1,4 +1,4 @@
-// Blocks: classification of their last instruction, and the store that makes equal ones one.
+// Blocks: classification of the last instruction, and the store of distinct blocks.
 #include "capture/emulate/unit/block.h"
 
 #include <algorithm>

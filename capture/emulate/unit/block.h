@@ -1,4 +1,4 @@
-// Block: a straight run of instructions as an emulator translated it, with all that following the flow needs to know of it.
+// Block: a straight sequence of instructions as translated by an emulator, with what following the flow needs.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// BlockTracer: what a block did, told by where the flow went on.
+// BlockTracer: derives what a block did from its successor.
 #include "capture/emulate/unit/block_tracer.h"
 
 namespace ptd::emulate {

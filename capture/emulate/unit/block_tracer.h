@@ -1,4 +1,4 @@
-// BlockTracer: the blocks that one thread or vcpu enters, one after the other -> packets and ground truth.
+// BlockTracer: converts the sequence of blocks that a thread or vcpu enters to packets and ground truth.
 #pragma once
 
 #include <cstdint>

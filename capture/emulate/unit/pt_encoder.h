@@ -1,4 +1,4 @@
-// PtEncoder: what a processor does -> the Intel PT packets that it would write. Knows nothing of where the flow comes from.
+// PtEncoder: writes the Intel PT packets that a processor would write, independently of the source of the flow.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// TruthLog: the raw ground truth of one thread or vcpu, as the emulator writes it while it runs.
+// TruthLog: the raw ground truth of one thread or vcpu, written while it runs.
 #pragma once
 
 #include <cstdint>

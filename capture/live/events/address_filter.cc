@@ -88,11 +88,11 @@ class Names {
     const uint64_t nth = number.value_or(1);
     const std::string name = chosen ? trimmed(text.substr(0, hash)) : text;
     const auto found = symbols_.find(name);
-    if (found == symbols_.end()) return usage("there is no symbol '" + name + "'");
+    if (found == symbols_.end()) return usage("no symbol '" + name + "'");
     const std::vector<Symbol>& all = found->second;
-    if (nth == 0 || nth > all.size()) return usage("'" + name + "' is there " + std::to_string(all.size()) + " times");
+    if (nth == 0 || nth > all.size()) return usage("'" + name + "' occurs only " + std::to_string(all.size()) + " times");
     if (!chosen && all.size() > 1)
-      return usage("'" + name + "' is there " + std::to_string(all.size()) + " times: write " + name + "#1 ...");
+      return usage("'" + name + "' occurs " + std::to_string(all.size()) + " times: write " + name + "#1 ...");
     return all[static_cast<size_t>(nth - 1)];
   }
 
@@ -137,7 +137,7 @@ Result<std::string> resolve_one(const std::string& text, const std::string& kall
   const size_t space = text.find_first_of(" \t"), at = text.find('@');
   const std::string kind = text.substr(0, space);
   const bool known = kind == "filter" || kind == "start" || kind == "stop" || kind == "tracestop";
-  if (!known || space == std::string::npos) return usage("'" + text + "' begins with none of filter, start, stop, tracestop and a place");
+  if (!known || space == std::string::npos) return usage("'" + text + "' must be filter, start, stop or tracestop, followed by a place");
   const std::string place = trimmed(text.substr(space, at == std::string::npos ? std::string::npos : at - space));
   std::string file = at == std::string::npos ? "" : trimmed(text.substr(at + 1));
   if (at != std::string::npos) {  // the kernel looks a file up by its whole path

@@ -1,4 +1,4 @@
-// CommitPage: how far a recording has come, in memory that a second process sees: what is in the file, and what was read of each ring.
+// CommitPage: shared memory with the progress of a recording (file size, ring positions), for the second process.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct Progress {
   std::vector<uint64_t> positions;  ///< of each ring, then of each AUX area
 };
 
-/// Written by one process, read by another after the first one is dead: a state is there as a whole or not at all. Two slots; the number of
-/// the newer one is stored last.
+/// Written by one process and read by another after the first one is dead. A state is visible completely or not at all: there are two
+/// slots, and the number of the newer one is stored last.
 class CommitPage {
  public:
   /// Shared with children of fork(). Errors: file_open.

@@ -98,7 +98,7 @@ Status EventSet::map_ring(EventRings& rings) const {
   Result<std::unique_ptr<AuxRing>> aux = AuxRing::map(rings.events.front().fd(), *rings.ring, sizes.aux_bytes, choice_.trace->mode);
   if (!aux) {
     if (aux.error().kind() != ErrorKind::unsupported) return aux.error();
-    return Error{ErrorCode::no_hardware, choice_.trace->name + " counts and does not trace: it has no AUX area", 0};
+    return Error{ErrorCode::no_hardware, choice_.trace->name + " only counts and cannot trace: it has no AUX area", 0};
   }
   rings.aux = std::move(*aux);
   return {};
@@ -235,7 +235,7 @@ Status EventSet::attach_all() {
     if (!fresh) break;
   }
   if (attached != 0) return {};
-  return last.ok() ? Status(Error{ErrorCode::no_such_thread, "nothing to record: there is no such process or thread", 0}) : last;
+  return last.ok() ? Status(Error{ErrorCode::no_such_thread, "nothing to record: no such process or thread", 0}) : last;
 }
 
 void EventSet::collect_attrs() {

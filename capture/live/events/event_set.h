@@ -15,7 +15,7 @@
 
 namespace ptd::live {
 
-/// Whom to record.
+/// The target of a recording.
 struct TargetChoice {
   bool everything = false;       ///< all threads of all `cpus`
   std::vector<int32_t> cpus;     ///< empty: all that are online
@@ -27,7 +27,7 @@ struct TargetChoice {
   int32_t waiting_command = -1;  ///< a process that has yet to exec what is to be recorded
 };
 
-/// The trace to record beside the sideband.
+/// The trace to record besides the sideband.
 struct TraceChoice {
   perfio::EventSpec event;  ///< type, config, levels
   std::string name;         ///< as typed: intel_pt//u
@@ -42,8 +42,8 @@ struct EventChoice {
   RingSizes sizes;
 };
 
-/// What a ring is for. `target`: MMAP2, COMM, FORK, EXIT, SWITCH of who is recorded. `kernel`: KSYMBOL, BPF_EVENT, TEXT_POKE, which reach
-/// only events of the cpu where they happen, so that they are always taken on all. `trace`: the AUX area and the records that belong to it.
+/// The purpose of a ring. `target`: MMAP2, COMM, FORK, EXIT, SWITCH of the target. `kernel`: KSYMBOL, BPF_EVENT, TEXT_POKE, which
+/// the kernel sends only to events of the cpu where they happen, so they are recorded on all cpus. `trace`: the AUX area and its records.
 enum class RingRole : uint8_t { target, kernel, trace };
 
 struct EventRings {
@@ -56,40 +56,40 @@ struct EventRings {
   RingLosses losses;
   bool nearly_full = false;  ///< when it was read last and there was something
 
-  /// Records that its events counted as lost; none where this kernel does not count them.
+  /// Returns the number of lost records according to its events; nothing if this kernel does not count them.
   [[nodiscard]] std::optional<uint64_t> lost_total() const;
 };
 
-/// Whether a record is an AUX record by which the kernel says that trace was lost, and turns the event off.
+/// Returns whether a record is an AUX record that reports lost trace, after which the kernel turns the event off.
 [[nodiscard]] bool says_trace_was_cut(Bytes record);
 
-/// Opens everything, once. Sideband is on from the moment that its event exists; the trace waits for enable_trace(), or for the exec of
-/// the waiting command. One thread.
+/// Opens all events, once. Sideband is recorded as soon as its event exists; the trace starts with enable_trace(), or with the exec of the
+/// waiting command. Not thread-safe.
 class EventSet {
  public:
   /// Errors: of the kernel, with advice; usage if no thread of the target is left.
   static Result<EventSet> open(const EventChoice& choice);
 
   void enable_trace() const;
-  /// The events of one of rings() only, off and on again.
+  /// Turns the events of one of rings() off and on again.
   void restart_ring(size_t index) const;
   void disable_trace() const;
   void disable_all() const;
-  /// In a child of fork(): the kernel does not give it the mappings, so it maps the same rings again. To be called before anything else
-  /// is mapped. Errors: as at opening.
+  /// In a child of fork(): maps the same rings again, because a child does not inherit these mappings. Must be called before anything else
+  /// is mapped. Errors: as for opening.
   Status map_again();
-  /// Waits until a ring has its wake-up, a descriptor of `more` is readable, or the time is over (-1: none). Fills `ready` with those of
-  /// `more`. True if a ring woke.
+  /// Waits for the wake-up of a ring, for a readable descriptor of `more`, or for the timeout (-1: none). Fills `ready` with the readable
+  /// descriptors of `more`. Returns true if a ring woke up.
   bool wait(const std::vector<int>& more, std::vector<bool>& ready, int timeout_ms);
-  /// True once all threads that the target's events are of have ended. Only wait() finds out.
+  /// Returns true once all threads of the target's events have ended. Only wait() updates this.
   [[nodiscard]] bool target_ended() const { return ended_; }
 
   [[nodiscard]] std::vector<EventRings>& rings() { return rings_; }
   [[nodiscard]] const std::vector<EventRings>& rings() const { return rings_; }
   [[nodiscard]] const std::vector<perfio::EventAttr>& attrs() const { return attrs_; }
-  /// Index in attrs() of the events with a role; -1 if there is none.
+  /// Returns the index in attrs() of the events with a role; -1 if there is none.
   [[nodiscard]] int32_t attr_of(RingRole role) const { return attr_index_[static_cast<size_t>(role)]; }
-  /// What this kernel or this user cannot have, a sentence each.
+  /// Returns one sentence for each kind of record that is not available to this kernel or user.
   [[nodiscard]] const std::vector<std::string>& without() const { return without_; }
   [[nodiscard]] const EventChoice& choice() const { return choice_; }
 

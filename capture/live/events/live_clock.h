@@ -1,4 +1,4 @@
-// LiveClock: now, on the clock of a recording that is being made.
+// LiveClock: the current time on the clock of a running recording.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace ptd::live {
 
-/// By the kernel's conversion of the processor's counter; where it publishes none, by the record that was read soonest after its time: then
-/// late by what the reader was, but never before a record that was read. A value: a copy goes on by itself.
+/// Uses the kernel's conversion of the processor's counter. If the kernel publishes none, it uses the record that was read soonest after
+/// its time: the clock is then late by the reader's delay, but never earlier than a record that was read. Copies are independent.
 class LiveClock {
  public:
-  /// A record with this time was read now.
+  /// Declares that a record with this time was read now.
   void saw(uint64_t record_time_ns);
-  /// The conversion as it is published now.
+  /// Sets the conversion that the kernel currently publishes.
   void update(const perfio::EventRing& ring) { conversion_ = ring.time_conversion(); }
   [[nodiscard]] bool is_exact() const { return conversion_.has_value(); }
-  /// 0 as long as it is unknown.
+  /// Returns the current time; 0 while it is unknown.
   [[nodiscard]] uint64_t now_ns() const;
 
  private:

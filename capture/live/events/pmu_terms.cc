@@ -92,19 +92,19 @@ Status check_pt(const Pmu& pmu, const EventSpec& spec, const std::vector<std::st
     const bool given = std::find(typed.begin(), typed.end(), need.term) != typed.end();
     if (!given || (value == 0 && !need.of_values)) continue;
     if (!need.of_values && allowed == 0) {
-      return usage("intel_pt: this processor cannot do '" + std::string(need.term) + "' (caps/" + need.cap + " is 0)");
+      return usage("intel_pt: this processor does not support '" + std::string(need.term) + "' (caps/" + need.cap + " is 0)");
     }
     if (need.of_values && value != 0 && (value >= 64 || (allowed >> value & 1) == 0)) {
       return usage("intel_pt: " + std::string(need.term) + "=" + std::to_string(value) +
-                   " is none of what this processor can do: " + bits_text(allowed) + " (caps/" + need.cap + ")");
+                   " is not supported by this processor, which supports: " + bits_text(allowed) + " (caps/" + need.cap + ")");
     }
   }
   const auto without = [&](const char* of, const char* what) { return pmu.get(spec, of) != 0 && pmu.get(spec, what) == 0; };
   if (without("mtc_period", "mtc") && std::find(typed.begin(), typed.end(), "mtc_period") != typed.end()) {
-    return usage("intel_pt: mtc_period means nothing with mtc=0");
+    return usage("intel_pt: mtc_period has no effect with mtc=0");
   }
-  if (without("cyc_thresh", "cyc")) return usage("intel_pt: cyc_thresh wants cyc");
-  if (without("fup_on_ptw", "ptw")) return usage("intel_pt: fup_on_ptw wants ptw");
+  if (without("cyc_thresh", "cyc")) return usage("intel_pt: cyc_thresh needs cyc");
+  if (without("fup_on_ptw", "ptw")) return usage("intel_pt: fup_on_ptw needs ptw");
   return {};
 }
 
@@ -124,14 +124,14 @@ Status set_term(const Pmu& pmu, EventSpec& spec, const std::string& term, std::v
     const auto sink = pmu.sinks.find(term.substr(1));
     std::vector<std::string> names;
     for (const auto& [name, id] : pmu.sinks) names.push_back(name);
-    if (sink == pmu.sinks.end()) return usage(pmu.name + ": no sink '" + term.substr(1) + "'; there are: " + joined(names));
+    if (sink == pmu.sinks.end()) return usage(pmu.name + ": no sink '" + term.substr(1) + "'; available: " + joined(names));
     spec.config2 = (spec.config2 & ~uint64_t{0xffffffff}) | sink->second;
     return {};
   }
   const size_t equals = term.find('=');
   const std::string name = term.substr(0, equals);
   const std::optional<uint64_t> value = equals == std::string::npos ? 1 : number_of(term.substr(equals + 1), 0);
-  if (!value) return usage(pmu.name + ": '" + term + "' is no number");
+  if (!value) return usage(pmu.name + ": '" + term + "' is not a number");
   for (uint32_t word = 0; word < 4; ++word) {
     if (name != (word == 0 ? "config" : "config" + std::to_string(word))) continue;
     word_of(spec, word) = *value;
@@ -145,7 +145,7 @@ Status set_term(const Pmu& pmu, EventSpec& spec, const std::string& term, std::v
   typed.push_back(name);
   if (pmu.set(spec, name, *value)) return {};
   return usage(pmu.name + ": " + name + " has " + std::to_string(pmu.formats.at(name).bits.size()) + " bits: " + std::to_string(*value) +
-               " is too much");
+               " is too large");
 }
 
 Status set_levels(EventSpec& spec, const std::string& levels) {
@@ -166,7 +166,7 @@ std::string traceable(const std::string& devices) {
     if (name == "intel_pt" || name == "intel_bts" || name == "cs_etm" || name.starts_with("arm_spe") || name.starts_with("hisi_ptt"))
       names.push_back(name);
   }
-  return names.empty() ? "it has no tracing hardware that the kernel knows" : "it has: " + joined(names);
+  return names.empty() ? "the kernel found no tracing hardware" : "it has: " + joined(names);
 }
 
 }  // namespace
@@ -248,7 +248,7 @@ Result<Pmu> read_pmu(const std::string& name, const std::string& sysfs) {
 Result<PmuEvent> parse_pmu_event(const std::string& text, const std::string& sysfs) {
   const size_t first = text.find('/'), last = text.rfind('/');
   if (first == std::string::npos || first == last)
-    return usage("-e: '" + text + "' is no event of a PMU: NAME/TERMS/LEVELS, as intel_pt//u");
+    return usage("-e: '" + text + "' is not a PMU event: NAME/TERMS/LEVELS, for example intel_pt//u");
   Result<Pmu> pmu = read_pmu(text.substr(0, first), sysfs);
   if (!pmu) return pmu.error();
   PmuEvent event{std::move(*pmu), {}, text};

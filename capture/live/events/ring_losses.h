@@ -1,4 +1,4 @@
-// RingLosses: how many records a ring has lost that no LOST record has told.
+// RingLosses: the number of records that a ring has lost without a LOST record.
 #pragma once
 
 #include <algorithm>
@@ -6,16 +6,15 @@
 
 namespace ptd::live {
 
-/// The kernel writes LOST only before the next record that fits (kernel/events/ring_buffer.c, __perf_output_begin()): what was lost behind
-/// the last record is told by nobody but the events' own counts (PERF_FORMAT_LOST). Once it was told from those, the kernel may still tell
-/// it too.
+/// The kernel writes LOST only before the next record that fits (kernel/events/ring_buffer.c, __perf_output_begin()). Only the counts of
+/// the events (PERF_FORMAT_LOST) include losses after the last record. The kernel may report a loss that was already taken from the counts.
 struct RingLosses {
   uint64_t by_kernel = 0;  ///< sum of the ring's LOST records
   uint64_t told = 0;       ///< in the recording
 
-  /// A LOST record of the kernel: how many of its losses are news.
+  /// Processes a LOST record of the kernel; returns how many of its losses are new.
   uint64_t on_record(uint64_t count) { return raise(by_kernel += count); }
-  /// The sum of the counts of the ring's events: how many losses are news.
+  /// Processes the sum of the counts of the ring's events; returns how many losses are new.
   uint64_t on_total(uint64_t total) { return raise(total); }
 
  private:

@@ -1,4 +1,4 @@
-// How long rings and AUX areas may be: what the user may lock, what its cgroup may have, what was asked for.
+// Sizes of rings and AUX areas: requested sizes, and limits of the user and the cgroup.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace ptd::live {
 
-/// Of each cpu or thread. All are powers of two.
+/// Sizes per cpu or thread. All are powers of two.
 struct RingSizes {
   uint32_t target_pages = 256, kernel_pages = 64, trace_pages = 32;
   uint64_t aux_bytes = 4U << 20;
 };
 
-/// What this machine and this user allow.
+/// The limits of this machine and user.
 struct RingLimits {
   uint64_t page_bytes = 4096;
   bool unlimited_lock = false;    ///< CAP_IPC_LOCK, or perf_event_paranoid below 0
@@ -24,21 +24,21 @@ struct RingLimits {
   uint32_t cpus = 1;              ///< online
 };
 
-/// Reads the limits; `root` stands before /proc and /sys. Files that are absent leave the defaults.
+/// Reads the limits; `root` is a prefix of /proc and /sys. A missing file leaves the default.
 [[nodiscard]] RingLimits read_limits(const std::string& root = "");
 
-/// Sizes asked for: 0 where it is left to the program.
+/// Requested sizes; 0: default.
 struct RingWishes {
   uint64_t data_bytes = 0, aux_bytes = 0;
   uint32_t rings = 1;  ///< sets of rings: cpus, or threads
   bool trace = false;
 };
 
-/// The largest sizes up to the usual ones that the limits hold, or those asked for. Locked memory is counted as the kernel does
+/// Returns the requested sizes, or the largest ones up to the defaults within the limits. Locked memory is counted like in the kernel
 /// ([Linux] kernel/events/core.c, perf_mmap()): each mapping with its control page. At most a quarter of the memory goes to rings.
-/// Errors: usage if what was asked for is not possible, with the limit and the command that lifts it.
+/// Errors: usage if the requested sizes are not possible, with the limit and the command that raises it.
 [[nodiscard]] Result<RingSizes> choose_ring_sizes(const RingLimits& limits, const RingWishes& wishes);
-/// Bytes that one set of rings locks.
+/// Returns the bytes that one set of rings locks.
 [[nodiscard]] uint64_t locked_bytes(const RingSizes& sizes, uint64_t page_bytes, bool trace);
 
 /// "512K", "4M", "1G", "128" (pages) -> bytes. Errors: usage.

@@ -1,4 +1,4 @@
-// Workload: a program that is started for a recording, and waits until everything is ready.
+// Workload: a program that is started for a recording and waits until everything is ready.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ptd::live {
 
-/// A child process. If its parent dies before start(), it ends without having run anything; after that it lives on by itself.
+/// A child process. If its parent dies before start(), it exits without running the program; after that it is independent.
 class Workload {
  public:
   /// Forks. The child waits. Errors: file_open.
@@ -20,12 +20,12 @@ class Workload {
 
   /// Lets it exec. Errors: file_open if there is no such program, with the name.
   Status start();
-  /// In another child of this process, which has nothing to do with it: lets go of its descriptors.
+  /// Closes its descriptors, in another child of this process that does not use it.
   void forget();
   [[nodiscard]] int32_t pid() const { return pid_; }
-  /// Readable once it has ended; -1 where the kernel has no pidfd (before Linux 5.3).
+  /// Returns a descriptor that is readable once it has ended; -1 if the kernel has no pidfd (before Linux 5.3).
   [[nodiscard]] int fd() const { return pid_fd_; }
-  /// Its exit status as a shell gives it (128 + signal), if it has ended; -1 else. Waits at most so long (without a pidfd not at all).
+  /// Returns its exit status as in a shell (128 + signal), -1 if it has not ended. Waits at most this long (without a pidfd not at all).
   [[nodiscard]] int ended(int patience_ms = 0);
 
  private:

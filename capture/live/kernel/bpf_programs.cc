@@ -1,4 +1,4 @@
-// BPF programs that are loaded: see bpf_programs.h.
+// Loaded BPF programs: see bpf_programs.h.
 #include "capture/live/kernel/bpf_programs.h"
 
 #include <linux/bpf.h>

@@ -1,4 +1,4 @@
-// What the kernel tells of BPF programs that are loaded: their jited code, addresses, names, BTF.
+// Reads loaded BPF programs from the kernel: jited code, addresses, names, BTF.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace ptd::live {
 
-/// The program with this id, if it is still there and was jited; needs CAP_SYS_ADMIN. Its code is as the kernel gives it: every function,
-/// back to back.
+/// Returns the program with this id, if it is still loaded and was jited; needs CAP_SYS_ADMIN. Its code is that of all its functions,
+/// contiguous.
 [[nodiscard]] std::optional<perfio::BpfProgInfo> read_bpf_program(uint32_t id);
-/// The types (BTF) with this id, as the kernel gives them; empty if they are gone.
+/// Returns the types (BTF) with this id, in the kernel's format; empty if they are no longer loaded.
 [[nodiscard]] std::vector<std::byte> read_bpf_types(uint32_t btf_id);
-/// Ids of all programs that are loaded now.
+/// Returns the ids of all loaded programs.
 [[nodiscard]] std::vector<uint32_t> list_bpf_programs();
-/// The names that KSYMBOL records give to the functions of a program: bpf_prog_TAG_NAME.
+/// Returns the names of a program's functions in KSYMBOL records: bpf_prog_TAG_NAME.
 [[nodiscard]] std::vector<std::string> bpf_symbol_names(const perfio::BpfProgInfo& program);
 
 }  // namespace ptd::live

@@ -1,4 +1,4 @@
-// KernelCapture: code of the kernel that comes and goes while a recording runs, of which the kernel's own records give no bytes.
+// KernelCapture: captures kernel code that is created and removed during a recording and has no bytes in the kernel's records.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +18,35 @@ struct CaptureCounts {
   ModuleCounts modules;
 };
 
-/// Where a recording takes records that are not the kernel's: a file's writer, a log.
+/// Receives records that the recorder creates itself: a file's writer, a log.
 struct CaptureSink {
   std::function<Status(const perfio::TextPokeRecord&, const perfio::SampleId&)> add_code;  ///< as TEXT_POKE of the kernel
   std::function<Status(const perfio::BpfProgInfo&)> add_program;
 };
 
-/// Looks at the records of system-wide events as they are read, and reads at once what will soon be gone:
-///  - the code of BPF programs, asked for as soon as their load is read;
-///  - the code of BPF trampolines and dispatchers, for which the kernel gives a name and no bytes: read from memory when the name is read,
-///    and told as TEXT_POKE with old_len 0 at the time of the KSYMBOL; likewise that of a program that was unloaded before it could be
-///    asked for, as long as its memory is not cleared;
-///  - the code of modules loaded meanwhile, in the same form (module_watch.h).
-/// A round is look(), on_record() for each record, end_round(). One thread.
+/// Inspects the records of system-wide events as they are read, and at once reads code that may soon be removed:
+///  - the code of BPF programs, as soon as the record of their load is read;
+///  - the code of BPF trampolines and dispatchers, whose records have a name but no bytes: read from memory and recorded as TEXT_POKE with
+///    old_len 0 at the time of the KSYMBOL. The same for a program that was unloaded before its code could be read, while its memory is
+///    not cleared;
+///  - the code of modules loaded during the recording, in the same form (module_watch.h).
+/// A round is look(), on_record() for each record, end_round(). Not thread-safe.
 class KernelCapture {
  public:
-  /// `memory` may be null (no right to read it): then only BPF programs are asked for. `modules` likewise.
+  /// `memory` may be null (no right to read it): then only BPF programs are read. `modules` may be null too.
   KernelCapture(std::unique_ptr<KernelMemory> memory, std::unique_ptr<ModuleWatch> modules, CaptureSink sink)
       : memory_(std::move(memory)), modules_(std::move(modules)), sink_(std::move(sink)) {}
 
-  /// BPF programs that are loaded now; gives each to the sink.
+  /// Passes each loaded BPF program to the sink.
   Status note_loaded_programs();
   void look();
-  /// `attr` is the record's.
+  /// `attr` is the attr of the record.
   void on_record(Bytes record, const perfio::EventAttr& attr);
   Status end_round();
-  /// Waits for a module that comes or goes.
+  /// Waits until a module is loaded or unloaded.
   void wait(uint32_t timeout_ms) const;
 
-  /// Descriptors that are readable when look() had better be called soon.
+  /// Returns descriptors that are readable when look() should be called soon.
   [[nodiscard]] std::vector<int> wake_fds() const { return modules_ == nullptr ? std::vector<int>() : modules_->fds(); }
 
   [[nodiscard]] const CaptureCounts& counts() const { return counts_; }

@@ -16,21 +16,21 @@ struct MemoryExtent {
   uint64_t address = 0, size_bytes = 0;
 };
 
-/// Reads the memory of the kernel that runs. Needs CAP_SYS_RAWIO and CONFIG_PROC_KCORE. One thread.
+/// Reads the memory of the running kernel. Needs CAP_SYS_RAWIO and CONFIG_PROC_KCORE. Not thread-safe.
 class KernelMemory {
  public:
-  /// Errors: file_open; file_format if /proc/kcore is no ELF core of this machine.
+  /// Errors: file_open; file_format if /proc/kcore is not an ELF core of this machine.
   static Result<std::unique_ptr<KernelMemory>> open();
   ~KernelMemory();
   KernelMemory(const KernelMemory&) = delete;
   KernelMemory& operator=(const KernelMemory&) = delete;
 
-  /// The bytes of an extent as they are at this moment (not at one moment: it takes several reads); holes read as zeros where the kernel
-  /// says so. Fewer bytes than asked for if the kernel maps no more.
+  /// Returns the current bytes of an extent (not atomically: it takes several reads); the kernel returns holes as zeros. Fewer bytes than
+  /// requested if the kernel maps no more.
   [[nodiscard]] std::vector<std::byte> read(MemoryExtent extent) const;
-  /// The same for memory that may be freed meanwhile: nothing unless all of it is mapped. Where no area is alive, some kernels hand out
-  /// what the file was read for before ([Linux] 6.1 mm/vmalloc.c, vread(), and fs/proc/kcore.c); each page is read behind one that is
-  /// known.
+  /// Same for memory that may be freed meanwhile: returns nothing unless all of it is mapped. For unmapped areas some kernels return the
+  /// data of the previous read ([Linux] 6.1 mm/vmalloc.c, vread(), and fs/proc/kcore.c), so each page is read after a page with known
+  /// content.
   [[nodiscard]] std::vector<std::byte> read_mapped(MemoryExtent extent) const;
 
  private:
@@ -44,25 +44,25 @@ class KernelMemory {
   std::vector<Segment> segments_;
 };
 
-/// What of the kernel's address space is code: its text, modules, and what was made at run time (BPF, trampolines, slots), page by page.
+/// The code ranges of the kernel's address space: its text, modules, and code created at run time (BPF, trampolines, slots), by page.
 struct KernelText {
   MemoryExtent text;                 ///< _stext to _etext, whole pages
   std::vector<MemoryExtent> others;  ///< in order of address, apart from each other
 };
-/// From the text of /proc/kallsyms, and /proc/modules as it is now. Errors: usage if the addresses are hidden (kptr_restrict).
+/// Builds it from the text of /proc/kallsyms and the current /proc/modules. Errors: usage if the addresses are hidden (kptr_restrict).
 [[nodiscard]] Result<KernelText> find_kernel_text(std::string_view kallsyms);
 
-/// Writes DIR/kcore (ELF core of the code as it is now), DIR/kallsyms (the text given) and DIR/modules. DIR is created.
+/// Writes DIR/kcore (ELF core of the current code), DIR/kallsyms (the given text) and DIR/modules. Creates DIR.
 [[nodiscard]] Status copy_kernel(const KernelMemory& memory, const std::string& kallsyms, const std::string& dir);
 
-/// A file of /proc or /sys, whose size is not known beforehand.
+/// Reads a file of /proc or /sys, whose size is not known in advance.
 [[nodiscard]] Result<std::string> read_text_file(const std::string& path);
 
 struct ModuleLine {
   std::string name;
   MemoryExtent extent;
 };
-/// /proc/modules now.
+/// Returns the current /proc/modules.
 [[nodiscard]] std::vector<ModuleLine> list_modules();
 
 }  // namespace ptd::live

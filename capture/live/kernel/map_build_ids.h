@@ -1,4 +1,4 @@
-// MapBuildIds: build ids of files that processes have mapped when a recording starts.
+// MapBuildIds: build ids of the files that processes have mapped when a recording starts.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace ptd::live {
 
-/// The kernel gives build ids of what is mapped while it records; of what was mapped before somebody has to look. A file is opened by the
-/// mapping itself (mapping_file.h), else by its path in the process's file system, and only believed if device and inode are the mapping's.
-/// One thread.
+/// The kernel records build ids of mappings made during a recording; those of earlier mappings are read here. A file is opened through the
+/// mapping (mapping_file.h), else by its path in the process's file system, and is accepted only if device and inode are the mapping's.
+/// Not thread-safe.
 class MapBuildIds {
  public:
-  /// Raw bytes; empty if there is none, or it cannot be known.
+  /// Returns the build id as raw bytes; empty if there is none or it cannot be read.
   const std::string& of(const perfio::MmapRecord& map);
 
  private:

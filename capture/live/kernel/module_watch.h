@@ -1,4 +1,4 @@
-// ModuleWatch: the code of modules that are loaded while a recording runs, of which the kernel writes no record.
+// ModuleWatch: captures the code of modules that are loaded during a recording; the kernel writes no record of it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ptd::live {
 
-/// A change of code that the recorder itself tells of, as a TEXT_POKE record: old_bytes empty for code that came.
+/// A change of code that the recorder records itself, as a TEXT_POKE record; old_bytes is empty for new code.
 struct CodeChange {
   uint64_t time_ns = 0;
   int32_t cpu = 0;
@@ -26,21 +26,21 @@ struct ModuleCounts {
 };
 
 /// Listens to the tracepoints module:module_load, which the kernel passes when a module's code is final and before its init function runs
-/// ([Linux] kernel/module/main.c, load_module), and module:module_free. The code is read from memory as soon as look() is called: init code
-/// is there until an RCU grace period after init returned. What was patched in between is put back, so that the bytes are those of the
-/// load's moment. One round is look(), then the round's TEXT_POKE records through on_poke(), then take(). One thread.
+/// ([Linux] kernel/module/main.c, load_module), and module:module_free. look() reads the code from memory at once: init code is freed only
+/// after an RCU grace period after init returned. Patches in between are undone, so that the bytes are those at the time of the load.
+/// One round is look(), then the round's TEXT_POKE records through on_poke(), then take(). Not thread-safe.
 class ModuleWatch {
  public:
   /// Null where tracefs is not mounted at /sys/kernel/tracing or the tracepoint cannot be opened: then modules stay unknown.
   static std::unique_ptr<ModuleWatch> start(int32_t cpus);
 
-  /// Waits until a module is loaded or unloaded, or the time is over.
+  /// Waits until a module is loaded or unloaded, or for the timeout.
   void wait(uint32_t timeout_ms) const;
-  /// What wait() waits for.
+  /// Returns the descriptors that wait() waits for.
   [[nodiscard]] std::vector<int> fds() const;
   void look(const KernelMemory& memory);
   void on_poke(uint64_t time_ns, const perfio::TextPokeRecord& poke);
-  /// What came and what went since the last call, in order of time.
+  /// Returns the code that was added and removed since the last call, in time order.
   [[nodiscard]] std::vector<CodeChange> take();
   [[nodiscard]] const ModuleCounts& counts() const { return counts_; }
 

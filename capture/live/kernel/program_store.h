@@ -1,4 +1,4 @@
-// ProgramStore: BPF programs and their types that a recording has read so far, where a second process finds them.
+// ProgramStore: the BPF programs and types read so far in a recording, in memory that the second process can read.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ptd::live {
 
-/// A list in a memory file that children of fork() share; written by one process at a time, append only. One thread.
+/// An append-only list in a memory file that children of fork() share; written by one process at a time. Not thread-safe.
 class ProgramStore {
  public:
   /// Errors: file_open.
@@ -18,13 +18,13 @@ class ProgramStore {
   ProgramStore(ProgramStore&& other) noexcept;
   ProgramStore& operator=(ProgramStore&& other) noexcept;
 
-  /// Adds a program; the types it names (BTF) are asked of the kernel, once each.
+  /// Adds a program. The types (BTF) that it names are read from the kernel, once each.
   Status add(const perfio::BpfProgInfo& program);
-  /// Length so far: what take() may be asked for.
+  /// Returns the current length, the maximum argument of take().
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
-  /// Goes on behind the first `size_bytes` bytes: what a former writer had completed.
+  /// Continues after the first `size_bytes` bytes, which a former writer had completed.
   void continue_from(uint64_t size_bytes) { size_bytes_ = size_bytes; }
-  /// Programs and types into `features`.
+  /// Adds programs and types to `features`.
   void take(perfio::Features& features) const;
 
  private:

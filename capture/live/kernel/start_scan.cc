@@ -1,4 +1,4 @@
-// What is there when a recording starts: see start_scan.h.
+// State at the start of a recording: see start_scan.h.
 #include "capture/live/kernel/start_scan.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-// What is there when a recording starts, as records without a time: threads, their code, the kernel's maps, BPF programs, the machine.
+// State at the start of a recording, as records without time: threads, their code, kernel maps, BPF programs, machine data.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace ptd::live {
 
-/// Takes one record that the kernel did not write; the context's attr_index is for the taker to set.
+/// Receives one record that the kernel did not write; the receiver sets the context's attr_index.
 using RecordSink = std::function<Status(const perfio::Payload&, const perfio::RecordContext&)>;
 
-/// Processes, and threads of one, now; sorted. Empty if there is none such.
+/// Returns the current processes, and the threads of one process; sorted. Empty if there are none.
 [[nodiscard]] std::vector<int32_t> list_processes();
 [[nodiscard]] std::vector<int32_t> list_threads(int32_t pid);
-/// A process and all that descend from it, by /proc/PID/task/TID/children; where the kernel has it not, by each process's parent.
+/// Returns a process and its descendants, from /proc/PID/task/TID/children or, if the kernel lacks it, from each process's parent.
 [[nodiscard]] std::vector<int32_t> list_tree(int32_t pid);
-/// The process that a thread belongs to; -1 if there is no such thread.
+/// Returns the process of a thread; -1 if there is no such thread.
 [[nodiscard]] int32_t process_of(int32_t tid);
 
-/// COMM of each thread and MMAP2 of each mapping that is code. A process that is gone gives nothing.
+/// Emits COMM for each thread and MMAP2 for each mapping of code. A process that has ended gives no records.
 Status scan_process(int32_t pid, const RecordSink& sink);
-/// MMAP-like records of the kernel's text and its modules, by the text of /proc/kallsyms. Errors: usage if addresses are hidden.
+/// Emits MMAP records of the kernel's text and its modules, from the text of /proc/kallsyms. Errors: usage if addresses are hidden.
 Status scan_kernel_maps(const std::string& kallsyms, const std::function<Status(const perfio::MmapRecord&)>& sink);
-/// KSYMBOL and BPF_EVENT of a program that is loaded.
+/// Emits KSYMBOL and BPF_EVENT for a loaded program.
 Status tell_program(const perfio::BpfProgInfo& program, const RecordSink& sink);
 
-/// Host, system, processor, as feature sections.
+/// Returns host, system and processor as feature sections.
 [[nodiscard]] perfio::Features machine_features();
 [[nodiscard]] std::vector<int32_t> online_cpus();
-/// "0-3,6" as sysfs writes it; empty if it is not that.
+/// Parses "0-3,6", sysfs' format; empty if it is malformed.
 [[nodiscard]] std::vector<int32_t> parse_cpu_list(const std::string& text);
 
 }  // namespace ptd::live

@@ -1,4 +1,4 @@
-// SecondHolder: a process that holds what another one holds, and does nothing but outlive it.
+// SecondHolder: a process that holds the same descriptors and memory as another process, so that they survive its death.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class SecondHolder {
     std::function<Status()> adopt;    ///< in the child, at once: map what fork() does not give
     std::function<void()> take_over;  ///< in the child, when the first holder is dead; then the child ends
   };
-  /// Forks; returns once the child has adopted. Errors: file_open.
+  /// Forks; returns once the child has mapped the rings. Errors: file_open.
   static Result<SecondHolder> start(const Duties& duties);
-  /// Tells it to end, and waits until it has.
+  /// Ends it and waits for its end.
   ~SecondHolder();
   SecondHolder(SecondHolder&& other) noexcept;
   SecondHolder& operator=(SecondHolder&& other) noexcept;

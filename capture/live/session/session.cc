@@ -1,4 +1,4 @@
-// Detached sessions, from the side of who asks: see session.h.
+// Detached sessions, client side: see session.h.
 #include "capture/live/session/session.h"
 
 #include <dirent.h>
@@ -77,7 +77,7 @@ Status clear_stale(const SessionDir& dir, const std::string& name) {
   const int fd = dir.connect_to(name, kListPatience);
   if (fd >= 0 || errno == EAGAIN) {  // EAGAIN: more wait for it than it takes
     if (fd >= 0) close(fd);
-    return Error{ErrorCode::already_exists, "there is a session '" + name + "' already", 0};
+    return Error{ErrorCode::already_exists, "session '" + name + "' already exists", 0};
   }
   if (errno == ECONNREFUSED) dir.remove(name, inode);
   return dir.inode(name) == 0 ? Status() : Status(system_error("cannot use the name '" + name + "'"));
@@ -133,7 +133,7 @@ Result<SessionReply> ask(const SessionDir& dir, const std::string& name, Session
       (void)usleep(kPauseUs);
       continue;
     }
-    if (fd < 0) return Error{ErrorCode::no_such_session, "there is no session '" + name + "' (" + std::strerror(errno) + ")", 0};
+    if (fd < 0) return Error{ErrorCode::no_such_session, "no session '" + name + "' (" + std::strerror(errno) + ")", 0};
     const timeval limit{left.count(), 0};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     const RequestPacket packet{kSessionMagic, request};

@@ -1,4 +1,4 @@
-// Detached sessions: events that outlive the program that asked for them, read whenever somebody wants to.
+// Detached sessions: recordings that outlive the program that started them and can be read at any time.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct SessionChoice {
   uint64_t log_bytes = 8U << 20;     ///< of sideband that is kept; twice as much memory
 };
 
-/// What a session says of itself.
+/// The status of a session.
 struct SessionStatus {
   std::string name, what;
   int32_t keeper_pid = -1, holder_pid = -1;
@@ -34,16 +34,16 @@ struct SessionStatus {
   bool target_ended = false, alive = false;
 };
 
-/// Starts a session and returns: a process of its own keeps the events ("keeper"), another one holds the same descriptors and mappings.
-/// Errors: of the kernel, usage for a name that is taken.
+/// Starts a session and returns: one process keeps the events open (the keeper), another one holds the same descriptors and mappings.
+/// Errors: of the kernel; usage for a name in use.
 [[nodiscard]] Result<std::vector<std::string>> start_session(const SessionChoice& choice);
-/// Sessions of this user; of one that does not answer within a short time only the name, `alive` false. Files that nobody holds any more
-/// (both processes were killed) are removed.
+/// Returns the sessions of this user. A session that does not answer within a short time has only a name, with `alive` false. Files of dead
+/// sessions (both processes were killed) are removed.
 [[nodiscard]] Result<std::vector<SessionStatus>> list_sessions();
-/// What the session holds now, as perf.data, to `output` ("-": standard output, file form all the same). The session goes on.
-/// Errors: usage if there is no such session; of the file system, then nothing is left under the name.
+/// Writes the current content of the session as perf.data to `output` ("-": standard output, also in file form). The session continues.
+/// Errors: usage if there is no such session; of the file system, in which case no partial file is left.
 [[nodiscard]] Result<SessionStatus> take_snapshot(const std::string& name, const std::string& output);
-/// Ends a session. What is recorded runs on.
+/// Ends a session. Recorded processes continue to run.
 [[nodiscard]] Status stop_session(const std::string& name);
 
 }  // namespace ptd::live

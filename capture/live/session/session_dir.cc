@@ -50,7 +50,7 @@ Status check_session_name(const std::string& name) {
   const bool good =
       !name.empty() && name.size() <= kMost && name.find_first_not_of(kLetters) == std::string::npos && name[0] != '.' && name[0] != '-';
   if (good) return {};
-  return Error{ErrorCode::bad_option, "'" + name + "' is no name for a session: up to 64 letters, digits, '.', '_' and '-'", 0};
+  return Error{ErrorCode::bad_option, "'" + name + "' is not a session name: use up to 64 letters, digits, '.', '_' and '-'", 0};
 }
 
 Result<SessionDir> SessionDir::open() {
@@ -61,7 +61,7 @@ Result<SessionDir> SessionDir::open() {
   struct stat info {};
   if (fstat(fd, &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
     close(fd);
-    return Error{ErrorCode::bad_option, path + " is not this user's alone (owner, mode 0700): sessions cannot be kept there", 0};
+    return Error{ErrorCode::bad_option, path + " is not private to this user (owner, mode 0700), so sessions cannot be stored there", 0};
   }
   return SessionDir(fd, path);
 }

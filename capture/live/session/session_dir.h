@@ -1,4 +1,4 @@
-// Where detached sessions have their files: one socket a session, in a folder that only its user can look into.
+// The folder of detached sessions, accessible only to its user, with one socket per session.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,11 @@
 
 namespace ptd::live {
 
-/// 1 to 64 letters, digits, '.', '_', '-', the first one no '.' nor '-'. Errors: usage.
+/// Checks a name: 1 to 64 letters, digits, '.', '_', '-', not starting with '.' or '-'. Errors: usage.
 [[nodiscard]] Status check_session_name(const std::string& name);
 
-/// The folder of this user's sessions, opened: $XDG_RUNTIME_DIR/ptdecode, /run/user/UID/ptdecode, or /tmp/ptdecode-UID; made with mode
-/// 0700. A folder of somebody else, one that others can enter, or a symbolic link in its place is refused. Movable.
+/// The folder of this user's sessions, opened: $XDG_RUNTIME_DIR/ptdecode, /run/user/UID/ptdecode, or /tmp/ptdecode-UID; created with mode
+/// 0700. Another user's folder, one that others can enter, or a symbolic link is refused. Movable.
 class SessionDir {
  public:
   /// Errors: file_open; usage for a folder that is not private.
@@ -23,20 +23,20 @@ class SessionDir {
   SessionDir& operator=(SessionDir&& other) noexcept;
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// A name for bind() and connect() that is short however long the folder's is.
+  /// Returns a name for bind() and connect() that is short even if the folder's name is long.
   [[nodiscard]] std::string socket_path(const std::string& name) const;
-  /// Names of the files in it that could be sessions, sorted.
+  /// Returns the names of the files in it that could be sessions, sorted.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// One process at a time makes or clears away sessions; held until the object goes, or unlock().
+  /// Locks the creation and removal of sessions, until unlock() or destruction.
   [[nodiscard]] Status lock() const;
   void unlock() const;
   /// Removes a session's file, if it is still the file with this inode (0: whatever it is).
   void remove(const std::string& name, uint64_t inode = 0) const;
-  /// The inode of a session's file; 0 if there is none.
+  /// Returns the inode of a session's file; 0 if there is none.
   [[nodiscard]] uint64_t inode(const std::string& name) const;
-  /// Connects to a session. -1 with errno: ECONNREFUSED means that nobody holds it any more, EAGAIN that it took nobody in for so long.
+  /// Connects to a session. Returns -1 with errno: ECONNREFUSED if the session is dead, EAGAIN if it did not accept in time.
   [[nodiscard]] int connect_to(const std::string& name, std::chrono::seconds patience) const;
-  /// A socket that listens under the name, mode 0600. -1 with errno.
+  /// Returns a socket that listens under the name, mode 0600; -1 with errno.
   [[nodiscard]] int listen_as(const std::string& name) const;
 
  private:

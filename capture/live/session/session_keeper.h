@@ -1,4 +1,4 @@
-// SessionKeeper: the background process of a detached session. It reads the rings into the log and answers queries.
+// SessionKeeper: the process of a detached session. It reads the rings into the log and answers requests.
 #pragma once
 
 #include <memory>
@@ -19,19 +19,19 @@
 
 namespace ptd::live {
 
-/// Everything that is in memory shared with the second holder, or in descriptors, is found again when this process is killed: rings, log,
-/// counters, the socket. It sleeps in one poll() without a timer; what wakes it are rings that fill, questions, the end of the second
-/// holder, SIGTERM, and the removal of the session's file. One thread.
+/// Everything in memory shared with the second holder, or in descriptors, survives a kill of this process: rings, log, counters, the
+/// socket. The keeper sleeps in one poll() without a timeout. It wakes up for filled rings, requests, the end of the second holder,
+/// SIGTERM, and the removal of the session's file. Not thread-safe.
 class SessionKeeper {
  public:
-  /// Opens events, notes what is there, makes the socket. In the process of who asks. Errors as start_session().
+  /// Opens events, records the initial state and creates the socket, in the client's process. Errors as for start_session().
   static Result<std::unique_ptr<SessionKeeper>> prepare(const SessionChoice& choice, SessionDir dir);
   ~SessionKeeper();
-  /// In the process that is to be the keeper, behind fork(): rings, capture, second holder.
+  /// After fork(), in the process of the keeper: sets up rings, capture and second holder.
   Status settle();
-  /// Until the session ends. Its file is gone then, and the second holder.
+  /// Runs until the session ends; then its file is removed and the second holder has ended.
   void serve();
-  /// Takes the session's file away again, if it is still the own one: when nobody came to keep it.
+  /// Removes the session's file, if it is still this session's, when no keeper could be started.
   void give_up() const { dir_.remove(choice_.name, inode_); }
   [[nodiscard]] const std::vector<std::string>& without() const { return events_->without(); }
   void enable_trace() const { events_->enable_trace(); }

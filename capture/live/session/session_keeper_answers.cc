@@ -1,4 +1,4 @@
-// SessionKeeper: who may ask, and what is answered; a snapshot is a perf.data file in memory.
+// SessionKeeper: permissions and answers to requests; a snapshot is a perf.data file in memory.
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -92,7 +92,7 @@ void SessionKeeper::answer(Client& client) {
     size_t open = 0;
     for (const Client& other : clients_) open += other.has_snapshot ? 1 : 0;
     memory = open < kMaxSnapshots ? memfd_create("ptdecode-snapshot", MFD_CLOEXEC) : -1;
-    const Status written = memory >= 0 ? write_snapshot(memory) : Status(Error{ErrorCode::bad_option, "too many snapshots are being read", 0});
+    const Status written = memory >= 0 ? write_snapshot(memory) : Status(Error{ErrorCode::bad_option, "too many snapshots at the same time", 0});
     if (!written.ok()) reply.error = written.error().message;
     client.has_snapshot = written.ok();
   }

@@ -1,4 +1,4 @@
-// SessionLog: what a detached session knows of its target, in memory of fixed size that outlives the process that writes it.
+// SessionLog: the state of a detached session's target, in memory of fixed size that outlives the writing process.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace ptd::live {
 
-/// What an entry of the log is.
+/// The kind of a log entry.
 enum class EntryKind : uint16_t {
   record,   ///< of the kernel, or in its form
   code,     ///< a TEXT_POKE record by which the recorder tells of code that it has read
@@ -26,10 +26,10 @@ struct LogEntry {
   Bytes bytes;            ///< valid until the log is written to
 };
 
-/// The last records of a session, and before them the state that older ones left: threads and their names, mappings, kernel code that is
-/// there. When it is full its older part is folded into that state: of who has ended nothing stays, of a mapping its last record does. Two
-/// areas; folding fills the other one and then changes over with one store, so the log is whole at any moment, whoever is killed. One
-/// process writes; another may go on after its death.
+/// The last records of a session, preceded by the state that older records left: threads and their names, mappings, existing kernel code.
+/// When the log is full, its older part is folded into that state: ended processes are dropped, a mapping keeps its last record. There are
+/// two areas: folding fills the other one and then switches with one store, so the log is consistent at any time, even if a process is
+/// killed. One process writes; another may continue after its death.
 ///
 ///   area:  [ state: COMM MMAP2 ... KSYMBOL ... ][ records of the rings, oldest first ->        free ]
 class SessionLog {
@@ -40,19 +40,19 @@ class SessionLog {
   SessionLog(const SessionLog&) = delete;
   SessionLog& operator=(const SessionLog&) = delete;
 
-  /// Who is still there: a process of the state that nobody names any more, and of which this says no, is forgotten at the next fold.
-  /// Its EXIT was lost, or was read before its FORK.
+  /// Sets a function that returns whether a process still exists. A process without recent records for which it returns false is dropped at
+  /// the next fold: its EXIT was lost, or was read before its FORK.
   void ask_who_lives(std::function<bool(int32_t pid)> lives) { lives_ = std::move(lives); }
-  /// Appends; folds first where there is no room. What does not fit even then (more than a log's half) is counted as forgotten.
+  /// Appends an entry; folds first if there is no space. An entry that does not fit even then (more than half a log) is counted as dropped.
   void append(const LogEntry& entry);
-  /// Every entry, oldest first.
+  /// Calls the function for every entry, oldest first.
   void each(const std::function<void(const LogEntry&)>& on_entry) const;
-  /// How far each ring has been read into the log.
+  /// Returns how far each ring has been read into the log.
   [[nodiscard]] std::vector<uint64_t> positions() const;
 
   [[nodiscard]] uint64_t used_bytes() const;
   [[nodiscard]] uint64_t folds() const;
-  /// Entries that found no room.
+  /// Returns the number of entries that did not fit.
   [[nodiscard]] uint64_t forgotten() const;
 
  private:

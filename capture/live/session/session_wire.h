@@ -1,4 +1,4 @@
-// What a session and those who ask it say to each other: one packet there, one back, over a SOCK_SEQPACKET socket.
+// The protocol between a session and its clients: one request packet, one reply packet, over a SOCK_SEQPACKET socket.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@ struct RequestPacket {
   SessionRequest request = SessionRequest::status;
 };
 
-/// The reply: an error in words, or the status; with a snapshot comes the descriptor of a memory file.
+/// The reply: an error message, or the status; for a snapshot also the descriptor of a memory file.
 struct SessionReply {
   std::string error;
   SessionStatus status;
 };
 [[nodiscard]] std::vector<std::byte> encode_reply(const SessionReply& reply);
-/// False for bytes that are none.
+/// Returns false for malformed bytes.
 [[nodiscard]] bool decode_reply(Bytes bytes, SessionReply& reply);
 
-/// Sends a packet, with a descriptor if `passed_fd` is not -1; never waits longer than the socket does. False with errno.
+/// Sends a packet, with a descriptor if `passed_fd` is not -1; waits at most for the socket's timeout. Returns false with errno.
 bool send_packet(int fd, Bytes bytes, int passed_fd, bool wait);
-/// Receives one packet of at most `bytes` and at most one descriptor (-1 if none came). Its length; 0 at the end; -1 with errno.
+/// Receives one packet of at most `bytes` and at most one descriptor (-1: none). Returns its length; 0 at the end; -1 with errno.
 long receive_packet(int fd, std::vector<std::byte>& bytes, int& passed_fd, bool wait);
 
 }  // namespace ptd::live

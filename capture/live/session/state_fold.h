@@ -1,4 +1,4 @@
-// StateFold: what a row of sideband records leaves behind: who is there, what is mapped, which kernel code exists.
+// StateFold: reduces a sequence of sideband records to its final state: threads, mappings, kernel code.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace ptd::live {
 
-/// Takes records in their order and keeps only what still holds after the last one. A process that forks hands its mappings and name to the
-/// child, in records of the child's numbers. Not kept: switches but the last of each ring, changes of the kernel's text (it is copied
-/// when somebody asks), losses. Memory: at most kMaxMaps mappings a process; the rest is bounded by who is alive.
+/// Takes records in order and keeps only those that are still valid after the last one. A fork copies mappings and name to the child, in
+/// records with the child's pid. Not kept: switches except the last one of each ring, changes of the kernel's text (it is copied on
+/// request), losses. Memory: at most kMaxMaps mappings per process; the rest is bounded by the number of living threads.
 class StateFold {
  public:
   static constexpr size_t kMaxMaps = 65536;
   void take(const LogEntry& entry);
-  /// The process that a record of threads and mappings is of; -1 for others.
+  /// Returns the process of a record about threads or mappings; -1 for other records.
   [[nodiscard]] static int32_t process_of(const LogEntry& entry);
-  /// Takes out the processes for which `gone` says so.
+  /// Removes the processes for which `gone` returns true.
   void forget(const std::function<bool(int32_t pid)>& gone);
-  /// Entries that give the state again, with position 0.
+  /// Returns entries that reproduce the state, with position 0.
   void each(const std::function<void(const LogEntry&)>& on_entry) const;
 
  private:

@@ -1,4 +1,4 @@
-// TraceRevival: has a trace go on that the kernel has stopped because its AUX area was full.
+// TraceRevival: restarts a trace that the kernel stopped because its AUX area was full.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace ptd::live {
 
-/// A trace that was cut is restarted as soon as room has been made. The kernel may stop it again a moment later, by work that it had put
-/// off; and one that found no room without losing a byte says nothing. So a ring that was full is looked at again a little later: if not a
-/// byte has come, it is restarted once more. A restart of a trace that runs would be a gap. One thread.
+/// A truncated trace is restarted as soon as there is space again. The kernel may stop it once more shortly after, by deferred work, and a
+/// trace that found no space but lost no byte is not reported. So a ring that was full is checked again a little later: if no byte has
+/// arrived, it is restarted again. Restarting a running trace would cause a gap. Not thread-safe.
 class TraceRevival {
  public:
-  /// Of one of EventSet::rings(): the kernel says that trace was lost.
+  /// Declares that the kernel reported lost trace for one of EventSet::rings().
   void was_cut(size_t ring) { suspects_[ring].cut = true; }
-  /// Its area was full until it was given back.
+  /// Declares that its area was full before it was drained.
   void was_full(size_t ring) { (void)suspects_[ring]; }
-  /// After the areas were given back. Returns how many ms to wait at most until the next call.
+  /// Called after the areas were drained. Returns the maximum time in ms until the next call.
   int look(const EventSet& events, uint64_t now_ns);
 
  private:

@@ -1,4 +1,4 @@
-// The formatter's frames: 15 bytes of data and ids, one byte of their low bits.
+// Formatter frames: 15 bytes of data and ids, and one byte with their low bits.
 #include "ptdecode/arm/frames.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ItmReader: comments are the bit patterns of the headers.
+// ItmReader. The comments are the bit patterns of the headers.
 #include "decoder/arm/packet/itm_reader.h"
 
 namespace ptd::arm {

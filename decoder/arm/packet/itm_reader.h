@@ -1,4 +1,4 @@
-// ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): what software wrote to stimulus ports, what the DWT saw, time.
+// ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): writes of software to stimulus ports, DWT events, timestamps.
 #pragma once
 
 #include "ptdecode/types.h"
@@ -28,13 +28,13 @@ struct ItmPacket {
   uint64_t value = 0;
 };
 
-/// Pulls packets. Plain state; the bytes must outlive it.
+/// Reads packets one by one. The bytes must outlive it.
 class ItmReader {
  public:
   ItmReader() = default;
   explicit ItmReader(Bytes bytes) : bytes_(bytes) {}
 
-  /// Reads the packet at offset() and moves past it. False: there is none, or the bytes end inside it.
+  /// Reads the packet at offset() and moves past it. Returns false if there is none or the bytes end inside it.
   bool next(ItmPacket& packet);
   [[nodiscard]] uint64_t offset() const { return offset_; }
 

@@ -1,4 +1,4 @@
-// OpenCSD's packet processors through its C interface: bytes in, packets out, no code.
+// OpenCSD's packet processors through its C interface: bytes in, packets out.
 #include "decoder/arm/packet/legacy_packets.h"
 
 #include <opencsd/c_api/opencsd_c_api.h>

@@ -1,4 +1,4 @@
-// ETMv3, PTM and STM packets, split by OpenCSD's packet processors, and ITM packets, for which it has none in C. The only door to OpenCSD.
+// ETMv3, PTM and STM packets from OpenCSD's packet processors, and ITM packets from our reader. The only file that includes OpenCSD.
 #pragma once
 
 #include <memory>
@@ -52,16 +52,16 @@ struct LegacyPacket {
   uint64_t timestamp = 0;
 };
 
-/// Pulls packets out of the bytes of one source.
+/// Reads packets from the bytes of one source.
 class LegacyReader {
  public:
-  /// Protocols other than etmv3, ptm, stm and itm give no packet.
+  /// Protocols other than etmv3, ptm, stm and itm give no packets.
   LegacyReader(Bytes bytes, const TraceConfig& config);
   ~LegacyReader();
   LegacyReader(LegacyReader&&) noexcept;
   LegacyReader& operator=(LegacyReader&&) noexcept;
 
-  /// The next packets, some at a time; empty: there are no more. Valid until the next call.
+  /// Returns the next packets, several at a time; empty at the end. Valid until the next call.
   const std::vector<LegacyPacket>& next();
 
  private:

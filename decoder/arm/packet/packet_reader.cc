@@ -1,4 +1,4 @@
-// PacketReader: one function a layout.
+// PacketReader: one function per layout.
 #include "ptdecode/arm/packet_reader.h"
 
 #include <algorithm>

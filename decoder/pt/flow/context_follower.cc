@@ -1,4 +1,4 @@
-// ContextFollower: passages of the switch function are counted against the switch records around them.
+// ContextFollower: matches executions of the switch function with the switch records around them.
 #include "decoder/pt/flow/context_follower.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// ContextFollower: which of a cpu's context switches a flow has passed, where time alone does not tell.
+// ContextFollower: determines which of a cpu's context switches a flow has passed if time alone does not show it.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace ptd::pt {
 
-/// Switch records are dated exactly, a flow's place only by an interval that may hold several of them. But each switch passes
-/// through one function of the kernel (__switch_to), after which exactly one record tells the incoming thread. Counting passages from
-/// a place that time does settle gives the thread exactly.
+/// Switch records have exact times, but a position in the flow has only an interval, which may contain several switches. Each switch
+/// executes one kernel function (__switch_to), after which exactly one record names the incoming thread. Counting its executions from a
+/// position whose thread is certain by time gives the thread exactly.
 class ContextFollower {
  public:
   ContextFollower() = default;
   ContextFollower(const ContextTrack& contexts, int32_t cpu);
 
-  /// Switches recorded up to `t`.
+  /// Returns the number of switches recorded up to `t`.
   [[nodiscard]] uint32_t passed_at(TimeNs t) const;
   /// The number of the switch between whose two records `t` lies, where the clock cannot tell whether the flow has passed the switch
   /// function: switches before it. None if `t` lies in no such stretch.
   [[nodiscard]] std::optional<uint32_t> open_at(TimeNs t) const;
-  /// Context at a place of [first, last] after `passed` switches. Updates `passed` with what time proves. A place in user code cannot be
-  /// that of a thread without code at `ip`: the nearest switch of the interval to one that has some is taken, if there is one.
+  /// Returns the context at a position within [first, last] after `passed` switches. Updates `passed` if time proves another number. User
+  /// code cannot belong to a thread without code at `ip`: then the nearest switch of the interval to a thread with code there is used.
   [[nodiscard]] Context at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, const Timeline& timeline) const;
 
  private:

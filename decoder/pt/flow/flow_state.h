@@ -1,4 +1,4 @@
-// FlowState: everything that decides how a flow goes on. Plain, copied when candidates fork.
+// FlowState: the state that determines how a flow continues. Trivially copyable; copied when candidates fork.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,15 @@ namespace ptd::pt {
 
 /// The processor's return-compression stack ([SDM] "Indirect Transfer Compression for Returns (RETC)"): the last 64 calls.
 ///
-/// A RET pops, whether it was compressed or not: the stack is maintained by CALL and RET as they execute, and compression is only
-/// the question whether the popped address was the target.
+/// Every RET pops, compressed or not: CALL and RET maintain the stack as they execute. A RET is compressed if the popped address is its
+/// target.
 class ReturnStack {
  public:
   void push(uint64_t ip) {
     ips_[++height_ % kDepth] = ip;
     if (count_ < kDepth) ++count_;
   }
-  /// False if nothing is there.
+  /// Returns false if the stack is empty.
   bool pop(uint64_t& ip) {
     if (count_ == 0) return false;
     ip = ips_[height_-- % kDepth];
@@ -63,7 +63,7 @@ class ReturnStack {
   uint32_t count_ = 0;
 };
 
-/// Versions that a flow has reached: a small set, the oldest is forgotten when it is full.
+/// Versions that a flow has reached: a small set that drops its oldest entry when full.
 class Floors {
  public:
   void raise(SiteId site, uint32_t version) {
@@ -85,14 +85,14 @@ class Floors {
 
 struct FlowState;
 
-/// Instructions that ask for no packet follow from one another: a flow that comes back to an ip goes round for ever. Brent's search: an ip
-/// is remembered, for twice as long each time. It is part of the flow's state, so that what is found does not depend on where a walk was
-/// interrupted because a batch was full.
+/// Detects endless loops: a flow that returns to an ip without consuming a packet loops forever. Uses Brent's algorithm: one ip is stored,
+/// for twice as long each time. It is part of the flow's state, so that the result does not depend on where a full batch interrupted the
+/// walk.
 class SilentLoop {
  public:
   static constexpr uint64_t kQuiet = 256;  ///< instructions without a packet; then a loop is looked for
 
-  /// To be asked before each instruction behind kQuiet silent ones.
+  /// Call before each instruction after kQuiet instructions without a packet.
   [[nodiscard]] inline bool comes_back(const FlowState& state);
   void forget() { until_ = 0; }
 
@@ -117,7 +117,7 @@ struct FlowState {
   uint32_t switches = 0;  ///< context switches passed (ContextFollower)
   Ip disabled_at;         ///< where tracing was last disabled
 
-  // What the trace still owes
+  // Pending items of the trace
   uint64_t next = 0;      ///< first item not yet taken
   uint64_t tnt_item = 0;  ///< item that `tnt` came from
   uint64_t tnt = 0;       ///< branches not yet taken, the oldest in bit (tnt_count - 1)

@@ -1,4 +1,4 @@
-// HealSearch: depth first over the choices passed, the last one first; first with one stray choice, then with two.
+// HealSearch: depth-first search over the choices passed, latest first; first with one deviating choice, then with two.
 #include "decoder/pt/flow/heal_search.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// HealSearch: after a contradiction, looks back for the one fetch whose bytes were not what the timeline says.
+// HealSearch: after a contradiction, searches backwards for the fetch whose bytes differed from the timeline.
 //
-// A record that was lost for good (the last of its site, or an A -> B together with its B -> A) leaves the timeline wrong without a
-// trace in the records. The packets still know: some branches after such a place they fit no instruction. What stood there is mostly
-// something that stood there at another time; so every content that the timeline ever knew is tried at the places passed, the last one
-// first, until the flow gets well past the contradiction.
+// Some lost records leave no evidence in other records: the last record of a site, or an A -> B together with its B -> A. The timeline is
+// then wrong, but the packets contradict the code some branches later. The real content is usually one that the timeline has for another
+// time. So the search tries all known contents at the addresses that the flow passed, latest first, until the flow continues well past
+// the contradiction.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ class HealSearch {
  public:
   explicit HealSearch(Walker& walker) : walker_(&walker) {}
 
-  /// A flow that starts like `from` (earlier in the segment), takes a content out of its time at one or two places, and fits the packets
-  /// for a good while beyond `contradicted`. Its output is in `pending`; blocks that another such flow contradicts are `ambiguous`.
-  /// Null if there is none, or none within `most_work` (see Walker::work).
+  /// Returns a flow that starts like `from` (earlier in the segment), uses content of another time at one or two addresses, and fits the
+  /// packets well past `contradicted`. Its output is in `pending`; blocks that another such flow contradicts are `ambiguous`.
+  /// Null if there is none within `most_work` (see Walker::work).
   [[nodiscard]] std::unique_ptr<Flow> find(const Flow& from, uint64_t contradicted, uint64_t most_work);
 
  private:

@@ -1,4 +1,4 @@
-// Item: what the flow is still owed by the trace, one step above packets: branches, targets, and events bound to an ip.
+// Item: what the packets give the flow: branch results, targets, and events bound to an ip.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@ inline constexpr uint8_t kItemNonRoot = 2;
 inline constexpr uint8_t kItemFlagKnown = 4;  ///< with a mode: kItemFlagOn tells RFLAGS.IF
 inline constexpr uint8_t kItemFlagOn = 8;
 
-/// One obligation. Times are on the timeline clock, outward bounds.
+/// One item. Times are bounds on the timeline clock.
 struct Item {
   ItemKind kind = ItemKind::end;
   uint8_t bits = 0;  ///< tnt: number of branches
@@ -55,7 +55,7 @@ struct Item {
   TimeNs hi;                  ///< nor after
 };
 
-/// State that a PSB+ tells ([SDM] "Packet Stream Boundary (PSB) Packet").
+/// The state given by a PSB+ ([SDM] "Packet Stream Boundary (PSB) Packet").
 struct SyncState {
   bool has_ip = false;  ///< tracing was on
   Ip ip;
@@ -74,7 +74,7 @@ struct PsbTime {
   void add(const Packet& packet);
 };
 
-/// Where an ItemReader stands between two packets: how time is told to the items that follow.
+/// The state of an ItemReader between two packets, which determines the time of the following items.
 struct ItemCursor {
   static constexpr uint32_t kFullShort = 6, kFullLong = 47;  ///< branches in a TNT that is full
   uint64_t offset_bytes = 0;                                 ///< of the next packet
@@ -87,12 +87,12 @@ struct ItemCursor {
   TimeNs group_before;                                       ///< `before` of the current group's first packet
   bool late = false;                                         ///< the current group began with a TNT that was not full
 
-  /// What comes next ran after the last timing packet.
+  /// Declares that the next instructions ran after the last timing packet.
   void prompt() {
     group_lo = emitted = group_before = now_first;
     late = false;
   }
-  /// A TNT that is not full begins a group. Returns the lower bound of what is walked for it.
+  /// Processes a TNT that is not full, which begins a group. Returns the lower bound of the instructions walked for it.
   TimeNs begin_group() {
     group_lo = emitted;
     emitted = group_before;
@@ -100,7 +100,7 @@ struct ItemCursor {
     late = true;
     return group_lo;
   }
-  /// The same of a TIP: it belongs to a group, or left at once.
+  /// Same for a TIP: it belongs to a group, or was written at once.
   TimeNs take_tip() {
     const TimeNs lo = late ? group_lo : emitted;
     if (!late) prompt();
@@ -118,45 +118,45 @@ struct ItemCursor {
   void leave_tnt(uint32_t bits) {
     if (is_full(bits)) leave();
   }
-  /// All that follows up to the next timing packet has the same bounds, and `left` is `now`.
+  /// Returns whether everything up to the next timing packet has the same bounds, and `left` is `now`.
   [[nodiscard]] bool steady() const {
     return emitted == now_first && group_before == now_first && (!late || group_lo == now_first) && left == now;
   }
 };
 
-/// Reads a segment's packets into items, on demand, keeping those that were not released.
+/// Converts a segment's packets to items on demand, and keeps them until they are released.
 ///
-/// Time of what is walked: branches are buffered. A TNT that is not full, and the TIPs that follow it, leave the processor together when
-/// something forces them out ([SDM] "Deferred TIPs"), long after the branches retired, perhaps; so timing packets that stand before such a
-/// group say nothing of it. But all of a group retired after the group before it had left. FUPs, TIP.PGE, TIP.PGD, full TNTs and TIPs
-/// without pending branches leave at once. The upper bound is the first timing packet behind an item.
+/// Time of the walked instructions: branches are buffered. A TNT that is not full, and the TIPs after it, are written together when
+/// something forces them out ([SDM] "Deferred TIPs"), possibly long after the branches retired. So timing packets before such a group do
+/// not bound it. But all of a group retired after the previous group was written. FUPs, TIP.PGE, TIP.PGD, full TNTs and TIPs without
+/// pending branches are written at once. The upper bound is the first timing packet after an item.
 class ItemReader {
  public:
   void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
   [[nodiscard]] const SyncState& start() const { return start_; }
-  /// Status events told by the segment's PSB+.
+  /// Returns the status events of the segment's PSB+.
   [[nodiscard]] const std::vector<Item>& start_items() const { return start_items_; }
   [[nodiscard]] const Item& at(uint64_t index) {
     while (index >= base_ + items_.size()) produce();
     return items_[index - base_];
   }
-  /// Items below `index` are needed no more.
+  /// Releases the items below `index`.
   void release(uint64_t index);
 
-  /// For who reads plain packets (TNT, TIP, PAD and time) himself: true if nothing is read at or behind item `index` and no compound is
-  /// open. What he reads takes no item; he says with skip_to() where he stopped.
+  /// For callers that read plain packets (TNT, TIP, PAD and time) themselves: returns true if nothing is read at or after item `index`
+  /// and no compound is open. Packets read this way give no items; the caller reports its position with skip_to().
   [[nodiscard]] bool plain(uint64_t index) const;
-  /// Item `index` if it was read already, else null.
+  /// Returns item `index` if it was already read, else null.
   [[nodiscard]] const Item* peek(uint64_t index) const { return index - base_ < items_.size() ? &items_[index - base_] : nullptr; }
   [[nodiscard]] ItemCursor cursor() const {
     ItemCursor cursor = cursor_;
     cursor.offset_bytes = reader_.offset();
     return cursor;
   }
-  /// Plain packets may be read up to here: to the segment's end, or to zeroed trace before it.
+  /// Returns the limit for reading plain packets: the segment's end, or zeroed trace before it.
   [[nodiscard]] uint64_t plain_end() const { return std::min(own_bytes_, zeros_.first); }
   [[nodiscard]] TimeAhead& ahead() { return ahead_; }
-  /// The reader goes on at `cursor` with item `index`. `last`, if not null, becomes item `index`: one that is taken in part.
+  /// Continues at `cursor` with item `index`. `last`, if not null, becomes item `index`: a partly consumed one.
   void skip_to(const ItemCursor& cursor, uint64_t index, const Item* last);
 
  private:

@@ -1,4 +1,4 @@
-// ItemReader: packets that tell an event, and the place in the flow that each is bound to.
+// ItemReader: packets of events, and the position in the flow to which each is bound.
 #include <algorithm>
 
 #include "decoder/pt/flow/item.h"

@@ -1,4 +1,4 @@
-// ItemReader: packets -> items. The only place that knows which packets form a compound.
+// ItemReader: converts packets to items. Only this file knows which packets form a compound.
 #include <algorithm>
 #include <utility>
 

@@ -20,7 +20,7 @@ inline constexpr std::array<uint64_t, 8> kIpMask = {0, 0xffff, 0xffffffff, 0xfff
 
 constexpr uint64_t low_bits(uint64_t value, uint32_t count) { return value & ((uint64_t{1} << count) - 1); }
 
-/// Payload of the long TNT at `data`, its stop bit included; 0 if there is none, or no branch in it. kLongTntBytes are read.
+/// Returns the payload of the long TNT at `data`, with its stop bit; 0 if there is none or it has no branch. Reads kLongTntBytes.
 inline uint64_t long_tnt(const std::byte* data) {
   uint64_t packet = 0;
   std::memcpy(&packet, data, sizeof packet);
@@ -28,7 +28,7 @@ inline uint64_t long_tnt(const std::byte* data) {
   return (packet & 0xffff) == 0xa302 && payload > 1 ? payload : 0;
 }
 
-/// Target of the TIP at `data`, of a form with payload; nine bytes are read.
+/// Returns the target of the TIP at `data`, of a form with payload; reads nine bytes.
 inline uint64_t ip_of_tip(const std::byte* data, uint64_t last_ip) {
   const unsigned form = static_cast<unsigned>(*data) >> 5;
   uint64_t payload = 0;
@@ -38,8 +38,8 @@ inline uint64_t ip_of_tip(const std::byte* data, uint64_t last_ip) {
   return form == kSext48 ? static_cast<uint64_t>(static_cast<int64_t>(payload << 16) >> 16) : (last_ip & ~kIpMask[form]) | payload;
 }
 
-/// Copies sixteen blocks, or more, eight at a time: what is read and written behind `count` does not matter. Sixteen are nearly always
-/// enough, so that the processor guesses the loop right.
+/// Copies at least sixteen blocks, eight at a time; data read and written after `count` is ignored. Sixteen are nearly always enough, so
+/// the loop branch is predicted.
 inline void copy_blocks(Block* to, const Block* from, uint32_t count) {
   std::memcpy(static_cast<void*>(to), from, 16 * sizeof(Block));
   for (uint32_t i = 16; i < count; i += 8) std::memcpy(static_cast<void*>(to + i), from + i, 8 * sizeof(Block));

@@ -1,14 +1,14 @@
-// What one segment may cost.
+// Limits of the work per segment.
 #pragma once
 
 #include <cstdint>
 
 namespace ptd::pt {
 
-/// Beyond following one flow: instructions that are walked side by side or in looking back, steps of costly fetches (image/fetch_steps.h)
-/// and copies of flows. When it is spent, a fork is followed by few flows for a short while and what comes after it is `ambiguous`, a costly
-/// fetch is a Gap `limit`, and no contradiction is looked into. On recordings that lack a third of all poke records a segment takes up to
-/// 220,000.
+/// Limit of the work in addition to following one flow: instructions walked in parallel or when searching backwards, steps of expensive
+/// fetches (image/fetch_steps.h) and copies of flows. When it is used up, a fork is followed by few flows for a short distance and
+/// the blocks after it are `ambiguous`, an expensive fetch is a Gap `limit`, and contradictions are not investigated.
+/// In recordings that lack a third of all poke records, a segment takes up to 220,000 steps.
 inline constexpr uint64_t kMaxSegmentWork = 300'000;
 
 }  // namespace ptd::pt

@@ -1,4 +1,4 @@
-// TimeAhead: a second, quick pass over a segment's packets that stops at those which tell time.
+// TimeAhead: a second, fast pass over a segment's packets that stops at packets with a time.
 #include "decoder/pt/flow/time_ahead.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// TimeAhead: reads a segment's timing packets ahead of its flow, so that the moment after an item is known when the item is made.
+// TimeAhead: pre-reads a segment's timing packets, so that each item is created with the time after it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace ptd::pt {
 
-/// The likeliest moment of a timing packet, and the core cycles that CYC packets counted up to it.
+/// The likeliest time of a timing packet, and the core cycles counted by CYC packets up to it.
 struct Moment {
   TimeNs about{};
   uint64_t cycles = 0;
   bool operator==(const Moment&) const = default;
 };
 
-/// What a timing packet told.
+/// The times from a timing packet.
 struct TimePoint {
   uint64_t offset_bytes = 0;  ///< of the packet, in the segment
   uint64_t end_bytes = 0;     ///< behind it
@@ -29,19 +29,18 @@ struct TimePoint {
   bool bounds = false;        ///< false: it told no time (no TSC yet)
 };
 
-/// One for each segment's ItemReader. The reader of the flow says which points it has passed; the scan runs ahead of it to the next point
-/// with bounds, at most kMaxAheadBytes: further away, the segment's own end bounds what stands before. Where points are close together
-/// some are read at once.
+/// One per segment's ItemReader. The ItemReader reports which points it has passed; the scan pre-reads up to the next point with bounds, at
+/// most kMaxAheadBytes. Beyond that, the end of the segment is the upper bound. Points that are close together are read in batches.
 class TimeAhead {
  public:
   void begin(const AuxSegment& segment, const Config& config, uint64_t slack_ns);
 
-  /// The first point not yet passed; null at the segment's end.
+  /// Returns the first point not yet passed; null at the segment's end.
   [[nodiscard]] const TimePoint* next() {
     if (head_ == points_.size() && !scan()) return nullptr;
     return &points_[head_];
   }
-  /// Upper bound of the first point with bounds that was not passed.
+  /// Returns the upper bound of the first point with bounds that was not passed.
   [[nodiscard]] TimeNs next_last() {
     if (bound_ < head_) bound_ = head_;
     for (;; ++bound_) {
@@ -49,7 +48,7 @@ class TimeAhead {
       if (points_[bound_].bounds) return points_[bound_].last;
     }
   }
-  /// Passes the points up to `offset`, inclusive. `first` becomes the lower bound of the last that told bounds.
+  /// Passes the points up to and including `offset`. Sets `first` to the lower bound of the last one with bounds.
   void pass(uint64_t offset, TimeNs& first, Moment& moment) {
     while (next() != nullptr && points_[head_].offset_bytes <= offset) {
       const TimePoint& point = points_[head_++];
@@ -57,11 +56,11 @@ class TimeAhead {
       if (point.bounds) first = point.first;
     }
   }
-  /// Passes the point that next() gave.
+  /// Passes the point that next() returned.
   void pass_one() { ++head_; }
-  /// Who read the packets of [from, until) says where the timing packets among them stand; they need not be looked for again.
+  /// Passes on the offsets of the timing packets in [from, until) from a caller that has read these packets, so they are not read again.
   void know(uint64_t from, uint64_t until, std::span<const uint64_t> offsets);
-  /// Where pass() stands; rewind() goes back to it. Places older than the last kKeptPoints points are gone.
+  /// Returns the position of pass(); rewind() returns to it. Only the last kKeptPoints points can be rewound.
   [[nodiscard]] uint64_t place() const { return dropped_ + head_; }
   void keep_from(uint64_t place) { kept_ = place; }
   void rewind(uint64_t place) {
@@ -100,16 +99,16 @@ class TimeAhead {
   bool in_start_ = false, done_ = true;
 };
 
-/// Corrects a TSC packet of a PSB+ as `check` says. False: its moment is not known.
+/// Corrects a TSC packet of a PSB+ according to `check`. Returns false if its time is not known.
 [[nodiscard]] bool correct_tsc(Packet& packet, const TscCheck& check);
-/// Corrects a TSC packet that is in no PSB+. What moved the TSCs of PSBs may have moved this one, too: the segment's bounds decide.
+/// Corrects a TSC packet outside a PSB+. It may have the same error as the TSCs of PSBs: the segment's bounds decide.
 [[nodiscard]] bool correct_tsc_between(Packet& packet, const AuxSegment& segment, const TimeConversion& time);
 /// TSC, TMA, MTC, CYC, CBR.
 [[nodiscard]] constexpr bool is_timing(PacketKind kind) {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||
          kind == PacketKind::cbr;
 }
-/// Offset of the first packet at or behind `at` and before `end` that is no TNT, TIP or PAD.
+/// Returns the offset of the first packet in [at, end) that is not a TNT, TIP or PAD.
 [[nodiscard]] uint64_t skip_plain(Bytes bytes, uint64_t at, uint64_t end);
 
 }  // namespace ptd::pt

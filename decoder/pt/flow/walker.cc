@@ -1,4 +1,4 @@
-// Walker: the instruction loop, fetching and blocks. What is taken from the trace: walker_items.cc.
+// Walker: the instruction loop, fetching and blocks. walker_items.cc consumes items.
 #include "decoder/pt/flow/walker.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Walker: follows one flow exactly, instruction by instruction. The witness and the slow path.
+// Walker: follows one flow exactly, instruction by instruction. It is the slow path, and the reference for the fast one.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace ptd::pt {
 
-/// One way that an instruction may have been.
+/// One possible version of an instruction.
 struct Candidate {
   Insn insn;
   std::array<std::byte, 15> bytes{};
@@ -31,10 +31,10 @@ struct Candidate {
   bool in_time = true;     ///< the timeline allows it at the flow's moment; false: it stood there at some other time (see Walker::survey)
 };
 
-/// The candidate that was live in the middle of `now`, each edit taken at the middle of its own interval. There is at least one.
+/// Returns the candidate that was live in the middle of `now`, with each edit at the middle of its own interval. At least one is given.
 [[nodiscard]] size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now);
 
-/// Packets have shown that `candidate` stood at `ip`, against the timeline: a record was lost. It holds for moments of `during`.
+/// A version at `ip` that packets have proven against the timeline, because a record was lost. It is valid during `during`.
 struct Pin {
   Ip ip;
   SpaceId space = kNoSpace;
@@ -42,7 +42,7 @@ struct Pin {
   Candidate candidate;
 };
 
-/// One flow: its state, the block under construction and where its output goes.
+/// One flow: its state, the block under construction and its output.
 struct Flow {
   FlowState state;
   Batch* out = nullptr;
@@ -59,7 +59,7 @@ struct Flow {
   std::vector<Pin> pins;   ///< within the segment
 };
 
-/// Why run() returned.
+/// The reason for which run() returned.
 enum class WalkStop : uint8_t {
   full,      ///< the output is at its capacity
   position,  ///< state.position reached the asked one
@@ -78,46 +78,46 @@ struct Loss {
 
 class Runner;
 
-/// Shared by all flows of one decoder: items, code, instruction cache, block table.
+/// The data that all flows of one decoder share: items, code, instruction cache, block table.
 class Walker {
  public:
   Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options);
 
   void begin(const AuxSegment& segment, Flow& flow);
   WalkStop run(Flow& flow, uint64_t until_position);
-  /// Executes the instruction at the flow's ip as `candidate`; what run() does after a fork was decided. `block_flags` say how, unless the
-  /// candidate is ambiguous by itself. True: go on with run().
+  /// Executes the instruction at the flow's ip as `candidate`, after a fork was decided. `block_flags`: how it was decided, unless the
+  /// candidate itself is ambiguous. Returns true if run() can continue.
   bool choose(Flow& flow, const Candidate& candidate, uint16_t block_flags);
-  /// While on, run() returns `fork` wherever the timeline knows other contents from any time, those that stand there by time (or are
-  /// pinned) first. For looking back after a contradiction; slow.
+  /// While on, run() returns `fork` wherever the timeline has other versions of any time; those valid at this time (or pinned) come first.
+  /// For the search after a contradiction; slow.
   void survey(bool on) { surveying_ = on; }
-  /// True if the timeline knows code at this place, at whatever time.
+  /// Returns true if the timeline has code at this address at any time.
   [[nodiscard]] bool ever_has_code(SpaceId space, Ip ip);
-  /// Instructions walked by all flows so far.
+  /// Returns the number of instructions that all flows have walked.
   [[nodiscard]] uint64_t walked() const { return walked_; }
-  /// Steps so far (FetchSteps::taken) of the fetches that found several contents, and of all while they are counted.
+  /// Returns the steps (FetchSteps::taken) of the fetches that found several versions, and of all fetches while they are counted.
   [[nodiscard]] uint64_t fetch_work() const { return fetch_work_; }
   [[nodiscard]] uint64_t work() const { return walked_ + fetch_work_; }
-  /// A flow was copied, which costs as much as walking some instructions.
+  /// Counts the copy of a flow, which costs as much as walking some instructions.
   void count_copy() { fetch_work_ += kCopyWork; }
-  /// While on, flows are walked side by side or in looking back: each fetch where code changes is made and counted, whatever was fetched
-  /// before. So the work depends on the segment alone.
+  /// While on, for flows in parallel and for searching backwards, each fetch of changing code is made and counted, even if it was made
+  /// before. So the work depends only on the segment.
   void count_fetches(bool on) { counting_ = on; }
-  /// While on, a place with many contents loses the flow (GapReason::limit).
+  /// While on, an address with many versions loses the flow (GapReason::limit).
   void only_modest_fetches(bool on);
   /// run() returns `position` at the first ambiguous instruction after `most` further steps of fetch_work(), so that the limit applies at
   /// the same place however far the caller lets it run. begin() removes the limit.
   void limit_fetch_work(uint64_t most) { fetch_work_limit_ = most == kNoWorkLimit ? most : fetch_work_ + most; }
   [[nodiscard]] bool work_is_spent() const { return fetch_work_ >= fetch_work_limit_ && !counting_; }
   static constexpr uint64_t kNoWorkLimit = ~uint64_t{0};
-  /// After `lost`: gives the gap and skips to the next item from which the flow is known for sure, or to the segment's end.
+  /// After `lost`: outputs the gap and skips to the next item that gives a certain position, or to the segment's end.
   void recover(Flow& flow, Gap gap);
 
   [[nodiscard]] const std::vector<Candidate>& candidates() const { return candidates_; }
   [[nodiscard]] const Loss& loss() const { return loss_; }
   [[nodiscard]] const BlockTable& blocks() const { return table_; }
   [[nodiscard]] bool merges_stacks() const { return options_.config.return_compression != ReturnCompression::off; }
-  /// True if the flow stands at the segment's end.
+  /// Returns true if the flow is at the segment's end.
   bool at_end(const FlowState& state) { return done_flow(state); }
   void finish_block(Flow& flow, uint16_t flags);
   void give_gap(Flow& flow, const Gap& gap);
@@ -176,7 +176,7 @@ class Walker {
   Go indirect(Flow& flow, const Insn& insn);
   void append(Flow& flow, const Insn& insn, const std::byte* bytes, CodeFlag flags, uint16_t extra_flags);
 
-  // taking what the trace owes
+  // consuming items
   bool load_tnt(FlowState& state);
   void load_bits_before_deferred_tip(FlowState& state);
   bool take_bit(FlowState& state, bool& taken);
@@ -226,7 +226,7 @@ class Walker {
   uint64_t most_steps_ = kMostFetchSteps;
   uint64_t asked_ = 0;  ///< steps of the fetches of the present read_candidates()
   bool counting_ = false;
-  /// By place and mode: the instructions that ever stood there. They depend on nothing but the timeline.
+  /// The instructions of all times by address and mode. They depend only on the timeline.
   std::map<std::tuple<Ip, SpaceId, ExecMode>, std::vector<Candidate>> ever_;
   Loss loss_;
 };

@@ -1,4 +1,4 @@
-// Walker: taking what the trace owes, events, time and context.
+// Walker: consuming items, events, time and context.
 #include <algorithm>
 #include <utility>
 

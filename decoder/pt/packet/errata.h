@@ -8,9 +8,9 @@
 
 namespace ptd::pt {
 
-/// The names of all members of Errata.
+/// Returns the names of all members of Errata.
 [[nodiscard]] std::span<const std::string_view> errata_names();
-/// Sets the member `name`. False: there is none.
+/// Sets the member `name`. Returns false if it does not exist.
 bool set_erratum(Errata& errata, std::string_view name, bool on);
 
 }  // namespace ptd::pt

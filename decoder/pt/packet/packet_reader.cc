@@ -1,4 +1,4 @@
-// Reading of packets: hot kinds by hand, the rest by the fields of the table.
+// Packet reader: frequent kinds have hand-written code, the others use the fields of the table.
 #include "ptdecode/pt/packet_reader.h"
 
 #include <bit>

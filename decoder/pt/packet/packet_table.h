@@ -9,7 +9,7 @@
 
 namespace ptd::pt {
 
-/// How a packet's bytes are laid out.
+/// Layout of a packet's bytes.
 enum class Layout : uint8_t {
   fields,      ///< fixed size; every field is listed
   psb,         ///< 16 bytes of 02 82
@@ -20,7 +20,7 @@ enum class Layout : uint8_t {
   block_item,  ///< BIP: 4 or 8 payload bytes, only between BBP and BEP
 };
 
-/// Member of Packet that a field goes to. flag_*: the bit of Packet::flags.
+/// The member of Packet that stores a field. flag_*: the bit of Packet::flags.
 enum class Slot : uint8_t {
   none,
   value,
@@ -62,7 +62,7 @@ struct PacketForm {
 /// All forms; every packet kind but `bad` has at least one.
 [[nodiscard]] std::span<const PacketForm> packet_forms();
 
-/// What to do on a first byte. The values from `form` on are for packets whose form is found by the first byte alone.
+/// The action for a first byte. Values from `form` on are for packets whose first byte alone determines the form.
 enum class Lead : uint8_t { bad, pad, tnt_short, ip_tip, ip_pge, ip_pgd, ip_fup, cyc, mtc, escape, mode, form };
 
 /// Dispatch built from the forms.
@@ -76,7 +76,7 @@ struct Dispatch {
 inline constexpr uint8_t kNoForm = 0xff;
 extern const Dispatch kDispatch;
 
-/// Reads the fields of a whole packet; `bytes` holds form.size_bytes bytes. Returns false on a reserved combination.
+/// Reads the fields of a complete packet; `bytes` has form.size_bytes bytes. Returns false on a reserved combination.
 [[nodiscard]] bool decode_fields(const PacketForm& form, const std::byte* bytes, Packet& packet);
 /// The bytes of a packet of this form into `out` (form.size_bytes of them). Returns false if a member does not fit in its fields, or if
 /// a member without a field is not 0.

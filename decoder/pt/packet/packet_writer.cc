@@ -1,4 +1,4 @@
-// Writing of packets: the layouts of the table, and ip compression as hardware does it.
+// Packet writer: uses the layouts of the table, and compresses ips like hardware.
 #include "ptdecode/pt/packet_writer.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Running ahead over timing packets.
+// Pre-reads timing packets.
 #include "decoder/pt/packet/pt_time_scan.h"
 
 namespace ptd::pt {

@@ -1,4 +1,4 @@
-// The timing packets of a segment as points, ahead of the flow that needs their bounds.
+// Pre-reads the timing packets of a segment, for a flow that needs their bounds.
 #pragma once
 
 #include <vector>
@@ -8,26 +8,26 @@
 
 namespace ptd::pt {
 
-/// A timing packet that moved the clock, and the bounds of its moment.
+/// A timing packet that changed the clock, and the bounds of its time.
 struct TimeBound {
   uint64_t offset_bytes = 0;
   Tsc earliest, latest;
 };
 
-/// All points of a segment. For tests and listings: takes 24 bytes a point; the flow uses TimeCursor.
+/// Returns all points of a segment, at 24 bytes each. For tests and listings; the flow uses TimeCursor.
 [[nodiscard]] std::vector<TimeBound> scan_times(Bytes segment, PtClock start);
 
-/// Runs over a segment's timing packets ahead of the flow. Asked with offsets that never go back; each packet is read at most twice, and
-/// nothing is allocated. Past bytes that are no packet it goes on at the next PSB, with the clock's configuration and calibration only. The
-/// bytes must outlive it.
+/// Pre-reads a segment's timing packets for the flow. Offsets in calls must not decrease; each packet is read at most twice, without
+/// allocation. After invalid bytes it continues at the next PSB, keeping only the clock's configuration and calibration. The bytes must
+/// outlive it.
 class TimeCursor {
  public:
   TimeCursor(Bytes segment, const PtClock& start) : TimeCursor(segment, start, 0) {}
   TimeCursor(Bytes segment, const PtClock& start, uint64_t offset_bytes);
 
-  /// What is known at `offset`: lower bound by the last point before it (the start clock's bound, or 0, where there is none).
+  /// Returns the lower bound at `offset` from the last point before it (if there is none, the start clock's bound or 0).
   [[nodiscard]] Tsc earliest_before(uint64_t offset_bytes);
-  /// Upper bound by the points at or after `offset`: that of the first one that has one. kTscMax where none has.
+  /// Returns the upper bound from the first point at or after `offset` that has one; kTscMax if none has.
   [[nodiscard]] Tsc latest_after(uint64_t offset_bytes);
 
  private:

@@ -1,4 +1,4 @@
-// Zeroed trace: a run of zero bytes that is longer than any run of PAD packets that a processor writes.
+// Zeroed trace: finds runs of zero bytes that are longer than any run of PAD packets from a processor.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// RunnerCode: reading runs from the timeline, and making memos of them.
+// RunnerCode: reads runs from the timeline and builds memos of them.
 #include "decoder/pt/runner/runner_code.h"
 
 #include <algorithm>

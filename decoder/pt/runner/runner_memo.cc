@@ -1,4 +1,4 @@
-// MemoTable: places and bodies of memos.
+// MemoTable: lookup and storage of memos.
 #include "decoder/pt/runner/runner_memo.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Runner: the inner loop. Between two timing packets, where all that is taken has the same bounds of time.
+// Runner: the inner loop for packets between two timing packets, which share one time interval.
 //
 // What costs here is the chain from one memo to the next (table, bits -> entry -> next table) and every branch that the processor
 // guesses wrong. So a round has no branch that depends on the trace but the one which leaves it: blocks are copied by a fixed number of

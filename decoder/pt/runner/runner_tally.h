@@ -1,4 +1,4 @@
-// Runner::Tally: where counting in place stands.
+// Runner::Tally: the state of in-place counting.
 #pragma once
 
 #include "decoder/pt/runner/runner.h"

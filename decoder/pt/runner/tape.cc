@@ -1,4 +1,4 @@
-// Tape: reading.
+// Tape: reads packets.
 #include "decoder/pt/runner/tape.h"
 
 #include <algorithm>

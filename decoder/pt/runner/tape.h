@@ -1,4 +1,4 @@
-// Tape: many TNT and TIP packets at once, as a string of bits and the targets between them.
+// Tape: many TNT and TIP packets at once, as a bit string and the targets between the bits.
 #pragma once
 
 #include <array>

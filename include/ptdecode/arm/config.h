@@ -1,4 +1,4 @@
-// Configuration of one CoreSight trace source: what its registers say about how to read its packets.
+// Configuration of one CoreSight trace source: the registers that determine how its packets are read.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ enum class Protocol : uint8_t { none, etmv3, ptm, etmv4, ete, itm, stm };
   return kNames[static_cast<uint8_t>(protocol)];
 }
 
-/// Values of the trace unit's registers; 0 where nothing tells. A plain value: copies are independent. Which bits mean what: [ETMv4] "Trace
-/// unit registers", [ETE] likewise, [ETMv3], [PFT].
+/// Values of the trace unit's registers; 0 if not known. A plain value. Meaning of the bits: [ETMv4] and [ETE] "Trace unit registers",
+/// [ETMv3], [PFT].
 struct PTD_API TraceConfig {
   Protocol protocol = Protocol::none;
   uint8_t trace_id = 0;                                              ///< CoreSight trace id, 7 bits
@@ -32,14 +32,14 @@ struct PTD_API TraceConfig {
   [[nodiscard]] constexpr bool is_ete() const { return protocol == Protocol::ete; }
 
   [[nodiscard]] constexpr bool has_cycle_count() const { return (idr0 & 0x80) != 0; }
-  /// TRCIDR0.COMMOPT: cycle count packets commit nothing.
+  /// TRCIDR0.COMMOPT: cycle count packets do not commit elements.
   [[nodiscard]] constexpr bool commit_opt1() const { return (idr0 & 0x20000000) != 0 && has_cycle_count(); }
-  /// TRCIDR0.COMMTRANS: transaction starts are P0 elements where it is 0.
+  /// TRCIDR0.COMMTRANS: transaction starts are P0 elements if it is 0.
   [[nodiscard]] constexpr bool transaction_is_p0() const { return (idr0 & 0x40000000) == 0; }
   [[nodiscard]] constexpr bool has_q() const { return ((idr0 >> 15) & 3) != 0; }
   /// Conditional non-branch instructions are traced.
   [[nodiscard]] constexpr bool traces_conditions() const { return (idr0 & 0x40) != 0 && (configr & 0x700) != 0; }
-  /// Data trace, so that loads or stores are P0 elements or markers stand in the instruction stream.
+  /// Data trace: loads or stores are P0 elements, or the instruction stream contains markers.
   [[nodiscard]] constexpr bool traces_data() const { return (idr0 & 0x18) == 0x18 && (configr & 6) != 0 && (configr & 0x30000) != 0; }
   [[nodiscard]] constexpr bool loads_are_p0() const { return (idr0 & 6) != 0 && (configr & 2) != 0; }
   [[nodiscard]] constexpr bool stores_are_p0() const { return (idr0 & 6) != 0 && (configr & 4) != 0; }
@@ -55,7 +55,7 @@ struct PTD_API TraceConfig {
   [[nodiscard]] constexpr uint32_t max_speculation() const { return idr8; }
   /// WFI and WFE are P0 instructions.
   [[nodiscard]] constexpr bool wait_is_p0() const { return (idr2 & 0x80000000) != 0 && version() >= 0x43; }
-  /// VMID packets hold CONTEXTIDR_EL2: where the kernel runs at EL2 that is the process.
+  /// VMID packets contain CONTEXTIDR_EL2, which identifies the process if the kernel runs at EL2.
   [[nodiscard]] constexpr bool vmid_is_context_el2() const { return (configr & 0x8000) != 0; }
 };
 

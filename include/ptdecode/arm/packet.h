@@ -23,9 +23,9 @@ enum class PacketKind : uint8_t {
 inline constexpr int kPacketKinds = static_cast<int>(PacketKind::bad) + 1;
 [[nodiscard]] PTD_API const char* name(PacketKind kind);
 
-/// What a context packet says of the PE.
+/// The state of the PE according to a context packet.
 struct PacketContext {
-  bool present = false;  ///< a payload is there; else nothing changed
+  bool present = false;  ///< the packet has a payload; if not, nothing changed
   uint8_t level = 0;     ///< exception level
   bool is64 = false;     ///< AArch64
   bool non_secure = false, root_or_realm = false;
@@ -34,20 +34,23 @@ struct PacketContext {
   friend constexpr bool operator==(const PacketContext&, const PacketContext&) = default;
 };
 
-/// One packet. Which fields mean something depends on `kind`; the rest are 0:
+/// One packet. `kind` determines which fields are used; the others are 0:
 /// | kind                      | fields |
 /// |---|---|
 /// | atom_*                    | bits = number of atoms; value = the atoms, 1 is E, the oldest in bit 0 |
-/// | addr_*, src_addr_*        | value = address, already whole; isa = instruction set bit (1: T32) |
+/// | addr_*, src_addr_*        | value = address, decompressed; isa = instruction set bit (1: T32) |
 /// | ctxt, addr_ctxt_*         | context |
-/// | except                    | extra = type; aux = how an address stands to it (1: preferred return address follows, 2: it is also a
-/// target); | |                         | kFlagFault: a fault is pending (M profile) | | trace_info                | value = INFO; aux =
-/// key; extra = speculation depth; cycles = threshold; kFlagSpeculation if it holds a depth | | timestamp                 | value =
-/// timestamp, already whole; kFlagCycles: cycles | | ccnt_*                    | cycles, with the threshold added (kFlagCycles if known);
-/// kFlagCommit: value = elements committed | | commit, cancel_*          | value = elements; cancel_f2, cancel_f3, mispredict also bits and
-/// aux as atoms that stand before | | q                         | kFlagAddress: value, isa; kFlagCount: aux = instructions | | event |
-/// value = one bit an event | | ite                       | bits = exception level; value = 64 bits of software | | num_ds_mkr,
-/// unnum_ds_mkr  | value | | cond_*                    | value = key or token as it stands |
+/// | except                    | extra = type; aux = 1: preferred return address follows, 2: it is also a target, 0: none; |
+/// |                           | kFlagFault: a fault is pending (M profile) |
+/// | trace_info                | value = INFO; aux = key; extra = speculation depth, if kFlagSpeculation; cycles = threshold |
+/// | timestamp                 | value = timestamp, decompressed; kFlagCycles: cycles |
+/// | ccnt_*                    | cycles, with the threshold added (kFlagCycles if known); kFlagCommit: value = elements committed |
+/// | commit, cancel_*          | value = elements; cancel_f2, cancel_f3 and mispredict also bits and aux: the atoms before it |
+/// | q                         | kFlagAddress: value, isa; kFlagCount: aux = instructions |
+/// | event                     | value = one bit per event |
+/// | ite                       | bits = exception level; value = 64 bits of software |
+/// | num_ds_mkr, unnum_ds_mkr  | value |
+/// | cond_*                    | value = key or token, as encoded |
 struct Packet {
   PacketKind kind = PacketKind::bad;
   uint8_t bits = 0;

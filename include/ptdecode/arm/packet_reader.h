@@ -12,11 +12,11 @@ namespace ptd::arm {
 
 /// Bytes of an A-Sync packet: eleven of 00, then 80.
 inline constexpr uint64_t kAsyncBytes = 12;
-/// Finds the next A-Sync at or after `from`; of a longer run of zeros the last eleven count. bytes.size() if there is none.
+/// Finds the next A-Sync at or after `from`; in a longer run of zeros the last eleven count. Returns bytes.size() if there is none.
 [[nodiscard]] PTD_API uint64_t find_async(Bytes bytes, uint64_t from);
 
-/// Pulls packets. Addresses and timestamps come whole: the reader keeps what they are compressed against ([ETMv4] "Address compression",
-/// "Timestamp instruction trace packet"). Plain state, cheap to copy; not thread-safe. The bytes must outlive it.
+/// Reads packets one by one, with decompressed addresses and timestamps ([ETMv4] "Address compression", "Timestamp instruction trace
+/// packet"). Cheap to copy; not thread-safe. The bytes must outlive it.
 class PTD_API PacketReader {
  public:
   PacketReader() = default;
@@ -26,23 +26,22 @@ class PTD_API PacketReader {
     ok,
     end,         ///< no bytes left
     cut,         ///< the bytes end inside a packet
-    bad_packet,  ///< reserved header, or malformed; packet.size_bytes says how much was looked at. The caller resyncs at the next A-Sync
+    bad_packet,  ///< reserved header, or malformed; packet.size_bytes is the number of bytes examined. Resync at the next A-Sync
   };
-  /// Reads the packet at offset() and moves past it. On any status but ok nothing moves.
+  /// Reads the packet at offset() and moves past it. On any status but ok the offset does not change.
   Status next(Packet& packet);
 
   struct Address {
     uint64_t value = 0;
     uint8_t isa = 0;
   };
-  /// No address packet is longer.
+  /// Maximum length of an address packet.
   static constexpr uint64_t kLongestAddress = 9;
-  /// Reads the address packet at `at`, of which kLongestAddress bytes can be read, whether they are its own or not. Returns its end; what
-  /// addresses are compressed against is kept up, offset() stays.
+  /// Reads the address packet at `at`; kLongestAddress bytes must be readable there. Returns the packet's end. Updates the addresses used
+  /// for decompression, but not offset().
   const std::byte* plain_address(const std::byte* at, AddressForm form, Address& address);
 
-  /// Likewise next() for a packet whose PlainForm says `aside`, faster: it may leave fields of `packet` as they were that a packet of its
-  /// kind does not have.
+  /// Fast form of next() for a packet whose PlainForm is `aside`. Fields of `packet` that this kind does not use may keep their old values.
   Status next_aside(Packet& packet) {
     if (bytes_.size() - offset_ < kLongestAside || !short_aside(bytes_.data() + offset_, packet)) return next(packet);
     offset_ += packet.size_bytes;
@@ -51,11 +50,11 @@ class PTD_API PacketReader {
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] uint64_t offset() const { return offset_; }
-  /// Goes on at another place; what packets are compressed against is kept.
+  /// Continues at another offset and keeps the decompression state.
   void seek(uint64_t offset_bytes) { offset_ = offset_bytes; }
-  /// Begins with other bytes of the same source; nothing is known of what came before.
+  /// Starts with other bytes of the same source and resets the decompression state.
   void restart(Bytes bytes);
-  /// Forgets what packets are compressed against: bytes before the next A-Sync were lost.
+  /// Resets the decompression state: bytes before the next A-Sync were lost.
   void reset();
 
  private:
@@ -121,7 +120,7 @@ class PTD_API PacketReader {
   return at + size;
 }
 
-/// Of `raw` the first byte counts, and the second one if bit 7 of the first is set: seven bits and eight, behind one or two that are 0.
+/// Uses the first byte of `raw`, and the second one if bit 7 of the first is set: seven and eight bits, above one or two 0 bits.
 inline uint64_t PacketReader::short_value(uint8_t isa, uint64_t raw) const {
   const unsigned zeros = isa == 0 ? 2 : 1;
   const uint64_t value = ((raw & 0x7f) | (raw >> 1 & 0x7f80)) << zeros;

@@ -11,11 +11,11 @@
 
 namespace ptd::arm {
 
-/// How a packet's bytes behind the header are laid out.
+/// Layout of a packet's bytes after the header.
 enum class Layout : uint8_t {
-  header,        ///< none; what the header says is in its low bits
-  extension,     ///< 00: the second byte tells
-  trace_info,    ///< control, then the sections that it announces
+  header,        ///< no bytes; the low bits of the header are the payload
+  extension,     ///< 00: the second byte gives the kind
+  trace_info,    ///< control byte, then the sections that it lists
   timestamp,     ///< up to nine bytes, seven bits each (the ninth eight), then a cycle count if bit 0 of the header is set
   exception,     ///< one or two bytes
   ite,           ///< exception level, 8 bytes
@@ -26,7 +26,7 @@ enum class Layout : uint8_t {
   atoms_before,  ///< cancel and mispredict: atoms in the header's low bits
   one_byte,
   two_results,    ///< conditional result 1: one or two keys with results
-  context,        ///< a byte and what it announces, if bit 0 of the header is set
+  context,        ///< if bit 0 of the header is set: a byte, then the fields that it lists
   short_address,  ///< one or two bytes
   long_32,
   long_64,
@@ -37,7 +37,7 @@ enum class Layout : uint8_t {
   atoms,
 };
 
-/// When a packet can stand in a stream.
+/// Configurations in which a packet can occur.
 enum class Needs : uint8_t { nothing, ete, etmv4, q, conditions, data, v4_3, v4_6 };
 
 struct PacketForm {
@@ -50,7 +50,7 @@ struct PacketForm {
 
 [[nodiscard]] PTD_API std::span<const PacketForm> packet_forms();
 
-/// How a packet that is an address and nothing else is laid out.
+/// Layout of a packet that is only an address.
 /// Bit 0 is the instruction set bit.
 enum class AddressForm : uint8_t {
   none,
@@ -63,20 +63,20 @@ enum class AddressForm : uint8_t {
   long_64is1 = 7
 };
 
-/// The packets that most of a trace is made of. Atoms and addresses stand in streams of any configuration.
+/// The most frequent packets of a trace. Atoms and addresses occur in every configuration.
 struct PlainForm {
-  uint8_t count = 0;  ///< atoms of an atom packet, which is its header and nothing else; 0: the header is of another packet
+  uint8_t count = 0;  ///< number of atoms of an atom packet (which is only a header); 0: not an atom packet
   AddressForm address = AddressForm::none;
-  bool aside = false;  ///< a packet of time, cycles or a marker, or a commit: it tells nothing of the way that the flow goes
+  bool aside = false;  ///< a packet of time, cycles, a marker or a commit, which does not affect the path of the flow
   uint32_t atoms = 0;  ///< 1 is E, the oldest in bit 0
 };
-/// By header byte.
+/// Returns the table by header byte.
 [[nodiscard]] PTD_API const std::array<PlainForm, 256>& plain_forms();
 
-/// Index into packet_forms() by header byte; kNoForm: reserved in this configuration.
+/// Returns the index into packet_forms() for each header byte; kNoForm: reserved in this configuration.
 using Dispatch = std::array<uint8_t, 256>;
 inline constexpr uint8_t kNoForm = 0xff;
-/// Stays for good.
+/// The returned table has static lifetime.
 [[nodiscard]] PTD_API const Dispatch& dispatch_of(const TraceConfig& config);
 
 }  // namespace ptd::arm

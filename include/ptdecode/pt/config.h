@@ -1,4 +1,4 @@
-// What a trace's producer was: cpu, its errata, clocks and the options that change meaning.
+// Configuration of an Intel PT trace: cpu, errata, clocks and the options that change the meaning of packets.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct CpuId {
 /// Named defects of processors that change how packets must be read, each under the first id that it was published with (Intel
 /// specification updates; errata.cc has the ids by processor). docs/DIFFERENCES.md, "Errata", names the test of each.
 struct Errata {
-  bool bdm70 : 1 = false;   ///< the PSB+ before a TIP.PGE may hold FUP and MODE.Exec although tracing is off
-  bool bdm64 : 1 = false;   ///< a TSX abort right after a branch: the branch's packet may tell a wrong target
+  bool bdm70 : 1 = false;   ///< the PSB+ before a TIP.PGE may contain FUP and MODE.Exec although tracing is off
+  bool bdm64 : 1 = false;   ///< a TSX abort right after a branch: the branch's packet may have a wrong target
   bool skd007 : 1 = false;  ///< OVF may follow the first byte of a multi-byte CYC, in place of its other bytes
   bool skd010 : 1 = false;  ///< OVF may be followed by neither FUP nor TIP.PGE
   bool skd022 : 1 = false;  ///< a VM entry that clears TraceEn puts a FUP before its TIP.PGD
@@ -32,14 +32,14 @@ struct Errata {
   bool skz84 : 1 = false;   ///< in a VMX guest with TSC offset or scaling, TMA is corrupt and a bogus byte follows it
   friend constexpr bool operator==(const Errata&, const Errata&) = default;
 };
-/// The errata of a cpu, from the table in errata.cc, and those that are worked around for every processor.
+/// Returns the errata of a cpu, from the table in errata.cc, plus those that are worked around for every processor.
 [[nodiscard]] PTD_API Errata errata_of(CpuId cpu);
 
 /// Whether near returns may be compressed to a TNT bit (IA32_RTIT_CTL.DisRETC == 0).
 enum class ReturnCompression : uint8_t { unknown, on, off };
 
-/// Whether TIPs leave the processor when their branch retires, the branch bits before them first, or may wait for a TNT to fill up
-/// ([SDM] "Deferred TIPs", an option of the processor's).
+/// Whether a TIP is written when its branch retires, after the pending branch bits, or may be deferred until a TNT is full
+/// ([SDM] "Deferred TIPs", a property of the processor).
 enum class TipOrder : uint8_t { unknown, prompt, may_be_deferred };
 
 /// How a trace was made. A plain value: copies are independent.
@@ -53,7 +53,7 @@ struct Config {
   uint32_t tsc_ctc_ratio_d = 0;    ///< CPUID.15H:EAX
   uint8_t max_nonturbo_ratio = 0;  ///< nominal frequency ratio, for CBR; 0: unknown
   bool has_tsc = true, has_mtc = false, has_cyc = false;
-  bool address_filter = false;  ///< an ip filter was on (matters for SKL014)
+  bool address_filter = false;  ///< an ip filter was active (relevant for SKL014)
   TimeConversion time;
   ExecMode initial_mode = ExecMode::bits64;  ///< until the first MODE.Exec
 };

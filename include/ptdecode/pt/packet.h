@@ -9,7 +9,7 @@
 namespace ptd::pt {
 
 // clang-format off
-/// [SDM] "Packet Definitions". `bad` is what no packet starts with or what is malformed; it is never written.
+/// [SDM] "Packet Definitions". `bad` is an unknown or malformed packet; it is never written.
 enum class PacketKind : uint8_t {
   pad, psb, psbend, tnt_short, tnt_long, tip, tip_pge, tip_pgd, fup, mode_exec, mode_tsx, pip, vmcs, cbr, tsc, mtc, tma,
   cyc, ovf, trace_stop, mnt, ptw, exstop, mwait, pwre, pwrx, bbp, bip, bep, cfe, evd, trig, bad,
@@ -20,7 +20,7 @@ inline constexpr int kPacketKinds = static_cast<int>(PacketKind::bad) + 1;
 /// IPBytes field of TIP, TIP.PGE, TIP.PGD and FUP ([SDM] "FUP/TIP IP Reconstruction"); 5 and 7 are reserved.
 enum class IpBytes : uint8_t { suppressed = 0, update16 = 1, update32 = 2, sext48 = 3, update48 = 4, full64 = 6 };
 
-/// One packet. Which fields mean something depends on `kind`; the rest are 0:
+/// One packet. `kind` determines which fields are used; the others are 0:
 /// | kind                    | fields |
 /// |---|---|
 /// | pad psb psbend ovf trace_stop | none |
@@ -40,11 +40,13 @@ enum class IpBytes : uint8_t { suppressed = 0, update16 = 1, update32 = 2, sext4
 /// | exstop                  | kFlagIp |
 /// | mwait                   | value = hints (EAX, 32 bits); aux = extensions (ECX, 32 bits) |
 /// | pwre                    | value = payload, 16 bits (pwre_state, pwre_sub_state); kFlagHw repeats its bit 7 |
-/// | pwrx                    | value = payload, 40 bits (pwrx_last, pwrx_deepest); extra = wake reason (interrupt 1, store 4, autonomous 8)
-/// | | bbp                     | bits = bytes of an item's payload, 4 or 8; extra = type | | bip                     | bits = id; extra =
-/// payload bytes, 4 or 8; value = payload | | bep                     | kFlagIp | | cfe                     | bits = type; extra = vector;
-/// kFlagIp | | evd                     | bits = type; value = 64 bits | | trig                    | extra = trigger bit vector; kFlagIp;
-/// kFlagMult; bits = 2 if an instruction count follows, in value, else 0 |
+/// | pwrx                    | value = payload, 40 bits (pwrx_last, pwrx_deepest); extra = wake: 1 interrupt, 4 store, 8 autonomous |
+/// | bbp                     | bits = bytes of an item's payload, 4 or 8; extra = type |
+/// | bip                     | bits = id; extra = payload bytes, 4 or 8; value = payload |
+/// | bep                     | kFlagIp |
+/// | cfe                     | bits = type; extra = vector; kFlagIp |
+/// | evd                     | bits = type; value = 64 bits |
+/// | trig                    | extra = trigger bit vector; kFlagIp; kFlagMult; bits = 2 if value has an instruction count, else 0 |
 struct Packet {
   PacketKind kind = PacketKind::bad;
   uint8_t size_bytes = 0;
@@ -66,7 +68,7 @@ inline constexpr uint8_t kFlagIf = 16;      ///< mode.exec: RFLAGS.IF (with even
 inline constexpr uint8_t kFlagInTx = 32;    ///< mode.tsx: in transaction
 inline constexpr uint8_t kFlagAbort = 64;   ///< mode.tsx: transaction aborted
 inline constexpr uint8_t kFlagHw = 128;     ///< pwre: entry initiated by hardware
-inline constexpr uint8_t kFlagMult = 128;   ///< trig: other triggers fired that the packet does not show
+inline constexpr uint8_t kFlagMult = 128;   ///< trig: other triggers fired that are not in the packet
 
 /// Fields of the packed payloads of PWRE and PWRX ([SDM] "PWRE Packet", "PWRX Packet").
 constexpr uint8_t pwre_state(const Packet& p) { return static_cast<uint8_t>((p.value >> 12) & 0xf); }     ///< resolved thread C-state

@@ -1,4 +1,4 @@
-// Splits Intel PT bytes into packets. Stateless but for the block-item context of PEBS (BBP .. BEP).
+// Splits Intel PT bytes into packets. Its only state is the PEBS block context (BBP .. BEP).
 #pragma once
 
 #include "ptdecode/export.h"
@@ -8,11 +8,11 @@
 namespace ptd::pt {
 
 /// Finds the next PSB at or after `from`: 16 bytes of 02 82. Returns bytes.size() if there is none. A run of the pattern that is longer
-/// than 16 bytes (a torn PSB before a whole one, or a packet that ends in 02 82 before a PSB) yields the run's last 16 bytes: no packet but
+/// than 16 bytes (a cut PSB before a complete one, or a packet that ends in 02 82 before a PSB) gives its last 16 bytes: no packet but
 /// PSB begins with 02 82, so the run ends where the PSB does. libipt does the same. A `from` inside a PSB does not find that PSB.
 [[nodiscard]] PTD_API uint64_t find_psb(Bytes bytes, uint64_t from);
 
-/// Pulls packets. Plain state, cheap to copy; not thread-safe. The bytes must outlive it.
+/// Reads packets one by one. Cheap to copy; not thread-safe. The bytes must outlive it.
 class PTD_API PacketReader {
  public:
   PacketReader() = default;
@@ -36,16 +36,16 @@ class PTD_API PacketReader {
   }
 
   /// Errata that change where packets begin and end:
-  /// - SKZ84: a TMA with reserved bits set is corrupt and a bogus byte follows it. Both are given as one PAD of 8 bytes.
-  /// - SKD007: the first byte of a CYC and an OVF after it read as two CYCs in a row, which only a counter that wraps writes, and then the
-  ///   value is full. They are given as one OVF of 3 bytes.
+  /// - SKZ84: a TMA with reserved bits set is corrupt and a bogus byte follows it. Both are returned as one PAD of 8 bytes.
+  /// - SKD007: the first byte of a CYC followed by an OVF looks like two CYCs in a row. A processor writes two CYCs only when the counter
+  ///   wraps, and then the first value is the maximum. In other cases the bytes are returned as one OVF of 3 bytes.
   void set_errata(const Errata& errata) {
     skip_corrupt_tma_ = errata.skz84;
     ovf_in_cyc_ = errata.skd007;
   }
 
-  /// Bytes of an item's payload between BBP and what ends the block; 0 outside. Between them a byte xxxxx100 is a BIP, not a TNT.
-  /// Packets that cannot stand inside a block end it ([SDM] "BEP Packet"; timing, power and FUP packets can).
+  /// Size in bytes of an item's payload inside a block (from BBP on); 0 outside. Inside a block a byte xxxxx100 is a BIP, not a TNT.
+  /// Packets that are not allowed inside a block end it ([SDM] "BEP Packet"; timing, power and FUP packets are allowed).
   [[nodiscard]] uint8_t block_items() const { return block_items_; }
   void set_block_items(uint8_t bytes) { block_items_ = bytes; }
 

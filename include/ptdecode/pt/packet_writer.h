@@ -8,21 +8,21 @@
 
 namespace ptd::pt {
 
-/// Appends packets to a byte vector, which must outlive it. Not thread-safe. Values wider than a field are cut by the named methods. Keeps
-/// the last ip for compression as hardware does (PSB clears it).
+/// Appends packets to a byte vector, which must outlive it. Not thread-safe. The named methods truncate values that are wider than their
+/// field. Keeps the last ip for compression, like hardware (PSB clears it).
 class PTD_API PacketWriter {
  public:
   explicit PacketWriter(std::vector<std::byte>& out) : out_(out) {}
 
-  /// Appends exactly this packet (ip packets: as given, the last ip is left alone; size_bytes does not matter). Returns false, and writes
-  /// nothing, if a member does not fit in its field or has no field.
+  /// Appends this packet unchanged (ip packets: without compression or update of the last ip; size_bytes is ignored). Returns false, and
+  /// writes nothing, if a member does not fit in its field or has no field.
   bool write(const Packet& packet);
 
   void pad(unsigned count = 1);
   void psb();
   void psbend();
-  /// The shortest IPBytes form for `ip` after the last one; updates the last ip. 16 and 32 bits are updates, 48 bits are sign-extended
-  /// where that gives the ip and an update otherwise ([SDM] "IP Compression").
+  /// Returns the shortest IPBytes form for `ip` relative to the last ip, and updates the last ip. 16 and 32 bits are updates; 48 bits are
+  /// sign-extended if that gives the ip, else an update ([SDM] "IP Compression").
   void tip(uint64_t ip);
   void tip_pge(uint64_t ip);
   void tip_pgd(uint64_t ip);
@@ -30,7 +30,7 @@ class PTD_API PacketWriter {
   void fup(uint64_t ip);
   void tip_suppressed();
   void fup_suppressed();
-  /// 1..6 branches as short TNT, up to 47 as long TNT, up to 64 as two. Bit (bits-1) of `branches` is the oldest.
+  /// Writes 1..6 branches as a short TNT, up to 47 as a long TNT, up to 64 as two packets. Bit (bits-1) of `branches` is the oldest.
   void tnt(uint64_t branches, unsigned bits);
   void mode_exec(ExecMode mode, bool rflags_if = false);
   void mode_tsx(bool in_tx, bool abort);
@@ -55,11 +55,11 @@ class PTD_API PacketWriter {
   void bip(uint8_t item_bytes, uint8_t id, uint64_t payload);
   void bep(bool with_ip);
 
-  /// Bytes written so far in the vector.
+  /// Returns the number of bytes in the vector.
   [[nodiscard]] size_t size() const { return out_.size(); }
-  /// Forgets the last ip (after PSB; writers that resume a stream).
+  /// Clears the last ip (after a PSB; for writers that resume a stream).
   void reset_last_ip() { last_ip_ = 0; }
-  /// No compression: every ip is written sext48, or full64 if it does not fit.
+  /// Turns compression off: every ip is written as sext48, or as full64 if it does not fit.
   void set_compression(bool on) { compress_ = on; }
 
  private:

@@ -9,40 +9,39 @@
 
 namespace ptd::pt {
 
-/// What latest() says when nothing bounds the moment from above.
+/// The value of latest() if the time has no upper bound.
 inline constexpr Tsc kTscMax{std::numeric_limits<uint64_t>::max()};
-/// Offset of a packet whose place is not told to the clock.
+/// Offset of a packet whose position is not known.
 inline constexpr uint64_t kNoOffset = std::numeric_limits<uint64_t>::max();
 
 /// Follows the timing packets of one stream in order. Plain state, trivially copyable, no allocation; not thread-safe. Units: TSC ticks.
 ///
 /// Method ([SDM] "Tracking Time", "Estimating TSC Within Intel PT"; N/D = CPUID.15H:EBX/EAX, P1 = nominal ratio):
-/// - TSC tells the moment: exact.
-/// - TMA after it tells that CTC `ctc` began at TSC - FastCounter. That is the anchor.
-/// - MTC tells that the CTC reached a multiple of 2^MTCFreq: anchor + ticks of CTC since * N/D, always from the anchor, so that no rounding
-///   piles up. The CTC is followed modulo 2^(MTCFreq+8). The bounds are that moment, one tick outward on each side.
-/// - A hole of MTCs is taken for shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of MWAIT, "packet
-///   sent on wake"). With set_strict_holes() a hole of more than three, and always an OVF, may have lost whole windows: earliest() then
-///   counts none of them and latest() is unbounded until the next TSC.
-/// - An MTC that follows its TSC/TMA but is of an edge before it (packets slip) moves nothing.
-/// - MTC before any TMA: edges are counted from the TSC; the moment is uncertain by one MTC period.
-/// - CYC adds cycles, scaled by the ratio measured between two timing packets that each stood right behind a CYC, or by P1/CBR before that.
-///   The bounds take the ratio as known to within 1/16 until a CBR packet tells another; they are cut by the MTC edges around. The cycle
-///   counter stands still while the core sleeps: without MTCs nothing bounds a CYC from above.
+/// - TSC gives the exact time.
+/// - A TMA after it means that CTC `ctc` began at TSC - FastCounter. This is the anchor.
+/// - MTC means that the CTC reached a multiple of 2^MTCFreq. The time is anchor + elapsed CTC ticks * N/D, always computed from the anchor,
+///   so that rounding errors do not accumulate. The CTC is tracked modulo 2^(MTCFreq+8). The bounds are one tick wider on each side.
+/// - A run of missing MTCs is assumed to be shorter than a window of 256: a core that wakes from a sleep sends a TSC ([SDM] packets of
+///   MWAIT, "packet sent on wake"). After an OVF, and with set_strict_holes() after more than three missing MTCs, whole windows may be
+///   lost: earliest() then counts none of them and latest() is unbounded until the next TSC.
+/// - An MTC that follows its TSC/TMA but belongs to an edge before it (packets are reordered) has no effect.
+/// - MTC before any TMA: edges are counted from the TSC; the time is uncertain by one MTC period.
+/// - CYC adds cycles, scaled by the ratio measured between two timing packets that each directly followed a CYC, or by P1/CBR before the
+///   first measurement. The bounds assume the ratio to be within 1/16 until a CBR packet gives another one; they are limited by the MTC
+///   edges around. The cycle counter stops while the core sleeps: without MTCs, a CYC has no upper bound.
 ///
-/// now() and earliest() never go back, but for a TSC packet: it is right and the estimate was not. Where it contradicts even the bounds (a
-/// guest's offset, another configuration), the clock starts anew from it and counts a jump.
+/// now() and earliest() never go back, except at a TSC packet, which corrects the estimate. If it contradicts even the bounds (a guest's
+/// offset, another configuration), the clock restarts from it and counts a jump.
 class PTD_API PtClock {
  public:
   PtClock() = default;
   explicit PtClock(const Config& config);
 
-  /// Updates the clock; kinds that tell no time are ignored, OVF is not. Returns true if the clock is known and its moment or bounds were
-  /// set by the packet. `offset_bytes` (the packet's place in the stream) tells which packets stand side by side: without it CYC is not
-  /// calibrated.
+  /// Updates the clock. Packets without time are ignored, except OVF. Returns true if the clock is known and the packet set its time or
+  /// bounds. `offset_bytes` (the packet's position in the stream) shows which packets are adjacent; without it CYC is not calibrated.
   bool on_packet(const Packet& packet, uint64_t offset_bytes = kNoOffset);
-  /// on_packet() for an MTC where nothing is to be decided: an edge that is due, behind a TMA, no CYC beside it. False: nothing was done,
-  /// on_packet() must.
+  /// Fast form of on_packet() for the simple MTC: the expected edge, after a TMA, with no CYC next to it. Returns false if it is
+  /// not simple; nothing has changed then and on_packet() must be called.
   bool on_due_mtc(uint8_t mtc, uint64_t offset_bytes) {
     const unsigned step = (mtc - unsigned{last_mtc_}) & 0xff;
     if (anchor_ != Anchor::exact || first_mtc_ || lost_ || !known_ || step - 1U >= kPlausibleSteps || !has_mtc_) return false;
@@ -58,33 +57,33 @@ class PTD_API PtClock {
     latest_ = moment + 2;
     return true;
   }
-  /// Packets are missing here, as after an OVF, or their moment is not known.
+  /// Declares that packets are missing at this point, as after an OVF, or that their time is not known.
   void on_loss() { (void)on_overflow(); }
-  /// Forgets everything but the configuration, the reference and the calibration (loss of flow, PSB of an unjoined segment).
+  /// Resets everything but the configuration, the reference and the calibration (loss of flow, PSB of a segment after lost data).
   void reset();
-  /// A time near the trace's, e.g. that of the AUX record: tells bits 63:56, which no packet has. Call before the first TSC.
+  /// Sets a time close to the trace's, such as that of the AUX record: it gives bits 63:56, which no packet has. Call before the first TSC.
   void set_reference(Tsc reference) { reference_ = reference.value; }
 
-  /// Trust no hole of more than three MTCs; see above.
+  /// Treats more than three missing MTCs as possibly lost windows; see above.
   void set_strict_holes(bool on) { strict_holes_ = on; }
 
   [[nodiscard]] bool known() const { return known_; }
-  /// Best estimate of the moment of the last timing packet.
+  /// Returns the best estimate of the time of the last timing packet.
   [[nodiscard]] Tsc now() const { return Tsc{tsc_}; }
-  /// Bounds of the moment of the last timing packet, outward: rounding of CTC and error of the cycle ratio included.
+  /// Return the bounds of the time of the last timing packet, including rounding of CTC and the error of the cycle ratio.
   [[nodiscard]] Tsc earliest() const { return Tsc{earliest_}; }
   [[nodiscard]] Tsc latest() const { return Tsc{latest_}; }  ///< kTscMax: unbounded
   /// earliest() and latest() on the timeline's clock.
   [[nodiscard]] Interval interval(const TimeConversion& time) const { return time.to_interval(earliest(), latest()); }
-  /// Core cycles counted by CYC so far (for IPC); 0 without CYC.
+  /// Returns the core cycles counted by CYC so far (for IPC); 0 without CYC.
   [[nodiscard]] uint64_t cycles() const { return cycles_; }
-  /// Core-to-bus ratio of the last CBR, 0 if none.
+  /// Returns the core-to-bus ratio of the last CBR; 0 if there was none.
   [[nodiscard]] uint8_t cbr() const { return cbr_; }
-  /// TSC ticks per core cycle as used for CYC, times 2^24; 0 if not known.
+  /// Returns the TSC ticks per core cycle used for CYC, times 2^24; 0 if not known.
   [[nodiscard]] uint64_t ratio() const { return ratio_; }
-  /// Whether ratio() was measured; else it is that of CBR.
+  /// Returns whether ratio() was measured; otherwise it comes from CBR.
   [[nodiscard]] bool calibrated() const { return measured_; }
-  /// MTC holes met, and TSC packets that contradicted the bounds.
+  /// Return the number of runs of missing MTCs, and of TSC packets that contradicted the bounds.
   [[nodiscard]] uint32_t holes() const { return holes_; }
   [[nodiscard]] uint32_t jumps() const { return jumps_; }
 
@@ -106,7 +105,7 @@ class PTD_API PtClock {
   [[nodiscard]] uint64_t period() const { return uint64_t{1} << mtc_shift_; }
 
   uint64_t tsc_ = 0, earliest_ = 0, latest_ = 0, cycles_ = 0;
-  uint64_t anchor_tsc_ = 0;                         ///< exact: moment of the CTC tick that TMA told. counted: the TSC before the first MTC
+  uint64_t anchor_tsc_ = 0;                         ///< exact: time of the CTC tick given by TMA. counted: the TSC before the first MTC
   int64_t elapsed_ = 0;                             ///< ticks of the CTC from the anchor to the last MTC's edge
   uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< moment of the last CYC and its bounds
   uint64_t ratio_ = 0;                              ///< TSC ticks per core cycle << 24
@@ -120,7 +119,7 @@ class PTD_API PtClock {
   bool has_mtc_ = false;  ///< MTCs come: an edge bounds CYC from above
   bool known_ = false;
   bool first_mtc_ = false;  ///< the next MTC is the first after TMA
-  bool tma_due_ = false;    ///< a TSC came, its TMA did not yet
+  bool tma_due_ = false;    ///< after a TSC whose TMA has not come yet
   bool lost_ = false;       ///< whole windows of MTCs may be missing
   bool calibrating_ = false, measured_ = false, strict_holes_ = false;
   bool loses_cyc_ = false;  ///< erratum SKL168: cycles before a PSB may be missing

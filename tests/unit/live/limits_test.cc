@@ -165,7 +165,7 @@ TEST_F(Filter, WhatCannotBeIsNamed) {
   refused("filter nothing @ " + path(), "no symbol 'nothing'");
   refused("filter second / first @ " + path(), "lies before");
   refused("filter 0x1000 @ " + path(), "has no size");
-  refused("watch first @ " + path(), "begins with none of");
+  refused("watch first @ " + path(), "must be filter, start, stop or tracestop");
   refused("filter first @ /no/such/file", "No such file");
   refused("start first @ " + path() + ",stop second @ " + path(), "num_address_ranges");
   refused("", "empty");

@@ -101,17 +101,17 @@ TEST_F(PmuTerms, TermsSetTheirBits) {
 
 TEST_F(PmuTerms, WhatTheProcessorCannotDoIsNamed) {
   make_skylake();
-  refused("intel_pt/mtc_period=2/", "mtc_period=2 is none of what this processor can do: 0, 3, 6, 9");
+  refused("intel_pt/mtc_period=2/", "mtc_period=2 is not supported by this processor, which supports: 0, 3, 6, 9");
   refused("intel_pt/cyc,cyc_thresh=14/", "cyc_thresh=14");
   refused("intel_pt/psb_period=6/", "0, 1, 2, 3, 4, 5");
-  refused("intel_pt/ptw/", "cannot do 'ptw' (caps/ptwrite is 0)");
+  refused("intel_pt/ptw/", "does not support 'ptw' (caps/ptwrite is 0)");
   refused("intel_pt/pwr_evt/", "power_event_trace");
   refused("intel_pt/event/", "no term 'event'");
-  refused("intel_pt/cyc_thresh=1/", "wants cyc");
-  refused("intel_pt/mtc=0,mtc_period=3/", "means nothing");
+  refused("intel_pt/cyc_thresh=1/", "needs cyc");
+  refused("intel_pt/mtc=0,mtc_period=3/", "has no effect");
   refused("intel_pt/psb_period=16/", "4 bits");
-  refused("intel_pt/tsc=x/", "is no number");
-  refused("intel_pt/tsc=-1/", "is no number");
+  refused("intel_pt/tsc=x/", "is not a number");
+  refused("intel_pt/tsc=-1/", "is not a number");
   refused("intel_pt//w", "levels");
   refused("intel_pt", "NAME/TERMS/LEVELS");
   refused("cs_etm//u", "no 'cs_etm'");
@@ -181,7 +181,7 @@ TEST_F(PmuTerms, CoreSightSinksAndHeader) {
   ASSERT_TRUE(event.ok()) << event.error().message;
   EXPECT_EQ(event->spec.config2, 0x2aU);
   EXPECT_EQ(event->spec.config, 1U << 14 | 1U << 28 | 1U << 29);
-  refused("cs_etm/@etf/u", "there are: tmc_etr0");
+  refused("cs_etm/@etf/u", "available: tmc_etr0");
   TraceSetup setup;
   setup.cpus = {0, 1};
   const auto record = make_auxtrace_info(*event, setup, nullptr);

@@ -521,7 +521,7 @@ TEST_F(RunningKernel, OfTheSameBootGivesItsText) {
   EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x201, 300), 0x89);
   EXPECT_EQ(data_->decoder.breakpoint_entry.value, kText.value + 0x201);
   ASSERT_EQ(data_->warnings.size(), 1U);
-  EXPECT_NE(data_->warnings[0].find("still runs the boot"), std::string::npos);
+  EXPECT_NE(data_->warnings[0].find("has not rebooted"), std::string::npos);
 }
 
 TEST_F(RunningKernel, AnotherAddressOrBuildIsAnotherBoot) {
