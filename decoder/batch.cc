@@ -132,17 +132,17 @@ const char* sentence(GapReason reason) {
     case GapReason::aux_lost:
       return "the recorder lost trace bytes";
     case GapReason::bad_packet:
-      return "the trace holds bytes that are no packet or that cannot stand there";
+      return "invalid packet, or a packet that is not allowed at this point";
     case GapReason::no_image:
-      return "the code bytes at this address are not at hand";
+      return "no code is available for this address";
     case GapReason::image_mismatch:
-      return "the packets do not fit the code bytes at hand: another version ran";
+      return "the packets contradict the code: a different version of it ran";
     case GapReason::bad_insn:
       return "the bytes at this address are not an instruction";
     case GapReason::limit:
-      return "a bound of the decoder was reached";
+      return "a limit of the decoder was reached";
     case GapReason::unknown_return:
-      return "a return whose call was made before the flow was found again";
+      return "a return whose call is not part of the decoded flow";
   }
   return "?";
 }

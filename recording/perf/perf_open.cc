@@ -34,7 +34,7 @@ void fill_config(const perfio::IntelPtInfo& info, const perfio::PerfReader& read
   pt::Config& config = data.decoder.config;
   const perfio::Features& features = reader.features();
   if (!parse_cpuid(features.cpuid, config.cpu)) {
-    data.warnings.push_back("the recording does not tell the cpu model: only errata common to all are worked around");
+    data.warnings.push_back("the recording does not name the cpu model: only errata common to all models are worked around");
   }
   config.errata = pt::errata_of(config.cpu);
   config.tsc_ctc_ratio_n = info.tsc_ctc_ratio_n;
