@@ -228,7 +228,9 @@ void SidebandFold::on_itrace_start(const perfio::Record& record, const perfio::I
   if (start.pid < 0 || start.tid < 0) return;
   const Context context = context_of(start.pid, start.tid);
   if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
-  if (record.sample_id.has_time) set_switch(record.sample_id.cpu, time_of(record), context);
+  if (!record.sample_id.has_time) return;
+  set_switch(record.sample_id.cpu, time_of(record), context);
+  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, time_of(record)});  // the stream of one thread is empty until here
 }
 
 void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
@@ -506,7 +508,9 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);
   data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();
+  std::set<int32_t> started;
   for (const AuxEnd& end : aux_ends_) {
+    if (end.cpu < 0 && end.end_offset_bytes == 0 && !started.insert(end.tid).second) continue;
     auto place = stream_of_.find({end.cpu, -1});
     if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
     if (place == stream_of_.end()) continue;

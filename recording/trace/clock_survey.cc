@@ -194,8 +194,14 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   Clusters clusters = clusters_of(i);
   if (clusters.empty()) return clock;
   compare(i, stream, clusters);
-  const auto rank = [](const Cluster& cluster) {
-    const bool is_clean = cluster.contradicted == 0 && cluster.members >= kLeastSamples;
+  // Few PSBs count against records too if the TSC goes back between them and others, so that one of the two phases is wrong.
+  const auto is_disputed = [&](const Cluster& cluster) {
+    return cluster.members > 1 && std::any_of(clusters.begin(), clusters.end(), [&](const Cluster& other) {
+             return goes_back(mine.psbs, clock.ratio, cluster.phase, other.phase);
+           });
+  };
+  const auto rank = [&](const Cluster& cluster) {
+    const bool is_clean = cluster.contradicted == 0 && (cluster.members >= kLeastSamples || is_disputed(cluster));
     return std::tuple(cluster.contradicted * 2 <= cluster.members, cluster.sharers, is_clean, cluster.members - cluster.contradicted);
   };
   const auto is_less = [&](const Cluster& a, const Cluster& b) { return rank(a) < rank(b); };

@@ -32,6 +32,7 @@ struct Trace {
   uint64_t first = 0x1234567890, step = 100'000, crystal_offset = 77;
   bool mtc = true;
   std::function<void(size_t, Sync&)> change = [](size_t, Sync&) {};
+  uint64_t begun = 0;                                ///< TSC of an AUX record at offset 0
   std::vector<std::pair<size_t, uint64_t>> records;  ///< AUX records: PSB that ends before them, their TSC
 
   [[nodiscard]] Sync sync(size_t i) const {
@@ -105,6 +106,7 @@ class Judged {
     streams_[i].cpu = trace.cpu;
     streams_[i].tid = trace.cpu < 0 ? 1 : -1;
     streams_[i].add_payload(0, bytes_[i].size(), bytes_[i], false);
+    if (trace.begun != 0) streams_[i].add_written(0, TimeNs{trace.begun});
     for (const auto& [psb, tsc] : trace.records) streams_[i].add_written(ends[psb], TimeNs{tsc});
     streams_[i].finish();
   }
@@ -245,6 +247,22 @@ TEST(ClockSurvey, AllLaterTscsOfAThreadMovedAreNotUsed) {
       }
     }
   }
+}
+
+// The first AUX record, which is empty, tells when a thread's trace began: the few PSBs before those that were moved back are right.
+TEST(ClockSurvey, AThreadsTraceDoesNotBeginBeforeTheThread) {
+  Trace trace = moved(3, SIZE_MAX, -700'000'000);
+  trace.cpu = -1;
+  trace.change = [change = trace.change](size_t i, Sync& sync) {
+    sync.tsc = sync.told += i * kWrap * 3;
+    sync.crystal = sync.tsc / kRatio + 77;
+    change(i, sync);
+  };
+  trace.begun = trace.sync(0).tsc;
+  const Judged judged({trace});
+  ASSERT_EQ(judged.findings().size(), 1U);
+  const std::vector<PsbEntry> entries = judged.entries();
+  for (size_t i = 0; i < entries.size(); ++i) EXPECT_EQ(entries[i].is_contradicted, i >= 3) << i;
 }
 
 // PSBs that are swapped have TSCs that fit their crystal clock: these are right.
