@@ -279,6 +279,10 @@ void CallFlow::take_event(const Event& event) {
       if (has_to) begin(event.to, exact);
       return;
     }
+    case EventKind::skipped:  // time passes in this code, without a block
+      if (pending_ && has_from) resolve(find(event.from), event.from);
+      if (known) told(likeliest(event), event.cycles);
+      return;
     default:
       return;
   }

@@ -132,17 +132,17 @@ const char* sentence(GapReason reason) {
     case GapReason::aux_lost:
       return "the recorder lost trace bytes";
     case GapReason::bad_packet:
-      return "the trace contains an invalid packet, or a packet not allowed at this point";
+      return "invalid packet, or a packet that is not allowed at this point";
     case GapReason::no_image:
-      return "the code bytes at this address were not found";
+      return "no code is available for this address";
     case GapReason::image_mismatch:
-      return "the packets do not fit the code bytes that were found: another version ran";
+      return "the packets contradict the code: a different version of it ran";
     case GapReason::bad_insn:
       return "the bytes at this address are not an instruction";
     case GapReason::limit:
       return "a limit of the decoder was reached";
     case GapReason::unknown_return:
-      return "a return from a call that was made before the flow resumed";
+      return "a return whose call is not part of the decoded flow";
   }
   return "?";
 }

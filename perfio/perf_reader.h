@@ -15,6 +15,11 @@ namespace ptd::perfio {
 
 /// The damage found while reading; everything before it is kept.
 struct ReadDamage {
+  /// Bytes that were skipped because a record header is damaged, up to where records follow again.
+  struct Hole {
+    uint64_t offset_bytes = 0, size_bytes = 0;
+  };
+  std::vector<Hole> holes;
   bool cut = false;  ///< ends before what it announced
   uint64_t cut_offset_bytes = 0;
   uint64_t bad_records = 0;           ///< skipped one by one

@@ -13,6 +13,53 @@ constexpr size_t kChunkBytes = 256U << 10;
 // Records shrink some ten to a hundred times; a file that grows without end is no recording.
 constexpr uint64_t kFreeBytes = 64ULL << 20;
 constexpr uint64_t kMaxGrowth = 1000;
+constexpr unsigned kChain = 4;        // valid headers in a row show that records begin there
+constexpr unsigned kChainBehind = 2;  // the same after a record of unknown type
+constexpr size_t kMostHoles = 64;     // in a file; what follows the last of them is lost
+
+// Whether a record may begin with `header`, with `left` bytes up to the end of the section (tools/perf
+// Documentation/perf.data-file-format.txt, perf_event.h). The kernel's records are multiples of eight bytes.
+bool is_plausible(const RecordHeader& header, uint64_t left) {
+  constexpr uint16_t kReservedMisc = 0x0ff8;
+  const bool of_kernel = header.type >= kRecordMmap && header.type <= kRecordAuxOutputHwId;
+  const bool of_tool = header.type >= kRecordUserStart && header.type <= kRecordBpfMetadata;
+  if ((!of_kernel && !of_tool) || (header.misc & kReservedMisc) != 0) return false;
+  if (header.size_bytes < kRecordHeaderBytes || header.size_bytes > left || (of_kernel && header.size_bytes % 8 != 0)) return false;
+  switch (header.type) {
+    case kRecordFinishedRound:
+    case kRecordFinishedInit:
+      return header.size_bytes == kRecordHeaderBytes;
+    case kRecordAuxtrace:
+      return header.size_bytes == 48;
+    case kRecordAux:
+      return header.size_bytes >= 32;
+    default:
+      return header.size_bytes > kRecordHeaderBytes || header.type == kRecordSwitch;
+  }
+}
+
+// Bytes of the record at the front of `rest` and of what follows it.
+uint64_t whole_size(Bytes rest, const RecordHeader& header) {
+  Cursor body(rest.first(header.size_bytes).subspan(kRecordHeaderBytes));
+  uint64_t payload_bytes = 0;
+  if (header.type == kRecordAuxtrace) payload_bytes = body.u64();
+  if (header.type == kRecordHeaderTracingData) payload_bytes = body.u32();
+  return header.size_bytes + std::min<uint64_t>(payload_bytes, rest.size());
+}
+
+// Whether `rest` begins with `count` records, or is nothing but records.
+bool is_chain(Bytes rest, unsigned count) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (rest.empty() && i != 0) return true;
+    if (rest.size() < kRecordHeaderBytes) return false;
+    const RecordHeader header = read_record_header(rest);
+    if (!is_plausible(header, rest.size())) return false;
+    const uint64_t size = whole_size(rest, header);
+    if (size > rest.size()) return false;
+    rest = rest.subspan(static_cast<size_t>(size));
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -45,19 +92,46 @@ bool RawStream::next_plain(RawRecord& out) {
   out = RawRecord{};
   out.header = read_record_header(rest);
   out.file_offset_bytes = position_;
-  if (out.header.size_bytes < kRecordHeaderBytes) {
-    add_cut(*damage_, position_, "the " + std::to_string(left) + " bytes from a record of impossible size " + std::to_string(out.header.size_bytes) + " on are lost,");
-    position_ = end_;
-    return false;
-  }
-  if (out.header.size_bytes > left) {
-    add_cut(*damage_, position_, "the file ends inside a record");
-    position_ = end_;
-    return false;
-  }
+  if (is_damaged(out.header, left)) return skip_damage() && next_plain(out);
+  last_record_ = position_;
   out.bytes = rest.first(out.header.size_bytes);
   position_ += out.header.size_bytes;
   attach_payload(out);
+  return true;
+}
+
+// A record of unknown type is one of a newer perf if records follow it.
+bool RawStream::is_damaged(const RecordHeader& header, uint64_t left) const {
+  if (is_plausible(header, left)) return false;
+  if (header.size_bytes < kRecordHeaderBytes || header.size_bytes > left) return true;
+  const Bytes after = file_.subspan(static_cast<size_t>(position_ + header.size_bytes), static_cast<size_t>(left - header.size_bytes));
+  return !after.empty() && !is_chain(after, kChainBehind);
+}
+
+// The record at position_ is damaged, or the size of the one before it is wrong. Moves on to the next chain of records. False if there is
+// none: the rest is lost.
+bool RawStream::skip_damage() {
+  const uint64_t from = position_, first = last_record_ < from ? last_record_ + kRecordHeaderBytes : from + 1;
+  const Bytes rest = file_.subspan(0, static_cast<size_t>(end_));
+  uint64_t at = damage_->holes.size() < kMostHoles ? first : end_;
+  while (at + kRecordHeaderBytes <= end_ && !is_chain(rest.subspan(static_cast<size_t>(at)), kChain)) ++at;
+  const RecordHeader header = read_record_header(rest.subspan(static_cast<size_t>(from)));
+  if (at + kRecordHeaderBytes > end_) {
+    if (header.size_bytes > end_ - from) {
+      add_cut(*damage_, from, "the file ends inside a record");
+    } else {
+      const char* what = header.size_bytes < kRecordHeaderBytes ? "impossible size " : "damaged header, size ";
+      add_cut(*damage_, from, "the " + std::to_string(end_ - from) + " bytes from a record of " + what + std::to_string(header.size_bytes) + " on are lost,");
+    }
+    position_ = end_;
+    return false;
+  }
+  const uint64_t begin = at < from ? last_record_ : from;
+  damage_->holes.push_back({begin, at - begin});
+  add_damage_message(*damage_, "a record header is damaged: " + std::to_string(at - begin) + " bytes are skipped, at offset " + std::to_string(begin));
+  position_ = at;
+  last_record_ = ~uint64_t{0};
+  if (compressed_bytes_ != 0 && !compressed_failed_) fail_compressed("the compressed stream has a gap");
   return true;
 }
 

@@ -19,7 +19,8 @@ struct RawRecord {
 };
 
 /// Walks [begin, end) of a mapped file. COMPRESSED and COMPRESSED2 records are one zstd stream whose content is again records, which may
-/// straddle them. Damage ends the walk or skips, and is logged; nothing is ever read outside the section.
+/// straddle them. Where a record header is damaged, the walk resumes at the next chain of valid headers, or ends. Damage is logged. Nothing is
+/// read outside the section.
 class RawStream {
  public:
   RawStream(Bytes file, uint64_t begin, uint64_t end, ReadDamage& damage) : file_(file), position_(begin), end_(end), damage_(&damage) {}
@@ -30,6 +31,8 @@ class RawStream {
 
  private:
   bool next_plain(RawRecord& out);
+  [[nodiscard]] bool is_damaged(const RecordHeader& header, uint64_t left) const;
+  bool skip_damage();
   bool next_decompressed(RawRecord& out);
   bool refill();
   void attach_payload(RawRecord& out);
@@ -39,6 +42,7 @@ class RawStream {
   Bytes file_;
   uint64_t position_;
   uint64_t end_;
+  uint64_t last_record_ = ~uint64_t{0};  ///< where the record before position_ begins, if there is one
   uint64_t window_end_ = 0;  ///< up to here the system was told to read
   ReadDamage* damage_;
   ZstdDecompressor zstd_;

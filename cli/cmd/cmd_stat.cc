@@ -19,11 +19,14 @@
 #include "cli/report/finding_text.h"
 #include "cli/report/no_trace.h"
 #include "cli/text/clean_text.h"
+#include "cli/text/size_words.h"
 #include "cli/text/output.h"
 
 namespace ptd::cli {
 
 namespace {
+
+constexpr size_t kListedLosses = 5;  // sentences on lost records
 
 struct Words {
   InputOptions input;
@@ -93,12 +96,22 @@ std::map<std::string_view, size_t> findings_by_kind(const Recording& recording) 
   return kinds;
 }
 
+/// What was lost while recording or by damage of the files, one sentence each. The streams' gaps show it only where trace follows.
+std::vector<std::string> losses_of(const Recording& recording) {
+  std::vector<std::string> losses;
+  for (const Finding& finding : recording.findings()) {
+    if (finding.kind == FindingKind::records_lost) losses.push_back(finding.what);
+  }
+  return losses;
+}
+
 void print_json(const Recording& recording, const std::vector<StreamStat>& stats, const GapTally& gaps, const LossSum& losses,
                 uint64_t total_bytes) {
   nlohmann::json json = {{"schema", "ptdecode-stat-1"}, {"recording", recording.description()}, {"streams", nlohmann::json::array()}};
   for (const StreamStat& stat : stats) json["streams"].push_back(stat_json(stat));
   json["findings"] = nlohmann::json::object();
   for (const auto& [kind, count] : findings_by_kind(recording)) json["findings"][std::string(kind)] = count;
+  json["records_lost"] = losses_of(recording);
   json["missing_code"] = nlohmann::json::array();
   for (const MissingLine& line : rank_missing(gaps, recording, total_bytes)) {
     json["missing_code"].push_back({{"path", line.path},
@@ -138,6 +151,10 @@ void print_text(const Recording& recording, const std::vector<StreamStat>& stats
         fmt::format("lost while recording: {} sideband records in {} places; trace truncated {} times, partial {}, collisions {}\n",
                     lost.count, lost.records, lost.aux_truncated, lost.aux_partial, lost.aux_collision));
   }
+  const std::vector<std::string> sentences = losses_of(recording);
+  for (size_t i = 0; i < sentences.size() && i < kListedLosses; ++i) output.write("records lost: " + shown(sentences[i]) + "\n");
+  if (sentences.size() > kListedLosses)
+    output.write(fmt::format("records lost: {}; --json lists all\n", counted(sentences.size() - kListedLosses, "more time")));
   output.write(loss_text(losses, all_gaps, recording));
   const auto findings = findings_by_kind(recording);
   output.write(fmt::format("findings: {}\n", findings.empty() ? "none" : "('ptdecode check' lists them)"));

@@ -49,6 +49,11 @@ void append_event_details(TextBuffer& out, const Event& event) {
       field(out, "value", event.payload);
       break;
     case EventKind::skipped:
+      if (event.payload == 0) {
+        out.text("count unknown");
+        break;
+      }
+      [[fallthrough]];
     case EventKind::ignored_packets:
       field(out, "count", event.payload, false);
       break;

@@ -239,7 +239,7 @@ Status Capture::check_room(uint64_t size_bytes) {
   if (size_bytes > limits_.recording_bytes - std::min(limits_.recording_bytes, new_bytes_))
     return too_large("more than the limit of new code for one recording (--stash-limit)");
   if (size_bytes > limits_.total_bytes - std::min(limits_.total_bytes, total_bytes_))
-    return too_large("the stash is full (" + std::to_string(total_bytes_) + " bytes; ptdecode stash gc removes unused files)");
+    return too_large("the stash is full (" + std::to_string(total_bytes_) + " bytes): delete unused files with ptdecode stash gc");
   struct statvfs info {};
   if (::fstatvfs(stash_.top_.fd(), &info) != 0) return {};
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize, all = uint64_t{info.f_blocks} * info.f_frsize;

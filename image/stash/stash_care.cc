@@ -339,7 +339,7 @@ class Verification {
       const Verdict& verdict = judge(entry.hash);
       if (verdict.trouble.empty()) continue;
       told.insert(entry.hash);
-      report.problems.push_back({dir.path(), "its content " + entry.hash + " (" + entry.path + ") is missing: " + verdict.trouble});
+      report.problems.push_back({dir.path(), "its content " + entry.hash + " (" + entry.path + ") cannot be read: " + verdict.trouble});
     }
   }
 

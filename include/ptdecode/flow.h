@@ -174,7 +174,7 @@ enum class EventKind : uint8_t {
   trace_event,       ///< events of the trace unit's resources: payload, one bit each
   instrumentation,   ///< a value that software wrote into the trace: payload, aux = exception level
   sync_marker,       ///< a marker in step with those of other sources
-  skipped,           ///< from `from` to `to` payload instructions ran (0: not told) whose ways are not traced (Q elements)
+  skipped,           ///< from `from` to `to` `payload` instructions ran (0: unknown), path untraced: Q elements; x86: rounds of a loop
   ignored_packets,   ///< payload packets of conditional or data trace that are no part of the flow
   interrupt_flag,    ///< x86, event trace: RFLAGS.IF is `payload` from `to` on
 };

@@ -134,6 +134,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   perfio::EtmInfo etm;
   perfio::TimeConvRecord time;
   uint32_t other_trace = 0;
+  if (reader->mappings().size() == 1) fold.watch_holes(reader->damage().holes);
   const Status status = reader->read([&](const perfio::Record& record) {
     if (const auto* announced = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) {
       if (announced->type == perfio::kAuxtraceIntelPt) {
@@ -166,6 +167,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
     data.warnings.push_back("the recording uses another clock (-k): trace times and record times may not agree");
   image.source.set_same_host(from_this_host(reader->features()));
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(*reader)));
+  fold.on_holes(reader->damage().holes);
   if (reader->damage().cut) fold.on_cut(reader->damage().cut_offset_bytes, unread_bytes(*reader));
   if (etm.valid) image.builder.set_word_bytes(4);  // A64 and, of ETMv3 and PTM, A32; two T32 instructions of one word change as one
   fold.finish(reader->features(), kernel_copies(*reader, options), uses_monotonic_clock(*reader));

@@ -61,7 +61,41 @@ void SidebandFold::on_record(const perfio::Record& record) {
   std::visit(handle, record.payload);
 }
 
+// The records of a cpu are in order of time in the file, so those that a hole swallowed lie between its records before and after the hole.
+void SidebandFold::note_holes(const perfio::Record& record) {
+  while (open_holes_.size() < holes_->size() && record.file_offset_bytes >= (*holes_)[open_holes_.size()].offset_bytes) {
+    TimeNs first = cpu_times_.empty() ? kTimeMin : kTimeMax;
+    for (const auto& [cpu, time] : cpu_times_) first = std::min(first, time);
+    open_holes_.push_back({first, {}});
+  }
+  for (size_t i = 0; i < open_holes_.size(); ++i) {
+    if (record.file_offset_bytes >= (*holes_)[i].offset_bytes) open_holes_[i].next_times.emplace(record.sample_id.cpu, time_of(record));
+  }
+}
+
+void SidebandFold::on_holes(const Holes& holes) {
+  for (size_t i = 0; i < holes.size(); ++i) {
+    Finding finding;
+    finding.kind = FindingKind::records_lost;
+    finding.time = {kTimeMin, kTimeMax};
+    if (i < open_holes_.size()) {
+      const OpenHole& hole = open_holes_[i];
+      finding.time = {hole.first, hole.first};
+      for (const auto& [cpu, time] : cpu_times_) {
+        const auto next = hole.next_times.find(cpu);
+        finding.time.last = std::max(finding.time.last, next == hole.next_times.end() ? kTimeMax : next->second);
+      }
+    }
+    const auto [offset, size] = holes[i];
+    finding.what = "the file is damaged at byte " + std::to_string(offset) + ": " + std::to_string(size) +
+                   " bytes are skipped, records and trace";
+    image_.builder.add_lost_window(finding.time);
+    image_.builder.add_finding(std::move(finding));
+  }
+}
+
 void SidebandFold::note_time(const perfio::Record& record) {
+  if (holes_ != nullptr && !holes_->empty()) note_holes(record);
   const TimeNs now = time_of(record);
   last_time_ = std::max(last_time_, now);
   TimeNs& cpu = cpu_times_[record.sample_id.cpu];
@@ -195,7 +229,9 @@ void SidebandFold::on_itrace_start(const perfio::Record& record, const perfio::I
   if (start.pid < 0 || start.tid < 0) return;
   const Context context = context_of(start.pid, start.tid);
   if (start.tid > 0) data_.contexts.add_thread(start.tid, kTimeMin, context);
-  if (record.sample_id.has_time) set_switch(record.sample_id.cpu, time_of(record), context);
+  if (!record.sample_id.has_time) return;
+  set_switch(record.sample_id.cpu, time_of(record), context);
+  aux_ends_.push_back({-1, start.tid, 0, AuxBreak::none, true, time_of(record)});  // the stream of one thread is empty until here
 }
 
 void SidebandFold::on_text_poke(const perfio::Record& record, const perfio::TextPokeRecord& poke) {
@@ -473,7 +509,9 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
   copies.last_record = last_time_;
   kernel_.add_to(image_, features, copies, data_.warnings);
   data_.decoder.breakpoint_entry = kernel_.breakpoint_entry();
+  std::set<int32_t> started;
   for (const AuxEnd& end : aux_ends_) {
+    if (end.cpu < 0 && end.end_offset_bytes == 0 && !started.insert(end.tid).second) continue;
     auto place = stream_of_.find({end.cpu, -1});
     if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
     if (place == stream_of_.end()) continue;

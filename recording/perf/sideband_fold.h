@@ -29,6 +29,11 @@ class SidebandFold {
   void set_filter(const std::string& text) { filter_ = text; }
   /// Declares that the file ends early: records after the last ones of its rings are lost.
   void on_cut(uint64_t file_offset_bytes, uint64_t unread_bytes);
+  using Holes = std::vector<perfio::ReadDamage::Hole>;
+  /// Bytes that the reader skips in a recording of one file, filled while it reads: bounds the time of what they held. Must outlive the fold.
+  void watch_holes(const Holes& holes) { holes_ = &holes; }
+  /// Reports the skipped bytes of all files.
+  void on_holes(const Holes& holes);
   /// Resolves everything that needs the features: user mappings, jitdumps, the kernel; completes streams and contexts.
   void finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic);
 
@@ -59,6 +64,7 @@ class SidebandFold {
   void add_lost(Interval window, uint64_t count, int32_t cpu);
   void on_id_index(Bytes record);
   void note_time(const perfio::Record& record);
+  void note_holes(const perfio::Record& record);
   void on_aux(const perfio::Record& record, const perfio::AuxRecord& aux);
   void on_auxtrace(const perfio::AuxtraceRecord& aux);
   SpaceId space_of(int32_t pid);
@@ -96,6 +102,12 @@ class SidebandFold {
   };
   std::vector<AuxEnd> aux_ends_;
   std::map<std::pair<int32_t, int32_t>, size_t> stream_of_;  // (cpu, tid) -> index in data_.streams
+  struct OpenHole {
+    TimeNs first;                          // the earliest of the last times before the hole
+    std::map<int32_t, TimeNs> next_times;  // cpu -> time of its first record after the hole
+  };
+  const Holes* holes_ = nullptr;
+  std::vector<OpenHole> open_holes_;  // in the order of holes_
   TimeNs last_time_;
   uint64_t guest_records_ = 0, pokes_ = 0, dropped_pokes_ = 0;
   std::string filter_;

@@ -18,6 +18,17 @@ constexpr size_t kMostShifts = 16;
 constexpr uint64_t kRecordNs = 1'000'000;  // by which an AUX record may be early or late
 constexpr uint64_t kMostPeriods = 4;       // MTC periods from the last MTC before a PSB to the PSB
 constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1;
+constexpr uint64_t kUnknownShift = ~uint64_t{0};  // of TSCs that are wrong by an unknown amount: they are not used
+
+// Whether the TSC goes back between a PSB of phase `a` and one of phase `b`. The TSC of a thread or cpu never does, so one phase is wrong.
+bool goes_back(const std::vector<PsbEntry>& psbs, const ClockRatio& ratio, uint64_t a, uint64_t b) {
+  for (size_t i = 1; i < psbs.size(); ++i) {
+    const uint64_t before = ratio.phase_of(psbs[i - 1]), after = ratio.phase_of(psbs[i]);
+    const bool between = (ratio.is_near(before, a) && ratio.is_near(after, b)) || (ratio.is_near(before, b) && ratio.is_near(after, a));
+    if (between && ((psbs[i].tsc - psbs[i - 1].tsc) & kTscMask) > kTscMask / 2) return true;
+  }
+  return false;
+}
 
 // Whether an AUX record says that the byte at `offset` was written at another time than `time`.
 bool contradicts_records(const AuxStream& stream, uint64_t offset, Interval time) {
@@ -183,8 +194,15 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   Clusters clusters = clusters_of(i);
   if (clusters.empty()) return clock;
   compare(i, stream, clusters);
-  const auto rank = [](const Cluster& cluster) {
-    return std::tuple(cluster.contradicted * 2 <= cluster.members, cluster.sharers, cluster.members - cluster.contradicted);
+  // Few PSBs count against records too if the TSC goes back between them and others, so that one of the two phases is wrong.
+  const auto is_disputed = [&](const Cluster& cluster) {
+    return cluster.members > 1 && std::any_of(clusters.begin(), clusters.end(), [&](const Cluster& other) {
+             return goes_back(mine.psbs, clock.ratio, cluster.phase, other.phase);
+           });
+  };
+  const auto rank = [&](const Cluster& cluster) {
+    const bool is_clean = cluster.contradicted == 0 && (cluster.members >= kLeastSamples || is_disputed(cluster));
+    return std::tuple(cluster.contradicted * 2 <= cluster.members, cluster.sharers, is_clean, cluster.members - cluster.contradicted);
   };
   const auto is_less = [&](const Cluster& a, const Cluster& b) { return rank(a) < rank(b); };
   const auto best = std::max_element(clusters.begin(), clusters.end(), is_less);
@@ -194,7 +212,14 @@ StreamClock ClockSurvey::clock_of(size_t i, const AuxStream& stream, const Segme
   const bool proven = std::all_of(clusters.begin(), clusters.end(), [&](const Cluster& cluster) {
     return &cluster == &*best || cluster.members == 1 || is_damage(i, stream, cluster, *best, found);
   });
-  return proven ? found : clock;
+  if (!proven) return clock;
+  for (const Cluster& cluster : clusters) {
+    const auto is_known = [&](const StreamClock::Shift& shift) { return clock.ratio.is_near(shift.phase, cluster.phase); };
+    const bool is_wrong = cluster.contradicted != 0 || goes_back(mine.psbs, clock.ratio, cluster.phase, best->phase);
+    if (&cluster == &*best || cluster.members == 1 || cluster.sharers != 0 || !is_wrong || found.shifts.size() >= kMostShifts) continue;
+    if (std::none_of(found.shifts.begin(), found.shifts.end(), is_known)) found.shifts.push_back({cluster.phase, kUnknownShift});
+  }
+  return found;
 }
 
 // Whether TSCs that many PSBs agree on are wrong nevertheless.
@@ -202,6 +227,11 @@ bool ClockSurvey::is_damage(size_t i, const AuxStream& stream, const Cluster& cl
                             const StreamClock& clock) const {
   if (cluster.contradicted * 2 > cluster.members) return true;
   if (cluster.sharers != 0) return false;  // other processors' TSCs moved in the same way
+  const auto& written = stream.written();  // a clock that was set back moved the records' times too
+  const bool in_order = std::is_sorted(written.begin(), written.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+  if (in_order && goes_back(streams_[i].psbs, clock.ratio, cluster.phase, best.phase)) return true;
+  // A constant shift: the records that contradict some of its PSBs contradict all, unless the phase of the others is doubtful too.
+  if (cluster.contradicted != 0 && best.contradicted == 0 && best.members >= kLeastSamples) return true;
   size_t contradicted = 0;
   bool corrected = false;
   for (const PsbEntry& psb : streams_[i].psbs) {

@@ -23,8 +23,8 @@ namespace ptd {
 /// - AUX records that agree with the TSCs: the clock of the records moved with them.
 ///
 /// Limitation: streams with fewer than eight PSBs, streams with PSBs of a VMX guest, and TSCs moved by a multiple of 65,536 crystal ticks
-/// are not checked. If all later TSCs of a thread moved where MTC packets do not count on, this is not found. If nothing else decides, the
-/// phase of most PSBs counts as right.
+/// are not checked. If all later TSCs of a thread moved forward where MTC packets do not count on, and none past the time of its last AUX
+/// record, this is not found. If nothing else decides, the phase of most PSBs counts as right.
 class ClockSurvey {
  public:
   ClockSurvey(const pt::Config& config, size_t streams) : config_(&config), streams_(streams) {}

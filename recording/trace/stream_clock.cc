@@ -31,6 +31,10 @@ void StreamClock::judge_phase(std::vector<PsbEntry>& entries) const {
     const auto shift = std::find_if(shifts.begin(), shifts.end(), [&](const Shift& known) { return ratio.is_near(known.phase, found); });
     if (shift != shifts.end()) {
       entry.is_contradicted = true;
+      if (shift->late_by > kTscMask) {  // wrong by an unknown amount
+        entry.has_tsc = false;
+        continue;
+      }
       entry.shift = static_cast<uint8_t>(shift - shifts.begin() + 1);
       entry.tsc = (entry.tsc - shift->late_by) & kTscMask;
       continue;

@@ -339,6 +339,35 @@ class JitNames(unittest.TestCase):
         self.assertFalse(named())
 
 
+SPIN = r"""
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+static void on_alarm(int number) { (void)number; _exit(0); }
+__attribute__((noinline)) static void spin(void) { for (;;) __asm__ volatile("nop"); }
+int main(void) {
+  signal(SIGALRM, on_alarm);
+  ualarm(300000, 0);
+  spin();
+}
+"""
+
+
+class Spin(unittest.TestCase):
+    """A loop without conditional branches, which generates no packets, until a signal ends it."""
+
+    def test_the_time_is_in_the_loop_and_its_rounds_are_reported_as_unknown(self):
+        path, done = record("spin", build("spin", SPIN))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {line["function"]: line for line in functions(path)}
+        self.assertGreater(rows["spin"]["self_ns"], 200_000_000)
+        self.assertLess(sum(line["self_ns"] for name, line in rows.items() if name != "spin"), rows["spin"]["self_ns"])
+        done = run("script", "--itrace=e", "-i", path)
+        self.assertRegex(done.stdout, "skipped.*count unknown.*spin|spin.*skipped.*count unknown")
+        (stream,) = json.loads(run("stat", "--json", "-i", path).stdout)["streams"]
+        self.assertFalse(stream["gaps"])
+
+
 class Files(unittest.TestCase):
     """Files without a build id, as Go makes them."""
 

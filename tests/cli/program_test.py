@@ -459,23 +459,75 @@ class PerfData(unittest.TestCase):
 class Damaged(unittest.TestCase):
     """What happened, to which file, and what to do."""
 
-    def test_what_follows_a_damaged_record_header_is_named_as_lost(self):
-        content = bytearray((DEMO / "data").read_bytes())
+    @staticmethod
+    def records(content):
+        """Offset, type and size of each record of a perf.data file, and where they end."""
         at, size = struct.unpack_from("<QQ", content, 40)
-        end, count = at + size, 0
-        while at < end and count < 25:
+        end, found = at + size, []
+        while at < end:
             kind, _, record = struct.unpack_from("<IHH", content, at)
+            found.append((at, kind, record))
             at += record + (struct.unpack_from("<Q", content, at + 8)[0] if kind == AUXTRACE else 0)
-            count += 1
-        struct.pack_into("<H", content, at + 6, 3)
+        return found, end
+
+    def damaged(self, content):
+        """stat --json, stat's and check's text of a perf.data file with this content."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "perf.data"
             path.write_bytes(content)
-            done = run("check", "-i", path)
-            self.assertEqual(done.returncode, 3)
-            self.assertIn(b"damaged at byte %d: the %d bytes from there on are lost" % (at, len(content) - at), done.stdout)
-            self.assertIn(b"the %d bytes from a record of impossible size 3 on are lost, at offset %d" % (end - at, at), done.stderr)
-            self.assertEqual(run("stat", "-i", path, "--strict").returncode != 0, True)
+            check = run("check", "-i", path)
+            self.assertNotEqual(run("stat", "-i", path, "--strict").returncode, 0)
+            return json.loads(run("stat", "--json", "-i", path).stdout), run("stat", "-i", path).stdout, check
+
+    def test_what_follows_a_damaged_record_header_is_named_as_lost(self):
+        content = bytearray((DEMO / "data").read_bytes())
+        records, end = self.records(content)
+        at = next(at for (_, kind, _), (at, _, _) in zip(records, records[1:]) if kind == AUXTRACE)
+        content[at:end] = bytes(end - at)
+        stat, text, check = self.damaged(content)
+        said = b"damaged at byte %d: the %d bytes from there on are lost" % (at, len(content) - at)
+        self.assertEqual(check.returncode, 3)
+        self.assertIn(said, check.stdout)
+        self.assertIn(b"records lost: the file is " + said, text)
+        self.assertEqual([said.decode() in sentence for sentence in stat["records_lost"]], [True])
+        self.assertIn(b"the %d bytes from a record of impossible size 0 on are lost, at offset %d" % (end - at, at), check.stderr)
+
+    def test_reading_goes_on_after_a_damaged_record_header(self):
+        whole = (DEMO / "data").read_bytes()
+        records, _ = self.records(whole)
+        at, _, size = records[25]
+        self.assertNotIn(AUXTRACE, [kind for _, kind, _ in records[24:28]])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "perf.data"
+            path.write_bytes(whole)
+            undamaged = sum(stream["instructions"] for stream in json.loads(run("stat", "--json", "-i", path).stdout)["streams"])
+        damages = (
+            ("<H", at + 6, 3, at, size),  # of the record
+            ("<H", at + 6, 0xFFF8, at, size),
+            ("<H", at + 6, size + 8, at, size),
+            ("<H", at + 6, size - 8, at + size - 8, 8),
+            ("<Q", at, 0, at, size),
+            ("<Q", at, 0xFFFFFFFFFFFFFFFF, at, size),
+        )
+        for form, place, value, first, lost in damages:
+            content = bytearray(whole)
+            struct.pack_into(form, content, place, value)
+            stat, text, check = self.damaged(content)
+            said = b"the file is damaged at byte %d: %d bytes are skipped" % (first, lost)
+            self.assertIn(b"records lost: " + said, text, (form, value))
+            self.assertIn(said, check.stdout)
+            self.assertIn(b"a record header is damaged: %d bytes are skipped, at offset %d" % (lost, first), check.stderr)
+            counted = sum(stream["instructions"] for stream in stat["streams"])
+            self.assertGreater(counted, undamaged * 0.99, (form, value))
+
+    def test_a_payload_whose_record_header_is_damaged_is_reported_as_lost(self):
+        content = bytearray((DEMO / "data").read_bytes())
+        records, _ = self.records(content)
+        payloads = [at for at, kind, _ in records if kind == AUXTRACE]
+        struct.pack_into("<Q", content, payloads[0], 0)
+        lost = 48 + struct.unpack_from("<Q", content, payloads[0] + 8)[0]
+        _, text, _ = self.damaged(content)
+        self.assertIn(b"the file is damaged at byte %d: %d bytes are skipped" % (payloads[0], lost), text)
 
     def test_the_limit_of_file_sizes_is_named(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ class BlockTracer {
   /// TIP.PGE. All must outlive the tracer.
   BlockTracer(PtEncoder& encoder, TruthLog* truth, bool kernel_traced) : encoder_(encoder), truth_(truth), kernel_traced_(kernel_traced) {}
 
-  /// `block` begins. `now()` gives the TSC; asked only where a packet may need it.
+  /// `block` begins. `now()` returns the TSC. It is called where a packet may need it, and once in kMostUntimedBlocks other blocks.
   template <class Now>
   void enter(const Block& block, Now&& now) {
     if (current_ != nullptr) {
@@ -37,6 +37,10 @@ class BlockTracer {
         if (block.ip == due && !block.single_plain) {
           if (current_->kind == BlockEnd::call) encoder_.call(current_->end);
           retire_all(*current_);
+          if (++untimed_blocks_ >= kMostUntimedBlocks) {  // a loop without conditional branches gets its MTC and PSB packets too
+            untimed_blocks_ = 0;
+            encoder_.set_time(now());
+          }
         } else {
           encoder_.set_time(now());
           complete(block.ip, &block);
@@ -103,7 +107,9 @@ class BlockTracer {
   PtEncoder& encoder_;
   TruthLog* truth_;
   bool kernel_traced_;
+  static constexpr uint32_t kMostUntimedBlocks = 1024;
   const Block* current_ = nullptr;
+  uint32_t untimed_blocks_ = 0;  ///< blocks that ended in no branch or a direct one, since now() was last asked by them
   uint64_t lose_blocks_ = 0;
   Counts counts_;
 };

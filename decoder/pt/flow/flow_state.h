@@ -90,16 +90,21 @@ struct FlowState;
 /// walk.
 class SilentLoop {
  public:
-  static constexpr uint64_t kQuiet = 256;  ///< instructions without a packet; then a loop is looked for
+  static constexpr uint64_t kQuiet = 256;         ///< instructions without a packet; then a loop is looked for
+  static constexpr uint32_t kMostChoices = 64;  ///< choices without a packet
 
   /// Call before each instruction after kQuiet instructions without a packet.
   [[nodiscard]] inline bool comes_back(const FlowState& state);
   void forget() { until_ = 0; }
+  /// To be called instead after a choice between contents, which may lead elsewhere the next time. False after kMostChoices without a packet.
+  [[nodiscard]] inline bool forget_after_choice(const FlowState& state);
 
  private:
   Ip ip_;
   ExecMode mode_ = ExecMode::unknown;
   uint64_t last_ = 0, until_ = 0;  ///< silent instructions: at the last question, and for how long ip_ is remembered (0: it is none)
+  uint64_t chosen_at_ = 0;  ///< silent instructions at the last choice
+  uint32_t choices_ = 0;    ///< since a packet was taken
 };
 
 struct FlowState {
@@ -140,6 +145,13 @@ struct FlowState {
   ReturnStack returns;
   bool calls_unseen = false;  ///< below `returns` the processor's stack may hold calls made before the flow was found
 };
+
+inline bool SilentLoop::forget_after_choice(const FlowState& state) {
+  forget();
+  if (state.silent <= chosen_at_) choices_ = 0;
+  chosen_at_ = state.silent;
+  return ++choices_ <= kMostChoices;
+}
 
 inline bool SilentLoop::comes_back(const FlowState& state) {
   if (state.silent <= last_) forget();  // something was taken since

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace ptd::pt {
 namespace {
@@ -15,6 +16,8 @@ constexpr size_t kMostEver = 1U << 14;           // places whose contents of all
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
+constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
+constexpr size_t kMostOpenWays = 32;             // ways through such a loop that are not yet followed
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
 
 uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
@@ -25,6 +28,27 @@ uint16_t block_flags_of(CodeFlag flags) {
   if (any(flags, CodeFlag::suspect)) bits |= static_cast<uint16_t>(BlockFlag::suspect);
   if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
   return bits;
+}
+
+// Where the flow goes after `insn`, unless a branch packet says so.
+std::optional<Ip> next_without_branch_packet(const Insn& insn, Ip ip, ExecMode mode) {
+  switch (insn.cls) {
+    case InsnClass::jump_direct:
+    case InsnClass::call_direct:
+      return direct_target(insn, ip, mode);
+    case InsnClass::other:
+    case InsnClass::mov_cr3:
+    case InsnClass::ptwrite:
+      return next_sequential(insn, ip, mode);
+    default:
+      return std::nullopt;
+  }
+}
+
+// Whether the trace holds something for each execution of `insn`, which is no branch. A HLT ends with an interrupt.
+bool generates_packet(const Insn& insn) {
+  return insn.cls == InsnClass::mov_cr3 || insn.cls == InsnClass::ptwrite || insn.detail == InsnDetail::vmptrld ||
+         insn.detail == InsnDetail::xbegin || insn.detail == InsnDetail::hlt;
 }
 
 }  // namespace
@@ -204,8 +228,7 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   refresh_now(state);
   const uint16_t flags = candidate.ambiguous ? static_cast<uint16_t>(BlockFlag::ambiguous) : block_flags;
   append(flow, candidate.insn, candidate.bytes.data(), candidate.flags, flags);
-  state.loop.forget();  // the choice may lead elsewhere the next time
-  if (++state.silent > max_silent()) {
+  if (++state.silent > max_silent() || !state.loop.forget_after_choice(state)) {
     lose(flow, GapReason::limit);
     return false;
   }
@@ -232,13 +255,35 @@ bool Walker::reaches(Flow& flow, Ip ip) {
   for (uint32_t steps = 0; leads_on && state.ip != ip; ++steps) {
     leads_on = steps < kMostStepsToAbort && read_candidates(flow, space_of(state, state.ip));
     if (!leads_on || candidates_.size() > 1) break;
-    const Insn& insn = candidates_[0].insn;
-    const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::call_direct;
-    leads_on = direct || insn.cls == InsnClass::other || insn.cls == InsnClass::mov_cr3 || insn.cls == InsnClass::ptwrite;
-    state.ip = direct ? direct_target(insn, state.ip, state.mode) : next_sequential(insn, state.ip, state.mode);
+    const std::optional<Ip> next = next_without_branch_packet(candidates_[0].insn, state.ip, state.mode);
+    leads_on = next.has_value();
+    state.ip = next.value_or(state.ip);
   }
   state.ip = start;
   return leads_on;
+}
+
+// Returns true if code that generates no packet leads from the flow's ip back to it. No packet then counts how often the flow passed the
+// ip. Follows every candidate. Limitation: a loop of more than kMostStepsOfLoop instructions is not found.
+bool Walker::comes_back(Flow& flow) {
+  FlowState& state = flow.state;
+  const Ip start = state.ip;
+  std::array<Ip, kMostOpenWays> open{start};
+  size_t open_count = 1;
+  bool back = false;
+  for (uint32_t steps = 0; open_count != 0 && !back && steps < kMostStepsOfLoop; ++steps) {
+    state.ip = open[--open_count];
+    if (!read_candidates(flow, space_of(state, state.ip))) continue;
+    for (const Candidate& candidate : candidates_) {
+      if (generates_packet(candidate.insn)) continue;
+      const std::optional<Ip> next = next_without_branch_packet(candidate.insn, state.ip, state.mode);
+      if (!next) continue;
+      back = back || *next == start;
+      if (open_count < open.size()) open[open_count++] = *next;
+    }
+  }
+  state.ip = start;
+  return back;
 }
 
 void Walker::lose(const Flow& flow, GapReason reason) {

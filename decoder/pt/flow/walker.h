@@ -160,6 +160,7 @@ class Walker {
   void lose(const Flow& flow, GapReason reason);
   void correct_target(Flow& flow);
   bool reaches(Flow& flow, Ip ip);
+  bool comes_back(Flow& flow);
   [[nodiscard]] SpaceId space_of(const FlowState& state, Ip ip) const { return is_kernel_half(ip) ? kKernelSpace : state.context.space; }
 
   bool done_flow(const FlowState& state);
@@ -191,6 +192,7 @@ class Walker {
   void pass_lost(Flow& flow, const Item& item);
   bool resumes_at(Flow& flow, const Item& item, SectionId& missing);
   bool at_stop(Flow& flow);
+  void give_uncounted_loop(Flow& flow, const Item& item);
   void refresh_now(FlowState& state);
   void narrow_by_sync_points(FlowState& state);
   void enable_at(Flow& flow, const Item& item, Ip ip);

@@ -177,13 +177,13 @@ bool Walker::at_stop(Flow& flow) {
   FlowState& state = flow.state;
   const Item item = items_.at(state.next);
   state.doubtful = false;  // the flow has come to an ip that the trace tells
+  finish_block(flow, 0);
+  give_uncounted_loop(flow, item);
   if (item.kind == ItemKind::sync) {
-    finish_block(flow, 0);
     state.enabled = false;
     state.has_stop = false;
     return true;
   }
-  finish_block(flow, 0);
   ++state.next;
   if (item.kind == ItemKind::at_ip) {
     // A PTW's FUP tells the PTWRITE itself, which did retire ([SDM] "PTWRITE Packet"); other events come before the instruction.
@@ -215,6 +215,17 @@ bool Walker::at_stop(Flow& flow) {
   if (was_kernel && !is_kernel_half(to)) update_context(flow, item.before, item.hi);
   took(flow);
   return true;
+}
+
+// The ip of an asynchronous event does not say how often the flow passed it. In a loop without packets that count is unknown: the flow takes
+// the event when it first comes to the ip, and an event `skipped` stands for the other rounds.
+void Walker::give_uncounted_loop(Flow& flow, const Item& item) {
+  const bool of_insn = item.kind == ItemKind::at_ip && (item.event == EventKind::exstop || item.event == EventKind::mwait ||
+                                                        item.event == EventKind::tsx_begin || item.event == EventKind::tsx_commit);
+  if (of_insn || !comes_back(flow)) return;
+  Item rounds = item;
+  rounds.value = rounds.aux = 0;
+  give_event(flow, rounds, EventKind::skipped, kEventHasFrom | kEventHasTo, flow.state.ip, flow.state.ip);
 }
 
 // Erratum SKD022: a VM entry that clears TraceEn gives a FUP before its TIP.PGD; the entry itself did retire.

@@ -1,6 +1,7 @@
 // Code that goes round without ever asking for a packet: the flow ends there, soon, and ordinary long code is left alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "ptdecode/pt/decoder.h"
@@ -86,8 +87,61 @@ TEST(SilentLoop, AnInterruptEndsASpin) {
   // jmp . at kCode; FUP kCode, TIP kCode + 2: the interrupt's handler is a conditional jump, which takes the TNT.
   const Outcome got = decode(bytes_of({0xeb, 0xfe, 0x74, 0x00, 0x90, 0xc3}),
                              trace_of({0x7d, 0x00, 0x10, 0x40, 0x00, 0x00, 0x00, 0x6d, 0x02, 0x10, 0x40, 0x00, 0x00, 0x00, 0x06}));
-  EXPECT_EQ(got.events, std::vector<EventKind>{EventKind::async_branch});
+  EXPECT_EQ(got.events, (std::vector<EventKind>{EventKind::skipped, EventKind::async_branch}));
   EXPECT_TRUE(got.gaps.empty());
+}
+
+// FUP kCode + 2, then what ends the stay in the loop. No packet counts the rounds ([SDM] "Change of Flow Instruction Tracing": direct
+// unconditional branches generate none), so an event says that more may have run.
+TEST(SilentLoop, AnEventInALoopWithoutPacketsReportsThatItsRoundsAreNotCounted) {
+  const std::vector<std::byte> loops[] = {
+      bytes_of({0x66, 0x90, 0xeb, 0xfc}),                          // nop; jmp kCode
+      bytes_of({0x66, 0x90, 0xe8, 0xf9, 0xff, 0xff, 0xff}),        // nop; call kCode
+      bytes_of({0xeb, 0x02, 0xeb, 0xfe, 0xeb, 0xfc}),              // jmp +4; +2: jmp +2; +4: jmp +2
+      bytes_of({0x66, 0x90, 0xe8, 0x01, 0x00, 0x00, 0x00, 0xf4, 0xeb, 0xf6}),  // nop; call +8; hlt; +8: jmp kCode
+  };
+  struct End {
+    std::vector<std::byte> packets;
+    std::vector<EventKind> events;
+  };
+  const std::vector<std::byte> fup = bytes_of({0x7d, 0x02, 0x10, 0x40, 0x00, 0x00, 0x00});
+  const End ends[] = {
+      {bytes_of({0x01}), {EventKind::skipped, EventKind::async_disabled}},                                  // TIP.PGD
+      {bytes_of({0x6d, 0x02, 0x10, 0x40, 0, 0, 0, 0x01}), {EventKind::skipped, EventKind::async_branch}},  // TIP kCode + 2
+  };
+  for (const auto& loop : loops) {
+    for (const End& end : ends) {
+      std::vector<std::byte> trace = trace_of({});
+      append(trace, fup);
+      append(trace, end.packets);
+      Outcome got = decode(loop, trace);
+      got.events.resize(std::min<size_t>(got.events.size(), 2));
+      EXPECT_EQ(got.events, end.events) << loop.size();
+    }
+    // The PSB of the next segment gives the ip: the flow may have passed it before.
+    std::vector<std::byte> trace = trace_of({});
+    trace.insert(trace.end(), trace.begin(), trace.end());
+    trace[trace.size() - 8] = std::byte{0x02};  // the address of the second FUP
+    Outcome got = decode(loop, trace);
+    EXPECT_EQ(got.events, std::vector<EventKind>{EventKind::skipped}) << loop.size();
+  }
+}
+
+TEST(SilentLoop, AnEventInCodeThatPacketsCountReportsNothing) {
+  const std::vector<std::byte> codes[] = {
+      bytes_of({0x66, 0x90, 0x66, 0x90, 0x74, 0xfa, 0xc3}),              // a conditional branch back
+      bytes_of({0x66, 0x90, 0x66, 0x90, 0xff, 0xe0}),                    // an indirect branch
+      bytes_of({0x66, 0x90, 0x66, 0x90, 0xeb, 0xfe}),                    // a loop after the event that does not contain its ip
+      bytes_of({0xf4, 0x90, 0xeb, 0xfc}),                                // hlt; nop; jmp kCode: one round for each interrupt
+      bytes_of({0x66, 0x90, 0x0f, 0x22, 0xd8, 0xeb, 0xf9}),              // mov cr3 generates a PIP
+      bytes_of({0x66, 0x90, 0xf3, 0x48, 0x0f, 0xae, 0xe0, 0xeb, 0xf7}),  // ptwrite
+      bytes_of({0x66, 0x90, 0x66, 0x90, 0x90, 0x90}),                    // to the end of the code
+  };
+  for (const auto& code : codes) {
+    const int from = code[0] == std::byte{0xf4} ? 1 : 2;
+    const Outcome got = decode(code, trace_of({0x7d, from, 0x10, 0x40, 0, 0, 0, 0x01}));
+    EXPECT_EQ(got.events, std::vector<EventKind>{EventKind::async_disabled}) << code.size();
+  }
 }
 
 TEST(SilentLoop, LongStraightCodeIsWalkedToItsEnd) {

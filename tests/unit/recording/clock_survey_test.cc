@@ -32,6 +32,7 @@ struct Trace {
   uint64_t first = 0x1234567890, step = 100'000, crystal_offset = 77;
   bool mtc = true;
   std::function<void(size_t, Sync&)> change = [](size_t, Sync&) {};
+  uint64_t begun = 0;                                ///< TSC of an AUX record at offset 0
   std::vector<std::pair<size_t, uint64_t>> records;  ///< AUX records: PSB that ends before them, their TSC
 
   [[nodiscard]] Sync sync(size_t i) const {
@@ -105,6 +106,7 @@ class Judged {
     streams_[i].cpu = trace.cpu;
     streams_[i].tid = trace.cpu < 0 ? 1 : -1;
     streams_[i].add_payload(0, bytes_[i].size(), bytes_[i], false);
+    if (trace.begun != 0) streams_[i].add_written(0, TimeNs{trace.begun});
     for (const auto& [psb, tsc] : trace.records) streams_[i].add_written(ends[psb], TimeNs{tsc});
     streams_[i].finish();
   }
@@ -222,6 +224,47 @@ TEST(ClockSurvey, AThreadsTscIsCheckedWhereItsTraceGoesOn) {
   EXPECT_EQ(Judged({elsewhere}).all_findings(), 0U);
 }
 
+// All later TSCs of a thread moved, and MTC packets do not count on to the place. Moved back, they are not in order; moved forward, the last
+// of them are later than the AUX record that delivered them. By how much is unknown, so they are not used.
+TEST(ClockSurvey, AllLaterTscsOfAThreadMovedAreNotUsed) {
+  for (const int64_t ticks : std::initializer_list<int64_t>{-700'000'000, -100'000'000, 700'000'000, 100'000'000}) {
+    for (const size_t place : {size_t{20}, size_t{40}, size_t{54}}) {
+      Trace trace = moved(place, SIZE_MAX, ticks);
+      trace.cpu = -1;
+      trace.change = [change = trace.change](size_t i, Sync& sync) {
+        sync.tsc = sync.told += i * kWrap * 3;
+        sync.crystal = sync.tsc / kRatio + 77;
+        change(i, sync);
+      };
+      trace.records.emplace_back(63, trace.sync(63).tsc + 1000);
+      const Judged judged({trace});
+      ASSERT_EQ(judged.findings().size(), 1U) << ticks << ' ' << place;
+      const std::vector<PsbEntry> entries = judged.entries();
+      const bool first_are_wrong = ticks < 0 && place < 32;  // most PSBs count as right
+      for (size_t i = 0; i < entries.size(); ++i) {
+        EXPECT_EQ(entries[i].is_contradicted, (i < place) == first_are_wrong) << i;
+        EXPECT_EQ(entries[i].has_tsc, !entries[i].is_contradicted) << i;
+      }
+    }
+  }
+}
+
+// The first AUX record, which is empty, tells when a thread's trace began: the few PSBs before those that were moved back are right.
+TEST(ClockSurvey, AThreadsTraceDoesNotBeginBeforeTheThread) {
+  Trace trace = moved(3, SIZE_MAX, -700'000'000);
+  trace.cpu = -1;
+  trace.change = [change = trace.change](size_t i, Sync& sync) {
+    sync.tsc = sync.told += i * kWrap * 3;
+    sync.crystal = sync.tsc / kRatio + 77;
+    change(i, sync);
+  };
+  trace.begun = trace.sync(0).tsc;
+  const Judged judged({trace});
+  ASSERT_EQ(judged.findings().size(), 1U);
+  const std::vector<PsbEntry> entries = judged.entries();
+  for (size_t i = 0; i < entries.size(); ++i) EXPECT_EQ(entries[i].is_contradicted, i >= 3) << i;
+}
+
 // PSBs that are swapped have TSCs that fit their crystal clock: these are right.
 TEST(ClockSurvey, SwappedPsbsHaveRightTscs) {
   Trace trace;
@@ -282,6 +325,11 @@ TEST(ClockSurvey, OtherReasonsAreNoDamage) {
   Trace set = moved(30, SIZE_MAX, 3'000'000'000);  // the TSC was set, and the kernel's clock follows it
   for (size_t i = 4; i < 60; i += 4) set.records.emplace_back(i, set.sync(i + 1).told);
   EXPECT_EQ(Judged({set}).all_findings(), 0U);
+
+  Trace set_back = moved(30, SIZE_MAX, -50'000'000);
+  for (size_t i = 4; i < 60; i += 4) set_back.records.emplace_back(i, set_back.sync(i + 1).told);
+  const std::vector<PsbEntry> entries = Judged({set_back}).entries();  // the order is wrong at one place, the phases are not
+  EXPECT_LE(std::count_if(entries.begin(), entries.end(), [](const PsbEntry& entry) { return entry.is_contradicted; }), 1);
 
   Trace other_socket;
   other_socket.cpu = 1;

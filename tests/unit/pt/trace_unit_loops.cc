@@ -1,0 +1,60 @@
+// The emulated trace unit in code without conditional branches: as a processor's, it goes on writing the time and PSBs.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "capture/emulate/unit/block_tracer.h"
+#include "ptdecode/pt/packet_reader.h"
+
+namespace ptd::emulate {
+namespace {
+
+struct Times {
+  uint64_t mtc = 0, psb = 0, clock_reads = 0;
+};
+
+/// `rounds` rounds of a loop of one block, each of which takes 100 ticks.
+Times run_loop(BlockEnd kind, uint64_t rounds) {
+  std::vector<std::byte> out;
+  PtEncoderOptions options;
+  options.mtc_period = 3;
+  options.psb_period_bytes = 2048;
+  PtEncoder encoder(options, out);
+  BlockTracer tracer(encoder, nullptr, false);
+  Block loop;
+  loop.ip = loop.target = loop.last_ip = 0x401000;
+  loop.end = kind == BlockEnd::plain ? loop.ip : loop.ip + 5;
+  loop.insns = 1;
+  loop.kind = kind;
+  Times times;
+  uint64_t tsc = 1'000'000;
+  for (uint64_t i = 0; i < rounds; ++i, tsc += 100) {
+    tracer.enter(loop, [&] {
+      ++times.clock_reads;
+      return tsc;
+    });
+  }
+  tracer.leave_async({loop.ip, false}, tsc);
+  pt::PacketReader reader(out);
+  pt::Packet packet;
+  while (reader.next(packet) == pt::PacketReader::Status::ok) {
+    if (packet.kind == pt::PacketKind::mtc) ++times.mtc;
+    if (packet.kind == pt::PacketKind::psb) ++times.psb;
+  }
+  return times;
+}
+
+TEST(TraceUnitLoops, MtcAndPsbGoOnInLoopsWithoutOtherPackets) {
+  constexpr uint64_t kRounds = 1'000'000;
+  const uint64_t periods = kRounds * 100 / (256U << 3);  // of MTC, in ticks of the TSC
+  for (const BlockEnd kind : {BlockEnd::jump, BlockEnd::call}) {
+    const Times times = run_loop(kind, kRounds);
+    EXPECT_GE(times.mtc, periods * 9 / 10);
+    EXPECT_LE(times.mtc, periods);
+    EXPECT_GE(times.psb, periods * 2 / 2048 / 2);
+    EXPECT_LT(times.clock_reads, kRounds / 500);
+  }
+}
+
+}  // namespace
+}  // namespace ptd::emulate
