@@ -58,8 +58,7 @@ uint32_t Walker::switches_before(const AuxSegment& segment) {
   if (!open) return 0;
   Flow ahead;
   Batch blocks;
-  blocks.capacity_blocks = 1;  // a look after each block
-  ahead.out = &blocks;
+  ahead.write_to(blocks, 1);  // a look after each block
   begin_behind(segment, ahead, 0);
   switch_met_ = false;
   for (uint32_t i = 0; i < kMostAhead; ++i) {
@@ -141,7 +140,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       return WalkStop::done;
     }
     if (state.position >= until_position) return WalkStop::position;
-    if (flow.out->blocks.size() >= flow.out->capacity_blocks) return WalkStop::full;
+    if (flow.out->blocks.size() >= flow.most_blocks) return WalkStop::full;
     if (!state.enabled || (state.tnt_count == 0 && items_.at(state.next).kind == ItemKind::bad)) {
       // Bytes that are no packet may have held an event of an ip that the flow would now walk past: it stops here.
       lose(flow, GapReason::bad_packet);

@@ -10,8 +10,6 @@
 #include "decoder/pt/flow/flow_state.h"
 #include "decoder/pt/flow/item.h"
 #include "image/base/growing_cache.h"
-#include "ptdecode/flow.h"
-#include "ptdecode/pt/decoder.h"
 #include "image/fetch_steps.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/pt/decoder.h"
@@ -45,6 +43,7 @@ struct Pin {
 struct Flow {
   FlowState state;
   Batch* out = nullptr;
+  uint64_t most_blocks = kNoLimit;     ///< in `out`: the walk stops there
   Batch pending;                       ///< output while several flows are alive
   std::vector<std::byte> block_bytes;  ///< of the block under construction
   Ip block_ip;
@@ -56,6 +55,13 @@ struct Flow {
   bool mode_told = false;  ///< the segment has told an execution mode, and RFLAGS.IF
   uint32_t penalty = 0;    ///< candidates taken against the odds
   std::vector<Pin> pins;   ///< within the segment
+
+  static constexpr uint64_t kNoLimit = ~uint64_t{0};
+  void write_to(Batch& batch, uint64_t most) {
+    out = &batch;
+    most_blocks = most;
+  }
+  void write_to_pending() { write_to(pending, kNoLimit); }
 };
 
 /// Why run() returned.
