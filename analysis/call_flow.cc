@@ -1,5 +1,5 @@
 // CallFlow: batches of blocks -> transfers between functions. See call_flow.h.
-#include "ptdecode/call_flow.h"
+#include "analysis/call_flow.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // flow_clock(): what the clock of a recording's stream promises.
 #pragma once
 
-#include "ptdecode/flow_dates.h"
+#include "analysis/flow_dates.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {

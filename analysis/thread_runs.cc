@@ -1,5 +1,5 @@
 // ThreadRuns: see thread_runs.h.
-#include "ptdecode/thread_runs.h"
+#include "analysis/thread_runs.h"
 
 #include <algorithm>
 

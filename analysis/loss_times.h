@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/flow_dates.h"
 #include "ptdecode/context_track.h"
-#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
-#include "ptdecode/flow_dates.h"
 
 namespace ptd {
 
@@ -26,7 +25,7 @@ struct ThreadLoss {
 /// A loss goes from the gap, or from the start or interrupt before it after which no instruction was decoded, to the time of the next block
 /// that is known to have run, or to the next stop of the trace. On a cpu it is shared out among the threads that the switches tell; of a
 /// thread's own stream only what it spent on a cpu counts. What of the time was traced FlowDates says, as for calls.
-class PTD_API LossTimes {
+class LossTimes {
  public:
   static constexpr size_t kBins = 60;
   struct Bin {

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "ptdecode/context_track.h"
-#include "ptdecode/export.h"
 
 namespace ptd {
 
 /// Immutable after construction; any number of threads may read.
-class PTD_API ThreadRuns {
+class ThreadRuns {
  public:
   struct Run {
     TimeNs first, last;
