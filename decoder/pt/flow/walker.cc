@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "decoder/block_rules.h"
+
 namespace ptd::pt {
 namespace {
 
 constexpr unsigned kCacheBits = 15;
-constexpr uint16_t kMaxBlockInstructions = 4096;
 constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
 constexpr size_t kMostContents = 256;            // the same where that is not enough
 constexpr size_t kMostEver = 1U << 14;           // places whose contents of all times are kept
@@ -18,14 +19,6 @@ constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch 
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
 
 uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
-
-uint16_t block_flags_of(CodeFlag flags) {
-  uint16_t bits = 0;
-  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
-  if (any(flags, CodeFlag::suspect)) bits |= static_cast<uint16_t>(BlockFlag::suspect);
-  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
-  return bits;
-}
 
 }  // namespace
 

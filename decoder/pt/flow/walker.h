@@ -61,6 +61,8 @@ struct Flow {
     out = &batch;
     most_blocks = most;
   }
+  /// Gives a mark if anything that it tells has changed. `left` is of the item that the flow takes next.
+  void put_mark(Interval time, const Moment& left, size_t before_block);
   void write_to_pending() { write_to(pending, kNoLimit); }
 };
 

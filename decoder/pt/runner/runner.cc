@@ -260,25 +260,7 @@ void Runner::set_now(const Item& item) {
 // Before the first block at a new moment or in a new context.
 void Runner::give_mark() {
   mark_due_ = false;
-  const FlowState& state = *state_;
-  Mark& last = flow_->mark;
-  if (flow_->mark_valid && last.time == state.now && last.tid == state.context.tid && last.pid == state.context.pid &&
-      last.space == state.context.space && last.mode == state.mode && last.cycles == left_.cycles) {
-    return;
-  }
-  Mark mark;
-  mark.time = state.now;
-  mark.pid = state.context.pid;
-  mark.tid = state.context.tid;
-  mark.space = state.context.space;
-  mark.mode = state.mode;
-  mark.time_known = state.now.first > kTimeMin && state.now.last < kTimeMax;
-  mark.about = left_.about;
-  mark.cycles = left_.cycles;
-  last = mark;
-  flow_->mark_valid = true;
-  mark.before_block = static_cast<uint32_t>(out_ - flow_->out->blocks.data());
-  flow_->out->marks.push_back(mark);
+  flow_->put_mark(state_->now, left_, static_cast<size_t>(out_ - flow_->out->blocks.data()));
 }
 
 void Runner::Calls::move_to_middle() {

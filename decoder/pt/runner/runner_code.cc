@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "decoder/block_rules.h"
 #include "decoder/pt/flow/flow_state.h"
 #include "image/fetch_steps.h"
 
@@ -17,7 +18,6 @@ constexpr size_t kMaxRuns = 1U << 19;  // with all that hangs on them some 100 M
 constexpr size_t kMaxBlocks = 1U << 22;
 constexpr size_t kMaxIntervals = 1U << 18;
 constexpr size_t kMaxCallSites = 1U << 20;
-constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
@@ -31,13 +31,6 @@ constexpr size_t kWide = 16;  // an instruction's bytes are copied so many at on
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
   return h ^ (h >> 32);
-}
-
-uint16_t block_flags_of(CodeFlag flags) {
-  uint16_t bits = 0;
-  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
-  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
-  return bits;
 }
 
 SpaceId space_of(uint32_t place) {
