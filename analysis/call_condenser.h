@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "ptdecode/branch_code.h"
-#include "ptdecode/function_table.h"
+#include "analysis/branch_code.h"
+#include "analysis/function_finder.h"
 #include "recording/batch_filter.h"
 
 namespace ptd {

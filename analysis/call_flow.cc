@@ -1,5 +1,5 @@
 // CallFlow: extracts transfers between functions from batches of blocks. See call_flow.h.
-#include "ptdecode/call_flow.h"
+#include "analysis/call_flow.h"
 
 #include <algorithm>
 #include <utility>

@@ -2,7 +2,12 @@
 #include "ptdecode/call_tree.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
+
+#include "analysis/call_flow.h"
+#include "analysis/open_counts.h"
+#include "analysis/thread_schedule.h"
 
 namespace ptd {
 namespace {
@@ -42,20 +47,97 @@ const char* sentence(CallLoss loss) {
   return "";
 }
 
-void CallTree::find_thread(const FlowStep& step) {
-  const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
-  const auto [place, is_new] = index_of_.emplace(key, static_cast<uint32_t>(threads_.size()));
-  if (is_new) {
-    threads_.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
-    stacks_.emplace_back();
+struct CallTree::State {
+  explicit State(const ThreadSchedule* thread_schedule) : schedule(thread_schedule) {}
+  void take(const FlowStep& step, std::vector<CallStep>& out);
+  void restart(TimeNs time, std::vector<CallStep>& out);
+  void finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on);
+
+  struct Frame {
+    FunctionId function = kNoFunction;
+    FrameKind kind = FrameKind::call;
+    bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
+    uint8_t flags = 0;
+    Ip return_to;
+    TimeNs start, floor;
+    uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
+    uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
+  };
+  enum class Off : uint8_t { running, switched, paused, halted, lost };
+  struct Stack {
+    std::vector<Frame> frames, given_up;
+    Off off = Off::lost;  ///< nothing is known before the first step
+    bool met = false;
+    bool kernel = false;  ///< paused by a system call or an interrupt of user code
+    TimeNs off_since, off_floor;
+    SpaceId space = kNoSpace;
+    Ip resume;
+    OpenCounts open;
+  };
+  /// One step being taken.
+  struct Now {
+    const FlowStep& step;
+    uint32_t index;
+    Stack& stack;
+    CallThread& thread;
+    std::vector<CallStep>& out;
+  };
+  uint32_t thread_of(const FlowStep& step) {
+    if (step.tid != last_tid || step.cpu != last_cpu || threads.empty()) find_thread(step);
+    return last_thread;
   }
-  last_tid_ = step.tid;
-  last_cpu_ = step.cpu;
-  last_thread_ = place->second;
+  void find_thread(const FlowStep& step);
+  void spend(Now& now);
+  void stop(Now& now, Off why);
+  void go_on(Now& now);
+  void enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
+  void leave(Now& now, uint8_t flags);
+  void leave_to(Now& now, size_t depth);
+  void give_up(Now& now, CallLoss why);
+  bool take_up(Now& now);
+  void take_return(Now& now);
+  void take_far_return(Now& now);
+  void take_jump(Now& now);
+  void take_begin(Now& now);
+  void root(Now& now);
+  void replace(Now& now, uint8_t flags);
+
+  std::map<std::pair<int32_t, int32_t>, uint32_t> index_of;  ///< by tid; of the idle task and unknown threads by tid and cpu
+  int32_t last_tid = 0, last_cpu = 0;  ///< of the step before
+  uint32_t last_thread = 0;             ///< its index
+  bool finished = false;
+  std::vector<CallThread> threads;
+  std::vector<Stack> stacks;
+  const ThreadSchedule* schedule = nullptr;
+};
+
+CallTree::CallTree(const ThreadSchedule* schedule) : state_(std::make_unique<State>(schedule)) {}
+CallTree::~CallTree() = default;
+CallTree::CallTree(CallTree&&) noexcept = default;
+CallTree& CallTree::operator=(CallTree&&) noexcept = default;
+
+void CallTree::take(const FlowStep& step, std::vector<CallStep>& out) { state_->take(step, out); }
+void CallTree::restart(TimeNs time, std::vector<CallStep>& out) { state_->restart(time, out); }
+void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
+  state_->finish(out, until, goes_on);
+}
+const std::vector<CallThread>& CallTree::threads() const { return state_->threads; }
+bool CallTree::finished() const { return state_->finished; }
+
+void CallTree::State::find_thread(const FlowStep& step) {
+  const std::pair key(step.tid, step.tid > 0 ? -1 : step.cpu);
+  const auto [place, is_new] = index_of.emplace(key, static_cast<uint32_t>(threads.size()));
+  if (is_new) {
+    threads.push_back({step.pid, step.tid, step.tid > 0 ? -1 : step.cpu, step.time, step.time});
+    stacks.emplace_back();
+  }
+  last_tid = step.tid;
+  last_cpu = step.cpu;
+  last_thread = place->second;
 }
 
 // Gives what passed since the thread's last step to whoever ran.
-void CallTree::spend(Now& now) {
+void CallTree::State::spend(Now& now) {
   CallThread& thread = now.thread;
   thread.instructions += now.step.instructions;
   thread.cycles += now.step.cycles;
@@ -71,7 +153,7 @@ void CallTree::spend(Now& now) {
   if (!now.stack.frames.empty()) now.stack.frames.back().self_ns += passed;
 }
 
-void CallTree::stop(Now& now, Off why) {
+void CallTree::State::stop(Now& now, Off why) {
   Stack& stack = now.stack;
   if (stack.off == Off::lost && why != Off::switched) go_on(now);  // tracing is known to be off: no more is lost
   if (stack.off != Off::running) return;
@@ -88,7 +170,7 @@ void CallTree::stop(Now& now, Off why) {
   now.out.push_back(step);
 }
 
-void CallTree::go_on(Now& now) {
+void CallTree::State::go_on(Now& now) {
   Stack& stack = now.stack;
   if (stack.off == Off::running) return;
   const Off why = std::exchange(stack.off, Off::running);
@@ -104,7 +186,7 @@ void CallTree::go_on(Now& now) {
   step.start_floor = stack.off_floor;
   const bool whole = why == Off::switched || why == Off::halted;
   const uint64_t passed = step.total_ns();
-  step.off_cpu_ns = whole ? passed : schedule_ == nullptr ? 0 : schedule_->off_ns(now.thread.tid, step.start, step.time);
+  step.off_cpu_ns = whole ? passed : schedule == nullptr ? 0 : schedule->off_ns(now.thread.tid, step.start, step.time);
   (why == Off::lost ? step.lost_ns : step.untraced_ns) = passed - step.off_cpu_ns;
   if (why == Off::paused && stack.kernel) step.flags |= kCallKernel;
   now.thread.off_cpu_ns += step.off_cpu_ns;
@@ -113,7 +195,7 @@ void CallTree::go_on(Now& now) {
   now.out.push_back(step);
 }
 
-void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
+void CallTree::State::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump) {
   if (now.stack.frames.size() >= kMaxFrames) give_up(now, CallLoss::too_deep);
   const bool inner = now.stack.open[function]++ != 0;
   Frame& frame = now.stack.frames.emplace_back();
@@ -142,7 +224,7 @@ void CallTree::enter(Now& now, FrameKind kind, FunctionId function, Ip return_to
   step.floor = step.start_floor = frame.floor;
 }
 
-void CallTree::leave(Now& now, uint8_t flags) {
+void CallTree::State::leave(Now& now, uint8_t flags) {
   const Frame& frame = now.stack.frames.back();
   CallStep& step = now.out.emplace_back();
   step.kind = CallStepKind::leave;
@@ -168,11 +250,11 @@ void CallTree::leave(Now& now, uint8_t flags) {
   now.stack.frames.pop_back();
 }
 
-void CallTree::leave_to(Now& now, size_t depth) {
+void CallTree::State::leave_to(Now& now, size_t depth) {
   while (now.stack.frames.size() > depth) leave(now, 0);
 }
 
-void CallTree::give_up(Now& now, CallLoss why) {
+void CallTree::State::give_up(Now& now, CallLoss why) {
   Stack& stack = now.stack;
   const uint32_t depth = static_cast<uint32_t>(stack.frames.size());
   stack.given_up.clear();
@@ -192,7 +274,7 @@ void CallTree::give_up(Now& now, CallLoss why) {
 }
 
 // The return goes where a given-up call was awaited: its callers are open again.
-bool CallTree::take_up(Now& now) {
+bool CallTree::State::take_up(Now& now) {
   std::vector<Frame>& old = now.stack.given_up;
   const size_t found = innermost(old, [&](const Frame& frame) { return frame.return_to == now.step.to && frame.return_to.value != 0; });
   if (found == 0) return false;
@@ -205,13 +287,13 @@ bool CallTree::take_up(Now& now) {
 }
 
 // Flow is inside of a function whose start was not seen.
-void CallTree::root(Now& now) {
+void CallTree::State::root(Now& now) {
   const bool entry = (now.step.flags & kFlowEntry) != 0 && now.step.kind == FlowKind::begin;
   enter(now, entry ? FrameKind::call : FrameKind::root, now.step.function, {}, entry ? 0 : kCallNoStart);
 }
 
 // The function is over, another goes on in its place. A handler's successor ends as the handler would have, and still is that of an INT3.
-void CallTree::replace(Now& now, uint8_t flags) {
+void CallTree::State::replace(Now& now, uint8_t flags) {
   const Frame frame = now.stack.frames.back();
   leave(now, 0);
   const bool boundary = is_boundary(frame.kind);
@@ -219,7 +301,7 @@ void CallTree::replace(Now& now, uint8_t flags) {
   enter(now, boundary ? frame.kind : FrameKind::tail, now.step.function, frame.return_to, flags | kept, boundary);
 }
 
-void CallTree::take_return(Now& now) {
+void CallTree::State::take_return(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   if (frames.empty()) return root(now);
@@ -244,7 +326,7 @@ void CallTree::take_return(Now& now) {
   root(now);
 }
 
-void CallTree::take_far_return(Now& now) {
+void CallTree::State::take_far_return(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   const bool seen = (step.flags & kFlowUnseen) == 0;
@@ -269,7 +351,7 @@ void CallTree::take_far_return(Now& now) {
   take_jump(now);
 }
 
-void CallTree::take_jump(Now& now) {
+void CallTree::State::take_jump(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   if (frames.empty()) return root(now);
@@ -280,7 +362,7 @@ void CallTree::take_jump(Now& now) {
   replace(now, kCallMiddle);
 }
 
-void CallTree::take_begin(Now& now) {
+void CallTree::State::take_begin(Now& now) {
   std::vector<Frame>& frames = now.stack.frames;
   const FlowStep& step = now.step;
   const Ip due = std::exchange(now.stack.resume, Ip{});
@@ -296,9 +378,9 @@ void CallTree::take_begin(Now& now) {
   root(now);
 }
 
-void CallTree::take(const FlowStep& step, std::vector<CallStep>& out) {
+void CallTree::State::take(const FlowStep& step, std::vector<CallStep>& out) {
   const uint32_t index = thread_of(step);
-  Now now{step, index, stacks_[index], threads_[index], out};
+  Now now{step, index, stacks[index], threads[index], out};
   if (now.thread.pid < 0) now.thread.pid = step.pid;
   spend(now);
   if (step.kind == FlowKind::switch_out) return stop(now, Off::switched);
@@ -340,10 +422,10 @@ void CallTree::take(const FlowStep& step, std::vector<CallStep>& out) {
   }
 }
 
-void CallTree::restart(TimeNs time, std::vector<CallStep>& out) {
-  for (uint32_t index = 0; index < stacks_.size(); ++index) {
-    Stack& stack = stacks_[index];
-    CallThread& thread = threads_[index];
+void CallTree::State::restart(TimeNs time, std::vector<CallStep>& out) {
+  for (uint32_t index = 0; index < stacks.size(); ++index) {
+    Stack& stack = stacks[index];
+    CallThread& thread = threads[index];
     thread = {thread.pid, thread.tid, thread.cpu, std::max(time, thread.last), std::max(time, thread.last)};
     if (stack.off != Off::running) stack.off_since = stack.off_floor = std::max(time, stack.off_since);
     stack.given_up.clear();
@@ -359,11 +441,11 @@ void CallTree::restart(TimeNs time, std::vector<CallStep>& out) {
   }
 }
 
-void CallTree::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
-  finished_ = true;
-  for (uint32_t index = 0; index < stacks_.size(); ++index) {
-    Stack& stack = stacks_[index];
-    CallThread& thread = threads_[index];
+void CallTree::State::finish(std::vector<CallStep>& out, TimeNs until, const std::function<bool(const CallThread&)>& goes_on) {
+  finished = true;
+  for (uint32_t index = 0; index < stacks.size(); ++index) {
+    Stack& stack = stacks[index];
+    CallThread& thread = threads[index];
     FlowStep step;
     step.cpu = thread.cpu;
     step.time = step.floor = thread.last;

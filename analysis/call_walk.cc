@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "analysis/call_condenser.h"
+#include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 #include "recording/batch_filter.h"
 

@@ -1,7 +1,7 @@
 // flow_clock(): the properties of a recording's stream clock.
 #pragma once
 
-#include "ptdecode/flow_dates.h"
+#include "analysis/flow_dates.h"
 #include "ptdecode/recording.h"
 
 namespace ptd {

@@ -1,5 +1,5 @@
 // FlowDates: see flow_dates.h.
-#include "ptdecode/flow_dates.h"
+#include "analysis/flow_dates.h"
 
 #include <algorithm>
 #include <utility>

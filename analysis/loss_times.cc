@@ -1,5 +1,5 @@
 // Gaps -> lost time. See loss_times.h.
-#include "ptdecode/loss_times.h"
+#include "analysis/loss_times.h"
 
 #include <algorithm>
 #include <utility>

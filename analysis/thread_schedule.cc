@@ -1,5 +1,5 @@
 // ThreadSchedule: see thread_schedule.h.
-#include "ptdecode/thread_schedule.h"
+#include "analysis/thread_schedule.h"
 
 #include <algorithm>
 

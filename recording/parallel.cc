@@ -183,9 +183,8 @@ class Crew {
       hand.next = job_.find(hand.next + 1);
     }
     hand.batch.clear();
-    hand.batch.capacity_blocks = kBatchBlocks;
     hand.given = hand.piece;
-    const bool more = hand.decoder->next(hand.batch);
+    const bool more = hand.decoder->next(hand.batch, kBatchBlocks);
     if (hand.filter) hand.filter->apply(hand.batch, hand.given->segment);
     if (more) return true;
     hand.piece = nullptr;
@@ -245,14 +244,13 @@ void run_alone(const ParallelJob& job, const Sink& sink) {
   const std::unique_ptr<BatchFilter> filter = job.make_filter ? job.make_filter(decoder->blocks()) : nullptr;
   EventJoin join;
   Batch batch;
-  batch.capacity_blocks = kBatchBlocks;
   std::vector<std::byte> scratch;
   for (uint64_t at = job.find(job.first_offset); at < job.last_offset && at != kNone; at = job.find(at + 1)) {
     const AuxSegment piece = job.segment(at, scratch);
     decoder->begin(piece);
     for (bool more = true; more;) {
       batch.clear();
-      more = decoder->next(batch);
+      more = decoder->next(batch, kBatchBlocks);
       if (filter) filter->apply(batch, piece);
       join.apply(batch);
       if (!sink(batch, *decoder, piece)) return;

@@ -10,7 +10,7 @@
 #include "cli/report/missing_report.h"
 #include "cli/text/output.h"
 #include "ptdecode/call_walk.h"
-#include "ptdecode/code_counts.h"
+#include "ptdecode/counts.h"
 #include "recording/data/other_events.h"
 
 namespace ptd::cli {

@@ -5,8 +5,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "analysis/loss_times.h"
 #include "cli/report/missing_report.h"
-#include "ptdecode/loss_times.h"
 #include "ptdecode/recording.h"
 
 namespace ptd::cli {

@@ -39,8 +39,8 @@ struct Decoder::State {
   void go_to(const Place& place);
   void begin_window();
   Try walk(const Place& from, uint64_t watch_from);
-  Resolver::Stop decide_window(Batch& batch);
-  bool next(Batch& batch);
+  Resolver::Stop decide_window(BatchTarget target);
+  bool fill(BatchTarget target);
 
   DecoderOptions options;
   RunCache runs;
@@ -78,15 +78,16 @@ Try Decoder::State::walk(const Place& from, uint64_t watch_from) {
   Batch unseen;
   do {
     unseen.clear();
-  } while (resolver.run(unseen, seen) == Resolver::Stop::full && follower.trouble_offset() == ~uint64_t{0});
+  } while (resolver.run({unseen, kDefaultBatchBlocks}, seen) == Resolver::Stop::full && follower.trouble_offset() == ~uint64_t{0});
   return {follower.trouble_offset(), follower.trouble_forks()};
 }
 
 /// Gives the window's packets, once it is known which contents ran.
-Resolver::Stop Decoder::State::decide_window(Batch& batch) {
+Resolver::Stop Decoder::State::decide_window(BatchTarget target) {
+  Batch& batch = target.batch;
   const Place before = {follower, resolver};
   const std::array<size_t, 4> sizes = {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()};
-  const Resolver::Stop stop = resolver.run(batch, bounds);
+  const Resolver::Stop stop = resolver.run(target, bounds);
   if (choices.passed() == 0) return stop;  // up to the first fork there is but one way
   batch.blocks.resize(sizes[0]);
   batch.marks.resize(sizes[1]);
@@ -95,11 +96,11 @@ Resolver::Stop Decoder::State::decide_window(Batch& batch) {
   decide(choices, options.max_tries, [&](uint64_t watch_from) { return walk(before, watch_from); });
   decided = true;
   go_to(before);
-  return resolver.run(batch, bounds);
+  return resolver.run(target, bounds);
 }
 
-bool Decoder::State::next(Batch& batch) {
-  const Resolver::Stop stop = decided ? resolver.run(batch, bounds) : decide_window(batch);
+bool Decoder::State::fill(BatchTarget target) {
+  const Resolver::Stop stop = decided ? resolver.run(target, bounds) : decide_window(target);
   if (stop == Resolver::Stop::bound) begin_window();
   return stop != Resolver::Stop::end;
 }
@@ -111,7 +112,7 @@ void Decoder::begin(const AuxSegment& segment) {
   state.begin_window();
 }
 
-bool Decoder::next(Batch& batch) { return state_->next(batch); }
+bool Decoder::fill(Batch& batch, size_t batch_blocks) { return state_->fill({batch, batch_blocks}); }
 
 const BlockTable& Decoder::blocks() const { return state_->runs.blocks(); }
 

@@ -21,10 +21,10 @@ class Decoder final : public FlowDecoder {
   ~Decoder() override;
 
   void begin(const AuxSegment& segment) override;
-  bool next(Batch& batch) override;
   [[nodiscard]] const BlockTable& blocks() const override;
 
  private:
+  bool fill(Batch& batch, size_t batch_blocks) override;
   struct State;
   std::unique_ptr<State> state_;
 };

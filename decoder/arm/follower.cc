@@ -31,8 +31,10 @@ Follower::Follower(RunCache& runs, const ContextTrack& contexts, const TraceConf
 
 void Follower::begin(const AuxSegment& segment, CandidateChooser& chooser) {
   Batch* out = out_;
+  const size_t most = most_;
   *this = Follower(*runs_, *contexts_, config_, options_);
   out_ = out;
+  most_ = most;
   chooser_ = &chooser;
   segment_ = segment;
   earliest_ = segment.time.first;
@@ -45,8 +47,9 @@ void Follower::begin(const AuxSegment& segment, CandidateChooser& chooser) {
   update_context();
 }
 
-void Follower::into(Batch& batch) {
-  out_ = &batch;
+void Follower::into(BatchTarget target) {
+  out_ = &target.batch;
+  most_ = target.most;
   if (!lost_before_) return;
   lost_before_ = false;
   lose(GapReason::aux_lost, 0, 0);

@@ -49,13 +49,20 @@ class ReturnStack {
   uint32_t top_ = 0, count_ = 0;
 };
 
+/// Where output goes, and how many blocks, gaps or events fill it.
+struct BatchTarget {
+  Batch& batch;
+  size_t most;
+  [[nodiscard]] bool is_full() const { return batch.blocks.size() >= most || batch.gaps.size() >= most || batch.events.size() >= most; }
+};
+
 /// One flow. Elements must be passed in order; each is executed at once. Output goes to the batch set by into().
 class Follower {
  public:
   Follower(RunCache& runs, const ContextTrack& contexts, const TraceConfig& config, const FollowOptions& options);
 
   void begin(const AuxSegment& segment, CandidateChooser& chooser);
-  void into(Batch& batch);
+  void into(BatchTarget target);
   /// Outputs everything up to this point and ends the flow.
   void end();
 
@@ -158,6 +165,7 @@ class Follower {
   FollowOptions options_;
   CandidateChooser* chooser_ = nullptr;
   Batch* out_ = nullptr;
+  size_t most_ = 0;  ///< BatchTarget::most of out_
   AuxSegment segment_;
 
   // Where

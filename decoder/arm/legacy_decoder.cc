@@ -54,10 +54,10 @@ struct LegacyDecoder::State {
   void go_to(const Place& place);
 
   enum class Stop : uint8_t { full, window, end };
-  Stop run(Batch& batch);
-  [[nodiscard]] bool is_full(const Batch& batch) const;
+  Stop run(BatchTarget target);
+  [[nodiscard]] bool is_full(BatchTarget target) const;
   [[nodiscard]] Try walk(const Place& from, uint64_t watch_from);
-  bool next(Batch& batch);
+  bool fill(BatchTarget target);
   void begin_window();
   [[nodiscard]] bool ends_window(const LegacyPacket& packet, size_t most_forks) const {
     if (may_cancel && packet.kind == LegacyKind::branch) return false;  // it may take back what was given
@@ -247,14 +247,14 @@ void LegacyDecoder::State::take_next() {
 }
 
 /// An exception may undo the last instruction: it stays in the batch until the next packet is seen.
-bool LegacyDecoder::State::is_full(const Batch& batch) const {
-  const size_t most = std::max({batch.blocks.size(), batch.gaps.size(), batch.events.size()});
-  return most >= batch.capacity_blocks + (may_cancel ? kHeldBlocks : 0);
+bool LegacyDecoder::State::is_full(BatchTarget target) const {
+  if (may_cancel) target.most += kHeldBlocks;
+  return target.is_full();
 }
 
-LegacyDecoder::State::Stop LegacyDecoder::State::run(Batch& batch) {
-  follower.into(batch);
-  while (!is_full(batch)) {
+LegacyDecoder::State::Stop LegacyDecoder::State::run(BatchTarget target) {
+  follower.into(target);
+  while (!is_full(target)) {
     const LegacyPacket* packet = peek();
     if (packet == nullptr) return Stop::end;
     if (runs.changes() && ends_window(*packet, kForksOfWindow)) return Stop::window;
@@ -268,23 +268,25 @@ Try LegacyDecoder::State::walk(const Place& from, uint64_t watch_from) {
   go_to(from);
   follower.watch_from(watch_from);
   Batch unseen;
-  follower.into(unseen);
+  const BatchTarget target{unseen, kDefaultBatchBlocks};
+  follower.into(target);
   for (bool last = false; !last && follower.trouble_offset() == ~uint64_t{0};) {
     const LegacyPacket* packet = peek();
     if (packet == nullptr) break;
     last = ends_window(*packet, kForksSeen);
     take_next();
-    if (is_full(unseen)) unseen.clear();
+    if (is_full(target)) unseen.clear();
   }
   return {follower.trouble_offset(), follower.trouble_forks()};
 }
 
-bool LegacyDecoder::State::next(Batch& batch) {
+bool LegacyDecoder::State::fill(BatchTarget target) {
+  Batch& batch = target.batch;
   tape.erase(tape.begin(), tape.begin() + static_cast<std::ptrdiff_t>(at));
   at = 0;
   const Place before = place();
   const std::array<size_t, 4> sizes = {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()};
-  Stop stop = run(batch);
+  Stop stop = run(target);
   if (!decided && choices.passed() != 0) {
     // Up to the first fork there is but one way.
     batch.blocks.resize(sizes[0]);
@@ -294,14 +296,14 @@ bool LegacyDecoder::State::next(Batch& batch) {
     decide(choices, kMaxTries, [&](uint64_t watch_from) { return walk(before, watch_from); });
     decided = true;
     go_to(before);
-    stop = run(batch);
+    stop = run(target);
   }
   if (stop == Stop::end) follower.end();
   if (stop == Stop::window) begin_window();
   return stop != Stop::end;
 }
 
-bool LegacyDecoder::next(Batch& batch) { return state_->next(batch); }
+bool LegacyDecoder::fill(Batch& batch, size_t batch_blocks) { return state_->fill({batch, batch_blocks}); }
 
 const BlockTable& LegacyDecoder::blocks() const { return state_->runs.blocks(); }
 

@@ -16,10 +16,10 @@ class LegacyDecoder final : public FlowDecoder {
   ~LegacyDecoder() override;
 
   void begin(const AuxSegment& segment) override;
-  bool next(Batch& batch) override;
   [[nodiscard]] const BlockTable& blocks() const override;
 
  private:
+  bool fill(Batch& batch, size_t batch_blocks) override;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -67,7 +67,7 @@ class PlainFlow {
     steps_ = &f.runs_->step(0);
     now_ = f.when();
     Blocks& blocks = f.out_->blocks;
-    const size_t before = blocks.size(), most = f.out_->capacity_blocks;
+    const size_t before = blocks.size(), most = f.most_;
     const bool full = Source::kMayStop && (before >= most || f.out_->gaps.size() >= most);
     const size_t size = before + kMostAtoms + (full ? 0 : std::min(source_.blocks_ahead(), most - std::min(most, before)));
     if (size > blocks.capacity()) blocks.reserve(std::max(size, 2 * blocks.capacity()));
@@ -292,7 +292,7 @@ class PlainFlow {
       Event event = f.event_of(EventKind::sync_marker, placed ? kEventHasFrom : uint8_t{0}, place(), packet.value, source_.offset(0));
       event.before_block = static_cast<uint32_t>(out_ - begin_);
       push(f.out_->events, event);
-      if (Source::kMayStop && f.out_->events.size() >= f.out_->capacity_blocks) stop_ = begin_;
+      if (Source::kMayStop && f.out_->events.size() >= f.most_) stop_ = begin_;
     } else {
       f.cycles(packet.flags, packet.cycles);
     }
@@ -316,7 +316,7 @@ class PlainFlow {
     f.flowing_ = false;
     f.call_ = run_ = left_ = 0;
     since_ = out_;
-    if (Source::kMayStop && f.out_->gaps.size() >= f.out_->capacity_blocks) stop_ = begin_;
+    if (Source::kMayStop && f.out_->gaps.size() >= f.most_) stop_ = begin_;
   }
 
   Follower& follower_;

@@ -68,11 +68,10 @@ void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
   sync_from_ = from;
 }
 
-Resolver::Stop Resolver::run(Batch& batch, const Bounds& bounds) {
-  follower_->into(batch);
+Resolver::Stop Resolver::run(BatchTarget target, const Bounds& bounds) {
+  follower_->into(target);
   Packet packet;
-  while (batch.blocks.size() < batch.capacity_blocks && batch.gaps.size() < batch.capacity_blocks &&
-         batch.events.size() < batch.capacity_blocks) {
+  while (!target.is_full()) {
     if (state_ == State::no_sync && !resync(sync_from_)) break;
     if (state_ == State::done) break;
     if (reader_.offset() >= bounds.offset || follower_->forks() >= bounds.forks) return Stop::bound;

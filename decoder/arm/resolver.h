@@ -22,7 +22,7 @@ class Resolver {
   };
   enum class Stop : uint8_t { full, bound, end };
   /// Processes packets until the batch is full, a limit is reached, or the segment is done.
-  Stop run(Batch& batch, const Bounds& bounds);
+  Stop run(BatchTarget target, const Bounds& bounds);
   [[nodiscard]] uint64_t offset() const { return reader_.offset(); }
 
  private:

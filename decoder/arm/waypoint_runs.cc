@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "decoder/block_rules.h"
+
 namespace ptd::arm {
 namespace {
 
@@ -17,14 +19,6 @@ uint32_t waypoints_of(WaypointRules rules) {
   const auto bit = [](ArmClass cls, bool is_waypoint) { return uint32_t{is_waypoint} << static_cast<unsigned>(cls); };
   return bit(ArmClass::direct, true) | bit(ArmClass::indirect, true) | bit(ArmClass::isb, true) | bit(ArmClass::barrier, rules.barriers) |
          bit(ArmClass::wait, rules.wait) | bit(ArmClass::tstart, rules.transactions);
-}
-
-uint16_t flags_of(CodeFlag flags) {
-  uint16_t block = 0;
-  if (any(flags, CodeFlag::healed)) block |= static_cast<uint16_t>(BlockFlag::healed);
-  if (any(flags, CodeFlag::suspect)) block |= static_cast<uint16_t>(BlockFlag::suspect);
-  if (any(flags, CodeFlag::assumed)) block |= static_cast<uint16_t>(BlockFlag::assumed);
-  return block;
 }
 
 // Two bits: indirect, and whether it links.
@@ -110,7 +104,7 @@ const RunCache::Stretch* RunCache::look_up_stretch(SpaceId space, Ip ip, Interva
 const RunCache::Stretch* RunCache::keep_stretch(SpaceId space, Ip ip, const PlainCode& code) {
   stretch_ = (stretch_ + kStretches - 1) % kStretches;
   Stretch& stretch = stretches_[stretch_];
-  stretch = {space, Ip{ip.value - code.before_bytes}, code, flags_of(code.flags)};
+  stretch = {space, Ip{ip.value - code.before_bytes}, code, block_flags_of(code.flags)};
   stretch.code.bytes = {code.bytes.data() - code.before_bytes, code.bytes.size() + code.before_bytes};
   return &stretch;
 }
@@ -213,7 +207,7 @@ void RunCache::copy(const CodeCandidate& from, unsigned most_bytes) {
   std::copy_n(from.bytes.begin(), size, copied_.begin());
   window_ = Bytes(copied_).first(size);
   window_certain_ = from.certain;
-  window_flags_ |= flags_of(from.flags);
+  window_flags_ |= block_flags_of(from.flags);
 }
 
 /// Takes instructions that stand in the window.

@@ -21,12 +21,9 @@
 namespace ptd::pt {
 namespace {
 
-constexpr uint64_t kNoLimit = ~uint64_t{0};
 constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
 constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
 constexpr uint64_t kFastStretch = 1U << 16;   // of them, that the fast path is asked for at once
-constexpr uint64_t kTallyStretch = 1U << 21;  // the same where blocks are only counted
-constexpr uint64_t kMostKept = 1U << 20;      // entries of a segment kept back while it may have to be walked again (counts, sequences)
 constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
 constexpr uint64_t kDoubtfulIfLost = 4096;    // the same where records are known to be lost
 constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
@@ -76,10 +73,7 @@ struct Decoder::State {
         records_lost(shows_loss(timeline)),
         doubtful_blocks(records_lost ? kDoubtfulIfLost : kDoubtfulBlocks),
         has_doubt(!timeline.suspect_windows().empty()),
-        keeps_segment(may_heal && (options.counts || options.sequences)),
-        healer(walker) {
-    runner.set_journals(may_heal && options.counts);
-  }
+        healer(walker) {}
 
   Walker walker;
   Runner runner;
@@ -88,7 +82,6 @@ struct Decoder::State {
   bool records_lost;           ///< records of kernel code are missing
   uint64_t doubtful_blocks;    ///< at most, before a contradiction that nothing explains
   bool has_doubt;              ///< and LOST records say when
-  bool keeps_segment;          ///< entries are not blocks, so a segment that is walked again must not have been given out in part
   uint32_t doubt = 0;          ///< blocks to come that are suspect for what stands before them
   bool exact = false;          ///< this segment is walked without the runner
   bool replay_due = false;     ///< on the fast path: the segment must be walked again, to look for what was lost
@@ -98,6 +91,8 @@ struct Decoder::State {
   BatchPlace since_gap;                      ///< of the segment's output: where the present stretch of flow begins
   uint64_t fixed_blocks = 0;                 ///< of the segment's output: given out by the fast path before the segment was begun anew
   Batch held;                                ///< put out, not given out
+  size_t batch_blocks = 0;                   ///< wanted in each batch
+  size_t enough_blocks = 0;                  ///< in the batch that is filled, with those that were held
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
   uint64_t work = 0;                         ///< of the segment, see kMaxSegmentWork; without fetches
   uint64_t fetch_work_before = 0;            ///< Walker::fetch_work() when the segment began
@@ -126,7 +121,6 @@ struct Decoder::State {
   bool run_single(Batch& batch);
   void start(const AuxSegment& segment);
   bool fill(Batch& batch);
-  bool fill_whole(Batch& batch);
   BatchPlace settled_end(const Batch& batch) const;
   [[nodiscard]] bool keeps_settled(const Flow& found, BatchPlace from, const Batch& batch) const;
   bool start_over(Batch& batch, BatchPlace already);
@@ -148,8 +142,6 @@ Decoder::~Decoder() = default;
 Decoder::Decoder(Decoder&&) noexcept = default;
 Decoder& Decoder::operator=(Decoder&&) noexcept = default;
 const BlockTable& Decoder::blocks() const { return state_->walker.blocks(); }
-const BlockSequences& Decoder::sequences() const { return state_->runner.code().sequences(); }
-PathCounts Decoder::take_paths() { return state_->runner.take_paths(); }
 const DecoderStats& Decoder::stats() const { return state_->stats; }
 
 std::unique_ptr<Flow> Decoder::State::new_flow() {
@@ -188,8 +180,7 @@ void Decoder::State::start(const AuxSegment& segment) {
   unproven = false;
   auto flow = new_flow();
   flow->pending.clear();
-  flow->pending.capacity_blocks = kNoLimit;
-  flow->out = &flow->pending;  // what PSB+ tells; moved to the caller's batch by next()
+  flow->write_to_pending();  // what PSB+ tells; moved to the caller's batch by next()
   walker.begin(segment, *flow);
   if (segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start &&
       segment.break_before != AuxBreak::snapshot) {
@@ -262,7 +253,7 @@ void Decoder::State::fork(size_t index) {
     *flow = *parent;
     walker.count_copy();
     work += parent->pending.blocks.size() / kCopiedPerStep;
-    flow->out = &flow->pending;
+    flow->write_to_pending();
     if (i != likely) ++flow->penalty;
     if (walker.choose(*flow, candidates[i], static_cast<uint16_t>(BlockFlag::chosen))) {
       flows.push_back(std::move(flow));
@@ -377,9 +368,9 @@ void Decoder::State::run_forked(Batch& batch) {
     if (spent && position - fork_position > kMaxUndecidedLater) break;
     if (held_blocks > walker.options().max_held_blocks || position - fork_position > kMaxUndecided) break;
     const Checkpoint& oldest = older.valid ? older : newer;
-    uint64_t lowest = exact && oldest.valid ? oldest.flow.state.next : kNoLimit;
+    uint64_t lowest = exact && oldest.valid ? oldest.flow.state.next : Flow::kNoLimit;
     for (const auto& flow : flows) lowest = std::min(lowest, flow->state.next);
-    if (lowest != kNoLimit && lowest > 1) walker.items().release(lowest - 1);
+    if (lowest != Flow::kNoLimit && lowest > 1) walker.items().release(lowest - 1);
   }
   unproven = unproven || (spent && (pruned || flows.size() > 1));
   walker.count_fetches(false);
@@ -410,7 +401,7 @@ void Decoder::State::resolve(Batch& batch) {
     } else {
       const Gap gap = gap_of(best_loss, *dead);
       settle_on(std::move(dead), ambiguous, batch);
-      flows[0]->out = &batch;
+      flows[0]->write_to(batch, enough_blocks);
       if (!best_done) give_up(gap, batch);
     }
   }
@@ -513,7 +504,7 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
 bool Decoder::State::run_single(Batch& batch) {
   for (;;) {
     Flow& flow = *flows[0];
-    flow.out = &batch;
+    flow.write_to(batch, enough_blocks);
     const bool spent = is_spent(batch);
     if (spent && !exact) {  // as in run_forked()
       replay_due = true;
@@ -524,15 +515,13 @@ bool Decoder::State::run_single(Batch& batch) {
     const size_t before = batch.blocks.size();
     const bool checkpoint_due = !newer.valid || (exact && flow.state.position >= newer.flow.state.position + kCheckpointEvery);
     if (checkpoint_due) set_checkpoint(batch);
-    const uint64_t fast_stretch = walker.options().counts ? kTallyStretch : kFastStretch;
     const WalkStop stop =
-        exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + fast_stretch);
+        exact ? walker.run(flow, newer.flow.state.position + kCheckpointEvery) : runner.run(flow, flow.state.position + kFastStretch);
     const uint64_t needed = exact && newer.valid ? (older.valid ? older : newer).flow.state.next : flow.state.next;
     walker.items().release(needed == 0 ? 0 : needed - 1);
     if (unproven) mark_ambiguous(batch, before);
     switch (stop) {
       case WalkStop::position:
-        if (runner.journal_is_long()) return true;
         break;
       case WalkStop::full:
         return true;
@@ -548,7 +537,6 @@ bool Decoder::State::run_single(Batch& batch) {
       case WalkStop::fork:
         fork_position = flow.state.position;
         flow.pending.clear();
-        flow.pending.capacity_blocks = kNoLimit;
         flow.penalty = 0;
         fork(0);
         run_forked(batch);
@@ -577,44 +565,16 @@ BatchPlace Decoder::State::settled_end(const Batch& batch) const {
   return place_of(batch, std::max(since, end));
 }
 
-// As fill(), but nothing is given out of a segment that may have to be walked again before it is done, or a great deal of it is.
-bool Decoder::State::fill_whole(Batch& batch) {
-  const size_t capacity = std::exchange(batch.capacity_blocks, kMostKept);
-  if (flows[0]->out == &flows[0]->pending) append_batch(batch, flows[0]->pending);
-  bool more = true;
-  while (more && !replay_due && batch.blocks.size() < batch.capacity_blocks && !runner.journal_is_long()) more = run_single(batch);
-  batch.capacity_blocks = capacity;
-  if (replay_due) {
-    runner.undo_counts();
-    return more;
-  }
-  if (!more) {
-    runner.forget_journal();
-    return more;
-  }
-  BatchPlace end = end_of(batch);
-  end.blocks = runner.keep_counts();
-  for (const Block& block : batch.blocks) {
-    if (has(block.flags, BlockFlag::passing)) continue;
-    end.blocks += has(block.flags, BlockFlag::sequence) ? runner.code().sequences().blocks(block.node).size() : 1;
-  }
-  given = given + end;
-  return more;
-}
-
 // Fills the batch from where the segment stands. False: the segment is done.
 bool Decoder::State::fill(Batch& batch) {
-  if (keeps_segment && !exact) return fill_whole(batch);
-  const size_t capacity = batch.capacity_blocks;
   append_batch(batch, held);
-  batch.capacity_blocks = batch.blocks.size() + capacity;
+  enough_blocks = batch.blocks.size() + batch_blocks;
   Flow& flow = *flows[0];
   if (flow.out == &flow.pending) append_batch(batch, flow.pending);
   bool more = true;
-  while (more && !replay_due && batch.blocks.size() < batch.capacity_blocks) {
+  while (more && !replay_due && batch.blocks.size() < enough_blocks) {
     more = run_single(batch);
   }
-  batch.capacity_blocks = capacity;
   const Checkpoint& oldest = older.valid ? older : newer;
   if (more && oldest.valid) {
     const BatchPlace settled = settled_end(batch), kept = oldest.output - given;
@@ -645,15 +605,15 @@ bool Decoder::State::start_over(Batch& batch, BatchPlace already) {
   return more;
 }
 
-bool Decoder::next(Batch& batch) {
+bool Decoder::fill(Batch& batch, size_t batch_blocks) {
   State& state = *state_;
+  state.batch_blocks = batch_blocks;
   batch.clear();
   if (state.segment_done) return false;
   const BatchPlace already = state.given;
   bool more = state.fill(batch);
   if (state.replay_due) more = state.start_over(batch, already);
   if (state.has_doubt) state.spread_doubt(batch);
-  if (state.walker.options().counts) batch.marks.clear();
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;
   return more;

@@ -3,16 +3,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <utility>
+#include <memory>
 #include <vector>
 
-#include "ptdecode/call_flow.h"
 #include "ptdecode/export.h"
-#include "ptdecode/open_counts.h"
-#include "ptdecode/thread_schedule.h"
+#include "ptdecode/flow.h"
+#include "ptdecode/function_table.h"
 
 namespace ptd {
+
+class ThreadSchedule;
+struct FlowStep;
 
 /// How a function was entered.
 enum class FrameKind : uint8_t {
@@ -97,7 +98,10 @@ class PTD_API CallTree {
   static constexpr size_t kMaxFrames = 1U << 16;
 
   /// `schedule` distinguishes off-cpu time from filtered or lost time. It may be null and must outlive the tree.
-  explicit CallTree(const ThreadSchedule* schedule) : schedule_(schedule) {}
+  explicit CallTree(const ThreadSchedule* schedule);
+  ~CallTree();
+  CallTree(CallTree&&) noexcept;
+  CallTree& operator=(CallTree&&) noexcept;
 
   /// Processes one step and appends the resulting call steps to `out`.
   void take(const FlowStep& step, std::vector<CallStep>& out);
@@ -107,67 +111,13 @@ class PTD_API CallTree {
   /// Ends the trace, or the wanted part of it: leaves all open calls, with kCallCut. If `until` is given, running threads run until then;
   /// threads that wait or are lost do so until then if `goes_on` returns that the thread continues after it.
   void finish(std::vector<CallStep>& out, TimeNs until = kTimeMin, const std::function<bool(const CallThread&)>& goes_on = {});
-  [[nodiscard]] const std::vector<CallThread>& threads() const { return threads_; }
+  [[nodiscard]] const std::vector<CallThread>& threads() const;
   /// Returns whether finish() was called.
-  [[nodiscard]] bool finished() const { return finished_; }
+  [[nodiscard]] bool finished() const;
 
  private:
-  struct Frame {
-    FunctionId function = kNoFunction;
-    FrameKind kind = FrameKind::call;
-    bool by_jump = false;  ///< of an interrupt's or system call's handler: the function that it went on in
-    uint8_t flags = 0;
-    Ip return_to;
-    TimeNs start, floor;
-    uint64_t off_cpu_ns = 0, untraced_ns = 0, lost_ns = 0, instructions = 0, cycles = 0;  ///< the thread's totals when it began
-    uint64_t self_ns = 0, self_instructions = 0, self_cycles = 0;
-  };
-  enum class Off : uint8_t { running, switched, paused, halted, lost };
-  struct Stack {
-    std::vector<Frame> frames, given_up;
-    Off off = Off::lost;  ///< nothing is known before the first step
-    bool met = false;
-    bool kernel = false;  ///< paused by a system call or an interrupt of user code
-    TimeNs off_since, off_floor;
-    SpaceId space = kNoSpace;
-    Ip resume;
-    OpenCounts open;
-  };
-  /// One step being taken.
-  struct Now {
-    const FlowStep& step;
-    uint32_t index;
-    Stack& stack;
-    CallThread& thread;
-    std::vector<CallStep>& out;
-  };
-  uint32_t thread_of(const FlowStep& step) {
-    if (step.tid != last_tid_ || step.cpu != last_cpu_ || threads_.empty()) find_thread(step);
-    return last_thread_;
-  }
-  void find_thread(const FlowStep& step);
-  void spend(Now& now);
-  void stop(Now& now, Off why);
-  void go_on(Now& now);
-  void enter(Now& now, FrameKind kind, FunctionId function, Ip return_to, uint8_t flags, bool by_jump = false);
-  void leave(Now& now, uint8_t flags);
-  void leave_to(Now& now, size_t depth);
-  void give_up(Now& now, CallLoss why);
-  bool take_up(Now& now);
-  void take_return(Now& now);
-  void take_far_return(Now& now);
-  void take_jump(Now& now);
-  void take_begin(Now& now);
-  void root(Now& now);
-  void replace(Now& now, uint8_t flags);
-
-  std::map<std::pair<int32_t, int32_t>, uint32_t> index_of_;  ///< by tid; of the idle task and unknown threads by tid and cpu
-  int32_t last_tid_ = 0, last_cpu_ = 0;  ///< of the step before
-  uint32_t last_thread_ = 0;             ///< its index
-  bool finished_ = false;
-  std::vector<CallThread> threads_;
-  std::vector<Stack> stacks_;
-  const ThreadSchedule* schedule_ = nullptr;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 [[nodiscard]] PTD_API const char* sentence(CallLoss loss);

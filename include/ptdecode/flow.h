@@ -25,8 +25,6 @@ enum class BlockFlag : uint16_t {
   suspect = 32,        ///< records were lost around this time, the packets soon contradict the code (Arm: have just contradicted it), or
                        ///< the flow went on after a gap at a TIP that may be deferred
   assumed = 64,        ///< code from a guessed image
-  sequence = 128,      ///< several blocks: `node` is an index into Decoder::sequences(). Only with DecoderOptions::sequences
-  passing = 256,       ///< not a block: the flow reached the first instruction of `node`. Only with DecoderOptions::counts
 };
 constexpr uint16_t operator|(BlockFlag a, BlockFlag b) {
   return static_cast<uint16_t>(static_cast<uint16_t>(a) | static_cast<uint16_t>(b));
@@ -235,7 +233,6 @@ struct Batch {
   std::vector<Mark> marks;
   std::vector<Event> events;
   std::vector<Gap> gaps;
-  size_t capacity_blocks = 4096;  ///< next() returns when the batch holds about this many blocks
 
   void clear() {
     blocks.clear();

@@ -1,4 +1,4 @@
-// Speed of packets, flow and aggregation, with libipt's two decoders in the same run. `tests/bench/table.py` prints the table.
+// Speed of packets and flow, with libipt's two decoders in the same run. `tests/bench/table.py` prints the table.
 //
 // usage: bench [--benchmark_...] [NAME=RECORDING[,SYMFS]]...
 // Captures: the streams of the recordings that are named. Without any the made ones of synthetic.h (PTDECODE_BENCH_INSTRUCTIONS of each,
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <map>
 
-#include "ptdecode/flow_counts.h"
+#include "ptdecode/pt/decoder.h"
 #include "ptdecode/pt/packet_reader.h"
 #include "tests/bench/pokes.h"
 #include "tests/bench/recorded.h"
@@ -169,30 +169,6 @@ void flow(benchmark::State& state, const Capture& capture, bool exact) {
   report(state, capture, capture.instructions, blocks);
 }
 
-void counts(benchmark::State& state, const Capture& capture, bool with_times) {
-  uint64_t instructions = 0;
-  Batch batch;
-  for (auto _ : state) {
-    pt::DecoderOptions options = capture.options;
-    options.sequences = with_times;
-    options.counts = !with_times;
-    pt::Decoder decoder(capture.machine.timeline, capture.machine.contexts, options);
-    const FlowTables tables{decoder.blocks(), decoder.sequences()};
-    FlowCounts all;
-    for (const AuxSegment& segment : capture.segments) {
-      decoder.begin(segment);
-      for (bool more = true; more;) {
-        more = decoder.next(batch);
-        all.add(batch, tables);
-      }
-      all.end_segment();
-    }
-    all.finish(tables, decoder.take_paths());
-    instructions = all.instructions();
-  }
-  report(state, capture, instructions, 0);
-}
-
 void libipt(benchmark::State& state, const Capture& capture, bool whole_blocks) {
   oracle::PeerCounts counts;
   for (auto _ : state) {
@@ -212,8 +188,6 @@ void register_all() {
     };
     add("packets", [&](benchmark::State& state) { packets(state, c); });
     add("flow", [&](benchmark::State& state) { flow(state, c, false); });
-    add("counts", [&](benchmark::State& state) { counts(state, c, false); });
-    add("times", [&](benchmark::State& state) { counts(state, c, true); });
     if (!c.peer) continue;
     add("libipt_block", [&](benchmark::State& state) { libipt(state, c, true); });
     add("walker", [&](benchmark::State& state) { flow(state, c, true); });

@@ -15,7 +15,7 @@ import sys
 
 def measure(bench, rounds, captures, short):
     """({(stage, capture): [ms]}, {(stage, capture): [instructions a second]})"""
-    stages = "flow|counts|libipt_block" if short else "flow|counts|libipt_block|libipt_insn|walker"
+    stages = "flow|libipt_block" if short else "flow|libipt_block|libipt_insn|walker"
     text = subprocess.run(
         [bench, "--benchmark_format=json", f"--benchmark_repetitions={rounds}", "--benchmark_min_time=0.05",
          "--benchmark_enable_random_interleaving=true", f"--benchmark_filter=^({stages})/", *captures],
@@ -48,14 +48,14 @@ def main():
     def ratio(stage, peer, capture):
         return f"{rate(stage, capture) / rate(peer, capture):.1f}x" if rate(peer, capture) else "-"
 
-    print("| capture | flow, M insn/s | libipt block, M insn/s | flow against libipt block | counts against libipt block "
+    print("| capture | flow, M insn/s | libipt block, M insn/s | flow against libipt block "
           "| against libipt insn | against our walker | flow, ms | of the program's own time |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for capture in dict.fromkeys(capture for _, capture in times):
         flow_ms = statistics.median(times["flow", capture])
         own = f"{flow_ms / native[capture]:.1f}x" if capture in native else "-"
         print(f"| {capture} | {rate('flow', capture):.0f} | {rate('libipt_block', capture):.0f} | {ratio('flow', 'libipt_block', capture)} | "
-              f"{ratio('counts', 'libipt_block', capture)} | {ratio('flow', 'libipt_insn', capture)} | {ratio('flow', 'walker', capture)} | "
+              f"{ratio('flow', 'libipt_insn', capture)} | {ratio('flow', 'walker', capture)} | "
               f"{flow_ms:.1f} | {own} |")
 
 

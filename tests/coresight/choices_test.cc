@@ -138,11 +138,10 @@ TEST(ArmChoices, EachWindowChooses) {
       segment.bytes = bytes;
       decoder.begin(segment);
       Batch batch;
-      batch.capacity_blocks = capacity;
       size_t blocks = 0, gaps = 0;
       for (bool more = true; more;) {
         batch.clear();
-        more = decoder.next(batch);
+        more = decoder.next(batch, capacity);
         gaps += batch.gaps.size();
         EXPECT_LE(batch.blocks.size(), capacity + kMostAtomsOfPacket);  // what is begun is finished, no more
         for (const Block& block : batch.blocks) {

@@ -71,10 +71,9 @@ class TwoCopies {
     decoder.begin(segment);
     Output output;
     Batch batch;
-    batch.capacity_blocks = capacity;
     for (bool more = true; more;) {
       batch.clear();
-      more = decoder.next(batch);
+      more = decoder.next(batch, capacity);
       for (const Block& block : batch.blocks) {
         const BlockInfo& info = decoder.blocks().info(block.node);
         const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed);

@@ -75,17 +75,16 @@ void add_batch(FlowSums& sums, const Batch& batch, const BlockTable& table, uint
   }
 }
 
-FlowSums run(FlowDecoder& decoder, Bytes trace, size_t capacity_blocks = 512) {
+FlowSums run(FlowDecoder& decoder, Bytes trace, size_t batch_blocks = 512) {
   FlowSums sums;
   AuxSegment segment;
   segment.bytes = trace;
   decoder.begin(segment);
   Batch batch;
-  batch.capacity_blocks = capacity_blocks;
   uint64_t before = 0;
-  for (size_t batches = kMostBlocks / capacity_blocks; sums.whole; --batches) {
+  for (size_t batches = kMostBlocks / batch_blocks; sums.whole; --batches) {
     batch.clear();
-    const bool more = decoder.next(batch);
+    const bool more = decoder.next(batch, batch_blocks);
     add_batch(sums, batch, decoder.blocks(), before);
     before += batch.blocks.size();
     if (!more) break;

@@ -382,7 +382,7 @@ Timeline build_timeline(const Case& test, bool frozen) {
   return builder.build();
 }
 
-std::vector<std::string> decode_case(const Case& test, const Timeline& timeline, size_t capacity_blocks) {
+std::vector<std::string> decode_case(const Case& test, const Timeline& timeline, size_t batch_blocks) {
   pt::Decoder decoder(timeline, test.contexts, test.options);
   std::vector<std::string> lines;
   std::vector<uint64_t> starts;
@@ -402,9 +402,8 @@ std::vector<std::string> decode_case(const Case& test, const Timeline& timeline,
     segment.break_after = !joins;
     decoder.begin(segment);
     Batch batch;
-    batch.capacity_blocks = capacity_blocks;
     for (bool more = true; more;) {
-      more = decoder.next(batch);
+      more = decoder.next(batch, batch_blocks);
       render(batch, decoder, lines);
     }
   }

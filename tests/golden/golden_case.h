@@ -48,8 +48,8 @@ struct Case {
 
 [[nodiscard]] Case load_case(const std::string& path);
 [[nodiscard]] Timeline build_timeline(const Case& test, bool frozen);
-/// The flow in the words of `want`. Batches of `capacity_blocks` blocks: must not matter.
-[[nodiscard]] std::vector<std::string> decode_case(const Case& test, const Timeline& timeline, size_t capacity_blocks);
+/// The flow in the words of `want`. Batches of `batch_blocks` blocks: must not matter.
+[[nodiscard]] std::vector<std::string> decode_case(const Case& test, const Timeline& timeline, size_t batch_blocks);
 /// The same without the work-around for `test.erratum`.
 [[nodiscard]] std::vector<std::string> decode_without_erratum(const Case& test, const Timeline& timeline);
 /// Rewrites the want section of the case's file.

@@ -88,7 +88,7 @@ class PttTest : public testing::Test {
       const Lines got = decoded(run_, made, way);
       std::string differs = run_.has("--quiet") ? "" : difference(got.flow, want.flow);
       if (differs.empty()) differs = difference_besides_flow(got, want);
-      const std::string name = run_.path + (way.exact ? ", exact walker" : "") + ", batches of " + std::to_string(way.capacity_blocks);
+      const std::string name = run_.path + (way.exact ? ", exact walker" : "") + ", batches of " + std::to_string(way.batch_blocks);
       if (is_known_difference(run_.test)) {
         EXPECT_FALSE(differs.empty()) << name << ": no difference any more, take it out of the table";
       } else {

@@ -320,9 +320,8 @@ Lines decoded(const PttRun& run, const Made& made, const Way& way) {
   for (const AuxSegment& segment : test::cut_segments(made.trace)) {
     decoder.begin(segment);
     Batch batch;
-    batch.capacity_blocks = way.capacity_blocks;
     for (bool more = true; more;) {
-      more = decoder.next(batch);
+      more = decoder.next(batch, way.batch_blocks);
       collector.add(batch, decoder.blocks());
     }
   }

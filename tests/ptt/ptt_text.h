@@ -29,7 +29,7 @@ struct Lines {
 /// One way to decode.
 struct Way {
   bool exact = false;
-  size_t capacity_blocks = 4096;
+  size_t batch_blocks = 4096;
 };
 /// Decodes a run with the options that it gives ptxed.
 [[nodiscard]] Lines decoded(const PttRun& run, const Made& made, const Way& way);

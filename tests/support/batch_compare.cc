@@ -8,14 +8,13 @@
 namespace ptd::test {
 namespace {
 
-SegmentOutput decode(FlowDecoder& decoder, const AuxSegment& segment, size_t capacity_blocks) {
+SegmentOutput decode(FlowDecoder& decoder, const AuxSegment& segment, size_t batch_blocks) {
   SegmentOutput out;
   Batch batch;
-  batch.capacity_blocks = capacity_blocks;
   decoder.begin(segment);
   for (bool more = true; more;) {
     batch.clear();
-    more = decoder.next(batch);
+    more = decoder.next(batch, batch_blocks);
     out.add(batch);
   }
   return out;
@@ -81,10 +80,10 @@ void SegmentOutput::add(const Batch& batch) {
   moved(batch.gaps, all.gaps);
 }
 
-std::string compare_decoders(FlowDecoder& one, FlowDecoder& other, const AuxSegment& segment, size_t capacity_blocks,
-                             size_t other_capacity_blocks) {
-  const size_t capacity = other_capacity_blocks == 0 ? capacity_blocks : other_capacity_blocks;
-  const SegmentOutput a = decode(one, segment, capacity_blocks), b = decode(other, segment, capacity);
+std::string compare_decoders(FlowDecoder& one, FlowDecoder& other, const AuxSegment& segment, size_t batch_blocks,
+                             size_t other_batch_blocks) {
+  const size_t capacity = other_batch_blocks == 0 ? batch_blocks : other_batch_blocks;
+  const SegmentOutput a = decode(one, segment, batch_blocks), b = decode(other, segment, capacity);
   const std::string where = print(" (segment at %llx)", static_cast<Wide>(segment.stream_offset_bytes));
   for (size_t i = 0; i < std::max(a.all.blocks.size(), b.all.blocks.size()); ++i) {
     const bool both = i < a.all.blocks.size() && i < b.all.blocks.size();

@@ -13,9 +13,9 @@ struct SegmentOutput {
   void add(const Batch& batch);
 };
 
-/// Decodes `segment` with both, in batches of `capacity_blocks`, the other in those of `other_capacity_blocks` if that is not 0. Empty if
+/// Decodes `segment` with both, in batches of `batch_blocks`, the other in those of `other_batch_blocks` if that is not 0. Empty if
 /// blocks (places, bytes, flags), marks, events and gaps are the same; else the first difference.
-[[nodiscard]] std::string compare_decoders(FlowDecoder& one, FlowDecoder& other, const AuxSegment& segment, size_t capacity_blocks,
-                                           size_t other_capacity_blocks = 0);
+[[nodiscard]] std::string compare_decoders(FlowDecoder& one, FlowDecoder& other, const AuxSegment& segment, size_t batch_blocks,
+                                           size_t other_batch_blocks = 0);
 
 }  // namespace ptd::test

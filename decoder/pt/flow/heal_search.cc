@@ -76,7 +76,7 @@ bool HealSearch::take_next(Flow& flow, uint32_t& strays, uint32_t max_strays) {
       flow = *last.before;
       walker_->count_copy();
       std::swap(output, flow.pending);
-      flow.out = &flow.pending;
+      flow.write_to_pending();
       if (take(flow, option, last.options[0].certain)) return true;
     }
     path_.pop_back();
@@ -88,8 +88,7 @@ std::unique_ptr<Flow> HealSearch::search(const Flow& from, uint32_t max_strays) 
   path_.clear();
   auto flow = std::make_unique<Flow>(from);
   flow->pending.clear();
-  flow->pending.capacity_blocks = ~uint64_t{0};
-  flow->out = &flow->pending;
+  flow->write_to_pending();
   uint32_t strays = 0;
   for (;;) {
     if (advance(*flow, strays)) return flow;

@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kDropAtOnce = 512;
 constexpr size_t kPointsAtOnce = 64;        // read in one scan,
 constexpr uint64_t kBytesAtOnce = 512;      // if they stand within so many bytes
-constexpr size_t kMostKnown = 1U << 16;     // offsets of timing packets that others have read
 constexpr uint64_t kOutsideNs = 1'000'000;  // by which a TSC may be outside of its segment's bounds
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
@@ -98,40 +97,8 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
   head_ = bound_ = 0;
   dropped_ = 0;
   kept_ = ~uint64_t{0};
-  known_.clear();
-  known_head_ = 0;
-  known_from_ = known_until_ = 0;
   in_start_ = true;
   done_ = false;
-}
-
-void TimeAhead::know(uint64_t from, uint64_t until, std::span<const uint64_t> offsets) {
-  if (from > known_until_) {
-    known_.clear();
-    known_head_ = 0;
-    known_from_ = from;
-  } else if (known_.size() > kMostKnown) {
-    return;
-  }
-  for (const uint64_t offset : offsets) {
-    if (from > known_until_ || offset >= known_until_) known_.push_back(offset);
-  }
-  known_until_ = std::max(known_until_, until);
-}
-
-// As skip_plain(), but where it is known what stands there.
-inline uint64_t TimeAhead::skip_to_timing(uint64_t at, uint64_t end) {
-  if (at >= known_until_) return skip_plain(segment_.bytes, at, end);
-  if (at < known_from_) {
-    at = skip_plain(segment_.bytes, at, std::min(end, known_from_));
-    if (at != known_from_) return at;
-  }
-  if (at < known_until_) {
-    while (known_head_ < known_.size() && known_[known_head_] < at) ++known_head_;
-    if (known_head_ < known_.size()) return known_[known_head_];
-    at = known_until_;
-  }
-  return skip_plain(segment_.bytes, at, end);
 }
 
 inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
@@ -183,7 +150,7 @@ void TimeAhead::scan_plain() {
   const size_t most = points_.size() + kPointsAtOnce;
   uint64_t at = reader_.offset();
   do {
-    at = skip_to_timing(at, end);
+    at = skip_plain(segment_.bytes, at, end);
     if (end - at < 2) break;
     const auto byte = static_cast<unsigned>(data[at]), second = static_cast<unsigned>(data[at + 1]);
     if (data[at] == kMtc) {

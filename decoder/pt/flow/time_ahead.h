@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "decoder/pt/packet/zero_run.h"
@@ -58,8 +57,6 @@ class TimeAhead {
   }
   /// Passes the point that next() returned.
   void pass_one() { ++head_; }
-  /// Passes on the offsets of the timing packets in [from, until) from a caller that has read these packets, so they are not read again.
-  void know(uint64_t from, uint64_t until, std::span<const uint64_t> offsets);
   /// Returns the position of pass(); rewind() returns to it. Only the last kKeptPoints points can be rewound.
   [[nodiscard]] uint64_t place() const { return dropped_ + head_; }
   void keep_from(uint64_t place) { kept_ = place; }
@@ -74,7 +71,6 @@ class TimeAhead {
   bool scan_packet();
   void pass_zeros();
   void scan_plain();
-  [[nodiscard]] uint64_t skip_to_timing(uint64_t at, uint64_t end);
   void scan_tail();
   void add(uint64_t offset, uint64_t end, bool bounds);
   [[nodiscard]] Interval ns_of(Tsc first, Tsc last) const;
@@ -93,9 +89,6 @@ class TimeAhead {
   std::vector<TimePoint> points_;
   size_t head_ = 0, bound_ = 0;
   uint64_t dropped_ = 0, kept_ = ~uint64_t{0};
-  std::vector<uint64_t> known_;  ///< see know()
-  size_t known_head_ = 0;
-  uint64_t known_from_ = 0, known_until_ = 0;
   bool in_start_ = false, done_ = true;
 };
 

@@ -5,11 +5,12 @@
 #include <cstring>
 #include <optional>
 
+#include "decoder/block_rules.h"
+
 namespace ptd::pt {
 namespace {
 
 constexpr unsigned kCacheBits = 15;
-constexpr uint16_t kMaxBlockInstructions = 4096;
 constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
 constexpr size_t kMostContents = 256;            // the same where that is not enough
 constexpr size_t kMostEver = 1U << 14;           // places whose contents of all times are kept
@@ -21,14 +22,6 @@ constexpr size_t kMostOpenWays = 32;             // ways through such a loop tha
 constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
 
 uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
-
-uint16_t block_flags_of(CodeFlag flags) {
-  uint16_t bits = 0;
-  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
-  if (any(flags, CodeFlag::suspect)) bits |= static_cast<uint16_t>(BlockFlag::suspect);
-  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
-  return bits;
-}
 
 // Where the flow goes after `insn`, unless a branch packet says so.
 std::optional<Ip> next_without_branch_packet(const Insn& insn, Ip ip, ExecMode mode) {
@@ -82,8 +75,7 @@ uint32_t Walker::switches_before(const AuxSegment& segment) {
   if (!open) return 0;
   Flow ahead;
   Batch blocks;
-  blocks.capacity_blocks = 1;  // a look after each block
-  ahead.out = &blocks;
+  ahead.write_to(blocks, 1);  // a look after each block
   begin_behind(segment, ahead, 0);
   switch_met_ = false;
   for (uint32_t i = 0; i < kMostAhead; ++i) {
@@ -165,7 +157,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       return WalkStop::done;
     }
     if (state.position >= until_position) return WalkStop::position;
-    if (flow.out->blocks.size() >= flow.out->capacity_blocks) return WalkStop::full;
+    if (flow.out->blocks.size() >= flow.most_blocks) return WalkStop::full;
     if (!state.enabled || (state.tnt_count == 0 && items_.at(state.next).kind == ItemKind::bad)) {
       // Bytes that are no packet may have held an event of an ip that the flow would now walk past: it stops here.
       lose(flow, GapReason::bad_packet);

@@ -46,6 +46,7 @@ struct Pin {
 struct Flow {
   FlowState state;
   Batch* out = nullptr;
+  uint64_t most_blocks = kNoLimit;     ///< in `out`: the walk stops there
   Batch pending;                       ///< output while several flows are alive
   std::vector<std::byte> block_bytes;  ///< of the block under construction
   Ip block_ip;
@@ -57,6 +58,15 @@ struct Flow {
   bool mode_told = false;  ///< the segment has told an execution mode, and RFLAGS.IF
   uint32_t penalty = 0;    ///< candidates taken against the odds
   std::vector<Pin> pins;   ///< within the segment
+
+  static constexpr uint64_t kNoLimit = ~uint64_t{0};
+  void write_to(Batch& batch, uint64_t most) {
+    out = &batch;
+    most_blocks = most;
+  }
+  /// Gives a mark if anything that it tells has changed. `left` is of the item that the flow takes next.
+  void put_mark(Interval time, const Moment& left, size_t before_block);
+  void write_to_pending() { write_to(pending, kNoLimit); }
 };
 
 /// The reason for which run() returned.

@@ -379,28 +379,29 @@ void Walker::give_gap(Flow& flow, const Gap& gap) {
   flow.out->gaps.push_back(given);
 }
 
-// Called when a block begins, or an event stands where no block is: gives a Mark if anything that it tells has changed.
+// Called when a block begins, or before an event outside of blocks.
 void Walker::put_mark(Flow& flow, Interval time) {
   const FlowState& state = flow.state;
-  Mark mark;
-  mark.time = time;
-  mark.pid = state.context.pid;
-  mark.tid = state.context.tid;
-  mark.space = state.context.space;
-  mark.mode = state.mode;
-  mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
-  const Moment left = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next).left;
-  mark.about = left.about;
-  mark.cycles = left.cycles;
-  const Mark& last = flow.mark;
-  if (flow.mark_valid && last.time == mark.time && last.tid == mark.tid && last.pid == mark.pid && last.space == mark.space &&
-      last.mode == mark.mode && last.cycles == mark.cycles) {
+  flow.put_mark(time, items_.at(state.tnt_count != 0 ? state.tnt_item : state.next).left, flow.out->blocks.size());
+}
+
+void Flow::put_mark(Interval time, const Moment& left, size_t before_block) {
+  const Context& context = state.context;
+  if (mark_valid && mark.time == time && mark.tid == context.tid && mark.pid == context.pid && mark.space == context.space &&
+      mark.mode == state.mode && mark.cycles == left.cycles) {
     return;
   }
-  flow.mark = mark;
-  flow.mark_valid = true;
-  mark.before_block = static_cast<uint32_t>(flow.out->blocks.size());
-  flow.out->marks.push_back(mark);
+  mark.time = time;
+  mark.pid = context.pid;
+  mark.tid = context.tid;
+  mark.space = context.space;
+  mark.mode = state.mode;
+  mark.time_known = time.first > kTimeMin && time.last < kTimeMax;
+  mark.about = left.about;
+  mark.cycles = left.cycles;
+  mark_valid = true;
+  out->marks.push_back(mark);
+  out->marks.back().before_block = static_cast<uint32_t>(before_block);
 }
 
 bool Walker::done_flow(const FlowState& state) {

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "decoder/pt/flow/plain_packets.h"
-#include "decoder/pt/runner/runner_tally.h"
 
 namespace ptd::pt {
 namespace {
@@ -15,41 +14,20 @@ constexpr size_t kOutAtOnce = 1U << 16;                                         
 constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // one round may go past the limit
 constexpr uint32_t kMaxExactSteps = 32;
 constexpr uint64_t kBulkBytes = 48;
-constexpr uint64_t kLeastTally = 1U << 17;  // branches and targets that must be allowed for, to count in place
 
 }  // namespace
 
 Runner::Runner(Walker& walker)
     : walker_(walker),
       code_(walker.timeline_, walker.table_, walker.options_.switch_entry,
-            {walker.options_.config.return_compression != ReturnCompression::off, walker.options_.sequences || walker.options_.counts,
-             walker.options_.counts}),
-      returns_compressed_(walker.options_.config.return_compression != ReturnCompression::off),
-      tally_(walker.options_.counts ? std::make_unique<Tally>() : nullptr) {}
-
-Runner::~Runner() = default;
-
-uint64_t Runner::keep_counts() {
-  uint64_t count = 0;
-  for (const uint64_t key : journal_.keys()) {
-    blocks_at_end_.clear();
-    code_.append_blocks(key, blocks_at_end_);
-    count += blocks_at_end_.size();
-  }
-  journal_.clear();
-  return count;
-}
-
-void Runner::undo_counts() {
-  for (const uint64_t key : journal_.keys()) --code_.counter(key);
-  journal_.clear();
-}
+            walker.options_.config.return_compression != ReturnCompression::off),
+      returns_compressed_(walker.options_.config.return_compression != ReturnCompression::off) {}
 
 WalkStop Runner::run(Flow& flow, uint64_t until_position) {
   uint64_t exact_steps = 1;
   for (;;) {
     FlowState& state = flow.state;
-    const bool full = flow.out->blocks.size() >= flow.out->capacity_blocks;
+    const bool full = flow.out->blocks.size() >= flow.most_blocks;
     if (!full && state.position < until_position)
       exact_steps = fast(flow, until_position) ? 1 : std::min<uint64_t>(2 * exact_steps, kMaxExactSteps);
     const uint64_t before = state.position;
@@ -77,7 +55,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   ItemReader& items = walker_.items_;
   const Item* head = items.peek(state.next);
   if (state.tnt_count == 0 && head != nullptr && head->kind != ItemKind::tnt && head->kind != ItemKind::tip) return false;
-  if (code_.overgrown() && journal_.empty()) {
+  if (code_.overgrown()) {
     code_.clear();
     calls_.forget();
   }
@@ -103,7 +81,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
     span_ = (*points)[state.spans_passed - 1].time;
   Blocks& blocks = flow.out->blocks;
   const size_t size = blocks.size();
-  const size_t limit = std::min(flow.out->capacity_blocks, size + kOutAtOnce);
+  const size_t limit = std::min<size_t>(flow.most_blocks, size + kOutAtOnce);
   blocks.resize(limit + kOutSlack);
   out_ = blocks.data() + size;
   out_end_ = blocks.data() + limit;
@@ -162,13 +140,7 @@ void Runner::take_direct() {
   direct_ = true;
   stop_ = 0;
   settled_ = false;
-  tally_from_ = tally_ ? cursor_.offset_bytes : ~uint64_t{0};
   while (room() && state_->position < until_) {
-    if (cursor_.offset_bytes >= tally_from_ && until_ - state_->position > kLeastTally) {
-      tally();
-      if (tnt_.count != 0 && !take_bits()) return;
-      continue;
-    }
     const uint64_t offset = cursor_.offset_bytes;
     if (offset >= stop_ && !pass_point()) {
       if (cursor_.offset_bytes >= own_bytes_) return;
@@ -288,26 +260,7 @@ void Runner::set_now(const Item& item) {
 // Before the first block at a new moment or in a new context.
 void Runner::give_mark() {
   mark_due_ = false;
-  if (tally_) return;  // nobody asks for times
-  const FlowState& state = *state_;
-  Mark& last = flow_->mark;
-  if (flow_->mark_valid && last.time == state.now && last.tid == state.context.tid && last.pid == state.context.pid &&
-      last.space == state.context.space && last.mode == state.mode && last.cycles == left_.cycles) {
-    return;
-  }
-  Mark mark;
-  mark.time = state.now;
-  mark.pid = state.context.pid;
-  mark.tid = state.context.tid;
-  mark.space = state.context.space;
-  mark.mode = state.mode;
-  mark.time_known = state.now.first > kTimeMin && state.now.last < kTimeMax;
-  mark.about = left_.about;
-  mark.cycles = left_.cycles;
-  last = mark;
-  flow_->mark_valid = true;
-  mark.before_block = static_cast<uint32_t>(out_ - flow_->out->blocks.data());
-  flow_->out->marks.push_back(mark);
+  flow_->put_mark(state_->now, left_, static_cast<size_t>(out_ - flow_->out->blocks.data()));
 }
 
 void Runner::Calls::move_to_middle() {
@@ -400,7 +353,7 @@ bool Runner::take_memo() {
   }
   at_ = memos.view().run_of(memo.next);
   std::array<RunId, MemoTable::kMaxCalls> calls;
-  copy_calls(calls.data(), memo);
+  std::memcpy(calls.data(), memos.view().calls(memo), sizeof calls);
   for (int i = 0; i < memo.rise; ++i) calls_.push(calls[static_cast<size_t>(i)]);
   calls_.center();
   return true;

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <memory>
-#include <vector>
 
 #include "decoder/pt/flow/plain_packets.h"
 #include "decoder/pt/flow/walker.h"
@@ -20,27 +18,14 @@ namespace ptd::pt {
 class Runner {
  public:
   explicit Runner(Walker& walker);
-  ~Runner();
 
   /// As Walker::run.
   WalkStop run(Flow& flow, uint64_t until_position);
 
-  [[nodiscard]] const RunnerCode& code() const { return code_; }
-  [[nodiscard]] PathCounts take_paths() { return code_.take_paths(); }
-  // Where a segment may have to be walked again (`journals`), what is counted in place can be taken back.
-  void set_journals(bool journals) { journals_ = journals; }
-  /// What was counted so far stays. Returns how many blocks that is, since the last call of one of these three.
-  uint64_t keep_counts();
-  /// What was counted since is taken back.
-  void undo_counts();
-  void forget_journal() { journal_.clear(); }
-  /// There is so much of it that it should be kept, or it is in the way of code that is to be forgotten.
-  [[nodiscard]] bool journal_is_long() const { return journal_.keys().size() > kLongJournal || (!journal_.empty() && code_.overgrown()); }
   /// Steps that were left to the walker.
   [[nodiscard]] uint64_t walked() const { return walked_; }
 
  private:
-  static constexpr size_t kLongJournal = 1U << 22;
   static constexpr uint64_t kMostSilent = 4096;  ///< instructions without a packet
   struct Pending {                               ///< the TNT that is being taken
     Item item;                                   ///< as the walker would have it
@@ -108,42 +93,15 @@ class Runner {
   struct Spending;
   void spend();
   void read_bits(Spending& s, uint64_t stop);
-  template <bool kSequences>
   void spend_memos(Spending& s);
   bool spend_slowly(Spending& s, uint64_t stop);
   bool spend_tip(Spending& s);
   bool spend_singly(Spending& s);
   void hand_back(const Spending& s);
-  struct Tally;
-  void count(Tally& t, uint64_t key);
-  uint64_t undo(Tally& t);
-  bool is_certain(Tally& t, ValidId valid) const;
-  template <bool kJournals>
-  void tally_memos(Tally& t, uint32_t end);
-  RunId tally_links(Tally& t);
-  bool tally_target(Tally& t);
-  bool tally_singly(Tally& t, uint32_t end);
-  [[nodiscard]] uint32_t taken_places(const Tally& t) const;
-  [[nodiscard]] bool is_tip(const Tally& t, uint32_t place) const;
-  void set_clock_start(Tally& t, uint32_t place) const;
-  void bring_clock_to(const Tally& t, uint64_t offset);
-  void end_tally(Tally& t);
-  bool tally_tape(Tally& t, bool is_last);
-  void tally();
-  /// Copies a memo's blocks, or its one entry. Their number.
+  /// Copies a memo's blocks. Returns their number.
   uint32_t copy_memo(Block* to, const Memo& memo) {
-    const MemoTable::View memos = code_.memos().view();
-    if (code_.packs()) {
-      std::memcpy(static_cast<void*>(to), memos.entry(memo), sizeof(Block));
-      return 1;
-    }
-    copy_blocks(to, memos.blocks(memo), memo.blocks);
+    copy_blocks(to, code_.memos().view().blocks(memo), memo.blocks);
     return memo.blocks;
-  }
-  /// The runs at its return addresses, MemoTable::kMaxCalls.
-  void copy_calls(RunId* to, const Memo& memo) {
-    const MemoTable::View memos = code_.memos().view();
-    std::memcpy(to, code_.packs() ? memos.calls<true>(memo) : memos.calls<false>(memo), MemoTable::kMaxCalls * sizeof(RunId));
   }
   bool take_bits();
   bool take_memo();
@@ -171,11 +129,6 @@ class Runner {
   Calls calls_;
   uint64_t signature_ = 0;  ///< of the ReturnStack that calls_ belongs to
   uint64_t walked_ = 0;
-  std::unique_ptr<Tally> tally_;  ///< null: nothing is counted in place
-  bool journals_ = false;
-  KeyJournal journal_;                ///< what was counted since keep_counts(), if journals_
-  std::vector<Block> blocks_at_end_;  ///< scratch of end_tally()
-  uint64_t wait_ = 0;                 ///< bytes before tally() is tried again where it came to nothing
 
   // Of the present call of fast().
   Flow* flow_ = nullptr;
@@ -186,11 +139,10 @@ class Runner {
   uint64_t stop_ = 0;  ///< offset of the next timing packet or own_bytes_
   TimeNs hi_;          ///< upper bound up to there
   ItemCursor cursor_;
-  bool direct_ = false;                 ///< cursor_ is ahead of the ItemReader
-  bool moved_ = false;                  ///< something was taken
-  uint64_t first_position_ = 0;         ///< of the flow, before
-  uint64_t tally_from_ = ~uint64_t{0};  ///< offset at which tally() is tried next
-  bool settled_ = false;                ///< the last item and the next have the same bounds of time, if cursor_ is steady
+  bool direct_ = false;          ///< cursor_ is ahead of the ItemReader
+  bool moved_ = false;           ///< something was taken
+  uint64_t first_position_ = 0;  ///< of the flow, before
+  bool settled_ = false;         ///< the last item and the next have the same bounds of time, if cursor_ is steady
   bool mark_due_ = false;
   Moment left_;                                 ///< of the head item
   uint32_t kernel_place_ = 0, user_place_ = 0;  ///< calls_ holds runs of these

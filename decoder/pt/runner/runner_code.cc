@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "decoder/block_rules.h"
 #include "decoder/pt/flow/flow_state.h"
 #include "image/fetch_steps.h"
 
@@ -15,10 +16,8 @@ namespace {
 
 constexpr size_t kMaxRuns = 1U << 19;  // with all that hangs on them some 100 MB, then everything is read anew
 constexpr size_t kMaxBlocks = 1U << 22;
-constexpr size_t kFirstSequences = 1U << 20;
 constexpr size_t kMaxIntervals = 1U << 18;
 constexpr size_t kMaxCallSites = 1U << 20;
-constexpr uint16_t kMaxBlockInstructions = 4096;  // as the walker cuts
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
@@ -32,13 +31,6 @@ constexpr size_t kWide = 16;  // an instruction's bytes are copied so many at on
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
   return h ^ (h >> 32);
-}
-
-uint16_t block_flags_of(CodeFlag flags) {
-  uint16_t bits = 0;
-  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
-  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
-  return bits;
 }
 
 SpaceId space_of(uint32_t place) {
@@ -91,12 +83,11 @@ struct RunnerCode::Reading {
   }
 };
 
-RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, const RunnerCodeOptions& options)
+RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, bool returns_compressed)
     : view_(timeline),
       table_(&table),
       switch_entry_(switch_entry),
-      options_(options),
-      memos_(options.sequences),
+      returns_compressed_(returns_compressed),
       reading_(std::make_unique<Reading>()) {
   clear();
 }
@@ -104,9 +95,7 @@ RunnerCode::RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_en
 RunnerCode::~RunnerCode() = default;
 
 void RunnerCode::clear() {
-  drain();
   runs_.assign(1, BlockRun{});
-  if (options_.counts) run_counts_.assign(1, {});
   slots_.assign(1U << 12, Slot{});
   used_slots_ = 0;
   blocks_.assign(kCopySlack, Block{});
@@ -153,7 +142,6 @@ RunId RunnerCode::append(const BlockRun& run) {
   runs_.push_back(run);
   check_ids_.push_back(0);
   memos_.grow_to(runs_.size());
-  if (options_.counts) run_counts_.emplace_back();
   return static_cast<RunId>(runs_.size() - 1);
 }
 
@@ -321,8 +309,8 @@ RunId RunnerCode::place_for(RunId id) {
   return added;
 }
 
-// Reads the run's code as it is throughout `now`. False: it is not certain, and that is kept if asked for.
-bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
+// Reads the run's code as it is throughout `now`. If it is not certain, the run is stuck.
+void RunnerCode::read(RunId id, Interval now) {
   Reading& reading = *reading_;
   reading.begin(runs_[id].place);
   uint64_t ip = runs_[id].ip;
@@ -344,7 +332,7 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
     if (!step(reading, id, ip)) break;
   }
   const bool certain = reading.end != RunEnd::stuck;
-  if (certain ? read_known(id, reading) : !keeps_stuck) return certain;
+  if (certain && read_known(id, reading)) return;
   const RunId target = place_for(id);
   BlockRun& run = runs_[target];
   run.end = reading.end;
@@ -357,7 +345,7 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
   run.next[1] = reading.next[1];
   if (!certain) {
     run.blocks = run.calls = 0;
-    return false;
+    return;
   }
   keep_checks(target, reading);
   run.blocks_first = static_cast<uint32_t>(blocks_.size() - kCopySlack);
@@ -370,7 +358,6 @@ bool RunnerCode::read(RunId id, Interval now, bool keeps_stuck) {
   } else {
     calls_.insert(calls_.end(), reading.calls.begin(), reading.calls.end());
   }
-  return true;
 }
 
 // Notes what has to be looked at to know the run again.
@@ -444,12 +431,7 @@ bool RunnerCode::read_known(RunId id, const Reading& reading) {
   return false;
 }
 
-RunId RunnerCode::certain_version_at(RunId id, Interval wide) {
-  const RunId version = version_at(id, wide, false);
-  return version == kNoRun || runs_[version].end == RunEnd::stuck || runs_[version].end == RunEnd::unread ? kNoRun : version;
-}
-
-RunId RunnerCode::version_at(RunId id, Interval now, bool keeps_stuck) {
+RunId RunnerCode::version_at(RunId id, Interval now) {
   const auto fits = [&](RunId one) { return runs_[one].end != RunEnd::unread && holds(runs_[one].valid, now); };
   if (fits(id)) return id;
   const RunId first = first_version(id);
@@ -463,76 +445,20 @@ RunId RunnerCode::version_at(RunId id, Interval now, bool keeps_stuck) {
   if (compared == Compared::same) return known;
   const RunId at = free != kNoRun ? free : first;
   if (compared == Compared::uncertain) {
-    if (!keeps_stuck) return kNoRun;
     const RunId stuck = place_for(at);
     runs_[stuck].end = RunEnd::stuck;
     runs_[stuck].valid = valid_id(now);
     runs_[stuck].blocks = runs_[stuck].calls = 0;
     return stuck;
   }
-  if (!read(at, now, keeps_stuck) && !keeps_stuck) return kNoRun;
+  read(at, now);
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
     if (fits(one)) return one;
   }
   return free;
 }
 
-void RunnerCode::append_blocks(uint64_t key, std::vector<Block>& blocks) const {
-  const uint64_t what = key >> 32;
-  if ((what & kRunKey) == 0) {
-    const std::span<const Block> known = sequences_.blocks(static_cast<SequenceId>(what));
-    blocks.insert(blocks.end(), known.begin(), known.end());
-    return;
-  }
-  const BlockRun& run = runs_[what & (kTakenKey - 1)];
-  blocks.insert(blocks.end(), blocks_.begin() + run.blocks_first, blocks_.begin() + run.blocks_first + run.blocks);
-  if ((what & kTakenKey) != 0) blocks.back().flags |= static_cast<uint16_t>(BlockFlag::taken);
-}
-
-// Names what was counted by sequences and places, which stay when runs go.
-void RunnerCode::drain() {
-  memos_.take_counters(counts_);
-  for (RunId run = 0; run < run_counts_.size(); ++run) {
-    for (const bool taken : {false, true}) {
-      const uint64_t count = std::exchange(run_counts_[run][taken ? 1 : 0], 0);
-      if (count == 0) continue;
-      append_blocks(key_of_run(run, taken, 0), paths_.blocks());
-      paths_.add(Ip{}, count, PathEnd::told);
-    }
-  }
-  for (const KeyCounts::Slot& slot : counts_.slots()) {
-    if (slot.count == 0) continue;
-    append_blocks(slot.key, paths_.blocks());
-    paths_.add(Ip{runs_[memos_.view().run_of(static_cast<TableRef>(slot.key))].ip}, slot.count,
-               (slot.key >> 32 & kRunKey) != 0 ? PathEnd::dynamic : PathEnd::unknown);
-  }
-  counts_.clear();
-  paths_.compact(*table_);
-}
-
-void RunnerCode::make_counter(const Memo& memo, TableRef to) {
-  Block entry;
-  std::memcpy(static_cast<void*>(&entry), memos_.view().entry(memo), sizeof entry);
-  memos_.make_counter(memo, to, key_of(entry.node, to), counts_);
-}
-
-PathCounts RunnerCode::take_paths() {
-  drain();
-  return std::exchange(paths_, {});
-}
-
-// One entry in place of `blocks`. False: it could not say how many instructions they are.
-bool RunnerCode::pack(std::span<Block> blocks) {
-  uint32_t instructions = 0;
-  for (const Block& block : blocks) instructions += block.instructions;
-  if (instructions > std::numeric_limits<uint16_t>::max()) return false;
-  // What is made for the first time needs no look-up. Later it may be known, and the table must not grow for ever.
-  const SequenceId id = options_.counts && sequences_.size() < kFirstSequences ? sequences_.append(blocks) : sequences_.intern(blocks);
-  blocks[0] = {id, static_cast<uint16_t>(instructions), static_cast<uint16_t>(BlockFlag::sequence)};
-  return true;
-}
-
-bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interval now, bool keeps_stuck) {
+bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interval now) {
   std::array<Block, MemoTable::kMaxBlocks + kMaxRunBlocks> made;
   std::array<RunId, kMaxOpenCalls> open;
   Memo memo;
@@ -544,7 +470,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   RunId at = start;
   bool pops = false;
   while (memo.bits < width && !pops) {
-    at = version_at(at, now, keeps_stuck);
+    at = version_at(at, now);
     if (at == kNoRun) break;
     const BlockRun& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
@@ -552,7 +478,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
     if (run.end == RunEnd::jcc && memo.bits == count) return false;  // it would take more bits than are known
     const uint64_t bit = window >> 63;
     if (run.end != RunEnd::link) looked_at = memo.bits + 1U;
-    if (run.end == RunEnd::ret && (bit == 0 || !options_.returns_compressed)) break;
+    if (run.end == RunEnd::ret && (bit == 0 || !returns_compressed_)) break;
     std::copy_n(blocks_.begin() + run.blocks_first, run.blocks, made.begin() + met);
     met += run.blocks;
     for (uint32_t i = 0; i < run.calls; ++i) open[depth++] = calls(run)[i];
@@ -581,10 +507,6 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   }
   if (memo.bits == 0) return false;
   memo.valid = valid_id(valid);
-  if (options_.sequences) {
-    if (!pack({made.data(), blocks})) return false;
-    blocks = 1;
-  }
   memos_.put(start, start_window, looked_at, memo, {made.data(), blocks}, {open.data(), static_cast<size_t>(std::max<int>(memo.rise, 0))});
   return true;
 }

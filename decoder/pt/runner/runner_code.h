@@ -9,11 +9,9 @@
 #include <vector>
 
 #include "decoder/pt/runner/runner_memo.h"
-#include "ptdecode/block_sequences.h"
 #include "ptdecode/code_view.h"
 #include "ptdecode/flow.h"
 #include "ptdecode/insn.h"
-#include "ptdecode/path_counts.h"
 #include "ptdecode/timeline.h"
 
 namespace ptd::pt {
@@ -53,16 +51,10 @@ struct alignas(64) BlockRun {
 };
 static_assert(sizeof(BlockRun) == 64);
 
-struct RunnerCodeOptions {
-  bool returns_compressed = true;
-  bool sequences = false;  ///< DecoderOptions::sequences or counts
-  bool counts = false;     ///< DecoderOptions::counts
-};
-
 /// Owner of runs and memos of one decoder. Not thread-safe. Grows by what is new in the trace; clear() when overgrown().
 class RunnerCode {
  public:
-  RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, const RunnerCodeOptions& options);
+  RunnerCode(const Timeline& timeline, BlockTable& table, Ip switch_entry, bool returns_compressed);
   ~RunnerCode();
 
   static constexpr uint32_t place_of(SpaceId space, ExecMode mode) { return space.value << 2 | static_cast<uint32_t>(mode); }
@@ -77,9 +69,7 @@ class RunnerCode {
     return target.run;
   }
   /// A version of `id`'s place that is valid throughout `now`; read if need be. Its end may be `stuck`.
-  RunId version_at(RunId id, Interval now) { return version_at(id, now, true); }
-  /// The same for an interval that is wider than need be: kNoRun if the code is not certain throughout it.
-  RunId certain_version_at(RunId id, Interval wide);
+  RunId version_at(RunId id, Interval now);
   [[nodiscard]] const BlockRun& run(RunId id) const { return runs_[id]; }
   [[nodiscard]] BlockRun& run(RunId id) { return runs_[id]; }
   [[nodiscard]] bool holds(ValidId valid, Interval now) const { return valid == 0 || intervals_[valid].contains(now); }
@@ -91,35 +81,10 @@ class RunnerCode {
   }
   static constexpr uint32_t kCopySlack = 16;
 
-  [[nodiscard]] const BlockSequences& sequences() const { return sequences_; }
-  /// Whether the blocks of a memo are given as one entry.
-  [[nodiscard]] bool packs() const { return options_.sequences; }
   [[nodiscard]] MemoTable& memos() { return memos_; }
   /// Makes the memo of `run` and the `count` bits on top of `window` as they are at `now`. False if not even one bit can be taken, or if
   /// more than are known would be.
-  bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now) { return make_memo(run, window, count, now, true); }
-  /// The same for an interval that is wider than need be: made of what is certain throughout it.
-  bool make_certain_memo(RunId run, uint64_t window, uint32_t count, Interval wide) { return make_memo(run, window, count, wide, false); }
-
-  // Counting in place: what ran, and the table of the run that the flow went to, in one key.
-  static constexpr uint64_t key_of(SequenceId sequence, TableRef to) { return uint64_t{sequence} << 32 | to; }
-  /// Of a run whose last branch was taken or not.
-  static constexpr uint64_t key_of_run(RunId run, bool taken, TableRef to) {
-    return (kRunKey | (taken ? kTakenKey : 0) | uint64_t{run}) << 32 | to;
-  }
-  /// The key's counter; valid until something is counted or a run is added.
-  [[nodiscard]] uint64_t& counter(uint64_t key) {
-    const uint64_t what = key >> 32;
-    const auto run = static_cast<RunId>(what & (kTakenKey - 1));
-    if ((what & kRunKey) == 0 || (runs_[run].end != RunEnd::jcc && runs_[run].end != RunEnd::link)) return counts_.count(key);
-    return run_counts_[run][(what & kTakenKey) != 0 ? 1 : 0];
-  }
-  /// See MemoTable::make_counter().
-  void make_counter(const Memo& memo, TableRef to);
-  /// Appends the blocks that a key stands for.
-  void append_blocks(uint64_t key, std::vector<Block>& blocks) const;
-  /// What was counted since the last call.
-  PathCounts take_paths();
+  bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now);
 
   [[nodiscard]] bool overgrown() const;
   void clear();
@@ -139,11 +104,7 @@ class RunnerCode {
     uint32_t tag = 0;
     RunId run = kNoRun;  ///< kNoRun: empty
   };
-  static constexpr uint64_t kRunKey = 1U << 31, kTakenKey = 1U << 30;
-  void drain();
-  RunId version_at(RunId id, Interval now, bool keeps_stuck);
-  bool make_memo(RunId run, uint64_t window, uint32_t count, Interval now, bool keeps_stuck);
-  bool read(RunId id, Interval now, bool keeps_stuck);
+  void read(RunId id, Interval now);
   /// Instructions of a run whose bytes change, and when the others stand. Where these are as they were, the run is.
   struct Changing {
     uint64_t ip = 0;
@@ -175,14 +136,13 @@ class RunnerCode {
   void finish_block(Reading& reading, uint16_t flags);
   bool step(Reading& reading, RunId id, uint64_t& ip);
   ValidId valid_id(Interval valid);
-  bool pack(std::span<Block> blocks);
   RunId append(const BlockRun& run);
   void grow();
 
   CodeView view_;
   BlockTable* table_;
   Ip switch_entry_;
-  RunnerCodeOptions options_;
+  bool returns_compressed_;
   std::vector<BlockRun> runs_;
   std::vector<Slot> slots_;  ///< open addressing by (place, ip)
   size_t used_slots_ = 0;
@@ -191,10 +151,6 @@ class RunnerCode {
   std::vector<Interval> intervals_;
   std::vector<ValidId> valid_slots_;
   MemoTable memos_;
-  BlockSequences sequences_;
-  KeyCounts counts_;
-  std::vector<std::array<uint64_t, 2>> run_counts_;  ///< if they are counted: of runs that go one of two ways, not taken and taken
-  PathCounts paths_;
   std::vector<uint32_t> check_ids_;  ///< by run, of checks_; 0: none
   std::vector<Checks> checks_;
   std::vector<Changing> changing_;

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ptdecode/flow.h"
-#include "ptdecode/path_counts.h"
 
 namespace ptd::pt {
 
@@ -28,7 +27,7 @@ struct Memo {
   uint32_t body = 0;  ///< MemoTable::View::blocks() and calls()
   ValidId valid = 0;
   uint8_t bits = 0;    ///< how many it takes; 0: not made yet
-  uint8_t blocks = 0;  ///< not made yet: how often it was asked for; counted: the mask of its counters
+  uint8_t blocks = 0;  ///< not made yet: how often it was asked for
   uint8_t room = 0;    ///< ReturnStack::kDepth less the most calls that are open within
   int8_t rise = 0;     ///< calls that it leaves open; -1: it ends with a return to a call from before it
 };
@@ -51,8 +50,7 @@ class MemoTable {
   static constexpr std::array<uint16_t, 3> kVisits = {2, 32, 256};
   static constexpr uint32_t kMostBits = kWidths.back();
 
-  /// `counted`: each memo has one entry in place of its blocks, and counters.
-  explicit MemoTable(bool counted) : counts_(counted) { clear(); }
+  MemoTable() { clear(); }
   void clear();
   /// The runs below `count` get tables.
   void grow_to(size_t count);
@@ -60,37 +58,22 @@ class MemoTable {
   struct alignas(16) Body {
     std::array<Block, 2> blocks;  ///< of a memo: kMaxCalls runs, then the blocks
   };
-  // A counted memo's body: kMaxCalls runs in the place of a counter, the entry in that of another, then the counters: in the same line of
-  // the cache, but for those of a memo that ends with a return, which has one for each place that it returns to.
-  static constexpr uint32_t kCounters = 2, kUnit = 4;
-  static constexpr uint32_t kFirstMask = 3, kMostMask = 63;  ///< counters of a memo that returns, less one
   /// What a loop holds of the table while nothing is added to it.
   struct View {
     const TableRef* tables;  ///< by run
     const Memo* memos;
     const Body* bodies;
-    KeyCounts::Slot* counted;
 
     /// Entry for the bits on top of `window`; its `bits` is 0 if it is not made.
     [[nodiscard]] const Memo& find(TableRef table, uint64_t window) const { return memos[(table >> 6) + (window >> (table & 63))]; }
     [[nodiscard]] RunId run_of(TableRef table) const { return memos[(table >> 6) - 1].body; }
     /// Runs at the return addresses of the calls left open, oldest first; kMaxCalls may be read.
-    template <bool kCounted>
-    [[nodiscard]] const void* calls(const Memo& memo) const {
-      if constexpr (kCounted) return counted + memo.body;
-      return bodies[memo.body].blocks.data();
-    }
+    [[nodiscard]] const void* calls(const Memo& memo) const { return bodies[memo.body].blocks.data(); }
     /// At least kCopySlack blocks may be read behind them.
     [[nodiscard]] const Block* blocks(const Memo& memo) const { return bodies[memo.body].blocks.data() + kMaxCalls / 2; }
-    /// The one entry of a counted memo: as many bytes as a Block.
-    [[nodiscard]] const void* entry(const Memo& memo) const { return counted + memo.body + 1; }
-    /// The counter of a counted memo that leads to `to`; another's key may stand there.
-    [[nodiscard]] KeyCounts::Slot* counter(const Memo& memo, TableRef to) const {
-      return counted + memo.body + kCounters + (to * 0x9e3779b1U >> 24 & memo.blocks);
-    }
   };
 
-  [[nodiscard]] View view() const { return {tables_.data(), memos_.data(), bodies_.data(), counted_.data()}; }
+  [[nodiscard]] View view() const { return {tables_.data(), memos_.data(), bodies_.data()}; }
   [[nodiscard]] const Memo& find(RunId run, uint64_t window) const { return view().find(tables_[run], window); }
   [[nodiscard]] TableRef table(RunId run) const { return tables_[run]; }
   /// Bits of the run's memos, at most; 0: it gets none yet.
@@ -109,21 +92,13 @@ class MemoTable {
   /// Makes the entry, and all that differ only in bits behind those that were looked at to make it.
   void put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls);
 
-  /// The counter of `memo` for `to` is another's: makes it that of `key`. What is in the way goes to `rest`. Views are void then.
-  void make_counter(const Memo& memo, TableRef to, uint64_t key, KeyCounts& rest);
-  /// Adds all counters to `to` and sets them to 0.
-  void take_counters(KeyCounts& to);
-
-  [[nodiscard]] bool overgrown() const {
-    return memos_.size() > kMostMemos || bodies_.size() > kMostBodies || counted_.size() > kMostCounters;
-  }
+  [[nodiscard]] bool overgrown() const { return memos_.size() > kMostMemos || bodies_.size() > kMostBodies; }
   [[nodiscard]] size_t memory_bytes() const {
-    return tables_.capacity() * sizeof(TableRef) + memos_.capacity() * sizeof(Memo) + bodies_.capacity() * sizeof(Body) +
-           counted_.capacity() * sizeof(KeyCounts::Slot);
+    return tables_.capacity() * sizeof(TableRef) + memos_.capacity() * sizeof(Memo) + bodies_.capacity() * sizeof(Body);
   }
 
  private:
-  static constexpr size_t kMostMemos = 1U << 22, kMostBodies = 1U << 21, kMostCounters = 1U << 22;
+  static constexpr size_t kMostMemos = 1U << 22, kMostBodies = 1U << 21;
   /// body: the run. valid: visits to the next level. blocks: the level.
   Memo& header(RunId run) { return memos_[(tables_[run] >> 6) - 1]; }
   void add_table(RunId run, uint32_t level);
@@ -131,26 +106,7 @@ class MemoTable {
 
   std::vector<TableRef> tables_;
   std::vector<Memo> memos_;
-  /// Of lines of the cache.
-  template <typename T>
-  struct LineAllocator : std::allocator<T> {
-    template <typename Other>
-    struct rebind {
-      using other = LineAllocator<Other>;
-    };
-    T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
-    void deallocate(T* at, size_t) { ::operator delete(at, kLine); }
-    static constexpr std::align_val_t kLine{64};
-  };
-  struct CountedBody {
-    uint32_t first = 0, mask = 0;
-  };
-  [[nodiscard]] static size_t units_of(uint32_t mask) { return (kCounters + mask) / kUnit * kUnit + kUnit; }
-
   std::vector<Body> bodies_;
-  bool counts_;
-  mutable std::vector<KeyCounts::Slot, LineAllocator<KeyCounts::Slot>> counted_;  ///< to count changes nothing that is looked up
-  std::vector<CountedBody> counted_bodies_;
 };
 
 }  // namespace ptd::pt

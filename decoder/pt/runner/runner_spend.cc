@@ -60,8 +60,7 @@ inline void Runner::read_bits(Spending& s, uint64_t stop) {
   }
 }
 
-// The rounds: takes bits while memos serve, there is room, and enough were read. With sequences a memo's blocks are one entry.
-template <bool kSequences>
+// The rounds: takes bits while memos serve, there is room, and enough were read.
 inline void Runner::spend_memos(Spending& s) {
   const MemoTable::View memos = code_.memos().view();
   uint64_t window = s.window;
@@ -94,16 +93,11 @@ inline void Runner::spend_memos(Spending& s) {
     window <<= bits;
     count -= bits;
     open = std::min(open, uint32_t{memo->room}) + static_cast<uint32_t>(rise);
-    std::memcpy(top + 1, memos.calls<kSequences>(*memo), MemoTable::kMaxCalls * sizeof(RunId));
+    std::memcpy(top + 1, memos.calls(*memo), MemoTable::kMaxCalls * sizeof(RunId));
     top += rise;
     lowest = std::min(lowest, top);
-    if constexpr (kSequences) {
-      std::memcpy(static_cast<void*>(out), memos.entry(*memo), sizeof(Block));
-      ++out;
-    } else {
-      copy_blocks(out, memos.blocks(*memo), memo->blocks);
-      out += memo->blocks;
-    }
+    copy_blocks(out, memos.blocks(*memo), memo->blocks);
+    out += memo->blocks;
   } while (count >= s.least && out < out_end_);
   s.window = window;
   s.count = count;
@@ -203,11 +197,7 @@ void Runner::spend() {
     if (s.position() + 64 > until_ || s.out >= out_end_) break;
     if (s.count != 0) {
       const uint32_t before = s.count;
-      if (code_.packs()) {
-        spend_memos<true>(s);
-      } else {
-        spend_memos<false>(s);
-      }
+      spend_memos(s);
       if (s.count < s.least && s.count != before) continue;
     }
     if (s.count == 0 && s.at != kNoRun && s.offset < stop && s.out < out_end_ && spend_tip(s)) continue;

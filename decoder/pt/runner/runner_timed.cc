@@ -115,7 +115,7 @@ struct Runner::Timed {
     t.at = pop_call();
   } else {
     RunId calls[MemoTable::kMaxCalls];
-    copy_calls(calls, *memo);
+    std::memcpy(calls, memos.view().calls(*memo), sizeof calls);
     t.at = memos.view().run_of(memo->next);
     for (int i = 0; i < rise; ++i) calls_.push(calls[i]);
     calls_.center();
@@ -250,7 +250,7 @@ bool Runner::take_timed() {
       if (!pass_point(t)) break;
       continue;
     }
-    if (offset >= sync_limit_ || offset >= tally_from_) break;
+    if (offset >= sync_limit_) break;
     if (!t.mark_due && t.settled && t.cursor.steady() && is_bulk(offset, t.stop)) break;
     const auto byte = static_cast<unsigned>(data_[offset]);
     bool taken = false;

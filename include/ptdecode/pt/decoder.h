@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "ptdecode/aux_segment.h"
-#include "ptdecode/block_sequences.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/export.h"
 #include "ptdecode/flow_decoder.h"
-#include "ptdecode/path_counts.h"
 #include "ptdecode/pt/config.h"
 #include "ptdecode/timeline.h"
 
@@ -38,14 +36,12 @@ struct DecoderOptions {
   uint32_t max_candidates = 32;                 ///< live candidates at once; beyond it the least likely are dropped, output is `ambiguous`
   uint32_t max_held_blocks = 1U << 16;          ///< undecided blocks held back
   uint64_t max_silent_instructions = 1U << 24;  ///< without consuming a packet; beyond it: a Gap `limit`
-  bool sequences = false;   ///< for FlowCounts: repeated blocks are one entry (BlockFlag::sequence)
-  bool counts = false;      ///< for FlowCounts without times: blocks that can be counted are not output, see Decoder::take_paths()
-  bool exact_only = false;  ///< do not use the fast path (Runner): the same output, slower
+  bool exact_only = false;                      ///< do not use the fast path (Runner): the same output, slower
   const std::vector<SyncPoint>* sync_points = nullptr;  ///< of this stream, in order; may be null; must outlive the decoder
 };
 
 struct DecoderStats {
-  uint64_t blocks = 0;  ///< entries of `blocks`; a sequence is one
+  uint64_t blocks = 0;
   uint64_t forks = 0, chosen = 0, ambiguous_choices = 0, healed_blocks = 0;
   uint64_t healed_by_packets = 0;  ///< contradictions that code of another time resolved
 };
@@ -60,16 +56,11 @@ class PTD_API Decoder final : public FlowDecoder {
   Decoder& operator=(Decoder&&) noexcept;
 
   void begin(const AuxSegment& segment) override;
-  bool next(Batch& batch) override;
-
   [[nodiscard]] const BlockTable& blocks() const override;
-  /// Returns the blocks of entries with BlockFlag::sequence.
-  [[nodiscard]] const BlockSequences& sequences() const;
-  /// Returns the counts since the last call, of segments that were decoded to their end. Only with DecoderOptions::counts.
-  [[nodiscard]] PathCounts take_paths();
   [[nodiscard]] const DecoderStats& stats() const;
 
  private:
+  bool fill(Batch& batch, size_t batch_blocks) override;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -35,10 +35,9 @@ Decoded decode_segment(FlowDecoder& decoder, const std::vector<uint8_t>& bytes, 
   decoder.begin(segment);
   Decoded decoded;
   Batch batch;
-  batch.capacity_blocks = capacity;
   for (bool more = true; more;) {
     batch.clear();
-    more = decoder.next(batch);
+    more = decoder.next(batch, capacity);
     take(batch, decoder.blocks(), decoded);
   }
   return decoded;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ptdecode/call_flow.h"
+#include "analysis/call_flow.h"
 #include "analysis/flow_clock.h"
 
 namespace ptd {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <string>
 
+#include "analysis/call_flow.h"
+
 namespace ptd {
 namespace {
 

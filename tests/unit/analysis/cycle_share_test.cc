@@ -1,5 +1,5 @@
 // CycleShare: cycles are given out once, whatever the order in which counts and moments come.
-#include "ptdecode/cycle_share.h"
+#include "analysis/cycle_share.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // FlowDates: whose time it was, from moments and instruction counts made by hand. Truth: what each case says that the program did.
-#include "ptdecode/flow_dates.h"
+#include "analysis/flow_dates.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // LossTimes: whose flow was lost for how long, from batches made by hand.
-#include "ptdecode/loss_times.h"
+#include "analysis/loss_times.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // OpenCounts: counters as those of a std::map.
-#include "ptdecode/open_counts.h"
+#include "analysis/open_counts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,60 +1,45 @@
-// CodeCounts: how often which code of which file ran, and which ways its branches took. For coverage and for profiles of compilers.
+// CodeCounter: counts one stream's flow for count_code().
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "ptdecode/export.h"
-#include "ptdecode/flow.h"
-#include "ptdecode/likeliest_time.h"
-#include "ptdecode/path_counts.h"
-#include "ptdecode/recording.h"
+#include "ptdecode/counts.h"
+#include "ptdecode/flow_cursor.h"
 
 namespace ptd {
 
-/// Instructions that ran one behind the other, from where a branch went (or flow began) to the next taken branch.
-struct CodeRun {
-  uint64_t first = 0, last = 0;  ///< addresses of the first and the last instruction
-  uint64_t end = 0;              ///< behind the last one
-  uint64_t count = 0;
-  uint64_t by_jump = 0;  ///< how many of them began where a jump of this file went; the others behind calls and returns, or from outside
-};
-struct CodeBranch {
-  uint64_t from = 0, to = 0;  ///< address of the branch, and where it went
-  uint64_t count = 0;
-};
-
-/// What ran of one file. Addresses are the file's own (p_vaddr).
-struct PTD_API FileCounts {
-  std::string path, build_id;
-  uint64_t offset_to_address = 0;    ///< add to an offset in the file for the address of code there
-  bool relocatable = false;          ///< see FilePlace::relocatable
-  std::vector<CodeRun> runs;         ///< by first and last
-  std::vector<CodeBranch> branches;  ///< near ones that were taken and stay in the file, by from and to
-  /// Bytes of code that ran, each as often as it did.
-  [[nodiscard]] uint64_t ran_bytes() const;
-};
-
-/// How often each address ran.
-class PTD_API AddressCounts {
+/// Counters found by a key that is not 0: open addressing, so that to count is one line of the cache, and waits for nothing.
+class KeyCounts {
  public:
-  explicit AddressCounts(const std::vector<CodeRun>& runs);
-  /// The highest count of [first, end).
-  [[nodiscard]] uint64_t highest(uint64_t first, uint64_t end) const;
+  struct Slot {
+    uint64_t key = 0;  ///< 0: empty
+    uint64_t count = 0;
+  };
+  /// The key's counter; valid until the next call.
+  [[nodiscard]] uint64_t& count(uint64_t key) {
+    Slot& slot = slots_[first_slot(key)];
+    return slot.key == key ? slot.count : find(key);
+  }
+  [[nodiscard]] const std::vector<Slot>& slots() const { return slots_; }
 
  private:
-  std::vector<std::pair<uint64_t, uint64_t>> steps_;  ///< from this address on, that many
+  [[nodiscard]] uint64_t first_slot(uint64_t key) const { return key * 0x9e3779b97f4a7c15ULL >> shift_; }
+  uint64_t& find(uint64_t key);
+  static constexpr unsigned kFirstShift = 52;
+  unsigned shift_ = kFirstShift;
+  size_t used_ = 0;
+  std::vector<Slot> slots_ = std::vector<Slot>(size_t{1} << (64 - kFirstShift));
 };
 
 /// Fed with one stream's batches in order. Not thread-safe.
-class PTD_API CodeCounter {
+class CodeCounter {
  public:
   /// Which marks' flow counts; empty: all. Their time begins with the likeliest moment.
   using Wanted = std::function<bool(const Mark&)>;
@@ -127,20 +112,5 @@ class PTD_API CodeCounter {
   SpaceId space_ = kNoSpace;
   uint64_t instructions_ = 0, fileless_ = 0;
 };
-
-struct CodeCountOptions {
-  std::vector<uint32_t> streams;                 ///< empty: all
-  Interval time;                                 ///< what likeliest ran outside of it does not count
-  std::function<bool(const Mark&)> wanted;       ///< which threads count; empty: all
-  std::function<bool(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; false stops
-  std::function<void(const Gap&)> on_gap;
-};
-struct CodeCounts {
-  std::vector<FileCounts> files;  ///< by bytes that ran, most first
-  uint64_t instructions = 0, fileless = 0;
-};
-
-/// Counts a recording's streams one after the other. Errors: those of Recording::decode.
-[[nodiscard]] PTD_API Result<CodeCounts> count_code(const Recording& recording, const CodeCountOptions& options);
 
 }  // namespace ptd

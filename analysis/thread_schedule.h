@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "ptdecode/context_track.h"
-#include "ptdecode/export.h"
 
 namespace ptd {
 
 /// Immutable after construction; any number of threads may read. Does not refer to the contexts that it was made from.
-class PTD_API ThreadSchedule {
+class ThreadSchedule {
  public:
   struct OnCpu {
     TimeNs first, last;

@@ -6,9 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "ptdecode/cycle_share.h"
-#include "ptdecode/export.h"
-#include "ptdecode/thread_schedule.h"
+#include "analysis/cycle_share.h"
+#include "analysis/thread_schedule.h"
 #include "ptdecode/types.h"
 
 namespace ptd {
@@ -33,7 +32,7 @@ struct FlowClock {
 ///    switch records say so or the core slept. A single pause covers the time in which the thread was on no cpu.
 ///
 /// So time in which no instruction is known to have run is waiting time. Not thread-safe.
-class PTD_API FlowDates {
+class FlowDates {
  public:
   struct Date {
     TimeNs time, floor;   ///< floor: the packet's moment before it

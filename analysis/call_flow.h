@@ -1,18 +1,17 @@
 // CallFlow: extracts from one stream's flow what matters to calls: calls, returns, jumps between functions, interrupts, switches, gaps.
 #pragma once
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "ptdecode/branch_code.h"
-#include "ptdecode/export.h"
+#include "analysis/branch_code.h"
+#include "analysis/flow_dates.h"
+#include "analysis/function_finder.h"
 #include "ptdecode/flow.h"
-#include "ptdecode/flow_dates.h"
-#include "ptdecode/function_table.h"
 
 namespace ptd {
 
@@ -61,7 +60,7 @@ struct FlowStep {
 /// FlowDates dates the steps. A step waits for the next time in the trace, so out() lags behind; finish() outputs the rest. An
 /// instruction that halts the core (HLT, MWAIT) is followed by a pause up to the next instruction or interrupt. Where flow resumes or an
 /// interrupt is taken, and no instruction is decoded before the flow is lost, the loss starts there.
-class PTD_API CallFlow {
+class CallFlow {
  public:
   /// `cpu` or `tid` of the stream; -1 for the other.
   CallFlow(const Symbolizer& symbolizer, const Timeline& timeline, FunctionTable& table, int32_t cpu, int32_t tid,

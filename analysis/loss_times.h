@@ -8,10 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/flow_dates.h"
 #include "ptdecode/context_track.h"
-#include "ptdecode/export.h"
 #include "ptdecode/flow.h"
-#include "ptdecode/flow_dates.h"
 
 namespace ptd {
 
@@ -26,7 +25,7 @@ struct ThreadLoss {
 /// A loss starts at the gap, or at the start or interrupt before it if no instruction was decoded after that. It ends at the next block
 /// that is known to have run, or at the next stop of the trace. In a per-cpu stream it is divided among the threads by the context
 /// switches; in a per-thread stream only time on a cpu counts. FlowDates determines how much of the time was traced, as for calls.
-class PTD_API LossTimes {
+class LossTimes {
  public:
   static constexpr size_t kBins = 60;
   struct Bin {

@@ -4,14 +4,13 @@
 #include <cstdint>
 #include <optional>
 
-#include "ptdecode/export.h"
 
 namespace ptd {
 
 /// A stretch lies between two moments that the trace tells. Not all of them come with a count, and cycles go on while tracing is off ([SDM]
 /// "Cycle Counter"). So: up to a moment with a count, what passed since the count before is given out, once; a stretch that ends without a
 /// count gets what its instructions took so far on average, and where tracing was off no stretch gets more than that.
-class PTD_API CycleShare {
+class CycleShare {
  public:
   /// Counts are from 0 again: the stream's next segment. What ran behind the last count of the one before gets its share by instructions.
   void begin_segment();

@@ -1,0 +1,64 @@
+// FunctionFinder: which function an address belongs to.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ptdecode/function_table.h"
+#include "ptdecode/symbols.h"
+
+namespace ptd {
+
+/// The function that an address belongs to.
+struct FoundFunction {
+  FunctionId id = kNoFunction;
+  uint32_t module = 0;                 ///< a number for the module; it means something to this finder only
+  bool entry = false;                  ///< the address is the function's first
+  bool named = false;                  ///< a symbol names it; else `id` stands for all unnamed code of the module
+  bool in_file = false;                ///< likewise, and the module is a file
+  Interval valid{kTimeMax, kTimeMin};  ///< moments at which the same question surely has this answer
+};
+
+/// Remembers answers; one per thread. What a compiler split off a function (NAME.cold) counts as the function.
+class FunctionFinder {
+ public:
+  FunctionFinder(const Symbolizer& symbolizer, Timeline timeline, FunctionTable& table)
+      : symbolizer_(symbolizer), timeline_(std::move(timeline)), table_(table), entries_(kEntries) {}
+  FoundFunction find(SpaceId space, Ip ip, TimeNs when);
+  /// Whose code is met from here on; no two processes share a space.
+  void set_process(int32_t pid) { pid_ = pid; }
+  /// The function that begins at `ip`, in code that no symbol names.
+  FunctionId unnamed_entry(SpaceId space, Ip ip, TimeNs when);
+
+ private:
+  static constexpr size_t kEntries = 1U << 12;
+  struct Entry {
+    Ip ip;
+    SpaceId space = kNoSpace;
+    int32_t pid = -1;  ///< that the names of unnamed code are for
+    FoundFunction found;
+    FunctionId unnamed_entry = kNoFunction;  ///< the function that begins here; kNoFunction: it was not asked for
+  };
+  Entry& entry_at(SpaceId space, Ip ip, TimeNs when);
+  FoundFunction look_up(SpaceId space, Ip ip, TimeNs when);
+  struct Place {
+    std::string module;  ///< short file name, "[kernel.kallsyms]", "[anon 4711]"
+    bool in_file = false;
+    uint64_t offset_bytes = 0;  ///< in the file, else the address
+    Interval valid;             ///< moments at which this surely is so
+  };
+  [[nodiscard]] Place place_of(SpaceId space, Ip ip, TimeNs when) const;
+  uint32_t module_number(std::string_view module);
+  const Symbolizer& symbolizer_;
+  const Timeline timeline_;
+  FunctionTable& table_;
+  std::vector<Entry> entries_;
+  std::map<std::string, uint32_t, std::less<>> modules_;
+  int32_t pid_ = -1;
+};
+
+}  // namespace ptd

@@ -1,0 +1,23 @@
+// What the decoders' blocks have in common.
+#pragma once
+
+#include <cstdint>
+
+#include "ptdecode/flow.h"
+#include "ptdecode/timeline.h"
+
+namespace ptd {
+
+/// An Intel PT block is cut after so many instructions.
+inline constexpr uint16_t kMaxBlockInstructions = 4096;
+
+/// The flags of a block whose code has `flags`.
+[[nodiscard]] constexpr uint16_t block_flags_of(CodeFlag flags) {
+  uint16_t bits = 0;
+  if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);
+  if (any(flags, CodeFlag::suspect)) bits |= static_cast<uint16_t>(BlockFlag::suspect);
+  if (any(flags, CodeFlag::assumed)) bits |= static_cast<uint16_t>(BlockFlag::assumed);
+  return bits;
+}
+
+}  // namespace ptd
