@@ -23,6 +23,12 @@ bool RecordingCursor::later(uint32_t a, uint32_t b) const {
   return first_time != second_time ? first_time > second_time : first.stream > second.stream;
 }
 
+uint64_t RecordingCursor::decoded_bytes() const {
+  uint64_t bytes = 0;
+  for (const Head& head : heads_) bytes += head.cursor.decoded_bytes();
+  return bytes;
+}
+
 FlowItem RecordingCursor::next() {
   const auto after = [this](uint32_t a, uint32_t b) { return later(a, b); };
   if (!started_) {

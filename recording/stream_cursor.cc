@@ -17,6 +17,7 @@ struct StreamCursor::State {
   AuxSegment segment;
   std::vector<std::byte> scratch;
   bool in_segment = false;
+  uint64_t decoded_bytes = 0;  ///< of segments that are over
   Batch batch;
   EventJoin join;
   FlowCursor cursor;
@@ -33,6 +34,7 @@ bool StreamCursor::State::fill() {
   }
   batch.clear();
   in_segment = decoder->next(batch);
+  if (!in_segment) decoded_bytes += segment.bytes.size() - segment.tail_bytes;
   join.apply(batch);
   cursor.begin(batch);
   return true;
@@ -61,6 +63,7 @@ const Mark& StreamCursor::mark() const { return state_->cursor.mark(); }
 const Event& StreamCursor::event() const { return state_->cursor.event(); }
 const Gap& StreamCursor::gap() const { return state_->cursor.gap(); }
 const Mark& StreamCursor::context() const { return state_->cursor.context(); }
+uint64_t StreamCursor::decoded_bytes() const { return state_->decoded_bytes; }
 TimeNs StreamCursor::now() const { return state_->cursor.now(); }
 const BlockTable& StreamCursor::table() const { return state_->decoder->blocks(); }
 

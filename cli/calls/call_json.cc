@@ -5,27 +5,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/text/name_match.h"
+#include "analysis/frame_kind.h"
+#include "analysis/name_match.h"
 
 namespace ptd::cli {
 
 namespace {
-
-const char* name_of(FrameKind kind) {
-  switch (kind) {
-    case FrameKind::call:
-      return "call";
-    case FrameKind::tail:
-      return "tail";
-    case FrameKind::interrupt:
-      return "interrupt";
-    case FrameKind::syscall:
-      return "syscall";
-    case FrameKind::root:
-      break;
-  }
-  return "root";
-}
 
 void put(const nlohmann::json& json, TextBuffer& out) {
   out.text(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));

@@ -357,7 +357,8 @@ typedef struct ptd_table_options {
   const ptd_control* control;  /* must stay valid until the stream is released */
 } ptd_table_options;
 #ifdef __cplusplus
-#define PTD_TABLE_OPTIONS_INIT (ptd_table_options{sizeof(ptd_table_options), nullptr, nullptr, PTD_NONE, -1, -1, -1})
+#define PTD_TABLE_OPTIONS_INIT \
+  (ptd_table_options{sizeof(ptd_table_options), nullptr, nullptr, PTD_NONE, -1, -1, -1, 0, 0, 0, 0, nullptr})
 #else
 #define PTD_TABLE_OPTIONS_INIT ((ptd_table_options){.size = sizeof(ptd_table_options), .stream = PTD_NONE, .cpu = -1, .pid = -1, .tid = -1})
 #endif

@@ -30,6 +30,9 @@ class PTD_API RecordingCursor {
   /// the table lives as long as this cursor.
   [[nodiscard]] const StreamCursor& item() const { return heads_[order_.front()].cursor; }
 
+  /// Trace bytes decoded so far, of all streams.
+  [[nodiscard]] uint64_t decoded_bytes() const;
+
  private:
   struct Head {
     uint32_t stream = 0;

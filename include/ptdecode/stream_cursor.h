@@ -41,6 +41,8 @@ class PTD_API StreamCursor {
   /// As of FlowCursor.
   [[nodiscard]] const Mark& context() const;
   [[nodiscard]] TimeNs now() const;
+  /// Trace bytes decoded so far, by segments.
+  [[nodiscard]] uint64_t decoded_bytes() const;
   /// What the nodes of the blocks stand for. Grows while the cursor moves; its entries live as long as the cursor.
   [[nodiscard]] const BlockTable& table() const;
 
