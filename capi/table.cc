@@ -53,6 +53,7 @@ ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_
     if (options != nullptr && (options->size < sizeof(size_t) || options->size > 4096))
       return capi::fail(message, PTD_ERROR_WRONG_SIZE, "ptd_table: options->size is not the size of ptd_table_options");
     TableRequest request = request_of(known_options(options));
+    request.path = opened->options.path;
     if (request.time.empty() || request.time.first.value > INT64_MAX)
       return capi::fail(message, PTD_ERROR_BAD_ARGUMENT, "ptd_table: first_ns is after last_ns");
     auto opened_table = open_table(*opened->recording, table, request);

@@ -18,6 +18,7 @@ struct StreamCursor::State {
   std::vector<std::byte> scratch;
   bool in_segment = false;
   uint64_t decoded_bytes = 0;  ///< of segments that are over
+  std::function<bool()> goes_on;
   Batch batch;
   EventJoin join;
   FlowCursor cursor;
@@ -27,7 +28,7 @@ struct StreamCursor::State {
 };
 
 bool StreamCursor::State::fill() {
-  if (!decoder) return false;
+  if (!decoder || (goes_on && !goes_on())) return false;
   if (!in_segment) {
     if (!recording->next_segment(stream, at, segment, scratch) || time.last < segment.time.first) return false;
     decoder->begin(segment);
@@ -51,6 +52,8 @@ StreamCursor::StreamCursor(const Recording& recording, uint32_t stream, Interval
 StreamCursor::~StreamCursor() = default;
 StreamCursor::StreamCursor(StreamCursor&&) noexcept = default;
 StreamCursor& StreamCursor::operator=(StreamCursor&&) noexcept = default;
+
+void StreamCursor::set_check(std::function<bool()> goes_on) { state_->goes_on = std::move(goes_on); }
 
 FlowItem StreamCursor::next() {
   FlowItem item = state_->cursor.next();

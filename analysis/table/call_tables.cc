@@ -2,16 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <exception>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <tuple>
 #include <utility>
 
-#include "analysis/frame_kind.h"
+#include "analysis/call_names.h"
 #include "analysis/name_match.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
@@ -26,32 +22,22 @@ namespace {
 /// What every walk over calls takes from the request.
 class CallSource {
  public:
-  CallSource(const Recording& recording, const TableRequest& request) : recording_(recording), request_(request) {
+  CallSource(const Recording& recording, const TableRequest& request)
+      : request_(request), cursor_(recording, options_of(request), functions_) {
     for (size_t i = 0; i < recording.streams().size(); ++i) {
       if (request.streams.empty() || std::find(request.streams.begin(), request.streams.end(), i) != request.streams.end())
         total_bytes_ += recording.streams()[i].size_bytes;
     }
   }
-  /// Walks all calls; `sink` as of walk_calls(). Errors: those of walk_calls(), `cancelled`.
-  Status walk(const CallSink& sink) {
-    CallWalkOptions options;
-    options.streams = request_.streams;
-    options.time = request_.time;
-    options.threads = request_.threads;
-    options.stopped = [this] { return stopped(); };
-    options.progress = [this](uint64_t bytes) {
-      if (!request_.progress) return;
-      const std::lock_guard lock(mutex_);
-      request_.progress(done_bytes_ += bytes, total_bytes_);
-    };
-    const Status status = walk_calls(recording_, options, functions_, sink, &timed_);
-    if (status.ok() && cancelled_) return Error{ErrorKind::usage, "the operation was cancelled", 0};
-    return status;
+  /// As CallCursor::next(). Errors: those of CallCursor::status(), `cancelled`.
+  Result<bool> next(std::span<const CallStep>& steps) {
+    if (cursor_.next(steps)) return true;
+    if (!cursor_.status().ok()) return cursor_.status().error();
+    if (cancelled_) return Error{ErrorKind::usage, "the caller cancelled the operation", 0};
+    return false;
   }
-  /// Whether the trace tells times; known after walk().
-  [[nodiscard]] bool timed() const { return timed_; }
-  /// Ends walk() early, from any thread.
-  void stop() { stop_ = true; }
+  [[nodiscard]] const CallTree& tree() const { return cursor_.tree(); }
+  [[nodiscard]] bool timed() const { return cursor_.timed(); }
   [[nodiscard]] bool wanted(const CallStep& step, const CallThread& thread) const {
     const auto matches = [](int32_t filter, int32_t value) { return filter == -1 || filter == value; };
     return matches(request_.cpu, step.cpu) && matches(request_.pid, thread.pid) && matches(request_.tid, thread.tid);
@@ -71,22 +57,33 @@ class CallSource {
   }
 
  private:
+  CallWalkOptions options_of(const TableRequest& request) {
+    CallWalkOptions options;
+    options.streams = request.streams;
+    options.time = request.time;
+    options.threads = request.threads;
+    if (request.cancelled) options.stopped = [this] { return stopped(); };
+    if (request.progress) {
+      options.progress = [this](uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        request_.progress(done_bytes_ += bytes, total_bytes_);
+      };
+    }
+    return options;
+  }
   bool stopped() {
-    if (stop_) return true;
-    if (!request_.cancelled) return false;
     const std::lock_guard lock(mutex_);
     if (!cancelled_ && request_.cancelled()) cancelled_ = true;
     return cancelled_;
   }
 
-  const Recording& recording_;
   const TableRequest request_;
   FunctionTable functions_;
-  std::vector<std::optional<bool>> matches_;  ///< by function; used by the thread of the sink
-  std::mutex mutex_;
-  std::atomic<bool> stop_ = false, cancelled_ = false;
+  std::vector<std::optional<bool>> matches_;  ///< by function
+  std::mutex mutex_;                          // of the callbacks
+  std::atomic<bool> cancelled_ = false;
   uint64_t done_bytes_ = 0, total_bytes_ = 0;
-  bool timed_ = false;
+  CallCursor cursor_;  // its threads use what is above
 };
 
 /// Function ids as indexes into lists of names.
@@ -115,19 +112,9 @@ struct CallRow {
   int32_t pid = -1, tid = -1;
 };
 
-/// walk_calls() gives its steps away on its caller's thread; this table takes them on a thread of its own, a bounded number ahead.
 class CallsTable : public RowTable<CallRow> {
  public:
   CallsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), names_(source_), comms_(recording) {}
-  ~CallsTable() override {
-    source_.stop();
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
-  }
 
   Status init(const TableRequest& request) {
     using Row = CallRow;
@@ -145,7 +132,7 @@ class CallsTable : public RowTable<CallRow> {
                                                     [](const Row& row) { return row.step.cpu >= 0; }));
     columns.push_back(name_column<Row>("call", names_.functions, [this](const Row& row) { return names_.function(row.step.function); }));
     columns.push_back(name_column<Row>("module", names_.modules, [this](const Row& row) { return names_.module(row.step.function); }));
-    columns.push_back(name_column<Row>("kind", kinds_, [this](const Row& row) { return kinds_.index_of(name_of(row.step.frame)); }));
+    columns.push_back(name_column<Row>("kind", kinds_, [this](const Row& row) { return kinds_.index_of(name(row.step.frame)); }));
     columns.push_back(value_column<Row, uint32_t>("depth", ColumnType::uint32, [](const Row& row) { return row.step.depth; }));
     columns.push_back(value_column<Row, int64_t>("start_ns", ColumnType::int64, [](const Row& row) { return row.step.start.value; }));
     columns.push_back(value_column<Row, int64_t>("end_ns", ColumnType::int64, [](const Row& row) { return row.step.time.value; }));
@@ -164,70 +151,22 @@ class CallsTable : public RowTable<CallRow> {
 
  protected:
   Result<bool> produce(std::vector<CallRow>& rows) override {
-    if (!thread_.joinable() && !over_) thread_ = std::thread([this] { run(); });
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !ready_.empty() || over_; });
-    if (ready_.empty()) {
-      if (failure_) std::rethrow_exception(failure_);
-      if (!status_.ok()) return status_.error();
-      return false;
+    std::span<const CallStep> steps;
+    const Result<bool> more = source_.next(steps);
+    if (!more || !more.value()) return more;
+    for (const CallStep& step : steps) {
+      if (step.kind != CallStepKind::leave) continue;
+      const CallThread& thread = source_.tree().threads()[step.thread];
+      if (source_.wanted(step, thread) && source_.wanted(step.function)) rows.push_back({step, thread.pid, thread.tid});
     }
-    const std::vector<CallRow> piece = std::move(ready_.front());
-    ready_.pop_front();
-    lock.unlock();
-    changed_.notify_all();
-    rows.insert(rows.end(), piece.begin(), piece.end());
     return true;
   }
 
  private:
-  static constexpr size_t kMostReady = 8, kPieceRows = 1024;
-
-  void run() {
-    Status status;
-    std::exception_ptr failure;
-    try {
-      std::vector<CallRow> piece;
-      status = source_.walk([&](std::span<const CallStep> steps, const CallTree& tree) {
-        for (const CallStep& step : steps) {
-          if (step.kind != CallStepKind::leave) continue;
-          const CallThread& thread = tree.threads()[step.thread];
-          if (source_.wanted(step, thread) && source_.wanted(step.function)) piece.push_back({step, thread.pid, thread.tid});
-        }
-        return piece.size() < kPieceRows || give(piece);
-      });
-      if (status.ok() && !piece.empty()) give(piece);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    status_ = std::move(status);
-    failure_ = failure;
-    over_ = true;
-    changed_.notify_all();
-  }
-  /// Hands over the rows and empties `piece`; false if nobody wants more.
-  bool give(std::vector<CallRow>& piece) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ready_.size() < kMostReady || stop_; });
-    if (stop_) return false;
-    ready_.push_back(std::exchange(piece, {}));
-    lock.unlock();
-    changed_.notify_all();
-    return true;
-  }
-
   CallSource source_;
   FunctionNames names_;
   PlaceNames comms_;
   NameList kinds_;
-  std::thread thread_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  std::deque<std::vector<CallRow>> ready_;
-  Status status_;
-  std::exception_ptr failure_;
-  bool over_ = false, stop_ = false;
 };
 
 struct FunctionRow {
@@ -273,15 +212,16 @@ class FunctionsTable : public RowTable<FunctionRow> {
  protected:
   Result<bool> produce(std::vector<FunctionRow>& rows) override {
     std::vector<CallStep> wanted;
-    const Status status = source_.walk([&](std::span<const CallStep> steps, const CallTree& tree) {
+    std::span<const CallStep> steps;
+    Result<bool> more = source_.next(steps);
+    for (; more.ok() && more.value(); more = source_.next(steps)) {
       wanted.clear();
       for (const CallStep& step : steps) {
-        if (step.kind == CallStepKind::leave && source_.wanted(step, tree.threads()[step.thread])) wanted.push_back(step);
+        if (step.kind == CallStepKind::leave && source_.wanted(step, source_.tree().threads()[step.thread])) wanted.push_back(step);
       }
       profile_.add(wanted);
-      return true;
-    });
-    if (!status.ok()) return status.error();
+    }
+    if (!more) return more;
     const auto add = [&](FunctionId id, const FunctionTotals& totals) {
       if (totals.calls + totals.partial != 0 && source_.wanted(id)) rows.push_back({id, &totals});
     };
@@ -356,11 +296,11 @@ class ThreadsTable : public RowTable<ThreadRow> {
       return std::find(kRecorded.begin(), kRecorded.end(), column.name) == kRecorded.end();
     });
     if (!decode) return false;
-    const Status status = source_.walk([&](std::span<const CallStep>, const CallTree& tree) {
-      for (size_t i = 0; tree.finished() && i < tree.threads().size(); ++i) add(tree.threads()[i], rows, wanted);
-      return true;
-    });
-    if (!status.ok()) return status.error();
+    std::span<const CallStep> steps;
+    Result<bool> more = source_.next(steps);
+    while (more.ok() && more.value()) more = source_.next(steps);
+    if (!more) return more;
+    for (const CallThread& thread : source_.tree().threads()) add(thread, rows, wanted);
     return false;
   }
 

@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analysis/table/branch_rows.h"
+#include "analysis/branch_flow.h"
 #include "analysis/table/flow_walk.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
@@ -120,23 +120,81 @@ class BlocksTable : public FlowTable<BlockRow> {
   }
 };
 
+/// A row of the table `branches`.
+struct BranchRow {
+  RowContext at;
+  FlowBranch branch;
+  uint16_t block_flags = 0;
+};
+
+/// Kinds of branches as indexes into a list of names. The names are static, so that one is known by its address.
+class KindNames {
+ public:
+  int32_t index_of(const char* kind) {
+    for (const auto& [known, index] : known_) {
+      if (known == kind) return index;
+    }
+    return known_.emplace_back(kind, names.index_of(kind)).second;
+  }
+  NameList names;
+
+ private:
+  std::vector<std::pair<const char*, int32_t>> known_;
+};
+
+/// The branches of a walk over several streams.
+class BranchWalk {
+ public:
+  explicit BranchWalk(size_t streams) : flows_(streams) {}
+  /// Takes an item, which may be the end, and calls add(context, branch) with each branch that is complete and wanted.
+  template <typename Add>
+  void take(FlowItem item, const FlowWalk& walk, const Add& add) {
+    if (item != FlowItem::end) {
+      Flow& flow = flows_[walk.stream()];
+      flow.stream = walk.stream();
+      flow.branches.take(item, walk.item());
+      return give(flow, walk, add);
+    }
+    for (Flow& flow : flows_) {
+      flow.branches.finish();
+      give(flow, walk, add);
+    }
+  }
+
+ private:
+  struct Flow {
+    uint32_t stream = 0;
+    BranchFlow branches;
+  };
+  template <typename Add>
+  void give(Flow& flow, const FlowWalk& walk, const Add& add) {
+    while (const BranchRun* run = flow.branches.next()) {
+      if (run->count == 0) continue;
+      const RowContext context = walk.context_of(flow.stream, run->context, run->time);
+      if (!walk.wants(context)) continue;
+      for (const FlowBranch& branch : flow.branches.branches(*run)) add(context, branch);
+    }
+  }
+  std::vector<Flow> flows_;
+};
+
 class BranchesTable : public FlowTable<BranchRow> {
  public:
   BranchesTable(const Recording& recording, const TableRequest& request)
       : FlowTable(recording, request), branches_(recording.streams().size()) {}
   Status init(const TableRequest& request) {
-    const auto has_from = [](const BranchRow& row) { return row.has_from; };
-    const auto has_to = [](const BranchRow& row) { return row.has_to; };
-    const auto from = [](const BranchRow& row) { return row.from; };
-    const auto to = [](const BranchRow& row) { return row.to; };
+    const auto has_from = [](const BranchRow& row) { return row.branch.has_from; };
+    const auto has_to = [](const BranchRow& row) { return row.branch.has_to; };
+    const auto from = [](const BranchRow& row) { return row.branch.from; };
+    const auto to = [](const BranchRow& row) { return row.branch.to; };
     Columns columns = context_columns();
-    columns.push_back(name_column<BranchRow>("flags", branches_.kinds, [](const BranchRow& row) { return row.kind; }));
+    columns.push_back(name_column<BranchRow>("flags", kinds_.names, [this](const BranchRow& row) { return kinds_.index_of(row.branch.kind); }));
     add_address(columns, "ip", from, has_from);
     add_names(columns, {"symbol", "offset", "module"}, from, has_from, true);
     add_address(columns, "to", to, has_to);
     add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, has_to, true);
     columns.push_back(
-        value_column<BranchRow, uint32_t>("instructions", ColumnType::uint32, [](const BranchRow& row) { return row.instructions; }));
+        value_column<BranchRow, uint32_t>("instructions", ColumnType::uint32, [](const BranchRow& row) { return row.branch.instructions; }));
     columns.push_back(marks_column());
     return choose(std::move(columns), request, "branches");
   }
@@ -145,16 +203,15 @@ class BranchesTable : public FlowTable<BranchRow> {
   Result<bool> produce(std::vector<BranchRow>& rows) override {
     const Result<FlowItem> item = walk_.next();
     if (!item) return item.error();
-    if (item.value() == FlowItem::end) {
-      branches_.finish(rows);
-      return false;
-    }
-    branches_.take(item.value(), walk_, rows);
-    return true;
+    branches_.take(item.value(), walk_, [&rows](const RowContext& at, const FlowBranch& branch) {
+      rows.push_back({at, branch, branch.block_flags});
+    });
+    return item.value() != FlowItem::end;
   }
 
  private:
-  BranchRows branches_;
+  BranchWalk branches_;
+  KindNames kinds_;
 };
 
 /// A branch and how often it was taken.
@@ -175,7 +232,7 @@ class EdgesTable : public FlowTable<EdgeRow> {
     const auto to = [](const EdgeRow& row) { return row.to; };
     Columns columns;
     columns.push_back(value_column<EdgeRow, uint64_t>("count", ColumnType::uint64, [](const EdgeRow& row) { return row.count; }));
-    columns.push_back(name_column<EdgeRow>("flags", branches_.kinds, [](const EdgeRow& row) { return row.kind; }));
+    columns.push_back(name_column<EdgeRow>("flags", kinds_.names, [](const EdgeRow& row) { return row.kind; }));
     columns.push_back(value_column<EdgeRow, uint32_t>("space", ColumnType::uint32, [](const EdgeRow& row) { return row.at.space.value; }));
     columns.push_back(value_column<EdgeRow, uint64_t>("ip", ColumnType::uint64, [](const EdgeRow& row) { return row.from.value; }));
     add_names(columns, {"symbol", "offset", "module"}, from, always, true);
@@ -217,31 +274,27 @@ class EdgesTable : public FlowTable<EdgeRow> {
     }
   };
   Status count() {
-    std::vector<BranchRow> branches;
-    for (bool more = true; more;) {
-      const Result<FlowItem> item = walk_.next();
-      if (!item) return item.error();
-      more = item.value() != FlowItem::end;
-      branches.clear();
-      if (more) {
-        branches_.take(item.value(), walk_, branches);
-      } else {
-        branches_.finish(branches);
-      }
-      for (const BranchRow& branch : branches) {
-        if (!branch.has_from || !branch.has_to) continue;
-        const SpaceId space = is_kernel_half(branch.from) ? kKernelSpace : branch.at.space;
-        EdgeRow& edge = edges_[Key{space.value, branch.kind, branch.from.value, branch.to.value}];
-        if (edge.count++ == 0) {
-          edge = EdgeRow{branch.at, branch.from, branch.to, branch.kind, 1};
-          edge.at.space = space;
-        }
-      }
+    for (FlowItem item = FlowItem::mark; item != FlowItem::end;) {
+      const Result<FlowItem> next = walk_.next();
+      if (!next) return next.error();
+      item = next.value();
+      branches_.take(item, walk_, [this](const RowContext& at, const FlowBranch& branch) {
+        if (branch.has_from && branch.has_to) add(at, branch);
+      });
     }
     return {};
   }
+  void add(const RowContext& at, const FlowBranch& branch) {
+    const SpaceId space = is_kernel_half(branch.from) ? kKernelSpace : at.space;
+    const int32_t kind = kinds_.index_of(branch.kind);
+    EdgeRow& edge = edges_[Key{space.value, kind, branch.from.value, branch.to.value}];
+    if (edge.count++ != 0) return;
+    edge = EdgeRow{at, branch.from, branch.to, kind, 1};
+    edge.at.space = space;
+  }
 
-  BranchRows branches_;
+  BranchWalk branches_;
+  KindNames kinds_;
   std::unordered_map<Key, EdgeRow, Hash> edges_;
   bool counted_ = false;
 };

@@ -28,6 +28,10 @@ bool FlowWalk::wants(const RowContext& row) const {
          request_.time.contains(row.time);
 }
 
+RowContext FlowWalk::context_of(uint32_t stream, const Mark& mark, TimeNs time) const {
+  return {time, mark.space, mark.pid, mark.tid, recording_.streams()[stream].cpu, stream};
+}
+
 void FlowWalk::report() const {
   if (request_.progress) request_.progress(cursor_.decoded_bytes(), total_bytes_);
 }
@@ -42,10 +46,7 @@ Result<FlowItem> FlowWalk::next() {
   if (item == FlowItem::mark) {
     Context& context = contexts_[stream()];
     const Mark& mark = cursor_.item().mark();
-    context.row.pid = mark.pid;
-    context.row.tid = mark.tid;
-    context.row.space = mark.space;
-    context.row.time = is_dated(mark) ? cursor_.item().now() : kTimeMin;
+    context.row = context_of(stream(), mark, is_dated(mark) ? cursor_.item().now() : kTimeMin);
     context.wanted = wants(context.row);
   } else if (item == FlowItem::end) {
     report();

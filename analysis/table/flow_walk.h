@@ -32,13 +32,15 @@ class FlowWalk {
   [[nodiscard]] const RowContext& context() const { return contexts_[stream()].row; }
   /// Whether rows with this context are wanted.
   [[nodiscard]] bool wanted() const { return contexts_[stream()].wanted; }
+  [[nodiscard]] bool wants(const RowContext& row) const;
+  /// The context of a row of `stream`.
+  [[nodiscard]] RowContext context_of(uint32_t stream, const Mark& mark, TimeNs time) const;
 
  private:
   struct Context {
     RowContext row;
     bool wanted = false;
   };
-  [[nodiscard]] bool wants(const RowContext& row) const;
   void report() const;
 
   const Recording& recording_;

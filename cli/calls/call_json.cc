@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/frame_kind.h"
+#include "analysis/call_names.h"
 #include "analysis/name_match.h"
 
 namespace ptd::cli {
@@ -56,14 +56,14 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
   if (step.kind == CallStepKind::on) {
     if (!symbols_.empty()) return;
     if ((step.flags & kCallKernel) != 0) json["kernel"] = true;
-    json["pause"] = step.lost_ns != 0 ? "lost" : step.off_cpu_ns >= step.untraced_ns ? "off_cpu" : "untraced";
+    json["pause"] = pause_name(step);
     return put(json, out);
   }
   const std::string function = function_text(input_.functions(), step.function);
   if (!name_wanted(symbols_, function)) return;
   json.update({{"call", function},
                {"module", step.function == kNoFunction ? "" : input_.functions().info(step.function).module},
-               {"kind", name_of(step.frame)},
+               {"kind", name(step.frame)},
                {"self_ns", step.self_ns},
                {"instructions", step.instructions},
                {"self_instructions", step.self_instructions},

@@ -6,8 +6,9 @@
  *  - Nothing prints, aborts, throws, or changes signal handlers or locale.
  *  - A handle is opaque. Every function checks it: NULL, a freed handle and a handle of another type give PTD_ERROR_INVALID_HANDLE.
  *  - Every struct that the caller allocates begins with `size`. Set it to sizeof of the struct (the PTD_INIT macro does, and zeroes the
- *    rest). A library that is newer or older than the program then reads and writes only what both know. A size that no version had gives
- *    PTD_ERROR_WRONG_SIZE.
+ *    rest). Structs grow at their end only, in multiples of 8 bytes, and 0 in a new field means what the older version did. A library that
+ *    is newer or older than the program then reads and writes only what both know. A size that no version had gives PTD_ERROR_WRONG_SIZE.
+ *    Structs without `size` (ptd_block, ptd_event, ptd_gap, ptd_branch, ptd_call) never change within one SONAME.
  *  - Strings are UTF-8 with a terminating zero. Paths are bytes as the operating system takes them.
  *  - Times are nanoseconds of the recording's clock (perf's clock), or ticks of the time stamp counter if the recording has no conversion.
  *    PTD_TIME_UNKNOWN: unknown. Addresses are virtual, canonical and sign-extended to 64 bits.
@@ -17,7 +18,8 @@
  *  - A ptd_recording may be used by any number of threads at the same time. It is freed when the last of its cursors and tables is freed.
  *  - A ptd_builder, ptd_cursor and ArrowArrayStream may move between threads, but only one thread may use it at a time. A call that meets
  *    another in progress returns PTD_ERROR_IN_USE (a stream: EBUSY) and changes nothing.
- *  - Callbacks run on threads of the library, one at a time for each call, and must not call functions with the same cursor or builder.
+ *  - Callbacks run on the caller's thread or on threads of the library, one at a time for each handle. They must not call functions with
+ *    the same cursor or builder: that gives PTD_ERROR_IN_USE. They must not throw or longjmp.
  *
  * Damage of the trace is never an error: it is a gap in the flow, a mark of uncertain code, or a finding.
  */
@@ -33,8 +35,20 @@
 #endif
 
 #ifdef __cplusplus
+template <typename Struct>
+inline Struct ptd_initial() {
+  Struct value = Struct();
+  value.size = sizeof(Struct);
+  return value;
+}
+template <typename Struct>
+inline Struct ptd_initial_of_all() {
+  Struct value = ptd_initial<Struct>();
+  value.stream = UINT32_MAX;
+  return value;
+}
+#define PTD_INIT(type) (ptd_initial<type>())
 extern "C" {
-#define PTD_INIT(type) (type{sizeof(type)})
 #else
 #define PTD_INIT(type) ((type){.size = sizeof(type)})
 #endif
@@ -51,6 +65,7 @@ typedef int32_t ptd_code;
 enum {
   PTD_OK = 0,
   PTD_END = 1, /* no more items, not an error */
+  PTD_ERROR_CANCELLED = 700,
   PTD_ERROR_NULL_ARGUMENT = 701,
   PTD_ERROR_INVALID_HANDLE = 702, /* NULL, freed, or a handle of another type */
   PTD_ERROR_WRONG_SIZE = 703,     /* `size` of a struct is not one that any version had */
@@ -63,8 +78,6 @@ enum {
 PTD_C_API const char* ptd_code_name(ptd_code code);
 /* Version "0.2.0" of the library. Static. */
 PTD_C_API const char* ptd_version(void);
-/* One line for each library that libptdecode uses, with its version, and the commit it was built from. Static. */
-PTD_C_API const char* ptd_build_info(void);
 /* Frees what a function says ptd_free() frees. NULL is allowed. */
 PTD_C_API void ptd_free(void* memory);
 
@@ -72,9 +85,10 @@ PTD_C_API void ptd_free(void* memory);
 typedef struct ptd_control {
   size_t size;
   void* user;
-  /* Called now and then. Nonzero ends the operation with code "cancelled" (606). At most about 100 ms of work follow. */
+  /* Called now and then: while opening, for each few thousand records and MiB of trace; by cursors, for each batch of a few thousand
+   * blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED. Limitation: opening does not call it while it reads a file with code. */
   int (*cancelled)(void* user);
-  /* done and total are in bytes of trace, or of file while opening. */
+  /* done and total are in bytes of trace. Called less often than `cancelled`. */
   void (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
 } ptd_control;
 
@@ -102,12 +116,12 @@ typedef struct ptd_open_options {
   const char* build_id_cache;      /* default: $HOME/.debug */
   const char* running_kernel;      /* "/": missing kernel code may come from this machine if it still runs the recorded boot */
   uint64_t slack_ns;               /* uncertainty that is added to every time of the trace */
-  const ptd_control* control;      /* read during the call only */
+  const ptd_control* control;      /* used during the call only */
 } ptd_open_options;
 
 /* Opens a perf.data file or directory, a pipe ("-"), a bundle, LLDB's trace.json, or a CoreSight snapshot. `options` may be NULL. */
 PTD_C_API ptd_code ptd_open(const char* path, const ptd_open_options* options, ptd_recording** out, char** message);
-/* Frees the handle. Cursors and tables that are still open keep what they need. NULL is allowed. */
+/* Frees the handle. Cursors and tables that are still open keep what they need; strings from this recording end. NULL is allowed. */
 PTD_C_API ptd_code ptd_close(ptd_recording* recording);
 
 /* One trace stream: the trace of one cpu, or of one thread. */
@@ -117,17 +131,18 @@ typedef struct ptd_stream_info {
   uint64_t size_bytes;        /* of trace */
   int64_t first_ns, last_ns;  /* from the first sync point to the last */
   const char* protocol;       /* "intel_pt", "etmv4", "ete", "etmv3", "ptm"; static */
-  const char* source;         /* name of the CoreSight source, "" for Intel PT; lives as long as the recording */
+  const char* source;         /* name of the CoreSight source, "" for Intel PT; lives until the recording is closed */
 } ptd_stream_info;
 PTD_C_API ptd_code ptd_stream_count(const ptd_recording* recording, uint32_t* out);
 PTD_C_API ptd_code ptd_get_stream(const ptd_recording* recording, uint32_t stream, ptd_stream_info* out);
-/* What `ptdecode info --json` prints for this recording (schema ptdecode-info-1): host, threads, streams, lost records, warnings, missing
- * code. Free with ptd_free(). */
+/* What `ptdecode info --json` prints for this recording (schema ptdecode-info-1, docs/FORMAT-json.md): host, threads, streams, warnings,
+ * missing code. Reads the records of the file once more; of a pipe, it has what the open recording knows. Free with ptd_free(). */
 PTD_C_API ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** message);
 
 /* ---- Recordings from memory -------------------------------------------------------------------------------------------------------- */
 
-/* Collects what a perf.data file would contain, for programs that own their ring buffers. Add in any order; ptd_builder_open() seals it. */
+/* Collects what a perf.data file would contain, for programs that own their ring buffers. Add in any order; ptd_builder_open() seals it.
+ * Everything is copied into memory, which bounds the sizes. Bytes that contradict perf's formats give an error or a finding. */
 typedef struct ptd_builder ptd_builder;
 PTD_C_API ptd_code ptd_builder_new(ptd_builder** out, char** message);
 PTD_C_API ptd_code ptd_builder_free(ptd_builder* builder);
@@ -136,29 +151,38 @@ PTD_C_API ptd_code ptd_builder_free(ptd_builder* builder);
 PTD_C_API ptd_code ptd_builder_add_attr(ptd_builder* builder, const void* attr, size_t attr_bytes, const uint64_t* ids, size_t id_count,
                                         const char* name, char** message);
 /* Bytes of one ring buffer: whole perf records in the order of the ring. `ring` is any number the caller chooses (a cpu, say); a record may
- * be split between two calls of the same ring. Records of types that only user space writes (AUXTRACE_INFO, TIME_CONV, ...) are allowed. */
+ * be split between two calls of the same ring. Records of types that only user space writes (AUXTRACE_INFO, TIME_CONV, ...) are allowed,
+ * except those that are followed by a payload or hold compressed records. The records of all rings are sorted by time. */
 PTD_C_API ptd_code ptd_builder_add_records(ptd_builder* builder, uint32_t ring, const void* bytes, size_t size_bytes, char** message);
-/* The next bytes of the AUX buffer of one cpu (tid -1) or thread (cpu -1). */
-PTD_C_API ptd_code ptd_builder_add_aux(ptd_builder* builder, int32_t cpu, int32_t tid, const void* bytes, size_t size_bytes, char** message);
-/* Code that was at [address, address + size_bytes) of process `pid` (-1: kernel) from `from_ns` on. For code that no file has. */
+/* Bytes of the AUX buffer of one cpu (tid -1) or thread (cpu -1). `offset_bytes`: of the first byte, as aux_tail and PERF_RECORD_AUX count
+ * them; PTD_AUX_NEXT: they follow those of the call before. */
+#define PTD_AUX_NEXT UINT64_MAX
+PTD_C_API ptd_code ptd_builder_add_aux(ptd_builder* builder, int32_t cpu, int32_t tid, uint64_t offset_bytes, const void* bytes,
+                                       size_t size_bytes, char** message);
+/* Code that was at [address, address + size_bytes) of process `pid` (-1: kernel) from `from_ns` on, until other code takes its place. For
+ * code that no file has. `name`: of the function, may be NULL. */
 PTD_C_API ptd_code ptd_builder_add_code(ptd_builder* builder, int32_t pid, uint64_t address, const void* bytes, size_t size_bytes,
                                         int64_t from_ns, const char* name, char** message);
-/* A header feature of perf.data (HEADER_CPUID, HEADER_OSRELEASE, ...: tools/perf/util/header.h) as it is in the file. */
+/* A header feature of perf.data (HEADER_CPUID, HEADER_OSRELEASE, ...: tools/perf/util/header.h) as it is in the file. Not those that
+ * describe the file itself: HEADER_AUXTRACE, HEADER_DIR_FORMAT, HEADER_COMPRESSED. */
 PTD_C_API ptd_code ptd_builder_set_feature(ptd_builder* builder, uint32_t feature, const void* bytes, size_t size_bytes, char** message);
-/* How Intel PT was configured; replaces an AUXTRACE_INFO record. Sources: perf_event_mmap_page, /sys/bus/event_source/devices/intel_pt,
+/* How Intel PT was configured, instead of an AUXTRACE_INFO record. Sources: perf_event_mmap_page, /sys/bus/event_source/devices/intel_pt,
  * CPUID. */
 typedef struct ptd_pt_config {
   size_t size;
   uint32_t pmu_type;                         /* .../intel_pt/type; the `type` of the attr */
   uint16_t time_shift;                       /* perf_event_mmap_page: time_ns = (tsc * time_mult >> time_shift) + time_zero */
-  uint32_t time_mult;
+  uint8_t snapshot;                          /* nonzero: the AUX buffers were overwritten, and pieces of one may overlap */
+  uint8_t reserved;
+  uint32_t time_mult;                        /* 0: unknown; the recording is decoded without times */
   uint64_t time_zero;
   uint32_t tsc_ctc_ratio_n, tsc_ctc_ratio_d; /* CPUID leaf 15H: EBX, EAX */
   uint32_t max_nonturbo_ratio;               /* MSR_PLATFORM_INFO bits 15:8 */
   const char* cpuid;                         /* "GenuineIntel-6-8E-A": vendor-family-model-stepping, hex; for errata. NULL: unknown */
+  const char* filter;                        /* the address filter that was set (PERF_EVENT_IOC_SET_FILTER), NULL: none */
 } ptd_pt_config;
 PTD_C_API ptd_code ptd_builder_set_pt(ptd_builder* builder, const ptd_pt_config* config, char** message);
-/* Seals the builder and opens what it holds. The builder may be freed at once; it cannot be used again. */
+/* Seals the builder and opens what it holds. The builder may be freed at once; it cannot be used again, even if this fails. */
 PTD_C_API ptd_code ptd_builder_open(ptd_builder* builder, const ptd_open_options* options, ptd_recording** out, char** message);
 
 /* ---- Cursors: the flow, item by item ----------------------------------------------------------------------------------------------- */
@@ -167,24 +191,32 @@ typedef struct ptd_cursor ptd_cursor;
 
 typedef enum ptd_cursor_kind {
   PTD_CURSOR_FLOW = 0,     /* items: blocks, marks, events, gaps */
-  PTD_CURSOR_BRANCHES = 1, /* items: branches, gaps */
-  PTD_CURSOR_CALLS = 2     /* items: calls that ended, pauses and losses */
+  PTD_CURSOR_BRANCHES = 1, /* items: branches, gaps. Streams are merged by the times of runs of branches */
+  PTD_CURSOR_CALLS = 2     /* items: calls that ended, pauses and losses, in order of their ends. Decodes on threads of its own */
 } ptd_cursor_kind;
 
 typedef struct ptd_cursor_options {
   size_t size;
   int32_t kind;               /* ptd_cursor_kind */
   uint32_t stream;            /* PTD_NONE: all streams, merged in order of time */
-  int64_t first_ns, last_ns;  /* only this; both 0: everything */
-  const ptd_control* control; /* must stay valid until the cursor is freed */
+  int64_t first_ns, last_ns;  /* only this; both 0: everything. Calls that began before have no start, later ones are cut */
+  const ptd_control* control; /* copied; the callbacks must stay valid until the cursor is freed */
+  uint32_t threads;           /* calls: that decode; 0: one for each core */
+  uint32_t reserved;
 } ptd_cursor_options;
+/* The flow of all streams. PTD_INIT chooses stream 0. */
+#ifdef __cplusplus
+#define PTD_CURSOR_OPTIONS_INIT (ptd_initial_of_all<ptd_cursor_options>())
+#else
+#define PTD_CURSOR_OPTIONS_INIT ((ptd_cursor_options){.size = sizeof(ptd_cursor_options), .stream = PTD_NONE})
+#endif
 
 typedef enum ptd_item_kind {
   PTD_ITEM_BLOCKS = 1,
   PTD_ITEM_MARK = 2, /* thread, address space, mode or time change: see the context fields of ptd_item */
   PTD_ITEM_EVENT = 3,
   PTD_ITEM_GAP = 4,
-  PTD_ITEM_BRANCH = 5,
+  PTD_ITEM_BRANCHES = 5,
   PTD_ITEM_CALL = 6
 } ptd_item_kind;
 
@@ -203,7 +235,7 @@ typedef struct ptd_block {
   uint64_t ip;
   const uint8_t* code;    /* the bytes that ran; live until the cursor is freed */
   uint32_t code_bytes;
-  uint32_t id;            /* the same for blocks of this stream with the same ip and bytes, for caches; counts from 0 */
+  uint32_t id;            /* the same for blocks of this stream with the same ip, space and bytes, for caches; counts from 0 */
   uint16_t instructions;  /* retired, at least 1 */
   uint16_t flags;
   uint8_t mode;           /* ptd::ExecMode */
@@ -231,21 +263,26 @@ typedef struct ptd_gap {
 /* A change of flow: a branch that was taken, an interrupt, or the start or end of tracing. */
 typedef struct ptd_branch {
   uint64_t from, to;     /* 0: unknown, or outside of the trace */
-  const char* kind;      /* "call", "return", "jump", "jcc", "syscall", "sysret", "int", "iret", "interrupt", "start", "end", ...; static */
+  const char* kind;      /* "call", "jcc", "hw int", "tr strt", "tr end  call", ...: `flags` in docs/FORMAT-json.md; static */
   uint32_t instructions; /* executed since the branch before, in the same stream */
   uint16_t flags;        /* PTD_BLOCK_*: how certain the code of the branch is */
+  uint16_t reserved;
 } ptd_branch;
 
+/* The fields of docs/FORMAT-json.md, "ptdecode-calls-1". */
 typedef struct ptd_call {
   const char* what;      /* "call", "pause" or "lost"; static */
   const char* kind;      /* call: "call", "tail", "interrupt", "syscall", "root"; pause: "off_cpu", "untraced", "lost"; lost: the reason */
   const char* function;  /* demangled, or "libc.so.6+0x1234"; lives as long as the cursor */
   const char* module;
+  const char* comm;      /* name of the thread when the call began, "" if unknown; lives as long as the cursor */
   uint32_t depth;
+  uint8_t start_seen, end_seen;
+  uint8_t kernel;        /* pause: the thread ran in the kernel, which is not traced */
+  uint8_t reserved;
   int64_t start_ns, end_ns;
   uint64_t self_ns, off_cpu_ns, untraced_ns, lost_ns;
   uint64_t instructions, self_instructions, cycles, self_cycles;
-  uint8_t start_seen, end_seen;
 } ptd_call;
 
 typedef struct ptd_item {
@@ -253,7 +290,10 @@ typedef struct ptd_item {
   int32_t kind;                            /* ptd_item_kind: which member of the union is valid */
   uint32_t stream;
   int32_t pid, tid, cpu;                   /* -1: unknown. cpu: of a per-cpu stream */
-  uint32_t space;                          /* address space, for ptd_code_at(); PTD_NONE: unknown */
+  uint32_t space;                          /* address space, for ptd_place; PTD_NONE: unknown */
+  uint32_t mode;                           /* ptd::ExecMode, for ptd_place */
+  uint32_t reserved;
+  uint64_t cycles;                         /* core cycles counted since the stream's last sync point, 0 if the trace has none */
   int64_t time_ns;                         /* the likeliest moment. It never goes back within a stream */
   int64_t time_first_ns, time_last_ns;     /* bounds of it */
   union {
@@ -263,14 +303,19 @@ typedef struct ptd_item {
     } blocks;
     ptd_event event;
     ptd_gap gap;
-    ptd_branch branch;
+    struct {
+      const ptd_branch* branches; /* without anything between them; live until the next call with this cursor */
+      size_t count;
+    } branches;
     ptd_call call;
+    uint64_t reserved[32]; /* the union never grows beyond this */
   } u;
 } ptd_item;
 
 PTD_C_API ptd_code ptd_cursor_open(const ptd_recording* recording, const ptd_cursor_options* options, ptd_cursor** out, char** message);
 /* Moves to the next item. PTD_END: there are no more; further calls return it again. */
 PTD_C_API ptd_code ptd_cursor_next(ptd_cursor* cursor, ptd_item* item, char** message);
+/* Ends the cursor and its threads. NULL is allowed. */
 PTD_C_API ptd_code ptd_cursor_free(ptd_cursor* cursor);
 
 /* ---- Code and names ---------------------------------------------------------------------------------------------------------------- */
@@ -278,29 +323,33 @@ PTD_C_API ptd_code ptd_cursor_free(ptd_cursor* cursor);
 typedef struct ptd_place {
   size_t size;
   uint32_t space;   /* of ptd_item, or of ptd_space_of(). Ignored for kernel addresses */
+  uint32_t mode;    /* ptd_disassemble: ptd_block.mode; 0: 64-bit code of the recording's architecture */
   uint64_t ip;
-  int64_t time_ns;
+  int64_t time_ns;  /* PTD_TIME_UNKNOWN: any time */
 } ptd_place;
 /* The address space of a process at a moment. PTD_NONE: none is known. */
 PTD_C_API ptd_code ptd_space_of(const ptd_recording* recording, int32_t pid, int64_t time_ns, uint32_t* out);
 
-/* The bytes live at a place: writes up to `capacity` bytes to `bytes`, and to *count how many are known, 0 if none. If several contents are
- * possible at that moment, these are the first; *versions (may be NULL) gets their number. */
+/* The bytes live at a place: writes up to `capacity` contiguous bytes to `bytes`, and to *count how many were written, 0 if none are
+ * known. If several contents are possible at that moment, these are the first; *versions (may be NULL) gets their number in the first 15 bytes. */
 PTD_C_API ptd_code ptd_code_at(const ptd_recording* recording, const ptd_place* place, uint8_t* bytes, size_t capacity, size_t* count,
                                uint32_t* versions, char** message);
-/* Instructions from a place on, one per line, "ADDRESS\tBYTES\tTEXT\n". Free with ptd_free(). */
+/* Instructions from a place on, one per line, "ADDRESS\tBYTES\tTEXT\n", both in hex. Ends early where the bytes are not known. At most
+ * 65536 instructions. Free with ptd_free(). */
 PTD_C_API ptd_code ptd_disassemble(const ptd_recording* recording, const ptd_place* place, uint32_t instructions, char** out, char** message);
 
 typedef struct ptd_symbol {
   size_t size;
-  const char* name;      /* demangled, "" if unknown. Strings live as long as the recording */
+  const char* name;      /* demangled, "" if unknown. Strings live until the recording is closed */
   const char* module;
   uint64_t offset_bytes; /* of the ip in the symbol */
   uint64_t start;        /* address of the symbol */
   uint64_t size_bytes;   /* 0: not recorded */
   const char* file;      /* of the source line, "" if unknown */
   uint32_t line;
+  uint32_t reserved;
 } ptd_symbol;
+/* The first look-up in a file reads its symbols and debug information. */
 PTD_C_API ptd_code ptd_symbol_at(const ptd_recording* recording, const ptd_place* place, ptd_symbol* out, char** message);
 
 /* ---- Tables: Arrow C data interface ------------------------------------------------------------------------------------------------ */

@@ -1,17 +1,17 @@
 // RecordingCursor: pulls the flow of several streams, merged in order of time.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
-#include <vector>
 
 #include "ptdecode/export.h"
 #include "ptdecode/stream_cursor.h"
+#include "ptdecode/time_merge.h"
 
 namespace ptd {
 
-/// Walks several streams of a recording as one sequence of items. Items are ordered by now(); of equal times, the lower stream comes first.
+/// Walks several streams of a recording as one sequence of items. Items are ordered by now(); of equal times, the stream named first comes first.
 /// Within a stream the order is StreamCursor's. A stream without times comes before all others. Each stream has a decoder and one batch, so
 /// memory grows with the number of streams and not with the trace.
 ///
@@ -21,14 +21,17 @@ class PTD_API RecordingCursor {
   /// Walks the segments of `streams` (empty: all) that may hold a moment of `time`, whole. A stream that does not exist has no items.
   explicit RecordingCursor(const Recording& recording, std::span<const uint32_t> streams = {}, Interval time = {});
 
+  /// As StreamCursor::set_check(), for each stream.
+  void set_check(const std::function<bool()>& goes_on);
+
   /// Moves to the next item. FlowItem::end: all streams are over.
   FlowItem next();
 
   /// The stream of the item of the last next(). Valid after next() returned another item than FlowItem::end.
-  [[nodiscard]] uint32_t stream() const { return heads_[order_.front()].stream; }
+  [[nodiscard]] uint32_t stream() const { return heads_.current().stream; }
   /// The cursor of that stream: its blocks(), mark(), event(), gap(), context(), now() and table(). Valid until the next call of next();
   /// the table lives as long as this cursor.
-  [[nodiscard]] const StreamCursor& item() const { return heads_[order_.front()].cursor; }
+  [[nodiscard]] const StreamCursor& item() const { return heads_.current().cursor; }
 
   /// Trace bytes decoded so far, of all streams.
   [[nodiscard]] uint64_t decoded_bytes() const;
@@ -38,12 +41,13 @@ class PTD_API RecordingCursor {
     uint32_t stream = 0;
     StreamCursor cursor;
     FlowItem item = FlowItem::end;
+    bool advance() {
+      item = cursor.next();
+      return item != FlowItem::end;
+    }
+    [[nodiscard]] TimeNs time() const { return cursor.now(); }
   };
-  [[nodiscard]] bool later(uint32_t a, uint32_t b) const;
-
-  std::vector<Head> heads_;
-  std::vector<uint32_t> order_;  // a heap of indexes into heads_; the earliest first
-  bool started_ = false;
+  TimeMerge<Head> heads_;
 };
 
 }  // namespace ptd

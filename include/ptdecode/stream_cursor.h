@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -28,6 +29,9 @@ class PTD_API StreamCursor {
   ~StreamCursor();
   StreamCursor(StreamCursor&&) noexcept;
   StreamCursor& operator=(StreamCursor&&) noexcept;
+
+  /// Sets a function that is called before each batch is decoded. If it returns false, FlowItem::end follows.
+  void set_check(std::function<bool()> goes_on);
 
   /// Moves to the next item. FlowItem::end: the stream, or the asked time, is over.
   FlowItem next();
