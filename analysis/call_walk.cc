@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -74,6 +75,16 @@ class StreamWalk {
 
  private:
   void run() {
+    try {
+      decode();
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    filled_.notify_one();
+  }
+  void decode() {
     uint64_t offset = 0;
     const uint64_t first = options_.time.first == kTimeMin ? 0 : recording_.segment_at(stream_, options_.time.first);
     const StreamInfo& info = recording_.streams()[stream_];
@@ -81,7 +92,7 @@ class StreamWalk {
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, clock);
     FunctionTable compared;
     const auto condense = [&](const BlockTable& blocks) { return std::make_unique<CallCondenser>(recording_, blocks, compared, info.tid); };
-    const auto stopped = [this] { return options_.stopped && options_.stopped(); };
+    const auto stopped = [this] { return stop_ || (options_.stopped && options_.stopped()); };
     status_ = decode_filtered(recording_, {stream_, first, Recording::kStreamEnd, threads_}, condense,
                               [&](const Batch& batch, const auto& decoder, const AuxSegment& segment) {
                                 if (std::exchange(segment_, segment.stream_offset_bytes) != segment.stream_offset_bytes)
@@ -94,9 +105,6 @@ class StreamWalk {
     flow_->finish(options_.time.last == kTimeMax && !stopped() ? info.time.last : kTimeMin);
     push();
     flow_.reset();
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    filled_.notify_one();
   }
   void note(const Batch& batch, const AuxSegment& segment, uint64_t& offset) {
     if (options_.on_gap && !batch.gaps.empty()) {
@@ -125,6 +133,7 @@ class StreamWalk {
     std::unique_lock lock(mutex_);
     do {
       filled_.wait(lock, [this] { return !queue_.empty() || ended_; });
+      if (queue_.empty() && failure_) std::rethrow_exception(failure_);
       if (queue_.empty()) return false;
       spare_ = std::move(chunk_);
       chunk_ = std::move(queue_.front());
@@ -148,7 +157,9 @@ class StreamWalk {
   std::mutex mutex_;
   std::condition_variable room_, filled_;
   std::deque<std::vector<FlowStep>> queue_;
-  bool stop_ = false, ended_ = false, pushed_ = false;
+  std::atomic<bool> stop_{false};
+  bool ended_ = false, pushed_ = false;
+  std::exception_ptr failure_;  ///< that ended the stream's thread, such as std::bad_alloc
   std::atomic<bool> timed_{false};
   std::vector<FlowStep> spare_;  ///< memory of a chunk that is done with
   std::vector<FlowStep> chunk_;
@@ -184,66 +195,116 @@ std::vector<StreamWalk::Stream> share_threads(const Recording& recording, const 
 
 }  // namespace
 
-Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink, bool* timed) {
-  std::mutex gap_mutex;
-  const ThreadSchedule schedule(recording.contexts());
-  std::vector<std::unique_ptr<StreamWalk>> walks;
+struct CallCursor::State {
+  State(const Recording& recording, CallWalkOptions options, FunctionTable& functions);
+  bool next(std::span<const CallStep>& given);
+
+ private:
   using Turn = std::pair<TimeNs, size_t>;
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order;
-  std::vector<uint32_t> streams = options.streams;
-  for (uint32_t i = 0; options.streams.empty() && i < recording.streams().size(); ++i) streams.push_back(i);
-  for (const StreamWalk::Stream& stream : share_threads(recording, streams, options.threads)) {
-    walks.push_back(std::make_unique<StreamWalk>(recording, options, functions, stream, schedule, gap_mutex));
-    order.emplace(walks.back()->time(), walks.size() - 1);
-  }
-  CallTree tree(&schedule);
-  std::vector<CallStep> steps;
-  bool wanted = true, any_time = false, inside = options.time.first == kTimeMin, behind = false, given = false, stopped = false;
+  bool take(const FlowStep& step);
+  void finish();
+
+  const Recording& recording_;
+  const CallWalkOptions options_;
+  std::mutex gap_mutex_;
+  const ThreadSchedule schedule_;
+  std::vector<uint32_t> streams_;
+  std::vector<std::unique_ptr<StreamWalk>> walks_;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> order_;
+  std::vector<CallStep> steps_;
+  bool full_ = false;    ///< steps_ are to be given
+  bool inside_ = false;  ///< of the asked time
+  bool past_ = false, any_given_ = false, stopped_ = false;
+
+ public:
+  CallTree tree{&schedule_};
+  bool timed = false;
   Status status;
-  const auto take = [&](const FlowStep& step) {
-    if (!inside && options.time.first <= step.time) {
-      inside = true;
-      steps.clear();
-      tree.restart(options.time.first, steps);
-    }
-    behind = options.time.last < step.time;
-    if (behind) return false;
-    tree.take(step, steps);
-    if (steps.size() < (given ? kGivenSteps : kFirstSteps)) return true;
-    given = given || inside;
-    wanted = !inside || sink(steps, tree);
-    steps.clear();
-    stopped = options.stopped && options.stopped();
-    return wanted && !stopped;
-  };
-  while (!order.empty() && wanted && !behind && !stopped) {
-    const size_t index = order.top().second;
-    order.pop();
-    StreamWalk& walk = *walks[index];
+};
+
+CallCursor::State::State(const Recording& recording, CallWalkOptions options, FunctionTable& functions)
+    : recording_(recording),
+      options_(std::move(options)),
+      schedule_(recording.contexts()),
+      streams_(options_.streams),
+      inside_(options_.time.first == kTimeMin) {
+  for (uint32_t i = 0; options_.streams.empty() && i < recording.streams().size(); ++i) streams_.push_back(i);
+  for (const StreamWalk::Stream& stream : share_threads(recording, streams_, options_.threads)) {
+    walks_.push_back(std::make_unique<StreamWalk>(recording, options_, functions, stream, schedule_, gap_mutex_));
+    order_.emplace(walks_.back()->time(), walks_.size() - 1);
+  }
+}
+
+// False: the step is not taken, at least not for now.
+bool CallCursor::State::take(const FlowStep& step) {
+  if (full_ || stopped_) return false;
+  if (!inside_ && options_.time.first <= step.time) {
+    inside_ = true;
+    steps_.clear();
+    tree.restart(options_.time.first, steps_);
+  }
+  past_ = options_.time.last < step.time;
+  if (past_) return false;
+  tree.take(step, steps_);
+  if (steps_.size() < (any_given_ ? kGivenSteps : kFirstSteps)) return true;
+  any_given_ = any_given_ || inside_;
+  if (!inside_) steps_.clear();
+  full_ = inside_;
+  stopped_ = options_.stopped && options_.stopped();
+  return true;
+}
+
+bool CallCursor::State::next(std::span<const CallStep>& given) {
+  if (tree.finished()) return false;
+  steps_.clear();
+  full_ = false;
+  while (!order_.empty() && !full_ && !past_ && !stopped_) {
+    const size_t index = order_.top().second;
+    order_.pop();
+    StreamWalk& walk = *walks_[index];
     if (!walk.started()) {
-      if (walk.start()) order.emplace(walk.time(), index);
+      if (walk.start()) order_.emplace(walk.time(), index);
       continue;
     }
-    const bool more = walk.give(order.empty() ? kTimeMax : order.top().first, take);
-    if (more && wanted) order.emplace(walk.time(), index);
-    any_time = any_time || walk.timed();
+    const bool more = walk.give(order_.empty() ? kTimeMax : order_.top().first, [this](const FlowStep& step) { return take(step); });
+    if (more) order_.emplace(walk.time(), index);
+    timed = timed || walk.timed();
     if (more) continue;
     if (status && !walk.status()) status = walk.status();
-    walks[index].reset();
+    walks_[index].reset();
   }
-  if (wanted && inside) {
-    // A stream of one thread is over with it; a cpu's goes on with others.
-    tree.finish(steps, behind ? options.time.last : kTimeMin, [&](const CallThread& thread) {
-      for (size_t i = 0; i < streams.size(); ++i) {
-        const StreamInfo& info = recording.streams()[streams[i]];
-        if (info.cpu < 0 && info.tid == thread.tid) return walks[i] != nullptr;
-      }
-      return thread.tid <= 0 || schedule.runs_after(thread.tid, options.time.last);
-    });
-    sink(steps, tree);
+  if (!full_) finish();
+  given = steps_;
+  return full_ || inside_;
+}
+
+void CallCursor::State::finish() {
+  if (!inside_) steps_.clear();
+  // A stream of one thread is over with it; a cpu's goes on with others.
+  tree.finish(steps_, past_ ? options_.time.last : kTimeMin, [this](const CallThread& thread) {
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      const StreamInfo& info = recording_.streams()[streams_[i]];
+      if (info.cpu < 0 && info.tid == thread.tid) return walks_[i] != nullptr;
+    }
+    return thread.tid <= 0 || schedule_.runs_after(thread.tid, options_.time.last);
+  });
+}
+
+CallCursor::CallCursor(const Recording& recording, CallWalkOptions options, FunctionTable& functions)
+    : state_(std::make_unique<State>(recording, std::move(options), functions)) {}
+CallCursor::~CallCursor() = default;
+bool CallCursor::next(std::span<const CallStep>& steps) { return state_->next(steps); }
+const CallTree& CallCursor::tree() const { return state_->tree; }
+bool CallCursor::timed() const { return state_->timed; }
+const Status& CallCursor::status() const { return state_->status; }
+
+Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink, bool* timed) {
+  CallCursor cursor(recording, options, functions);
+  std::span<const CallStep> steps;
+  while (cursor.next(steps) && sink(steps, cursor.tree())) {
   }
-  if (timed != nullptr) *timed = any_time;
-  return status;
+  if (timed != nullptr) *timed = cursor.timed();
+  return cursor.status();
 }
 
 }  // namespace ptd

@@ -6,7 +6,7 @@
 include(CMakePackageConfigHelpers)
 
 option(BUILD_SHARED_LIBS "Install libptdecode as a shared library" ON)
-set(PTD_MODULES ptd_base ptd_timeline ptd_image ptd_insn ptd_disassembler ptd_decoder ptd_arm ptd_perfio ptd_recording ptd_analysis)
+set(PTD_MODULES ptd_base ptd_timeline ptd_image ptd_insn ptd_disassembler ptd_decoder ptd_arm ptd_perfio ptd_recording ptd_analysis ptd_capi)
 set(PTD_VENDOR_LIBS Zydis capstone opencsd_c_api opencsd elf dw crypto zstd iberty)
 set(PTD_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/ptdecode)
 # The pkg-config file finds its prefix from its own place, so that an installation may be moved.

@@ -147,6 +147,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     const auto on_passed = [&](uint64_t first, uint64_t last) {
       data.pages.release(stream, first, last);
       done += last - first;
+      if (options.check) options.check();
       if (options.progress && (done / kProgressBytes != (done - (last - first)) / kProgressBytes || done == total))
         options.progress(done, total);
     };

@@ -17,6 +17,8 @@ struct StreamCursor::State {
   AuxSegment segment;
   std::vector<std::byte> scratch;
   bool in_segment = false;
+  uint64_t decoded_bytes = 0;  ///< of segments that are over
+  std::function<bool()> goes_on;
   Batch batch;
   EventJoin join;
   FlowCursor cursor;
@@ -26,13 +28,14 @@ struct StreamCursor::State {
 };
 
 bool StreamCursor::State::fill() {
-  if (!decoder) return false;
+  if (!decoder || (goes_on && !goes_on())) return false;
   if (!in_segment) {
     if (!recording->next_segment(stream, at, segment, scratch) || time.last < segment.time.first) return false;
     decoder->begin(segment);
   }
   batch.clear();
   in_segment = decoder->next(batch);
+  if (!in_segment) decoded_bytes += segment.bytes.size() - segment.tail_bytes;
   join.apply(batch);
   cursor.begin(batch);
   return true;
@@ -50,6 +53,8 @@ StreamCursor::~StreamCursor() = default;
 StreamCursor::StreamCursor(StreamCursor&&) noexcept = default;
 StreamCursor& StreamCursor::operator=(StreamCursor&&) noexcept = default;
 
+void StreamCursor::set_check(std::function<bool()> goes_on) { state_->goes_on = std::move(goes_on); }
+
 FlowItem StreamCursor::next() {
   FlowItem item = state_->cursor.next();
   while (item == FlowItem::end && state_->fill()) item = state_->cursor.next();
@@ -61,6 +66,7 @@ const Mark& StreamCursor::mark() const { return state_->cursor.mark(); }
 const Event& StreamCursor::event() const { return state_->cursor.event(); }
 const Gap& StreamCursor::gap() const { return state_->cursor.gap(); }
 const Mark& StreamCursor::context() const { return state_->cursor.context(); }
+uint64_t StreamCursor::decoded_bytes() const { return state_->decoded_bytes; }
 TimeNs StreamCursor::now() const { return state_->cursor.now(); }
 const BlockTable& StreamCursor::table() const { return state_->decoder->blocks(); }
 

@@ -5,27 +5,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/text/name_match.h"
+#include "analysis/call_names.h"
+#include "analysis/name_match.h"
 
 namespace ptd::cli {
 
 namespace {
-
-const char* name_of(FrameKind kind) {
-  switch (kind) {
-    case FrameKind::call:
-      return "call";
-    case FrameKind::tail:
-      return "tail";
-    case FrameKind::interrupt:
-      return "interrupt";
-    case FrameKind::syscall:
-      return "syscall";
-    case FrameKind::root:
-      break;
-  }
-  return "root";
-}
 
 void put(const nlohmann::json& json, TextBuffer& out) {
   out.text(json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
@@ -71,14 +56,14 @@ void CallJson::take_step(const CallStep& step, const CallTree& tree, TextBuffer&
   if (step.kind == CallStepKind::on) {
     if (!symbols_.empty()) return;
     if ((step.flags & kCallKernel) != 0) json["kernel"] = true;
-    json["pause"] = step.lost_ns != 0 ? "lost" : step.off_cpu_ns >= step.untraced_ns ? "off_cpu" : "untraced";
+    json["pause"] = pause_name(step);
     return put(json, out);
   }
   const std::string function = function_text(input_.functions(), step.function);
   if (!name_wanted(symbols_, function)) return;
   json.update({{"call", function},
                {"module", step.function == kNoFunction ? "" : input_.functions().info(step.function).module},
-               {"kind", name_of(step.frame)},
+               {"kind", name(step.frame)},
                {"self_ns", step.self_ns},
                {"instructions", step.instructions},
                {"self_instructions", step.self_instructions},

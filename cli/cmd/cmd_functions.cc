@@ -10,7 +10,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/text/clean_text.h"
-#include "cli/text/name_match.h"
+#include "analysis/name_match.h"
 #include "cli/text/short_name.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/function_profile.h"

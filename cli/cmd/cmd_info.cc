@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ctime>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "cli/cmd/commands.h"
@@ -17,6 +16,7 @@
 #include "cli/text/output.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/survey.h"
+#include "recording/survey_json.h"
 
 namespace ptd::cli {
 
@@ -170,46 +170,6 @@ std::string rest_text(const Survey& survey) {
   return text;
 }
 
-nlohmann::json json_of(const Survey& survey) {
-  nlohmann::json json = {{"schema", "ptdecode-info-1"},
-                         {"form", survey.form},
-                         {"trace", survey.trace},
-                         {"host", survey.hostname},
-                         {"kernel", survey.kernel},
-                         {"cpu", survey.cpu},
-                         {"cpuid", survey.cpuid},
-                         {"command", survey.command},
-                         {"clock", survey.clock},
-                         {"timing", survey.timing},
-                         {"traces_user", survey.traces_user},
-                         {"traces_kernel", survey.traces_kernel},
-                         {"snapshot", survey.snapshot},
-                         {"file_bytes", survey.file_bytes},
-                         {"trace_bytes", survey.trace_bytes},
-                         {"kernel_copy", survey.kernel_copy},
-                         {"text_pokes", survey.text_pokes},
-                         {"switches", survey.switches},
-                         {"other_events", survey.other_events},
-                         {"warnings", survey.warnings}};
-  if (bounded(survey.time)) json["time_ns"] = {survey.time.first.value, survey.time.last.value};
-  if (survey.has_wall_clock) json["wall_offset_ns"] = survey.wall_offset_ns;
-  json["streams"] = nlohmann::json::array();
-  for (const SurveyStream& stream : survey.streams)
-    json["streams"].push_back({{"cpu", stream.cpu}, {"tid", stream.tid}, {"source", stream.source}, {"bytes", stream.size_bytes}});
-  json["threads"] = nlohmann::json::array();
-  for (const ThreadInfo& thread : survey.threads)
-    json["threads"].push_back({{"pid", thread.pid}, {"tid", thread.tid}, {"comm", thread.comm}});
-  json["images"] = nlohmann::json::array();
-  for (const SurveyImage& image : survey.images)
-    json["images"].push_back({{"path", image.path},
-                              {"build_id", image.build_id},
-                              {"found", image.found},
-                              {"reason", image.reason},
-                              {"from", image.from},
-                              {"file", image.file}});
-  return json;
-}
-
 Result<Survey> survey_input(const InputOptions& input) {
   Result<OpenRequest> options = open_options(input);
   if (!options) return options.error();
@@ -228,7 +188,7 @@ int show_info(const InputOptions& input, bool json) {
   const Result<Survey> facts = survey_input(input);
   if (!facts) return report_error(explain_absent(input, facts.error()));
   if (json) {
-    standard_output().write(json_of(*facts).dump(2, ' ', true, nlohmann::json::error_handler_t::replace) + "\n");
+    standard_output().write(survey_json(*facts) + "\n");
     return kExitOk;
   }
   const std::string path = input.pt_path.empty() ? input.path : input.pt_path;

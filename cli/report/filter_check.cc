@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cli/report/finding_text.h"
-#include "cli/text/name_match.h"
+#include "analysis/name_match.h"
 #include "cli/text/nearest_word.h"
 
 namespace ptd::cli {

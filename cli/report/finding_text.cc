@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "cli/text/clean_text.h"
@@ -11,12 +10,6 @@
 namespace ptd::cli {
 
 namespace {
-constexpr std::array<std::string_view, 13> kNames = {
-    "poke_old_bytes_mismatch", "poke_healed",       "poke_lost_by_copy", "base_copy_redated",
-    "base_copy_unexplained",   "build_id_mismatch", "file_missing",      "file_changed",
-    "section_overlap",         "bpf_bytes_missing", "records_lost",      "bad_record",
-    "clock_contradicts",
-};
 constexpr size_t kShownBytes = 24;
 
 std::string sentence(const Finding& finding, TextRecords records) {
@@ -26,14 +19,6 @@ std::string sentence(const Finding& finding, TextRecords records) {
 
 std::string seconds(TimeNs time) { return fmt::format("{}.{:09}", time.value / 1'000'000'000, time.value % 1'000'000'000); }
 }  // namespace
-
-TextRecords text_records(const Recording& recording) { return recording.arm_config(0) != nullptr ? TextRecords::none : TextRecords::pokes; }
-
-std::string_view name(FindingKind kind, TextRecords records) {
-  if (records == TextRecords::none && kind == FindingKind::poke_lost_by_copy) return "copies_differ";
-  const auto index = static_cast<size_t>(kind);
-  return index < kNames.size() ? kNames[index] : "unknown";
-}
 
 std::string time_text(Interval time) {
   if (time.first == kTimeMin && time.last == kTimeMax) return "any time";

@@ -3,19 +3,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 
+#include "analysis/finding_name.h"
 #include "ptdecode/finding.h"
 #include "ptdecode/recording.h"
 
 namespace ptd::cli {
 
-/// Whether the kernel records that it changes its text. That of arm64 does not: copies that differ there prove no loss.
-enum class TextRecords : uint8_t { pokes, none };
-[[nodiscard]] TextRecords text_records(const Recording& recording);
-
-/// The enumerator's name; "copies_differ" for copies of a text whose changes nobody records.
-[[nodiscard]] std::string_view name(FindingKind kind, TextRecords records = TextRecords::pokes);
 /// False of what is no disagreement: it is told, but nothing is wrong.
 [[nodiscard]] bool disagrees(const Finding& finding, TextRecords records);
 /// "17.865267613" or "17.865..17.866"; "any time" if unbounded.

@@ -16,6 +16,7 @@
 #include "ptdecode/packets.h"
 #include "ptdecode/pt/decoder.h"
 #include "ptdecode/recording.h"
+#include "ptdecode/recording_cursor.h"
 #include "ptdecode/stream_cursor.h"
 #include "ptdecode/survey.h"
 #include "ptdecode/symbols.h"

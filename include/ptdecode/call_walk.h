@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,13 +23,38 @@ struct CallWalkOptions {
   std::function<bool()> stopped;
 };
 
-/// Gets the next steps, in time order within a thread and, as exactly as the streams' clocks allow, across threads. False stops the walk.
+/// Walks the calls of a recording. Steps come in time order within a thread and, as exactly as the streams' clocks allow, across threads.
+/// The functions that occur are added to `functions`. Streams that overlap in time divide the threads by size; each has at least one. The
+/// steps do not depend on the number of threads. A bounded number of batches and steps per stream is buffered.
+///
+/// The recording and the table of functions must outlive the cursor. Not thread-safe. Destroying it ends its threads.
+class PTD_API CallCursor {
+ public:
+  /// Decoding begins with the first next(). `functions` gets the functions met.
+  CallCursor(const Recording& recording, CallWalkOptions options, FunctionTable& functions);
+  ~CallCursor();
+  CallCursor(const CallCursor&) = delete;
+  CallCursor& operator=(const CallCursor&) = delete;
+
+  /// Sets `steps` to the next steps, which are valid until the next call and may be none. Returns false if there are no more.
+  bool next(std::span<const CallStep>& steps);
+  /// The tree after the steps of the last next().
+  [[nodiscard]] const CallTree& tree() const;
+  /// Whether a packet told a time.
+  [[nodiscard]] bool timed() const;
+  /// Errors: those of Recording::decode(). Known when next() has returned false.
+  [[nodiscard]] const Status& status() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Gets the next steps, in the order of CallCursor. False stops the walk.
 using CallSink = std::function<bool(std::span<const CallStep> steps, const CallTree& tree)>;
 
-/// Walks the calls of a recording. The functions that occur are added to `functions`. Streams that overlap in time divide the threads by
-/// size; each has at least one. The steps do not depend on the number of threads. A bounded number of batches and steps per stream is
-/// buffered. Runs `sink` on the caller's thread. Sets `timed` (may be null) to false if no packet has a time. Errors: those of
-/// Recording::decode.
+/// Passes the steps of a CallCursor to `sink`, on the caller's thread. Sets `timed` (may be null) to false if no packet has a time. Errors:
+/// those of Recording::decode().
 PTD_API Status walk_calls(const Recording& recording, const CallWalkOptions& options, FunctionTable& functions, const CallSink& sink,
                   bool* timed = nullptr);
 

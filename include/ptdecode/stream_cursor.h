@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -29,6 +30,9 @@ class PTD_API StreamCursor {
   StreamCursor(StreamCursor&&) noexcept;
   StreamCursor& operator=(StreamCursor&&) noexcept;
 
+  /// Sets a function that is called before each batch is decoded. If it returns false, FlowItem::end follows.
+  void set_check(std::function<bool()> goes_on);
+
   /// Moves to the next item. FlowItem::end: the end of the stream or of `time`.
   FlowItem next();
 
@@ -41,6 +45,8 @@ class PTD_API StreamCursor {
   /// Same as in FlowCursor.
   [[nodiscard]] const Mark& context() const;
   [[nodiscard]] TimeNs now() const;
+  /// Trace bytes decoded so far, by segments.
+  [[nodiscard]] uint64_t decoded_bytes() const;
   /// Returns the table of the blocks' nodes. It grows while the cursor moves; its entries live as long as the cursor.
   [[nodiscard]] const BlockTable& table() const;
 

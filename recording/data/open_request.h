@@ -2,13 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "ptdecode/recording.h"
+#include "ptdecode/timeline.h"
 
 namespace ptd {
 
 class ImageLog;
+
+/// Code that no file has, at one address from one moment on.
+struct GivenCode {
+  int32_t pid = -1;  ///< -1: of the kernel
+  Ip ip;
+  CodeBytes code;
+  TimeNs from;
+  std::string name;  ///< of the function; may be empty
+};
 
 /// The loaders of recording/ take this instead of OpenOptions.
 struct OpenRequest : OpenOptions {
@@ -18,6 +31,8 @@ struct OpenRequest : OpenOptions {
   uint32_t drop_nth_poke = 0;           ///< tests: leaves out every n-th TEXT_POKE record, as if it had been lost (0: none)
   uint32_t drop_poke_seed = 0;          ///< tests: which of the n residues, or a shuffled choice if >= n
   std::shared_ptr<ImageLog> image_log;  ///< records what the image is made of, for a bundle; may be null
+  std::vector<GivenCode> given_code;
+  std::function<void()> check;  ///< called now and then while opening; may throw to end it. May be empty
 };
 
 /// As Recording::open() and Recording::open_raw().

@@ -135,7 +135,10 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   perfio::TimeConvRecord time;
   uint32_t other_trace = 0;
   if (reader->mappings().size() == 1) fold.watch_holes(reader->damage().holes);
+  constexpr uint64_t kCheckedRecords = 4096;
+  uint64_t records = 0;
   const Status status = reader->read([&](const perfio::Record& record) {
+    if (records++ % kCheckedRecords == 0 && options.check) options.check();
     if (const auto* announced = std::get_if<perfio::AuxtraceInfoRecord>(&record.payload)) {
       if (announced->type == perfio::kAuxtraceIntelPt) {
         info = perfio::parse_intel_pt_info(*announced);

@@ -498,6 +498,25 @@ void SidebandFold::add_assumed() {
   }
 }
 
+/// Code that the recorder has given: it is in the space that its process had at that moment.
+void SidebandFold::add_given() {
+  for (const GivenCode& given : options_.given_code) {
+    Section section;
+    section.space = kKernelSpace;
+    if (given.pid >= 0) {
+      const Context context = data_.contexts.at_thread(given.pid, given.from);
+      section.space = context.space == kNoSpace ? space_of(given.pid) : context.space;
+    }
+    section.ip = given.ip;
+    section.size_bytes = given.code.bytes.size();
+    section.live = {given.from, kTimeMax};
+    section.code = given.code;
+    section.path = given.pid < 0 ? "[kernel]" : "[jit]";
+    if (!given.name.empty()) image_.add_range({section.space, section.ip, section.size_bytes, section.live, given.name, section.path});
+    image_.add_section(std::move(section));
+  }
+}
+
 void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies copies, bool monotonic) {
   for (const auto& [ring, loss] : open_losses_) add_lost({loss.first, kTimeMax}, loss.count, loss.cpu);
   open_losses_.clear();
@@ -520,6 +539,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
   }
   data_.contexts.sort();
+  add_given();
 }
 
 }  // namespace ptd

@@ -52,6 +52,7 @@ class SidebandFold {
   [[nodiscard]] std::string perf_map_of(int32_t pid);
   void fold_mappings(const perfio::Features& features);
   void add_assumed();
+  void add_given();
   [[nodiscard]] const UserMapping* remapped(size_t index) const;
   [[nodiscard]] const std::vector<std::string>* roots_of(int32_t pid) const;
   void on_comm(const perfio::Record& record, const perfio::CommRecord& comm);

@@ -1,7 +1,7 @@
 // Names and classes of branches: see branch_kind.h.
-#include "cli/list/branch_kind.h"
+#include "analysis/branch_kind.h"
 
-namespace ptd::cli {
+namespace ptd {
 
 namespace {
 
@@ -61,4 +61,4 @@ BranchKind kind_of(InsnClass cls, InsnDetail detail, bool ends_trace) {
   return BranchKind{ends_trace ? names.at_end : names.plain, names.role, false, ends_trace, false};
 }
 
-}  // namespace ptd::cli
+}  // namespace ptd

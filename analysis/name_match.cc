@@ -1,11 +1,11 @@
 // Names chosen by globs: see name_match.h.
-#include "cli/text/name_match.h"
+#include "analysis/name_match.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
-namespace ptd::cli {
+namespace ptd {
 
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
 
@@ -19,4 +19,4 @@ bool name_wanted(const std::vector<std::string>& patterns, std::string_view name
          std::any_of(patterns.begin(), patterns.end(), [&](const std::string& each) { return matches_name(each, name); });
 }
 
-}  // namespace ptd::cli
+}  // namespace ptd

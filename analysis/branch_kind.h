@@ -6,7 +6,7 @@
 
 #include "ptdecode/insn.h"
 
-namespace ptd::cli {
+namespace ptd {
 
 /// What a branch does to the stack of calls, and which --itrace letters show it.
 enum class BranchRole : uint8_t { jump, call, ret };
@@ -22,4 +22,4 @@ struct BranchKind {
 /// Of a branch instruction that was taken. `ends_trace`: tracing stopped at its target.
 [[nodiscard]] BranchKind kind_of(InsnClass cls, InsnDetail detail, bool ends_trace);
 
-}  // namespace ptd::cli
+}  // namespace ptd

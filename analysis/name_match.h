@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ptd::cli {
+namespace ptd {
 
 /// Whether `pattern` holds a wildcard: '*', '?' or '['.
 [[nodiscard]] bool is_glob(std::string_view pattern);
@@ -15,4 +15,4 @@ namespace ptd::cli {
 /// Whether any pattern matches; an empty list matches all.
 [[nodiscard]] bool name_wanted(const std::vector<std::string>& patterns, std::string_view name);
 
-}  // namespace ptd::cli
+}  // namespace ptd

@@ -1,0 +1,156 @@
+// BranchFlow: see branch_flow.h.
+#include "analysis/branch_flow.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analysis/branch_kind.h"
+#include "ptdecode/likeliest_time.h"
+
+namespace ptd {
+
+/// The last instruction of a block, and its address.
+Insn BranchFlow::last_insn(NodeId id, Ip& ip) const {
+  const BlockInfo& info = table_->info(id);
+  Bytes rest = table_->bytes(id);
+  Insn last;
+  Ip at = ip = info.ip;
+  for (uint32_t i = 0; i < info.instructions && !rest.empty(); ++i) {
+    const Insn insn = classify(rest, info.mode);
+    if (insn.length_bytes == 0) break;
+    last = insn;
+    ip = at;
+    at = at + insn.length_bytes;
+    rest = rest.subspan(std::min<size_t>(insn.length_bytes, rest.size()));
+  }
+  return last;
+}
+
+const BranchFlow::Node& BranchFlow::add_node(NodeId id) {
+  if (id >= nodes_.size()) nodes_.resize(std::max<size_t>(size_t{id} + 1, nodes_.size() * 2));
+  Node& node = nodes_[id];
+  const Insn insn = last_insn(id, node.from);
+  node.ip = table_->info(id).ip;
+  node.kind = kind_of(insn.cls, insn.detail, false).flags.data();
+  return node;
+}
+
+void BranchFlow::drop_given() {
+  if (given_ == 0) return;
+  const size_t first = given_ < runs_.size() ? runs_[given_].first : branches_.size();
+  branches_.erase(branches_.begin(), branches_.begin() + static_cast<std::ptrdiff_t>(first));
+  runs_.erase(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(given_));
+  for (BranchRun& run : runs_) run.first -= first;
+  given_ = 0;
+}
+
+/// The run that the next branch belongs to.
+BranchRun& BranchFlow::run() {
+  if (!new_context_ && !runs_.empty() && !runs_.back().gap) return runs_.back();
+  new_context_ = false;
+  order_ = std::max(order_, time_);
+  return runs_.emplace_back(BranchRun{context_, time_, order_, std::nullopt, branches_.size(), 0});
+}
+
+void BranchFlow::add(const FlowBranch& branch) {
+  ++run().count;
+  branches_.push_back(branch);
+}
+
+/// The open branch went `to`, or its target is not known.
+void BranchFlow::close(std::optional<Ip> to, bool ends_trace) {
+  if (!std::exchange(open_, false)) return;
+  FlowBranch& branch = branches_.back();
+  if (!to || ends_trace) {
+    Ip from;
+    const Insn insn = last_insn(open_node_, from);
+    const bool direct = insn.cls == InsnClass::jump_direct || insn.cls == InsnClass::jcc || insn.cls == InsnClass::call_direct;
+    if (!to && direct) to = direct_target(insn, from, table_->info(open_node_).mode);
+    if (ends_trace) branch.kind = kind_of(insn.cls, insn.detail, true).flags.data();
+  }
+  branch.has_to = to.has_value();
+  branch.to = to.value_or(Ip{});
+}
+
+void BranchFlow::take(FlowItem item, const StreamCursor& cursor) {
+  drop_given();
+  switch (item) {
+    case FlowItem::end:
+      return finish();
+    case FlowItem::mark:
+      return take_mark(cursor);
+    case FlowItem::blocks:
+      table_ = &cursor.table();
+      return take_blocks(cursor.blocks());
+    case FlowItem::event:
+      return take_event(cursor.event());
+    case FlowItem::gap:
+      return take_gap(cursor.gap());
+  }
+}
+
+void BranchFlow::take_mark(const StreamCursor& cursor) {
+  context_ = cursor.context();
+  time_ = is_dated(context_) ? cursor.now() : kTimeMin;
+  new_context_ = true;
+}
+
+void BranchFlow::take_blocks(std::span<const Block> blocks) {
+  flowing_ = true;
+  for (const Block& block : blocks) {
+    const Node& node = node_of(block.node);
+    if (open_) {
+      branches_.back().to = node.ip;
+      branches_.back().has_to = true;
+      open_ = false;
+    }
+    instructions_ += block.instructions;
+    if (!has(block.flags, BlockFlag::taken)) continue;
+    add({node.from, Ip{}, node.kind, std::exchange(instructions_, 0), block.flags, true, false});
+    open_ = true;
+    open_node_ = block.node;
+  }
+}
+
+void BranchFlow::take_event(const Event& event) {
+  const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
+  const auto from = has_from ? std::optional(event.from) : std::nullopt, to = has_to ? std::optional(event.to) : std::nullopt;
+  const char* kind = nullptr;
+  switch (event.kind) {
+    case EventKind::async_branch:
+      close(from, false);
+      kind = (event.flags & kEventBreakpoint) != 0 ? "int3" : "hw int";
+      break;
+    case EventKind::async_disabled:
+      close(from, false);
+      flowing_ = false;
+      kind = "tr end  async";
+      break;
+    case EventKind::enabled:
+      if ((event.flags & kEventStatus) == 0) close(std::nullopt, false);
+      if (std::exchange(flowing_, true) && (event.flags & kEventStatus) != 0) return;  // restates that tracing is on
+      kind = "tr strt";
+      break;
+    case EventKind::disabled:
+      close(to, true);
+      flowing_ = false;
+      return;
+    case EventKind::overflow:
+      close(std::nullopt, false);
+      flowing_ = false;
+      return;
+    default:
+      return;
+  }
+  add({event.from, event.to, kind, std::exchange(instructions_, 0), 0, has_from, has_to});
+}
+
+void BranchFlow::take_gap(const Gap& gap) {
+  close(std::nullopt, false);
+  flowing_ = false;
+  instructions_ = 0;
+  order_ = std::max(order_, time_);
+  runs_.push_back({context_, time_, order_, gap, branches_.size(), 0});
+}
+
+}  // namespace ptd

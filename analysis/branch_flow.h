@@ -1,0 +1,86 @@
+// BranchFlow: the branches of one stream's flow that were taken, and where tracing starts, ends or is interrupted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ptdecode/flow.h"
+#include "ptdecode/insn.h"
+#include "ptdecode/stream_cursor.h"
+
+namespace ptd {
+
+/// A change of flow.
+struct FlowBranch {
+  Ip from, to;                ///< valid if has_from, has_to
+  const char* kind = "";      ///< BranchKind::flags; static
+  uint32_t instructions = 0;  ///< executed in this stream since the branch before, up to and including this one
+  uint16_t block_flags = 0;   ///< of the block that ends in the branch
+  bool has_from = false, has_to = false;
+};
+
+/// Branches in the same context, or one gap.
+struct BranchRun {
+  Mark context;           ///< of the branches; of a gap, the context in which the flow was lost
+  TimeNs time{};          ///< likeliest moment, kTimeMin: unknown
+  TimeNs order{};         ///< the same, but never less than that of the run before
+  std::optional<Gap> gap;
+  size_t first = 0, count = 0;  ///< see BranchFlow::branches()
+};
+
+/// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs lag behind the items. Not
+/// thread-safe.
+class BranchFlow {
+ public:
+  /// Takes the item that `cursor` has come to. Always the same cursor. Invalidates what next() and branches() returned.
+  void take(FlowItem item, const StreamCursor& cursor);
+  /// The stream is over: the last branch has no known target.
+  void finish() { close(std::nullopt, false); }
+  /// The next complete run; null: take() must be called first.
+  [[nodiscard]] const BranchRun* next() {
+    const size_t complete = runs_.size() - (open_ ? 1 : 0);
+    return given_ < complete ? &runs_[given_++] : nullptr;
+  }
+  [[nodiscard]] std::span<const FlowBranch> branches(const BranchRun& run) const {
+    return std::span(branches_).subspan(run.first, run.count);
+  }
+
+ private:
+  /// What a branch needs of its block.
+  struct Node {
+    Ip ip, from;  ///< of the first and of the last instruction
+    const char* kind = nullptr;  ///< null: not looked up yet
+  };
+  const Node& node_of(NodeId id) {
+    if (id < nodes_.size() && nodes_[id].kind != nullptr) return nodes_[id];
+    return add_node(id);
+  }
+  const Node& add_node(NodeId id);
+  [[nodiscard]] Insn last_insn(NodeId id, Ip& ip) const;
+  void drop_given();
+  BranchRun& run();
+  void add(const FlowBranch& branch);
+  void close(std::optional<Ip> to, bool ends_trace);
+  void take_mark(const StreamCursor& cursor);
+  void take_blocks(std::span<const Block> blocks);
+  void take_event(const Event& event);
+  void take_gap(const Gap& gap);
+
+  const BlockTable* table_ = nullptr;
+  std::vector<Node> nodes_;
+  std::vector<FlowBranch> branches_;
+  std::vector<BranchRun> runs_;
+  size_t given_ = 0;        // runs that next() returned
+  bool open_ = false;       // the last branch's target is not known yet
+  NodeId open_node_ = 0;    // of its block
+  bool new_context_ = true; // since the last run
+  Mark context_;
+  TimeNs time_{}, order_{};
+  uint32_t instructions_ = 0;
+  bool flowing_ = false;  // the flow goes on from the last block
+};
+
+}  // namespace ptd

@@ -1,0 +1,338 @@
+// The tables made from calls: calls, functions, threads.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "analysis/call_names.h"
+#include "analysis/name_match.h"
+#include "analysis/table/place_names.h"
+#include "analysis/table/tables.h"
+#include "ptdecode/call_walk.h"
+#include "ptdecode/function_profile.h"
+#include "ptdecode/survey.h"
+
+namespace ptd {
+
+namespace {
+
+/// What every walk over calls takes from the request.
+class CallSource {
+ public:
+  CallSource(const Recording& recording, const TableRequest& request)
+      : request_(request), cursor_(recording, options_of(request), functions_) {
+    for (size_t i = 0; i < recording.streams().size(); ++i) {
+      if (request.streams.empty() || std::find(request.streams.begin(), request.streams.end(), i) != request.streams.end())
+        total_bytes_ += recording.streams()[i].size_bytes;
+    }
+  }
+  /// As CallCursor::next(). Errors: those of CallCursor::status(), `cancelled`.
+  Result<bool> next(std::span<const CallStep>& steps) {
+    if (cursor_.next(steps)) return true;
+    if (!cursor_.status().ok()) return cursor_.status().error();
+    if (cancelled_) return Error{ErrorKind::usage, "the caller cancelled the operation", 0};
+    return false;
+  }
+  [[nodiscard]] const CallTree& tree() const { return cursor_.tree(); }
+  [[nodiscard]] bool timed() const { return cursor_.timed(); }
+  [[nodiscard]] bool wanted(const CallStep& step, const CallThread& thread) const {
+    const auto matches = [](int32_t filter, int32_t value) { return filter == -1 || filter == value; };
+    return matches(request_.cpu, step.cpu) && matches(request_.pid, thread.pid) && matches(request_.tid, thread.tid);
+  }
+  [[nodiscard]] bool wanted(FunctionId function) {
+    if (request_.functions.empty()) return true;
+    const size_t index = function == kNoFunction ? 0 : size_t{function} + 1;
+    if (index >= matches_.size()) matches_.resize(index + 256);
+    if (!matches_[index]) matches_[index] = name_wanted(request_.functions, name(function));
+    return *matches_[index];
+  }
+  [[nodiscard]] std::string_view name(FunctionId function) const {
+    return function == kNoFunction ? std::string_view("[not traced]") : std::string_view(functions_.info(function).name);
+  }
+  [[nodiscard]] std::string_view module(FunctionId function) const {
+    return function == kNoFunction ? std::string_view() : std::string_view(functions_.info(function).module);
+  }
+
+ private:
+  CallWalkOptions options_of(const TableRequest& request) {
+    CallWalkOptions options;
+    options.streams = request.streams;
+    options.time = request.time;
+    options.threads = request.threads;
+    if (request.cancelled) options.stopped = [this] { return stopped(); };
+    if (request.progress) {
+      options.progress = [this](uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        request_.progress(done_bytes_ += bytes, total_bytes_);
+      };
+    }
+    return options;
+  }
+  bool stopped() {
+    const std::lock_guard lock(mutex_);
+    if (!cancelled_ && request_.cancelled()) cancelled_ = true;
+    return cancelled_;
+  }
+
+  const TableRequest request_;
+  FunctionTable functions_;
+  std::vector<std::optional<bool>> matches_;  ///< by function
+  std::mutex mutex_;                          // of the callbacks
+  std::atomic<bool> cancelled_ = false;
+  uint64_t done_bytes_ = 0, total_bytes_ = 0;
+  CallCursor cursor_;  // its threads use what is above
+};
+
+/// Function ids as indexes into lists of names.
+class FunctionNames {
+ public:
+  explicit FunctionNames(const CallSource& source) : source_(source) {}
+  int32_t function(FunctionId id) { return known(id).first; }
+  int32_t module(FunctionId id) { return known(id).second; }
+
+  NameList functions, modules;
+
+ private:
+  const std::pair<int32_t, int32_t>& known(FunctionId id) {
+    const size_t index = id == kNoFunction ? 0 : size_t{id} + 1;
+    if (index >= known_.size()) known_.resize(std::max(index + 1, 2 * known_.size()));
+    std::optional<std::pair<int32_t, int32_t>>& entry = known_[index];
+    if (!entry) entry.emplace(functions.index_of(source_.name(id)), modules.index_of(source_.module(id)));
+    return *entry;
+  }
+  const CallSource& source_;
+  std::vector<std::optional<std::pair<int32_t, int32_t>>> known_;
+};
+
+struct CallRow {
+  CallStep step;
+  int32_t pid = -1, tid = -1;
+};
+
+class CallsTable : public RowTable<CallRow> {
+ public:
+  CallsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), names_(source_), comms_(recording) {}
+
+  Status init(const TableRequest& request) {
+    using Row = CallRow;
+    std::vector<RowColumn<Row>> columns;
+    const auto number = [&columns](std::string_view name, uint64_t CallStep::* member) {
+      columns.push_back(value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.step.*member; }));
+    };
+    const auto id = [](auto get) { return get; };
+    columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, id([](const Row& row) { return row.pid; }),
+                                                    [](const Row& row) { return row.pid >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, id([](const Row& row) { return row.tid; }),
+                                                    [](const Row& row) { return row.tid >= 0; }));
+    columns.push_back(name_column<Row>("comm", comms_.comms, [this](const Row& row) { return comms_.comm(row.tid, row.step.start); }));
+    columns.push_back(optional_column<Row, int32_t>("cpu", ColumnType::int32, id([](const Row& row) { return row.step.cpu; }),
+                                                    [](const Row& row) { return row.step.cpu >= 0; }));
+    columns.push_back(name_column<Row>("call", names_.functions, [this](const Row& row) { return names_.function(row.step.function); }));
+    columns.push_back(name_column<Row>("module", names_.modules, [this](const Row& row) { return names_.module(row.step.function); }));
+    columns.push_back(name_column<Row>("kind", kinds_, [this](const Row& row) { return kinds_.index_of(name(row.step.frame)); }));
+    columns.push_back(value_column<Row, uint32_t>("depth", ColumnType::uint32, [](const Row& row) { return row.step.depth; }));
+    columns.push_back(value_column<Row, int64_t>("start_ns", ColumnType::int64, [](const Row& row) { return row.step.start.value; }));
+    columns.push_back(value_column<Row, int64_t>("end_ns", ColumnType::int64, [](const Row& row) { return row.step.time.value; }));
+    number("self_ns", &CallStep::self_ns);
+    number("off_cpu_ns", &CallStep::off_cpu_ns);
+    number("untraced_ns", &CallStep::untraced_ns);
+    number("lost_ns", &CallStep::lost_ns);
+    number("instructions", &CallStep::instructions);
+    number("self_instructions", &CallStep::self_instructions);
+    number("cycles", &CallStep::cycles);
+    number("self_cycles", &CallStep::self_cycles);
+    columns.push_back(bool_column<Row>("start_seen", [](const Row& row) { return (row.step.flags & (kCallNoStart | kCallMiddle)) == 0; }));
+    columns.push_back(bool_column<Row>("end_seen", [](const Row& row) { return (row.step.flags & kCallCut) == 0; }));
+    return choose(std::move(columns), request, "calls");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<CallRow>& rows) override {
+    std::span<const CallStep> steps;
+    const Result<bool> more = source_.next(steps);
+    if (!more || !more.value()) return more;
+    for (const CallStep& step : steps) {
+      if (step.kind != CallStepKind::leave) continue;
+      const CallThread& thread = source_.tree().threads()[step.thread];
+      if (source_.wanted(step, thread) && source_.wanted(step.function)) rows.push_back({step, thread.pid, thread.tid});
+    }
+    return true;
+  }
+
+ private:
+  CallSource source_;
+  FunctionNames names_;
+  PlaceNames comms_;
+  NameList kinds_;
+};
+
+struct FunctionRow {
+  FunctionId id = kNoFunction;
+  const FunctionTotals* totals = nullptr;
+};
+
+class FunctionsTable : public RowTable<FunctionRow> {
+ public:
+  FunctionsTable(const Recording& recording, const TableRequest& request) : source_(recording, request), names_(source_) {}
+
+  Status init(const TableRequest& request) {
+    using Row = FunctionRow;
+    std::vector<RowColumn<Row>> columns;
+    const auto number = [&columns](std::string_view name, uint64_t FunctionTotals::* member) {
+      columns.push_back(value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.totals->*member; }));
+    };
+    const auto quantile = [&columns](std::string_view name, double share) {
+      columns.push_back(optional_column<Row, uint64_t>(
+          name, ColumnType::uint64, [share](const Row& row) { return row.totals->durations.quantile(share); },
+          [](const Row& row) { return row.totals->durations.count() != 0; }));
+    };
+    columns.push_back(name_column<Row>("function", names_.functions, [this](const Row& row) { return names_.function(row.id); }));
+    columns.push_back(name_column<Row>("module", names_.modules, [this](const Row& row) { return names_.module(row.id); }));
+    number("calls", &FunctionTotals::calls);
+    number("partial", &FunctionTotals::partial);
+    number("self_instructions", &FunctionTotals::self_instructions);
+    number("total_instructions", &FunctionTotals::instructions);
+    number("self_ns", &FunctionTotals::self_ns);
+    number("total_ns", &FunctionTotals::total_ns);
+    number("off_cpu_ns", &FunctionTotals::off_cpu_ns);
+    number("untraced_ns", &FunctionTotals::untraced_ns);
+    number("lost_ns", &FunctionTotals::lost_ns);
+    number("self_cycles", &FunctionTotals::self_cycles);
+    number("total_cycles", &FunctionTotals::cycles);
+    quantile("p50_ns", 0.5);
+    quantile("p99_ns", 0.99);
+    columns.push_back(optional_column<Row, uint64_t>("max_ns", ColumnType::uint64, [](const Row& row) { return row.totals->durations.max(); },
+                                                     [](const Row& row) { return row.totals->durations.count() != 0; }));
+    return choose(std::move(columns), request, "functions");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<FunctionRow>& rows) override {
+    std::vector<CallStep> wanted;
+    std::span<const CallStep> steps;
+    Result<bool> more = source_.next(steps);
+    for (; more.ok() && more.value(); more = source_.next(steps)) {
+      wanted.clear();
+      for (const CallStep& step : steps) {
+        if (step.kind == CallStepKind::leave && source_.wanted(step, source_.tree().threads()[step.thread])) wanted.push_back(step);
+      }
+      profile_.add(wanted);
+    }
+    if (!more) return more;
+    const auto add = [&](FunctionId id, const FunctionTotals& totals) {
+      if (totals.calls + totals.partial != 0 && source_.wanted(id)) rows.push_back({id, &totals});
+    };
+    for (FunctionId id = 0; id < profile_.functions().size(); ++id) add(id, profile_.functions()[id]);
+    add(kNoFunction, profile_.untraced());
+    // The order of `ptdecode functions`: own time, or instructions where there are no times, then names, because numbers of functions depend on which stream met one first.
+    std::sort(rows.begin(), rows.end(), [this](const FunctionRow& a, const FunctionRow& b) {
+      const auto key = [this](const FunctionRow& row) {
+        const uint64_t own = source_.timed() ? row.totals->self_ns : row.totals->self_instructions;
+        return std::tuple(~own, row.id == kNoFunction ? std::string_view() : source_.name(row.id), source_.module(row.id));
+      };
+      return key(a) < key(b);
+    });
+    return false;
+  }
+
+ private:
+  CallSource source_;
+  FunctionNames names_;
+  FunctionProfile profile_;
+};
+
+struct ThreadRow {
+  ThreadInfo info;
+  CallThread times;
+};
+
+class ThreadsTable : public RowTable<ThreadRow> {
+ public:
+  ThreadsTable(const Recording& recording, const TableRequest& request) : recording_(recording), request_(request), source_(recording, request) {}
+
+  Status init(const TableRequest& request) {
+    using Row = ThreadRow;
+    std::vector<RowColumn<Row>> columns;
+    columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, [](const Row& row) { return row.info.pid; },
+                                                    [](const Row& row) { return row.info.pid >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, [](const Row& row) { return row.info.tid; },
+                                                    [](const Row& row) { return row.info.tid >= 0; }));
+    columns.push_back(text_column<Row>("comm", ColumnType::text, [](const Row& row) { return std::string_view(row.info.comm); }));
+    // What follows needs the flow to be decoded, so it comes only if it is asked for.
+    const auto time = [&columns](std::string_view name, TimeNs CallThread::* member) {
+      columns.push_back(optional_column<Row, int64_t>(name, ColumnType::int64, [member](const Row& row) { return (row.times.*member).value; },
+                                                      [member](const Row& row) { return is_bounded(row.times.*member); }, false));
+    };
+    const auto number = [&columns](std::string_view name, uint64_t CallThread::* member) {
+      columns.push_back(
+          value_column<Row, uint64_t>(name, ColumnType::uint64, [member](const Row& row) { return row.times.*member; }, false));
+    };
+    time("first_ns", &CallThread::first);
+    time("last_ns", &CallThread::last);
+    number("running_ns", &CallThread::running_ns);
+    number("off_cpu_ns", &CallThread::off_cpu_ns);
+    number("untraced_ns", &CallThread::untraced_ns);
+    number("lost_ns", &CallThread::lost_ns);
+    number("instructions", &CallThread::instructions);
+    number("cycles", &CallThread::cycles);
+    number("gaps", &CallThread::gaps);
+    return choose(std::move(columns), request, "threads");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<ThreadRow>& rows) override {
+    const auto wanted = [this](int32_t pid, int32_t tid) {
+      return (request_.pid == -1 || request_.pid == pid) && (request_.tid == -1 || request_.tid == tid);
+    };
+    for (const ThreadInfo& info : survey_of(recording_).threads) {
+      if (wanted(info.pid, info.tid)) rows.push_back({info, {}});
+    }
+    constexpr std::array kRecorded = {std::string_view("pid"), std::string_view("tid"), std::string_view("comm")};
+    const std::vector<ColumnInfo> asked = columns();
+    const bool decode = std::any_of(asked.begin(), asked.end(), [&](const ColumnInfo& column) {
+      return std::find(kRecorded.begin(), kRecorded.end(), column.name) == kRecorded.end();
+    });
+    if (!decode) return false;
+    std::span<const CallStep> steps;
+    Result<bool> more = source_.next(steps);
+    while (more.ok() && more.value()) more = source_.next(steps);
+    if (!more) return more;
+    for (const CallThread& thread : source_.tree().threads()) add(thread, rows, wanted);
+    return false;
+  }
+
+ private:
+  /// The idle task and unknown threads have one CallThread for each cpu; their row has the sum.
+  template <typename Wanted>
+  static void add(const CallThread& thread, std::vector<ThreadRow>& rows, const Wanted& wanted) {
+    if (!wanted(thread.pid, thread.tid)) return;
+    auto at = std::find_if(rows.begin(), rows.end(), [&](const ThreadRow& row) {
+      return row.info.tid == thread.tid && (row.info.pid == thread.pid || thread.pid == -1);
+    });
+    if (at == rows.end()) at = rows.insert(rows.end(), ThreadRow{{thread.pid, thread.tid, {}}, {}});
+    CallThread& sum = at->times;
+    sum.first = is_bounded(sum.first) ? std::min(sum.first, thread.first) : thread.first;
+    sum.last = std::max(sum.last, thread.last);
+    for (uint64_t CallThread::* member : {&CallThread::running_ns, &CallThread::off_cpu_ns, &CallThread::untraced_ns, &CallThread::lost_ns,
+                                          &CallThread::instructions, &CallThread::cycles, &CallThread::gaps})
+      sum.*member += thread.*member;
+  }
+
+  const Recording& recording_;
+  const TableRequest request_;
+  CallSource source_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Table>> open_call_table(const Recording& recording, std::string_view name, const TableRequest& request) {
+  if (name == "calls") return make_table<CallsTable>(request, recording, request);
+  if (name == "functions") return make_table<FunctionsTable>(request, recording, request);
+  if (name == "threads") return make_table<ThreadsTable>(request, recording, request);
+  return std::unique_ptr<Table>();
+}
+
+}  // namespace ptd

@@ -1,0 +1,110 @@
+// Column: see column.h.
+#include "analysis/table/column.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace ptd {
+
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+
+/// Bytes of the UTF-8 character at the front of `text`, 0 if there is none. Source: RFC 3629, section 4.
+size_t character_bytes(std::string_view text) {
+  const auto byte = [text](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const auto between = [](unsigned value, unsigned first, unsigned last) { return first <= value && value <= last; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (between(lead, 0xC2, 0xDF)) return between(byte(1), 0x80, 0xBF) ? 2 : 0;
+  if (between(lead, 0xE0, 0xEF)) {
+    const unsigned least = lead == 0xE0 ? 0xA0 : 0x80, most = lead == 0xED ? 0x9F : 0xBF;
+    return between(byte(1), least, most) && between(byte(2), 0x80, 0xBF) ? 3 : 0;
+  }
+  if (!between(lead, 0xF0, 0xF4)) return 0;
+  const unsigned least = lead == 0xF0 ? 0x90 : 0x80, most = lead == 0xF4 ? 0x8F : 0xBF;
+  return between(byte(1), least, most) && between(byte(2), 0x80, 0xBF) && between(byte(3), 0x80, 0xBF) ? 4 : 0;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char letter) { return static_cast<unsigned char>(letter) < 0x80; });
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  if (is_ascii(text)) return std::string(text);
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t bytes = character_bytes(text);
+    out += bytes == 0 ? kReplacement : text.substr(0, bytes);
+    text.remove_prefix(std::max<size_t>(bytes, 1));
+  }
+  return out;
+}
+
+NameList::NameList() {
+  reserve(0);
+  offsets_[0] = 0;
+}
+
+/// Makes room for one more name of so many bytes. What snapshots share is never moved: a larger copy replaces it.
+void NameList::reserve(size_t bytes) {
+  const auto used = static_cast<size_t>(offsets_ ? offsets_[count_] : 0);
+  if (!bytes_ || used + bytes > bytes_capacity_) {
+    bytes_capacity_ = std::max<size_t>(2 * bytes_capacity_, std::max<size_t>(used + bytes, 4096));
+    std::shared_ptr<char[]> larger(new char[bytes_capacity_]);
+    if (used != 0) std::memcpy(larger.get(), bytes_.get(), used);
+    bytes_ = std::move(larger);
+  }
+  const auto entries = static_cast<size_t>(count_) + 2;
+  if (entries <= offsets_capacity_) return;
+  offsets_capacity_ = std::max<size_t>(2 * offsets_capacity_, 256);
+  std::shared_ptr<int32_t[]> larger(new int32_t[offsets_capacity_]);
+  if (offsets_) std::memcpy(larger.get(), offsets_.get(), (static_cast<size_t>(count_) + 1) * sizeof(int32_t));
+  offsets_ = std::move(larger);
+}
+
+int32_t NameList::index_of(std::string_view name) {
+  if (const auto known = indexes_.find(name); known != indexes_.end()) return known->second;
+  const std::string text = valid_utf8(name);
+  if (text.size() > static_cast<size_t>(kMostBytes - offsets_[count_])) return -1;
+  reserve(text.size());
+  std::memcpy(bytes_.get() + offsets_[count_], text.data(), text.size());
+  offsets_[count_ + 1] = offsets_[count_] + static_cast<int32_t>(text.size());
+  indexes_.emplace(name, count_);
+  return count_++;
+}
+
+bool Column::put_text(std::string_view text) {
+  const bool fits = text.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()) - values_.size();
+  if (fits) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    values_.insert(values_.end(), bytes, bytes + text.size());
+  }
+  offsets_.push_back(static_cast<int32_t>(values_.size()));
+  if (!valid_.empty()) mark_valid(1);
+  ++rows_;
+  return fits;
+}
+
+void Column::put_no_text() {
+  put_text({});
+  if (valid_.empty()) mark_valid_from_start();
+  valid_[(rows_ - 1) / 8] &= static_cast<uint8_t>(~(1U << ((rows_ - 1) % 8)));
+  ++nulls_;
+}
+
+/// Sets the bits of `count` rows after rows_.
+void Column::mark_valid(size_t count) {
+  valid_.resize((rows_ + count + 7) / 8);
+  for (size_t i = rows_; i < rows_ + count; ++i) valid_[i / 8] |= static_cast<uint8_t>(1U << (i % 8));
+}
+
+void Column::mark_valid_from_start() {
+  valid_.assign((rows_ + 7) / 8, 0xFF);
+  if (rows_ % 8 != 0) valid_.back() = static_cast<uint8_t>((1U << (rows_ % 8)) - 1);
+}
+
+}  // namespace ptd

@@ -1,0 +1,147 @@
+// Column: the values of one column of a table, in Arrow's memory layout.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ptdecode/flow.h"
+
+namespace ptd {
+
+enum class ColumnType : uint8_t {
+  boolean,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  text,    ///< UTF-8
+  binary,  ///< bytes
+  name,    ///< UTF-8, dictionary-encoded: int32 indexes into a NameList
+};
+
+struct ColumnInfo {
+  std::string_view name;  ///< static
+  ColumnType type = ColumnType::int64;
+  bool nullable = false;
+};
+
+/// What a NameList held at some moment. Stays unchanged while the list grows.
+struct NameSnapshot {
+  std::shared_ptr<const char[]> bytes;
+  std::shared_ptr<const int32_t[]> offsets;  ///< count + 1
+  int32_t count = 0;
+};
+
+/// The dictionary of a column of names. Grows only: a name keeps its index. Not thread-safe; snapshots may be read by any thread.
+class NameList {
+ public:
+  NameList();
+  /// The index of `name`, which is added if it is new. Bytes that are not UTF-8 are replaced. -1: the list is full.
+  int32_t index_of(std::string_view name);
+  [[nodiscard]] NameSnapshot snapshot() const { return {bytes_, offsets_, count_}; }
+
+ private:
+  static constexpr int32_t kMostBytes = 1 << 30;
+  void reserve(size_t bytes);
+  [[nodiscard]] std::string_view at(int32_t index) const {
+    return {bytes_.get() + offsets_[index], static_cast<size_t>(offsets_[index + 1] - offsets_[index])};
+  }
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+  std::shared_ptr<char[]> bytes_;
+  std::shared_ptr<int32_t[]> offsets_;
+  size_t bytes_capacity_ = 0, offsets_capacity_ = 0;
+  int32_t count_ = 0;
+  std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> indexes_;
+};
+
+/// Copies `text`; bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string valid_utf8(std::string_view text);
+
+/// Filled from the front; then immutable.
+class Column {
+ public:
+  explicit Column(const ColumnInfo& info) : info_(info) {
+    if (info.type == ColumnType::text || info.type == ColumnType::binary) offsets_.push_back(0);
+  }
+
+  [[nodiscard]] const ColumnInfo& info() const { return info_; }
+  [[nodiscard]] size_t rows() const { return rows_; }
+  [[nodiscard]] size_t nulls() const { return nulls_; }
+  /// Fixed width: the values; boolean: a bit each; text and binary: their bytes.
+  [[nodiscard]] std::span<const std::byte> values() const { return values_; }
+  [[nodiscard]] std::span<const int32_t> offsets() const { return offsets_; }
+  /// A bit per row, set if it has a value. Empty: all have.
+  [[nodiscard]] std::span<const uint8_t> valid() const { return valid_; }
+  [[nodiscard]] const NameSnapshot& names() const { return names_; }
+  void set_names(NameSnapshot names) { names_ = std::move(names); }
+
+  /// Appends get(row) of each row.
+  template <typename T, typename Rows, typename Get>
+  void put(const Rows& rows, const Get& get) {
+    T* out = extend<T>(rows.size());
+    for (const auto& row : rows) *out++ = static_cast<T>(get(row));
+    if (!valid_.empty()) mark_valid(rows.size());
+    rows_ += rows.size();
+  }
+  /// The same; rows without has(row) are null.
+  template <typename T, typename Rows, typename Get, typename Has>
+  void put(const Rows& rows, const Get& get, const Has& has) {
+    size_t missing = 0;
+    for (const auto& row : rows) missing += has(row) ? 0U : 1U;
+    const size_t first = rows_;
+    put<T>(rows, get);
+    if (missing == 0) return;
+    if (valid_.empty()) mark_valid_from_start();
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (!has(rows[i])) valid_[(first + i) / 8] &= static_cast<uint8_t>(~(1U << ((first + i) % 8)));
+    }
+    nulls_ += missing;
+  }
+  template <typename Rows, typename Get>
+  void put_bits(const Rows& rows, const Get& get) {
+    values_.resize((rows_ + rows.size() + 7) / 8, std::byte{0});
+    for (const auto& row : rows) {
+      if (get(row)) values_[rows_ / 8] |= static_cast<std::byte>(1U << (rows_ % 8));
+      ++rows_;
+    }
+  }
+  /// One value of text or binary; text must be UTF-8. False: the column has no room for it, and gets an empty value.
+  bool put_text(std::string_view text);
+  void put_no_text();
+
+ private:
+  template <typename T>
+  T* extend(size_t count) {
+    const size_t at = values_.size();
+    values_.resize(at + count * sizeof(T));
+    return reinterpret_cast<T*>(values_.data() + at);
+  }
+  void mark_valid(size_t count);
+  void mark_valid_from_start();
+
+  ColumnInfo info_;
+  size_t rows_ = 0, nulls_ = 0;
+  std::vector<std::byte, RoomFor<std::byte>> values_;
+  std::vector<int32_t> offsets_;
+  std::vector<uint8_t> valid_;
+  NameSnapshot names_;
+};
+
+/// Some rows of a table: columns of equal length.
+struct RowBatch {
+  size_t rows = 0;
+  std::vector<Column> columns;
+};
+
+}  // namespace ptd

@@ -1,0 +1,392 @@
+// The tables of the flow: blocks, branches, edges, events, gaps.
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "analysis/branch_flow.h"
+#include "analysis/table/flow_walk.h"
+#include "analysis/table/place_names.h"
+#include "analysis/table/tables.h"
+
+namespace ptd {
+
+namespace {
+
+/// Rows of the flow. `Row` has a member `at`, its RowContext.
+template <typename Row>
+class FlowTable : public RowTable<Row> {
+ public:
+  FlowTable(const Recording& recording, const TableRequest& request) : names_(recording), walk_(recording, request) {}
+
+ protected:
+  using Columns = std::vector<RowColumn<Row>>;
+
+  /// time_ns to comm, which all tables of the flow begin with.
+  Columns context_columns() {
+    const auto dated = [](const Row& row) { return row.at.time != kTimeMin; };
+    Columns columns;
+    columns.push_back(optional_column<Row, int64_t>("time_ns", ColumnType::int64, [](const Row& row) { return row.at.time.value; }, dated));
+    columns.push_back(value_column<Row, uint32_t>("stream", ColumnType::uint32, [](const Row& row) { return row.at.stream; }, false));
+    columns.push_back(optional_column<Row, int32_t>("cpu", ColumnType::int32, [](const Row& row) { return row.at.cpu; },
+                                                    [](const Row& row) { return row.at.cpu >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>("pid", ColumnType::int32, [](const Row& row) { return row.at.pid; },
+                                                    [](const Row& row) { return row.at.pid >= 0; }));
+    columns.push_back(optional_column<Row, int32_t>("tid", ColumnType::int32, [](const Row& row) { return row.at.tid; },
+                                                    [](const Row& row) { return row.at.tid >= 0; }));
+    columns.push_back(name_column<Row>("comm", names_.comms, [this](const Row& row) { return names_.comm(row.at.tid, row.at.time); }, false));
+    return columns;
+  }
+  /// The names of an address that get(row) returns; null where has(row) is false.
+  template <typename Get, typename Has>
+  void add_names(Columns& columns, std::array<std::string_view, 3> titles, const Get& get, const Has& has, bool by_default) {
+    const auto find = [this, get, has](const Row& row) {
+      return has(row) ? names_.find(row.at.space, get(row), row.at.time) : PlaceName{};
+    };
+    columns.push_back(name_column<Row>(titles[0], names_.symbols, [find](const Row& row) { return find(row).symbol; }, by_default));
+    columns.push_back(optional_column<Row, uint64_t>(titles[1], ColumnType::uint64, [find](const Row& row) { return find(row).offset_bytes; },
+                                                     [find](const Row& row) { return find(row).symbol >= 0; }, false));
+    columns.push_back(name_column<Row>(titles[2], names_.modules, [find](const Row& row) { return find(row).module; }, false));
+  }
+  template <typename Get>
+  void add_address(Columns& columns, std::string_view title, const Get& get, const std::function<bool(const Row&)>& has) {
+    columns.push_back(optional_column<Row, uint64_t>(title, ColumnType::uint64, [get](const Row& row) { return get(row).value; }, has));
+  }
+  /// "ambiguous suspect": what is uncertain about the code; null: nothing.
+  RowColumn<Row> marks_column() {
+    const auto get = [this](const Row& row) {
+      constexpr uint16_t kShown = kUncertainFlags | (BlockFlag::healed | BlockFlag::assumed);
+      return (row.block_flags & kShown) == 0 ? -1 : marks_.index_of(marks_text(row.block_flags));
+    };
+    return name_column<Row>("marks", marks_, get);
+  }
+
+  PlaceNames names_;
+  FlowWalk walk_;
+  NameList marks_;
+
+ private:
+  static std::string marks_text(uint16_t block_flags) {
+    constexpr std::pair<BlockFlag, std::string_view> kWords[] = {{BlockFlag::ambiguous, "ambiguous"},
+                                                                 {BlockFlag::suspect, "suspect"},
+                                                                 {BlockFlag::healed, "healed"},
+                                                                 {BlockFlag::assumed, "assumed"}};
+    std::string text;
+    for (const auto& [flag, word] : kWords) {
+      if (has(block_flags, flag)) text += (text.empty() ? "" : " ") + std::string(word);
+    }
+    return text;
+  }
+};
+
+struct BlockRow {
+  RowContext at;
+  Ip ip;
+  Bytes code;
+  uint16_t instructions = 0, block_flags = 0;
+};
+
+class BlocksTable : public FlowTable<BlockRow> {
+ public:
+  using FlowTable::FlowTable;
+  Status init(const TableRequest& request) {
+    const auto always = [](const BlockRow&) { return true; };
+    const auto ip = [](const BlockRow& row) { return row.ip; };
+    Columns columns = context_columns();
+    columns.push_back(value_column<BlockRow, uint64_t>("ip", ColumnType::uint64, [](const BlockRow& row) { return row.ip.value; }));
+    add_names(columns, {"symbol", "offset", "module"}, ip, always, true);
+    columns.push_back(
+        value_column<BlockRow, uint32_t>("instructions", ColumnType::uint32, [](const BlockRow& row) { return row.instructions; }));
+    columns.push_back(value_column<BlockRow, uint32_t>("size_bytes", ColumnType::uint32, [](const BlockRow& row) { return row.code.size(); }));
+    columns.push_back(bool_column<BlockRow>("taken", [](const BlockRow& row) { return has(row.block_flags, BlockFlag::taken); }));
+    columns.push_back(marks_column());
+    columns.push_back(text_column<BlockRow>("bytes", ColumnType::binary, [](const BlockRow& row) {
+      return std::string_view(reinterpret_cast<const char*>(row.code.data()), row.code.size());
+    }, false));
+    return choose(std::move(columns), request, "blocks");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<BlockRow>& rows) override {
+    const Result<FlowItem> item = walk_.next();
+    if (!item) return item.error();
+    if (item.value() == FlowItem::end) return false;
+    if (item.value() != FlowItem::blocks || !walk_.wanted()) return true;
+    const BlockTable& table = walk_.item().table();
+    for (const Block& block : walk_.item().blocks()) {
+      const BlockInfo& info = table.info(block.node);
+      rows.push_back({walk_.context(), info.ip, table.bytes(block.node), block.instructions, block.flags});
+    }
+    return true;
+  }
+};
+
+/// A row of the table `branches`.
+struct BranchRow {
+  RowContext at;
+  FlowBranch branch;
+  uint16_t block_flags = 0;
+};
+
+/// Kinds of branches as indexes into a list of names. The names are static, so that one is known by its address.
+class KindNames {
+ public:
+  int32_t index_of(const char* kind) {
+    for (const auto& [known, index] : known_) {
+      if (known == kind) return index;
+    }
+    return known_.emplace_back(kind, names.index_of(kind)).second;
+  }
+  NameList names;
+
+ private:
+  std::vector<std::pair<const char*, int32_t>> known_;
+};
+
+/// The branches of a walk over several streams.
+class BranchWalk {
+ public:
+  explicit BranchWalk(size_t streams) : flows_(streams) {}
+  /// Takes an item, which may be the end, and calls add(context, branch) with each branch that is complete and wanted.
+  template <typename Add>
+  void take(FlowItem item, const FlowWalk& walk, const Add& add) {
+    if (item != FlowItem::end) {
+      Flow& flow = flows_[walk.stream()];
+      flow.stream = walk.stream();
+      flow.branches.take(item, walk.item());
+      return give(flow, walk, add);
+    }
+    for (Flow& flow : flows_) {
+      flow.branches.finish();
+      give(flow, walk, add);
+    }
+  }
+
+ private:
+  struct Flow {
+    uint32_t stream = 0;
+    BranchFlow branches;
+  };
+  template <typename Add>
+  void give(Flow& flow, const FlowWalk& walk, const Add& add) {
+    while (const BranchRun* run = flow.branches.next()) {
+      if (run->count == 0) continue;
+      const RowContext context = walk.context_of(flow.stream, run->context, run->time);
+      if (!walk.wants(context)) continue;
+      for (const FlowBranch& branch : flow.branches.branches(*run)) add(context, branch);
+    }
+  }
+  std::vector<Flow> flows_;
+};
+
+class BranchesTable : public FlowTable<BranchRow> {
+ public:
+  BranchesTable(const Recording& recording, const TableRequest& request)
+      : FlowTable(recording, request), branches_(recording.streams().size()) {}
+  Status init(const TableRequest& request) {
+    const auto has_from = [](const BranchRow& row) { return row.branch.has_from; };
+    const auto has_to = [](const BranchRow& row) { return row.branch.has_to; };
+    const auto from = [](const BranchRow& row) { return row.branch.from; };
+    const auto to = [](const BranchRow& row) { return row.branch.to; };
+    Columns columns = context_columns();
+    columns.push_back(name_column<BranchRow>("flags", kinds_.names, [this](const BranchRow& row) { return kinds_.index_of(row.branch.kind); }));
+    add_address(columns, "ip", from, has_from);
+    add_names(columns, {"symbol", "offset", "module"}, from, has_from, true);
+    add_address(columns, "to", to, has_to);
+    add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, has_to, true);
+    columns.push_back(
+        value_column<BranchRow, uint32_t>("instructions", ColumnType::uint32, [](const BranchRow& row) { return row.branch.instructions; }));
+    columns.push_back(marks_column());
+    return choose(std::move(columns), request, "branches");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<BranchRow>& rows) override {
+    const Result<FlowItem> item = walk_.next();
+    if (!item) return item.error();
+    branches_.take(item.value(), walk_, [&rows](const RowContext& at, const FlowBranch& branch) {
+      rows.push_back({at, branch, branch.block_flags});
+    });
+    return item.value() != FlowItem::end;
+  }
+
+ private:
+  BranchWalk branches_;
+  KindNames kinds_;
+};
+
+/// A branch and how often it was taken.
+struct EdgeRow {
+  RowContext at;  ///< of its first time
+  Ip from, to;
+  int32_t kind = -1;
+  uint64_t count = 0;
+};
+
+class EdgesTable : public FlowTable<EdgeRow> {
+ public:
+  EdgesTable(const Recording& recording, const TableRequest& request)
+      : FlowTable(recording, request), branches_(recording.streams().size()) {}
+  Status init(const TableRequest& request) {
+    const auto always = [](const EdgeRow&) { return true; };
+    const auto from = [](const EdgeRow& row) { return row.from; };
+    const auto to = [](const EdgeRow& row) { return row.to; };
+    Columns columns;
+    columns.push_back(value_column<EdgeRow, uint64_t>("count", ColumnType::uint64, [](const EdgeRow& row) { return row.count; }));
+    columns.push_back(name_column<EdgeRow>("flags", kinds_.names, [](const EdgeRow& row) { return row.kind; }));
+    columns.push_back(value_column<EdgeRow, uint32_t>("space", ColumnType::uint32, [](const EdgeRow& row) { return row.at.space.value; }));
+    columns.push_back(value_column<EdgeRow, uint64_t>("ip", ColumnType::uint64, [](const EdgeRow& row) { return row.from.value; }));
+    add_names(columns, {"symbol", "offset", "module"}, from, always, true);
+    columns.push_back(value_column<EdgeRow, uint64_t>("to", ColumnType::uint64, [](const EdgeRow& row) { return row.to.value; }));
+    add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, always, true);
+    columns.push_back(optional_column<EdgeRow, int64_t>("first_ns", ColumnType::int64, [](const EdgeRow& row) { return row.at.time.value; },
+                                                        [](const EdgeRow& row) { return row.at.time != kTimeMin; }));
+    return choose(std::move(columns), request, "edges");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<EdgeRow>& rows) override {
+    if (!counted_) {
+      if (Status status = count(); !status) return status.error();
+      counted_ = true;
+    }
+    for (auto& [key, row] : edges_) rows.push_back(row);
+    edges_.clear();
+    const auto order = [](const EdgeRow& a, const EdgeRow& b) {
+      if (a.count != b.count) return a.count > b.count;
+      return std::tie(a.at.space, a.from, a.to, a.kind) < std::tie(b.at.space, b.from, b.to, b.kind);
+    };
+    std::sort(rows.begin(), rows.end(), order);
+    return false;
+  }
+
+ private:
+  struct Key {
+    uint32_t space = 0;
+    int32_t kind = 0;
+    uint64_t from = 0, to = 0;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      uint64_t hash = (key.from * 0x9E3779B97F4A7C15ULL) ^ key.to;
+      hash = (hash ^ (hash >> 29)) * 0xBF58476D1CE4E5B9ULL + (uint64_t{key.space} << 8) + static_cast<uint32_t>(key.kind);
+      return static_cast<size_t>(hash ^ (hash >> 32));
+    }
+  };
+  Status count() {
+    for (FlowItem item = FlowItem::mark; item != FlowItem::end;) {
+      const Result<FlowItem> next = walk_.next();
+      if (!next) return next.error();
+      item = next.value();
+      branches_.take(item, walk_, [this](const RowContext& at, const FlowBranch& branch) {
+        if (branch.has_from && branch.has_to) add(at, branch);
+      });
+    }
+    return {};
+  }
+  void add(const RowContext& at, const FlowBranch& branch) {
+    const SpaceId space = is_kernel_half(branch.from) ? kKernelSpace : at.space;
+    const int32_t kind = kinds_.index_of(branch.kind);
+    EdgeRow& edge = edges_[Key{space.value, kind, branch.from.value, branch.to.value}];
+    if (edge.count++ != 0) return;
+    edge = EdgeRow{at, branch.from, branch.to, kind, 1};
+    edge.at.space = space;
+  }
+
+  BranchWalk branches_;
+  KindNames kinds_;
+  std::unordered_map<Key, EdgeRow, Hash> edges_;
+  bool counted_ = false;
+};
+
+struct EventRow {
+  RowContext at;
+  Event event;
+  int32_t kind = -1;
+};
+
+class EventsTable : public FlowTable<EventRow> {
+ public:
+  using FlowTable::FlowTable;
+  Status init(const TableRequest& request) {
+    const auto has_from = [](const EventRow& row) { return (row.event.flags & kEventHasFrom) != 0; };
+    const auto has_to = [](const EventRow& row) { return (row.event.flags & kEventHasTo) != 0; };
+    const auto from = [](const EventRow& row) { return row.event.from; };
+    const auto to = [](const EventRow& row) { return row.event.to; };
+    Columns columns = context_columns();
+    columns.push_back(name_column<EventRow>("event", kinds_, [](const EventRow& row) { return row.kind; }));
+    add_address(columns, "ip", from, has_from);
+    add_names(columns, {"symbol", "offset", "module"}, from, has_from, false);
+    add_address(columns, "to", to, has_to);
+    add_names(columns, {"to_symbol", "to_offset", "to_module"}, to, has_to, false);
+    columns.push_back(value_column<EventRow, uint64_t>("payload", ColumnType::uint64, [](const EventRow& row) { return row.event.payload; }));
+    columns.push_back(value_column<EventRow, uint64_t>("aux", ColumnType::uint64, [](const EventRow& row) { return row.event.aux; }));
+    columns.push_back(
+        value_column<EventRow, uint64_t>("offset_bytes", ColumnType::uint64, [](const EventRow& row) { return row.event.stream_offset_bytes; }));
+    return choose(std::move(columns), request, "events");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<EventRow>& rows) override {
+    const Result<FlowItem> item = walk_.next();
+    if (!item) return item.error();
+    if (item.value() == FlowItem::end) return false;
+    if (item.value() != FlowItem::event || !walk_.wanted()) return true;
+    const Event& event = walk_.item().event();
+    if ((event.flags & kEventStatus) == 0) rows.push_back({walk_.context(), event, kinds_.index_of(name(event.kind))});
+    return true;
+  }
+
+ private:
+  NameList kinds_;
+};
+
+struct GapRow {
+  RowContext at;
+  Gap gap;
+  int32_t reason = -1;
+};
+
+class GapsTable : public FlowTable<GapRow> {
+ public:
+  using FlowTable::FlowTable;
+  Status init(const TableRequest& request) {
+    const auto has_ip = [](const GapRow& row) { return row.gap.ip.value != 0; };
+    const auto ip = [](const GapRow& row) { return row.gap.ip; };
+    Columns columns = context_columns();
+    columns.push_back(name_column<GapRow>("reason", reasons_, [](const GapRow& row) { return row.reason; }));
+    add_address(columns, "ip", ip, has_ip);
+    add_names(columns, {"symbol", "offset", "module"}, ip, has_ip, true);
+    columns.push_back(
+        value_column<GapRow, uint64_t>("offset_bytes", ColumnType::uint64, [](const GapRow& row) { return row.gap.stream_offset_bytes; }));
+    columns.push_back(value_column<GapRow, uint64_t>("lost_bytes", ColumnType::uint64, [](const GapRow& row) { return row.gap.lost_bytes; }));
+    return choose(std::move(columns), request, "gaps");
+  }
+
+ protected:
+  Result<bool> produce(std::vector<GapRow>& rows) override {
+    const Result<FlowItem> item = walk_.next();
+    if (!item) return item.error();
+    if (item.value() == FlowItem::end) return false;
+    if (item.value() != FlowItem::gap || !walk_.wanted()) return true;
+    const Gap& gap = walk_.item().gap();
+    rows.push_back({walk_.context(), gap, reasons_.index_of(name(gap.reason))});
+    return true;
+  }
+
+ private:
+  NameList reasons_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Table>> open_flow_table(const Recording& recording, std::string_view name, const TableRequest& request) {
+  if (name == "blocks") return make_table<BlocksTable>(request, recording, request);
+  if (name == "branches") return make_table<BranchesTable>(request, recording, request);
+  if (name == "edges") return make_table<EdgesTable>(request, recording, request);
+  if (name == "events") return make_table<EventsTable>(request, recording, request);
+  if (name == "gaps") return make_table<GapsTable>(request, recording, request);
+  return std::unique_ptr<Table>();
+}
+
+}  // namespace ptd

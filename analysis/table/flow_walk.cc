@@ -1,0 +1,57 @@
+// FlowWalk: see flow_walk.h.
+#include "analysis/table/flow_walk.h"
+
+#include "ptdecode/likeliest_time.h"
+
+namespace ptd {
+
+namespace {
+
+constexpr uint32_t kItemsPerCheck = 4096;  // between two looks at `cancelled`
+
+}  // namespace
+
+FlowWalk::FlowWalk(const Recording& recording, const TableRequest& request)
+    : recording_(recording), request_(request), cursor_(recording, request.streams, request.time), contexts_(recording.streams().size()) {
+  for (uint32_t i = 0; i < contexts_.size(); ++i) {
+    contexts_[i].row.stream = i;
+    contexts_[i].row.cpu = recording.streams()[i].cpu;
+    contexts_[i].row.tid = recording.streams()[i].tid;
+    contexts_[i].wanted = wants(contexts_[i].row);
+    total_bytes_ += recording.streams()[i].size_bytes;
+  }
+}
+
+bool FlowWalk::wants(const RowContext& row) const {
+  const auto matches = [](int32_t filter, int32_t value) { return filter == -1 || filter == value; };
+  return matches(request_.cpu, row.cpu) && matches(request_.pid, row.pid) && matches(request_.tid, row.tid) &&
+         request_.time.contains(row.time);
+}
+
+RowContext FlowWalk::context_of(uint32_t stream, const Mark& mark, TimeNs time) const {
+  return {time, mark.space, mark.pid, mark.tid, recording_.streams()[stream].cpu, stream};
+}
+
+void FlowWalk::report() const {
+  if (request_.progress) request_.progress(cursor_.decoded_bytes(), total_bytes_);
+}
+
+Result<FlowItem> FlowWalk::next() {
+  if (until_check_-- == 0) {
+    until_check_ = kItemsPerCheck;
+    if (request_.cancelled && request_.cancelled()) return Error{ErrorKind::usage, "the operation was cancelled", 0};
+    report();
+  }
+  const FlowItem item = cursor_.next();
+  if (item == FlowItem::mark) {
+    Context& context = contexts_[stream()];
+    const Mark& mark = cursor_.item().mark();
+    context.row = context_of(stream(), mark, is_dated(mark) ? cursor_.item().now() : kTimeMin);
+    context.wanted = wants(context.row);
+  } else if (item == FlowItem::end) {
+    report();
+  }
+  return item;
+}
+
+}  // namespace ptd

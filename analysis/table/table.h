@@ -1,0 +1,50 @@
+// Tables: what a recording holds as rows and columns, made while they are read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/table/column.h"
+#include "ptdecode/error.h"
+#include "ptdecode/recording.h"
+
+namespace ptd {
+
+/// Which rows and columns of a table are wanted.
+struct TableRequest {
+  std::vector<std::string> columns;    ///< in this order; empty: the default columns
+  std::vector<std::string> functions;  ///< names or globs: only rows of these functions; empty: all
+  std::vector<uint32_t> streams;       ///< empty: all
+  std::string path;                    ///< of the recording: `samples` are read from the file
+  int32_t cpu = -1, pid = -1, tid = -1;  ///< -1: all
+  Interval time;                         ///< only rows of this time
+  size_t batch_rows = 1U << 16;
+  unsigned threads = 0;  ///< that decode calls and functions; 0: one for each core
+  /// Called now and then; true ends the table with the error `cancelled`. May run on another thread, one call at a time. May be empty.
+  std::function<bool()> cancelled;
+  std::function<void(uint64_t done_bytes, uint64_t total_bytes)> progress;  ///< likewise
+};
+
+/// A table that is being read. Not thread-safe. Destroying it ends its threads.
+class Table {
+ public:
+  virtual ~Table() = default;
+  /// The columns of each batch.
+  [[nodiscard]] virtual std::vector<ColumnInfo> columns() const = 0;
+  /// The next rows: request.batch_rows of them, fewer at the end; no rows: the end. Errors: those of Recording::decode(), `cancelled`.
+  [[nodiscard]] virtual Result<RowBatch> next() = 0;
+};
+
+/// Names of all tables, in the order of docs/TABLES.md.
+[[nodiscard]] std::span<const std::string_view> table_names();
+
+/// Opens a table; decoding begins with the first next(). The recording must outlive it. Errors: `invalid_argument` for a table, column or
+/// stream that does not exist, or a filter that the table has not.
+[[nodiscard]] Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::string_view name, const TableRequest& request);
+
+}  // namespace ptd

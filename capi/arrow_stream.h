@@ -1,0 +1,15 @@
+// Tables as Arrow C streams. Source: Arrow, "The Arrow C data interface", "The Arrow C stream interface".
+#pragma once
+
+#include <memory>
+
+#include "analysis/table/table.h"
+#include "capi/handle.h"
+#include "ptdecode/ptdecode.h"
+
+namespace ptd::capi {
+
+/// Fills `out` with a stream that reads `table`. The stream owns both arguments and frees them when it is released.
+void export_stream(std::shared_ptr<const OpenedRecording> recording, std::unique_ptr<Table> table, ArrowArrayStream& out);
+
+}  // namespace ptd::capi

@@ -1,0 +1,208 @@
+// BuilderParts: see builder_parts.h.
+#include "capi/builder_parts.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "perfio/format/auxtrace_pt.h"
+#include "perfio/format/sample_id.h"
+#include "perfio/perf_writer.h"
+#include "perfio/record_builder.h"
+
+namespace ptd::capi {
+
+namespace {
+
+using namespace perfio;
+
+constexpr size_t kMostAttrs = 4096, kMostAttrBytes = 4096, kMostBuffers = 65536, kRoundRecords = 65536;
+
+Error usage(std::string sentence) { return {ErrorKind::usage, std::move(sentence), 0}; }
+
+AuxtraceInfoRecord info_of(const PtSettings& pt, bool per_cpu) {
+  constexpr uint64_t kSwitchCpuWide = 3;
+  AuxtraceInfoRecord info;
+  info.type = kAuxtraceIntelPt;
+  // tools/perf "util/intel-pt.h": the order of priv[]. Masks of 0 stand for those of today's kernels.
+  info.priv = {pt.pmu_type, pt.time_shift, pt.time_mult, pt.time_zero, pt.time_mult != 0 ? 1U : 0U, 0, 0, kSwitchCpuWide,
+               pt.snapshot ? 1U : 0U, per_cpu ? 1U : 0U, 0, 0, pt.tsc_ctc_ratio_n, pt.tsc_ctc_ratio_d, 0, pt.max_nonturbo_ratio,
+               pt.filter.size()};
+  if (!pt.filter.empty()) {
+    std::vector<uint64_t> words(pt.filter.size() / sizeof(uint64_t) + 1);
+    std::copy_n(std::as_bytes(std::span(pt.filter)).begin(), pt.filter.size(), std::as_writable_bytes(std::span(words)).begin());
+    info.priv.insert(info.priv.end(), words.begin(), words.end());
+  }
+  info.priv.push_back(0);  // event trace
+  return info;
+}
+
+}  // namespace
+
+MemoryFile::MemoryFile() : fd_(::memfd_create("ptdecode", MFD_CLOEXEC)) {}
+MemoryFile::~MemoryFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status BuilderParts::add_attr(Bytes attr, std::vector<uint64_t> ids, std::string_view name) {
+  EventAttr event;
+  if (attrs_.size() >= kMostAttrs) return usage("more than " + std::to_string(kMostAttrs) + " events");
+  if (attr.size() > kMostAttrBytes || !parse_attr(attr, event))
+    return usage("a perf_event_attr of " + std::to_string(attr.size()) + " bytes");
+  event.raw.assign(attr.begin(), attr.end());
+  event.ids = std::move(ids);
+  event.name = name;
+  attrs_.push_back(std::move(event));
+  return {};
+}
+
+Status BuilderParts::add_records(uint32_t ring, Bytes bytes) {
+  std::vector<std::byte>& cut = cut_[ring];
+  const auto take = [&](size_t size) {
+    size = std::min(size, bytes.size());
+    cut.insert(cut.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+    bytes = bytes.subspan(size);
+  };
+  while (!bytes.empty()) {
+    if (!cut.empty() || bytes.size() < kRecordHeaderBytes) {
+      if (cut.size() < kRecordHeaderBytes) take(kRecordHeaderBytes - cut.size());
+      if (cut.size() < kRecordHeaderBytes) return {};
+    }
+    const RecordHeader header = read_record_header(cut.empty() ? bytes : Bytes(cut));
+    if (header.size_bytes < kRecordHeaderBytes) {
+      const std::string size = std::to_string(header.size_bytes);
+      return Error{ErrorKind::file_format, "a record of ring " + std::to_string(ring) + " has a size of " + size + " bytes", 0};
+    }
+    if (cut.empty() && header.size_bytes <= bytes.size()) {
+      if (Status status = add_record(ring, bytes.first(header.size_bytes)); !status) return status;
+      bytes = bytes.subspan(header.size_bytes);
+      continue;
+    }
+    take(header.size_bytes - cut.size());
+    if (cut.size() < header.size_bytes) return {};
+    if (Status status = add_record(ring, cut); !status) return status;
+    cut.clear();
+  }
+  return {};
+}
+
+Status BuilderParts::add_record(uint32_t ring, Bytes record) {
+  switch (read_record_header(record).type) {
+    case kRecordFinishedRound:
+    case kRecordFinishedInit:
+      return {};  // write() sorts and makes its own
+    case kRecordAuxtrace:
+    case kRecordHeaderTracingData:
+    case kRecordCompressed:
+    case kRecordCompressed2:
+      return Error{ErrorKind::file_format,
+                   "a record of type " + std::to_string(read_record_header(record).type) +
+                       ", which is followed by other bytes or holds other records: add those (AUX bytes with ptd_builder_add_aux)",
+                   0};
+    default:
+      break;
+  }
+  places_.push_back({0, records_.size(), ring});
+  records_.insert(records_.end(), record.begin(), record.end());
+  return {};
+}
+
+Status BuilderParts::add_aux(int32_t cpu, int32_t tid, uint64_t offset_bytes, Bytes bytes) {
+  if ((cpu < 0) == (tid < 0)) return usage("AUX bytes are of one cpu (tid -1) or of one thread (cpu -1)");
+  const std::pair<int32_t, int32_t> key(std::max(cpu, -1), std::max(tid, -1));
+  if (aux_.size() >= kMostBuffers && !aux_of_.contains(key)) return usage("more than " + std::to_string(kMostBuffers) + " AUX buffers");
+  const auto [place, is_new] = aux_of_.try_emplace(key, aux_.size());
+  if (is_new) aux_.push_back({key.first, key.second, {}});
+  AuxBuffer& buffer = aux_[place->second];
+  const uint64_t end = buffer.pieces.empty() ? 0 : buffer.pieces.back().offset_bytes + buffer.pieces.back().bytes.size();
+  if (offset_bytes == kNext) offset_bytes = end;
+  if (bytes.size() > ~offset_bytes) return usage("AUX bytes end beyond the largest offset");
+  if (buffer.pieces.empty() || offset_bytes != end) buffer.pieces.push_back({offset_bytes, {}});
+  std::vector<std::byte>& piece = buffer.pieces.back().bytes;
+  piece.insert(piece.end(), bytes.begin(), bytes.end());
+  return {};
+}
+
+Status BuilderParts::add_code(GivenCode code) {
+  const uint64_t size = code.code.bytes.size();
+  if (size == 0 || size - 1 > ~code.ip.value) return usage("code that is empty or ends beyond the address space");
+  const bool kernel = is_kernel_half(code.ip);
+  if (kernel != is_kernel_half(code.ip + (size - 1)) || kernel != (code.pid < 0))
+    return usage("code of the kernel is in the upper half of the address space, that of a process in the lower half");
+  code_.push_back(std::move(code));
+  return {};
+}
+
+Status BuilderParts::set_feature(uint32_t bit, Bytes bytes) {
+  if (bit == 0 || bit >= kFeatureBits || bit == kFeatureAuxtrace || bit == kFeatureDirFormat || bit == kFeatureCompressed)
+    return usage("feature " + std::to_string(bit) + " describes the file itself or does not exist");
+  features_[bit].assign(bytes.begin(), bytes.end());
+  return {};
+}
+
+Bytes BuilderParts::record_at(uint64_t offset) const {
+  const Bytes rest = Bytes(records_).subspan(offset);
+  return rest.first(read_record_header(rest).size_bytes);
+}
+
+// By time; a record without one follows the record before it in its ring.
+void BuilderParts::sort_records() {
+  const RecordBuilder builder(attrs_, {}, {});
+  std::map<uint32_t, uint64_t> latest;
+  for (RecordPlace& place : places_) {
+    RawRecord raw;
+    raw.bytes = record_at(place.offset);
+    raw.header = read_record_header(raw.bytes);
+    const uint64_t time = builder.time_of(raw);
+    uint64_t& last = latest[place.ring];
+    place.time = time == 0 ? last : time;
+    last = std::max(last, place.time);
+  }
+  std::stable_sort(places_.begin(), places_.end(), [](const RecordPlace& a, const RecordPlace& b) { return a.time < b.time; });
+}
+
+Status BuilderParts::write(int fd) {
+  if (attrs_.empty()) return usage("no perf_event_attr was added");
+  for (const auto& [ring, rest] : cut_) {
+    if (!rest.empty()) return Error{ErrorKind::file_cut, "ring " + std::to_string(ring) + " ends inside a record", 0};
+  }
+  sort_records();
+  WriterOptions options;
+  options.attrs = attrs_;
+  options.fd = fd;
+  auto created = PerfWriter::create("the recording from memory", options);
+  if (!created) return created.error();
+  PerfWriter& writer = **created;
+  Features own;
+  own.cpuid = pt_.cpuid;
+  writer.set_features(own);
+  for (const auto& [bit, bytes] : features_) writer.set_feature_bytes(bit, bytes);
+  Status status;
+  const bool per_cpu = std::any_of(aux_.begin(), aux_.end(), [](const AuxBuffer& buffer) { return buffer.cpu >= 0; });
+  if (pt_.given) status = writer.add_auxtrace_info(info_of(pt_, per_cpu));
+  for (size_t i = 0; i < places_.size() && status; ++i) {
+    status = writer.add_raw(record_at(places_[i].offset));
+    if (status && (i + 1) % kRoundRecords == 0) status = writer.add_finished_round();
+  }
+  records_ = {};
+  places_ = {};
+  uint64_t reference = 0;
+  for (uint32_t index = 0; index < aux_.size() && status; ++index) {
+    for (AuxPiece& piece : aux_[index].pieces) {
+      AuxtraceRecord record;
+      record.offset_bytes = piece.offset_bytes;
+      record.reference = ++reference;
+      record.idx = index;
+      record.cpu = aux_[index].cpu;
+      record.tid = aux_[index].tid;
+      record.payload = piece.bytes;
+      if (status) status = writer.add_auxtrace(record);
+      piece.bytes = {};
+    }
+  }
+  if (!status) return status;
+  return writer.finish();
+}
+
+}  // namespace ptd::capi

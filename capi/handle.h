@@ -1,0 +1,76 @@
+// Handles of the C API: opaque numbers that are looked up, so that a freed or foreign handle is an error and never an access.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "ptdecode/ptdecode.h"
+#include "ptdecode/recording.h"
+
+namespace ptd::capi {
+
+/// Strings that a recording's handles have given out. Any thread may call.
+class StringPool {
+ public:
+  /// The same text, valid as long as the pool.
+  [[nodiscard]] const char* keep(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    return strings_.emplace(text).first->c_str();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<std::string> strings_;
+};
+
+/// What a ptd_recording stands for. Immutable once opened; shared by the handle and by every cursor and table made from it.
+struct OpenedRecording {
+  std::shared_ptr<const void> memory;  ///< what options.path names, of a recording from memory
+  std::unique_ptr<const Recording> recording;
+  OpenOptions options;  ///< with which it was opened
+  mutable StringPool strings;
+};
+
+/// The recording of a handle, null if the handle is NULL, freed or of another type. Any thread.
+[[nodiscard]] std::shared_ptr<const OpenedRecording> find(const ptd_recording* handle);
+/// Registers a recording; never null.
+[[nodiscard]] ptd_recording* add(std::shared_ptr<const OpenedRecording> recording);
+/// Frees the handle; false if it is not one.
+bool remove(const ptd_recording* handle);
+
+/// What a handle number is for.
+enum class HandleType : uint8_t { none, recording, builder, cursor };
+
+/// Registers an object; never 0. Any thread.
+[[nodiscard]] uintptr_t add_handle(HandleType type, std::shared_ptr<void> object);
+/// Frees the handle of an object that one thread uses at a time. PTD_ERROR_IN_USE: it is in use.
+[[nodiscard]] ptd_code remove_handle(HandleType type, uintptr_t handle);
+
+/// The object of a handle, for one thread at a time: from its construction to its destruction every other use of the handle is an error.
+/// Costs one atomic compare and exchange, and one store.
+class ExclusiveUse {
+ public:
+  ExclusiveUse(HandleType type, uintptr_t handle);
+  ~ExclusiveUse();
+  ExclusiveUse(const ExclusiveUse&) = delete;
+  ExclusiveUse& operator=(const ExclusiveUse&) = delete;
+
+  /// PTD_OK, PTD_ERROR_INVALID_HANDLE or PTD_ERROR_IN_USE.
+  [[nodiscard]] ptd_code code() const { return code_; }
+  /// With PTD_OK only.
+  template <typename Object>
+  [[nodiscard]] Object& object() const {
+    return *static_cast<Object*>(object_);
+  }
+
+ private:
+  void* slot_ = nullptr;
+  void* object_ = nullptr;
+  ptd_code code_ = PTD_ERROR_INVALID_HANDLE;
+};
+
+}  // namespace ptd::capi

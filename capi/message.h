@@ -1,0 +1,80 @@
+// How functions of the C API report failures, and how they read the structs of their callers.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include "ptdecode/error.h"
+#include "ptdecode/ptdecode.h"
+
+namespace ptd::capi {
+
+inline constexpr ptd_code kOutOfMemory = 601, kInternal = 600;
+
+/// Sets *message, which the caller frees, and returns `code`. Does not throw.
+inline ptd_code fail(char** message, ptd_code code, std::string_view sentence) {
+  if (message != nullptr) {
+    *message = static_cast<char*>(std::malloc(sentence.size() + 1));
+    if (*message != nullptr) {
+      std::memcpy(*message, sentence.data(), sentence.size());
+      (*message)[sentence.size()] = '\0';
+    }
+  }
+  return code;
+}
+/// The code of an Error. (The numbers of ErrorCode.)
+inline ptd_code code_of(const Error& error) { return 100 * (static_cast<int>(error.kind) + 1); }
+inline ptd_code fail(char** message, const Error& error) { return fail(message, code_of(error), error.message); }
+inline ptd_code null_argument(char** message, std::string_view sentence) { return fail(message, PTD_ERROR_NULL_ARGUMENT, sentence); }
+inline ptd_code bad_argument(char** message, std::string_view sentence) { return fail(message, PTD_ERROR_BAD_ARGUMENT, sentence); }
+/// PTD_ERROR_INVALID_HANDLE or PTD_ERROR_IN_USE.
+inline ptd_code bad_handle(char** message, ptd_code code) {
+  const bool in_use = code == PTD_ERROR_IN_USE;
+  return fail(message, code, in_use ? "the handle is in use by another call" : "the handle is NULL, freed, or of another type");
+}
+
+/// Thrown where a caller's `cancelled` returned nonzero.
+struct Cancelled : std::exception {
+  [[nodiscard]] const char* what() const noexcept override { return "the caller cancelled the operation"; }
+};
+
+/// Runs `body` and turns exceptions into codes; nothing may leave the C API.
+template <typename Body>
+ptd_code guarded(char** message, const Body& body) {
+  if (message != nullptr) *message = nullptr;
+  try {
+    return body();
+  } catch (const Cancelled& cancelled) {
+    return fail(message, PTD_ERROR_CANCELLED, cancelled.what());
+  } catch (const std::bad_alloc&) {
+    return fail(message, kOutOfMemory, "there is not enough memory");
+  } catch (const std::exception& error) {
+    char text[256];
+    std::snprintf(text, sizeof text, "internal error: %s", error.what());
+    return fail(message, kInternal, text);
+  } catch (...) {
+    return fail(message, kInternal, "internal error");
+  }
+}
+
+/// Whether some version of a struct whose first version had `first` bytes may have `size`. Sizes of versions of this library other than the
+/// first and the last belong into a list here. A larger one is that of a newer version: its new fields are not read.
+constexpr bool is_struct_size(size_t size, size_t first) { return size >= first && size <= 4096 && size % 8 == 0; }
+
+/// Copies a caller's struct. False: its size is wrong.
+template <typename Struct>
+[[nodiscard]] bool read_struct(const Struct* from, Struct& to) {
+  if (!is_struct_size(from->size, sizeof(Struct))) return false;
+  to = *from;
+  to.size = sizeof(Struct);
+  return true;
+}
+
+inline ptd_code wrong_size(char** message, std::string_view sentence) { return fail(message, PTD_ERROR_WRONG_SIZE, sentence); }
+
+}  // namespace ptd::capi

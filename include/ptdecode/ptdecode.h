@@ -1,0 +1,425 @@
+// The C API of libptdecode, for C11, C++ and every language with a foreign-function interface.
+/*
+ * Conventions
+ *  - A function that can fail returns a ptd_code. PTD_OK is 0. If `message` is not NULL and the call fails, *message gets one sentence that
+ *    names the file, option or argument; the caller frees it with ptd_free(). On success *message is NULL.
+ *  - Nothing prints, aborts, throws, or changes signal handlers or locale.
+ *  - A handle is opaque. Every function checks it: NULL, a freed handle and a handle of another type give PTD_ERROR_INVALID_HANDLE.
+ *  - Every struct that the caller allocates begins with `size`. Set it to sizeof of the struct (the PTD_INIT macro does, and zeroes the
+ *    rest). Structs grow at their end only, in multiples of 8 bytes, and 0 in a new field means what the older version did. A library that
+ *    is newer or older than the program then reads and writes only what both know. A size that no version had gives PTD_ERROR_WRONG_SIZE.
+ *    Structs without `size` (ptd_block, ptd_event, ptd_gap, ptd_branch, ptd_call) never change within one SONAME.
+ *  - Strings are UTF-8 with a terminating zero. Paths are bytes as the operating system takes them.
+ *  - Times are nanoseconds of the recording's clock (perf's clock), or ticks of the time stamp counter if the recording has no conversion.
+ *    PTD_TIME_UNKNOWN: unknown. Addresses are virtual, canonical and sign-extended to 64 bits.
+ *
+ * Threads
+ *  - Different handles may be used by different threads at the same time.
+ *  - A ptd_recording may be used by any number of threads at the same time. It is freed when the last of its cursors and tables is freed.
+ *  - A ptd_builder, ptd_cursor and ArrowArrayStream may move between threads, but only one thread may use it at a time. A call that meets
+ *    another in progress returns PTD_ERROR_IN_USE (a stream: EBUSY) and changes nothing.
+ *  - Callbacks run on the caller's thread or on threads of the library, one at a time for each handle. They must not call functions with
+ *    the same cursor or builder: that gives PTD_ERROR_IN_USE. They must not throw or longjmp.
+ *
+ * Damage of the trace is never an error: it is a gap in the flow, a mark of uncertain code, or a finding.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define PTD_C_API __attribute__((visibility("default")))
+#else
+#define PTD_C_API
+#endif
+
+#ifdef __cplusplus
+template <typename Struct>
+inline Struct ptd_initial() {
+  Struct value = Struct();
+  value.size = sizeof(Struct);
+  return value;
+}
+template <typename Struct>
+inline Struct ptd_initial_of_all() {
+  Struct value = ptd_initial<Struct>();
+  value.stream = UINT32_MAX;
+  return value;
+}
+#define PTD_INIT(type) (ptd_initial<type>())
+extern "C" {
+#else
+#define PTD_INIT(type) ((type){.size = sizeof(type)})
+#endif
+
+#define PTD_TIME_UNKNOWN INT64_MIN /* in signed fields */
+#define PTD_NONE UINT32_MAX        /* an index that does not exist; "all streams" where a stream is asked for */
+
+/* ---- Codes, library ---------------------------------------------------------------------------------------------------------------- */
+
+/* Codes below 700 have the numbers and names of ptd::ErrorCode (error.h, docs/ERRORS.md). Values never change; new ones may be added, so
+ * treat an unknown code by its hundred: 1 usage, 2 unsupported, 3 cannot open or read, 4 bad format, 5 cut, 6 resources, 7 misuse of this
+ * API. */
+typedef int32_t ptd_code;
+enum {
+  PTD_OK = 0,
+  PTD_END = 1, /* no more items, not an error */
+  PTD_ERROR_CANCELLED = 700,
+  PTD_ERROR_NULL_ARGUMENT = 701,
+  PTD_ERROR_INVALID_HANDLE = 702, /* NULL, freed, or a handle of another type */
+  PTD_ERROR_WRONG_SIZE = 703,     /* `size` of a struct is not one that any version had */
+  PTD_ERROR_IN_USE = 704,         /* another thread is using this handle, or a callback is */
+  PTD_ERROR_SEALED = 705,         /* the builder was opened: nothing may be added */
+  PTD_ERROR_BAD_ARGUMENT = 706    /* a value out of range: no such table, column, stream ... */
+};
+
+/* "no_such_stream" for a code; "unknown" for a number that is none. Static. */
+PTD_C_API const char* ptd_code_name(ptd_code code);
+/* Version "0.2.0" of the library. Static. */
+PTD_C_API const char* ptd_version(void);
+/* Frees what a function says ptd_free() frees. NULL is allowed. */
+PTD_C_API void ptd_free(void* memory);
+
+/* Progress and cancellation of a long operation. Callbacks may be NULL. */
+typedef struct ptd_control {
+  size_t size;
+  void* user;
+  /* Called now and then: while opening, for each few thousand records and MiB of trace; by cursors, for each batch of a few thousand
+   * blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED. Limitation: opening does not call it while it reads a file with code. */
+  int (*cancelled)(void* user);
+  /* done and total are in bytes of trace. Called less often than `cancelled`. */
+  void (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes);
+} ptd_control;
+
+/* ---- Recordings -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct ptd_recording ptd_recording;
+
+enum {                         /* ptd_open_options.flags */
+  PTD_OPEN_DEBUGINFOD = 1,     /* fetch missing files from the servers of DEBUGINFOD_URLS */
+  PTD_OPEN_IGNORE_TIME = 2,    /* packets alone choose between versions of code */
+  PTD_OPEN_FREEZE = 4,         /* ignore changes of code: each address keeps its first version */
+  PTD_OPEN_EXACT_ONLY = 8,     /* do not use the fast path */
+  PTD_OPEN_NO_ANCHORS = 16,    /* do not use sync IPIs to order changes of code */
+  PTD_OPEN_ALLOW_OUTSIDE = 32  /* read files that the recording names outside its folder */
+};
+
+/* All pointers may be NULL. Lists of strings end with NULL. They are copied. */
+typedef struct ptd_open_options {
+  size_t size;
+  uint64_t flags;
+  const char* const* symfs;        /* roots below which recorded paths are looked up first */
+  const char* const* debug_dirs;   /* default: /usr/lib/debug */
+  const char* const* stashes;      /* folders with saved code; default: the usual ones. An empty list: none */
+  const char* const* kcore_after;  /* directories with a later copy of the kernel's text */
+  const char* build_id_cache;      /* default: $HOME/.debug */
+  const char* running_kernel;      /* "/": missing kernel code may come from this machine if it still runs the recorded boot */
+  uint64_t slack_ns;               /* uncertainty that is added to every time of the trace */
+  const ptd_control* control;      /* used during the call only */
+} ptd_open_options;
+
+/* Opens a perf.data file or directory, a pipe ("-"), a bundle, LLDB's trace.json, or a CoreSight snapshot. `options` may be NULL. */
+PTD_C_API ptd_code ptd_open(const char* path, const ptd_open_options* options, ptd_recording** out, char** message);
+/* Frees the handle. Cursors and tables that are still open keep what they need; strings from this recording end. NULL is allowed. */
+PTD_C_API ptd_code ptd_close(ptd_recording* recording);
+
+/* One trace stream: the trace of one cpu, or of one thread. */
+typedef struct ptd_stream_info {
+  size_t size;
+  int32_t cpu, tid;           /* one of them is known, the other is -1 */
+  uint64_t size_bytes;        /* of trace */
+  int64_t first_ns, last_ns;  /* from the first sync point to the last */
+  const char* protocol;       /* "intel_pt", "etmv4", "ete", "etmv3", "ptm"; static */
+  const char* source;         /* name of the CoreSight source, "" for Intel PT; lives until the recording is closed */
+} ptd_stream_info;
+PTD_C_API ptd_code ptd_stream_count(const ptd_recording* recording, uint32_t* out);
+PTD_C_API ptd_code ptd_get_stream(const ptd_recording* recording, uint32_t stream, ptd_stream_info* out);
+/* What `ptdecode info --json` prints for this recording (schema ptdecode-info-1, docs/FORMAT-json.md): host, threads, streams, warnings,
+ * missing code. Reads the records of the file once more; of a pipe, it has what the open recording knows. Free with ptd_free(). */
+PTD_C_API ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** message);
+
+/* ---- Recordings from memory -------------------------------------------------------------------------------------------------------- */
+
+/* Collects what a perf.data file would contain, for programs that own their ring buffers. Add in any order; ptd_builder_open() seals it.
+ * Everything is copied into memory, which bounds the sizes. Bytes that contradict perf's formats give an error or a finding. */
+typedef struct ptd_builder ptd_builder;
+PTD_C_API ptd_code ptd_builder_new(ptd_builder** out, char** message);
+PTD_C_API ptd_code ptd_builder_free(ptd_builder* builder);
+/* A perf_event_attr as passed to perf_event_open(2), and the ids of its events (PERF_EVENT_IOC_ID). At least one is needed before records
+ * are added. */
+PTD_C_API ptd_code ptd_builder_add_attr(ptd_builder* builder, const void* attr, size_t attr_bytes, const uint64_t* ids, size_t id_count,
+                                        const char* name, char** message);
+/* Bytes of one ring buffer: whole perf records in the order of the ring. `ring` is any number the caller chooses (a cpu, say); a record may
+ * be split between two calls of the same ring. Records of types that only user space writes (AUXTRACE_INFO, TIME_CONV, ...) are allowed,
+ * except those that are followed by a payload or hold compressed records. The records of all rings are sorted by time. */
+PTD_C_API ptd_code ptd_builder_add_records(ptd_builder* builder, uint32_t ring, const void* bytes, size_t size_bytes, char** message);
+/* Bytes of the AUX buffer of one cpu (tid -1) or thread (cpu -1). `offset_bytes`: of the first byte, as aux_tail and PERF_RECORD_AUX count
+ * them; PTD_AUX_NEXT: they follow those of the call before. */
+#define PTD_AUX_NEXT UINT64_MAX
+PTD_C_API ptd_code ptd_builder_add_aux(ptd_builder* builder, int32_t cpu, int32_t tid, uint64_t offset_bytes, const void* bytes,
+                                       size_t size_bytes, char** message);
+/* Code that was at [address, address + size_bytes) of process `pid` (-1: kernel) from `from_ns` on, until other code takes its place. For
+ * code that no file has. `name`: of the function, may be NULL. */
+PTD_C_API ptd_code ptd_builder_add_code(ptd_builder* builder, int32_t pid, uint64_t address, const void* bytes, size_t size_bytes,
+                                        int64_t from_ns, const char* name, char** message);
+/* A header feature of perf.data (HEADER_CPUID, HEADER_OSRELEASE, ...: tools/perf/util/header.h) as it is in the file. Not those that
+ * describe the file itself: HEADER_AUXTRACE, HEADER_DIR_FORMAT, HEADER_COMPRESSED. */
+PTD_C_API ptd_code ptd_builder_set_feature(ptd_builder* builder, uint32_t feature, const void* bytes, size_t size_bytes, char** message);
+/* How Intel PT was configured, instead of an AUXTRACE_INFO record. Sources: perf_event_mmap_page, /sys/bus/event_source/devices/intel_pt,
+ * CPUID. */
+typedef struct ptd_pt_config {
+  size_t size;
+  uint32_t pmu_type;                         /* .../intel_pt/type; the `type` of the attr */
+  uint16_t time_shift;                       /* perf_event_mmap_page: time_ns = (tsc * time_mult >> time_shift) + time_zero */
+  uint8_t snapshot;                          /* nonzero: the AUX buffers were overwritten, and pieces of one may overlap */
+  uint8_t reserved;
+  uint32_t time_mult;                        /* 0: unknown; the recording is decoded without times */
+  uint64_t time_zero;
+  uint32_t tsc_ctc_ratio_n, tsc_ctc_ratio_d; /* CPUID leaf 15H: EBX, EAX */
+  uint32_t max_nonturbo_ratio;               /* MSR_PLATFORM_INFO bits 15:8 */
+  const char* cpuid;                         /* "GenuineIntel-6-8E-A": vendor-family-model-stepping, hex; for errata. NULL: unknown */
+  const char* filter;                        /* the address filter that was set (PERF_EVENT_IOC_SET_FILTER), NULL: none */
+} ptd_pt_config;
+PTD_C_API ptd_code ptd_builder_set_pt(ptd_builder* builder, const ptd_pt_config* config, char** message);
+/* Seals the builder and opens what it holds. The builder may be freed at once; it cannot be used again, even if this fails. */
+PTD_C_API ptd_code ptd_builder_open(ptd_builder* builder, const ptd_open_options* options, ptd_recording** out, char** message);
+
+/* ---- Cursors: the flow, item by item ----------------------------------------------------------------------------------------------- */
+
+typedef struct ptd_cursor ptd_cursor;
+
+typedef enum ptd_cursor_kind {
+  PTD_CURSOR_FLOW = 0,     /* items: blocks, marks, events, gaps */
+  PTD_CURSOR_BRANCHES = 1, /* items: branches, gaps. Streams are merged by the times of runs of branches */
+  PTD_CURSOR_CALLS = 2     /* items: calls that ended, pauses and losses, in order of their ends. Decodes on threads of its own */
+} ptd_cursor_kind;
+
+typedef struct ptd_cursor_options {
+  size_t size;
+  int32_t kind;               /* ptd_cursor_kind */
+  uint32_t stream;            /* PTD_NONE: all streams, merged in order of time */
+  int64_t first_ns, last_ns;  /* only this; both 0: everything. Calls that began before have no start, later ones are cut */
+  const ptd_control* control; /* copied; the callbacks must stay valid until the cursor is freed */
+  uint32_t threads;           /* calls: that decode; 0: one for each core */
+  uint32_t reserved;
+} ptd_cursor_options;
+/* The flow of all streams. PTD_INIT chooses stream 0. */
+#ifdef __cplusplus
+#define PTD_CURSOR_OPTIONS_INIT (ptd_initial_of_all<ptd_cursor_options>())
+#else
+#define PTD_CURSOR_OPTIONS_INIT ((ptd_cursor_options){.size = sizeof(ptd_cursor_options), .stream = PTD_NONE})
+#endif
+
+typedef enum ptd_item_kind {
+  PTD_ITEM_BLOCKS = 1,
+  PTD_ITEM_MARK = 2, /* thread, address space, mode or time change: see the context fields of ptd_item */
+  PTD_ITEM_EVENT = 3,
+  PTD_ITEM_GAP = 4,
+  PTD_ITEM_BRANCHES = 5,
+  PTD_ITEM_CALL = 6
+} ptd_item_kind;
+
+enum { /* ptd_block.flags and ptd_branch.flags: ptd::BlockFlag, see flow.h */
+  PTD_BLOCK_TAKEN = 1,
+  PTD_BLOCK_ENDS_IN_BRANCH = 2,
+  PTD_BLOCK_CHOSEN = 4,
+  PTD_BLOCK_HEALED = 8,
+  PTD_BLOCK_AMBIGUOUS = 16,
+  PTD_BLOCK_SUSPECT = 32,
+  PTD_BLOCK_ASSUMED = 64
+};
+
+/* Instructions that ran one after the other, up to a branch or an event. */
+typedef struct ptd_block {
+  uint64_t ip;
+  const uint8_t* code;    /* the bytes that ran; live until the cursor is freed */
+  uint32_t code_bytes;
+  uint32_t id;            /* the same for blocks of this stream with the same ip, space and bytes, for caches; counts from 0 */
+  uint16_t instructions;  /* retired, at least 1 */
+  uint16_t flags;
+  uint8_t mode;           /* ptd::ExecMode */
+  uint8_t reserved[3];
+} ptd_block;
+
+typedef struct ptd_event {
+  uint8_t kind;          /* ptd::EventKind */
+  uint8_t flags;         /* ptd::kEvent* */
+  const char* name;      /* of the kind: "ptwrite"; static */
+  uint64_t from, to;     /* valid by flags */
+  uint64_t payload, aux;
+  uint64_t offset_bytes; /* of the packet in its stream */
+} ptd_event;
+
+typedef struct ptd_gap {
+  uint8_t reason;        /* ptd::GapReason */
+  const char* name;      /* "no_image"; static */
+  const char* sentence;  /* for people; static */
+  uint64_t ip;           /* where the flow was lost, 0: unknown */
+  uint64_t offset_bytes; /* of the packet at which the loss was noticed */
+  uint64_t lost_bytes;   /* of trace skipped */
+} ptd_gap;
+
+/* A change of flow: a branch that was taken, an interrupt, or the start or end of tracing. */
+typedef struct ptd_branch {
+  uint64_t from, to;     /* 0: unknown, or outside of the trace */
+  const char* kind;      /* "call", "jcc", "hw int", "tr strt", "tr end  call", ...: `flags` in docs/FORMAT-json.md; static */
+  uint32_t instructions; /* executed since the branch before, in the same stream */
+  uint16_t flags;        /* PTD_BLOCK_*: how certain the code of the branch is */
+  uint16_t reserved;
+} ptd_branch;
+
+/* The fields of docs/FORMAT-json.md, "ptdecode-calls-1". */
+typedef struct ptd_call {
+  const char* what;      /* "call", "pause" or "lost"; static */
+  const char* kind;      /* call: "call", "tail", "interrupt", "syscall", "root"; pause: "off_cpu", "untraced", "lost"; lost: the reason */
+  const char* function;  /* demangled, or "libc.so.6+0x1234"; lives as long as the cursor */
+  const char* module;
+  const char* comm;      /* name of the thread when the call began, "" if unknown; lives as long as the cursor */
+  uint32_t depth;
+  uint8_t start_seen, end_seen;
+  uint8_t kernel;        /* pause: the thread ran in the kernel, which is not traced */
+  uint8_t reserved;
+  int64_t start_ns, end_ns;
+  uint64_t self_ns, off_cpu_ns, untraced_ns, lost_ns;
+  uint64_t instructions, self_instructions, cycles, self_cycles;
+} ptd_call;
+
+typedef struct ptd_item {
+  size_t size;
+  int32_t kind;                            /* ptd_item_kind: which member of the union is valid */
+  uint32_t stream;
+  int32_t pid, tid, cpu;                   /* -1: unknown. cpu: of a per-cpu stream */
+  uint32_t space;                          /* address space, for ptd_place; PTD_NONE: unknown */
+  uint32_t mode;                           /* ptd::ExecMode, for ptd_place */
+  uint32_t reserved;
+  uint64_t cycles;                         /* core cycles counted since the stream's last sync point, 0 if the trace has none */
+  int64_t time_ns;                         /* the likeliest moment. It never goes back within a stream */
+  int64_t time_first_ns, time_last_ns;     /* bounds of it */
+  union {
+    struct {
+      const ptd_block* blocks; /* live until the next call with this cursor */
+      size_t count;
+    } blocks;
+    ptd_event event;
+    ptd_gap gap;
+    struct {
+      const ptd_branch* branches; /* without anything between them; live until the next call with this cursor */
+      size_t count;
+    } branches;
+    ptd_call call;
+    uint64_t reserved[32]; /* the union never grows beyond this */
+  } u;
+} ptd_item;
+
+PTD_C_API ptd_code ptd_cursor_open(const ptd_recording* recording, const ptd_cursor_options* options, ptd_cursor** out, char** message);
+/* Moves to the next item. PTD_END: there are no more; further calls return it again. */
+PTD_C_API ptd_code ptd_cursor_next(ptd_cursor* cursor, ptd_item* item, char** message);
+/* Ends the cursor and its threads. NULL is allowed. */
+PTD_C_API ptd_code ptd_cursor_free(ptd_cursor* cursor);
+
+/* ---- Code and names ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct ptd_place {
+  size_t size;
+  uint32_t space;   /* of ptd_item, or of ptd_space_of(). Ignored for kernel addresses */
+  uint32_t mode;    /* ptd_disassemble: ptd_block.mode; 0: 64-bit code of the recording's architecture */
+  uint64_t ip;
+  int64_t time_ns;  /* PTD_TIME_UNKNOWN: any time */
+} ptd_place;
+/* The address space of a process at a moment. PTD_NONE: none is known. */
+PTD_C_API ptd_code ptd_space_of(const ptd_recording* recording, int32_t pid, int64_t time_ns, uint32_t* out);
+
+/* The bytes live at a place: writes up to `capacity` contiguous bytes to `bytes`, and to *count how many were written, 0 if none are
+ * known. If several contents are possible at that moment, these are the first; *versions (may be NULL) gets their number in the first 15 bytes. */
+PTD_C_API ptd_code ptd_code_at(const ptd_recording* recording, const ptd_place* place, uint8_t* bytes, size_t capacity, size_t* count,
+                               uint32_t* versions, char** message);
+/* Instructions from a place on, one per line, "ADDRESS\tBYTES\tTEXT\n", both in hex. Ends early where the bytes are not known. At most
+ * 65536 instructions. Free with ptd_free(). */
+PTD_C_API ptd_code ptd_disassemble(const ptd_recording* recording, const ptd_place* place, uint32_t instructions, char** out, char** message);
+
+typedef struct ptd_symbol {
+  size_t size;
+  const char* name;      /* demangled, "" if unknown. Strings live until the recording is closed */
+  const char* module;
+  uint64_t offset_bytes; /* of the ip in the symbol */
+  uint64_t start;        /* address of the symbol */
+  uint64_t size_bytes;   /* 0: not recorded */
+  const char* file;      /* of the source line, "" if unknown */
+  uint32_t line;
+  uint32_t reserved;
+} ptd_symbol;
+/* The first look-up in a file reads its symbols and debug information. */
+PTD_C_API ptd_code ptd_symbol_at(const ptd_recording* recording, const ptd_place* place, ptd_symbol* out, char** message);
+
+/* ---- Tables: Arrow C data interface ------------------------------------------------------------------------------------------------ */
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+struct ArrowSchema {
+  const char* format;
+  const char* name;
+  const char* metadata;
+  int64_t flags;
+  int64_t n_children;
+  struct ArrowSchema** children;
+  struct ArrowSchema* dictionary;
+  void (*release)(struct ArrowSchema*);
+  void* private_data;
+};
+struct ArrowArray {
+  int64_t length;
+  int64_t null_count;
+  int64_t offset;
+  int64_t n_buffers;
+  int64_t n_children;
+  const void** buffers;
+  struct ArrowArray** children;
+  struct ArrowArray* dictionary;
+  void (*release)(struct ArrowArray*);
+  void* private_data;
+};
+#endif
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
+  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
+  const char* (*get_last_error)(struct ArrowArrayStream*);
+  void (*release)(struct ArrowArrayStream*);
+  void* private_data;
+};
+#endif
+
+typedef struct ptd_table_options {
+  size_t size;
+  const char* const* columns;  /* names, ending with NULL; NULL: all that the table has by default (docs/TABLES.md) */
+  const char* const* functions; /* names or globs: only calls and rows of these functions; NULL: all */
+  uint32_t stream;             /* PTD_NONE: all, as ptd_cursor_options.stream */
+  int32_t cpu, pid, tid;       /* -1: all */
+  int64_t first_ns, last_ns;   /* only rows of this time; both 0: everything */
+  uint32_t batch_rows;         /* 0: 65536 */
+  uint32_t threads;            /* that decode; 0: one for each core */
+  const ptd_control* control;  /* must stay valid until the stream is released */
+} ptd_table_options;
+#ifdef __cplusplus
+#define PTD_TABLE_OPTIONS_INIT \
+  (ptd_table_options{sizeof(ptd_table_options), nullptr, nullptr, PTD_NONE, -1, -1, -1, 0, 0, 0, 0, nullptr})
+#else
+#define PTD_TABLE_OPTIONS_INIT ((ptd_table_options){.size = sizeof(ptd_table_options), .stream = PTD_NONE, .cpu = -1, .pid = -1, .tid = -1})
+#endif
+
+/* A table as a stream of record batches. `table`: "blocks", "branches", "calls", "functions", "edges", "events", "gaps", "samples",
+ * "findings", "sections", "versions", "threads". docs/TABLES.md has the columns. Rows are made while the stream is read, so memory does not
+ * grow with the trace. *out is released by its own release(). `options` may be NULL. */
+PTD_C_API ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_table_options* options,
+                             struct ArrowArrayStream* out, char** message);
+/* Names of all tables, one per line. Static. */
+PTD_C_API const char* ptd_table_names(void);
+
+#ifdef __cplusplus
+}
+#endif

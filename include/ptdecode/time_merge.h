@@ -1,0 +1,70 @@
+// TimeMerge: merges sources, each in order of time, into one sequence in order of time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "ptdecode/types.h"
+
+namespace ptd {
+
+/// A Source has `bool advance()`, which moves to its next item and returns false at its end, and `TimeNs time() const` of that item, which
+/// never goes back. Of items with equal times, the source that was added first comes first. Not thread-safe.
+template <typename Source>
+class TimeMerge {
+ public:
+  void reserve(size_t count) { sources_.reserve(count); }
+  /// Must precede the first next().
+  void add(Source source) { sources_.push_back(std::move(source)); }
+
+  /// Moves to the next item and returns its source; null if all sources are over. Valid until the next call.
+  Source* next() {
+    if (!started_) {
+      start();
+    } else if (!order_.empty()) {
+      // The source of the last item usually stays the earliest, so it leaves the heap's front only if it must.
+      const bool more = sources_[order_.front()].advance();
+      if (!more || !stays_first()) reorder(more);
+    }
+    return order_.empty() ? nullptr : &sources_[order_.front()];
+  }
+
+  /// The source of the last next(), which was not null.
+  [[nodiscard]] const Source& current() const { return sources_[order_.front()]; }
+  [[nodiscard]] std::vector<Source>& sources() { return sources_; }
+  [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }
+
+ private:
+  [[nodiscard]] bool later(uint32_t a, uint32_t b) const {
+    const TimeNs first = sources_[a].time(), second = sources_[b].time();
+    return first != second ? first > second : a > b;
+  }
+  [[nodiscard]] bool stays_first() const {
+    return (order_.size() < 2 || !later(order_[0], order_[1])) && (order_.size() < 3 || !later(order_[0], order_[2]));
+  }
+  void start() {
+    started_ = true;
+    for (uint32_t i = 0; i < sources_.size(); ++i) {
+      if (sources_[i].advance()) order_.push_back(i);
+    }
+    std::make_heap(order_.begin(), order_.end(), [this](uint32_t a, uint32_t b) { return later(a, b); });
+  }
+  void reorder(bool more) {
+    const auto after = [this](uint32_t a, uint32_t b) { return later(a, b); };
+    const uint32_t index = order_.front();
+    std::pop_heap(order_.begin(), order_.end(), after);
+    order_.pop_back();
+    if (!more) return;
+    order_.push_back(index);
+    std::push_heap(order_.begin(), order_.end(), after);
+  }
+
+  std::vector<Source> sources_;
+  std::vector<uint32_t> order_;  // a heap of indexes into sources_; the earliest first
+  bool started_ = false;
+};
+
+}  // namespace ptd

@@ -1,0 +1,556 @@
+// The extension module ptdecode._native: the C API of libptdecode as Python objects.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "ptdecode/ptdecode.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(50);  // between two looks at signals and progress
+
+nb::object error_type;  // ptdecode.Error, set by the package
+
+/// Raises ptdecode.Error(code, name, message) and frees the message.
+[[noreturn]] void raise(ptd_code code, char* message) {
+  const std::string text = message != nullptr ? message : ptd_code_name(code);
+  ptd_free(message);
+  nb::object error = error_type(code, ptd_code_name(code), text);
+  PyErr_SetObject(error_type.ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+bool on_main_thread() {
+  static const std::thread::id main_thread = std::this_thread::get_id();  // the module is imported on it
+  return std::this_thread::get_id() == main_thread;
+}
+
+/// Cancellation and progress of one operation. The callbacks of the library touch only atomics; Python is called from poll() alone.
+struct Control {
+  ptd_control control = PTD_INIT(ptd_control);
+  std::atomic<bool> cancel = false;
+  std::atomic<uint64_t> done = 0, total = 0;
+  nb::object progress;  // called with (done, total); None: nothing
+
+  explicit Control(nb::object progress_callback) : progress(std::move(progress_callback)) {
+    control.user = this;
+    control.cancelled = [](void* user) { return static_cast<Control*>(user)->cancel ? 1 : 0; };
+    control.progress = [](void* user, uint64_t done_bytes, uint64_t total_bytes) {
+      static_cast<Control*>(user)->total = total_bytes;
+      static_cast<Control*>(user)->done = done_bytes;
+    };
+  }
+  /// With the GIL, on the main thread. False: a signal handler or the progress callback raised; the exception is set.
+  bool poll() {
+    if (PyErr_CheckSignals() != 0) return false;
+    if (progress.is_none() || total == 0) return true;
+    PyObject* result = PyObject_CallFunction(progress.ptr(), "KK", static_cast<unsigned long long>(done), static_cast<unsigned long long>(total));
+    Py_XDECREF(result);
+    return result != nullptr;
+  }
+};
+
+/// Runs `work` without the GIL. On the main thread it runs on a thread of its own, so that this one can take signals; if one raises, the
+/// work is cancelled, waited for, and the exception stays set. Returns false in that case.
+template <typename Work>
+bool run(Control& control, const Work& work) {
+  if (!on_main_thread()) {
+    const nb::gil_scoped_release unlocked;
+    work();
+    return true;
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false, good = true;
+  std::thread worker;
+  {
+    const nb::gil_scoped_release unlocked;
+    worker = std::thread([&] {
+      work();
+      const std::lock_guard lock(mutex);
+      over = true;
+      changed.notify_all();
+    });
+  }
+  for (;;) {
+    bool finished = false;
+    {
+      const nb::gil_scoped_release unlocked;
+      std::unique_lock lock(mutex);
+      finished = changed.wait_for(lock, kPoll, [&] { return over; });
+    }
+    if (good && !control.poll()) {
+      good = false;
+      control.cancel = true;
+    }
+    if (finished) break;
+  }
+  const nb::gil_scoped_release unlocked;
+  worker.join();
+  return good;
+}
+
+/// An Arrow stream that is read with signals and progress, row lists, or handed over as a capsule.
+class Stream {
+ public:
+  Stream(nb::object progress) : control_(std::make_unique<Control>(std::move(progress))) {}
+  ~Stream() {
+    if (stream_.release != nullptr) {
+      const nb::gil_scoped_release unlocked;
+      stream_.release(&stream_);
+    }
+    if (schema_.release != nullptr) schema_.release(&schema_);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  ArrowArrayStream* raw() { return &stream_; }
+  Control& control() { return *control_; }
+
+  /// [(name, format, nullable)]
+  nb::list columns() {
+    const ArrowSchema& all = schema();
+    nb::list out;
+    for (int64_t i = 0; i < all.n_children; ++i) {
+      const ArrowSchema& column = *all.children[i];
+      out.append(nb::make_tuple(column.name, column.dictionary != nullptr ? "dictionary" : column.format, (column.flags & ARROW_FLAG_NULLABLE) != 0));
+    }
+    return out;
+  }
+
+  /// The next batch as a list of columns, each a list of values; None: the end.
+  nb::object next_columns() {
+    const ArrowSchema& all = schema();
+    ArrowArray batch{};
+    int status = 0;
+    const bool good = run(*control_, [&] { status = stream_.get_next(&stream_, &batch); });
+    if (!good) {
+      if (batch.release != nullptr) batch.release(&batch);
+      throw nb::python_error();
+    }
+    if (status != 0) raise_stream(status);
+    if (batch.release == nullptr) return nb::none();
+    nb::list out;
+    for (int64_t i = 0; i < batch.n_children; ++i) out.append(values(*all.children[i], *batch.children[i]));
+    batch.release(&batch);
+    return std::move(out);
+  }
+
+  /// A capsule "arrow_array_stream". The stream belongs to the capsule afterwards.
+  nb::object capsule();
+
+ private:
+  [[noreturn]] void raise_stream(int status) {
+    const char* text = stream_.get_last_error(&stream_);
+    const ptd_code code = status == ECANCELED ? 700 : status == EBUSY ? PTD_ERROR_IN_USE : status == ENOMEM ? 601 : 400;
+    char* message = strdup(text != nullptr ? text : std::strerror(status));
+    raise(code, message);
+  }
+  const ArrowSchema& schema() {
+    if (stream_.release == nullptr) throw nb::value_error("the rows of this table were handed over; open the table again");
+    if (schema_.release == nullptr) {
+      if (const int status = stream_.get_schema(&stream_, &schema_); status != 0) raise_stream(status);
+    }
+    return schema_;
+  }
+  static bool bit(const void* bits, int64_t i) { return (static_cast<const uint8_t*>(bits)[i / 8] >> (i % 8) & 1) != 0; }
+  static nb::list values(const ArrowSchema& schema, const ArrowArray& array) {
+    nb::list names;
+    if (array.dictionary != nullptr) names = values(*schema.dictionary, *array.dictionary);
+    const char form = schema.format[0];
+    const void* valid = array.null_count != 0 ? array.buffers[0] : nullptr;
+    const void* data = array.buffers[form == 'u' || form == 'z' ? 2 : 1];
+    const auto* offsets = static_cast<const int32_t*>(array.buffers[1]);
+    nb::list out;
+    for (int64_t i = 0; i < array.length; ++i) {
+      if (valid != nullptr && !bit(valid, i)) {
+        out.append(nb::none());
+        continue;
+      }
+      switch (form) {
+        case 'b':
+          out.append(nb::bool_(bit(data, i)));
+          break;
+        case 'i':
+          if (array.dictionary != nullptr) {
+            out.append(names[static_cast<size_t>(static_cast<const int32_t*>(data)[i])]);
+          } else {
+            out.append(nb::int_(static_cast<const int32_t*>(data)[i]));
+          }
+          break;
+        case 'I':
+          out.append(nb::int_(static_cast<const uint32_t*>(data)[i]));
+          break;
+        case 'l':
+          out.append(nb::int_(static_cast<const int64_t*>(data)[i]));
+          break;
+        case 'L':
+          out.append(nb::int_(static_cast<const uint64_t*>(data)[i]));
+          break;
+        case 'u':
+          out.append(nb::str(static_cast<const char*>(data) + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])));
+          break;
+        default:
+          out.append(nb::bytes(static_cast<const char*>(data) + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])));
+      }
+    }
+    return out;
+  }
+
+  std::unique_ptr<Control> control_;
+  ArrowArrayStream stream_{};
+  ArrowSchema schema_{};
+};
+
+/// What the stream of a capsule owns: the library's stream, read with signals and progress.
+struct Exported {
+  std::unique_ptr<Control> control;
+  ArrowArrayStream inner{};
+  std::string error;
+};
+
+int exported_next(ArrowArrayStream* stream, ArrowArray* out) {
+  auto* data = static_cast<Exported*>(stream->private_data);
+  if (!on_main_thread()) return data->inner.get_next(&data->inner, out);
+  const nb::gil_scoped_acquire locked;
+  int status = 0;
+  const bool good = run(*data->control, [&] { status = data->inner.get_next(&data->inner, out); });
+  if (good) return status;
+  // The consumer reports an error of its own; the interpreter raises KeyboardInterrupt again when the consumer returns to it.
+  const bool interrupt = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
+  PyErr_Clear();
+  if (interrupt) PyErr_SetInterrupt();
+  if (status == 0 && out->release != nullptr) out->release(out);
+  *out = ArrowArray{};
+  data->error = "interrupted";
+  return ECANCELED;
+}
+
+nb::object Stream::capsule() {
+  (void)schema();
+  auto data = std::make_unique<Exported>();
+  data->control = std::move(control_);
+  control_ = std::make_unique<Control>(nb::none());
+  data->inner = stream_;
+  stream_.release = nullptr;
+  auto stream = std::make_unique<ArrowArrayStream>();
+  stream->get_schema = [](ArrowArrayStream* self, ArrowSchema* out) {
+    auto* exported = static_cast<Exported*>(self->private_data);
+    return exported->inner.get_schema(&exported->inner, out);
+  };
+  stream->get_next = exported_next;
+  stream->get_last_error = [](ArrowArrayStream* self) -> const char* {
+    auto* exported = static_cast<Exported*>(self->private_data);
+    return exported->error.empty() ? exported->inner.get_last_error(&exported->inner) : exported->error.c_str();
+  };
+  stream->release = [](ArrowArrayStream* self) {
+    auto* exported = static_cast<Exported*>(self->private_data);
+    exported->inner.release(&exported->inner);
+    const nb::gil_scoped_acquire locked;  // the control refers to a Python object
+    delete exported;
+    self->release = nullptr;
+  };
+  stream->private_data = data.release();
+  PyObject* capsule = PyCapsule_New(stream.get(), "arrow_array_stream", [](PyObject* self) {
+    auto* owned = static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(self, "arrow_array_stream"));
+    if (owned->release != nullptr) owned->release(owned);
+    delete owned;
+  });
+  if (capsule == nullptr) {
+    stream->release(stream.get());
+    throw nb::python_error();
+  }
+  stream.release();
+  return nb::steal(capsule);
+}
+
+/// Strings as a list that ends with NULL; null itself if the argument is None.
+class StringList {
+ public:
+  explicit StringList(const std::optional<std::vector<std::string>>& strings) : given_(strings.has_value()) {
+    if (strings) strings_ = *strings;
+    for (const std::string& string : strings_) pointers_.push_back(string.c_str());
+    pointers_.push_back(nullptr);
+  }
+  [[nodiscard]] const char* const* get() const { return given_ ? pointers_.data() : nullptr; }
+
+ private:
+  bool given_;
+  std::vector<std::string> strings_;
+  std::vector<const char*> pointers_;
+};
+using Strings = std::optional<std::vector<std::string>>;
+
+/// The options of opening, as keyword arguments of ptdecode.open().
+struct OpenArguments {
+  Strings symfs, debug_dirs, stashes, kcore_after;
+  std::optional<std::string> build_id_cache, running_kernel;
+  uint64_t slack_ns = 0, flags = 0;
+};
+
+class Recording {
+ public:
+  explicit Recording(ptd_recording* handle) : handle_(handle) {}
+  ~Recording() { close(); }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  void close() {
+    ptd_close(handle_);
+    handle_ = nullptr;
+  }
+
+  nb::list streams() const {
+    uint32_t count = 0;
+    check(ptd_stream_count(handle_, &count), nullptr);
+    nb::list out;
+    for (uint32_t i = 0; i < count; ++i) {
+      ptd_stream_info info = PTD_INIT(ptd_stream_info);
+      check(ptd_get_stream(handle_, i, &info), nullptr);
+      out.append(nb::make_tuple(i, info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns, info.protocol, info.source));
+    }
+    return out;
+  }
+
+  std::string info_json() const {
+    char *text = nullptr, *message = nullptr;
+    check(ptd_info_json(handle_, &text, &message), message);
+    std::string out = text;
+    ptd_free(text);
+    return out;
+  }
+
+  struct TableArguments {
+    Strings columns, functions;
+    std::optional<uint32_t> stream;
+    int32_t cpu = -1, pid = -1, tid = -1;
+    int64_t first_ns = 0, last_ns = 0;
+    uint32_t batch_rows = 0, threads = 0;
+  };
+  std::unique_ptr<Stream> table(const std::string& name, const TableArguments& arguments, nb::object progress) const {
+    auto stream = std::make_unique<Stream>(std::move(progress));
+    const StringList columns(arguments.columns), functions(arguments.functions);
+    ptd_table_options options = PTD_TABLE_OPTIONS_INIT;
+    options.columns = columns.get();
+    options.functions = functions.get();
+    options.stream = arguments.stream.value_or(PTD_NONE);
+    options.cpu = arguments.cpu;
+    options.pid = arguments.pid;
+    options.tid = arguments.tid;
+    options.first_ns = arguments.first_ns;
+    options.last_ns = arguments.last_ns;
+    options.batch_rows = arguments.batch_rows;
+    options.threads = arguments.threads;
+    options.control = &stream->control().control;
+    char* message = nullptr;
+    check(ptd_table(handle_, name.c_str(), &options, stream->raw(), &message), message);
+    return stream;
+  }
+
+  std::optional<uint32_t> space_of(int32_t pid, int64_t time_ns) const {
+    uint32_t space = PTD_NONE;
+    check(ptd_space_of(handle_, pid, time_ns, &space), nullptr);
+    return space == PTD_NONE ? std::nullopt : std::optional(space);
+  }
+  nb::tuple code_at(uint32_t space, uint64_t ip, int64_t time_ns, size_t size_bytes) const {
+    const ptd_place place = place_of(space, ip, time_ns);
+    std::vector<uint8_t> bytes(size_bytes);
+    size_t count = 0;
+    uint32_t versions = 0;
+    char* message = nullptr;
+    check(ptd_code_at(handle_, &place, bytes.data(), bytes.size(), &count, &versions, &message), message);
+    return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(bytes.data()), count), versions);
+  }
+  std::string disassemble(uint32_t space, uint64_t ip, int64_t time_ns, uint32_t instructions) const {
+    const ptd_place place = place_of(space, ip, time_ns);
+    char *text = nullptr, *message = nullptr;
+    check(ptd_disassemble(handle_, &place, instructions, &text, &message), message);
+    std::string out = text;
+    ptd_free(text);
+    return out;
+  }
+  nb::tuple symbol_at(uint32_t space, uint64_t ip, int64_t time_ns) const {
+    const ptd_place place = place_of(space, ip, time_ns);
+    ptd_symbol symbol = PTD_INIT(ptd_symbol);
+    char* message = nullptr;
+    check(ptd_symbol_at(handle_, &place, &symbol, &message), message);
+    return nb::make_tuple(symbol.name, symbol.module, symbol.offset_bytes, symbol.start, symbol.size_bytes, symbol.file, symbol.line);
+  }
+
+ private:
+  static void check(ptd_code code, char* message) {
+    if (code != PTD_OK) raise(code, message);
+  }
+  static ptd_place place_of(uint32_t space, uint64_t ip, int64_t time_ns) {
+    ptd_place place = PTD_INIT(ptd_place);
+    place.space = space;
+    place.ip = ip;
+    place.time_ns = time_ns;
+    return place;
+  }
+  ptd_recording* handle_;
+};
+
+/// Opens with `open`, which gets the options; used by open() and Builder.open().
+template <typename Open>
+std::unique_ptr<Recording> open_with(const OpenArguments& arguments, nb::object progress, const Open& open) {
+  Control control(std::move(progress));
+  const StringList symfs(arguments.symfs), debug_dirs(arguments.debug_dirs), stashes(arguments.stashes), kcore_after(arguments.kcore_after);
+  ptd_open_options options = PTD_INIT(ptd_open_options);
+  options.flags = arguments.flags;
+  options.symfs = symfs.get();
+  options.debug_dirs = debug_dirs.get();
+  options.stashes = stashes.get();
+  options.kcore_after = kcore_after.get();
+  options.build_id_cache = arguments.build_id_cache ? arguments.build_id_cache->c_str() : nullptr;
+  options.running_kernel = arguments.running_kernel ? arguments.running_kernel->c_str() : nullptr;
+  options.slack_ns = arguments.slack_ns;
+  options.control = &control.control;
+  ptd_recording* handle = nullptr;
+  char* message = nullptr;
+  ptd_code code = PTD_OK;
+  if (!run(control, [&] { code = open(options, &handle, &message); })) {
+    ptd_close(handle);
+    ptd_free(message);
+    throw nb::python_error();
+  }
+  if (code != PTD_OK) raise(code, message);
+  return std::make_unique<Recording>(handle);
+}
+
+class Builder {
+ public:
+  Builder() {
+    char* message = nullptr;
+    check(ptd_builder_new(&handle_, &message), message);
+  }
+  ~Builder() { ptd_builder_free(handle_); }
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+
+  void add_attr(nb::bytes attr, const std::vector<uint64_t>& ids, const std::string& name) {
+    char* message = nullptr;
+    check(ptd_builder_add_attr(handle_, attr.data(), attr.size(), ids.data(), ids.size(), name.c_str(), &message), message);
+  }
+  void add_records(uint32_t ring, nb::bytes bytes) {
+    char* message = nullptr;
+    check(ptd_builder_add_records(handle_, ring, bytes.data(), bytes.size(), &message), message);
+  }
+  void add_aux(nb::bytes bytes, int32_t cpu, int32_t tid) {
+    char* message = nullptr;
+    check(ptd_builder_add_aux(handle_, cpu, tid, bytes.data(), bytes.size(), &message), message);
+  }
+  void add_code(uint64_t address, nb::bytes bytes, int32_t pid, int64_t from_ns, const std::string& name) {
+    char* message = nullptr;
+    check(ptd_builder_add_code(handle_, pid, address, bytes.data(), bytes.size(), from_ns, name.c_str(), &message), message);
+  }
+  void set_feature(uint32_t feature, nb::bytes bytes) {
+    char* message = nullptr;
+    check(ptd_builder_set_feature(handle_, feature, bytes.data(), bytes.size(), &message), message);
+  }
+  void set_pt(uint32_t pmu_type, uint16_t time_shift, uint32_t time_mult, uint64_t time_zero, uint32_t ratio_n, uint32_t ratio_d,
+              uint32_t max_nonturbo_ratio, const std::optional<std::string>& cpuid) {
+    ptd_pt_config config = PTD_INIT(ptd_pt_config);
+    config.pmu_type = pmu_type;
+    config.time_shift = time_shift;
+    config.time_mult = time_mult;
+    config.time_zero = time_zero;
+    config.tsc_ctc_ratio_n = ratio_n;
+    config.tsc_ctc_ratio_d = ratio_d;
+    config.max_nonturbo_ratio = max_nonturbo_ratio;
+    config.cpuid = cpuid ? cpuid->c_str() : nullptr;
+    char* message = nullptr;
+    check(ptd_builder_set_pt(handle_, &config, &message), message);
+  }
+  std::unique_ptr<Recording> open(const OpenArguments& arguments, nb::object progress) {
+    return open_with(arguments, std::move(progress), [this](const ptd_open_options& options, ptd_recording** out, char** message) {
+      return ptd_builder_open(handle_, &options, out, message);
+    });
+  }
+
+ private:
+  static void check(ptd_code code, char* message) {
+    if (code != PTD_OK) raise(code, message);
+  }
+  ptd_builder* handle_ = nullptr;
+};
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  (void)on_main_thread();
+  error_type = nb::none();
+  module.def("set_error_type", [](nb::object type) { error_type = std::move(type); });
+  module.def("version", [] { return ptd_version(); });
+  module.def("build_info", [] { return ptd_build_info(); });
+  module.def("table_names", [] { return ptd_table_names(); });
+  module.attr("NO_SPACE") = PTD_NONE;
+
+  nb::class_<OpenArguments>(module, "OpenArguments")
+      .def(nb::init<>())
+      .def_rw("symfs", &OpenArguments::symfs, nb::arg().none())
+      .def_rw("debug_dirs", &OpenArguments::debug_dirs, nb::arg().none())
+      .def_rw("stashes", &OpenArguments::stashes, nb::arg().none())
+      .def_rw("kcore_after", &OpenArguments::kcore_after, nb::arg().none())
+      .def_rw("build_id_cache", &OpenArguments::build_id_cache, nb::arg().none())
+      .def_rw("running_kernel", &OpenArguments::running_kernel, nb::arg().none())
+      .def_rw("slack_ns", &OpenArguments::slack_ns)
+      .def_rw("flags", &OpenArguments::flags);
+  using Arguments = Recording::TableArguments;
+  nb::class_<Arguments>(module, "TableArguments")
+      .def(nb::init<>())
+      .def_rw("columns", &Arguments::columns, nb::arg().none())
+      .def_rw("functions", &Arguments::functions, nb::arg().none())
+      .def_rw("stream", &Arguments::stream, nb::arg().none())
+      .def_rw("cpu", &Arguments::cpu)
+      .def_rw("pid", &Arguments::pid)
+      .def_rw("tid", &Arguments::tid)
+      .def_rw("first_ns", &Arguments::first_ns)
+      .def_rw("last_ns", &Arguments::last_ns)
+      .def_rw("batch_rows", &Arguments::batch_rows)
+      .def_rw("threads", &Arguments::threads);
+  nb::class_<Stream>(module, "Stream").def("columns", &Stream::columns).def("next_columns", &Stream::next_columns).def("capsule", &Stream::capsule);
+  nb::class_<Recording>(module, "Recording")
+      .def("close", &Recording::close)
+      .def("streams", &Recording::streams)
+      .def("info_json", &Recording::info_json)
+      .def("table", [](const Recording& self, const std::string& name, const Arguments& arguments, nb::object progress) {
+        return self.table(name, arguments, std::move(progress)).release();
+      }, nb::rv_policy::take_ownership)
+      .def("space_of", &Recording::space_of)
+      .def("code_at", &Recording::code_at)
+      .def("disassemble", &Recording::disassemble)
+      .def("symbol_at", &Recording::symbol_at);
+  module.def("open", [](const std::string& path, const OpenArguments& arguments, nb::object progress) {
+    return open_with(arguments, std::move(progress), [&path](const ptd_open_options& options, ptd_recording** out, char** message) {
+             return ptd_open(path.c_str(), &options, out, message);
+           }).release();
+  }, nb::rv_policy::take_ownership);
+  nb::class_<Builder>(module, "Builder")
+      .def(nb::init<>())
+      .def("add_attr", &Builder::add_attr)
+      .def("add_records", &Builder::add_records)
+      .def("add_aux", &Builder::add_aux)
+      .def("add_code", &Builder::add_code)
+      .def("set_feature", &Builder::set_feature)
+      .def("set_pt", &Builder::set_pt, "pmu_type"_a, "time_shift"_a, "time_mult"_a, "time_zero"_a, "tsc_ctc_ratio_n"_a, "tsc_ctc_ratio_d"_a,
+           "max_nonturbo_ratio"_a, "cpuid"_a.none())
+      .def("open", [](Builder& self, const OpenArguments& arguments, nb::object progress) {
+        return self.open(arguments, std::move(progress)).release();
+      }, nb::rv_policy::take_ownership);
+}

@@ -1,0 +1,34 @@
+// RecordingCursor: see ptdecode/recording_cursor.h.
+#include "ptdecode/recording_cursor.h"
+
+#include <numeric>
+
+namespace ptd {
+
+RecordingCursor::RecordingCursor(const Recording& recording, std::span<const uint32_t> streams, Interval time) {
+  std::vector<uint32_t> all;
+  if (streams.empty()) {
+    all.resize(recording.streams().size());
+    std::iota(all.begin(), all.end(), 0U);
+    streams = all;
+  }
+  heads_.reserve(streams.size());
+  for (const uint32_t stream : streams) heads_.add(Head{stream, StreamCursor(recording, stream, time)});
+}
+
+void RecordingCursor::set_check(const std::function<bool()>& goes_on) {
+  for (Head& head : heads_.sources()) head.cursor.set_check(goes_on);
+}
+
+uint64_t RecordingCursor::decoded_bytes() const {
+  uint64_t bytes = 0;
+  for (const Head& head : heads_.sources()) bytes += head.cursor.decoded_bytes();
+  return bytes;
+}
+
+FlowItem RecordingCursor::next() {
+  const Head* head = heads_.next();
+  return head == nullptr ? FlowItem::end : head->item;
+}
+
+}  // namespace ptd
