@@ -156,7 +156,7 @@ void fill_array(ArrowArray& array, RowBatch batch) {
 }
 
 /// The errno that a consumer of Arrow streams reports with the message.
-int errno_of(const Error& error) { return error.kind == ErrorKind::usage ? EINVAL : EIO; }
+int errno_of(const Error& error) { return error.kind() == ErrorKind::cancelled ? ECANCELED : error.kind() == ErrorKind::usage ? EINVAL : EIO; }
 
 struct StreamData {
   std::shared_ptr<const OpenedRecording> recording;

@@ -33,7 +33,7 @@ ptd_code with_parts(ptd_builder* builder, const void* bytes, size_t size, char**
     if (size > PTRDIFF_MAX) return bad_argument(message, "the size is larger than any object");
     const Status status = body(open.parts);
     if (status) return PTD_OK;
-    return status.error().kind == ErrorKind::usage ? bad_argument(message, status.error().message) : fail(message, status.error());
+    return status.error().kind() == ErrorKind::usage ? bad_argument(message, status.error().message) : fail(message, status.error());
   });
 }
 
@@ -59,7 +59,7 @@ ptd_code ptd_builder_add_attr(ptd_builder* builder, const void* attr, size_t att
                               const char* name, char** message) {
   return capi::with_parts(builder, attr, attr_bytes, message, [&](capi::BuilderParts& parts) -> Status {
     constexpr size_t kMostIds = 1U << 20;
-    if (id_count > kMostIds || (ids == nullptr && id_count != 0)) return Error{ErrorKind::usage, "ids is NULL or too long", 0};
+    if (id_count > kMostIds || (ids == nullptr && id_count != 0)) return Error{ErrorCode::invalid_argument, "ids is NULL or too long", 0};
     return parts.add_attr(capi::bytes_of(attr, attr_bytes), std::vector<uint64_t>(ids, ids + id_count), name == nullptr ? "" : name);
   });
 }
@@ -111,7 +111,7 @@ ptd_code ptd_builder_set_pt(ptd_builder* builder, const ptd_pt_config* config, c
                               given.filter == nullptr ? "" : given.filter};
     constexpr size_t kMostText = 4096;
     if (settings.cpuid.size() > kMostText || settings.filter.size() > kMostText)
-      return Error{ErrorKind::usage, "ptd_pt_config.cpuid or filter is longer than 4096 bytes", 0};
+      return Error{ErrorCode::invalid_argument, "ptd_pt_config.cpuid or filter is longer than 4096 bytes", 0};
     parts.set_pt(std::move(settings));
     return {};
   });

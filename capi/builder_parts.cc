@@ -19,7 +19,7 @@ using namespace perfio;
 
 constexpr size_t kMostAttrs = 4096, kMostAttrBytes = 4096, kMostBuffers = 65536, kRoundRecords = 65536;
 
-Error usage(std::string sentence) { return {ErrorKind::usage, std::move(sentence), 0}; }
+Error usage(std::string sentence) { return {ErrorCode::invalid_argument, std::move(sentence), 0}; }
 
 AuxtraceInfoRecord info_of(const PtSettings& pt, bool per_cpu) {
   constexpr uint64_t kSwitchCpuWide = 3;
@@ -72,7 +72,7 @@ Status BuilderParts::add_records(uint32_t ring, Bytes bytes) {
     const RecordHeader header = read_record_header(cut.empty() ? bytes : Bytes(cut));
     if (header.size_bytes < kRecordHeaderBytes) {
       const std::string size = std::to_string(header.size_bytes);
-      return Error{ErrorKind::file_format, "a record of ring " + std::to_string(ring) + " has a size of " + size + " bytes", 0};
+      return Error{ErrorCode::contradictory_record, "a record of ring " + std::to_string(ring) + " has a size of " + size + " bytes", 0};
     }
     if (cut.empty() && header.size_bytes <= bytes.size()) {
       if (Status status = add_record(ring, bytes.first(header.size_bytes)); !status) return status;
@@ -96,7 +96,7 @@ Status BuilderParts::add_record(uint32_t ring, Bytes record) {
     case kRecordHeaderTracingData:
     case kRecordCompressed:
     case kRecordCompressed2:
-      return Error{ErrorKind::file_format,
+      return Error{ErrorCode::contradictory_record,
                    "a record of type " + std::to_string(read_record_header(record).type) +
                        ", which is followed by other bytes or holds other records: add those (AUX bytes with ptd_builder_add_aux)",
                    0};
@@ -165,7 +165,7 @@ void BuilderParts::sort_records() {
 Status BuilderParts::write(int fd) {
   if (attrs_.empty()) return usage("no perf_event_attr was added");
   for (const auto& [ring, rest] : cut_) {
-    if (!rest.empty()) return Error{ErrorKind::file_cut, "ring " + std::to_string(ring) + " ends inside a record", 0};
+    if (!rest.empty()) return Error{ErrorCode::truncated, "ring " + std::to_string(ring) + " ends inside a record", 0};
   }
   sort_records();
   WriterOptions options;

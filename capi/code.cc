@@ -5,6 +5,7 @@
 
 #include "capi/items.h"
 #include "capi/message.h"
+#include "ptdecode/code_view.h"
 #include "ptdecode/disassembler.h"
 #include "ptdecode/insn.h"
 

@@ -28,7 +28,7 @@ inline ptd_code fail(char** message, ptd_code code, std::string_view sentence) {
   return code;
 }
 /// The code of an Error. (The numbers of ErrorCode.)
-inline ptd_code code_of(const Error& error) { return 100 * (static_cast<int>(error.kind) + 1); }
+inline ptd_code code_of(const Error& error) { return static_cast<ptd_code>(error.code); }
 inline ptd_code fail(char** message, const Error& error) { return fail(message, code_of(error), error.message); }
 inline ptd_code null_argument(char** message, std::string_view sentence) { return fail(message, PTD_ERROR_NULL_ARGUMENT, sentence); }
 inline ptd_code bad_argument(char** message, std::string_view sentence) { return fail(message, PTD_ERROR_BAD_ARGUMENT, sentence); }

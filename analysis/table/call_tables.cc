@@ -33,7 +33,7 @@ class CallSource {
   Result<bool> next(std::span<const CallStep>& steps) {
     if (cursor_.next(steps)) return true;
     if (!cursor_.status().ok()) return cursor_.status().error();
-    if (cancelled_) return Error{ErrorKind::usage, "the caller cancelled the operation", 0};
+    if (cancelled_) return Error{ErrorCode::cancelled, "the caller cancelled the operation", 0};
     return false;
   }
   [[nodiscard]] const CallTree& tree() const { return cursor_.tree(); }

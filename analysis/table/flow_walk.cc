@@ -39,7 +39,7 @@ void FlowWalk::report() const {
 Result<FlowItem> FlowWalk::next() {
   if (until_check_-- == 0) {
     until_check_ = kItemsPerCheck;
-    if (request_.cancelled && request_.cancelled()) return Error{ErrorKind::usage, "the operation was cancelled", 0};
+    if (request_.cancelled && request_.cancelled()) return Error{ErrorCode::cancelled, "the caller cancelled the operation", 0};
     report();
   }
   const FlowItem item = cursor_.next();

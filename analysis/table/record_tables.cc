@@ -3,7 +3,7 @@
 
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
-#include "recording/bundle/other_events.h"
+#include "recording/data/other_events.h"
 
 namespace ptd {
 
@@ -60,7 +60,7 @@ class SamplesTable : public RowTable<OtherEvent> {
     }
     samples_.events.clear();
     if (samples_.left_out == 0) return false;
-    return Error{ErrorKind::unsupported,
+    return Error{ErrorCode::too_large,
                  std::to_string(samples_.left_out) + " samples are more than this table holds; choose a shorter time", 0};
   }
 

@@ -77,7 +77,7 @@ class RowTable : public Table {
       if (at == all.end()) {
         std::string known;
         for (const RowColumn<Row>& column : all) known += (known.empty() ? "" : ", ") + std::string(column.info.name);
-        return Error{ErrorKind::usage, "the table '" + std::string(table) + "' has no column '" + name + "'; it has " + known, 0};
+        return Error{ErrorCode::invalid_argument, "the table '" + std::string(table) + "' has no column '" + name + "'; it has " + known, 0};
       }
       columns_.push_back(*at);
     }

@@ -19,19 +19,19 @@ std::span<const std::string_view> table_names() { return kNames; }
 Result<std::unique_ptr<Table>> open_table(const Recording& recording, std::string_view name, const TableRequest& request) {
   for (const uint32_t stream : request.streams) {
     if (stream >= recording.streams().size()) {
-      return Error{ErrorKind::usage,
+      return Error{ErrorCode::no_such_stream,
                    "there is no stream " + std::to_string(stream) + "; the recording has " + std::to_string(recording.streams().size()), 0};
     }
   }
   if (!request.functions.empty() && name != "calls" && name != "functions")
-    return Error{ErrorKind::usage, "only the tables 'calls' and 'functions' can be limited to functions", 0};
+    return Error{ErrorCode::invalid_argument, "only the tables 'calls' and 'functions' can be limited to functions", 0};
   for (const auto open : {open_flow_table, open_call_table, open_image_table, open_record_table}) {
     Result<std::unique_ptr<Table>> table = open(recording, name, request);
     if (!table || table.value()) return table;
   }
   std::string known;
   for (const std::string_view one : kNames) known += (known.empty() ? "" : ", ") + std::string(one);
-  return Error{ErrorKind::usage, "there is no table '" + std::string(name) + "'; the tables are " + known, 0};
+  return Error{ErrorCode::invalid_argument, "there is no table '" + std::string(name) + "'; the tables are " + known, 0};
 }
 
 }  // namespace ptd

@@ -18,6 +18,7 @@ WORK = BUILD / "install-test"
 PREFIX = WORK / "moved"
 CXX = os.environ.get("CXX", "c++")
 OTHER = WORK / "moved-other"
+CC = os.environ.get("CC", "cc")
 EXAMPLES = ("hot_edges", "calls_of", "code_at")
 
 
@@ -57,6 +58,7 @@ def setUpModule():
     (WORK / "pkg-config").mkdir()
     for name in EXAMPLES:
         run(CXX, "-std=c++20", SOURCE / "docs/examples" / (name + ".cc"), *flags, "-o", WORK / "pkg-config" / name)
+    run(CC, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", SOURCE / "docs/examples/walk.c", *flags, "-o", WORK / "pkg-config/walk")
 
 
 class Install(unittest.TestCase):
@@ -84,6 +86,21 @@ class Install(unittest.TestCase):
         self.assertEqual(f"{2 * a - 1} calls", lines[-1])  # fib(18), naively: 2 F(19) - 1
         self.assertEqual(2 * a, len(lines))
         self.assertRegex(lines[0], r"^\d+\.\d{9}  tid \d+  \d+ ns  \d+ instructions$")
+
+    def test_a_c_program_walks_the_branches(self):
+        lines = self.each("walk", SOURCE / "data/user/plain.bundle").splitlines()
+        self.assertRegex(lines[0], r"^\d+ tid \d+ tr strt 0 -> [0-9a-f]+$")
+        self.assertEqual(f"{len(lines) - 1} branches, 0 gaps", lines[-1])
+        listed = run(PREFIX / "bin/ptdecode", "script", "--itrace=b", "-F", "addr", "-i", SOURCE / "data/user/plain.bundle", env=with_library()).stdout
+        self.assertEqual(len(listed.splitlines()), len(lines) - 1)
+        self.assertIn("bad_format", self.each("walk", SOURCE / "LICENSE", status=1))
+
+    def test_the_c_header_compiles_alone(self):
+        header = '#include "ptdecode/ptdecode.h"\n'
+        for compiler, language, standards in ((CC, "c", ("c11", "c17")), (CXX, "c++", ("c++11", "c++17", "c++20"))):
+            for standard in standards:
+                run(compiler, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-x", language, "-I", PREFIX / "include", "-",
+                    input=header)
 
     @unittest.skipUnless(shutil.which("perf"), "perf is not installed")
     def test_code_at_has_a_version_since_each_text_poke(self):

@@ -203,7 +203,7 @@ TEST(ErrorCodes, PermissionDenied) {
   RawOptions raw;
   raw.pt_path = path;
   const ErrorCode opened_raw = raw_code(raw);
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  if (root) { ASSERT_EQ(::seteuid(0), 0); }
   EXPECT_EQ(opened, ErrorCode::permission_denied);
   EXPECT_EQ(opened_raw, ErrorCode::permission_denied);
 }

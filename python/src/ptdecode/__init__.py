@@ -1,0 +1,512 @@
+"""Exact flow of execution from Intel PT and Arm CoreSight traces, as tables.
+
+>>> import ptdecode
+>>> recording = ptdecode.open(demo)          # demo: a recording of the test, Intel PT of a kernel
+>>> recording.streams[0].cpu
+0
+>>> calls = recording.calls(cpu=1)
+>>> calls.columns[:4]
+['pid', 'tid', 'comm', 'cpu']
+>>> sum(row.instructions for row in recording.blocks()) > 1000
+True
+
+A table is an Arrow stream: pass it to ``pyarrow.table()``, ``polars.DataFrame()`` or ``duckdb``, or call ``to_pandas()``. docs/TABLES.md
+describes all tables and columns.
+"""
+from __future__ import annotations
+
+import collections
+import html
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Union
+
+from . import _native
+
+__all__ = ["open", "record_emulated", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error", "build_info"]
+__version__: str = _native.version()
+
+Time = Union[None, str, "tuple[int, int]", slice]
+Progress = Union[None, bool, Callable[[int, int], Any]]
+
+
+class Error(Exception):
+    """A failure of the library. ``code`` is a number of docs/ERRORS.md and ``name`` its name.
+
+    >>> try:
+    ...     ptdecode.open("/nonexistent")
+    ... except ptdecode.Error as error:
+    ...     print(error.code, error.name)
+    301 not_found
+    """
+
+    def __init__(self, code: int, name: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.name = name
+
+
+_native.set_error_type(Error)
+
+
+def build_info() -> str:
+    """The versions of ptdecode and of the libraries that it uses, a line each."""
+    return _native.build_info()
+
+
+class Stream(NamedTuple):
+    """One trace stream: the trace of one cpu, or of one thread."""
+
+    index: int
+    cpu: Optional[int]
+    tid: Optional[int]
+    size_bytes: int
+    first_ns: Optional[int]
+    last_ns: Optional[int]
+    protocol: str
+    source: str
+
+
+class Symbol(NamedTuple):
+    """What names an address. Fields that are not known are empty or 0."""
+
+    name: str
+    module: str
+    offset_bytes: int
+    start: int
+    size_bytes: int
+    file: str
+    line: int
+
+
+class Code(NamedTuple):
+    """Code bytes at one place and moment. ``versions`` is the number of contents that are possible then; ``bytes`` is the first."""
+
+    bytes: bytes
+    versions: int
+
+
+class Picture:
+    """An SVG or HTML document that displays itself in a notebook."""
+
+    def __init__(self, text: str, kind: str) -> None:
+        self.text = text
+        self.kind = kind
+
+    def save(self, path: Union[str, os.PathLike]) -> None:
+        """Writes the document to a file."""
+        pathlib.Path(path).write_text(self.text, encoding="utf-8")
+
+    def _repr_svg_(self) -> Optional[str]:
+        return self.text if self.kind == "svg" else None
+
+    def _repr_html_(self) -> Optional[str]:
+        return self.text if self.kind == "html" else None
+
+    def __repr__(self) -> str:
+        return f"<ptdecode.Picture {self.kind}, {len(self.text)} characters>"
+
+
+def _bar(wanted: Progress, title: str) -> Optional[Callable[[int, int], Any]]:
+    """A progress callback. None: a tqdm bar if tqdm is installed and a person watches; True: a bar in any case; False: none."""
+    if wanted is False or (wanted is None and not sys.stderr.isatty() and "ipykernel" not in sys.modules):
+        return None
+    if callable(wanted):
+        return wanted
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    bar = tqdm(total=0, unit="B", unit_scale=True, desc=title, leave=False)
+
+    def update(done: int, total: int) -> None:
+        bar.total = total
+        bar.update(done - bar.n)
+        if done >= total:
+            bar.close()
+
+    return update
+
+
+class Table:
+    """Rows of a recording, made while they are read. The columns are those of docs/TABLES.md.
+
+    Pass it to a library that takes Arrow streams, or iterate over its rows, which are named tuples. Each way of reading decodes anew.
+
+    >>> gaps = recording.gaps()
+    >>> [row.reason for row in gaps] == list(gaps.to_columns()["reason"])
+    True
+    """
+
+    def __init__(self, name: str, start: Callable[[], Any]) -> None:
+        self._name = name
+        self._start = start
+        self._columns = [column for column, _, _ in start().columns()]
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._name
+
+    @property
+    def columns(self) -> "list[str]":
+        """The names of the columns."""
+        return list(self._columns)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._start().capsule()
+
+    def batches(self) -> "Iterator[dict[str, list]]":
+        """Yields the rows in batches of columns."""
+        stream = self._start()
+        while (columns := stream.next_columns()) is not None:
+            yield dict(zip(self._columns, columns))
+
+    def __iter__(self) -> "Iterator[Any]":
+        row = collections.namedtuple(self._name, self._columns, rename=True)
+        for batch in self.batches():
+            yield from map(row._make, zip(*batch.values()))
+
+    def to_columns(self) -> "dict[str, list]":
+        """All rows, as one list for each column."""
+        columns: "dict[str, list]" = {name: [] for name in self._columns}
+        for batch in self.batches():
+            for name, values in batch.items():
+                columns[name].extend(values)
+        return columns
+
+    def to_arrow(self) -> Any:
+        """All rows as a pyarrow.Table (needs pyarrow)."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_pandas(self) -> Any:
+        """All rows as a pandas.DataFrame (needs pandas; pyarrow makes it faster)."""
+        try:
+            import pyarrow
+
+            return pyarrow.table(self).to_pandas()
+        except ImportError:
+            import pandas
+
+            return pandas.DataFrame(self.to_columns())
+
+    def to_polars(self) -> Any:
+        """All rows as a polars.DataFrame (needs polars)."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def __repr__(self) -> str:
+        return f"<ptdecode.Table {self._name}: {', '.join(self._columns)}>"
+
+    def _repr_html_(self) -> str:
+        shown = 20
+        rows = []
+        for row in self:
+            rows.append(row)
+            if len(rows) > shown:
+                break
+
+        def cell(name: str, value: Any) -> str:
+            if value is None:
+                return ""
+            return hex(value) if name in ("ip", "to") else html.escape(str(value))
+
+        head = "".join(f"<th>{name}</th>" for name in self._columns)
+        body = "".join("<tr>" + "".join(f"<td>{cell(n, v)}</td>" for n, v in zip(self._columns, row)) + "</tr>" for row in rows[:shown])
+        more = "<p>first 20 rows</p>" if len(rows) > shown else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+class Recording:
+    """An opened recording. Made by open(), Builder.open() and record_emulated(). Any thread may use it."""
+
+    def __init__(self, native: Any, path: Optional[str]) -> None:
+        self._native = native
+        self._path = path
+
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(self, *unused: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the recording. Tables that are being read stay valid."""
+        self._native.close()
+
+    @property
+    def path(self) -> Optional[str]:
+        """The file or folder; None for a recording from memory."""
+        return self._path
+
+    @property
+    def streams(self) -> "list[Stream]":
+        """The trace streams."""
+
+        def known(value: int) -> Optional[int]:
+            return None if value < 0 else value
+
+        return [Stream(index, known(cpu), known(tid), size, known(first), known(last), protocol, source)
+                for index, cpu, tid, size, first, last, protocol, source in self._native.streams()]
+
+    @property
+    def threads(self) -> "list[Any]":
+        """The rows of the table ``threads``: pid, tid, comm."""
+        return list(self.table("threads"))
+
+    def info(self) -> "dict[str, Any]":
+        """What ``ptdecode info --json`` prints: host, kernel, streams, lost records, missing code."""
+        return json.loads(self._native.info_json())
+
+    def check(self) -> "list[Any]":
+        """The rows of the table ``findings``: where records, code bytes, files and clocks disagree."""
+        return list(self.table("findings"))
+
+    def _window(self, time: Time) -> "tuple[int, int]":
+        if time is None:
+            return 0, 0
+        firsts = [stream.first_ns for stream in self.streams if stream.first_ns is not None]
+        lasts = [stream.last_ns for stream in self.streams if stream.last_ns is not None]
+        begin, end = (min(firsts), max(lasts)) if firsts and lasts else (0, 0)
+        if isinstance(time, slice):
+            return time.start or 0, time.stop or 0
+        if isinstance(time, str):
+            percent = re.fullmatch(r"\s*([\d.]+)\s*%\s*-\s*([\d.]+)\s*%\s*", time)
+            if percent:
+                first, last = (begin + int((end - begin) * float(part) / 100) for part in percent.groups())
+                return max(first, 1), max(last, 1)
+            seconds = re.fullmatch(r"\s*(\d+(?:\.\d{1,9})?)?\s*,\s*(\d+(?:\.\d{1,9})?)?\s*", time)
+            if seconds:
+                def ns(text: Optional[str]) -> int:
+                    if text is None:
+                        return 0
+                    whole, _, part = text.partition(".")
+                    return int(whole) * 10**9 + int(part.ljust(9, "0") or 0)
+                return ns(seconds.group(1)), ns(seconds.group(2))
+            raise ValueError(f"time: {time!r} is neither '10%-20%' nor 'SECONDS,SECONDS'")
+        first, last = time
+        return int(first), int(last)
+
+    def table(self, name: str, *, columns: Optional[Sequence[str]] = None, time: Time = None, stream: Optional[int] = None,
+              cpu: Optional[int] = None, pid: Optional[int] = None, tid: Optional[int] = None,
+              func: Union[None, str, Sequence[str]] = None, batch_rows: int = 0, threads: int = 0, progress: Progress = None) -> Table:
+        """A table by its name.
+
+        columns: names of columns, in order; None: the table's default.
+        time: "10%-20%", "17.5,18.2" (seconds), or (first_ns, last_ns).
+        func: names of functions, with wildcards; only for ``calls`` and ``functions``.
+        threads: that decode calls and functions; 0: one for each core.
+        progress: a function of (done, total) bytes; True: a tqdm bar; None: a bar if a person watches; False: nothing.
+        """
+        arguments = _native.TableArguments()
+        arguments.columns = None if columns is None else list(columns)
+        arguments.functions = None if func is None else [func] if isinstance(func, str) else list(func)
+        arguments.stream = stream
+        arguments.cpu, arguments.pid, arguments.tid = (-1 if value is None else value for value in (cpu, pid, tid))
+        arguments.first_ns, arguments.last_ns = self._window(time)
+        arguments.batch_rows = batch_rows
+        arguments.threads = threads
+        return Table(name, lambda: self._native.table(name, arguments, _bar(progress, name)))
+
+    def blocks(self, **options: Any) -> Table:
+        """Instructions that ran one after the other, up to a branch. See table()."""
+        return self.table("blocks", **options)
+
+    def branches(self, **options: Any) -> Table:
+        """Branches that were taken, interrupts, starts and ends of tracing. See table()."""
+        return self.table("branches", **options)
+
+    def calls(self, **options: Any) -> Table:
+        """Calls that ended, with their durations. See table()."""
+        return self.table("calls", **options)
+
+    def functions(self, **options: Any) -> Table:
+        """Functions with their calls and times. See table()."""
+        return self.table("functions", **options)
+
+    def edges(self, **options: Any) -> Table:
+        """Branches, counted. See table()."""
+        return self.table("edges", **options)
+
+    def events(self, **options: Any) -> Table:
+        """Events of the trace. See table()."""
+        return self.table("events", **options)
+
+    def gaps(self, **options: Any) -> Table:
+        """Where the flow is lost. See table()."""
+        return self.table("gaps", **options)
+
+    def samples(self, **options: Any) -> Table:
+        """Samples of events that are no trace. See table()."""
+        return self.table("samples", **options)
+
+    def sections(self, **options: Any) -> Table:
+        """Mappings of code. See table()."""
+        return self.table("sections", **options)
+
+    def versions(self, ip: Optional[int] = None, **options: Any) -> "Union[Table, list[Any]]":
+        """The contents of all places that changed, or, as a list, those of the place that holds ``ip``."""
+        table = self.table("versions", **options)
+        return table if ip is None else [row for row in table if row.ip <= ip < row.ip + row.size_bytes]
+
+    def _space(self, space: Optional[int], pid: Optional[int], time_ns: int) -> int:
+        if space is not None:
+            return space
+        if pid is None:
+            return 0
+        found = self._native.space_of(pid, time_ns)
+        return _native.NO_SPACE if found is None else found
+
+    def code_at(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None, size_bytes: int = 16) -> Code:
+        """The code bytes that were live at an address. A user address needs ``pid`` or ``space``."""
+        return Code(*self._native.code_at(self._space(space, pid, time_ns), ip, time_ns, size_bytes))
+
+    def disassemble(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None, instructions: int = 10) -> str:
+        """Instructions from an address on: lines of address, bytes and text, separated by tabs."""
+        return self._native.disassemble(self._space(space, pid, time_ns), ip, time_ns, instructions)
+
+    def symbol_at(self, ip: int, time_ns: int, *, pid: Optional[int] = None, space: Optional[int] = None) -> Symbol:
+        """The function and the source line of an address."""
+        return Symbol(*self._native.symbol_at(self._space(space, pid, time_ns), ip, time_ns))
+
+    def _command(self, *words: str) -> str:
+        if self._path is None:
+            raise ValueError("a recording from memory has no file for the command line")
+        made = subprocess.run([program(), words[0], "-i", self._path, "--quiet", *words[1:]], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            raise Error(300, "open_failed", made.stderr.strip() or f"ptdecode {words[0]} failed")
+        return made.stdout
+
+    def flame(self, *words: str) -> Picture:
+        """A flame graph. ``words``: options of ``ptdecode flame``."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "flame.svg")
+            self._command("flame", "-o", path, *words)
+            return Picture(pathlib.Path(path).read_text(encoding="utf-8"), "svg")
+
+    def report(self) -> Picture:
+        """What the recording is, where its time went and what is uncertain about it, as one page."""
+        info, functions = self.info(), []
+        for row in self.functions():
+            functions.append(row)
+            if len(functions) == 20:
+                break
+        findings = self.check()
+        parts = [f"<h2>{html.escape(self._path or 'recording from memory')}</h2>",
+                 f"<p>{html.escape(str(info.get('trace', '')))}, {len(self.streams)} streams, {len(findings)} findings</p>",
+                 "<table><tr><th>function</th><th>module</th><th>calls</th><th>self ms</th><th>total ms</th></tr>"]
+        for row in functions:
+            parts.append(f"<tr><td>{html.escape(row.function or '')}</td><td>{html.escape(row.module or '')}</td><td>{row.calls}</td>"
+                         f"<td>{row.self_ns / 1e6:.3f}</td><td>{row.total_ns / 1e6:.3f}</td></tr>")
+        parts.append("</table>")
+        parts += [f"<p>{html.escape(row.kind)}: {html.escape(row.what or '')}</p>" for row in findings[:20]]
+        return Picture("\n".join(parts), "html")
+
+    def __repr__(self) -> str:
+        return f"<ptdecode.Recording {self._path or 'from memory'}, {len(self.streams)} streams>"
+
+
+def _arguments(symfs: Any, debug_dirs: Any, stashes: Any, kcore_after: Any, build_id_cache: Any, running_kernel: Any, slack_ns: int,
+               debuginfod: bool, ignore_time: bool, freeze: bool, allow_outside: bool) -> Any:
+    def paths(value: Any) -> "Optional[list[str]]":
+        if value is None:
+            return None
+        return [os.fspath(value)] if isinstance(value, (str, os.PathLike)) else [os.fspath(path) for path in value]
+
+    arguments = _native.OpenArguments()
+    arguments.symfs, arguments.debug_dirs = paths(symfs), paths(debug_dirs)
+    arguments.stashes, arguments.kcore_after = paths(stashes), paths(kcore_after)
+    arguments.build_id_cache = None if build_id_cache is None else os.fspath(build_id_cache)
+    arguments.running_kernel = running_kernel
+    arguments.slack_ns = slack_ns
+    arguments.flags = debuginfod | ignore_time << 1 | freeze << 2 | allow_outside << 5
+    return arguments
+
+
+def open(path: "Union[str, os.PathLike]" = "perf.data", *, symfs: Any = None, debug_dirs: Any = None, stashes: Any = None,
+         kcore_after: Any = None, build_id_cache: Any = None, running_kernel: Optional[str] = None, slack_ns: int = 0,
+         debuginfod: bool = False, ignore_time: bool = False, freeze: bool = False, allow_outside: bool = False,
+         progress: Progress = None) -> Recording:
+    """Opens a perf.data file or directory, a bundle, LLDB's trace.json, or a CoreSight snapshot.
+
+    symfs, debug_dirs, stashes, kcore_after: folders; one, or a list. The options are those of the command line.
+    """
+    arguments = _arguments(symfs, debug_dirs, stashes, kcore_after, build_id_cache, running_kernel, slack_ns, debuginfod, ignore_time, freeze,
+                           allow_outside)
+    return Recording(_native.open(os.fspath(path), arguments, _bar(progress, "opening")), os.fspath(path))
+
+
+class Builder:
+    """Makes a recording from memory: perf records, AUX bytes and code. Add in any order, then call open() once.
+
+    >>> builder = ptdecode.Builder()
+    >>> try:
+    ...     builder.open()
+    ... except ptdecode.Error as error:
+    ...     print("nothing was added")
+    nothing was added
+    """
+
+    def __init__(self) -> None:
+        self._native = _native.Builder()
+
+    def add_attr(self, attr: bytes, ids: Sequence[int] = (), name: str = "") -> None:
+        """A perf_event_attr as passed to perf_event_open(2), and the ids of its events."""
+        self._native.add_attr(bytes(attr), list(ids), name)
+
+    def add_records(self, ring: int, records: bytes) -> None:
+        """Bytes of one ring buffer: perf records. A record may be split between two calls with the same ring."""
+        self._native.add_records(ring, bytes(records))
+
+    def add_aux(self, aux: bytes, *, cpu: Optional[int] = None, tid: Optional[int] = None) -> None:
+        """The next bytes of the AUX buffer of a cpu, or of a thread."""
+        self._native.add_aux(bytes(aux), -1 if cpu is None else cpu, -1 if tid is None else tid)
+
+    def add_code(self, address: int, code: bytes, *, pid: Optional[int] = None, from_ns: int = 0, name: str = "") -> None:
+        """Code at an address of a process (None: the kernel) from a moment on."""
+        self._native.add_code(address, bytes(code), -1 if pid is None else pid, from_ns, name)
+
+    def set_feature(self, feature: int, value: bytes) -> None:
+        """A header feature of perf.data (HEADER_CPUID, ...), as in the file."""
+        self._native.set_feature(feature, bytes(value))
+
+    def set_pt(self, pmu_type: int, *, time_shift: int, time_mult: int, time_zero: int, tsc_ctc_ratio: "tuple[int, int]" = (0, 0),
+               max_nonturbo_ratio: int = 0, cpuid: Optional[str] = None) -> None:
+        """How Intel PT was configured; replaces an AUXTRACE_INFO record."""
+        self._native.set_pt(pmu_type, time_shift, time_mult, time_zero, *tsc_ctc_ratio, max_nonturbo_ratio, cpuid)
+
+    def open(self, *, progress: Progress = None, **options: Any) -> Recording:
+        """Opens what was added. The options are those of ptdecode.open()."""
+        defaults: "dict[str, Any]" = dict(symfs=None, debug_dirs=None, stashes=None, kcore_after=None, build_id_cache=None, running_kernel=None,
+                                          slack_ns=0, debuginfod=False, ignore_time=False, freeze=False, allow_outside=False)
+        unknown = set(options) - set(defaults)
+        if unknown:
+            raise TypeError(f"open() got an unexpected keyword argument '{sorted(unknown)[0]}'")
+        return Recording(self._native.open(_arguments(**{**defaults, **options}), _bar(progress, "opening")), None)
+
+
+def program() -> str:
+    """The path of the command line of this package."""
+    beside = pathlib.Path(__file__).parent / "bin" / "ptdecode"
+    return str(beside) if beside.exists() else "ptdecode"
+
+
+def record_emulated(command: Sequence[str], output: "Union[None, str, os.PathLike]" = None, *, options: Sequence[str] = ()) -> Recording:
+    """Runs a program in an emulator that writes the trace a processor would write, and opens the recording.
+
+    Needs qemu-user. output: where the recording goes; None: a new temporary folder, which stays. options: of ``ptdecode record``.
+    """
+    path = os.fspath(output) if output is not None else os.path.join(tempfile.mkdtemp(prefix="ptdecode-"), "perf.data")
+    made = subprocess.run([program(), "record", "--emulate", "--quiet", "-o", path, *options, "--", *command], stderr=subprocess.PIPE, text=True,
+                          check=False)
+    if not os.path.exists(path):
+        raise Error(310, "start_failed", made.stderr.strip() or "the recording failed")
+    return open(path)

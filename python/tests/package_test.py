@@ -1,0 +1,191 @@
+"""The installed package, as a user has it.
+
+usage: package_test.py SOURCE
+"""
+import doctest
+import gc
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import duckdb
+import pandas
+import polars
+import pyarrow
+
+import ptdecode
+
+SOURCE = pathlib.Path(sys.argv[1])
+DEMO = SOURCE / "data" / "demo" / "data"
+KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
+USER = SOURCE / "data" / "user" / "plain.bundle"
+
+
+def command(*words):
+    """Output of the command line that the package has."""
+    return subprocess.run([sys.executable, "-m", "ptdecode", *map(str, words)], capture_output=True, text=True, check=True).stdout
+
+
+class Package(unittest.TestCase):
+    def setUp(self):
+        self.recording = ptdecode.open(DEMO)
+
+    def test_programs_on_path(self):
+        self.assertIn(ptdecode.__version__, command("--version"))
+        script = subprocess.run(["ptdecode", "--version"], capture_output=True, text=True, check=True)
+        self.assertEqual(script.stdout, command("--version"))
+        self.assertIn(ptdecode.__version__, ptdecode.build_info())
+        self.assertTrue((pathlib.Path(ptdecode.__file__).parent / "py.typed").exists())
+
+    def test_streams_and_info(self):
+        self.assertEqual([stream.cpu for stream in self.recording.streams], [0, 1])
+        self.assertTrue(all(stream.protocol == "intel_pt" and stream.first_ns < stream.last_ns for stream in self.recording.streams))
+        info = self.recording.info()
+        self.assertEqual(info["schema"], "ptdecode-info-1")
+        self.assertEqual({row.tid for row in self.recording.threads}, {thread["tid"] for thread in info["threads"] if thread["tid"] >= 0})
+
+    def test_all_readers_agree(self):
+        """pyarrow, polars, pandas, duckdb and the package's own rows."""
+        for name in ("branches", "calls", "functions", "gaps", "sections", "versions"):
+            table = self.recording.table(name)
+            rows = [tuple(row) for row in table]
+            arrow = table.to_arrow()
+            self.assertEqual(arrow.column_names, table.columns)
+            self.assertEqual([tuple(row.values()) for row in arrow.to_pylist()], rows, name)
+            self.assertEqual(table.to_polars().rows(), rows, name)
+            self.assertEqual(len(table.to_pandas()), len(rows), name)
+            stream = pyarrow.RecordBatchReader.from_stream(table)
+            self.assertEqual(duckdb.sql("select count(*) from stream").fetchone()[0], len(rows), name)
+        arrow.validate(full=True)
+
+    def test_equal_to_the_command_line(self):
+        import json
+        lines = [json.loads(line) for line in command("functions", "-i", DEMO, "--quiet", "--format", "json", "--limit", "0").splitlines()[1:]]
+        theirs = [(line["function"], line["calls"], line["self_ns"]) for line in lines]
+        self.assertEqual([(row.function, row.calls, row.self_ns) for row in self.recording.functions()], theirs)
+
+    def test_times(self):
+        rows = [row.time_ns for row in self.recording.branches()]
+        begin = min(stream.first_ns for stream in self.recording.streams)
+        end = max(stream.last_ns for stream in self.recording.streams)
+        first, last = begin + (end - begin) // 5, begin + (end - begin) * 2 // 5
+        expected = sorted(time for time in rows if first <= time <= last)
+        self.assertTrue(expected)
+        text = f"{first // 10**9}.{first % 10**9:09},{last // 10**9}.{last % 10**9:09}"
+        for window in ((first, last), slice(first, last), "20%-40%", text):
+            found = sorted(row.time_ns for row in self.recording.branches(time=window))
+            self.assertLessEqual(abs(len(found) - len(expected)), 2 if window == "20%-40%" else 0, window)
+        with self.assertRaises(ValueError):
+            self.recording.branches(time="now")
+
+    def test_code_is_that_of_the_moment(self):
+        versions = [row for row in self.recording.versions() if row.bytes and row.certain_first_ns and row.certain_last_ns]
+        self.assertTrue(versions)
+        for row in versions:
+            code = self.recording.code_at(row.ip, row.certain_first_ns, size_bytes=row.size_bytes)
+            self.assertEqual((code.bytes, code.versions), (row.bytes, 1))
+        self.assertEqual([row.version for row in self.recording.versions(versions[0].ip)][0], 0)
+        block = next(iter(self.recording.blocks(columns=["ip", "symbol", "bytes", "instructions", "time_ns"])))
+        text = self.recording.disassemble(block.ip, block.time_ns, instructions=block.instructions)
+        self.assertEqual(b"".join(bytes.fromhex(line.split("\t")[1]) for line in text.splitlines()), block.bytes)
+        self.assertEqual(self.recording.symbol_at(block.ip, block.time_ns).name, block.symbol or "")
+
+    def test_errors_have_codes(self):
+        for code, name, call in ((301, "not_found", lambda: ptdecode.open("/nonexistent")),
+                                 (104, "no_such_stream", lambda: self.recording.blocks(stream=99)),
+                                 (100, "invalid_argument", lambda: self.recording.table("nonsense"))):
+            with self.assertRaises(ptdecode.Error) as failed:
+                call()
+            self.assertEqual((failed.exception.code, failed.exception.name), (code, name))
+        self.recording.close()
+        with self.assertRaises(ptdecode.Error):
+            self.recording.blocks()
+
+    def test_rows_outlive_the_recording(self):
+        rows = iter(self.recording.calls(batch_rows=10))
+        next(rows)
+        self.recording.close()
+        self.assertEqual(len([next(rows) for _ in range(100)]), 100)
+
+    def test_pictures(self):
+        with ptdecode.open(USER) as recording:
+            flame = recording.flame()
+            self.assertIn("<svg", flame._repr_svg_())
+            self.assertIn("<table", recording.report()._repr_html_())
+            self.assertIn("<th>symbol</th>", recording.gaps()._repr_html_())
+
+    def test_progress(self):
+        seen = []
+        with ptdecode.open(KERNEL) as recording:
+            for _ in recording.functions(progress=lambda done, total: seen.append((done, total))).batches():
+                pass
+        self.assertTrue(seen)
+        self.assertTrue(all(0 <= done <= total for done, total in seen))
+
+    def test_control_c_stops(self):
+        with ptdecode.open(KERNEL) as recording:
+            for read in (lambda: list(recording.functions()), lambda: recording.blocks().to_arrow()):
+                timer = threading.Timer(0.15, lambda: os.kill(os.getpid(), signal.SIGINT))
+                timer.start()
+                with self.assertRaises(KeyboardInterrupt):
+                    for _ in range(100):
+                        read()
+                timer.join()
+
+    def test_other_threads_run_meanwhile(self):
+        """The GIL is not held while decoding."""
+        counts = []
+
+        def count():
+            end = time.monotonic() + 5
+            while not done.is_set() and time.monotonic() < end:
+                counts.append(1)
+                time.sleep(0.001)
+
+        done = threading.Event()
+        with ptdecode.open(KERNEL) as recording:
+            thread = threading.Thread(target=count)
+            thread.start()
+            next(recording.functions().batches())
+            done.set()
+            thread.join()
+        self.assertGreater(len(counts), 20)
+
+    def test_memory_is_constant(self):
+        """Opening, reading a little, and dropping tables half read."""
+        def once():
+            with ptdecode.open(DEMO) as recording:
+                next(iter(recording.calls()))
+                recording.gaps().to_columns()
+
+        for _ in range(20):
+            once()
+        gc.collect()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(60):
+            once()
+        gc.collect()
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 8192)
+
+    def test_record_emulated(self):
+        with tempfile.TemporaryDirectory() as folder:
+            recording = ptdecode.record_emulated(["/bin/true"], os.path.join(folder, "t.data"))
+            self.assertGreater(sum(row.instructions for row in recording.blocks()), 1000)
+
+    def test_docstrings(self):
+        with ptdecode.open(DEMO) as demo:
+            found = doctest.testmod(ptdecode, extraglobs={"demo": str(DEMO), "recording": demo, "ptdecode": ptdecode})
+        self.assertEqual(found.failed, 0)
+        self.assertGreater(found.attempted, 8)
+
+
+if __name__ == "__main__":
+    assert pandas and polars and pyarrow
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])

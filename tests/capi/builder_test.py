@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Recordings from memory: a perf.data file, taken apart by a parser of its own and fed in pieces of random size, gives the flow of the file.
+
+Environment: PTDECODE_LIBRARY, PTDECODE_SOURCE, PTDECODE_CORPUS (default ../shared/corpus).
+"""
+import ctypes
+import os
+import pathlib
+import random
+import struct
+import unittest
+
+import ptdecode_c as ptd
+
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/corpus"))
+API = ptd.Api(os.environ["PTDECODE_LIBRARY"])
+RECORDINGS = [path for path in (CORPUS / "pt-perfdata-skylake/perf.data", CORPUS / "cs-simpleperf-etm/perf.data") if path.exists()]
+AUXTRACE_INFO, AUXTRACE, OWN_FEATURES = 70, 71, (18, 24, 27)
+
+
+class PerfData:
+    """tools/perf/Documentation/perf.data-file-format.txt: header, attrs, records, features."""
+
+    def __init__(self, path):
+        self.data = data = pathlib.Path(path).read_bytes()
+        magic, header, attr_size, attrs_at, attrs_bytes, data_at, data_bytes = struct.unpack_from("<8s6Q", data)
+        assert magic == b"PERFILE2"
+        flags = struct.unpack_from("<4Q", data, 72)
+        self.attrs = []
+        for at in range(attrs_at, attrs_at + attrs_bytes, attr_size):
+            ids_at, ids_bytes = struct.unpack_from("<2Q", data, at + attr_size - 16)
+            self.attrs.append((data[at:at + attr_size - 16], struct.unpack_from(f"<{ids_bytes // 8}Q", data, ids_at)))
+        self.features, section = {}, data_at + data_bytes
+        for bit in range(256):
+            if flags[bit // 64] >> bit % 64 & 1:
+                at, size = struct.unpack_from("<2Q", data, section)
+                self.features[bit] = data[at:at + size]
+                section += 16
+        self.records, self.aux, at = [], [], data_at
+        while at + 8 <= data_at + data_bytes:
+            kind, _, size = struct.unpack_from("<IHH", data, at)
+            if kind == AUXTRACE:
+                payload, offset, _, _, tid, cpu = struct.unpack_from("<3QIii", data, at + 8)
+                self.aux.append((cpu, tid if cpu < 0 else -1, offset, data[at + size:at + size + payload]))
+                size += payload
+            else:
+                self.records.append((kind, data[at:at + size]))
+            at += size
+
+
+def pieces(data, rng, most):
+    at = 0
+    while at < len(data):
+        size = rng.randint(1, most)
+        yield data[at:at + size]
+        at += size
+
+
+def call(name, *words):
+    API.call(name, *words)
+
+
+class Built:
+    def __init__(self):
+        self.builder = ctypes.c_void_p()
+        call("ptd_builder_new", ctypes.byref(self.builder))
+
+    def attr(self, attr, ids, name=None):
+        call("ptd_builder_add_attr", self.builder, attr, ctypes.c_size_t(len(attr)), (ctypes.c_uint64 * len(ids))(*ids), ctypes.c_size_t(len(ids)), name)
+
+    def records(self, ring, data):
+        call("ptd_builder_add_records", self.builder, ctypes.c_uint32(ring), data, ctypes.c_size_t(len(data)))
+
+    def aux(self, cpu, tid, offset, data):
+        call("ptd_builder_add_aux", self.builder, ctypes.c_int32(cpu), ctypes.c_int32(tid), ctypes.c_uint64(offset), data, ctypes.c_size_t(len(data)))
+
+    def code(self, pid, address, data, from_ns, name):
+        call("ptd_builder_add_code", self.builder, ctypes.c_int32(pid), ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)), ctypes.c_int64(from_ns), name)
+
+    def feature(self, bit, data):
+        call("ptd_builder_set_feature", self.builder, ctypes.c_uint32(bit), data, ctypes.c_size_t(len(data)))
+
+    def open(self):
+        recording = ctypes.c_void_p()
+        call("ptd_builder_open", self.builder, None, ctypes.byref(recording))
+        assert API.lib.ptd_builder_free(self.builder) == 0
+        return recording
+
+
+def fed(perf, rng, most):
+    """A builder that got everything in pieces of random size; attrs and features come first or last."""
+    built = Built()
+    facts = [lambda a=attr: built.attr(*a) for attr in perf.attrs]
+    facts += [lambda b=bit, d=data: built.feature(b, d) for bit, data in perf.features.items() if bit not in OWN_FEATURES]
+    records = [lambda p=piece: built.records(3, p) for piece in pieces(b"".join(record for _, record in perf.records), rng, most)]
+    aux = []
+    for cpu, tid, offset, data in perf.aux:
+        for index, piece in enumerate(pieces(data, rng, most)):
+            aux.append(lambda c=cpu, t=tid, o=offset if index == 0 else ptd.NEXT, p=piece: built.aux(c, t, o, p))
+    groups = [facts, records, aux]
+    rng.shuffle(groups)
+    for step in [step for group in groups for step in group]:
+        step()
+    return built
+
+
+def flow(recording):
+    rows = []
+    for item in API.items(recording, ptd.FLOW):
+        context = (item.stream, item.kind, item.pid, item.tid, item.cpu, item.time_ns, item.time_first_ns, item.time_last_ns)
+        if item.kind == ptd.BLOCKS:
+            rows += [(*context, block.ip, block.instructions, block.flags) for block in item.u.blocks.items[:item.u.blocks.count]]
+        elif item.kind == ptd.GAP:
+            rows.append((*context, item.u.gap.name, item.u.gap.offset_bytes, item.u.gap.ip))
+        elif item.kind == ptd.EVENT:
+            rows.append((*context, item.u.event.name, item.u.event.offset_bytes))
+        else:
+            rows.append(context)
+    return rows
+
+
+def kernel_code(kcore):
+    """(address, bytes) of the segments of an ELF file in the kernel's half."""
+    data = kcore.read_bytes()
+    table, = struct.unpack_from("<Q", data, 32)
+    entry, count = struct.unpack_from("<2H", data, 54)
+    for at in range(table, table + entry * count, entry):
+        kind, _, offset, address, _, size = struct.unpack_from("<2I4Q", data, at)
+        if kind == 1 and address >> 63 and size:
+            yield address, data[offset:offset + size]
+
+
+class Builder(unittest.TestCase):
+    @unittest.skipUnless(RECORDINGS, "the corpus is not there")
+    def test_pieces_give_the_flow_of_the_file(self):
+        for path in RECORDINGS:
+            perf = PerfData(path)
+            recording = API.open(path)
+            expected = flow(recording)
+            infos = [(info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns) for info in API.streams(recording)]
+            API.close(recording)
+            self.assertTrue(expected)
+            for seed, most in ((1, 7), (2, 4096), (3, 1 << 20)):
+                with self.subTest(path.parent.name, seed=seed):
+                    if most == 7 and sum(len(data) for *_, data in perf.aux) > 1 << 20:
+                        continue
+                    recording = fed(perf, random.Random(seed), most).open()
+                    self.assertEqual(infos, [(info.cpu, info.tid, info.size_bytes, info.first_ns, info.last_ns) for info in API.streams(recording)])
+                    self.assertEqual(expected, flow(recording))
+                    API.text("ptd_info_json", recording)
+                    API.close(recording)
+
+    def test_given_code_and_text_pokes_give_the_flow_of_the_kernel(self):
+        """The demo's kernel: its code comes from ptd_builder_add_code instead of kcore_dir, and changes with the TEXT_POKE records."""
+        demo = SOURCE / "data/demo"
+        def code(rows):  # threads and times differ: without the kernel's names, context switches in the flow are not counted
+            return {stream: [row[8:10] for row in rows if row[:2] == (stream, ptd.BLOCKS)] for stream in (0, 1)}
+        recording = API.open(demo)
+        expected = code(flow(recording))
+        API.close(recording)
+        built = fed(PerfData(demo / "data"), random.Random(4), 1 << 16)
+        for address, data in kernel_code(demo / "kcore_dir/kcore"):
+            built.code(-1, address, data, 0, b"kernel_text")
+        recording = built.open()
+        got = flow(recording)
+        self.assertLess(10000, min(len(rows) for rows in expected.values()))
+        self.assertTrue(expected == code(got))
+        self.assertEqual([], [row for row in got if row[1] == ptd.GAP])
+        place, symbol = ptd.made(ptd.Place, ip=expected[0][0][0], time_ns=ptd.UNKNOWN), ptd.made(ptd.Symbol)
+        API.call("ptd_symbol_at", recording, ctypes.byref(place), ctypes.byref(symbol))
+        self.assertEqual((b"kernel_text", b"[kernel]"), (symbol.name, symbol.module))
+        API.close(recording)
+
+    def test_rings_are_sorted_by_time(self):
+        """Records of rings that are added one after the other are those of one ring in order of time."""
+        perf = PerfData(SOURCE / "data/demo/data")
+        recording = fed(perf, random.Random(5), 1 << 16).open()
+        expected = flow(recording)
+        API.close(recording)
+        built = Built()
+        for attr in perf.attrs:
+            built.attr(*attr)
+        for bit, data in perf.features.items():
+            if bit not in OWN_FEATURES:
+                built.feature(bit, data)
+        for ring in range(3):  # each has every third record
+            for _, record in perf.records[ring::3]:
+                built.records(ring, record)
+        for cpu, tid, offset, data in perf.aux:
+            built.aux(cpu, tid, offset, data)
+        recording = built.open()
+        self.assertEqual(expected, flow(recording))
+        API.close(recording)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""The C API against the command line, row by row: branches, gaps and calls, code and info of the project's and the corpus' recordings.
+
+Environment: PTDECODE (the program), PTDECODE_LIBRARY, PTDECODE_SOURCE, PTDECODE_CORPUS (default ../shared/corpus).
+"""
+import collections
+import ctypes
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+import ptdecode_c as ptd
+
+SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
+CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE.parent / "shared/corpus"))
+API = ptd.Api(os.environ["PTDECODE_LIBRARY"])
+RECORDINGS = [SOURCE / "data" / name for name in ("user/plain.bundle", "user/pair.bundle", "user/patch.bundle", "demo", "arm/threads.bundle", "arm/changes.bundle")]
+RECORDINGS += [CORPUS / name for name in ("cs-juno_r1_1/snapshot", "ete-001-ack_test/snapshot", "cs-simpleperf-etm/perf.data", "pt-perfdata-skylake/perf.data")]
+
+
+def setUpModule():
+    for path in RECORDINGS:
+        if not path.exists():
+            print(f"skipped: {path.relative_to(path.parents[1])} is not there")
+
+
+def cli(*words):
+    done = subprocess.run([os.environ["PTDECODE"], *map(str, words)], capture_output=True, text=True, check=False)
+    if not done.stdout:
+        raise AssertionError(f"{words}: {done.stderr}")
+    return done.stdout
+
+
+def lines(*words):
+    return [json.loads(line) for line in cli(*words).splitlines()[1:]]
+
+
+def address(line, name):
+    return int(line[name], 16) if name in line else 0
+
+
+def unknown(time_ns):
+    return None if time_ns == ptd.UNKNOWN else time_ns
+
+
+SEEN = collections.Counter()  # rows that were compared
+
+
+def tearDownModule():
+    print(dict(SEEN))
+    for kind, least in (("branch", 10000), ("call", 1000), ("gap", 100 if CORPUS.exists() else 0)):
+        assert SEEN[kind] == 0 or SEEN[kind] > least, SEEN  # 0: the test was not chosen
+
+
+def of_each(test):
+    """Runs a test for each recording that is there."""
+    def run(self):
+        for path in RECORDINGS:
+            if not path.exists():
+                continue
+            with self.subTest(path.parent.name + "/" + path.name):
+                recording = API.open(path)
+                test(self, path, recording)
+                API.close(recording)
+    return run
+
+
+class Equality(unittest.TestCase):
+    @of_each
+    def test_branches_and_gaps(self, path, recording):
+        streams = API.streams(recording)
+        # Several streams may have one key: traces of a thread that moves, or of cores without a number.
+        expected, got, times = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(list)
+        per_cpu = streams[0].cpu >= 0
+        for line in lines("script", "--format", "json", "--itrace=be", "-F", "ip,addr,flags,tid,pid,cpu,time", "-i", path):
+            key = line.get("cpu") if per_cpu else line["tid"]
+            if line["kind"] == "branch":
+                row = (line["flags"], address(line, "ip"), address(line, "to"))
+            elif line["kind"] == "gap":
+                row = (line["reason"], address(line, "ip"), line["offset_bytes"], line["lost_bytes"])
+            else:
+                continue
+            expected[key].append((row, line["tid"], line.get("time_ns")))
+        instructions = 0
+        for item in API.items(recording, ptd.BRANCHES):
+            key = item.cpu if per_cpu else item.tid
+            context = (item.tid, unknown(item.time_ns))
+            times[item.stream].append(item.time_ns)
+            if item.kind == ptd.GAP:
+                gap = item.u.gap
+                got[key].append(((gap.name.decode(), gap.ip, gap.offset_bytes, gap.lost_bytes), *context))
+                continue
+            self.assertEqual(ptd.BRANCH_RUN, item.kind)
+            for index in range(item.u.branches.count):
+                branch = item.u.branches.items[index]
+                instructions += branch.instructions
+                got[key].append(((branch.kind.decode(), branch.start, branch.to), *context))
+        self.assertEqual(sorted(expected), sorted(got))
+        for key, rows in expected.items():
+            self.assertEqual([row[0] for row in rows], [row[0] for row in got[key]], key)
+            SEEN.update(['gap' if len(row[0]) == 4 else 'branch' for row in rows])
+            # The command line lists all marks of a place before its events and gaps, even marks of a later time (see FlowCursor).
+            for want, row in zip(rows, got[key]):
+                if want != row:
+                    self.assertTrue(len(row[0]) == 4 or row[0][0] in ("tr strt", "hw int", "int3", "tr end  async"), (want, row))
+                    self.assertLessEqual(row[2] or 0, want[2])
+        for sequence in times.values():
+            self.assertEqual(sequence, sorted(sequence))
+
+    @of_each
+    def test_calls(self, path, recording):
+        fields = "call module kind pid tid comm depth start_ns end_ns off_cpu_ns untraced_ns lost_ns self_ns instructions self_instructions cycles self_cycles start_seen end_seen"
+        expected = [line for line in lines("script", "--format", "json", "-i", path) if "sample" not in line]
+        got = []
+        for item in API.items(recording, ptd.CALLS):
+            call = item.u.call
+            row = {"pid": item.pid, "tid": item.tid, "comm": call.comm.decode("utf-8", "replace"), "depth": call.depth}
+            if item.cpu >= 0:
+                row["cpu"] = item.cpu
+            what, kind = call.what.decode(), call.kind.decode()
+            if what == "lost":
+                row.update(lost=kind, time_ns=max(item.time_ns, 0))
+            else:
+                row.update({name: getattr(call, name) for name in ("off_cpu_ns", "untraced_ns", "lost_ns")})
+                row.update({name: max(getattr(call, name), 0) for name in ("start_ns", "end_ns")})
+            if what == "pause":
+                row.update(pause=kind, **({"kernel": True} if call.kernel else {}))
+            if what == "call":
+                row.update(call=call.function.decode("utf-8", "replace"), module=call.module.decode("utf-8", "replace"), kind=kind,
+                           start_seen=bool(call.start_seen), end_seen=bool(call.end_seen))
+                row.update({name: getattr(call, name) for name in fields.split() if name not in row})
+            got.append(row)
+        SEEN.update('call' for row in expected if 'call' in row)
+        self.assertEqual(len(expected), len(got))
+        for want, row in zip(expected, got):
+            self.assertEqual(want, row)
+
+    @of_each
+    def test_flow_of_all_streams_is_that_of_each(self, path, recording):
+        def flow(stream):
+            rows = collections.defaultdict(list)
+            before = None
+            for item in API.items(recording, ptd.FLOW, stream):
+                self.assertTrue(before is None or before <= item.time_ns)
+                before = item.time_ns
+                if item.kind == ptd.BLOCKS:
+                    rows[item.stream] += [(block.ip, block.instructions, block.flags) for block in item.u.blocks.items[:item.u.blocks.count]]
+                elif item.kind == ptd.EVENT:
+                    rows[item.stream].append((item.u.event.name, item.u.event.offset_bytes))
+                elif item.kind == ptd.GAP:
+                    rows[item.stream].append((item.u.gap.name, item.u.gap.offset_bytes))
+            return rows
+        together = flow(ptd.NONE)
+        for stream in range(len(API.streams(recording))):
+            self.assertEqual(flow(stream).get(stream), together.get(stream), (path, stream))
+
+    @of_each
+    def test_window(self, path, recording):
+        streams = [info for info in API.streams(recording) if info.first_ns >= 0 and info.last_ns > info.first_ns]
+        if not streams:
+            return
+        first, last = streams[0].first_ns, streams[0].last_ns
+        first, last = first + (last - first) // 4, last - (last - first) // 4
+        whole = collections.Counter((item.stream, item.kind, item.time_ns) for item in API.items(recording, ptd.FLOW) if first <= item.time_ns <= last)
+        part = collections.Counter((item.stream, item.kind, item.time_ns) for item in API.items(recording, ptd.FLOW, ptd.NONE, first, last))
+        self.assertEqual(set(part), set(whole) & set(part))
+        self.assertTrue(all(first <= key[2] <= last for key in part))
+
+    @of_each
+    def test_info_is_that_of_the_command_line(self, path, recording):
+        self.assertEqual(json.loads(cli("info", "--json", "-i", path)), json.loads(API.text("ptd_info_json", recording)))
+
+    def test_code_is_what_ran(self):
+        """The bytes of each block are those at its place and time; the first instruction's symbol and text are the command line's."""
+        path = SOURCE / "data/user/plain.bundle"
+        recording = API.open(path)
+        places = {}
+        for item in API.items(recording, ptd.FLOW):
+            if item.kind != ptd.BLOCKS:
+                continue
+            for block in item.u.blocks.items[:item.u.blocks.count]:
+                code = ctypes.string_at(block.code, block.code_bytes)
+                places[block.ip] = (item.space, item.time_ns, block.mode)
+                out, count, versions = (ctypes.c_uint8 * len(code))(), ctypes.c_size_t(), ctypes.c_uint32()
+                place = ptd.made(ptd.Place, space=item.space, ip=block.ip, time_ns=item.time_ns)
+                API.call("ptd_code_at", recording, ctypes.byref(place), out, len(code), ctypes.byref(count), ctypes.byref(versions))
+                self.assertEqual((len(code), code, 1), (count.value, bytes(out), versions.value))
+            if len(places) > 30:
+                break
+        listed = {int(line["ip"], 16): line for line in lines("script", "--format", "json", "--itrace=i1i", "-F", "ip,sym,symoff,dso,insn,disasm", "-i", path)}
+        for ip, (space, time_ns, mode) in places.items():
+            place = ptd.made(ptd.Place, space=space, mode=mode, ip=ip, time_ns=time_ns)
+            symbol = ptd.made(ptd.Symbol)
+            API.call("ptd_symbol_at", recording, ctypes.byref(place), ctypes.byref(symbol))
+            line = listed[ip]
+            self.assertEqual((line.get("symbol", ""), line.get("module", "")), (symbol.name.decode(), symbol.module.decode()))
+            self.assertEqual(line.get("offset", 0), symbol.offset_bytes)
+            text = API.text("ptd_disassemble", recording, ctypes.byref(place), 1).rstrip("\n").split("\t")
+            self.assertEqual([f"{ip:016x}", line["bytes"], line["text"]], text)
+        space = ctypes.c_uint32()
+        pid = next(item.pid for item in API.items(recording, ptd.FLOW) if item.kind == ptd.BLOCKS)
+        self.assertEqual(0, API.lib.ptd_space_of(recording, pid, ctypes.c_int64(ptd.UNKNOWN), ctypes.byref(space)))
+        self.assertEqual({places[ip][0] for ip in places}, {space.value})
+        API.close(recording)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
