@@ -49,22 +49,24 @@ bool StreamScript::past_the_end() const { return writer_.mark().time_known && la
 
 bool StreamScript::take(const Batch& batch, const BlockTable& blocks, Chunk& chunk, ChunkSink& sink) {
   nodes_.bind(blocks);
-  Cursor cursor;
-  const auto count = static_cast<uint32_t>(batch.blocks.size());
-  uint32_t at = 0;
-  for (;;) {
-    boundary(batch, at, cursor, chunk.text, chunk);
+  cursor_.begin(batch);
+  for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
+    if (item == FlowItem::blocks) {
+      flowing_ = true;
+      if (writer_.wanted() && !take_blocks(cursor_.blocks(), chunk, sink)) return false;
+      continue;
+    }
+    if (pending_) resolve_ahead(item, chunk.text);
+    if (item == FlowItem::mark) {
+      take_mark(cursor_.mark(), chunk);
+    } else if (item == FlowItem::event) {
+      take_event(cursor_.event(), chunk.text);
+    } else {
+      take_gap(cursor_.gap(), chunk.text);
+    }
     if (!push_if_full(chunk, sink)) return false;
-    if (at >= count) return true;
-    uint32_t next = count;
-    if (cursor.mark < batch.marks.size()) next = std::min(next, batch.marks[cursor.mark].before_block);
-    if (cursor.event < batch.events.size()) next = std::min(next, batch.events[cursor.event].before_block);
-    if (cursor.gap < batch.gaps.size()) next = std::min(next, batch.gaps[cursor.gap].before_block);
-    next = std::max(next, at + 1);
-    flowing_ = true;
-    if (writer_.wanted() && !take_run(batch, at, next, chunk, sink)) return false;
-    at = next;
   }
+  return true;
 }
 
 void StreamScript::end(Chunk& chunk) {
@@ -72,30 +74,13 @@ void StreamScript::end(Chunk& chunk) {
   end_stack(chunk.text);
 }
 
-void StreamScript::boundary(const Batch& batch, uint32_t at, Cursor& cursor, TextBuffer& out, Chunk& chunk) {
-  const auto here = [at](const auto& list, size_t index) { return index < list.size() && list[index].before_block <= at; };
-  const bool any = here(batch.marks, cursor.mark) || here(batch.events, cursor.event) || here(batch.gaps, cursor.gap);
-  if (!any && at != 0) return;
-  if (pending_) resolve_at(batch, at, cursor, out);
-  while (here(batch.marks, cursor.mark)) take_mark(batch.marks[cursor.mark++], chunk);
-  while (here(batch.events, cursor.event) || here(batch.gaps, cursor.gap)) {
-    const bool gap_first =
-        here(batch.gaps, cursor.gap) &&
-        (!here(batch.events, cursor.event) || batch.gaps[cursor.gap].stream_offset_bytes <= batch.events[cursor.event].stream_offset_bytes);
-    if (gap_first) {
-      take_gap(batch.gaps[cursor.gap++], out);
-    } else {
-      take_event(batch.events[cursor.event++], out);
-    }
-  }
-}
-
-/// Finds where the open branch went, from what stands at boundary `at`.
-void StreamScript::resolve_at(const Batch& batch, uint32_t at, const Cursor& cursor, TextBuffer& out) {
-  const bool gap_here = cursor.gap < batch.gaps.size() && batch.gaps[cursor.gap].before_block <= at;
-  for (size_t i = cursor.event; i < batch.events.size() && batch.events[i].before_block <= at; ++i) {
-    const Event& event = batch.events[i];
-    if (gap_here && batch.gaps[cursor.gap].stream_offset_bytes <= event.stream_offset_bytes) break;
+// Finds where the open branch went: the item of the cursor, or one of those after it, says so.
+void StreamScript::resolve_ahead(FlowItem item, TextBuffer& out) {
+  for (FlowCursor ahead = cursor_; item != FlowItem::end; item = ahead.next()) {
+    if (item == FlowItem::mark) continue;
+    if (item == FlowItem::blocks) return resolve(nodes_.info(ahead.blocks().front().node).ip, false, out);
+    if (item == FlowItem::gap) return resolve(std::nullopt, false, out);
+    const Event& event = ahead.event();
     if (!is_flow(event)) continue;
     const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
     switch (event.kind) {
@@ -108,8 +93,6 @@ void StreamScript::resolve_at(const Batch& batch, uint32_t at, const Cursor& cur
         return resolve(std::nullopt, false, out);
     }
   }
-  if (gap_here) return resolve(std::nullopt, false, out);
-  if (at < batch.blocks.size()) resolve(nodes_.info(batch.blocks[at].node).ip, false, out);
 }
 
 void StreamScript::resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& out) {
@@ -134,7 +117,9 @@ void StreamScript::resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& ou
 }
 
 void StreamScript::take_mark(const Mark& told, Chunk& chunk) {
-  const Mark mark = time_.dated(told);
+  Mark mark = told;
+  mark.time_known = is_dated(mark);
+  if (mark.time_known) mark.time.first = cursor_.now();
   if (mark.tid != writer_.mark().tid) end_stack(chunk.text);
   if (mark.time_known) chunk.cut(mark.time.first);
   if (call_tree_ && (mark_number_ == 0 || mark.tid != writer_.mark().tid)) calls_.select(mark.tid);
@@ -197,7 +182,6 @@ bool StreamScript::shown(const Event& event) const {
 }
 
 void StreamScript::take_event(const Event& event, TextBuffer& out) {
-  time_.pass(event);
   const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
   BranchLine line;
   if (has_from) line.from = event.from;
@@ -242,12 +226,12 @@ void StreamScript::take_gap(const Gap& gap, TextBuffer& out) {
   if (listed && writer_.wanted()) writer_.gap(out, gap);
 }
 
-bool StreamScript::take_run(const Batch& batch, uint32_t first, uint32_t last, Chunk& chunk, ChunkSink& sink) {
-  for (uint32_t i = first; i < last; ++i) {
+bool StreamScript::take_blocks(std::span<const Block> blocks, Chunk& chunk, ChunkSink& sink) {
+  for (const Block& block : blocks) {
     if (addresses_only_) {
-      chunk.text.text(nodes_.ip_lines(batch.blocks[i].node));
+      chunk.text.text(nodes_.ip_lines(block.node));
     } else {
-      take_block(batch.blocks[i], chunk.text);
+      take_block(block, chunk.text);
     }
     if (!push_if_full(chunk, sink)) return false;
   }

@@ -3,12 +3,13 @@
 
 #include <array>
 #include <optional>
+#include <span>
 
 #include "cli/list/call_stacks.h"
 #include "cli/list/line_writer.h"
 #include "cli/list/stream_merge.h"
 #include "cli/report/missing_report.h"
-#include "ptdecode/likeliest_time.h"
+#include "ptdecode/flow_cursor.h"
 
 namespace ptd::cli {
 
@@ -38,17 +39,12 @@ class StreamScript {
     uint64_t mark_number = 0;
     Mark mark;
   };
-  struct Cursor {
-    size_t mark = 0, event = 0, gap = 0;
-  };
-
-  void boundary(const Batch& batch, uint32_t at, Cursor& cursor, TextBuffer& out, Chunk& chunk);
-  void resolve_at(const Batch& batch, uint32_t at, const Cursor& cursor, TextBuffer& out);
+  void resolve_ahead(FlowItem item, TextBuffer& out);
   void resolve(std::optional<Ip> to, bool ends_trace, TextBuffer& out);
   void take_mark(const Mark& told, Chunk& chunk);
   void take_event(const Event& event, TextBuffer& out);
   void take_gap(const Gap& gap, TextBuffer& out);
-  bool take_run(const Batch& batch, uint32_t first, uint32_t last, Chunk& chunk, ChunkSink& sink);
+  bool take_blocks(std::span<const Block> blocks, Chunk& chunk, ChunkSink& sink);
   void take_block(const Block& block, TextBuffer& out);
   void sample(const Block& block, std::span<const CachedInsn> insns, TextBuffer& out);
   void list_branch(const BranchLine& line, Ip after, TextBuffer& out);
@@ -73,7 +69,7 @@ class StreamScript {
   uint64_t period_ns_ = 0;
   bool sample_due_ = false;
   bool flowing_ = false;  ///< the flow goes on from the last block
-  LikeliestTime time_;    ///< of the last line
+  FlowCursor cursor_;
   TimeNs last_time_;      ///< end of the last --time range
 };
 

@@ -82,6 +82,8 @@ TEST(FlowCursor, Order) {
       {"a gap before a mark without a time", "g8 m1 b1", batch_of(1, {mark_at(0, 0)}, {}, {gap_at(0, 8, 0)})},
       {"what ends a thread's flow comes before the next thread", "m1 b1 e8 m2 e9 b1",
        batch_of(2, {mark_at(0, 5), mark_at(1, 5, 2)}, {event_at(1, 8, 7, EventKind::disabled), event_at(1, 9, 7)}, {})},
+      {"what begins a thread's flow comes after its mark", "m1 b1 m2 e8 b1",
+       batch_of(2, {mark_at(0, 5), mark_at(1, 9, 2)}, {event_at(1, 8, 7, EventKind::enabled)}, {})},
       {"unless it is the same thread", "m1 b1 m1 e8 b1",
        batch_of(2, {mark_at(0, 5), mark_at(1, 6)}, {event_at(1, 8, 7, EventKind::async_disabled)}, {})},
   };
