@@ -17,7 +17,7 @@ Mark mark_at(uint32_t before_block, uint64_t ns, int32_t tid = 1) {
   mark.time_known = ns != 0;
   return mark;
 }
-Event event_at(uint32_t before_block, uint64_t offset_bytes, uint64_t ns, EventKind kind = EventKind::enabled) {
+Event event_at(uint32_t before_block, uint64_t offset_bytes, uint64_t ns, EventKind kind = EventKind::cbr) {
   Event event;
   event.kind = kind;
   event.before_block = before_block;
