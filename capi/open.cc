@@ -162,13 +162,13 @@ const char* ptd_code_name(ptd_code code) {
     const char* name;
   };
   static constexpr Name kNames[] = {
-      {PTD_OK, "ok"}, {PTD_END, "end"}, {100, "invalid_argument"}, {200, "unsupported"}, {300, "open_failed"}, {400, "bad_format"},
-      {500, "truncated"}, {600, "resources"}, {capi::kOutOfMemory, "out_of_memory"}, {PTD_ERROR_CANCELLED, "cancelled"},
-      {PTD_ERROR_NULL_ARGUMENT, "null_argument"}, {PTD_ERROR_INVALID_HANDLE, "invalid_handle"}, {PTD_ERROR_WRONG_SIZE, "wrong_size"},
+      {PTD_OK, "ok"}, {PTD_END, "end"}, {PTD_ERROR_NULL_ARGUMENT, "null_argument"}, {PTD_ERROR_INVALID_HANDLE, "invalid_handle"}, {PTD_ERROR_WRONG_SIZE, "wrong_size"},
       {PTD_ERROR_IN_USE, "in_use"}, {PTD_ERROR_SEALED, "sealed"}, {PTD_ERROR_BAD_ARGUMENT, "bad_argument"},
   };
   for (const Name& known : kNames) {
     if (known.code == code) return known.name;
   }
-  return "unknown";
+  // The names are literals, so that data() ends with zero.
+  const std::string_view name = code > 0 && code <= UINT16_MAX ? name_of(static_cast<ErrorCode>(code)) : std::string_view();
+  return name.empty() ? "unknown" : name.data();
 }

@@ -451,9 +451,9 @@ class Builder {
     char* message = nullptr;
     check(ptd_builder_add_records(handle_, ring, bytes.data(), bytes.size(), &message), message);
   }
-  void add_aux(nb::bytes bytes, int32_t cpu, int32_t tid) {
+  void add_aux(nb::bytes bytes, int32_t cpu, int32_t tid, uint64_t offset_bytes) {
     char* message = nullptr;
-    check(ptd_builder_add_aux(handle_, cpu, tid, bytes.data(), bytes.size(), &message), message);
+    check(ptd_builder_add_aux(handle_, cpu, tid, offset_bytes, bytes.data(), bytes.size(), &message), message);
   }
   void add_code(uint64_t address, nb::bytes bytes, int32_t pid, int64_t from_ns, const std::string& name) {
     char* message = nullptr;
@@ -497,7 +497,6 @@ NB_MODULE(_native, module) {
   error_type = nb::none();
   module.def("set_error_type", [](nb::object type) { error_type = std::move(type); });
   module.def("version", [] { return ptd_version(); });
-  module.def("build_info", [] { return ptd_build_info(); });
   module.def("table_names", [] { return ptd_table_names(); });
   module.attr("NO_SPACE") = PTD_NONE;
 

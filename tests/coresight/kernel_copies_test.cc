@@ -178,8 +178,8 @@ TEST_F(KernelCopies, AChangeProvesNoLoss) {
   options.kcore_after = {(folder_ / "after").string()};
   const auto opened = Recording::open(options);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
-  const cli::TextRecords records = cli::text_records(**opened);
-  EXPECT_EQ(records, cli::TextRecords::none);
+  const TextRecords records = text_records(**opened);
+  EXPECT_EQ(records, TextRecords::none);
   const std::vector<Finding>& findings = (*opened)->timeline().findings();
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_FALSE(cli::disagrees(findings[0], records));

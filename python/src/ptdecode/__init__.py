@@ -28,7 +28,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Unio
 
 from . import _native
 
-__all__ = ["open", "record_emulated", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error", "build_info"]
+__all__ = ["open", "record_emulated", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error"]
 __version__: str = _native.version()
 
 Time = Union[None, str, "tuple[int, int]", slice]
@@ -52,11 +52,6 @@ class Error(Exception):
 
 
 _native.set_error_type(Error)
-
-
-def build_info() -> str:
-    """The versions of ptdecode and of the libraries that it uses, a line each."""
-    return _native.build_info()
 
 
 class Stream(NamedTuple):
@@ -457,6 +452,7 @@ class Builder:
 
     def __init__(self) -> None:
         self._native = _native.Builder()
+        self._next: "dict[tuple[Optional[int], Optional[int]], int]" = {}
 
     def add_attr(self, attr: bytes, ids: Sequence[int] = (), name: str = "") -> None:
         """A perf_event_attr as passed to perf_event_open(2), and the ids of its events."""
@@ -466,9 +462,11 @@ class Builder:
         """Bytes of one ring buffer: perf records. A record may be split between two calls with the same ring."""
         self._native.add_records(ring, bytes(records))
 
-    def add_aux(self, aux: bytes, *, cpu: Optional[int] = None, tid: Optional[int] = None) -> None:
-        """The next bytes of the AUX buffer of a cpu, or of a thread."""
-        self._native.add_aux(bytes(aux), -1 if cpu is None else cpu, -1 if tid is None else tid)
+    def add_aux(self, aux: bytes, *, cpu: Optional[int] = None, tid: Optional[int] = None, offset_bytes: Optional[int] = None) -> None:
+        """Bytes of the AUX buffer of a cpu, or of a thread. offset_bytes: aux_offset of the AUX record; None: after the last ones."""
+        at = self._next.get((cpu, tid), 0) if offset_bytes is None else offset_bytes
+        self._native.add_aux(bytes(aux), -1 if cpu is None else cpu, -1 if tid is None else tid, at)
+        self._next[cpu, tid] = at + len(aux)
 
     def add_code(self, address: int, code: bytes, *, pid: Optional[int] = None, from_ns: int = 0, name: str = "") -> None:
         """Code at an address of a process (None: the kernel) from a moment on."""
