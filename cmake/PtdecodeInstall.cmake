@@ -48,7 +48,9 @@ function(ptd_install_library target type)
   endif()
   install(TARGETS ${target} EXPORT ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${component}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} ${component})
-  install(EXPORT ${target} NAMESPACE ptdecode:: FILE ptdecode-targets.cmake DESTINATION ${PTD_CONFIG_DIR} ${component})
+  # Each library has a file of targets of its own name: CMake generates the files of one folder by their names.
+  string(TOLOWER ${type} kind)
+  install(EXPORT ${target} NAMESPACE ptdecode:: FILE ptdecode-${kind}-targets.cmake DESTINATION ${PTD_CONFIG_DIR} ${component})
   configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/ptdecode.pc.in ${PROJECT_BINARY_DIR}/${target}/ptdecode.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${target}/ptdecode.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${component})
   install(FILES ${PROJECT_BINARY_DIR}/ptdecode-config.cmake ${PROJECT_BINARY_DIR}/ptdecode-config-version.cmake DESTINATION ${PTD_CONFIG_DIR}
