@@ -140,6 +140,7 @@ struct Decoder::State {
   [[nodiscard]] bool is_spent(const Batch& batch) const;
   void spread_doubt(Batch& batch);
   Gap gap_of(const Loss& loss, const Flow& flow) const;
+  void tell_lost_after(Batch& batch) const;
 };
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
@@ -238,6 +239,17 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
   gap.stream_offset_bytes = walker.segment().stream_offset_bytes + loss.offset_bytes;
   gap.time = flow.state.now;
   return gap;
+}
+
+// Trace after the last segment is missing.
+void Decoder::State::tell_lost_after(Batch& batch) const {
+  if (walker.segment().lost_after == AuxBreak::none) return;
+  Loss loss;
+  loss.reason = GapReason::aux_lost;
+  loss.offset_bytes = walker.segment().bytes.size();
+  Gap gap = gap_of(loss, *flows[0]);
+  gap.before_block = static_cast<uint32_t>(batch.blocks.size());
+  batch.gaps.push_back(gap);
 }
 
 uint64_t Decoder::State::work_done() const { return work + (walker.fetch_work() - fetch_work_before); }
@@ -652,6 +664,7 @@ bool Decoder::next(Batch& batch) {
   const BatchPlace already = state.given;
   bool more = state.fill(batch);
   if (state.replay_due) more = state.start_over(batch, already);
+  if (!more) state.tell_lost_after(batch);
   if (state.has_doubt) state.spread_doubt(batch);
   if (state.walker.options().counts) batch.marks.clear();
   state.stats.blocks += batch.blocks.size();
