@@ -99,7 +99,7 @@ struct Decoder::State {
   uint64_t fixed_blocks = 0;                 ///< of the segment's output: given out by the fast path before the segment was begun anew
   Batch held;                                ///< put out, not given out
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
-  uint64_t work = 0;                         ///< of the segment, see kMaxSegmentWork; without fetches
+  uint64_t work = 0;                         ///< of the segment, see max_segment_work(); without fetches
   uint64_t fetch_work_before = 0;            ///< Walker::fetch_work() when the segment began
   bool unproven = false;                     ///< the flow is one of several that were alive when the work was spent
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
@@ -255,7 +255,8 @@ void Decoder::State::tell_lost_after(Batch& batch) const {
 uint64_t Decoder::State::work_done() const { return work + (walker.fetch_work() - fetch_work_before); }
 
 uint64_t Decoder::State::work_left() const {
-  return kMaxSegmentWork - std::min(kMaxSegmentWork, work_done());
+  const uint64_t most = max_segment_work(walker.segment().bytes.size() - walker.segment().tail_bytes);
+  return most - std::min(most, work_done());
 }
 
 // Whether what comes behind `batch` must do without choices between contents. The fast path has given out blocks as if nothing were spent:
