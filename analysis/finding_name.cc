@@ -7,11 +7,11 @@ namespace ptd {
 
 namespace {
 
-constexpr std::array<std::string_view, 13> kNames = {
+constexpr std::array<std::string_view, 14> kNames = {
     "poke_old_bytes_mismatch", "poke_healed",       "poke_lost_by_copy", "base_copy_redated",
     "base_copy_unexplained",   "build_id_mismatch", "file_missing",      "file_changed",
     "section_overlap",         "bpf_bytes_missing", "records_lost",      "bad_record",
-    "clock_contradicts",
+    "clock_contradicts",       "trace_lost",
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "recording/data/recording_data.h"
 #include "recording/parallel.h"
 #include "recording/trace/clock_survey.h"
+#include "recording/trace/lost_trace.h"
 
 namespace ptd {
 
@@ -241,10 +242,14 @@ const std::vector<MissingImage>& Recording::missing_images() const { return stat
 std::vector<Finding> Recording::findings() const {
   std::vector<Finding> findings = timeline().findings();
   const RecordingData& data = state_->data;
+  for (const AuxStream& stream : data.streams) {
+    for (Finding& finding : lost_trace_findings(stream)) findings.push_back(std::move(finding));
+  }
   for (size_t i = 0; data.arm.empty() && i < data.streams.size(); ++i) {
     PassedPages passed;
     const auto visit = [&](uint64_t offset) { passed.at(data.pages, data.streams[i], offset); };
     for (Finding& finding : clock_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
+    for (Finding& finding : order_findings(data.streams[i], data.indexes[i], data.timing, visit)) findings.push_back(std::move(finding));
   }
   return findings;
 }

@@ -55,7 +55,10 @@ void Follower::into(BatchTarget target) {
   lose(GapReason::aux_lost, 0, 0);
 }
 
-void Follower::end() { flush_exception(false, {}); }
+void Follower::end() {
+  flush_exception(false, {});
+  if (is_loss(segment_.lost_after)) lose(GapReason::aux_lost, segment_.bytes.size(), 0);
+}
 
 // --- output
 

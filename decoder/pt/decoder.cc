@@ -94,7 +94,7 @@ struct Decoder::State {
   size_t batch_blocks = 0;                   ///< wanted in each batch
   size_t enough_blocks = 0;                  ///< in the batch that is filled, with those that were held
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
-  uint64_t work = 0;                         ///< of the segment, see kMaxSegmentWork; without fetches
+  uint64_t work = 0;                         ///< of the segment, see max_segment_work(); without fetches
   uint64_t fetch_work_before = 0;            ///< Walker::fetch_work() when the segment began
   bool unproven = false;                     ///< the flow is one of several that were alive when the work was spent
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
@@ -134,6 +134,7 @@ struct Decoder::State {
   [[nodiscard]] bool is_spent(const Batch& batch) const;
   void spread_doubt(Batch& batch);
   Gap gap_of(const Loss& loss, const Flow& flow) const;
+  void tell_lost_after(Batch& batch) const;
 };
 
 Decoder::Decoder(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
@@ -231,10 +232,22 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
   return gap;
 }
 
+// Trace after the last segment is missing.
+void Decoder::State::tell_lost_after(Batch& batch) const {
+  if (walker.segment().lost_after == AuxBreak::none) return;
+  Loss loss;
+  loss.reason = GapReason::aux_lost;
+  loss.offset_bytes = walker.segment().bytes.size();
+  Gap gap = gap_of(loss, *flows[0]);
+  gap.before_block = static_cast<uint32_t>(batch.blocks.size());
+  batch.gaps.push_back(gap);
+}
+
 uint64_t Decoder::State::work_done() const { return work + (walker.fetch_work() - fetch_work_before); }
 
 uint64_t Decoder::State::work_left() const {
-  return kMaxSegmentWork - std::min(kMaxSegmentWork, work_done());
+  const uint64_t most = max_segment_work(walker.segment().bytes.size() - walker.segment().tail_bytes);
+  return most - std::min(most, work_done());
 }
 
 // Whether what comes behind `batch` must do without choices between contents. The fast path has given out blocks as if nothing were spent:
@@ -613,6 +626,7 @@ bool Decoder::fill(Batch& batch, size_t batch_blocks) {
   const BatchPlace already = state.given;
   bool more = state.fill(batch);
   if (state.replay_due) more = state.start_over(batch, already);
+  if (!more) state.tell_lost_after(batch);
   if (state.has_doubt) state.spread_doubt(batch);
   state.stats.blocks += batch.blocks.size();
   state.segment_done = !more;

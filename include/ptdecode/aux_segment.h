@@ -37,6 +37,7 @@ struct AuxSegment {
   TscCheck tsc, tail_tsc;            ///< of its own PSB+, and of the next one's in the tail
   AuxBreak break_before = AuxBreak::none;
   bool break_after = false;  ///< the flow does not continue in the next segment (lost data, end of stream)
+  AuxBreak lost_after = AuxBreak::none;  ///< of the last segment: why trace after it is missing
 };
 
 }  // namespace ptd

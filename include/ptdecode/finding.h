@@ -23,6 +23,7 @@ enum class FindingKind : uint8_t {
   records_lost,             ///< PERF_RECORD_LOST: the image is suspect during `time`
   bad_record,               ///< a sideband record that contradicts itself
   clock_contradicts,        ///< TSC packets that contradict the crystal clock or the order of the trace
+  trace_lost,               ///< trace is missing: the ring was full, or the file lacks bytes that AUX records name
 };
 
 /// One contradiction. `expected` has the bytes of the record, `found` those of the timeline.

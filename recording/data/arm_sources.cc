@@ -83,7 +83,12 @@ void ArmSources::break_here(const std::vector<size_t>& members, AuxBreak why) {
   for (const size_t member : members) {
     Entry& entry = sources_[member];
     const uint64_t at = entry.bytes.size();
-    if (at != 0 && (entry.breaks.empty() || entry.breaks.back().first != at)) entry.breaks.emplace_back(at, why);
+    if (at == 0) continue;
+    if (entry.breaks.empty() || entry.breaks.back().first != at) {
+      entry.breaks.emplace_back(at, why);
+    } else if (entry.breaks.back().second == AuxBreak::snapshot) {
+      entry.breaks.back().second = why;
+    }
   }
 }
 

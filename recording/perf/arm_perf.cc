@@ -154,15 +154,34 @@ void ArmPerf::add_payload(const Payload& payload, const std::vector<Piece>& piec
   add_piece(payload, all, payload.bytes, buffer_offset);
 }
 
+/// Marks the end of a ring of which an AUX record names bytes after the last payload.
+void ArmPerf::end_ring(const Payload& last) {
+  for (const Piece& piece : pieces_) {
+    const bool same = last.cpu >= 0 ? piece.cpu == last.cpu : piece.tid == last.tid;
+    if (!same || (piece.flags & kAuxOverwrite) != 0 || piece.size_bytes > ~piece.offset_bytes) continue;
+    const uint64_t end = piece.offset_bytes + piece.size_bytes;
+    if (end < last.offset_bytes || end - last.offset_bytes <= last.bytes.size()) continue;
+    const bool is_raw = (piece.flags & perfio::kAuxFormatMask) == perfio::kAuxFormatRaw;
+    std::vector<size_t> members;
+    for (size_t i = 0; is_raw && i < slots_.size(); ++i) {
+      if (slots_[i].cpu == piece.cpu && slots_[i].tid == (last.cpu >= 0 ? -1 : last.tid)) members.push_back(i);
+    }
+    if (!is_raw) members = members_of(last.cpu, last.cpu >= 0 ? -1 : last.tid, last.bytes);
+    return sources_.break_here(members, AuxBreak::missing);
+  }
+}
+
 void ArmPerf::finish(const perfio::EtmInfo& info, bool use_time, RecordingData& data) {
   data.streams.clear();
   add_sources(info);
-  std::map<std::pair<int32_t, int32_t>, uint64_t> begun;  // bytes of each ring so far
+  std::map<std::pair<int32_t, int32_t>, Ring> rings;
   for (const Payload& payload : payloads_) {
-    uint64_t& at = begun[{payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}];
-    add_payload(payload, pieces_, at);
-    at += payload.bytes.size();
+    Ring& ring = rings[{payload.cpu, payload.cpu >= 0 ? -1 : payload.tid}];
+    ring.last = &payload;
+    add_payload(payload, pieces_, ring.bytes);
+    ring.bytes += payload.bytes.size();
   }
+  for (const auto& [of, ring] : rings) end_ring(*ring.last);
   bool virtual_time = true, by_vmid = false, by_context = false;
   for (size_t i = 0; i < slots_.size(); ++i) {
     AuxStream stream = sources_.take(i, data.owners);

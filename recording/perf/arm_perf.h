@@ -38,6 +38,11 @@ class ArmPerf {
     size_t base = 0;   ///< its cpu's place in the metadata
     int32_t tid = -1;  ///< of a per-thread recording: what the thread wrote while it ran on the cpu
   };
+  struct Ring {
+    uint64_t bytes = 0;  ///< so far
+    const Payload* last = nullptr;
+  };
+  void end_ring(const Payload& last);
   void add_sources(const perfio::EtmInfo& info);
   size_t slot_of(size_t base, int32_t tid);
   void add_payload(const Payload& payload, const std::vector<Piece>& pieces, uint64_t buffer_offset);

@@ -535,6 +535,7 @@ void SidebandFold::finish(const perfio::Features& features, KernelImage::Copies 
     if (place == stream_of_.end()) place = stream_of_.find({-1, end.tid});
     if (place == stream_of_.end()) continue;
     AuxStream& stream = data_.streams[place->second];
+    stream.add_announced(end.end_offset_bytes);
     if (end.why != AuxBreak::none) stream.add_loss({end.end_offset_bytes, end.why});
     if (end.has_time) stream.add_written(end.end_offset_bytes, end.time);
   }

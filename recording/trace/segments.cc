@@ -317,6 +317,7 @@ AuxSegment SegmentIndex::segment(const PsbEntry& entry, const SegmentTiming& tim
   const uint64_t own_size = own_end - entry.offset_bytes;
   segment.tail_bytes = segment.bytes.size() > own_size ? segment.bytes.size() - own_size : 0;
   segment.break_after = !behind || cut_by_seam || segment.bytes.size() < own_size;
+  if (!behind && cut_by_seam && seam->why != AuxBreak::snapshot) segment.lost_after = seam->why;
   segment.stream_offset_bytes = entry.offset_bytes;
   segment.cpu = stream_->cpu;
   segment.tid = stream_->tid;

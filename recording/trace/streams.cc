@@ -67,6 +67,7 @@ void AuxStream::add_payload(uint64_t offset_bytes, uint64_t size_bytes, Bytes pa
   // A hostile offset must not wrap the stream.
   if (at > ~uint64_t{0} / 2 || payload.size() > ~uint64_t{0} / 2 - at) at = first ? 0 : chunks_.back().end();
   if (why != AuxBreak::none) seams_.push_back({at, why});
+  if (shift_bytes_ == 0 && !snapshot && payload.size() < size_bytes && at <= ~size_bytes) add_announced(at + size_bytes);
   if (payload.empty() && !first) return;
   size_bytes_ += payload.size();
   chunks_.push_back({at, payload});
@@ -95,6 +96,8 @@ void AuxStream::finish() {
     const uint64_t at = loss.end_offset_bytes + static_cast<uint64_t>(shift_bytes_);
     if (at > begin_offset() && at <= end_offset()) seams_.push_back({at, loss.why});
   }
+  // Offsets that ran backwards say nothing about the end.
+  if (!snapshot_ && shift_bytes_ == 0 && announced_end_ > end_offset()) seams_.push_back({end_offset(), AuxBreak::missing});
   std::stable_sort(seams_.begin(), seams_.end(), [](const Seam& a, const Seam& b) { return a.offset_bytes < b.offset_bytes; });
   // One seam a place; what the hardware said (TRUNCATED) explains a hole better than the hole itself.
   std::vector<Seam> unique;

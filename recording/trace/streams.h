@@ -1,6 +1,7 @@
 // AuxStream: the payloads of one trace stream as chunks in order, with the discontinuities between them. Private to recording.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -44,7 +45,10 @@ class AuxStream {
   void add_loss(AuxLoss loss) { losses_.push_back(loss); }
   /// Adds an AUX record: everything before `end_offset_bytes` was written before `time`.
   void add_written(uint64_t end_offset_bytes, TimeNs time) { written_.push_back({end_offset_bytes, time}); }
-  /// Sorts seams; add_* must not be called after this. A second call has no effect.
+  /// An AUX record, or the header of a payload, says that the ring was written up to `end_offset_bytes`.
+  void add_announced(uint64_t end_offset_bytes) { announced_end_ = std::max(announced_end_, end_offset_bytes); }
+  /// Sorts seams, and adds one at the end if bytes that were announced are missing there; add_* must not be called after this. A second call
+  /// has no effect.
   void finish();
 
   /// A stored AUX record: see add_written.
@@ -80,6 +84,7 @@ class AuxStream {
   std::vector<AuxLoss> losses_;
   std::vector<Written> written_;  // sorted by end
   uint64_t size_bytes_ = 0;
+  uint64_t announced_end_ = 0;  ///< recorded offset
   bool snapshot_ = false, finished_ = false;
   int64_t shift_bytes_ = 0;  // stream offset minus recorded offset, in full-trace mode
 };

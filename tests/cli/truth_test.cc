@@ -2,6 +2,8 @@
 #include "cli/verify/truth.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -25,6 +27,24 @@ std::vector<Checkpoint> truth() {
   const uint64_t ip1 = fnv(kBasis, {0x22, 0x11, 0, 0, 0, 0, 0, 0}), ip2 = fnv(ip1, {0x23, 0x11, 0, 0, 0, 0, 0, 0});
   const uint64_t bytes1 = fnv(kBasis, {0x90}), bytes2 = fnv(bytes1, {0x0f, 0x0b});
   return {{1, ip1, bytes1, 0x1122}, {2, ip2, bytes2, 0x1123}};
+}
+
+TEST(ReadTruth, OnlyARegularFile) {
+  const std::string folder = ::testing::TempDir() + "ptd-truth-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  const std::string fifo = folder + "/fifo", file = folder + "/truth";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  std::ofstream(file) << "# a comment\n\n3 a b 1122 77\n5 c d end";
+  for (const std::string& path : {fifo, std::string("/dev/zero"), folder, folder + "/none"}) EXPECT_FALSE(read_truth(path).ok()) << path;
+  const auto read = read_truth(file);
+  ASSERT_TRUE(read.ok());
+  ASSERT_EQ(read->size(), 2U);
+  EXPECT_EQ((*read)[0].last_ip, 0x1122U);
+  EXPECT_EQ((*read)[1].count, 5U);
+  EXPECT_EQ((*read)[1].byte_hash, 0xdU);
+  EXPECT_EQ((*read)[1].last_ip, 0U);
+  for (const std::string& path : {fifo, file}) ::unlink(path.c_str());
+  ::rmdir(folder.c_str());
 }
 
 TEST(TruthCheck, EqualRun) {

@@ -25,7 +25,8 @@ constexpr const char* kUsage =
     "  right   every instruction is given, and none that did not run\n"
     "  marked  the flow differs, and there is a gap or a mark more\n"
     "  silent  the flow differs, and there is none\n"
-    "Kinds: tnt-flip tnt-drop tip-drop byte zero-BYTES segment-zero segment-swap segment-double segment-drop.\n"
+    "Kinds: tnt-flip tnt-drop tip-drop byte zero-BYTES bytes-drop-BYTES packets-drop-N packets-double-N segment-zero\n"
+    "segment-swap segment-double segment-drop.\n"
     "Exits with 1 if a trial of a kind of --none-silent is silent.\n";
 
 constexpr size_t kBefore = 1, kWindow = 6;  // segments in front of the damaged one; of a window
@@ -155,6 +156,34 @@ std::vector<Found> find_packets(const Window& window, size_t segment, bool tnt) 
   return found;
 }
 
+/// Offset of each packet of a segment, and the segment's end.
+std::vector<uint64_t> packet_starts(const Window& window, size_t segment) {
+  std::vector<uint64_t> starts;
+  pt::PacketReader reader(window.bytes, window.psbs[segment]);
+  pt::Packet packet;
+  for (uint64_t at = reader.offset(); at < window.psbs[segment + 1] && reader.next(packet) == pt::PacketReader::Status::ok; at = reader.offset())
+    starts.push_back(at);
+  starts.push_back(window.psbs[segment + 1]);
+  return starts;
+}
+
+/// A number of packets in a row is left out or written twice. False: the segment has too few.
+bool damage_packets(Window& window, size_t segment, const std::string& kind, Random& random, void (*change)(Window&, uint64_t, uint64_t)) {
+  const std::vector<uint64_t> starts = packet_starts(window, segment);
+  const size_t count = std::stoull(kind.substr(kind.rfind('-') + 1)), after_psb = 1;
+  if (starts.size() <= count + after_psb) return false;
+  const size_t first = after_psb + random() % (starts.size() - count - after_psb);
+  change(window, starts[first], starts[first + count] - starts[first]);
+  return true;
+}
+
+void insert_again(Window& window, uint64_t first, uint64_t size) {
+  const auto from = window.bytes.begin() + static_cast<std::ptrdiff_t>(first);
+  const std::vector<std::byte> copy(from, from + static_cast<std::ptrdiff_t>(size));
+  window.bytes.insert(from, copy.begin(), copy.end());
+  for (uint64_t& psb : window.psbs) psb += psb > first ? size : 0;
+}
+
 void erase(Window& window, uint64_t first, uint64_t size) {
   window.bytes.erase(window.bytes.begin() + static_cast<std::ptrdiff_t>(first), window.bytes.begin() + static_cast<std::ptrdiff_t>(first + size));
   for (uint64_t& psb : window.psbs) psb -= psb > first ? size : 0;
@@ -177,6 +206,14 @@ bool damage(Window& window, const std::string& kind, Random& random) {
     erase(window, first, end - first);
   } else if (kind == "byte") {
     *place(first + random() % (end - first)) ^= static_cast<std::byte>(1 + random() % 255);
+  } else if (kind.starts_with("packets-drop-")) {
+    return damage_packets(window, segment, kind, random, erase);
+  } else if (kind.starts_with("packets-double-")) {
+    return damage_packets(window, segment, kind, random, insert_again);
+  } else if (kind.starts_with("bytes-drop-")) {
+    const uint64_t size = std::stoull(kind.substr(kind.rfind('-') + 1));
+    if (size >= end - first) return false;
+    erase(window, first + random() % (end - first - size), size);
   } else if (kind.starts_with("zero-")) {
     const uint64_t at = first + random() % (end - first), size = std::stoull(kind.substr(5));
     if (at + size > window.psbs.back()) return false;

@@ -313,7 +313,7 @@ void ItemReader::read_sync() {
     time.add(packet);
     whole = packet.kind == PacketKind::psbend;
   }
-  if (enabled_ && is_before_start(time)) push(ItemKind::missing, offset);
+  if (is_before_start(time)) push(ItemKind::missing, offset);
   Item& item = push(ItemKind::sync, offset);
   item.ip = ip;
   if (!has_ip || !whole) item.flags = kItemNoIp;
@@ -329,13 +329,13 @@ void PsbTime::add(const Packet& packet) {
 
 // Whether the PSB+ after the segment was written before the segment's packets. A TSC that goes back by more than a second is that of another
 // clock. Two PSBs with one TSC are one PSB if time passed between them, unless the clock is coarse. A TSC that contradicts the crystal clock orders
-// nothing.
+// nothing. While tracing is off a thread may move to another processor, whose TSC may differ a little.
 bool ItemReader::is_before_start(const PsbTime& after) const {
-  constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1, kMostBack = uint64_t{1} << 32;
+  constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1, kMostBack = uint64_t{1} << 32, kSkew = uint64_t{1} << 14;
   if (slack_ns_ == kTimeMax.value || !start_time_.is_known || !after.is_known || start_time_.in_guest || after.in_guest) return false;
   if (!segment_.tsc.use || !segment_.tail_tsc.use) return false;
   const uint64_t back = (start_time_.tsc - segment_.tsc.late_by - after.tsc + segment_.tail_tsc.late_by) & kTscMask;
-  if (back != 0 || slack_ns_ != 0) return back != 0 && back < kMostBack;
+  if (back != 0 || slack_ns_ != 0) return back > (segment_.cpu < 0 && !enabled_ ? kSkew : 0) && back < kMostBack;
   return cursor_.now_first > segment_.time.last;
 }
 

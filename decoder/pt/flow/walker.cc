@@ -16,6 +16,7 @@ constexpr size_t kMostContents = 256;            // the same where that is not e
 constexpr size_t kMostEver = 1U << 14;           // places whose contents of all times are kept
 constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
+constexpr uint64_t kLeastSilent = 4096;          // without a packet, however often the limit was reached; the runner goes as far
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
 constexpr size_t kMostOpenWays = 32;             // ways through such a loop that are not yet followed
@@ -49,7 +50,7 @@ bool generates_packet(const Insn& insn) {
 Walker::Walker(const Timeline& timeline, const ContextTrack& contexts, const DecoderOptions& options)
     : timeline_(timeline), contexts_(&contexts), options_(options), view_(timeline), cache_(kCacheBits) {}
 
-uint64_t Walker::max_silent() const { return surveying_ ? kMaxSurveySilent : options_.max_silent_instructions; }
+uint64_t Walker::max_silent() const { return surveying_ ? kMaxSurveySilent : silent_limit_; }
 
 bool Walker::in_filter(Ip ip) const {
   return std::any_of(options_.filter.begin(), options_.filter.end(),
@@ -95,6 +96,7 @@ uint32_t Walker::switches_before(const AuxSegment& segment) {
 void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches) {
   segment_ = segment;
   items_.begin(segment, options_.config, options_.slack_ns);
+  silent_limit_ = options_.max_silent_instructions;
   flow.state = {};
   flow.block_bytes.clear();
   flow.block_instructions = 0;
@@ -287,6 +289,11 @@ void Walker::lose(const Flow& flow, GapReason reason) {
   const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
   loss_.offset_bytes = head.offset_bytes;
   if (head.kind == ItemKind::bad) loss_.reason = GapReason::bad_packet;
+  // All walks of a segment that lead nowhere share one limit.
+  if (reason == GapReason::limit && !surveying_) {
+    const uint64_t left = silent_limit_ - std::min(silent_limit_, state.silent);
+    silent_limit_ = std::max(left, std::min(kLeastSilent, options_.max_silent_instructions));
+  }
 }
 
 size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now) {

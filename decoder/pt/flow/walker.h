@@ -235,6 +235,7 @@ class Walker {
   std::vector<SectionId> missing_;  ///< sections without code at which a lost flow went on in this segment
   bool surveying_ = false;
   uint64_t walked_ = 0, fetch_work_ = 0, fetch_work_limit_ = kNoWorkLimit;
+  uint64_t silent_limit_ = 0;  ///< see max_silent(); of the segment
   uint64_t most_steps_ = kMostFetchSteps;
   uint64_t asked_ = 0;  ///< steps of the fetches of the present read_candidates()
   bool counting_ = false;

@@ -34,7 +34,7 @@ struct Outcome {
   std::vector<EventKind> events;
 };
 
-Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>& trace) {
+Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>& trace, const pt::DecoderOptions& given = {}) {
   TimelineBuilder builder;
   const SpaceId user = builder.add_space();
   Section section;
@@ -46,7 +46,7 @@ Outcome decode(const std::vector<std::byte>& code, const std::vector<std::byte>&
   builder.add_section(std::move(section));
   const Timeline timeline = builder.build();
   ContextTrack contexts;
-  pt::DecoderOptions options;
+  pt::DecoderOptions options = given;
   options.default_space = user;
   pt::Decoder decoder(timeline, contexts, options);
   AuxSegment segment;
@@ -150,6 +150,23 @@ TEST(SilentLoop, LongStraightCodeIsWalkedToItsEnd) {
   const Outcome got = decode(code, trace_of({0x06, 0x2d, 0x00, 0x10}));  // not taken, then RET's TIP back to kCode
   EXPECT_GE(got.instructions, (1U << 20) + 2U);
   EXPECT_TRUE(got.gaps.empty() || got.gaps.front() != GapReason::limit);
+}
+
+TEST(SilentLoop, WalksThatLeadNowhereShareOneLimit) {
+  constexpr uint64_t kLimit = 1U << 18, kLeast = 4096, kTips = 200;
+  const std::vector<std::byte> code(2 * kLimit, std::byte{0x90});
+  std::vector<std::byte> trace = trace_of({});
+  for (uint64_t i = 0; i < kTips; ++i) append(trace, bytes_of({0x06, 0x2d, 0x00, 0x10}));  // TNT, then TIP to kCode
+  for (const bool exact : {false, true}) {
+    pt::DecoderOptions options;
+    options.max_silent_instructions = kLimit;
+    options.exact_only = exact;
+    options.config.tip_order = pt::TipOrder::prompt;
+    const Outcome got = decode(code, trace, options);
+    EXPECT_GT(got.gaps.size(), kTips / 2);
+    EXPECT_GE(got.instructions, kLimit);
+    EXPECT_LT(got.instructions, kLimit + (kLeast + 2) * (kTips + 1));
+  }
 }
 
 TEST(SilentLoop, ALoopWithABranchInItIsNone) {

@@ -112,6 +112,15 @@ constexpr uint64_t kMostWork = 25 * pt::kMaxSegmentWork;
 
 class SegmentWork : public ::testing::TestWithParam<size_t> {};
 
+TEST(SegmentWorkLimit, OfARecordingIsBoundedByItsSize) {
+  constexpr uint64_t kTraceBytes = 200'000, kLeastSegment = 34;  // PSB, FUP, PSBEND and a few packets
+  for (uint64_t bytes = kLeastSegment; bytes < kTraceBytes; bytes *= 2) {
+    EXPECT_LE(kTraceBytes / bytes * pt::max_segment_work(bytes), 750 * kTraceBytes) << bytes;
+    EXPECT_LE(pt::max_segment_work(bytes), pt::kMaxSegmentWork);
+  }
+  EXPECT_EQ(pt::max_segment_work(~uint64_t{0}), pt::kMaxSegmentWork);
+}
+
 TEST_P(SegmentWork, IsBoundedWhateverTheRecordsSay) {
   for (const uint64_t seed : {1, 2, 3}) {
     const ContradictingPokes pokes(GetParam(), seed == 3 ? 64 : 8, seed);

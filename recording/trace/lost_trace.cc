@@ -1,0 +1,79 @@
+// Seams that lost bytes, by reason; TSCs that go back.
+#include "recording/trace/lost_trace.h"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace ptd {
+namespace {
+
+constexpr std::array<std::pair<AuxBreak, const char*>, 4> kReasons = {{
+    {AuxBreak::truncated, "the kernel's buffer was full (AUX flag TRUNCATED); record with a larger buffer (perf record -m ,SIZE)"},
+    {AuxBreak::partial, "the processor did not trace everything (AUX flag PARTIAL)"},
+    {AuxBreak::collision, "another sample overwrote it (AUX flag COLLISION)"},
+    {AuxBreak::missing, "AUX records name bytes that the file does not contain"},
+}};
+
+std::string name_of(const AuxStream& stream) {
+  if (stream.cpu >= 0) return "cpu " + std::to_string(stream.cpu);
+  return stream.tid >= 0 ? "thread " + std::to_string(stream.tid) : "the trace";
+}
+
+}  // namespace
+
+std::vector<Finding> lost_trace_findings(const AuxStream& stream) {
+  std::vector<Finding> findings;
+  for (const auto& [why, text] : kReasons) {
+    uint64_t places = 0, first = 0;
+    Interval time;
+    for (const Seam& seam : stream.seams()) {
+      if (seam.why != why) continue;
+      const Interval here{stream.written_from(seam.offset_bytes), stream.written_by(seam.offset_bytes)};
+      time = places == 0 ? here : hull(time, here);
+      if (places++ == 0) first = seam.offset_bytes;
+    }
+    if (places == 0) continue;
+    Finding& finding = findings.emplace_back();
+    finding.kind = FindingKind::trace_lost;
+    finding.time = time;
+    finding.what = name_of(stream) + ": trace is missing at " + (places == 1 ? "" : std::to_string(places) + " places, the first ") +
+                   "trace offset " + std::to_string(first) + ": " + text;
+  }
+  return findings;
+}
+
+std::vector<Finding> order_findings(const AuxStream& stream, const SegmentIndex& index, const SegmentTiming& timing,
+                                    const std::function<void(uint64_t offset)>& visit) {
+  constexpr uint64_t kTscMask = (uint64_t{1} << ClockRatio::kTscBits) - 1, kMostBack = uint64_t{1} << 32;
+  constexpr uint64_t kSkew = uint64_t{1} << 14;  // between the TSCs of two processors on which a thread ran
+  std::vector<Finding> findings;
+  if (!timing.use_time) return findings;
+  const uint64_t least_back = stream.cpu < 0 ? kSkew : 0;
+  uint64_t places = 0;
+  std::optional<PsbEntry> before, first;
+  Interval time;
+  for (auto entry = index.next(0); entry; entry = index.next(entry->offset_bytes + 1)) {
+    visit(entry->offset_bytes);
+    const bool is_ordered = before && before->has_tsc && entry->has_tsc && !before->in_guest && !entry->in_guest;
+    const uint64_t back = is_ordered ? (before->tsc - entry->tsc) & kTscMask : 0;
+    const Seam* seam = before ? stream.seam_after(before->offset_bytes) : nullptr;
+    const bool is_joined = seam == nullptr || seam->offset_bytes > entry->offset_bytes;
+    if (back > least_back && back < kMostBack && is_joined) {
+      const Interval here = timing.time.to_interval(Tsc{entry->tsc}, Tsc{before->tsc});
+      time = places == 0 ? here : hull(time, here);
+      if (places++ == 0) first = entry;
+    }
+    before = entry;
+  }
+  if (places == 0) return findings;
+  Finding& finding = findings.emplace_back();
+  finding.kind = FindingKind::clock_contradicts;
+  finding.time = time;
+  finding.what = name_of(stream) + ": the TSC goes back at " + (places == 1 ? "" : std::to_string(places) + " PSB packets, the first at ") +
+                 "trace offset " + std::to_string(first->offset_bytes) + ": segments of the trace are swapped or doubled";
+  return findings;
+}
+
+}  // namespace ptd

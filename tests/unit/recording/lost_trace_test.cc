@@ -1,0 +1,186 @@
+// Trace that is missing at the end of data/demo's streams: a gap and a finding, and the flow before it as it was.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "ptdecode/recording.h"
+#include "tests/unit/image/source_support.h"
+
+namespace ptd {
+namespace {
+
+constexpr uint32_t kAux = 11, kAuxtrace = 71, kFinishedInit = 82;  // record types of perf.data
+constexpr uint64_t kRecordHeader = 8;
+
+std::string demo() { return std::string(PTD_SOURCE_DIR) + "/data/demo"; }
+
+struct Told {
+  std::vector<std::pair<uint64_t, uint16_t>> runs;  ///< ip and number of instructions of each block
+  std::vector<bool> uncertain;                       ///< of each block
+  std::vector<GapReason> gaps;
+  bool ends_in_gap = false;
+};
+
+Told decode(const Recording& recording, int32_t cpu, unsigned threads) {
+  Told told;
+  for (uint32_t i = 0; i < recording.streams().size(); ++i) {
+    if (recording.streams()[i].cpu != cpu) continue;
+    const Status status = recording.decode_parallel(
+        i, 0, Recording::kStreamEnd, threads, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment&) {
+          for (const Block& block : batch.blocks) {
+            told.runs.emplace_back(decoder.blocks().info(block.node).ip.value, block.instructions);
+            told.uncertain.push_back((block.flags & kUncertainFlags) != 0);
+          }
+          for (const Gap& gap : batch.gaps) told.gaps.push_back(gap.reason);
+          if (!batch.blocks.empty()) told.ends_in_gap = false;
+          if (!batch.gaps.empty()) told.ends_in_gap = batch.gaps.back().before_block == batch.blocks.size();
+          return true;
+        });
+    EXPECT_TRUE(status.ok());
+  }
+  return told;
+}
+
+std::unique_ptr<Recording> open_at(const std::string& path) {
+  OpenOptions options;
+  options.path = path;
+  options.build_id_cache = "/nonexistent";
+  auto opened = Recording::open(options);
+  EXPECT_TRUE(opened.ok());
+  return opened.ok() ? std::move(*opened) : nullptr;
+}
+
+/// data/demo in memory, with the places of the last AUX and AUXTRACE records of one cpu.
+class Damaged {
+ public:
+  explicit Damaged(int32_t cpu) {
+    const std::string path = demo() + "/data";
+    bytes_.resize(std::filesystem::file_size(path));
+    std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(bytes_.data()), static_cast<std::streamsize>(bytes_.size()));
+    const auto data = number<uint64_t>(40), size = number<uint64_t>(48);
+    std::vector<std::pair<uint64_t, uint64_t>> ends;  // of AUX records: end of the trace, place
+    uint64_t trace_end = 0;
+    for (uint64_t at = data; at + kRecordHeader <= data + size;) {
+      uint64_t next = at + number<uint16_t>(at + 6);
+      if (number<uint32_t>(at) == kAux) ends.emplace_back(number<uint64_t>(at + 8) + number<uint64_t>(at + 16), at);
+      if (number<uint32_t>(at) == kAuxtrace) {
+        const auto payload = number<uint64_t>(at + 8);
+        if (number<int32_t>(at + 40) == cpu) {
+          auxtrace_ = at;
+          trace_end = number<uint64_t>(at + 16) + payload;
+        }
+        next += payload;
+      }
+      at = next;
+    }
+    // The recorder aligns payloads to 8 bytes.
+    for (const auto& [end, at] : ends) {
+      if (end <= trace_end && trace_end - end < 8) aux_ = at;
+    }
+  }
+  [[nodiscard]] bool found() const { return aux_ != 0 && auxtrace_ != 0; }
+  void set_flags(uint64_t flags) { put<uint64_t>(aux_ + 24, number<uint64_t>(aux_ + 24) | flags); }
+  [[nodiscard]] uint64_t payload_bytes() const { return number<uint64_t>(auxtrace_ + 8); }
+  /// Leaves `kept` bytes of the last payload, a multiple of 8: those at its end if `of_end`. Other records fill the rest.
+  void shorten(uint64_t kept, bool of_end) {
+    const uint64_t first = auxtrace_ + number<uint16_t>(auxtrace_ + 6), whole = payload_bytes();
+    if (of_end) std::memmove(bytes_.data() + first, bytes_.data() + first + whole - kept, kept);
+    put<uint64_t>(auxtrace_ + 8, kept);
+    for (uint64_t at = first + kept; at < first + whole; at += kRecordHeader) {
+      put<uint32_t>(at, kFinishedInit);
+      put<uint16_t>(at + 4, 0);
+      put<uint16_t>(at + 6, kRecordHeader);
+    }
+  }
+  [[nodiscard]] std::unique_ptr<Recording> open() const {
+    dir_.write("data", Bytes(bytes_));
+    std::filesystem::copy(demo() + "/kcore_dir", dir_.path() + "/kcore_dir", std::filesystem::copy_options::recursive);
+    return open_at(dir_.path());
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] T number(uint64_t at) const {
+    T value{};
+    std::memcpy(&value, bytes_.data() + at, sizeof value);
+    return value;
+  }
+  template <class T>
+  void put(uint64_t at, T value) {
+    std::memcpy(bytes_.data() + at, &value, sizeof value);
+  }
+  testing::TempDir dir_;
+  std::vector<std::byte> bytes_;
+  uint64_t aux_ = 0, auxtrace_ = 0;
+};
+
+void expect_one_finding(const Recording& recording) {
+  const std::vector<Finding> findings = recording.findings();
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].kind, FindingKind::trace_lost);
+}
+
+TEST(LostTrace, TheUndamagedRecordingHasNone) {
+  const auto whole = open_at(demo());
+  ASSERT_TRUE(whole);
+  EXPECT_TRUE(whole->findings().empty());
+  for (const int32_t cpu : {0, 1}) EXPECT_TRUE(decode(*whole, cpu, 1).gaps.empty());
+}
+
+TEST(LostTrace, AFlagOfTheLastAuxRecord) {
+  const auto whole = open_at(demo());
+  ASSERT_TRUE(whole);
+  for (const int32_t cpu : {0, 1}) {
+    const Told truth = decode(*whole, cpu, 1);
+    for (const uint64_t flag : {1U, 4U, 8U}) {  // TRUNCATED, PARTIAL, COLLISION
+      Damaged damaged(cpu);
+      ASSERT_TRUE(damaged.found());
+      damaged.set_flags(flag);
+      const auto recording = damaged.open();
+      ASSERT_TRUE(recording);
+      expect_one_finding(*recording);
+      for (const unsigned threads : {1U, 4U}) {
+        const Told told = decode(*recording, cpu, threads);
+        EXPECT_EQ(told.runs, truth.runs) << flag;
+        EXPECT_EQ(told.gaps, std::vector{GapReason::aux_lost}) << flag;
+        EXPECT_TRUE(told.ends_in_gap);
+      }
+    }
+  }
+}
+
+TEST(LostTrace, APayloadShorterThanItsAuxRecord) {
+  const auto whole = open_at(demo());
+  ASSERT_TRUE(whole);
+  for (const int32_t cpu : {0, 1}) {
+    const Told truth = decode(*whole, cpu, 1);
+    for (const uint64_t eighth : {1U, 3U, 4U, 7U}) {
+      for (const bool of_end : {false, true}) {
+        Damaged damaged(cpu);
+        ASSERT_TRUE(damaged.found());
+        damaged.shorten(damaged.payload_bytes() / 64 * eighth * 8, of_end);
+        const auto recording = damaged.open();
+        ASSERT_TRUE(recording);
+        expect_one_finding(*recording);
+        const Told told = decode(*recording, cpu, 1);
+        EXPECT_TRUE(std::find(told.gaps.begin(), told.gaps.end(), GapReason::aux_lost) != told.gaps.end());
+        EXPECT_TRUE(told.ends_in_gap);
+        if (of_end) continue;
+        ASSERT_LT(told.runs.size(), truth.runs.size());
+        ASSERT_GT(told.runs.size(), 1U);
+        // The last block ends where the trace ends.
+        const auto differ = std::mismatch(told.runs.begin(), std::prev(told.runs.end()), truth.runs.begin()).first;
+        // Packets after it may be what tells which version of changed code ran.
+        const auto certain = static_cast<size_t>(differ - told.runs.begin());
+        const bool is_all = certain + 1 == told.runs.size();
+        const bool is_marked = is_all || told.uncertain[certain] || told.uncertain[certain + 1];
+        EXPECT_TRUE(is_marked) << "cpu " << cpu << ", " << eighth << " of 8, block " << certain << " of " << told.runs.size();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ptd
