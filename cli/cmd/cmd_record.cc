@@ -111,6 +111,10 @@ int run(Words& words) {
   pt.mtc = !words.no_mtc && !words.no_tsc;
   pt.cyc = words.cyc;
   options.config.date_changes = !words.no_dates && pt.tsc;
+  options.on_stopped = [](const std::string& folder) {
+    say_on_error("recording stopped: the working folder " + folder +
+                 " is full, out of reach or at a limit of file size (ulimit -f). The program runs on and is not recorded.\n");
+  };
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
