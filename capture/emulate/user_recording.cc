@@ -109,6 +109,15 @@ perfio::AuxtraceInfoRecord auxtrace_info(const RecordingOptions& options) {
   return info;
 }
 
+// Renames a file that is at the output's path to OUTPUT.old, as perf does.
+Status keep_old(const std::string& output) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(output, error)) return {};
+  std::filesystem::rename(output, output + ".old", error);
+  if (error) return Error{ErrorKind::file_open, "cannot rename " + output + " to " + output + ".old: " + error.message(), 0};
+  return {};
+}
+
 // A file that was written whole.
 Result<LogData> whole_file(const std::string& path) {
   auto file = MappedFile::open(path);
@@ -357,6 +366,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
 
   perfio::WriterOptions writer_options;
   writer_options.attrs = {attr_of(kPtAttr, options), attr_of(kDummyAttr, options)};
+  if (Status status = keep_old(options.output); !status) return status.error();
   auto created = perfio::PerfWriter::create(options.output, writer_options);
   if (!created) return created.error();
   Writer out(**created, options.time);

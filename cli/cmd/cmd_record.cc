@@ -148,7 +148,7 @@ Command add_record(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("record", "Make a recording: of this machine, or under an emulator where it cannot trace");
   add_live_options(command, words->live);
   command.add_flag("--emulate", words->emulate, "run the program under qemu-user and write the trace that a processor would");
-  words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
+  words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
   command.add_option("--truth", words->options.truth_folder, "also write what really ran, for ptdecode verify: DIR/truth.tidN.ptt");
   add_packet_options(command, *words);
   command.add_option("--qemu", words->options.qemu, "the emulator (default qemu-x86_64 or qemu-aarch64 of PATH, as the program wants)");

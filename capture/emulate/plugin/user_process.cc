@@ -62,6 +62,13 @@ uint64_t read_clock() {
 #endif
 }
 
+// The kernel writes a newline in a path as an escape, and nothing else (linux "fs/proc/task_mmu.c", show_vma_header_prefix).
+std::string path_of_map(std::string path) {
+  constexpr std::string_view kNewline = "\\012";
+  for (size_t at = path.find(kNewline); at != std::string::npos; at = path.find(kNewline, at + 1)) path.replace(at, kNewline.size(), "\n");
+  return path;
+}
+
 std::vector<std::string> file_maps() {
   std::vector<std::string> maps;
   std::ifstream file("/proc/self/maps");
@@ -78,7 +85,7 @@ std::vector<std::string> file_maps() {
     }
     std::ostringstream text;
     text << start << ' ' << end - start << ' ' << offset << ' ' << major << ' ' << minor << ' ' << inode << ' '
-         << (1 | (prot[1] == 'w' ? 2 : 0) | 4) << ' ' << hex_of(line.substr(static_cast<size_t>(path_at)));
+         << (1 | (prot[1] == 'w' ? 2 : 0) | 4) << ' ' << hex_of(path_of_map(line.substr(static_cast<size_t>(path_at))));
     maps.push_back(text.str());
   }
   return maps;
