@@ -84,7 +84,7 @@ class Collector {
     if (record.type == kRecordSample) note_sample(record);
     survey_.switches += record.type == kRecordSwitch || record.type == kRecordSwitchCpuWide ? 1 : 0;
   }
-  void finish(const OpenRequest& options, int64_t recorded_at_s, bool same_host);
+  void finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host);
   [[nodiscard]] const perfio::IntelPtInfo& info() const { return info_; }
   [[nodiscard]] const perfio::EtmInfo& etm() const { return etm_; }
   [[nodiscard]] uint32_t other_trace() const { return other_trace_; }
@@ -134,7 +134,7 @@ class Collector {
     mapped.file_offset_bytes = map.file_offset_bytes;
     mapped.pid = map.pid;
     mapped.address = map.addr;
-    mapped.inode = map.inode;
+    mapped.file_id = {map.maj, map.min, map.inode};
     mapped.time_ns = record.sample_id.has_time ? record.sample_id.time : 0;
   }
   void note_sample(const perfio::Record& record) {
@@ -151,7 +151,8 @@ class Collector {
   struct Mapped {
     uint64_t mappings = 0, size_bytes = 0, file_offset_bytes = 0;
     int32_t pid = -1;  // of the largest, with its address and time
-    uint64_t address = 0, time_ns = 0, inode = 0;
+    uint64_t address = 0, time_ns = 0;
+    FileId file_id;
   };
   struct AuxTime {
     int32_t cpu = -1, tid = -1;
@@ -187,7 +188,7 @@ void Collector::widen_by_trace(std::set<StreamKey>& dated) {
   }
 }
 
-void Collector::finish(const OpenRequest& options, int64_t recorded_at_s, bool same_host) {
+void Collector::finish(const OpenRequest& options, int64_t recorded_at_ns, bool same_host) {
   std::set<StreamKey> dated;
   for (const AuxTime& aux : aux_times_) {
     auto stream = streams_.find({aux.cpu, -1});
@@ -211,14 +212,14 @@ void Collector::finish(const OpenRequest& options, int64_t recorded_at_s, bool s
   std::map<std::string, std::string> build_ids;
   for (const perfio::BuildIdEntry& entry : reader_.features().build_ids)
     build_ids.emplace(entry.path, normalize_build_id(perfio::build_id_hex(entry.build_id)));
-  ImageBuild image(options, recorded_at_s);
+  ImageBuild image(options, recorded_at_ns);
   image.source.set_same_host(same_host);
   image.source.set_saved(StashedCode::open(options.stashes, recording_identity(reader_)));
   for (const auto& [key, mapped] : mapped_) {
     SurveyImage line{key.first, key.second, mapped.mappings, mapped.size_bytes, false, {}, {}, {}};
     if (const auto known = build_ids.find(line.path); line.build_id.empty() && known != build_ids.end()) line.build_id = known->second;
     const FoundCode code = image.source.find({line.path, line.build_id, mapped.file_offset_bytes, mapped.size_bytes, nullptr, mapped.pid,
-                                              mapped.address, mapped.time_ns, mapped.inode});
+                                              mapped.address, mapped.time_ns, mapped.file_id});
     line.found = code.status == CodeStatus::found;
     line.reason = line.found ? "" : sentence(code.status);
     line.from = line.found ? name(code.place) : "";
@@ -300,7 +301,7 @@ Result<Survey> survey_perf(const OpenRequest& options) {
     survey.warnings.push_back(collector.other_trace() != 0 ? "the trace is of type " + std::to_string(collector.other_trace()) +
                                                                  ", neither Intel PT nor a known version of CoreSight"
                                                            : "the recording contains no AUXTRACE_INFO of Intel PT or CoreSight");
-  collector.finish(options, static_cast<int64_t>(info.st_mtim.tv_sec), recorded_here(features.hostname));
+  collector.finish(options, written_at_ns(options.path), recorded_here(features.hostname));
   for (const std::string& message : reader.damage().messages) survey.warnings.push_back(message);
   if (reader.damage().cut && reader.damage().messages.empty())
     survey.warnings.push_back("the file is truncated at byte " + std::to_string(reader.damage().cut_offset_bytes));

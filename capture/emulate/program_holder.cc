@@ -39,14 +39,16 @@ bool send_report(int fd, int32_t value) {
 }
 
 // Waits for the program and, as this process takes in orphans, for all that it started.
-int wait_for_all(pid_t program) {
+int wait_for_all(pid_t program, const std::function<void()>& ended) {
   int result = kKilled;
   while (true) {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, 0);
     if (pid < 0 && errno == EINTR) continue;
     if (pid < 0) return result;
-    if (pid == program) result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (pid != program) continue;
+    ended();
+    result = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
 }
 
@@ -71,7 +73,7 @@ void leave_standard_streams() {
   if (program == 0) become_program(duties, group);
   if (program < 0 || !send_report(fd, program)) _exit(1);
   leave_standard_streams();
-  (void)send_report(fd, wait_for_all(program));
+  (void)send_report(fd, wait_for_all(program, duties.ended));
   Report done;
   if (!receive(fd, done)) duties.complete();
   _exit(0);
@@ -86,6 +88,7 @@ Result<std::unique_ptr<ProgramHolder>> ProgramHolder::start(const Duties& duties
   (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
   std::unique_ptr<ProgramHolder> holder(new ProgramHolder);
   holder->fd_ = pair[0];
+  holder->ended_ = duties.ended;
   const pid_t group = getpgrp();
   holder->holder_ = fork();
   if (holder->holder_ == 0) {
@@ -101,7 +104,7 @@ Result<std::unique_ptr<ProgramHolder>> ProgramHolder::start(const Duties& duties
 
 int ProgramHolder::wait() {
   Report status;
-  return receive(fd_, status) ? status.value : wait_for_all(program_);
+  return receive(fd_, status) ? status.value : wait_for_all(program_, ended_);
 }
 
 ProgramHolder::~ProgramHolder() {

@@ -17,6 +17,7 @@ class ProgramHolder {
  public:
   struct Duties {
     std::function<void()> become_program;  ///< in the program's process; returns only if that fails
+    std::function<void()> ended;           ///< when the program itself has ended, in the process that waits for it
     std::function<void()> complete;        ///< in the holder, if the recorder is gone when the program has ended
   };
   /// Errors: file_open.
@@ -32,6 +33,7 @@ class ProgramHolder {
 
  private:
   ProgramHolder() = default;
+  std::function<void()> ended_;
   int fd_ = -1;
   pid_t holder_ = -1, program_ = -1;
 };

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "capture/emulate/shared/mapped_log.h"
+#include "capture/emulate/shared/user_config.h"
 
 namespace ptd::emulate {
 namespace {
@@ -78,7 +79,21 @@ void end_threads(UserImage& image) {
     const std::string& last = thread.events.back().kind;
     if (last == "exit" || (exec && (last == "exec" || thread.tid == image.pid))) continue;
     thread.events.push_back({image.last_tsc, "exit", {}});
+    thread.silent_end = true;
   }
+}
+
+// A killed process says nothing of its end. Of the program itself the recorder knows when that was.
+void date_end(std::vector<UserImage>& images, uint64_t ended_tsc) {
+  UserImage* last = nullptr;
+  for (UserImage& image : images) {
+    if (image.pid == images.front().pid) last = &image;
+  }
+  if (last == nullptr) return;
+  const bool told = std::any_of(last->threads.begin(), last->threads.end(), [](const UserThreadOutput& thread) {
+    return thread.events.back().kind == "exec" || (thread.events.back().kind == "exit" && !thread.end.unknown);
+  });
+  if (!told) last->last_tsc = std::max(last->last_tsc, ended_tsc);
 }
 
 /// Numbers of processes and threads that are nobody else's. Those that the plugin sees are of the process' own PID namespace, and in two
@@ -207,10 +222,11 @@ std::vector<UserImage> read_user_output(const std::string& folder) {
     for (UserEvent& event : image.threads.front().events) {
       if (event.kind == "thread" || event.kind == "first_map") event.tsc = image.first_tsc;
     }
-    end_threads(image);
     images.push_back(std::move(image));
   }
   std::sort(images.begin(), images.end(), [](const auto& a, const auto& b) { return a.first_tsc < b.first_tsc; });
+  date_end(images, SharedCount::read(folder + "/" + kEndedFile));
+  for (UserImage& image : images) end_threads(image);
   for (size_t i = 0; i < images.size(); ++i) {
     const auto parent = parents.find(images[i].name);
     if (parent == parents.end()) continue;

@@ -34,6 +34,7 @@ struct UserThreadOutput {
   std::vector<UserEvent> events;
   std::string packet_path, truth_path;
   ThreadEnd end;
+  bool silent_end = false;  ///< its process ended without an event of this thread
 };
 
 /// One process image: from exec or fork to exec or exit.

@@ -19,6 +19,7 @@
 #include "perfio/format/wire.h"
 #include "perfio/perf_writer.h"
 #include "ptdecode/pt/packet_reader.h"
+#include "ptdecode/pt/packet_writer.h"
 
 namespace ptd::emulate {
 namespace {
@@ -45,7 +46,11 @@ struct Stream {
     LogData packets;
     uint64_t base_bytes = 0;
     LogData truth;  ///< raw log
-    bool cut = false;
+    bool cut = false;     ///< the logs end early
+    bool broken = false;  ///< more ran after the packets
+    std::vector<std::byte> tail;  ///< packets that date the end, after a break if there is one
+    [[nodiscard]] uint64_t bytes() const { return packets.bytes.size() + tail.size(); }
+    [[nodiscard]] uint64_t end_tsc() const { return std::max(thread->last_tsc, thread->events.back().tsc); }
   };
   std::vector<Piece> pieces;
   uint64_t size_bytes = 0;
@@ -104,6 +109,15 @@ perfio::AuxtraceInfoRecord auxtrace_info(const RecordingOptions& options) {
   return info;
 }
 
+// Renames a file that is at the output's path to OUTPUT.old, as perf does.
+Status keep_old(const std::string& output) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(output, error)) return {};
+  std::filesystem::rename(output, output + ".old", error);
+  if (error) return Error{ErrorKind::file_open, "cannot rename " + output + " to " + output + ".old: " + error.message(), 0};
+  return {};
+}
+
 // A file that was written whole.
 Result<LogData> whole_file(const std::string& path) {
   auto file = MappedFile::open(path);
@@ -126,7 +140,24 @@ Status encode_piece(const std::vector<UserImage>& images, Stream::Piece& piece) 
   return {};
 }
 
-Result<std::vector<Stream>> streams_of(const std::vector<UserImage>& images, bool aarch64) {
+// The last packet may be long before the end: of a thread that waited, or that could not be recorded any more. What follows a break starts
+// when the packets end, so that the time in which nothing was recorded is lost time.
+void date_end(Stream::Piece& piece) {
+  if (!piece.broken && !piece.thread->silent_end) return;
+  pt::PacketWriter packets(piece.tail);
+  const uint64_t last = piece.thread->end.moment.totals.tsc;
+  if (piece.broken) {
+    packets.psb();
+    packets.tsc(last);
+    packets.psbend();
+  }
+  if (piece.end_tsc() > last) packets.tsc(piece.end_tsc());
+  constexpr size_t kAlign = 8;  // AUXTRACE records are of as many bytes; a PAD packet is a zero
+  piece.tail.resize((piece.tail.size() + kAlign - 1) / kAlign * kAlign);
+}
+
+Result<std::vector<Stream>> streams_of(const std::vector<UserImage>& images, const RecordingOptions& options) {
+  const bool aarch64 = options.aarch64;
   std::vector<Stream> streams;
   for (size_t i = 0; i < images.size(); ++i) {
     for (const UserThreadOutput& thread : images[i].threads) {
@@ -135,7 +166,7 @@ Result<std::vector<Stream>> streams_of(const std::vector<UserImage>& images, boo
         streams.push_back({thread.pid, thread.tid, {}, 0});
         known = streams.end() - 1;
       }
-      Stream::Piece piece{i, &thread, {}, known->size_bytes, {}, false};
+      Stream::Piece piece{i, &thread, {}, known->size_bytes, {}, false, false, {}};
       if (aarch64) {
         if (Status status = encode_piece(images, piece); !status) return status.error();
       } else {
@@ -143,7 +174,9 @@ Result<std::vector<Stream>> streams_of(const std::vector<UserImage>& images, boo
         piece.truth = read_log(thread.truth_path);
         piece.cut = piece.packets.cut;
       }
-      known->size_bytes += piece.packets.bytes.size();
+      piece.broken = piece.cut || thread.end.unknown;
+      if (!aarch64 && options.config.pt.tsc) date_end(piece);
+      known->size_bytes += piece.bytes();
       known->pieces.push_back(std::move(piece));
     }
   }
@@ -204,6 +237,19 @@ void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions&
   out.check(writer.add_time_conv(conversion));
 }
 
+// An AUXTRACE record of the packets of stream `index`.
+void write_piece(perfio::PerfWriter& writer, Writer& out, const Stream& stream, size_t index, uint64_t offset_bytes, uint64_t reference,
+                 Bytes packets, bool aarch64) {
+  perfio::AuxtraceRecord record;
+  record.offset_bytes = offset_bytes;
+  record.reference = reference;
+  record.idx = static_cast<uint32_t>(index);
+  record.tid = aarch64 ? -1 : stream.tid;
+  record.cpu = aarch64 ? static_cast<int32_t>(index) : -1;
+  record.payload = packets;
+  out.check(writer.add_auxtrace(record));
+}
+
 // CoreSight: a buffer a cpu, and each thread has a cpu of its own. Intel PT: a buffer a thread.
 void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<Stream>& streams, bool aarch64) {
   for (size_t index = 0; index < streams.size(); ++index) {
@@ -214,16 +260,13 @@ void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<St
         end = packets.size() - at > kAuxPieceBytes && !aarch64
                   ? std::min<uint64_t>(pt::find_psb(packets, at + kAuxPieceBytes), packets.size())
                   : packets.size();
-        perfio::AuxtraceRecord record;
-        record.offset_bytes = piece.base_bytes + at;
-        record.reference = piece.thread->first_tsc + 1 + at;
-        record.idx = static_cast<uint32_t>(index);
-        record.tid = aarch64 ? -1 : streams[index].tid;
-        record.cpu = aarch64 ? static_cast<int32_t>(index) : -1;
-        record.payload = packets.subspan(at, end - at);
-        out.check(writer.add_auxtrace(record));
+        write_piece(writer, out, streams[index], index, piece.base_bytes + at, piece.thread->first_tsc + 1 + at,
+                    packets.subspan(at, end - at), aarch64);
         release_pages(packets.first(end));
       }
+      if (!piece.tail.empty())
+        write_piece(writer, out, streams[index], index, piece.base_bytes + packets.size(), piece.thread->first_tsc + 1 + packets.size(),
+                    piece.tail, aarch64);
     }
   }
 }
@@ -273,7 +316,7 @@ RecordingSummary summary_of(const std::vector<UserImage>& images, const std::vec
     for (const Stream::Piece& piece : stream.pieces) cut += piece.cut ? 1 : 0;
   }
   if (cut != 0) {
-    summary.warnings.push_back("the disk of the working folder was full: " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
+    summary.warnings.push_back("the disk of the working folder was full, or a limit of file size was reached: " + std::to_string(cut) + (cut == 1 ? " thread is" : " threads are") +
                                " not recorded to the end");
   }
   if (missing != 0) {
@@ -294,7 +337,7 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
     return Error{ErrorCode::no_space,
                  "nothing was recorded: the working folder " + options.work_folder + " is full or not accessible", 0};
   if (images.empty()) return Error{ErrorCode::no_trace, "the emulator left no trace: the program did not start", 0};
-  const Result<std::vector<Stream>> made = streams_of(images, options.aarch64);
+  const Result<std::vector<Stream>> made = streams_of(images, options);
   if (!made) return made.error();
   const std::vector<Stream>& streams = *made;
   const std::string program = options.command_line.empty() ? "" : options.command_line.front();
@@ -303,20 +346,27 @@ Result<RecordingSummary> write_recording(const RecordingOptions& options) {
   for (size_t index = 0; index < streams.size(); ++index) {
     const Stream& stream = streams[index];
     for (const Stream::Piece& piece : stream.pieces) {
+      const uint32_t cpu = options.aarch64 ? static_cast<uint32_t>(index) : 0;
       perfio::AuxRecord aux;
       aux.aux_offset_bytes = piece.base_bytes;
       aux.aux_size_bytes = piece.packets.bytes.size();
       if (options.aarch64) aux.flags = perfio::kAuxFormatRaw;
-      if (piece.cut) aux.flags |= kAuxTruncated;
-      if (aux.aux_size_bytes == 0 && !piece.cut) continue;
-      sideband.records().push_back(
-          {piece.thread->last_tsc, stream.pid, stream.tid, aux, options.aarch64 ? static_cast<uint32_t>(index) : 0});
+      if (piece.broken) aux.flags |= kAuxTruncated;
+      if (aux.aux_size_bytes != 0 || piece.broken)
+        sideband.records().push_back({piece.tail.empty() ? piece.thread->last_tsc : piece.thread->end.moment.totals.tsc, stream.pid,
+                                      stream.tid, aux, cpu});
+      if (piece.tail.empty()) continue;
+      aux.aux_offset_bytes += aux.aux_size_bytes;
+      aux.aux_size_bytes = piece.tail.size();
+      aux.flags &= ~kAuxTruncated;
+      sideband.records().push_back({piece.end_tsc(), stream.pid, stream.tid, aux, cpu});
     }
   }
   std::stable_sort(sideband.records().begin(), sideband.records().end(), [](const auto& a, const auto& b) { return a.tsc < b.tsc; });
 
   perfio::WriterOptions writer_options;
   writer_options.attrs = {attr_of(kPtAttr, options), attr_of(kDummyAttr, options)};
+  if (Status status = keep_old(options.output); !status) return status.error();
   auto created = perfio::PerfWriter::create(options.output, writer_options);
   if (!created) return created.error();
   Writer out(**created, options.time);

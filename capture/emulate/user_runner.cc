@@ -7,11 +7,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <thread>
 
 #include "capture/emulate/program_holder.h"
 #include "capture/emulate/recording_plan.h"
@@ -65,6 +69,40 @@ class Signals {
  private:
   using Handler = void (*)(int);
   Handler interrupt_, terminate_, hangup_;
+};
+
+/// Calls `on_stopped` once, when a process of the program can no longer be recorded.
+class StopWatcher {
+ public:
+  StopWatcher(const std::string& folder, const std::function<void(const std::string&)>& on_stopped) {
+    if (on_stopped) thread_ = std::thread([this, folder, on_stopped] { watch(folder, on_stopped); });
+  }
+  ~StopWatcher() {
+    {
+      const std::lock_guard hold(lock_);
+      done_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+  StopWatcher(const StopWatcher&) = delete;
+  StopWatcher& operator=(const StopWatcher&) = delete;
+
+ private:
+  void watch(const std::string& folder, const std::function<void(const std::string&)>& on_stopped) {
+    constexpr std::chrono::milliseconds kPause{100};
+    std::unique_lock hold(lock_);
+    while (SharedCount::read(folder + "/" + kStoppedFile) == 0) {
+      if (done_) return;
+      (void)changed_.wait_for(hold, kPause, [this] { return done_; });
+    }
+    hold.unlock();
+    on_stopped(folder);
+  }
+  std::mutex lock_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
 };
 
 /// Whether a file could be written there: better known before the program runs than after.
@@ -125,7 +163,9 @@ Status prepare(const EmulateOptions& options, const EmulatorCommand& command, Re
   }
   std::ofstream config(command.folder + "/" + kConfigFile);
   config << to_text(recording.config) << std::flush;
-  if (!config || !SharedCount::create(command.folder + "/" + kMissingFile))
+  bool written = !config.fail();
+  for (const char* name : {kMissingFile, kStoppedFile, kEndedFile}) written = written && SharedCount::create(command.folder + "/" + name);
+  if (!written)
     return system_error("cannot write to the working folder " + command.folder, ErrorCode::write_failed);
   return write_plan(plan);
 }
@@ -178,13 +218,17 @@ Result<EmulateResult> emulate(const EmulateOptions& options) {
   }
   EmulateResult result;
   const auto become_program = [&] { exec_emulated(command, program, options.command, environment::variables()); };
-  const auto holder = ProgramHolder::start({become_program, [&] { (void)complete(plan, *folder); }});
+  const auto ended = [&] {
+    if (!options.config.work_clock) SharedCount::write(command.folder + "/" + kEndedFile, read_clocks().tsc);
+  };
+  const auto holder = ProgramHolder::start({become_program, ended, [&] { (void)complete(plan, *folder); }});
   if (!holder) {
     folder->remove();
     return holder.error();
   }
   {
     const Signals signals((*holder)->program());
+    const StopWatcher watcher(command.folder, options.on_stopped);
     result.exit_status = (*holder)->wait();
   }
   result.run_s = static_cast<double>(read_clocks().ns - plan.start.ns) / static_cast<double>(kNsPerSecond);

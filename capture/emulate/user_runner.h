@@ -1,6 +1,7 @@
 // Runs a program in qemu-user with the plugin and makes a recording of it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct EmulateOptions {
   std::string qemu;                  ///< path or name of qemu-x86_64; empty: the one in PATH
   std::string plugin;                ///< path of ptdecode-emulate.so; empty: beside this program, or where it was installed
   std::vector<std::string> command;  ///< program and arguments
+  /// Called once, on another thread, if recording stops while the program runs; `folder` is the working folder.
+  std::function<void(const std::string& folder)> on_stopped;
   std::string work_parent;           ///< where the working folder is made; empty: beside the output, else TMPDIR or /tmp
 };
 

@@ -49,6 +49,7 @@ Result<WorkFolder> WorkFolder::create(const std::string& output, const std::stri
       number = errno;
       continue;
     }
+    path = fs::canonical(path, error).string();  // as the kernel names the files in it, which are not the program's
     WorkFolder folder(path);
     folder.lock_ = open((path + "/" + kLockFile).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (folder.lock_ >= 0 && flock(folder.lock_, LOCK_EX | LOCK_NB) == 0 && can_map_files(path)) return folder;

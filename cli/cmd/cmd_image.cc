@@ -99,7 +99,12 @@ int show_place(const Recording& recording, const Words& words, TimeNs when, Spac
   const Result<Ip> ip = place_of(recording, words.place);
   if (!ip) return report_error(ip.error());
   const SpaceId space = is_kernel_half(*ip) ? kKernelSpace : user_space;
-  if (space == kNoSpace) return report_error({ErrorCode::contradictory_options, "a user address needs --tid, which names the address space", 0});
+  if (space == kNoSpace) {
+    if (words.tid < 0) return report_error({ErrorCode::contradictory_options, "a user address needs --tid, which names the address space", 0});
+    return report_error(
+        {ErrorCode::no_such_thread,
+         fmt::format("the recording has no code of a thread {} at this time (--tid); ptdecode info lists its threads", words.tid), 0});
+  }
   const bool att = words.syntax == "att";
   Output& output = standard_output();
   if (words.versions) {

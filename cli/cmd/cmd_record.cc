@@ -112,6 +112,10 @@ int run(Words& words) {
   pt.mtc = !words.no_mtc && !words.no_tsc;
   pt.cyc = words.cyc;
   options.config.date_changes = !words.no_dates && pt.tsc;
+  options.on_stopped = [](const std::string& folder) {
+    say_on_error("recording stopped: the working folder " + folder +
+                 " is full, out of reach or at a limit of file size (ulimit -f). The program runs on and is not recorded.\n");
+  };
   standard_output().flush();
   const Result<emulate::EmulateResult> result = emulate::emulate(options);
   if (!result) return report_error(result.error());
@@ -146,7 +150,7 @@ Command add_record(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("record", "Record a trace on this machine, or in an emulator if it cannot trace");
   add_live_options(command, words->live);
   command.add_flag("--emulate", words->emulate, "run the program in qemu-user and write the trace that a processor would write");
-  words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data)");
+  words->output = command.add_option("-o,--output", words->options.output, "the recording (default perf.data); a file of this name is kept as NAME.old");
   command.add_option("--truth", words->options.truth_folder, "also write the ground truth for 'ptdecode verify': DIR/truth.tidN.ptt");
   add_packet_options(command, *words);
   command.add_option("--qemu", words->options.qemu, "the emulator (default: qemu-x86_64 or qemu-aarch64 in PATH, depending on the "

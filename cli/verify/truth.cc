@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "image/source/mapped_file.h"
+#include "image/base/mapped_file.h"
 
 #include "image/base/system_error.h"
 

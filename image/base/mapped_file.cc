@@ -9,11 +9,18 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "image/base/system_error.h"
 
 namespace ptd {
+namespace {
+
+int64_t ns_of(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+}  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) { return open(open_regular(path), path); }
 
@@ -27,7 +34,8 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::st
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Error{ErrorCode::not_regular_file, path + ": not a regular file", 0};
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = path;
-  file->modified_s_ = info.st_mtim.tv_sec;
+  file->modified_ns_ = ns_of(info.st_mtim);
+  file->changed_ns_ = ns_of(info.st_ctim);
   file->identity_ = {info.st_dev, info.st_ino};
   const auto size = static_cast<size_t>(info.st_size);
   if (size > 0) {
@@ -36,6 +44,20 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(int fd, const std::st
     file->bytes_ = Bytes(static_cast<const std::byte*>(memory), size);
   }
   return std::shared_ptr<const MappedFile>(std::move(file));
+}
+
+FileId MappedFile::mapped_id() const {
+  constexpr int kFields = 4;
+  std::ifstream maps(bytes_.empty() ? "" : "/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    unsigned long long first = 0, inode = 0;  // NOLINT: as sscanf wants them
+    FileId id;
+    const int fields = std::sscanf(line.c_str(), "%llx-%*x %*s %*x %x:%x %llu", &first, &id.maj, &id.min, &inode);
+    id.inode = inode;
+    if (fields == kFields && first == reinterpret_cast<uintptr_t>(bytes_.data())) return id;
+  }
+  return {};
 }
 
 MappedFile::~MappedFile() {

@@ -12,6 +12,12 @@
 
 namespace ptd {
 
+/// Device and inode by which a record of a mapping identifies its file; all 0 if the record does not.
+struct FileId {
+  uint32_t maj = 0, min = 0;  ///< of the device; 0:0 if not recorded
+  uint64_t inode = 0;         ///< 0 if not recorded
+};
+
 /// A regular file mapped privately and read-only. Immutable; any number of threads may read. The bytes live as long as the object.
 /// Limitation: if another process truncates the file while it is mapped, reads past the new end fault.
 class MappedFile {
@@ -28,16 +34,21 @@ class MappedFile {
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Last modification, seconds since the epoch.
-  [[nodiscard]] int64_t modified_s() const { return modified_s_; }
+  /// When the content was last written, in nanoseconds since the epoch. Its owner can set it to any time.
+  [[nodiscard]] int64_t modified_ns() const { return modified_ns_; }
+  /// When content, name or attributes last changed, in nanoseconds since the epoch. Only the kernel sets it.
+  [[nodiscard]] int64_t changed_ns() const { return changed_ns_; }
   /// Returns device and inode, which are the same for every spelling of the path.
   [[nodiscard]] std::pair<uint64_t, uint64_t> identity() const { return identity_; }
+  /// The numbers under which this process's memory map (/proc/self/maps) lists the file. Records of mappings have the same numbers, and
+  /// stat() has others on file systems of several volumes (btrfs, overlayfs). All 0 if the file is empty or the map cannot be read.
+  [[nodiscard]] FileId mapped_id() const;
 
  private:
   MappedFile() = default;
   Bytes bytes_;
   std::string path_;
-  int64_t modified_s_ = 0;
+  int64_t modified_ns_ = 0, changed_ns_ = 0;
   std::pair<uint64_t, uint64_t> identity_;
 };
 

@@ -2,6 +2,7 @@
 #include "image/source/code_source.h"
 
 #include <sys/auxv.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <array>
@@ -51,6 +52,8 @@ const char* sentence(CodeStatus status) {
       return "file is shorter than the mapping";
     case CodeStatus::outside:
       return kOutsideReason;
+    case CodeStatus::replaced:
+      return "the file at this path is not the recorded one, or was written to since (--symfs uses it)";
     case CodeStatus::unproven:
       return "no proof that this file is the one that was mapped (--allow-outside reads it)";
   }
@@ -186,12 +189,36 @@ const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, con
   if (place.kind == FoundAt::root) return "below --symfs";
   if (!own_name(place.path).empty()) return "in the recording's folder";
   const bool is_code = opened.elf != nullptr || is_jitdump(opened.file->bytes());
-  const bool same_inode = wanted.inode != 0 && wanted.inode == opened.file->identity().second;
-  const bool newer = options_.recorded_at_s != 0 && opened.file->modified_s() > options_.recorded_at_s;
+  const bool same_inode = wanted.file_id.inode != 0;  // else doubt_of() has refused it
+  const bool newer = options_.recorded_at_ns != 0 && opened.file->modified_ns() > options_.recorded_at_ns;
   if (is_code && same_inode && !newer) return "has the recorded inode, and is no newer than the recording";
   if (!options_.share && is_code) return "holds code";
   if (!options_.share && same_inode) return "has the recorded inode";
   return nullptr;
+}
+
+/// What speaks against a file at a recorded path for which no build id was recorded.
+CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
+  if (place.kind != FoundAt::path || !wanted.build_id.empty()) return {};
+  const FileId& recorded = wanted.file_id;
+  const auto [device, inode] = opened.file->identity();
+  FileId found{major(device), minor(device), inode};
+  const auto same_device = [&] { return (recorded.maj == 0 && recorded.min == 0) || (found.maj == recorded.maj && found.min == recorded.min); };
+  if (recorded.inode != 0 && (found.inode != recorded.inode || !same_device())) {
+    const FileId mapped = opened.file->mapped_id();
+    if (mapped.inode == recorded.inode) found = mapped;
+  }
+  if (recorded.inode != 0 && found.inode != recorded.inode)
+    return {"is another file than the recorded one (inode " + std::to_string(found.inode) + ", recorded " + std::to_string(recorded.inode) + ")",
+            true, false};
+  const int64_t recorded_at = options_.recorded_at_ns;
+  if (recorded_at != 0 && opened.file->modified_ns() > recorded_at && !is_jitdump(opened.file->bytes()))
+    return {"is newer than the recording, and no build id was recorded to check it", true, false};
+  if (recorded.inode == 0) return {{}, false, true};
+  if (!same_device()) return {"has the recorded inode number on another device, and no build id was recorded to check it", false, true};
+  if (recorded_at != 0 && opened.file->changed_ns() > recorded_at && !is_jitdump(opened.file->bytes()))
+    return {"changed after it was recorded, though its modification time is older, and no build id was recorded to check it", false, true};
+  return {};
 }
 
 bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCode& found) {
@@ -212,6 +239,13 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
                                                          wanted.path + " was recorded with " + wanted.build_id + ": not used"));
     return false;
   }
+  Doubt doubt = doubt_of(where, opened, wanted);
+  if (doubt.other) {
+    found.status = CodeStatus::replaced;
+    found.file_path = place;
+    found.findings.push_back(make_finding(FindingKind::file_changed, place + " " + doubt.reason + ": not used"));
+    return false;
+  }
   const char* proof = proof_of(where, opened, wanted);
   if (proof == nullptr) {
     found.status = CodeStatus::unproven;
@@ -229,12 +263,9 @@ bool CodeSource::try_place(const Place& where, const MappedPath& wanted, FoundCo
   }
   constexpr uint64_t kPage = 4096;
   const bool short_file = code.bytes.size() + kPage <= wanted.size_bytes;
-  const bool newer = options_.recorded_at_s != 0 && opened.file->modified_s() > options_.recorded_at_s && where.kind == FoundAt::path;
-  if (wanted.build_id.empty() && (short_file || newer)) {
-    found.findings.push_back(
-        make_finding(FindingKind::file_changed, place + (short_file ? " is shorter than its mapping" : " is newer than the recording") +
-                                                    ", and no build id was recorded to check it"));
-  }
+  if (wanted.build_id.empty() && short_file) doubt.reason = "is shorter than its mapping, and no build id was recorded to check it";
+  if (!doubt.reason.empty()) found.findings.push_back(make_finding(FindingKind::file_changed, place + " " + doubt.reason));
+  found.assumed = doubt.assumed;
   found.status = CodeStatus::found;
   found.place = where.kind;
   found.proof = proof;

@@ -22,8 +22,11 @@ namespace ptd {
 ///
 /// A recording may be hostile and name any file of this machine. A file at a recorded path is used only if one of these holds:
 ///   - it has the recorded build id;
-///   - it is in the recording's own folder, and no link leads outside it;
-///   - it contains code (ELF, jitdump), or has the recorded inode. With `share`, both must hold, and it must not be newer.
+///   - it is not known to be another file (below), is in the recording's own folder, and no link leads outside it;
+///   - it is not known to be another file, and contains code (ELF, jitdump) or has the recorded inode. With `share`, both must hold.
+/// Without a recorded build id, a file is known to be another one if its inode is not the recorded one, or if it was written to after the
+/// recording was made; a jitdump may grow. It is used as `assumed` if no inode was recorded, or if the device or the time of its last change
+/// (ctime) raises doubt. With `share`, it must also be as old as the recording.
 /// These rules do not apply below a root that the user gives; the root "/" lifts them for all files. Devices and procfs links are never
 /// opened.
 struct CodeSourceOptions {
@@ -34,7 +37,7 @@ struct CodeSourceOptions {
   bool same_host = true;                   ///< false: recorded elsewhere, so this machine's files count only with a recorded build id
   std::string own_folder;                  ///< the recording's; "" if it has none
   bool share = false;                      ///< the bytes are for others (a bundle)
-  int64_t recorded_at_s = 0;               ///< when the recording was made, seconds since the epoch; 0: unknown
+  int64_t recorded_at_ns = 0;              ///< when the recording was made, nanoseconds since the epoch; 0: unknown
   std::shared_ptr<SavedFiles> saved;       ///< copies saved at recording time; null: none
   std::shared_ptr<Debuginfod> debuginfod;  ///< queried last, for files with a recorded build id; null: not used
 };
@@ -49,7 +52,7 @@ struct MappedPath {
   const std::vector<std::string>* roots = nullptr;
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   uint64_t address = 0, time_ns = 0;
-  uint64_t inode = 0;  ///< 0 if not recorded
+  FileId file_id;
 };
 
 /// Why a mapping has bytes or has none.
@@ -61,6 +64,7 @@ enum class CodeStatus : uint8_t {
   deleted,         ///< the file was deleted when it was recorded
   too_short,       ///< the file ends before the mapping starts
   outside,         ///< the path leads out of the recording's folder: not read
+  replaced,        ///< another file is at the path, or it was written to since it was recorded: not used
   unproven,        ///< no proof that the file at the path is the mapped one: not read
 };
 /// Returns a sentence fragment: "file not found", "wrong build id", ...
@@ -74,6 +78,7 @@ struct FoundCode {
   CodeStatus status = CodeStatus::not_found;
   FoundAt place = FoundAt::path;  ///< if found
   bool is_copy = false;           ///< a copy of memory, taken some time after the record
+  bool assumed = false;           ///< nothing proves that the file is the recorded one, and nothing speaks against it
   CodeBytes code;                 ///< bytes of the mapping, possibly fewer than requested
   std::string file_path;          ///< the file used, or the last one refused
   const char* proof = "";         ///< if found: why the file may be used, a sentence fragment
@@ -126,7 +131,13 @@ class CodeSource {
   bool try_place(const Place& place, const MappedPath& wanted, FoundCode& found);
   /// The name of a path within the recording's own folder; "" if it is not in it by name.
   [[nodiscard]] std::string own_name(const std::string& path) const;
+  struct Doubt {
+    std::string reason;     ///< a sentence fragment; "" for none
+    bool other = false;     ///< the file is not the recorded one
+    bool assumed = false;   ///< it may be another one
+  };
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
+  [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   bool try_kept_mapping(const MappedPath& wanted, FoundCode& found);
   bool try_kept_build_id(const MappedPath& wanted, FoundCode& found);
   const std::string& remember(const std::shared_ptr<const MappedFile>& file);

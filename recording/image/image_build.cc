@@ -1,6 +1,8 @@
 // Builds timeline and symbolizer from mappings and names.
 #include "recording/image/image_build.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 
 #include "image/base/environment.h"
@@ -12,12 +14,12 @@
 namespace ptd {
 namespace {
 
-CodeSourceOptions source_options(const OpenRequest& options, int64_t recorded_at_s) {
+CodeSourceOptions source_options(const OpenRequest& options, int64_t recorded_at_ns) {
   CodeSourceOptions result;
   result.symfs = options.symfs;
   result.debug_dirs = options.debug_dirs;
   result.build_id_cache = options.build_id_cache.empty() ? default_build_id_cache() : options.build_id_cache;
-  result.recorded_at_s = recorded_at_s;
+  result.recorded_at_ns = recorded_at_ns;
   result.own_folder = own_folder(options.path);
   result.share = options.image_log && options.image_log->share;
   result.saved = StashedCode::open(options.stashes);
@@ -35,15 +37,35 @@ bool is_still_there(const CodeSourceOptions& options, const MappedPath& wanted, 
   return file.ok() && starts_alike(piece_of(*file, wanted.file_offset_bytes, wanted.size_bytes).bytes);
 }
 
+/// The first few paths, and how many more there are.
+std::string first_of(const std::set<std::string>& paths) {
+  constexpr size_t kNamed = 3;
+  std::string names;
+  size_t count = 0;
+  for (const std::string& path : paths) {
+    if (count++ < kNamed) names += (names.empty() ? "" : ", ") + path;
+  }
+  if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
+  return names;
+}
+
 }  // namespace
+
+int64_t written_at_ns(const std::string& recording) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  struct stat info {};
+  const std::string file = ::stat(recording.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? recording + "/data" : recording;
+  if (::stat(file.c_str(), &info) != 0) return 0;
+  return int64_t{info.st_mtim.tv_sec} * kSecond + (info.st_mtim.tv_nsec == 0 ? kSecond - 1 : info.st_mtim.tv_nsec);
+}
 
 std::string default_build_id_cache() {
   const std::string home = environment::home();
   return home.empty() ? std::string() : home + "/.debug";
 }
 
-ImageBuild::ImageBuild(const OpenRequest& options, int64_t recorded_at_s)
-    : builder(options.image_log), source(source_options(options, recorded_at_s)) {
+ImageBuild::ImageBuild(const OpenRequest& options, int64_t recorded_at_ns)
+    : builder(options.image_log), source(source_options(options, recorded_at_ns)) {
   if (options.freeze) builder.freeze_at_first_version();
 }
 
@@ -60,10 +82,10 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   section.assumed = mapping.assumed;
   const MappedPath wanted{mapping.path, mapping.build_id, mapping.file_offset_bytes, mapping.size_bytes,
                           roots,        mapping.pid,      mapping.ip.value,          mapping.from.value,
-                          mapping.inode};
+                          mapping.file_id};
   FoundCode found = source.find(wanted);
   // One report a file, however often it is mapped.
-  if (found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
+  if (!found.findings.empty() && found_reported_.emplace(std::pair(mapping.path, mapping.build_id), true).second) {
     for (Finding& finding : found.findings) {
       finding.space = mapping.space;
       finding.ip = mapping.ip;
@@ -73,6 +95,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
   }
   if (found.status == CodeStatus::found) {
     section.code = std::move(found.code);
+    section.assumed |= found.assumed;
     if (section.build_id.empty()) section.build_id = found.build_id;
     add_symbol_file(section.path, found.file_path, section.build_id);
     if (found.place == FoundAt::kept && !is_still_there(source.options(), wanted, section.code.bytes)) kept_used_.insert(mapping.path);
@@ -85,6 +108,7 @@ void ImageBuild::add_mapping(const UserMapping& mapping, const std::vector<std::
     }
     if (found.elf && source.options().share) return add_executable_part(section, *found.elf);
   } else {
+    if (found.status == CodeStatus::replaced) replaced_.insert(mapping.path);
     add_missing(mapping.path, mapping.build_id, sentence(found.status));
   }
   builder.add_section(std::move(section));
@@ -176,21 +200,17 @@ void ImageBuild::add_missing(const std::string& path, const std::string& build_i
   missing_.emplace(std::pair(path, build_id), reason);
 }
 
-// That a path of today was not what ran is worth a word, and which bytes were taken in its stead.
+// Warns of paths whose file is no longer the one that ran, and says which bytes are used instead.
 void ImageBuild::tell_of_kept(RecordingData& data) const {
   if (const auto& kept = source.options().saved) {
     for (std::string& trouble : kept->troubles()) data.warnings.push_back(std::move(trouble));
   }
-  if (kept_used_.empty()) return;
-  constexpr size_t kNamed = 3;
-  std::string names;
-  size_t count = 0;
-  for (const std::string& path : kept_used_) {
-    if (count++ < kNamed) names += (names.empty() ? "" : ", ") + path;
-  }
-  if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
-  data.warnings.push_back("changed or removed since they were recorded: " + names + ": the copies in the stash are used (ptdecode stash "
-                                                                                    "ls)");
+  const auto warn = [&](const std::set<std::string>& paths, const char* before, const char* after) {
+    if (!paths.empty()) data.warnings.push_back(before + first_of(paths) + after);
+  };
+  warn(kept_used_, "changed or removed since they were recorded: ", ": the copies in the stash are used (ptdecode stash ls)");
+  warn(replaced_, "replaced or written to since they were recorded: ",
+       ": not used, so their code is missing (--symfs DIR uses the recorded files below DIR)");
 }
 
 void ImageBuild::finish(RecordingData& data) {

@@ -24,14 +24,14 @@ struct UserMapping {
   std::string build_id;  ///< hex, may be empty
   TimeNs from;           ///< mapped since
   int32_t pid = -1;
-  uint64_t inode = 0;    ///< of the file, 0 if not recorded
+  FileId file_id;
   bool assumed = false;  ///< that this file is what is there is a guess
 };
 
 /// Not thread-safe; finish() consumes it.
 class ImageBuild {
  public:
-  explicit ImageBuild(const OpenRequest& options, int64_t recorded_at_s = 0);
+  explicit ImageBuild(const OpenRequest& options, int64_t recorded_at_ns = 0);
 
   LoggedBuilder builder;
   CodeSource source;
@@ -65,9 +65,14 @@ class ImageBuild {
   void add_later_copies(const UserMapping& mapping, const MappedPath& wanted, Bytes first);
   void add_executable_part(const Section& section, const ElfFile& elf);
   void leave_out(const UserMapping& mapping, TimeNs since);
+  std::set<std::string> replaced_;                                      // paths whose files are not the recorded ones, and are not used
   std::set<std::string> kept_used_;                                     // paths whose bytes came from a stash
   std::map<std::pair<std::string, std::string>, bool> found_reported_;  // (path, build id) whose findings are out
 };
+
+/// When the recording (a file, or a folder with the file `data`) was last written, in nanoseconds since the epoch; 0 if it is absent. A
+/// time of whole seconds, as archives keep it, counts as the end of its second.
+[[nodiscard]] int64_t written_at_ns(const std::string& recording);
 
 /// Returns the default build-id cache: $HOME/.debug, "" without HOME.
 [[nodiscard]] std::string default_build_id_cache();

@@ -19,7 +19,7 @@ struct Dated {
 
 FoundCode find_jitdump(ImageBuild& image, const JitdumpMapping& mapping) {
   return image.source.find({mapping.path, {}, 0, ~uint64_t{0} >> 1, nullptr, mapping.pid, mapping.address.value,
-                            mapping.mapped_at.value, mapping.inode});
+                            mapping.mapped_at.value, mapping.file_id});
 }
 
 // Whether the file's clock is the recording's; if not, everything in it is dated from when it was mapped.
@@ -44,6 +44,7 @@ Section section_of(const JitdumpMapping& mapping, const Dated& entry, const Foun
   section.live = {entry.time, kTimeMax};
   section.path = mapping.path;
   section.code = {found.code.owner, code};
+  section.assumed = found.assumed;
   return section;
 }
 

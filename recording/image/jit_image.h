@@ -22,7 +22,7 @@ struct JitdumpMapping {
   TimeNs mapped_at;
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   Ip address;
-  uint64_t inode = 0;  ///< of the file, 0 if not recorded
+  FileId file_id;
 };
 
 /// The clock of a jitdump: the conversion from its TSC ticks to the recording's time, and whether that is CLOCK_MONOTONIC.

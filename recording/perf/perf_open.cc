@@ -22,11 +22,6 @@ namespace {
 
 constexpr int32_t kClockMonotonic = 1;
 
-int64_t modified_s(const std::string& path) {
-  struct stat info {};
-  const std::string file = ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) ? path + "/data" : path;
-  return ::stat(file.c_str(), &info) == 0 ? static_cast<int64_t>(info.st_mtim.tv_sec) : 0;
-}
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -127,7 +122,7 @@ Status load_perf(const OpenRequest& options, RecordingData& data) {
   const std::shared_ptr<perfio::PerfReader> reader(std::move(opened).value());
   data.owners.push_back(reader);
   for (const Bytes mapping : reader->mappings()) data.pages.add_mapping(mapping);
-  ImageBuild image(options, modified_s(options.path));
+  ImageBuild image(options, written_at_ns(options.path));
   SidebandFold fold(options, image, data);
   ArmPerf arm;
   perfio::IntelPtInfo info;

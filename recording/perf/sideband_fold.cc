@@ -161,11 +161,11 @@ void SidebandFold::on_mmap(const perfio::Record& record, const perfio::MmapRecor
   const SpaceId space = space_of(map.pid);
   if (map.tid > 0) pids_[map.tid] = map.pid;
   if (is_jitdump_path(map.path)) {
-    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, map.inode});
+    jitdumps_.push_back({space, map.path, time_of(record), map.pid, Ip{map.addr}, {map.maj, map.min, map.inode}});
     return;
   }
   mappings_.push_back({space, Ip{map.addr}, map.size_bytes, map.file_offset_bytes, map.path,
-                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, map.inode});
+                       normalize_build_id(perfio::build_id_hex(map.build_id)), time_of(record), map.pid, {map.maj, map.min, map.inode}});
 }
 
 void SidebandFold::on_comm(const perfio::Record& record, const perfio::CommRecord& comm) {
@@ -447,7 +447,7 @@ void SidebandFold::fold_mappings(const perfio::Features& features) {
     UserMapping copy = mapping;
     copy.path = file->path;
     copy.build_id = file->build_id;
-    copy.inode = file->inode;
+    copy.file_id = file->file_id;
     copy.file_offset_bytes = file->file_offset_bytes + (mapping.ip - file->ip);
     copy.assumed = true;
     image_.add_mapping(copy, roots_of(mapping.pid));

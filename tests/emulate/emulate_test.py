@@ -167,6 +167,30 @@ def code_that_other_threads_rewrite(folder):
         check("nothing lost, nothing wrong without a mark", "silently wrong 0; lost in gaps 0" in line and "gaps 0" in line and "nothing ran" not in line, line)
 
 
+def outputs(folder):
+    """However the output is spelled, the recorder's own files are not the program's; a thread that was not recorded is named."""
+    os.makedirs(os.path.join(folder, "sub"), exist_ok=True)
+    with open(os.path.join(folder, "x.data"), "w") as file:
+        file.write("notes")
+    for name in ("./x.data", "sub/../x.data", os.path.join(folder, "sub", "..", "x.data")):
+        done = subprocess.run([PTDECODE, "record", "-q", "--no-stash", "--emulate", "--plugin", PLUGIN, "-o", name, "--", "/bin/true"], cwd=folder,
+                              capture_output=True, text=True)
+        check(f"record -o {name}", done.returncode == 0 and ".work-" not in done.stderr, done.stderr)
+        if name.startswith("./"):
+            with open(os.path.join(folder, "x.data.old")) as file:
+                check("the file that was at the output is kept", file.read() == "notes")
+        done = subprocess.run([PTDECODE, "check", "-i", "x.data", "--stash", "off"], cwd=folder, capture_output=True, text=True)
+        check(f"record -o {name}: no file is missing", done.returncode == 0 and "file_missing" not in done.stdout, done.stdout)
+    odd_name = os.path.join(folder, "new\nline")
+    shutil.copy("/bin/true", odd_name)
+    done = subprocess.run([PTDECODE, "record", "-q", "--no-stash", "--emulate", "--plugin", PLUGIN, "-o", "n.data", "--", odd_name], cwd=folder,
+                          capture_output=True, text=True)
+    done = subprocess.run([PTDECODE, "check", "-i", "n.data", "--stash", "off"], cwd=folder, capture_output=True, text=True)
+    check("a program with a newline in its name is found", done.returncode == 0 and "file_missing" not in done.stdout, done.stdout)
+    done = subprocess.run([PTDECODE, "image", "-i", "x.data", "--tid", "424242", "1000"], cwd=folder, capture_output=True, text=True)
+    check("image --tid of no thread", done.returncode == 2 and "424242" in done.stderr and "needs --tid" not in done.stderr, done.stderr)
+
+
 def odd_programs(folder):
     """Programs that change code behind the emulator's back, exec in unusual ways, take what the recorder needs: the flow is the truth, and what
     could not be recorded is named."""
@@ -250,6 +274,7 @@ def main():
                 record(folder, shlex.split(command))
         else:
             small(folder)
+            outputs(folder)
     return 1 if failures else 0
 
 

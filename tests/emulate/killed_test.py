@@ -7,8 +7,11 @@ status 77 without qemu-x86_64.
 """
 import glob
 import os
+import re
+import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -131,6 +134,28 @@ def while_recorded(trial):
     check("recover of another folder: refused", done.returncode == 1 and "not the working folder" in done.stderr, done.stderr)
 
 
+def cut_short(trial):
+    """A limit on the size of files ends the recording while the program runs on: the user learns it at once, and the rest of the run is lost time."""
+    what = "the log reaches the limit of file size"
+    limit = 300 * 1024
+    with open(trial.counters, "wb") as file:
+        file.write(bytes(4096))
+    command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-o", trial.out, "--", trial.deaths, "until_told", trial.counters]
+    recorder = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    said = recorder.stderr.readline()
+    emulator = emulator_of(recorder.pid)
+    check(f"{what}: said while the program runs", "recording stopped" in said and is_alive(emulator), said)
+    rounds = max(trial.count()[1], 1000)
+    wait_until("the program runs for longer than it was recorded", lambda: trial.count()[1] > 6 * rounds)
+    os.kill(emulator, signal.SIGKILL)
+    recorder.communicate(timeout=60)
+    done = run([PTDECODE, "stat", "-i", trial.out])
+    lost = [float(share) for share in re.findall(r"^ +([\d.]+) % .*aux_lost 1\)$", done.stdout, re.M)]
+    check(f"{what}: most of the run is lost time", len(lost) >= 1 and max(lost) > 50, done.stdout)
+    check(f"{what}: the recorder lost it, not the processor", "overflow" not in done.stdout + done.stderr, done.stdout + done.stderr)
+
+
 def memory_of(trial, rounds, options):
     """The most memory that any process of a recording took, and the bytes of the recording."""
     command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-q", "-o", trial.out, *options, "--", trial.deaths, "work", str(rounds)]
@@ -156,7 +181,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(folder)
-        for case in (without_recorder, without_holder, without_both, without_all, while_recorded, memory):
+        for case in (without_recorder, without_holder, without_both, without_all, while_recorded, cut_short, memory):
             if not sys.argv[1:] or case.__name__ in sys.argv[1:]:
                 case(trial)
     return 1 if failures else 0

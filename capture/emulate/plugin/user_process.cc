@@ -62,6 +62,13 @@ uint64_t read_clock() {
 #endif
 }
 
+// The kernel writes a newline in a path as an escape, and nothing else (linux "fs/proc/task_mmu.c", show_vma_header_prefix).
+std::string path_of_map(std::string path) {
+  constexpr std::string_view kNewline = "\\012";
+  for (size_t at = path.find(kNewline); at != std::string::npos; at = path.find(kNewline, at + 1)) path.replace(at, kNewline.size(), "\n");
+  return path;
+}
+
 std::vector<std::string> file_maps() {
   std::vector<std::string> maps;
   std::ifstream file("/proc/self/maps");
@@ -78,13 +85,13 @@ std::vector<std::string> file_maps() {
     }
     std::ostringstream text;
     text << start << ' ' << end - start << ' ' << offset << ' ' << major << ' ' << minor << ' ' << inode << ' '
-         << (1 | (prot[1] == 'w' ? 2 : 0) | 4) << ' ' << hex_of(line.substr(static_cast<size_t>(path_at)));
+         << (1 | (prot[1] == 'w' ? 2 : 0) | 4) << ' ' << hex_of(path_of_map(line.substr(static_cast<size_t>(path_at))));
     maps.push_back(text.str());
   }
   return maps;
 }
 
-UserThread::UserThread(const UserConfig& config, std::atomic<bool>& cut, const std::string& name, pid_t id)
+UserThread::UserThread(const UserConfig& config, CutFlag& cut, const std::string& name, pid_t id)
     : tid(id),
       encoder(config.pt, packets_),
       tracer(encoder, config.truth ? &truth_ : nullptr, false),
@@ -100,17 +107,17 @@ UserThread::UserThread(const UserConfig& config, std::atomic<bool>& cut, const s
 
 void UserThread::event(uint64_t tsc, const char* kind, const std::string& rest) {
   const std::string line = std::to_string(tsc) + ' ' + kind + (rest.empty() ? "" : " ") + rest + '\n';
-  if (!event_log_.append(std::as_bytes(std::span(line))) && has_files_) cut_ = true;
+  if (!event_log_.append(std::as_bytes(std::span(line))) && has_files_) cut_.set();
 }
 
 void UserThread::publish_bytes(uint32_t more_flags) {
   encoder.taken(packets_.size());
   const auto append = [](MappedLog& log, Bytes bytes) { return bytes.empty() || log.append(bytes); };
-  if (state_ != nullptr && !cut_ && (!append(truth_log_, truth_bytes_) || !append(packet_log_, packets_))) cut_ = true;
+  if (state_ != nullptr && !cut_.is_set() && (!append(truth_log_, truth_bytes_) || !append(packet_log_, packets_))) cut_.set();
   packets_.clear();
   truth_bytes_.clear();
   if (state_ == nullptr) return;
-  if (cut_) {
+  if (cut_.is_set()) {
     packet_log_.cut();
     state_ = nullptr;
     return;
@@ -147,6 +154,7 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
   if (config_.work_clock) work_clock().open(folder);
   threads_ = std::make_unique<UserThread*[]>(kMaxVcpus);
   missing_.open(folder + "/" + kMissingFile);
+  cut_.open(folder + "/" + kStoppedFile);
   pid_ = getpid();
   for (const std::string& map : file_maps()) first_maps_.insert(map.substr(0, map.find(' ')));
   open_block_log();
@@ -154,7 +162,8 @@ void UserProcess::start(const std::string& folder, ExecMode mode) {
 
 void UserProcess::open_block_log() {
   name_ = std::to_string(pid_) + "." + std::to_string(read_clock());
-  cut_ = !block_log_.open(folder_ + "/" + name_ + ".blocks");
+  cut_.clear();
+  if (!block_log_.open(folder_ + "/" + name_ + ".blocks")) cut_.set();
 }
 
 bool UserProcess::can_record_exec() {
@@ -274,7 +283,7 @@ void UserProcess::log_block(const Block& block, bool is_new, uint64_t now) {
     block_bytes_.insert(block_bytes_.end(), lengths, lengths + block.insns);
     block_bytes_.insert(block_bytes_.end(), block.bytes, block.bytes + block.size_bytes);
   }
-  if (!block_log_.append(block_bytes_)) cut_ = true;
+  if (!block_log_.append(block_bytes_)) cut_.set();
   block_bytes_.clear();
 }
 

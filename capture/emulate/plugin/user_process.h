@@ -23,13 +23,28 @@ namespace ptd::emulate {
 [[nodiscard]] uint64_t read_clock();
 [[nodiscard]] WorkClock& work_clock();
 
+/// Whether a process has lost something and is not recorded further, because a file cannot grow. The first set() tells the recorder.
+class CutFlag {
+ public:
+  /// `path`: of the SharedCount kStoppedFile.
+  void open(const std::string& path) { stopped_.open(path); }
+  void set() {
+    if (!set_.exchange(true)) stopped_.add();
+  }
+  void clear() { set_ = false; }
+  [[nodiscard]] bool is_set() const { return set_; }
+
+ private:
+  std::atomic<bool> set_{false};
+  SharedCount stopped_;
+};
+
 /// One thread of the program: its packets, truth and events, each in a file of its own. What it publishes survives any death of the process;
 /// the recorder completes the files (complete_thread()). Used by that thread only, except where it can no longer run.
 class UserThread {
  public:
-  /// `name`: path of its files without their ending. `cut`: the process has lost something and is not recorded further; set by whoever
-  /// finds that a file cannot grow.
-  UserThread(const UserConfig& config, std::atomic<bool>& cut, const std::string& name, pid_t tid);
+  /// `name`: path of its files without their ending. `cut`: of its process.
+  UserThread(const UserConfig& config, CutFlag& cut, const std::string& name, pid_t tid);
   UserThread(const UserThread&) = delete;
   UserThread& operator=(const UserThread&) = delete;
 
@@ -78,7 +93,7 @@ class UserThread {
   }
   void publish_bytes(uint32_t more_flags);
   const UserConfig& config_;
-  std::atomic<bool>& cut_;
+  CutFlag& cut_;
   std::vector<std::byte> packets_, truth_bytes_;
   TruthLog truth_;
   MappedLog packet_log_, truth_log_, event_log_;
@@ -153,7 +168,7 @@ class UserProcess {
   uint64_t parent_blocks_ = 0;
   bool started_ = false;
   std::atomic<bool> writable_code_{false};
-  std::atomic<bool> cut_{false};  ///< see UserThread
+  CutFlag cut_;
   std::atomic<bool> holding_{false};
   SharedCount missing_;
   unsigned serial_ = 0;

@@ -133,7 +133,7 @@ bool SharedCount::create(const std::string& path) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   constexpr uint64_t kZero = 0;
-  const bool done = write(fd, &kZero, sizeof kZero) == static_cast<ssize_t>(sizeof kZero);
+  const bool done = ::write(fd, &kZero, sizeof kZero) == static_cast<ssize_t>(sizeof kZero);
   ::close(fd);
   return done;
 }
@@ -145,6 +145,13 @@ uint64_t SharedCount::read(const std::string& path) {
   if (::read(fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) count = 0;
   ::close(fd);
   return count;
+}
+
+void SharedCount::write(const std::string& path, uint64_t value) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)!::pwrite(fd, &value, sizeof value, 0);
+  ::close(fd);
 }
 
 void SharedCount::open(const std::string& path) {

@@ -41,10 +41,8 @@ Ending ending_of(const TraceStep& step) {
     truth.lose();
     lost = ending.unknown = true;
   }
-  if (lost) {
-    packets.ovf();
-    truth.recover();
-  }
+  if (lost && !ending.unknown) packets.ovf();  // the unit's own loss; what ran unseen is a cut of the recording
+  if (lost) truth.recover();
   truth.end();
   return ending;
 }

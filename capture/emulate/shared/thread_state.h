@@ -73,7 +73,7 @@ struct ThreadEnd {
 };
 
 /// Completes the logs STEM.pt and STEM.truth of a thread that is gone: adds the branches that wait and the end of tracing. If the thread was
-/// killed in a block, tracing ends before that block and an OVF says that more may have run. A log that cannot be completed (full disk) says
+/// killed in a block, or its logs are cut, tracing ends before that block: more may have run. A log that cannot be completed (full disk) says
 /// that it is cut. Safe to repeat.
 [[nodiscard]] ThreadEnd complete_thread(const std::string& stem, bool has_truth);
 

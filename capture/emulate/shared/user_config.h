@@ -21,6 +21,10 @@ struct UserConfig {
 inline constexpr const char* kConfigFile = "config";
 /// A SharedCount: threads and programs that could not be recorded at all.
 inline constexpr const char* kMissingFile = "missing";
+/// A SharedCount: processes of which nothing more can be recorded.
+inline constexpr const char* kStoppedFile = "stopped";
+/// A SharedCount: the TSC at which the recorder saw the program end; 0 if it did not see it.
+inline constexpr const char* kEndedFile = "ended";
 
 /// Lower-case hex of text, "-" for none: how strings are written in the lines of events and plans.
 [[nodiscard]] std::string hex_of(const std::string& text);

@@ -1,8 +1,12 @@
 // Sources of code bytes: ELF files, kcore, kallsyms, page dumps, build-id cache, look-up order.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <link.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
+#include <array>
+#include <ctime>
 #include <random>
 
 #include "image/source/build_id.h"
@@ -272,6 +276,88 @@ TEST(SourceLookup, AnotherMachinesRecordingTakesLocalFilesOnlyById) {
   elsewhere.set_same_host(false);
   EXPECT_EQ(elsewhere.find({local, "", 0, 4096}).status, CodeStatus::not_found);
   EXPECT_EQ(elsewhere.find({local, kIdA, 0, 4096}).status, CodeStatus::found);
+}
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// The identity that the kernel puts into records of a mapping of this file, from stat().
+FileId id_of(const std::string& path) {
+  struct stat info {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0);
+  return {major(info.st_dev), minor(info.st_dev), info.st_ino};
+}
+
+void set_modified(const std::string& path, int64_t second) {
+  const std::array<timespec, 2> times = {timespec{second, 0}, timespec{second, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0);
+}
+
+FoundCode find_recorded(const std::string& path, const FileId& id, int64_t recorded_at_ns, const std::string& own_folder = {}, bool share = false) {
+  CodeSourceOptions options;
+  options.recorded_at_ns = recorded_at_ns;
+  options.own_folder = own_folder;
+  options.share = share;
+  CodeSource source(options);
+  MappedPath wanted{path, "", 0, 4096};
+  wanted.file_id = id;
+  return source.find(wanted);
+}
+
+TEST(SourceLookup, AnotherInodeAtTheRecordedPathIsRefused) {
+  const TempDir dir;
+  const std::string path = dir.write("prog", small_elf().bytes());
+  const std::string other = dir.write("other", small_elf(0xff).bytes());
+  const FileId recorded = id_of(path);
+  const int64_t later = (time(nullptr) + 1000) * kSecond;
+  const FoundCode same = find_recorded(path, recorded, later);
+  EXPECT_EQ(same.status, CodeStatus::found);
+  EXPECT_FALSE(same.assumed);
+  EXPECT_TRUE(same.findings.empty());
+  set_modified(other, 1);
+  ASSERT_EQ(::rename(other.c_str(), path.c_str()), 0);
+  for (const std::string& own : {std::string(), dir.path()}) {  // also beside the recording
+    for (const bool share : {false, true}) {
+      const FoundCode found = find_recorded(path, recorded, later, own, share);
+      EXPECT_EQ(found.status, CodeStatus::replaced) << own << share;
+      EXPECT_TRUE(found.code.bytes.empty());
+      ASSERT_EQ(found.findings.size(), 1U);
+      EXPECT_EQ(found.findings[0].kind, FindingKind::file_changed);
+      EXPECT_NE(found.findings[0].what.find(path), std::string::npos);
+    }
+  }
+}
+
+TEST(SourceLookup, AFileWrittenAfterTheRecordingIsRefused) {
+  const TempDir dir;
+  const std::string path = dir.write("prog", small_elf().bytes());
+  const FileId id = id_of(path);
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  const int64_t written = info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec;
+  EXPECT_EQ(find_recorded(path, id, written).status, CodeStatus::found);
+  EXPECT_EQ(find_recorded(path, id, written - 1).status, CodeStatus::replaced) << "within the same second";
+  EXPECT_EQ(find_recorded(path, FileId{}, written - 1).status, CodeStatus::replaced) << "without an inode";
+}
+
+TEST(SourceLookup, AFileThatMayHaveChangedIsAssumed) {
+  const TempDir dir;
+  const std::string path = dir.write("prog", small_elf().bytes());
+  const FileId id = id_of(path);
+  set_modified(path, 1);  // as cp -p and touch do; the time of change is the kernel's
+  const FoundCode touched = find_recorded(path, id, 1000 * kSecond);
+  EXPECT_EQ(touched.status, CodeStatus::found);
+  EXPECT_TRUE(touched.assumed);
+  ASSERT_EQ(touched.findings.size(), 1U);
+  EXPECT_EQ(touched.findings[0].kind, FindingKind::file_changed);
+  const int64_t later = (time(nullptr) + 1000) * kSecond;
+  EXPECT_FALSE(find_recorded(path, id, later).assumed);
+  const FoundCode elsewhere = find_recorded(path, {id.maj + 1, id.min, id.inode}, later);
+  EXPECT_EQ(elsewhere.status, CodeStatus::found);
+  EXPECT_TRUE(elsewhere.assumed) << "another device: its number may change when the machine starts again";
+  EXPECT_FALSE(elsewhere.findings.empty());
+  const FoundCode unknown = find_recorded(path, FileId{}, later);
+  EXPECT_EQ(unknown.status, CodeStatus::found);
+  EXPECT_TRUE(unknown.assumed) << "nothing recorded says which file it was";
 }
 
 TEST(SourceLookup, NamedPipesDoNotHang) {
