@@ -134,7 +134,8 @@ void add_packet_options(CLI::App& command, Words& words) {
                    "time goes by the instructions that ran, at 2 GHz, not by this machine's clock: the same run gives the same trace");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
   command.add_flag("--no-date-code", words.no_dates,
-                   "no PSB around a change of code: as hardware, which does not know of it; its date is then within a timing packet");
+                   "no PSB around a change of code: as hardware, which does not know of it; its date is then within a timing packet, and code that several threads\n"
+                   "rewrite can be decoded with wrong bytes, without a mark");
 }
 
 }  // namespace
