@@ -22,6 +22,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kQueuedChunks = 4, kChunkSteps = 4096, kGivenSteps = 2048;
+constexpr unsigned kWarmUpSegments = 8;
 constexpr size_t kFirstSteps = 64;  // the first ones go out early: somebody waits for the first line
 
 /// A stream on a thread of its own, and the steps that it has ready.
@@ -86,7 +87,7 @@ class StreamWalk {
   }
   void decode() {
     uint64_t offset = 0;
-    const uint64_t first = options_.time.first == kTimeMin ? 0 : recording_.segment_at(stream_, options_.time.first);
+    const uint64_t first = first_segment();
     const StreamInfo& info = recording_.streams()[stream_];
     const FlowClock clock = flow_clock(recording_, stream_, schedule_);
     flow_.emplace(recording_.symbolizer(), recording_.timeline(), functions_, info.cpu, info.tid, clock);
@@ -105,6 +106,19 @@ class StreamWalk {
     flow_->finish(options_.time.last == kTimeMax && !stopped() ? info.time.last : kTimeMin);
     push();
     flow_.reset();
+  }
+  /// Decoding begins a few segments before the time that is wanted: dates depend on packets before it, and so does which calls are open.
+  [[nodiscard]] uint64_t first_segment() const {
+    if (options_.time.first == kTimeMin) return 0;
+    uint64_t first = recording_.segment_at(stream_, options_.time.first);
+    std::vector<std::byte> scratch;
+    for (unsigned earlier = 0; earlier < kWarmUpSegments && first != 0; ++earlier) {
+      AuxSegment segment;
+      uint64_t at = first;
+      if (!recording_.next_segment(stream_, at, segment, scratch) || segment.time.first == kTimeMin) break;
+      first = std::min(first, recording_.segment_at(stream_, TimeNs{segment.time.first.value - 1}));
+    }
+    return first;
   }
   void note(const Batch& batch, const AuxSegment& segment, uint64_t& offset) {
     if (options_.on_gap && !batch.gaps.empty()) {

@@ -6,14 +6,18 @@
 namespace ptd {
 namespace {
 
-// "foo.cold", "foo.cold.7" -> "foo": gcc and clang move what seldom runs out of line (gcc, "-freorder-blocks-and-partition").
+// Returns the name without ".cold", ".cold.7" or, if it is demangled, " [clone .cold]": gcc and clang move code that seldom runs out of
+// line (gcc, "-freorder-blocks-and-partition").
 std::string_view whole_function(std::string_view name) {
   const size_t cold = name.rfind(".cold");
   if (cold == std::string_view::npos || cold == 0) return name;
-  for (const char c : name.substr(cold + 5)) {
+  constexpr std::string_view kClone = " [clone ";
+  const bool clone = name.substr(0, cold).ends_with(kClone);
+  if (clone != name.ends_with(']')) return name;
+  for (const char c : name.substr(cold + 5, name.size() - cold - 5 - (clone ? 1 : 0))) {
     if (c != '.' && (c < '0' || c > '9')) return name;
   }
-  return name.substr(0, cold);
+  return name.substr(0, clone ? cold - kClone.size() : cold);
 }
 
 std::string hex(uint64_t value) {

@@ -5,13 +5,65 @@
 
 #include <algorithm>
 
+#include "cli/text/nearest_word.h"
+#include "cli/text/short_name.h"
+
 namespace ptd {
+
+namespace {
+
+/// Whether `name` has forms that people write: a name with parameters or template arguments that is not a clone of another function.
+bool has_forms(std::string_view name) {
+  return name.find_first_of("(<") != std::string_view::npos && name.find(" [clone ") == std::string_view::npos;
+}
+
+/// Returns "f<int>" of "void f<int>(int) const". A name whose parameters are not certain is returned as it is.
+std::string_view without_parameters(std::string_view name) {
+  constexpr std::string_view kOperator = "operator";
+  const size_t close = name.rfind(')');
+  size_t open = close;
+  for (size_t depth = 0; open != std::string_view::npos; --open) {
+    if (name[open] == ')') ++depth;
+    if (name[open] == '(' && --depth == 0) break;
+    if (open == 0) return name;
+  }
+  if (open == std::string_view::npos || open == 0 || name.substr(0, open).ends_with(kOperator)) return name;
+  name = name.substr(0, open);
+  if (name.find(kOperator) != std::string_view::npos) return name;  // its signs are no brackets, and "operator new" has no return type
+  size_t word = 0, depth = 0;
+  for (size_t at = 0; at < name.size(); ++at) {
+    const char c = name[at];
+    if (c == '<' || c == '(') ++depth;
+    if ((c == '>' || c == ')') && depth != 0) --depth;
+    if (c == ' ' && depth == 0) word = at + 1;
+  }
+  return name.substr(word);
+}
+
+}  // namespace
 
 bool is_glob(std::string_view pattern) { return pattern.find_first_of("*?[") != std::string_view::npos; }
 
 bool matches_name(const std::string& pattern, std::string_view name) {
-  if (name == pattern) return true;
-  return is_glob(pattern) && fnmatch(pattern.c_str(), std::string(name).c_str(), 0) == 0;
+  const auto matches = [&pattern](std::string_view form) {
+    return form == pattern || (is_glob(pattern) && fnmatch(pattern.c_str(), std::string(form).c_str(), 0) == 0);
+  };
+  if (matches(name)) return true;
+  if (!has_forms(name)) return false;
+  if (matches(without_parameters(name))) return true;
+  if (!is_glob(pattern)) {  // a cheap test that rejects most names before short_function() allocates
+    const size_t last = pattern.rfind(':');
+    if (name.find(std::string_view(pattern).substr(last == std::string::npos ? 0 : last + 1)) == std::string_view::npos) return false;
+  }
+  return matches(short_function(name));
+}
+
+std::string nearest_name(const std::string& pattern, const std::vector<std::string>& names) {
+  std::vector<std::string> forms;
+  for (const std::string& name : names) forms.push_back(has_forms(name) ? short_function(name) : name);
+  const std::string near = nearest_word(pattern, forms);
+  const auto found = std::find(forms.begin(), forms.end(), near);
+  return near.empty() || found == forms.end() ? std::string() : names[static_cast<size_t>(found - forms.begin())];
 }
 
 bool name_wanted(const std::vector<std::string>& patterns, std::string_view name) {

@@ -10,9 +10,13 @@ namespace ptd {
 /// Whether `pattern` holds a wildcard: '*', '?' or '['.
 [[nodiscard]] bool is_glob(std::string_view pattern);
 /// Whether `name` is `pattern`, or matches it as a glob: '*' any letters, '?' one, '[a-c]' one of these. '\' takes away the meaning of the
-/// next letter. A name with wildcards of its own ("operator[]") is matched by itself too.
+/// next letter. A name with wildcards of its own ("operator[]") is matched by itself too. A C++ or Rust name also matches
+/// without parameters and return type, and without template arguments: "f" and "f<int>" match "void f<int>(int)". A clone that a compiler
+/// made ("f(int) [clone .part.0]") has other code and matches by its whole name only.
 [[nodiscard]] bool matches_name(const std::string& pattern, std::string_view name);
 /// Whether any pattern matches; an empty list matches all.
 [[nodiscard]] bool name_wanted(const std::vector<std::string>& patterns, std::string_view name);
+/// Returns the one of `names` that `pattern` is probably a misspelling of; "" if none is near.
+[[nodiscard]] std::string nearest_name(const std::string& pattern, const std::vector<std::string>& names);
 
 }  // namespace ptd

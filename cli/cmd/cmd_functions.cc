@@ -190,7 +190,8 @@ void print_slow(const Words& words, const SlowCalls& slow, const FunctionTable& 
   output.write(fmt::format("\nslowest calls of {}\n{:>10} {:>9} {:>9}  {:<16} {:>7}  zoom in with\n", shown(words.function), "took",
                            "off cpu", "untraced", "comm", "tid"));
   for (const SlowCall& call : slow.calls()) {
-    const std::string name = is_glob(words.function) ? "  " + shown(function_text(functions, call.step.function)) : "";
+    const std::string function = function_text(functions, call.step.function);
+    const std::string name = function == words.function ? "" : "  " + shown(function);
     output.write(fmt::format("{:>10} {:>9} {:>9}  {:<16} {:>7}  --tid {} --time {},{}{}\n", duration_text(call.step.total_ns()),
                              call.step.off_cpu_ns == 0 ? "-" : duration_text(call.step.off_cpu_ns),
                              call.step.untraced_ns == 0 ? "-" : duration_text(call.step.untraced_ns), shown(call.comm), call.tid, call.tid,
@@ -215,6 +216,15 @@ void print_threads(const std::vector<CallThread>& threads) {
                         "explains\n", counted(gaps, "time"),
                         counted(forgotten, "time"));
   standard_output().write(text);
+}
+
+/// The message for a function that was not called, with the nearest name of those that were met.
+std::string not_called(const std::string& name, const FunctionTable& functions) {
+  std::vector<std::string> names;
+  for (FunctionId id = 0; id < functions.size(); ++id) names.push_back(functions.info(id).name);
+  const std::string near = is_glob(name) ? "" : nearest_name(name, names);
+  return fmt::format("--func: '{}' was not called{}; 'ptdecode functions --limit 0' lists what was", name,
+                     near.empty() ? "" : fmt::format(" (there is '{}')", near));
 }
 
 int run(const Words& words) {
@@ -246,9 +256,7 @@ int run(const Words& words) {
   const std::vector<Row> rows = ranked(words, profile, input.timed(), input.functions());
   if (rows.empty() && !words.function.empty()) {
     if (status == kExitInterrupted) return input.say_summary(words.calls, false), status;
-    return report_error(
-        {ErrorCode::no_such_function, fmt::format("--func: '{}' was not called; 'ptdecode functions --limit 0' lists all functions",
-                                        words.function), 0});
+    return report_error({ErrorCode::no_such_function, not_called(words.function, input.functions()), 0});
   }
   if (words.format == "json") {
     print_json(rows, slow, input.timed(), input.functions());
@@ -271,7 +279,7 @@ Command add_functions(CLI::App& app) {
       *app.add_subcommand("functions", "Show where time was spent: calls, own and total time, p50, p99 and longest call of each function");
   add_call_options(command, words->calls);
   add_thread_option(command, words->calls.threads);
-  command.add_option("--func", words->function, "this function only; wildcards: 'sqlite3*'");
+  command.add_option("--func", words->function, "this function only, with or without its parameters; wildcards: 'sqlite3*'");
   command.add_option("--slowest", words->slowest, "with --func: its N longest calls, with their --tid and --time options")
       ->needs("--func")
       ->check(CLI::Range(int64_t{0}, kMostListed));

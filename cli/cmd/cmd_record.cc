@@ -140,7 +140,8 @@ void add_packet_options(CLI::App& command, Words& words) {
                    "traces");
   command.add_option("--ovf", words.options.config.overflow_bytes, "lose packets (OVF) after every N bytes, to test the decoder");
   command.add_flag("--no-date-code", words.no_dates,
-                   "write no PSB at a change of code, like hardware; its time is then only as exact as the timing packets");
+                   "write no PSB at a change of code, like hardware; its time is then only as exact as the timing packets, and code that several\n"
+                   "threads rewrite can be decoded with wrong bytes, without a mark");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Demangling: C++ and Rust's legacy names through the C++ run-time library, Rust's v0 names by rust_name.h.
+// Demangling: C++ names through the C++ run-time library, Rust's names by rust_name.h.
 #include <cxxabi.h>
 
 #include <algorithm>
@@ -14,7 +14,21 @@ namespace {
 
 constexpr size_t kMaxMangledBytes = 2048;
 
-// Legacy Rust names are Itanium names whose last component is "h" and 16 hex digits.
+// Legacy Rust names are Itanium names whose last component is a hash. Their other components escape signs: "$LT$" is '<', ".." is "::".
+// A suffix (".llvm.1234", ".cold") is the compiler's; the promotion to a global name that ".llvm." tells of makes no other function.
+std::string legacy_rust_name(const std::string& name) {
+  constexpr size_t kHashBytes = 20;  // "17h", 16 digits and 'E'
+  const size_t hash = name.rfind("17h");
+  if (!name.starts_with("_ZN") || hash == std::string::npos || name.size() - hash < kHashBytes) return {};
+  const size_t bytes = hash + kHashBytes;
+  if (name[bytes - 1] != 'E' || (name.size() != bytes && name[bytes] != '.')) return {};
+  std::string readable = demangle_rust(name.substr(0, bytes));
+  const std::string suffix = name.substr(bytes);
+  if (!readable.empty() && !suffix.empty() && !suffix.starts_with(".llvm.")) readable += " [clone " + suffix + "]";
+  return readable;
+}
+
+// Removes the hash of a name that demangle_rust() rejects because the hash has too few different digits.
 void strip_rust_hash(std::string& name) {
   constexpr size_t kHashBytes = 19;  // "::h" + 16 digits
   if (name.size() <= kHashBytes || name.compare(name.size() - kHashBytes, 3, "::h") != 0) return;
@@ -31,6 +45,7 @@ std::string demangle(const std::string& name) {
     return readable.empty() ? name : readable;
   }
   if (name[1] != 'Z') return name;
+  if (std::string rust = legacy_rust_name(name); !rust.empty()) return rust;
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
   if (status != 0 || !text) return name;

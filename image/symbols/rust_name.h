@@ -1,11 +1,12 @@
-// Demangles names in rustc's v0 scheme (RFC 2603).
+// Demangles names that rustc mangled, by the v0 scheme (RFC 2603) or the legacy one.
 #pragma once
 
 #include <string>
 
 namespace ptd {
 
-/// Returns the readable form of a "_R..." name, without hashes; empty if it is not such a name or would be longer than a few pages.
+/// Returns the readable form of a "_R..." or "_ZN...17h<hash>E" name, without hashes; empty if it is not such a name or would be longer than
+/// a few pages.
 [[nodiscard]] std::string demangle_rust(const std::string& name);
 
 }  // namespace ptd

@@ -159,6 +159,26 @@ class Loss(unittest.TestCase):
         self.assertNotIn(b"lost flow", run("stat", "-q", "-i", DEMO).stdout)
 
 
+class CallsInAWindow(unittest.TestCase):
+    """A call is the same in the whole trace and in the window that --slowest gives for it."""
+
+    def slowest(self, data, function, *words):
+        lines = run("functions", "-q", "-i", data, "--func", function, "--slowest", "5", "--format", "json", *words).stdout.splitlines()
+        return [call for call in map(json.loads, lines) if "call" in call]
+
+    def test_a_window_shows_the_call_that_it_is_for(self):
+        tested = 0
+        for name in ("pair", "jit"):
+            data = SOURCE / "data" / "user" / f"{name}.bundle"
+            rows = map(json.loads, run("functions", "-q", "-i", data, "--limit", "0", "--sort", "max", "--format", "json").stdout.splitlines())
+            for function in [row["function"] for row in rows if row.get("calls")][:12]:
+                for call in self.slowest(data, function)[:1]:
+                    tested += 1
+                    window = ("--tid", str(call["tid"]), "--time", f"{call['start']},{call['end']}")
+                    self.assertIn(call, self.slowest(data, function, *window), (name, function))
+        self.assertGreater(tested, 10)
+
+
 class NewUser(unittest.TestCase):
     """What a newcomer types first: each answer names what was wrong, or what there is."""
 
@@ -291,7 +311,7 @@ class OutputFiles(unittest.TestCase):
         return run(*words, "-q", "-i", self.recording, "-o", target)
 
     def test_what_is_no_file_stays_what_it_is(self):
-        for words in self.COMMANDS[:2]:
+        for words in self.COMMANDS:
             pipe = self.folder / ("pipe-" + words[0])
             os.mkfifo(pipe)
             copy = self.folder / ("copy-" + words[0])
@@ -308,7 +328,7 @@ class OutputFiles(unittest.TestCase):
     def test_a_full_disk_is_said(self):
         full = self.folder / "full"
         full.symlink_to("/dev/full")
-        for words in self.COMMANDS[:2]:
+        for words in self.COMMANDS:
             done = self.write(words, full)
             self.assertEqual(done.returncode, 1, words)
             self.assertIn(b"cannot write", done.stderr, words)
@@ -318,7 +338,7 @@ class OutputFiles(unittest.TestCase):
         recording = self.folder / "perf.data"
         shutil.copy(DEMO / "data", recording)
         before = recording.read_bytes()
-        for words in self.COMMANDS[:2]:
+        for words in self.COMMANDS:
             done = self.write(words, recording)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(b"is a recording: -o names the output file", done.stderr, words)

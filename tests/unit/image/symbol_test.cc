@@ -97,6 +97,31 @@ TEST(SymbolDemangle, KnownForms) {
   EXPECT_EQ(demangle("_Z" + std::string(100000, 'N')).size(), 100002U);
 }
 
+// Legacy names by the escapes of rustc ("rustc_symbol_mangling", legacy.rs): the source has the names on the right.
+TEST(SymbolDemangle, RustLegacyEscapes) {
+  const auto legacy = [](const std::string& path) {  // one component and a hash
+    return demangle("_ZN" + std::to_string(path.size()) + path + "17h05af221e174051e9E");
+  };
+  EXPECT_EQ(legacy("_$LT$std..thread..Packet$LT$T$GT$$u20$as$u20$core..ops..drop..Drop$GT$"),
+            "<std::thread::Packet<T> as core::ops::drop::Drop>");
+  EXPECT_EQ(legacy("Arc$LT$T$C$A$GT$"), "Arc<T,A>");
+  EXPECT_EQ(legacy("_$u7b$$u7b$closure$u7d$$u7d$"), "{{closure}}");
+  EXPECT_EQ(legacy("call$u7b$$u7b$vtable.shim$u7d$$u7d$"), "call{{vtable.shim}}");
+  EXPECT_EQ(legacy("_$LT$$RF$mut$u20$T$GT$"), "<&mut T>");
+  EXPECT_EQ(legacy("_$LT$$BP$const$u20$$u5b$u8$u3b$$u20$4$u5d$$GT$"), "<*const [u8; 4]>");
+  EXPECT_EQ(legacy("_$LT$$LP$$RP$$GT$"), "<()>");
+  EXPECT_EQ(legacy("a$SP$b"), "a@b");
+}
+
+TEST(SymbolDemangle, SuffixesOfRustLegacyNames) {
+  const std::string wrong = "_ZN99Arc$LT$T$GT$4drop17h05af221e174051e9E";
+  const std::string mangled = "_ZN12Arc$LT$T$GT$4drop17h05af221e174051e9E";
+  EXPECT_EQ(demangle(mangled), "Arc<T>::drop");
+  EXPECT_EQ(demangle(mangled + ".llvm.1234567890"), "Arc<T>::drop");
+  EXPECT_EQ(demangle(mangled + ".cold"), "Arc<T>::drop [clone .cold]");
+  EXPECT_EQ(demangle(wrong), wrong) << "a length past the name";
+}
+
 // The names are examples of RFC 2603 and of rustc's book, "Symbol Mangling", v0.
 TEST(SymbolDemangle, RustV0) {
   EXPECT_EQ(demangle("_RNvCskwGfYPst2Cb_3foo16example_function"), "foo::example_function");

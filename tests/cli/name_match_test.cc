@@ -1,0 +1,51 @@
+// Names chosen by --func and -S.
+#include "cli/text/name_match.h"
+
+#include <gtest/gtest.h>
+
+namespace ptd::cli {
+namespace {
+
+struct Case {
+  const char *pattern, *name;
+};
+
+TEST(NameMatch, WholeNamesAndGlobs) {
+  for (const Case& each :
+       {Case{"main", "main"}, Case{"sqlite3*", "sqlite3_step"}, Case{"operator[]", "operator[]"}, Case{"f(int)", "f(int)"},
+        Case{"f(int) [clone .part.0]", "f(int) [clone .part.0]"}, Case{"*clone*", "f(int) [clone .part.0]"}})
+    EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
+TEST(NameMatch, CppNamesWithoutParametersReturnTypeAndTemplateArguments) {
+  for (const Case& each :
+       {Case{"thrower", "thrower(int)"}, Case{"thr*r", "thrower(int)"}, Case{"shop::Basket::sum", "shop::Basket::sum() const"},
+        Case{"shop::Basket::*", "shop::Basket::sum() const"}, Case{"sort", "void sort<int>(int*, int*)"},
+        Case{"sort<int>", "void sort<int>(int*, int*)"}, Case{"Table::at", "int Table<int>::at<7>(unsigned long)"},
+        Case{"Table<int>::at<7>", "int Table<int>::at<7>(unsigned long)"},
+        Case{"std::operator<", "bool std::operator< <char>(std::string const&)"},
+        Case{"Less::operator()", "Less::operator()(int, int) const"}, Case{"operator new", "operator new(unsigned long)"},
+        Case{"(anonymous namespace)::helper", "(anonymous namespace)::helper(int)"}, Case{"take", "take(void (*)(int))"},
+        Case{"named", "named[abi:cxx11](int)"}, Case{"std::mem::align_of", "std::mem::align_of::<f64>"}})
+    EXPECT_TRUE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
+TEST(NameMatch, OtherFunctionsDoNotMatch) {
+  for (const Case& each :
+       {Case{"throw", "thrower(int)"}, Case{"hrower", "thrower(int)"}, Case{"sum", "shop::Basket::sum() const"}, Case{"int", "f(int)"},
+        Case{"f(long)", "f(int)"}, Case{"sort<long>", "void sort<int>(int*, int*)"}, Case{"void", "void sort<int>(int*, int*)"},
+        Case{"f", "f(int) [clone .part.0]"}, Case{"Less::operator", "Less::operator()(int, int) const"}, Case{"", "f(int)"},
+        Case{"f", ")"}, Case{"f", "("}, Case{"f", "f)("}, Case{"f", "((((("}, Case{"f", ""}})
+    EXPECT_FALSE(matches_name(each.pattern, each.name)) << each.pattern << " " << each.name;
+}
+
+TEST(NameMatch, TheNearestName) {
+  const std::vector<std::string> names = {"main", "thrower(int)", "void sort<int>(int*, int*)"};
+  EXPECT_EQ(nearest_name("throwr", names), "thrower(int)");
+  EXPECT_EQ(nearest_name("thrower(long)", names), "");
+  EXPECT_EQ(nearest_name("mian", names), "main");
+  EXPECT_EQ(nearest_name("elsewhere", names), "");
+}
+
+}  // namespace
+}  // namespace ptd::cli

@@ -1,0 +1,71 @@
+// FunctionFinder: what a compiler split off a function counts as the function, whatever the name looks like.
+#include "ptdecode/function_table.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "ptdecode/timeline_builder.h"
+
+namespace ptd {
+namespace {
+
+constexpr Ip kHot{0x1000}, kCold{0x2000};
+
+Timeline one_file() {
+  TimelineBuilder builder;
+  Section section;
+  section.space = builder.add_space();
+  section.ip = kHot;
+  section.size_bytes = 0x2000;
+  section.live = {kTimeMin, kTimeMax};
+  section.path = "/program";
+  builder.add_section(std::move(section));
+  return builder.build();
+}
+
+struct Split {
+  std::string function, part;  // as in the symbol table
+};
+
+// gcc's and clang's names of split functions, in C and in C++ (mangled, so that the demangler writes the suffixes).
+TEST(FunctionFinder, ColdPartsCountAsTheFunction) {
+  const Timeline timeline = one_file();
+  const SpaceId space = timeline.section(0).space;
+  for (const Split& split :
+       {Split{"parse", "parse.cold"}, Split{"parse", "parse.cold.7"}, Split{"parse.part.0", "parse.part.0.cold"},
+        Split{"_Z7throweri", "_Z7throweri.cold"}, Split{"_Z7throweri", "_Z7throweri.cold.12"},
+        Split{"_Z7throweri.part.0", "_Z7throweri.part.0.cold"}, Split{"_ZN1a1bIiEEvT_.isra.0", "_ZN1a1bIiEEvT_.isra.0.cold"},
+        Split{"_ZNK1aixEm", "_ZNK1aixEm.cold"}}) {
+    Symbolizer symbols(timeline);
+    symbols.add_fixed_file({"/program", "", "program", {{0, 0x100, 0x100, demangle(split.function)},
+                                                       {0x1000, 0x100, 0x100, demangle(split.part)}}});
+    FunctionTable table;
+    FunctionFinder finder(symbols, timeline, table);
+    const FoundFunction hot = finder.find(space, kHot, TimeNs{1}), cold = finder.find(space, kCold, TimeNs{1});
+    EXPECT_EQ(hot.id, cold.id) << demangle(split.part);
+    EXPECT_EQ(table.info(cold.id).name, demangle(split.function));
+    EXPECT_TRUE(hot.entry);
+    EXPECT_FALSE(cold.entry) << demangle(split.part) << ": a jump there calls nothing";
+  }
+}
+
+// A part that is called, and names that only look alike, stay functions of their own.
+TEST(FunctionFinder, OtherNamesStayApart) {
+  const Timeline timeline = one_file();
+  const SpaceId space = timeline.section(0).space;
+  for (const char* name : {"_Z7throweri.part.0", "_Z7throweri.constprop.0", "parse.coldly", "parse.cold.x", ".cold", "f [clone .colder]",
+                                  "f [clone .cold", "f.cold]"}) {
+    Symbolizer symbols(timeline);
+    symbols.add_fixed_file({"/program", "", "program", {{0x1000, 0x100, 0x100, demangle(name)}}});
+    FunctionTable table;
+    FunctionFinder finder(symbols, timeline, table);
+    const FoundFunction found = finder.find(space, kCold, TimeNs{1});
+    EXPECT_EQ(table.info(found.id).name, demangle(name));
+    EXPECT_TRUE(found.entry) << name;
+  }
+}
+
+}  // namespace
+}  // namespace ptd
