@@ -3,17 +3,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <fstream>
+#include <memory>
+#include <string_view>
+
+#include "image/source/mapped_file.h"
 
 namespace ptd::cli {
 
 Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Error{ErrorKind::file_open, fmt::format("{}: cannot be opened", path), 0};
+  constexpr size_t kMostLineBytes = 256;
+  const Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);  // a FIFO or a device may not end
+  if (!file) return file.error();
+  const Bytes contents = (*file)->bytes();
+  std::string_view rest(reinterpret_cast<const char*>(contents.data()), contents.size());
   std::vector<Checkpoint> truth;
-  std::string line;
-  while (std::getline(file, line)) {
+  while (!rest.empty()) {
+    const size_t length = std::min(rest.find('\n'), rest.size());
+    const std::string line(rest.substr(0, std::min(length, kMostLineBytes)));
+    rest.remove_prefix(std::min(length + 1, rest.size()));
     if (line.empty() || line.front() == '#') continue;
     Checkpoint point;
     char last[32] = "";
