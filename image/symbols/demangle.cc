@@ -13,6 +13,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxMangledBytes = 2048;
+constexpr size_t kAlwaysShortBytes = 100;  // too short for substitutions to make a long text
 
 // Legacy Rust names are Itanium names whose last component is "h" and 16 hex digits.
 void strip_rust_hash(std::string& name) {
@@ -31,6 +32,7 @@ std::string demangle(const std::string& name) {
     return readable.empty() ? name : readable;
   }
   if (name[1] != 'Z') return name;
+  if (name.size() > kAlwaysShortBytes && !is_bounded_cpp_name(name)) return name;
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
   if (status != 0 || !text) return name;
