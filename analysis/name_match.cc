@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "cli/text/nearest_word.h"
-#include "cli/text/short_name.h"
+#include "analysis/nearest_word.h"
+#include "analysis/short_name.h"
 
 namespace ptd {
 

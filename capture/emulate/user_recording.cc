@@ -114,7 +114,7 @@ Status keep_old(const std::string& output) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(output, error)) return {};
   std::filesystem::rename(output, output + ".old", error);
-  if (error) return Error{ErrorKind::file_open, "cannot rename " + output + " to " + output + ".old: " + error.message(), 0};
+  if (error) return Error{ErrorCode::write_failed, "cannot rename " + output + " to " + output + ".old: " + error.message(), 0};
   return {};
 }
 

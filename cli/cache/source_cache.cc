@@ -5,7 +5,7 @@
 
 #include "cli/cache/symbol_cache.h"
 #include "cli/text/clean_text.h"
-#include "cli/text/short_name.h"
+#include "analysis/short_name.h"
 
 namespace ptd::cli {
 

@@ -13,6 +13,7 @@
 #include "cli/options/whole_file.h"
 #include "cli/text/clean_text.h"
 #include "cli/text/size_words.h"
+#include "image/symbols/source_warnings.h"
 
 namespace ptd::cli {
 
@@ -146,6 +147,9 @@ int run(const Words& words) {
     });
     if (told && file.relocatable && file.build_id.empty() && !words.calls.input.quiet) say_on_error(unproven_text(file.path));
     if (!told) without += (without.empty() ? "" : ", ") + file.path;
+  }
+  for (const std::string& warning : source_warnings()) {
+    if (!words.calls.input.quiet) say_on_error("ptdecode: warning: " + shown(warning) + "\n");
   }
   if (coverage.empty()) {
     const std::string why = counts.files.empty() ? "no code of a file ran"

@@ -5,13 +5,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/text/terminal.h"
 #include "cli/calls/call_input.h"
 #include "cli/cmd/commands.h"
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/text/clean_text.h"
 #include "analysis/name_match.h"
-#include "cli/text/short_name.h"
+#include "analysis/short_name.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/function_profile.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "cli/text/terminal.h"
 #include "cli/calls/call_json.h"
 #include "cli/calls/call_script.h"
 #include "cli/calls/other_lines.h"
@@ -16,9 +17,11 @@
 #include "cli/options/thread_filters.h"
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
+#include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/output_trouble.h"
-#include "cli/text/short_name.h"
+#include "analysis/short_name.h"
+#include "image/symbols/source_warnings.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/survey.h"
 
@@ -145,6 +148,13 @@ bool lists_calls(const Words& words) {
   return !words.has_itrace && !words.has_insn_trace && !words.call_trace && !words.call_ret_trace && words.fields.empty();
 }
 
+/// Warnings about files whose source lines are used without proof, or not used.
+std::string file_text(const ScriptOptions& options) {
+  std::string text = options.unproven->text();
+  for (const std::string& warning : source_warnings()) text += "ptdecode: warning: " + shown(warning) + "\n";
+  return text;
+}
+
 /// What to add to times for the time of day. Errors: usage, if the recording does not tell.
 Status find_time_of_day(const Words& words, std::optional<int64_t>& offset_ns) {
   int64_t ns = 0;
@@ -242,7 +252,7 @@ int run(const Words& words) {
   if (interrupted()) {
     output.flush();
     if (!words.input.quiet)
-      say_on_error(options->unproven->text() + interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
+      say_on_error(file_text(*options) + interrupt_text(progress.share(), tally) + gap_summary(tally, recording, total_bytes));
     return kExitInterrupted;
   }
   if (!complete) {
@@ -252,7 +262,7 @@ int run(const Words& words) {
   if (!output.any()) {
     if (const std::string why = nothing_matched(*options, recording); !why.empty()) say_on_error("ptdecode: " + why + "\n");
   }
-  if (!words.input.quiet) say_on_error(options->unproven->text() + gap_summary(tally, recording, total_bytes));
+  if (!words.input.quiet) say_on_error(file_text(*options) + gap_summary(tally, recording, total_bytes));
   return strict_status(words.input.strict, tally, recording);
 }
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "cli/options/perf_words.h"
-#include "cli/text/nearest_word.h"
+#include "analysis/nearest_word.h"
 
 namespace ptd::cli {
 

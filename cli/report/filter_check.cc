@@ -8,7 +8,7 @@
 
 #include "cli/report/finding_text.h"
 #include "analysis/name_match.h"
-#include "cli/text/nearest_word.h"
+#include "analysis/nearest_word.h"
 
 namespace ptd::cli {
 

@@ -5,24 +5,24 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string_view>
 
 #include "image/base/mapped_file.h"
 
-#include "image/base/system_error.h"
-
 namespace ptd::cli {
 
 Result<std::vector<Checkpoint>> read_truth(const std::string& path) {
-  const auto file = MappedFile::open(path);  // a regular file: another one may never end
-  if (!file.ok()) return file.error();
-  const Bytes bytes = (*file)->bytes();
-  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  constexpr size_t kMostLineBytes = 256;
+  const Result<std::shared_ptr<const MappedFile>> file = MappedFile::open(path);  // a FIFO or a device may not end
+  if (!file) return file.error();
+  const Bytes contents = (*file)->bytes();
+  std::string_view rest(reinterpret_cast<const char*>(contents.data()), contents.size());
   std::vector<Checkpoint> truth;
-  while (!text.empty()) {
-    const size_t length = std::min(text.find('\n'), text.size());
-    const std::string line(text.substr(0, length));
-    text.remove_prefix(std::min(length + 1, text.size()));
+  while (!rest.empty()) {
+    const size_t length = std::min(rest.find('\n'), rest.size());
+    const std::string line(rest.substr(0, std::min(length, kMostLineBytes)));
+    rest.remove_prefix(std::min(length + 1, rest.size()));
     if (line.empty() || line.front() == '#') continue;
     Checkpoint point;
     char last[32] = "";

@@ -13,6 +13,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxMangledBytes = 2048;
+constexpr size_t kAlwaysShortBytes = 100;  // too short for substitutions to make a long text
 
 // Legacy Rust names are Itanium names whose last component is a hash. Their other components escape signs: "$LT$" is '<', ".." is "::".
 // A suffix (".llvm.1234", ".cold") is the compiler's; the promotion to a global name that ".llvm." tells of makes no other function.
@@ -46,6 +47,7 @@ std::string demangle(const std::string& name) {
   }
   if (name[1] != 'Z') return name;
   if (std::string rust = legacy_rust_name(name); !rust.empty()) return rust;
+  if (name.size() > kAlwaysShortBytes && !is_bounded_cpp_name(name)) return name;
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
   if (status != 0 || !text) return name;

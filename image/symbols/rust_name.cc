@@ -42,4 +42,28 @@ std::string demangle_rust(const std::string& name) {
   return write_name(name.c_str(), written) ? std::string(written.text, written.bytes) : std::string();
 }
 
+namespace {
+
+// What was counted so far. No destructor: longjmp skips it.
+struct Counted {
+  std::jmp_buf full;
+  size_t bytes = 0;
+};
+
+extern "C" void count_piece(const char*, size_t bytes, void* opaque) {
+  constexpr size_t kMaxCppBytes = 1U << 16;
+  auto* counted = static_cast<Counted*>(opaque);
+  counted->bytes += bytes;
+  if (counted->bytes > kMaxCppBytes) std::longjmp(counted->full, 1);
+}
+
+}  // namespace
+
+bool is_bounded_cpp_name(const std::string& name) {
+  Counted counted;
+  if (setjmp(counted.full) != 0) return false;
+  (void)cplus_demangle_v3_callback(name.c_str(), DMGL_PARAMS | DMGL_TYPES, count_piece, &counted);
+  return true;
+}
+
 }  // namespace ptd

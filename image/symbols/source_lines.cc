@@ -3,18 +3,16 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
-#include <elfutils/libdwfl.h>
-#include <fcntl.h>
-#include <gelf.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <utility>
+
+#include "image/symbols/debug_file.h"
+#include "image/symbols/source_warnings.h"
 
 namespace ptd {
 namespace {
@@ -44,118 +42,79 @@ struct Extent {
   uint32_t scope = 0, depth = 0;
 };
 
-std::string_view name_of(Dwarf_Die* die) {
+// An attribute of the DIE or of those that it refers to. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file that a unit
+// names, which libdw would open wherever it is.
+bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
+  constexpr int kMostReferences = 16;
+  for (int i = 0; i < kMostReferences; ++i) {
+    if (dwarf_attr(&die, kind, &found) != nullptr) return true;
+    Dwarf_Attribute reference;
+    if (dwarf_attr(&die, DW_AT_abstract_origin, &reference) == nullptr && dwarf_attr(&die, DW_AT_specification, &reference) == nullptr)
+      return false;
+    Dwarf_Die next;
+    if (dwarf_formref_die(&reference, &next) == nullptr) return false;
+    die = next;
+  }
+  return false;
+}
+
+const char* name_of(Dwarf_Die* die) {
   Dwarf_Attribute attribute;
   for (const unsigned kind : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name}) {
-    if (dwarf_attr_integrate(die, kind, &attribute) == nullptr) continue;
+    if (!find_attribute(*die, kind, attribute)) continue;
     if (const char* text = dwarf_formstring(&attribute); text != nullptr) return text;
   }
-  return {};
+  return nullptr;
 }
 
 uint64_t number_of(Dwarf_Die* die, unsigned kind) {
   Dwarf_Attribute attribute;
   Dwarf_Word value = 0;
-  return dwarf_attr_integrate(die, kind, &attribute) != nullptr && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
-}
-
-/// What a section unpacks to, as it claims.
-uint64_t unpacked_bytes(Elf_Scn* section, const char* name) {
-  GElf_Chdr packed;
-  if (gelf_getchdr(section, &packed) != nullptr) return packed.ch_size;
-  constexpr size_t kSizeAt = 4, kDataAt = 12;  // GNU's older form: "ZLIB", then the size as a big-endian number
-  const Elf_Data* data = name != nullptr && std::string_view(name).starts_with(".zdebug") ? elf_rawdata(section, nullptr) : nullptr;
-  if (data == nullptr || data->d_buf == nullptr || data->d_size < kDataAt) return 0;
-  uint64_t size = 0;
-  for (size_t i = kSizeAt; i < kDataAt; ++i) size = size << 8 | static_cast<const uint8_t*>(data->d_buf)[i];
-  return size;
-}
-
-/// Whether compressed sections of the file unpack to what debug information does: libdw unpacks whatever is claimed, up to a thousandfold.
-bool unpacks_within_reason(int fd) {
-  constexpr uint64_t kAlways = 256U << 20, kMostTimes = 32;
-  struct stat info {};
-  (void)elf_version(EV_CURRENT);
-  Elf* elf = ::fstat(fd, &info) == 0 ? elf_begin(fd, ELF_C_READ_MMAP, nullptr) : nullptr;
-  size_t names = 0;
-  const bool named = elf != nullptr && elf_getshdrstrndx(elf, &names) == 0;
-  const uint64_t most = std::max(kAlways, kMostTimes * static_cast<uint64_t>(info.st_size));
-  uint64_t all = 0;
-  bool within = true;
-  for (Elf_Scn* section = named ? elf_nextscn(elf, nullptr) : nullptr; section != nullptr && within; section = elf_nextscn(elf, section)) {
-    GElf_Shdr header;
-    if (gelf_getshdr(section, &header) == nullptr) continue;
-    const uint64_t size = unpacked_bytes(section, elf_strptr(elf, names, header.sh_name));
-    within = size <= most - all;
-    all += within ? size : 0;
-  }
-  if (elf != nullptr) elf_end(elf);
-  return within;
+  return find_attribute(*die, kind, attribute) && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
 }
 
 }  // namespace
 
-struct SourceLines::Handle {
-  int fd = -1;
-  Dwarf* dwarf = nullptr;
-  Dwfl* layout = nullptr;  // owns `dwarf`, if it is there
-  Handle() = default;
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() {
-    if (layout != nullptr) dwfl_end(layout);
-    if (layout == nullptr && dwarf != nullptr) dwarf_end(dwarf);
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 struct SourceLines::Unit {
   Dwarf_Off offset = 0;  // of the unit's DIE
   bool loaded = false;
+  bool counted = false;     // its cost is taken from the file's limits
+  bool has_lines = false;   // its line table can be read; once counted
   std::vector<Row> rows;
   std::vector<Scope> scopes;
   std::vector<Extent> extents;
   std::vector<uint64_t> reach;  // highest end among extents[0..i]
 };
 
-std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path) {
-  auto handle = std::make_unique<Handle>();
-  handle->fd = ::open(elf_path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (handle->fd < 0 || !unpacks_within_reason(handle->fd)) return nullptr;
-  handle->dwarf = dwarf_begin(handle->fd, DWARF_C_READ);
-  if (handle->dwarf == nullptr) return nullptr;
-  std::unique_ptr<SourceLines> lines(new SourceLines(std::move(handle)));
-  lines->index();
-  return lines->units_.empty() ? nullptr : std::move(lines);
-}
+std::unique_ptr<SourceLines> SourceLines::open(const std::string& elf_path) { return of(DebugFile::open(elf_path), elf_path); }
 
 std::unique_ptr<SourceLines> SourceLines::open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted) {
-  static const auto kNoOtherFile = [](Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word, char**) {
-    return -1;
-  };
-  static const Dwfl_Callbacks kCallbacks = {nullptr, kNoOtherFile, dwfl_offline_section_address, nullptr};
-  auto handle = std::make_unique<Handle>();
-  handle->layout = dwfl_begin(&kCallbacks);
-  if (handle->layout == nullptr) return nullptr;
-  dwfl_report_begin(handle->layout);
-  handle->fd = ::open(elf_path.c_str(), O_RDONLY | O_CLOEXEC);
-  // libdwfl would unpack whatever is packed, to any size.
-  std::array<char, SELFMAG> magic{};
-  if (::pread(handle->fd, magic.data(), magic.size(), 0) != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0) return nullptr;
-  if (!unpacks_within_reason(handle->fd)) return nullptr;
-  Dwfl_Module* module = dwfl_report_offline(handle->layout, "module", elf_path.c_str(), handle->fd);
-  if (module != nullptr) handle->fd = -1;  // libdwfl's from here on
-  if (dwfl_report_end(handle->layout, nullptr, nullptr) != 0 || module == nullptr) return nullptr;
-  Dwarf_Addr bias = 0;
-  handle->dwarf = dwfl_module_getdwarf(module, &bias);
-  if (handle->dwarf == nullptr || bias != 0 || !wanted(module)) return nullptr;
-  std::unique_ptr<SourceLines> lines(new SourceLines(std::move(handle)));
-  lines->index();
-  return lines->units_.empty() ? nullptr : std::move(lines);
+  return of(DebugFile::open_relocatable(elf_path, wanted), elf_path);
 }
 
-SourceLines::SourceLines(std::unique_ptr<Handle> handle) : handle_(std::move(handle)) {}
+std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, const std::string& elf_path) {
+  if (!file) return nullptr;
+  std::unique_ptr<SourceLines> lines(new SourceLines(std::move(file), elf_path));
+  lines->within_limits([&] { lines->index(); });
+  return lines->units_.empty() && lines->exceeded_.empty() ? nullptr : std::move(lines);
+}
+
+SourceLines::SourceLines(std::unique_ptr<DebugFile> file, std::string path) : path_(std::move(path)), file_(std::move(file)) {}
 SourceLines::~SourceLines() = default;
+
+// After a limit is exceeded, the file has no units.
+void SourceLines::within_limits(const std::function<void()>& work) {
+  try {
+    work();
+    exceeded_ = file_->limits.text();
+  } catch (const std::bad_alloc&) {
+    exceeded_ = "more memory than is available";
+  }
+  if (exceeded_.empty()) return;
+  add_source_warning(path_ + ": its source lines are not used: its debug information needs " + exceeded_);
+  units_ = {};
+  reaches_ = {};
+}
 
 std::string_view SourceLines::kept(std::string_view text) {
   if (const auto known = texts_.find(text); known != texts_.end()) return known->second;
@@ -164,17 +123,32 @@ std::string_view SourceLines::kept(std::string_view text) {
   return storage_.back();
 }
 
+// Reads each string once: any number of functions may have one name, and one string may end any number of names.
+std::string_view SourceLines::readable(const char* text) {
+  if (text == nullptr) return {};
+  const auto [known, is_new] = readable_.try_emplace(text);
+  if (!is_new) return known->second;
+  constexpr uint64_t kEntryBytes = 64;
+  const uint64_t left = file_->limits.left(DebugLimits::Kind::names);
+  const size_t length = ::strnlen(text, left + 1);
+  if (!file_->limits.spend(DebugLimits::Kind::names, length + kEntryBytes)) return {};
+  const std::string name = demangle(std::string(text, length));
+  if (!file_->limits.spend(DebugLimits::Kind::names, name.size())) return {};
+  return known->second = kept(name);
+}
+
 // Which unit has which addresses: from the units' own ranges, because .debug_aranges may name only some of them, or be absent.
 void SourceLines::index() {
   Dwarf_CU* cu = nullptr;
   Dwarf_Die die;
-  while (units_.size() < kMaxUnits && dwarf_get_units(handle_->dwarf, cu, &cu, nullptr, nullptr, &die, nullptr) == 0) {
+  while (units_.size() < kMaxUnits && dwarf_get_units(file_->dwarf, cu, &cu, nullptr, nullptr, &die, nullptr) == 0) {
     if (dwarf_tag(&die) != DW_TAG_compile_unit && dwarf_tag(&die) != DW_TAG_skeleton_unit) continue;
     Dwarf_Addr base = 0, first = 0, end = 0;
     ptrdiff_t at = 0;
     bool any = false;
     while ((at = dwarf_ranges(&die, at, &base, &first, &end)) > 0) {
       if (first >= end || first == 0) continue;  // the linker dropped it
+      if (!file_->limits.spend(DebugLimits::Kind::ranges, 1)) return;
       any = true;
       reaches_.push_back({first, end, static_cast<uint32_t>(units_.size())});
     }
@@ -193,9 +167,9 @@ const SourceLines::Reach* SourceLines::reach_of(uint64_t address) const {
 SourceLines::Unit* SourceLines::unit_at(uint64_t address) {
   const Reach* reach = reach_of(address);
   if (reach == nullptr) return nullptr;
-  Unit& unit = units_[reach->unit];
-  load(unit);
-  return &unit;
+  const uint32_t number = reach->unit;
+  within_limits([&] { load(units_[number]); });
+  return units_.empty() ? nullptr : &units_[number];
 }
 
 namespace {
@@ -203,8 +177,14 @@ namespace {
 // Walks the DIEs of a unit for functions and what was inlined into them.
 class ScopeReader {
  public:
-  ScopeReader(Dwarf_Die* unit, std::vector<Scope>& scopes, std::vector<Extent>& extents) : scopes_(scopes), extents_(extents) {
-    if (dwarf_getsrcfiles(unit, &files_, &file_count_) != 0) file_count_ = 0;
+  /// `names`: makes a readable name; `limits`: null if the unit is counted.
+  ScopeReader(std::vector<Scope>& scopes, std::vector<Extent>& extents, DebugLimits* limits,
+              const std::function<std::string_view(const char*)>& names)
+      : scopes_(scopes), extents_(extents), limits_(limits), names_(names) {}
+  void read(Dwarf_Die* unit, Dwarf_Files* files, size_t file_count, const std::function<std::string_view(const char*)>& paths) {
+    files_ = files;
+    file_count_ = file_count;
+    paths_ = &paths;
     visit(unit, kNoScope, 0);
   }
 
@@ -228,7 +208,7 @@ class ScopeReader {
         default:
           break;
       }
-    } while (scopes_.size() < kMaxScopes && dwarf_siblingof(&die, &die) == 0);
+    } while (scopes_.size() < kMaxScopes && (limits_ == nullptr || !limits_->exceeded()) && dwarf_siblingof(&die, &die) == 0);
   }
 
   void take(Dwarf_Die* die, uint32_t parent, unsigned depth) {
@@ -237,16 +217,18 @@ class ScopeReader {
     Dwarf_Addr base = 0, first = 0, end = 0;
     ptrdiff_t at = 0;
     while ((at = dwarf_ranges(die, at, &base, &first, &end)) > 0) {
-      if (first != 0 && first < end) extents_.push_back({first, end, number, depth});
+      if (first == 0 || first >= end) continue;
+      if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return;
+      extents_.push_back({first, end, number, depth});
     }
     if (extents_.size() == before) return visit(die, parent, depth + 1);  // a declaration, or what is only inlined
     Scope scope;
-    scope.name = name_of(die);
+    scope.name = names_(name_of(die));
     scope.inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
     scope.parent = scope.inlined ? parent : kNoScope;
     const uint64_t file = number_of(die, scope.inlined ? DW_AT_call_file : DW_AT_decl_file);
     const char* path = file < file_count_ ? dwarf_filesrc(files_, file, nullptr, nullptr) : nullptr;
-    if (path != nullptr) scope.file = path;
+    scope.file = (*paths_)(path);
     scope.line = static_cast<uint32_t>(number_of(die, scope.inlined ? DW_AT_call_line : DW_AT_decl_line));
     Dwarf_Addr entry = 0;
     scope.entry = dwarf_entrypc(die, &entry) == 0 ? entry : extents_[before].first;
@@ -256,19 +238,45 @@ class ScopeReader {
 
   std::vector<Scope>& scopes_;
   std::vector<Extent>& extents_;
+  DebugLimits* limits_;
+  const std::function<std::string_view(const char*)>& names_;
+  const std::function<std::string_view(const char*)>* paths_ = nullptr;
   Dwarf_Files* files_ = nullptr;
   size_t file_count_ = 0;
 };
 
 }  // namespace
 
+// Whether libdw may read the unit's line table. A table is counted for each unit that names it, as each gets its rows.
+bool SourceLines::has_lines(const Unit& unit) {
+  Dwarf_Die die;
+  Dwarf_Attribute attribute;
+  Dwarf_Word offset = 0;
+  if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return false;
+  if (dwarf_attr(&die, DW_AT_stmt_list, &attribute) == nullptr || dwarf_formudata(&attribute, &offset) != 0) return false;
+  const char* folder = dwarf_attr(&die, DW_AT_comp_dir, &attribute) == nullptr ? nullptr : dwarf_formstring(&attribute);
+  const uint64_t most = file_->limits.left(DebugLimits::Kind::paths) + 1;
+  return spend_line_table(file_->sections, offset, folder == nullptr ? 0 : ::strnlen(folder, most), file_->limits);
+}
+
 void SourceLines::load(Unit& unit) {
   if (std::exchange(unit.loaded, true)) return;
   Dwarf_Die die;
-  if (dwarf_offdie(handle_->dwarf, unit.offset, &die) == nullptr) return;
+  if (dwarf_offdie(file_->dwarf, unit.offset, &die) == nullptr) return;
+  const bool counted = std::exchange(unit.counted, true);
+  if (!counted) unit.has_lines = has_lines(unit);
   Dwarf_Lines* lines = nullptr;
-  size_t count = 0;
-  if (dwarf_getsrclines(&die, &lines, &count) != 0) count = 0;
+  Dwarf_Files* files = nullptr;
+  size_t count = 0, file_count = 0;
+  if (!unit.has_lines || dwarf_getsrclines(&die, &lines, &count) != 0) count = 0;
+  if (!unit.has_lines || dwarf_getsrcfiles(&die, &files, &file_count) != 0) file_count = 0;
+  std::unordered_map<const char*, std::string_view> known;  // libdw's text of a path -> ours
+  const std::function<std::string_view(const char*)> paths = [&](const char* path) {
+    if (path == nullptr) return std::string_view{};
+    const auto [at, is_new] = known.try_emplace(path);
+    if (is_new) at->second = kept(path);
+    return at->second;
+  };
   for (size_t i = 0; i < std::min(count, kMaxRows); ++i) {
     Dwarf_Line* line = dwarf_onesrcline(lines, i);
     Dwarf_Addr address = 0;
@@ -277,18 +285,14 @@ void SourceLines::load(Unit& unit) {
     if (dwarf_lineaddr(line, &address) != 0 || dwarf_lineno(line, &number) != 0 || dwarf_linebeginstatement(line, &statement) != 0 ||
         dwarf_lineendsequence(line, &end) != 0)
       continue;
-    const char* path = dwarf_linesrc(line, nullptr, nullptr);
-    unit.rows.push_back(
-        {address, path == nullptr ? std::string_view{} : kept(path), static_cast<uint32_t>(std::max(number, 0)), statement, end});
+    const std::string_view path = paths(dwarf_linesrc(line, nullptr, nullptr));
+    unit.rows.push_back({address, path, static_cast<uint32_t>(std::max(number, 0)), statement, end});
   }
   std::stable_sort(unit.rows.begin(), unit.rows.end(), [](const Row& a, const Row& b) {
     return std::pair(a.address, !a.end) < std::pair(b.address, !b.end);  // the end of one sequence comes before the start of another
   });
-  ScopeReader(&die, unit.scopes, unit.extents);
-  for (Scope& scope : unit.scopes) {
-    scope.name = kept(demangle(std::string(scope.name)));
-    scope.file = kept(scope.file);
-  }
+  const std::function<std::string_view(const char*)> names = [&](const char* text) { return readable(text); };
+  ScopeReader(unit.scopes, unit.extents, counted ? nullptr : &file_->limits, names).read(&die, files, file_count, paths);
   std::sort(unit.extents.begin(), unit.extents.end(),
             [](const Extent& a, const Extent& b) { return std::pair(a.first, a.depth) < std::pair(b.first, b.depth); });
   uint64_t highest = 0;
@@ -348,19 +352,24 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
   return result;
 }
 
-void SourceLines::visit(const SourceVisitor& visitor) {
+bool SourceLines::visit(const SourceVisitor& visitor) {
   const std::lock_guard lock(mutex_);
-  for (Unit& unit : units_) {
-    const bool keep = unit.loaded;
-    load(unit);
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const bool keep = units_[i].loaded;
+    within_limits([&] { load(units_[i]); });
+    if (units_.empty()) break;
+    Unit& unit = units_[i];
     const bool more = visitor(statements(unit));
     if (!keep) {
-      const Dwarf_Off offset = unit.offset;
-      unit = Unit{};
-      unit.offset = offset;
+      Unit unloaded;
+      unloaded.offset = unit.offset;
+      unloaded.counted = unit.counted;
+      unloaded.has_lines = unit.has_lines;
+      unit = std::move(unloaded);
     }
-    if (!more) return;
+    if (!more) break;
   }
+  return exceeded_.empty();
 }
 
 }  // namespace ptd

@@ -17,7 +17,10 @@ struct Dwfl_Module;
 
 namespace ptd {
 
-/// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object.
+struct DebugFile;
+
+/// Addresses are the file's own (p_vaddr). Units are read on first use; thread-safe. Names live as long as the object. A file whose debug
+/// information exceeds a limit (debug_limits.h) has no lines from then on. Names of another file (.gnu_debugaltlink) are empty.
 class SourceLines {
  public:
   /// Null if the file has no DWARF line information.
@@ -31,25 +34,30 @@ class SourceLines {
 
   /// Returns the line at `address` and the call lines of its inlined functions, innermost first; empty if there is none.
   [[nodiscard]] std::vector<SourceFrame> frames(uint64_t address);
-  /// Visits every statement of the file, unit by unit.
-  void visit(const SourceVisitor& visitor);
+  /// Visits every statement of the file, unit by unit. Returns false if the file exceeds a limit; not every unit is visited then.
+  bool visit(const SourceVisitor& visitor);
 
  private:
-  struct Handle;
   struct Unit;
-  explicit SourceLines(std::unique_ptr<Handle> handle);
+  SourceLines(std::unique_ptr<DebugFile> file, std::string path);
+  static std::unique_ptr<SourceLines> of(std::unique_ptr<DebugFile> file, const std::string& elf_path);
+  void within_limits(const std::function<void()>& work);
   void index();
+  bool has_lines(const Unit& unit);
   struct Reach;
   /// Returns the range of code around the address that a unit describes; null if there is none.
   [[nodiscard]] const Reach* reach_of(uint64_t address) const;
   Unit* unit_at(uint64_t address);
   void load(Unit& unit);
   std::string_view kept(std::string_view text);
+  std::string_view readable(const char* text);
   [[nodiscard]] static uint32_t scope_at(const Unit& unit, uint64_t address);
   [[nodiscard]] SourceUnit statements(const Unit& unit) const;
 
   std::mutex mutex_;
-  std::unique_ptr<Handle> handle_;
+  std::string path_;
+  std::unique_ptr<DebugFile> file_;
+  std::string exceeded_;  // a limit; empty: none
   struct Reach {
     uint64_t first = 0, end = 0;
     uint32_t unit = 0;
@@ -57,6 +65,7 @@ class SourceLines {
   std::vector<Reach> reaches_;  // by address
   std::vector<Unit> units_;
   std::unordered_map<std::string_view, std::string_view> texts_;
+  std::unordered_map<const char*, std::string_view> readable_;  // libdw's text of a name -> ours
   std::deque<std::string> storage_;
 };
 

@@ -319,8 +319,7 @@ bool Symbolizer::visit_source(std::string_view path, std::string_view build_id, 
   if (file == nullptr && path == state_->kernel_file().path) file = state_->kernel.file;
   ModuleFile* module = file == nullptr ? state_->modules.found_at(path) : nullptr;
   SourceLines* source = module != nullptr ? &module->lines() : file == nullptr ? nullptr : file->source();
-  if (source != nullptr) source->visit(visitor);
-  return source != nullptr;
+  return source != nullptr && source->visit(visitor);
 }
 
 std::optional<FilePlace> Symbolizer::file_place(SpaceId space, Ip ip, TimeNs when) const {

@@ -1,5 +1,5 @@
 // Names of functions for narrow places.
-#include "cli/text/short_name.h"
+#include "analysis/short_name.h"
 
 #include <gtest/gtest.h>
 

@@ -96,6 +96,7 @@ TEST(ReadTruth, ReadsAndRefuses) {
   }
   std::remove(path.c_str());
   EXPECT_EQ(read_truth(path).error().kind(), ErrorKind::file_open);
+  EXPECT_EQ(read_truth("/dev/null").error().kind(), ErrorKind::file_open) << "no regular file: it may not end";
 }
 
 }  // namespace

@@ -95,6 +95,10 @@ TEST(SymbolDemangle, KnownForms) {
   EXPECT_EQ(demangle("main"), "main");
   EXPECT_EQ(demangle("_Znonsense"), "_Znonsense");
   EXPECT_EQ(demangle("_Z" + std::string(100000, 'N')).size(), 100002U);
+  // A<A<...>, A<...>> by substitutions, each of which doubles the text: 16 MB from 200 bytes.
+  std::string doubled = "_Z1f1AIiiE";
+  for (const char digit : std::string("0123456789ABCDEFGHI")) doubled += std::string("S_IS") + digit + "_S" + digit + "_E";
+  EXPECT_EQ(demangle(doubled), doubled);
 }
 
 // Legacy names by the escapes of rustc ("rustc_symbol_mangling", legacy.rs): the source has the names on the right.

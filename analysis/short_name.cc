@@ -1,12 +1,9 @@
 // Names of functions for narrow places: see short_name.h.
-#include "cli/text/short_name.h"
-
-#include <sys/ioctl.h>
-#include <unistd.h>
+#include "analysis/short_name.h"
 
 #include <cctype>
 
-namespace ptd::cli {
+namespace ptd {
 
 namespace {
 
@@ -102,9 +99,4 @@ std::string fit_function(std::string_view name, size_t width) {
   return text.substr(0, width - 2 - tail) + ".." + text.substr(text.size() - tail);
 }
 
-size_t terminal_columns() {
-  struct winsize size {};
-  return ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
-}  // namespace ptd::cli
+}  // namespace ptd

@@ -1,9 +1,9 @@
 // Nearest words: see nearest_word.h.
-#include "cli/text/nearest_word.h"
+#include "analysis/nearest_word.h"
 
 #include <algorithm>
 
-namespace ptd::cli {
+namespace ptd {
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> row(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -34,4 +34,4 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
   return best;
 }
 
-}  // namespace ptd::cli
+}  // namespace ptd

@@ -1,0 +1,173 @@
+// DebugFile: see debug_file.h.
+#include "image/symbols/debug_file.h"
+
+#include <elf.h>
+#include <gelf.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "image/base/regular_file.h"
+
+namespace ptd {
+namespace {
+
+/// What a section unpacks to, as it claims.
+uint64_t unpacked_bytes(Elf_Scn* section, const char* name) {
+  GElf_Chdr packed;
+  if (gelf_getchdr(section, &packed) != nullptr) return packed.ch_size;
+  constexpr size_t kSizeAt = 4, kDataAt = 12;  // GNU's older form: "ZLIB", then the size as a big-endian number
+  const Elf_Data* data = name != nullptr && std::string_view(name).starts_with(".zdebug") ? elf_rawdata(section, nullptr) : nullptr;
+  if (data == nullptr || data->d_buf == nullptr || data->d_size < kDataAt) return 0;
+  uint64_t size = 0;
+  for (size_t i = kSizeAt; i < kDataAt; ++i) size = size << 8 | static_cast<const uint8_t*>(data->d_buf)[i];
+  return size;
+}
+
+/// Whether compressed sections of the file unpack to what debug information does: libdw unpacks whatever is claimed, up to a thousandfold.
+bool unpacks_within_reason(int fd, bool relocatable) {
+  constexpr uint64_t kAlways = 256U << 20, kMostTimes = 32;
+  struct stat info {};
+  (void)elf_version(EV_CURRENT);
+  Elf* elf = ::fstat(fd, &info) == 0 ? elf_begin(fd, ELF_C_READ_MMAP, nullptr) : nullptr;
+  size_t names = 0;
+  const bool named = elf != nullptr && elf_getshdrstrndx(elf, &names) == 0;
+  const uint64_t most = std::max(kAlways, kMostTimes * static_cast<uint64_t>(info.st_size));
+  uint64_t all = 0;
+  bool within = true;
+  for (Elf_Scn* section = named ? elf_nextscn(elf, nullptr) : nullptr; section != nullptr && within; section = elf_nextscn(elf, section)) {
+    GElf_Shdr header;
+    if (gelf_getshdr(section, &header) == nullptr) continue;
+    const char* name = elf_strptr(elf, names, header.sh_name);
+    // libdwfl unpacks symbols of a relocatable file from .gnu_debugdata, whose size nothing states. Modules have none.
+    if (relocatable && name != nullptr && std::string_view(name) == ".gnu_debugdata") within = false;
+    const uint64_t size = unpacked_bytes(section, name);
+    within = within && size <= most - all;
+    all += within ? size : 0;
+  }
+  if (elf != nullptr) elf_end(elf);
+  return within;
+}
+
+/// An ELF file in memory with one byte of .debug_info: no offset into its debug information is valid.
+struct EmptyFile {
+  Elf64_Ehdr header{};
+  std::array<Elf64_Shdr, 3> sections{};
+  std::array<char, 24> names{"\0.debug_info\0.shstrtab"};
+  std::array<char, 1> info{};
+
+  EmptyFile() {
+    constexpr Elf64_Word kInfoName = 1, kNamesName = 13;
+    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_ident[EI_DATA] = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
+    header.e_ident[EI_VERSION] = EV_CURRENT;
+    header.e_type = ET_DYN;
+    header.e_machine = EM_X86_64;
+    header.e_version = EV_CURRENT;
+    header.e_shoff = offsetof(EmptyFile, sections);
+    header.e_ehsize = sizeof header;
+    header.e_shentsize = sizeof(Elf64_Shdr);
+    header.e_shnum = 3;
+    header.e_shstrndx = 2;
+    sections[1] = {kInfoName, SHT_PROGBITS, 0, 0, offsetof(EmptyFile, info), info.size(), 0, 0, 1, 0};
+    sections[2] = {kNamesName, SHT_STRTAB, 0, 0, offsetof(EmptyFile, names), names.size(), 0, 0, 1, 0};
+  }
+};
+
+[[noreturn]] void report_no_memory() { throw std::bad_alloc(); }
+
+std::span<const std::byte> contents(Elf_Scn* section) {
+  const Elf_Data* data = elf_getdata(section, nullptr);
+  if (data == nullptr || data->d_buf == nullptr) return {};
+  return {static_cast<const std::byte*>(data->d_buf), data->d_size};
+}
+
+LineSections line_sections(Elf* elf) {
+  LineSections found;
+  GElf_Ehdr header;
+  size_t names = 0;
+  if (gelf_getehdr(elf, &header) == nullptr || elf_getshdrstrndx(elf, &names) != 0) return found;
+  found.big_endian = header.e_ident[EI_DATA] == ELFDATA2MSB;
+  for (Elf_Scn* section = elf_nextscn(elf, nullptr); section != nullptr; section = elf_nextscn(elf, section)) {
+    GElf_Shdr about;
+    const char* text = gelf_getshdr(section, &about) == nullptr ? nullptr : elf_strptr(elf, names, about.sh_name);
+    if (text == nullptr || about.sh_type == SHT_NOBITS) continue;
+    const std::string_view name = text;
+    if (name == ".debug_line" || name == ".zdebug_line") found.lines = contents(section);
+    if (name == ".debug_line_str" || name == ".zdebug_line_str") found.line_strings = contents(section);
+    if (name == ".debug_str" || name == ".zdebug_str") found.strings = contents(section);
+  }
+  return found;
+}
+
+}  // namespace
+
+DebugFile::~DebugFile() {
+  if (layout != nullptr) dwfl_end(layout);
+  if (layout == nullptr && dwarf != nullptr) dwarf_end(dwarf);
+  if (empty != nullptr) dwarf_end(empty);
+  if (empty_elf != nullptr) elf_end(empty_elf);
+}
+
+// What precedes the first use of `dwarf`: libdw looks for the other file when it meets the first reference to it.
+bool DebugFile::prepare() {
+  static EmptyFile image;
+  empty_elf = elf_memory(reinterpret_cast<char*>(&image), sizeof image);
+  empty = empty_elf == nullptr ? nullptr : dwarf_begin_elf(empty_elf, DWARF_C_READ, nullptr);
+  if (empty == nullptr) return false;
+  dwarf_setalt(dwarf, empty);
+  (void)dwarf_new_oom_handler(dwarf, report_no_memory);
+  (void)dwarf_new_oom_handler(empty, report_no_memory);
+  sections = line_sections(dwarf_getelf(dwarf));
+  return true;
+}
+
+std::unique_ptr<DebugFile> DebugFile::open_checked(const std::string& path, bool relocatable) {
+  auto file = std::make_unique<DebugFile>();
+  file->fd = open_regular(path).fd;
+  struct stat info {};
+  if (!file->fd.ok() || ::fstat(file->fd.get(), &info) != 0 || !unpacks_within_reason(file->fd.get(), relocatable)) return nullptr;
+  file->limits = DebugLimits(static_cast<uint64_t>(info.st_size));
+  return file;
+}
+
+std::unique_ptr<DebugFile> DebugFile::open(const std::string& path) {
+  auto file = open_checked(path, false);
+  if (!file) return nullptr;
+  file->dwarf = dwarf_begin(file->fd.get(), DWARF_C_READ);
+  return file->dwarf != nullptr && file->prepare() ? std::move(file) : nullptr;
+}
+
+std::unique_ptr<DebugFile> DebugFile::open_relocatable(const std::string& path, const std::function<bool(Dwfl_Module*)>& wanted) {
+  static const auto kNoOtherFile = [](Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word, char**) {
+    return -1;
+  };
+  static const Dwfl_Callbacks kCallbacks = {nullptr, kNoOtherFile, dwfl_offline_section_address, nullptr};
+  auto file = open_checked(path, true);
+  // libdwfl would unpack whatever is packed, to any size.
+  std::array<char, SELFMAG> magic{};
+  if (!file || ::pread(file->fd.get(), magic.data(), magic.size(), 0) != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0)
+    return nullptr;
+  file->layout = dwfl_begin(&kCallbacks);
+  if (file->layout == nullptr) return nullptr;
+  dwfl_report_begin(file->layout);
+  Dwfl_Module* module = dwfl_report_offline(file->layout, "module", path.c_str(), file->fd.get());
+  if (module != nullptr) (void)file->fd.release();  // libdwfl's from here on
+  if (dwfl_report_end(file->layout, nullptr, nullptr) != 0 || module == nullptr) return nullptr;
+  Dwarf_Addr bias = 0;
+  file->dwarf = dwfl_module_getdwarf(module, &bias);
+  if (file->dwarf == nullptr || bias != 0 || !file->prepare() || !wanted(module)) return nullptr;
+  return file;
+}
+
+}  // namespace ptd

@@ -1,0 +1,42 @@
+// DebugFile: the debug information of one ELF file, opened so that libdw opens no other file. Private to the module.
+#pragma once
+
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "image/base/fd.h"
+#include "image/symbols/debug_limits.h"
+#include "image/symbols/line_table.h"
+
+namespace ptd {
+
+/// Names that the file takes from another one (.gnu_debugaltlink, .dwo) are absent: libdw would open any path that the file gives. libdw
+/// reports a failed allocation as std::bad_alloc.
+struct DebugFile {
+  Fd fd;
+  Dwarf* dwarf = nullptr;
+  Dwfl* layout = nullptr;  // owns `dwarf`, if it is set
+  Elf* empty_elf = nullptr;
+  Dwarf* empty = nullptr;  // in place of the other file
+  LineSections sections;
+  DebugLimits limits;
+
+  /// Null if the file is not regular, has no DWARF, or unpacks to far more than its size.
+  static std::unique_ptr<DebugFile> open(const std::string& path);
+  /// Of a relocatable file, laid out by libdwfl; null if `wanted` refuses the layout.
+  static std::unique_ptr<DebugFile> open_relocatable(const std::string& path, const std::function<bool(Dwfl_Module*)>& wanted);
+  DebugFile() = default;
+  DebugFile(const DebugFile&) = delete;
+  DebugFile& operator=(const DebugFile&) = delete;
+  ~DebugFile();
+
+ private:
+  static std::unique_ptr<DebugFile> open_checked(const std::string& path, bool relocatable);
+  bool prepare();
+};
+
+}  // namespace ptd

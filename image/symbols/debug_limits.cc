@@ -1,0 +1,35 @@
+// DebugLimits: see debug_limits.h.
+#include "image/symbols/debug_limits.h"
+
+namespace ptd {
+namespace {
+
+struct Limit {
+  const char* what;
+  uint64_t always, times;  // the limit is `always` plus `times` bytes of the file
+};
+
+// A range takes 2 bytes of a file or more. A compiler writes a name or path once; libdw joins each file name with its folder, and compressed
+// sections hold a multiple of their size. A byte of a line table gives one row at most.
+constexpr Limit kLimits[] = {
+    {"address ranges", 1U << 20, 1},
+    {"bytes of names", 64U << 20, 8},
+    {"bytes of file names in line tables", 64U << 20, 32},
+    {"bytes of line tables", 1U << 20, 4},
+};
+
+}  // namespace
+
+DebugLimits::DebugLimits(uint64_t file_bytes) {
+  for (size_t i = 0; i < kKinds; ++i) {
+    most_[i] = kLimits[i].always + kLimits[i].times * std::min(file_bytes, uint64_t{1} << 48);
+    left_[i] = most_[i];
+  }
+}
+
+std::string DebugLimits::text() const {
+  const auto at = static_cast<size_t>(kind_);
+  return exceeded_ ? "more than " + std::to_string(most_[at]) + " " + kLimits[at].what : std::string();
+}
+
+}  // namespace ptd

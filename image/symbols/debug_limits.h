@@ -1,0 +1,38 @@
+// DebugLimits: how much work and memory the debug information of one file may cost. Private to the module.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ptd {
+
+/// Debug information may refer to one list, string or table any number of times, so its cost has no relation to its size. Each limit is a
+/// constant plus a multiple of the size of the file on disk; compilers stay far below it.
+class DebugLimits {
+ public:
+  enum class Kind { ranges, names, paths, line_bytes };
+  explicit DebugLimits(uint64_t file_bytes = 0);
+
+  /// What may still be spent.
+  [[nodiscard]] uint64_t left(Kind kind) const { return left_[static_cast<size_t>(kind)]; }
+  /// Takes `amount` of the limit. Returns false, now and for every later call, if a limit is exceeded.
+  bool spend(Kind kind, uint64_t amount) {
+    uint64_t& left = left_[static_cast<size_t>(kind)];
+    if (amount > left && !exceeded_) exceeded_ = true, kind_ = kind;
+    left -= std::min(amount, left);
+    return !exceeded_;
+  }
+  [[nodiscard]] bool exceeded() const { return exceeded_; }
+  /// Says which limit is exceeded; empty if none is.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  static constexpr size_t kKinds = 4;
+  uint64_t most_[kKinds]{}, left_[kKinds]{};
+  bool exceeded_ = false;
+  Kind kind_ = Kind::ranges;
+};
+
+}  // namespace ptd

@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Programs whose debug information names other files, or costs far more than its size: every command ends, within the memory of a file of
+that size, and opens no other file.
+
+Environment: PTDECODE, PTDECODE_PLUGIN, CC. The programs are assembled here; without an emulator for this machine the test is skipped.
+"""
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PTDECODE = os.environ["PTDECODE"]
+CC = os.environ.get("CC", "cc")
+PLUGIN = ["--plugin", os.environ["PTDECODE_PLUGIN"]] if "PTDECODE_PLUGIN" in os.environ else []
+MOST_BYTES = 2 << 30
+MOST_SECONDS = 60  # of a command that ends at all
+LIMIT = "its source lines are not used: its debug information needs more than"
+
+CODE = """	.text
+	.globl main
+main:	xorl %eax, %eax
+	movl $40, %ecx
+1:	subl $1, %ecx
+	jnz 1b
+	ret
+	.section .note.GNU-stack,"",@progbits
+"""
+# Units that share one list of ranges.
+RANGES = """	.section .debug_abbrev,"",@progbits
+.Lab:	.byte 1,0x11,0, 0x55,0x17, 0,0, 0
+	.section .debug_rnglists,"",@progbits
+	.long .Lre-.Lrs
+.Lrs:	.value 5
+	.byte 8,0
+	.long 0
+.Llist:	.byte 5
+	.quad main
+	.rept 100000
+	.byte 4,1,120
+	.endr
+	.byte 0
+.Lre:	.section .debug_info,"",@progbits
+	.rept 20000
+	.long 13
+	.value 5
+	.byte 1,8
+	.long .Lab
+	.byte 1
+	.long .Llist
+	.endr
+"""
+
+
+def leb(value):
+    out = []
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return ",".join(map(str, out + [value]))
+
+
+def unit(dies, files=1, length=10, abbrev="2,0x2e,0, 0x03,0x0e, 0x11,1, 0x12,0x0b, 0,0"):
+    """One unit with a string of `length` bytes, the DIEs `dies`, and `files` names in the folder that is named so."""
+    return f"""	.section .debug_abbrev,"",@progbits
+.Lab:	.byte 1,0x11,1, 0x11,1, 0x12,7, 0x10,0x17, 0,0
+	.byte {abbrev}
+	.byte 0
+	.section .debug_str,"",@progbits
+.Lstr:	.fill {length},1,0x66
+	.byte 0
+	.section .debug_info,"",@progbits
+.Lis:	.long .Lie-.Lis-4
+	.value 5
+	.byte 1,8
+	.long .Lab
+	.byte 1
+	.quad main
+	.quad 0x200
+	.long .Lline
+{dies}
+	.byte 0
+.Lie:	.section .debug_line,"",@progbits
+.Lline:	.long .Lle-.Lls
+.Lls:	.value 5
+	.byte 8,0
+	.long .Lhe-.Lhs
+.Lhs:	.byte 1,1,1,-5,14,13,0,1,1,1,1,0,0,0,1,0,0,1
+	.byte 1, 1,0x0e, 1
+	.long .Lstr
+	.byte 2, 1,0x0e, 2,0x0b
+	.byte {leb(files)}
+	.rept {files}
+	.long .Lstr+{length - 1}
+	.byte 0
+	.endr
+.Lhe:	.byte 0,9,2
+	.quad main
+	.byte 3,4,1,2,0x80,4,0,1,1
+.Lle:
+"""
+
+
+def functions(count, length):
+    return "\n".join(f"	.byte 2\n	.long .Lstr+{i % length}\n	.quad main+{i % 8}\n	.byte 1" for i in range(count))
+
+
+def old_table(files, length):
+    """A line table of DWARF 4 whose program defines `files` files in one folder with a name of `length` bytes."""
+    table = f"""	.section .debug_line,"",@progbits
+.Lline:	.long .Lle-.Lls
+.Lls:	.value 4
+	.long .Lhe-.Lhs
+.Lhs:	.byte 1,1,1,-5,14,13,0,1,1,1,1,0,0,0,1,0,0,1
+	.fill {length},1,0x66
+	.byte 0,0
+	.asciz "a.c"
+	.byte 1,0,0,0
+.Lhe:	.byte 0,9,2
+	.quad main
+	.rept {files}
+	.byte 0,6,3,0x66,0,1,0,0
+	.endr
+	.byte 3,4,1,2,0x80,4,0,1,1
+.Lle:
+"""
+    text = unit("")
+    return text[:text.index("	.section .debug_line")] + table
+
+
+def altlink(path):
+    return f'	.section .gnu_debugaltlink,"",@progbits\n	.string "{path}"\n	.fill 20,1,1\n'
+
+
+class HostileDwarf(unittest.TestCase):
+    def setUp(self):
+        self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="ptd-dwarf-"))
+        self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
+
+    def run_limited(self, *words):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, text=True, timeout=MOST_SECONDS, preexec_fn=limit,
+                              cwd=self.tmp, env={**os.environ, "DEBUGINFOD_URLS": "", "PTDECODE_STASH": "off"})
+
+    def record(self, text):
+        (self.tmp / "p.s").write_text(CODE + text)
+        subprocess.run([CC, "-no-pie", "-o", "p", "p.s"], check=True, cwd=self.tmp)
+        got = subprocess.run([PTDECODE, "record", "--emulate", *PLUGIN, "-q", "-o", "p.data", "--", "./p"], cwd=self.tmp,
+                             capture_output=True, text=True, timeout=MOST_SECONDS, env={**os.environ, "PTDECODE_STASH": str(self.tmp / "stash")})
+        self.assertEqual(got.returncode, 0, got.stderr)
+
+    def both(self, text):
+        self.record(text)
+        coverage = self.run_limited("coverage", "--format", "lcov", "--keep-absent", "-i", "p.data")
+        script = self.run_limited("script", "--itrace=b", "-F", "+srcline", "-i", "p.data")
+        self.assertEqual(script.returncode, 0, script.stderr)
+        return coverage, script
+
+    def over_limit(self, text, what):
+        for got in self.both(text):
+            lines = [line for line in got.stderr.splitlines() if LIMIT in line]
+            self.assertEqual(len(lines), 1, got.stderr[-2000:])
+            self.assertIn(str(self.tmp / "p"), lines[0])
+            self.assertTrue(lines[0].endswith(what), lines[0])
+
+    def test_units_that_share_ranges(self):
+        self.over_limit(RANGES, "address ranges")
+
+    def test_functions_that_share_ranges(self):
+        lists = RANGES[RANGES.index("	.section .debug_rnglists"):RANGES.index(".Lre:")] + ".Lre:\n"
+        dies = "	.rept 2000\n	.byte 2\n	.long .Llist\n	.endr"
+        self.over_limit(lists + unit(dies, abbrev="2,0x2e,0, 0x55,0x17, 0,0"), "address ranges")
+
+    def test_file_names_in_a_long_folder(self):
+        self.over_limit(unit("", files=60000, length=300000), "bytes of file names in line tables")
+
+    def test_files_that_the_program_of_a_line_table_defines(self):
+        self.over_limit(old_table(60000, 300000), "bytes of file names in line tables")
+
+    def test_names_that_overlap(self):
+        self.over_limit(unit(functions(30000, 200000), length=200000), "bytes of names")
+
+    def test_below_the_limits(self):
+        for text in (unit(functions(8, 10)), old_table(4, 10)):
+            coverage, script = self.both(text)
+            self.assertEqual(coverage.returncode, 0, coverage.stderr)
+            self.assertIn("DA:5,", coverage.stdout)
+            self.assertNotIn(LIMIT, coverage.stderr + script.stderr)
+
+    def test_names_in_another_file_are_absent(self):
+        """The other file is a FIFO, whose open() does not return."""
+        os.mkfifo(self.tmp / "fifo")
+        dies = "	.byte 2\n	.long 0\n	.quad main\n	.byte 16"
+        named = {"strings": "2,0x2e,0, 3, 0xa1, 0x3e, 0x11,1, 0x12,0x0b, 0,0",      # DW_FORM_GNU_strp_alt
+                 "references": "2,0x2e,0, 0x31, 0xa0, 0x3e, 0x11,1, 0x12,0x0b, 0,0",  # DW_FORM_GNU_ref_alt
+                 "supplementary strings": "2,0x2e,0, 3, 0x1d, 0x11,1, 0x12,0x0b, 0,0"}  # DW_FORM_strp_sup
+        for what, abbrev in named.items():
+            with self.subTest(what):
+                coverage, script = self.both(unit(dies, abbrev=abbrev) + altlink(self.tmp / "fifo"))
+                self.assertEqual(coverage.returncode, 0, coverage.stderr)
+                self.assertIn("DA:5,", coverage.stdout)
+
+    def test_verify_reads_regular_files(self):
+        self.record("")
+        os.mkfifo(self.tmp / "fifo")
+        for path in (self.tmp / "fifo", "/dev/zero"):
+            got = self.run_limited("verify", "-i", "p.data", path)
+            self.assertNotEqual(got.returncode, 0)
+            self.assertIn("not a regular file", got.stderr)
+
+
+if __name__ == "__main__":
+    if os.uname().machine != "x86_64":
+        print("skipped: the programs are of x86-64")
+        sys.exit(77)
+    unittest.main()
