@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analysis/call_names.h"
+#include "analysis/names/call_names.h"
 #include "capi/items.h"
 #include "ptdecode/call_walk.h"
 

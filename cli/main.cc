@@ -20,7 +20,7 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/perf_words.h"
 #include "cli/options/usage_text.h"
-#include "analysis/nearest_word.h"
+#include "analysis/names/nearest_word.h"
 #include "cli/text/output.h"
 
 namespace {

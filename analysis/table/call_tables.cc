@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/call_names.h"
-#include "analysis/name_match.h"
+#include "analysis/names/call_names.h"
+#include "analysis/names/name_match.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
 #include "ptdecode/call_walk.h"

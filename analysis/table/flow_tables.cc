@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analysis/branch_flow.h"
+#include "analysis/table/branch_flow.h"
 #include "analysis/table/flow_walk.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"

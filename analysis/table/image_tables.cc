@@ -1,7 +1,7 @@
 // The tables of the code image: sections, versions, findings.
 #include <utility>
 
-#include "analysis/finding_name.h"
+#include "analysis/names/finding_name.h"
 #include "analysis/table/place_names.h"
 #include "analysis/table/tables.h"
 

@@ -5,7 +5,7 @@
 
 #include "cli/cache/symbol_cache.h"
 #include "cli/text/clean_text.h"
-#include "analysis/short_name.h"
+#include "analysis/names/short_name.h"
 
 namespace ptd::cli {
 

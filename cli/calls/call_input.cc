@@ -11,7 +11,7 @@
 #include "cli/options/time_words.h"
 #include "cli/report/filter_check.h"
 #include "cli/report/no_trace.h"
-#include "analysis/short_name.h"
+#include "analysis/names/short_name.h"
 #include "ptdecode/survey.h"
 
 namespace ptd::cli {

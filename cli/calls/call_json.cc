@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/call_names.h"
-#include "analysis/name_match.h"
+#include "analysis/names/call_names.h"
+#include "analysis/names/name_match.h"
 
 namespace ptd::cli {
 

@@ -7,7 +7,7 @@
 
 #include "cli/list/line_writer.h"
 #include "cli/text/clean_text.h"
-#include "analysis/name_match.h"
+#include "analysis/names/name_match.h"
 
 namespace ptd::cli {
 

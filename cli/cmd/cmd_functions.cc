@@ -11,8 +11,8 @@
 #include "cli/options/exit_status.h"
 #include "cli/options/format_option.h"
 #include "cli/text/clean_text.h"
-#include "analysis/name_match.h"
-#include "analysis/short_name.h"
+#include "analysis/names/name_match.h"
+#include "analysis/names/short_name.h"
 #include "cli/text/size_words.h"
 #include "ptdecode/function_profile.h"
 

@@ -20,7 +20,7 @@
 #include "cli/text/clean_text.h"
 #include "cli/text/output.h"
 #include "cli/text/output_trouble.h"
-#include "analysis/short_name.h"
+#include "analysis/names/short_name.h"
 #include "image/symbols/source_warnings.h"
 #include "ptdecode/bundle.h"
 #include "ptdecode/survey.h"

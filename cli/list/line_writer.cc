@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "cli/text/clean_text.h"
-#include "analysis/name_match.h"
+#include "analysis/names/name_match.h"
 #include "recording/data/event_names.h"
 
 namespace ptd::cli {

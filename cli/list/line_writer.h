@@ -9,7 +9,7 @@
 #include "cli/cache/node_cache.h"
 #include "cli/cache/source_cache.h"
 #include "cli/cache/symbol_cache.h"
-#include "analysis/branch_kind.h"
+#include "analysis/names/branch_kind.h"
 #include "cli/options/script_options.h"
 #include "cli/text/output.h"
 #include "ptdecode/disassembler.h"

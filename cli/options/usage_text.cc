@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "cli/options/perf_words.h"
-#include "analysis/nearest_word.h"
+#include "analysis/names/nearest_word.h"
 
 namespace ptd::cli {
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "cli/report/finding_text.h"
-#include "analysis/name_match.h"
-#include "analysis/nearest_word.h"
+#include "analysis/names/name_match.h"
+#include "analysis/names/nearest_word.h"
 
 namespace ptd::cli {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "analysis/finding_name.h"
+#include "analysis/names/finding_name.h"
 #include "ptdecode/finding.h"
 #include "ptdecode/recording.h"
 

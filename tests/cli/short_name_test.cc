@@ -1,5 +1,5 @@
 // Names of functions for narrow places.
-#include "analysis/short_name.h"
+#include "analysis/names/short_name.h"
 
 #include <gtest/gtest.h>
 

@@ -204,7 +204,7 @@ def check_text(modules, path, text):
         finding(path, len(lines), f"{len(lines) - 1} lines, more than {MAX_LINES}")
     if code and not path.startswith("tests/"):
         check_functions(path, lines)
-        if not modules.of(path) and not path.startswith("docs/"):
+        if not modules.of(path) and not path.startswith(("docs/", "python/")):
             finding(path, 1, "belongs to no module of docs/ARCHITECTURE.md")
     if code and not lines[0].startswith("//"):
         finding(path, 1, "a file begins with one comment line on what it is")

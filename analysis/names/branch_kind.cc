@@ -1,5 +1,5 @@
 // Names and classes of branches: see branch_kind.h.
-#include "analysis/branch_kind.h"
+#include "analysis/names/branch_kind.h"
 
 namespace ptd {
 

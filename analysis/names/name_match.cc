@@ -1,12 +1,12 @@
 // Names chosen by globs: see name_match.h.
-#include "analysis/name_match.h"
+#include "analysis/names/name_match.h"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
-#include "analysis/nearest_word.h"
-#include "analysis/short_name.h"
+#include "analysis/names/nearest_word.h"
+#include "analysis/names/short_name.h"
 
 namespace ptd {
 

@@ -1,5 +1,5 @@
 // Names of findings: see finding_name.h.
-#include "analysis/finding_name.h"
+#include "analysis/names/finding_name.h"
 
 #include <array>
 

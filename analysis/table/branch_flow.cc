@@ -1,10 +1,10 @@
 // BranchFlow: see branch_flow.h.
-#include "analysis/branch_flow.h"
+#include "analysis/table/branch_flow.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "analysis/branch_kind.h"
+#include "analysis/names/branch_kind.h"
 #include "ptdecode/likeliest_time.h"
 
 namespace ptd {

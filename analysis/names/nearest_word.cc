@@ -1,5 +1,5 @@
 // Nearest words: see nearest_word.h.
-#include "analysis/nearest_word.h"
+#include "analysis/names/nearest_word.h"
 
 #include <algorithm>
 
