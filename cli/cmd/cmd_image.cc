@@ -49,7 +49,7 @@ int list_map(const Recording& recording, std::optional<TimeNs> when, SpaceId use
   });
   Output& output = standard_output();
   for (const SectionId id : ids) output.write(section_line(timeline.section(id)));
-  output.write(fmt::format("{} sections{}; {} places have more than one version\n", ids.size(),
+  output.write(fmt::format("{} sections{}; {} places changed while they were mapped\n", ids.size(),
                            when ? " at " + time_text({*when, *when}) : std::string(), timeline.site_count()));
   return kExitOk;
 }

@@ -103,6 +103,32 @@ std::string disassembly_text(const Recording& recording, CodeSpot spot, uint64_t
   return text;
 }
 
+namespace {
+
+// The mappings that followed each other at an address, in order of time; empty if there was only one.
+std::string mappings_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
+  const Timeline& timeline = recording.timeline();
+  std::vector<SectionId> ids = timeline.sections_at(space, ip);
+  if (ids.size() < 2) return {};
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](SectionId a, SectionId b) { return timeline.section(a).live.first < timeline.section(b).live.first; });
+  std::string text = fmt::format("{:x} was mapped {} times\n", ip.value, ids.size());
+  for (size_t number = 0; number < std::min<size_t>(ids.size(), kListedVersions); ++number) {
+    const Section& section = timeline.section(ids[number]);
+    const uint64_t offset = ip - section.ip;
+    const Bytes known = offset < section.code.bytes.size() ? section.code.bytes.subspan(offset) : Bytes();
+    const Bytes bytes = known.first(std::min<uint64_t>(known.size(), size_bytes));
+    text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(section.live), bytes.empty() ? "(bytes unknown)" : hex_text(bytes),
+                        section.assumed ? " {assumed}" : "");
+    text += fmt::format("        {:<46} {}\n", section.path.empty() ? "(unnamed)" : shown(section.path),
+                        bytes.empty() ? "" : one_line_text(known.first(std::min<size_t>(known.size(), 15)), ip, att_syntax));
+  }
+  if (ids.size() > kListedVersions) text += fmt::format("        and {} more\n", ids.size() - kListedVersions);
+  return text;
+}
+
+}  // namespace
+
 std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint64_t size_bytes, bool att_syntax) {
   const Timeline& timeline = recording.timeline();
   std::string text;
@@ -118,7 +144,7 @@ std::string versions_text(const Recording& recording, SpaceId space, Ip ip, uint
     }
     if (site.versions > kListedVersions) text += fmt::format("        and {} more\n", site.versions - kListedVersions);
   }
-  return text;
+  return text + mappings_text(recording, space, ip, size_bytes, att_syntax);
 }
 
 std::optional<uint32_t> version_at(const Timeline& timeline, SiteId site, TimeNs when) {

@@ -159,6 +159,22 @@ class Loss(unittest.TestCase):
         self.assertNotIn(b"lost flow", run("stat", "-q", "-i", DEMO).stdout)
 
 
+class Versions(unittest.TestCase):
+    def test_code_that_a_runtime_mapped_over_code(self):
+        """A JIT compiler that reuses memory makes a new mapping for each function: each is a version, with its time and its own bytes."""
+        bundle = SOURCE / "data" / "user" / "jit.bundle"
+        starts = re.findall(r"^ +mm\d+ ([0-9a-f]{16})-", run("image", "-i", bundle).stdout.decode(), re.M)
+        address = max(set(starts), key=starts.count)
+        self.assertGreater(starts.count(address), 50)
+        lines = run("image", "-i", bundle, "--tid", "28534", address.lstrip("0"), "--versions", "--size", "16").stdout.decode().split("\n")
+        self.assertEqual(lines[0], f"{address.lstrip('0')} was mapped {starts.count(address)} times")
+        versions = [re.match(r" +\d+  (\S+?)\.\.(\S*) +((?:[0-9a-f]{2} ?)+)", line) for line in lines[1:] if re.match(r" +\d+  ", line)]
+        self.assertTrue(versions and all(versions), lines[:6])
+        times = [tuple(map(float, match.group(1, 2))) for match in versions[:-1]]
+        self.assertTrue(all(first < last <= after for (first, last), (after, _) in zip(times, times[1:])))
+        self.assertGreater(len({match.group(3) for match in versions}), 1)
+
+
 class CallsInAWindow(unittest.TestCase):
     """A call is the same in the whole trace and in the window that --slowest gives for it."""
 
