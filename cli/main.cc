@@ -117,7 +117,7 @@ int unknown_command(const std::string& word, const std::map<std::string, ptd::cl
     text += fmt::format("; to describe a recording: ptdecode info -i {}\n", word);
   } else if (const std::string here = ptd::cli::nearest_of_perf(word); !here.empty()) {
     text += fmt::format("; equivalent of 'perf {}': {}\n", word, here);
-  } else if (const std::string nearest = ptd::cli::nearest_word(word, known); !nearest.empty()) {
+  } else if (const std::string nearest = ptd::nearest_word(word, known); !nearest.empty()) {
     text += fmt::format("; did you mean '{}'?\n", nearest);
   } else {
     text += fmt::format("; the commands: {}\n", names);

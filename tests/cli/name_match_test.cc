@@ -1,5 +1,5 @@
 // Names chosen by --func and -S.
-#include "cli/text/name_match.h"
+#include "analysis/names/name_match.h"
 
 #include <gtest/gtest.h>
 

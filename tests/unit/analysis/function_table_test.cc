@@ -1,11 +1,13 @@
 // FunctionFinder: what a compiler split off a function counts as the function, whatever the name looks like.
-#include "ptdecode/function_table.h"
+#include "analysis/function_finder.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 
+#include "ptdecode/function_table.h"
+#include "ptdecode/symbols.h"
 #include "ptdecode/timeline_builder.h"
 
 namespace ptd {
