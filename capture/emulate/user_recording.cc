@@ -237,9 +237,9 @@ void write_head(perfio::PerfWriter& writer, Writer& out, const RecordingOptions&
   out.check(writer.add_time_conv(conversion));
 }
 
-// An AUXTRACE record of the packets of stream `index`.
+// An AUXTRACE record of the packets of stream `index`, and of those in `tail`.
 void write_piece(perfio::PerfWriter& writer, Writer& out, const Stream& stream, size_t index, uint64_t offset_bytes, uint64_t reference,
-                 Bytes packets, bool aarch64) {
+                 Bytes packets, Bytes tail, bool aarch64) {
   perfio::AuxtraceRecord record;
   record.offset_bytes = offset_bytes;
   record.reference = reference;
@@ -247,7 +247,7 @@ void write_piece(perfio::PerfWriter& writer, Writer& out, const Stream& stream, 
   record.tid = aarch64 ? -1 : stream.tid;
   record.cpu = aarch64 ? static_cast<int32_t>(index) : -1;
   record.payload = packets;
-  out.check(writer.add_auxtrace(record));
+  out.check(writer.add_auxtrace(record, tail));
 }
 
 // CoreSight: a buffer a cpu, and each thread has a cpu of its own. Intel PT: a buffer a thread.
@@ -260,13 +260,14 @@ void write_packets(perfio::PerfWriter& writer, Writer& out, const std::vector<St
         end = packets.size() - at > kAuxPieceBytes && !aarch64
                   ? std::min<uint64_t>(pt::find_psb(packets, at + kAuxPieceBytes), packets.size())
                   : packets.size();
+        const bool whole = end == packets.size() && !piece.broken;  // the tail goes on where the packets end
         write_piece(writer, out, streams[index], index, piece.base_bytes + at, piece.thread->first_tsc + 1 + at,
-                    packets.subspan(at, end - at), aarch64);
+                    packets.subspan(at, end - at), whole ? Bytes(piece.tail) : Bytes(), aarch64);
         release_pages(packets.first(end));
       }
-      if (!piece.tail.empty())
+      if (!piece.tail.empty() && (piece.broken || packets.empty()))
         write_piece(writer, out, streams[index], index, piece.base_bytes + packets.size(), piece.thread->first_tsc + 1 + packets.size(),
-                    piece.tail, aarch64);
+                    piece.tail, {}, aarch64);
     }
   }
 }

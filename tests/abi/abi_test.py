@@ -65,9 +65,9 @@ def types_of(source, folder):
 
 
 def symbols_of(library):
-    """Names that programs link to. Weak functions are inline: a program has its own."""
+    """Names that programs link to. Weak ones are inline functions and their tables: a program has its own."""
     lines = [line.split() for line in run("nm", "-D", "--defined-only", library).stdout.splitlines()]
-    return sorted(words[-1] for words in lines if words[-2] not in ("W", "A"))
+    return sorted(words[-1] for words in lines if words[-2] not in ("W", "A", "V"))
 
 
 def read_state():

@@ -178,7 +178,7 @@ TEST_F(Fold, AnonymousMemoryInPlaceOfTextIsTakenForACopy) {
   EXPECT_FALSE(data_->timeline.section(data_->timeline.section_at(space, Ip{0x400000 + kCode}, TimeNs{500})).assumed);
   EXPECT_TRUE(data_->timeline.section(data_->timeline.section_at(space, Ip{0x400000 + kCode}, TimeNs{1500})).assumed);
   ASSERT_EQ(data_->warnings.size(), 1U);
-  EXPECT_NE(data_->warnings[0].find("anonymous memory in place of text of /bin/one"), std::string::npos);
+  EXPECT_NE(data_->warnings[0].find("mapped anonymous memory over the text of /bin/one"), std::string::npos);
 }
 
 TEST_F(Fold, AMappingCanBeGiven) {
