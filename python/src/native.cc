@@ -496,6 +496,9 @@ NB_MODULE(_native, module) {
   (void)on_main_thread();
   error_type = nb::none();
   module.def("set_error_type", [](nb::object type) { error_type = std::move(type); });
+  module.def("check_signals", [] {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  });
   module.def("version", [] { return ptd_version(); });
   module.def("table_names", [] { return ptd_table_names(); });
   module.attr("NO_SPACE") = PTD_NONE;
@@ -530,7 +533,7 @@ NB_MODULE(_native, module) {
       .def("info_json", &Recording::info_json)
       .def("table", [](const Recording& self, const std::string& name, const Arguments& arguments, nb::object progress) {
         return self.table(name, arguments, std::move(progress)).release();
-      }, nb::rv_policy::take_ownership)
+      }, nb::rv_policy::take_ownership, "name"_a, "arguments"_a, "progress"_a.none())
       .def("space_of", &Recording::space_of)
       .def("code_at", &Recording::code_at)
       .def("disassemble", &Recording::disassemble)
@@ -539,7 +542,7 @@ NB_MODULE(_native, module) {
     return open_with(arguments, std::move(progress), [&path](const ptd_open_options& options, ptd_recording** out, char** message) {
              return ptd_open(path.c_str(), &options, out, message);
            }).release();
-  }, nb::rv_policy::take_ownership);
+  }, nb::rv_policy::take_ownership, "path"_a, "arguments"_a, "progress"_a.none());
   nb::class_<Builder>(module, "Builder")
       .def(nb::init<>())
       .def("add_attr", &Builder::add_attr)
@@ -551,5 +554,5 @@ NB_MODULE(_native, module) {
            "max_nonturbo_ratio"_a, "cpuid"_a.none())
       .def("open", [](Builder& self, const OpenArguments& arguments, nb::object progress) {
         return self.open(arguments, std::move(progress)).release();
-      }, nb::rv_policy::take_ownership);
+      }, nb::rv_policy::take_ownership, "arguments"_a, "progress"_a.none());
 }

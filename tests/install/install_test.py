@@ -93,7 +93,7 @@ class Install(unittest.TestCase):
         self.assertEqual(f"{len(lines) - 1} branches, 0 gaps", lines[-1])
         listed = run(PREFIX / "bin/ptdecode", "script", "--itrace=b", "-F", "addr", "-i", SOURCE / "data/user/plain.bundle", env=with_library()).stdout
         self.assertEqual(len(listed.splitlines()), len(lines) - 1)
-        self.assertIn("bad_format", self.each("walk", SOURCE / "LICENSE", status=1))
+        self.assertIn("unknown_format", self.each("walk", SOURCE / "LICENSE", status=1))
 
     def test_the_c_header_compiles_alone(self):
         header = '#include "ptdecode/ptdecode.h"\n'

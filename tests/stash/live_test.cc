@@ -695,7 +695,7 @@ TEST_F(Scratch, MemoryThatChangesTooOftenIsUnknownFromThenOn) {
   EXPECT_EQ(byte_at(5700), '?') << "neither as it was nor as it will be";
   ASSERT_THAT(timeline.findings(), SizeIs(1));
   EXPECT_EQ(timeline.findings()[0].kind, FindingKind::file_changed);
-  EXPECT_THAT(timeline.findings()[0].what, testing::HasSubstr("//anon of process 42 changed more often than is followed"));
+  EXPECT_THAT(timeline.findings()[0].what, testing::HasSubstr("//anon of process 42 changed more often than the limit"));
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 >>> import ptdecode
 >>> recording = ptdecode.open(demo)          # demo: a recording of the test, Intel PT of a kernel
->>> recording.streams[0].cpu
-0
+>>> sorted(stream.cpu for stream in recording.streams)
+[0, 1]
 >>> calls = recording.calls(cpu=1)
 >>> calls.columns[:4]
 ['pid', 'tid', 'comm', 'cpu']
@@ -55,7 +55,7 @@ _native.set_error_type(Error)
 
 
 class Stream(NamedTuple):
-    """One trace stream: the trace of one cpu, or of one thread."""
+    """One trace stream: the trace of one cpu, or of one thread. What is not known is None."""
 
     index: int
     cpu: Optional[int]
@@ -179,14 +179,14 @@ class Table:
         """All rows as a pyarrow.Table (needs pyarrow)."""
         import pyarrow
 
-        return pyarrow.table(self)
+        return self._read(pyarrow.table)
 
     def to_pandas(self) -> Any:
         """All rows as a pandas.DataFrame (needs pandas; pyarrow makes it faster)."""
         try:
             import pyarrow
 
-            return pyarrow.table(self).to_pandas()
+            return self._read(pyarrow.table).to_pandas()
         except ImportError:
             import pandas
 
@@ -196,7 +196,15 @@ class Table:
         """All rows as a polars.DataFrame (needs polars)."""
         import polars
 
-        return polars.DataFrame(self)
+        return self._read(polars.DataFrame)
+
+    def _read(self, reader: Callable[[Any], Any]) -> Any:
+        """Reads all rows with another library. It reports Ctrl-C as an error of the stream; this makes it KeyboardInterrupt again."""
+        try:
+            return reader(self)
+        except Exception:
+            _native.check_signals()
+            raise
 
     def __repr__(self) -> str:
         return f"<ptdecode.Table {self._name}: {', '.join(self._columns)}>"
@@ -276,6 +284,8 @@ class Recording:
         if isinstance(time, str):
             percent = re.fullmatch(r"\s*([\d.]+)\s*%\s*-\s*([\d.]+)\s*%\s*", time)
             if percent:
+                if begin >= end:
+                    raise ValueError("time: the bounds of this recording are not known; give seconds")
                 first, last = (begin + int((end - begin) * float(part) / 100) for part in percent.groups())
                 return max(first, 1), max(last, 1)
             seconds = re.fullmatch(r"\s*(\d+(?:\.\d{1,9})?)?\s*,\s*(\d+(?:\.\d{1,9})?)?\s*", time)
