@@ -115,10 +115,12 @@ std::string mappings_text(const Recording& recording, SpaceId space, Ip ip, uint
   std::string text = fmt::format("{:x} was mapped {} times\n", ip.value, ids.size());
   for (size_t number = 0; number < std::min<size_t>(ids.size(), kListedVersions); ++number) {
     const Section& section = timeline.section(ids[number]);
+    Interval live = section.live;
+    if (number + 1 < ids.size()) live.last = std::min(live.last, timeline.section(ids[number + 1]).live.first);
     const uint64_t offset = ip - section.ip;
     const Bytes known = offset < section.code.bytes.size() ? section.code.bytes.subspan(offset) : Bytes();
     const Bytes bytes = known.first(std::min<uint64_t>(known.size(), size_bytes));
-    text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(section.live), bytes.empty() ? "(bytes unknown)" : hex_text(bytes),
+    text += fmt::format("  {:>4}  {:<46} {}{}\n", number, time_text(live), bytes.empty() ? "(bytes unknown)" : hex_text(bytes),
                         section.assumed ? " {assumed}" : "");
     text += fmt::format("        {:<46} {}\n", section.path.empty() ? "(unnamed)" : shown(section.path),
                         bytes.empty() ? "" : one_line_text(known.first(std::min<size_t>(known.size(), 15)), ip, att_syntax));
