@@ -84,7 +84,7 @@ struct EmptyFile {
   }
 };
 
-[[noreturn]] void report_no_memory() { throw std::bad_alloc(); }
+__attribute__((noreturn)) void report_no_memory() { throw std::bad_alloc(); }
 
 std::span<const std::byte> contents(Elf_Scn* section) {
   const Elf_Data* data = elf_getdata(section, nullptr);
