@@ -105,7 +105,7 @@ class Sessions(unittest.TestCase):
     def test_the_name_is_taken_or_bad(self):
         target = self.forever()
         self.detach("one", "-p", target.pid)
-        for name, says in (("one", b"already"), ("", b"no name"), ("../x", b"no name"), (".x", b"no name"), ("a" * 65, b"no name"), ("a b", b"no name")):
+        for name, says in (("one", b"already"), ("", b"is not a session name"), ("../x", b"is not a session name"), (".x", b"is not a session name"), ("a" * 65, b"is not a session name"), ("a b", b"is not a session name")):
             got = self.run_it("record", "--sideband", f"--detach={name}", "-p", target.pid)
             if name:
                 self.assertEqual(got.returncode, 2, name)
