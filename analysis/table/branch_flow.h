@@ -31,7 +31,7 @@ struct BranchRun {
   size_t first = 0, count = 0;  ///< see BranchFlow::branches()
 };
 
-/// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs lag behind the items. Not
+/// Takes the items of one stream and returns runs. A branch is complete when its target is known, so runs come later than the items. Not
 /// thread-safe.
 class BranchFlow {
  public:

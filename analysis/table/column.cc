@@ -49,7 +49,7 @@ NameList::NameList() {
   offsets_[0] = 0;
 }
 
-/// Makes room for one more name of so many bytes. What snapshots share is never moved: a larger copy replaces it.
+/// Reserves memory for one more name of so many bytes. What snapshots share is never moved: a larger copy replaces it.
 void NameList::reserve(size_t bytes) {
   const auto used = static_cast<size_t>(offsets_ ? offsets_[count_] : 0);
   if (!bytes_ || used + bytes > bytes_capacity_) {

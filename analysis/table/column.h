@@ -116,7 +116,7 @@ class Column {
       ++rows_;
     }
   }
-  /// One value of text or binary; text must be UTF-8. False: the column has no room for it, and gets an empty value.
+  /// One value of text or binary; text must be UTF-8. False: it exceeds the limit of the column, which gets an empty value.
   bool put_text(std::string_view text);
   void put_no_text();
 

@@ -197,7 +197,7 @@ const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, con
   return nullptr;
 }
 
-/// What speaks against a file at a recorded path for which no build id was recorded.
+/// Reasons to doubt a file at a recorded path for which no build id was recorded.
 CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
   if (place.kind != FoundAt::path || !wanted.build_id.empty()) return {};
   const FileId& recorded = wanted.file_id;

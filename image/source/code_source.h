@@ -78,7 +78,7 @@ struct FoundCode {
   CodeStatus status = CodeStatus::not_found;
   FoundAt place = FoundAt::path;  ///< if found
   bool is_copy = false;           ///< a copy of memory, taken some time after the record
-  bool assumed = false;           ///< nothing proves that the file is the recorded one, and nothing speaks against it
+  bool assumed = false;           ///< nothing proves that the file is the recorded one, and nothing contradicts it
   CodeBytes code;                 ///< bytes of the mapping, possibly fewer than requested
   std::string file_path;          ///< the file used, or the last one refused
   const char* proof = "";         ///< if found: why the file may be used, a sentence fragment

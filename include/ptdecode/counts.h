@@ -13,10 +13,10 @@
 
 namespace ptd {
 
-/// Instructions that ran one behind the other, from where a branch went (or flow began) to the next taken branch.
+/// Instructions that ran one after the other, from where a branch went (or flow began) to the next taken branch.
 struct CodeRun {
   uint64_t first = 0, last = 0;  ///< addresses of the first and the last instruction
-  uint64_t end = 0;              ///< behind the last one
+  uint64_t end = 0;              ///< after the last one
   uint64_t count = 0;
   uint64_t by_jump = 0;  ///< how many of them began where a jump of this file went; the others behind calls and returns, or from outside
 };

@@ -1,4 +1,4 @@
-// CodeSaverThread under ThreadSanitizer: the saver behind it is a plain counter without any lock, so that a race in the queue is one in it.
+// CodeSaverThread under ThreadSanitizer: the saver that it calls is a plain counter without any lock, so that a race in the queue is one in it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -537,7 +537,7 @@ TEST_F(OutOfOrder, ACopyThatOutlivesItsProcessIsStillCovered) {
   now_ = 3000;
   const perfio::MmapRecord older = named(child.anonymous(), "[anon:older]");
   saver_->on_mapping(older, 2500);
-  saver_->look([this] { return now_ += 10; });  // what stands there since 2600
+  saver_->look([this] { return now_ += 10; });  // the content since 2600
   child.end();
   ::usleep(300'000);
   saver_->look([this] { return now_ += 10; });  // gone

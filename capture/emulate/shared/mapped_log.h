@@ -62,7 +62,7 @@ class SharedCount {
   /// Creates the file with 0 in it; false if the system refuses.
   static bool create(const std::string& path);
   static uint64_t read(const std::string& path);
-  /// Overwrites the number in the file, which needs no room on the disk.
+  /// Overwrites the number in the file, which needs no further disk space.
   static void write(const std::string& path, uint64_t value);
   void open(const std::string& path);
   void add();

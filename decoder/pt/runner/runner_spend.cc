@@ -60,7 +60,7 @@ inline void Runner::read_bits(Spending& s, uint64_t stop) {
   }
 }
 
-// The rounds: takes bits while memos serve, there is room, and enough were read.
+// The rounds: takes bits while memos match, the output has capacity, and enough bits were read.
 inline void Runner::spend_memos(Spending& s) {
   const MemoTable::View memos = code_.memos().view();
   uint64_t window = s.window;
