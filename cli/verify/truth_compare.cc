@@ -160,12 +160,25 @@ class NameCounter {
   std::unordered_map<uint64_t, size_t> known_;
 };
 
+/// A place where the decoder says that rounds of a loop without packets are not counted.
+struct UncountedLoop {
+  size_t before = 0;  ///< this instruction of the decoded flow
+  uint64_t ip = 0;    ///< an instruction of the loop
+};
+
 /// What the decoder gave of one segment.
 struct DecodedSegment {
   Flow insns;
   std::vector<size_t> gaps;   ///< before which instruction
-  std::vector<size_t> loops;  ///< before which instruction the decoder says that rounds of a loop without packets are not counted
+  std::vector<UncountedLoop> loops;
   bool over = false;  ///< an event after the last instruction ended the tracing
+
+  void clear() {
+    insns.clear();
+    gaps.clear();
+    loops.clear();
+    over = false;
+  }
 };
 
 /// Compares the decode of one segment with its truth.
@@ -247,16 +260,20 @@ class SegmentCompare {
     return gap != gaps_.end() && *gap <= end;
   }
   /// Whether what ran, and was not decoded before instruction `d`, is rounds of a loop that the decoder says it cannot count: it has no
-  /// instruction that is not near such a place.
+  /// instruction that is not near such a place or in its own first round (a segment may begin and end within such a loop: nothing is decoded).
   [[nodiscard]] bool in_loop(size_t d, size_t t, size_t t_end) const {
     constexpr size_t kNear = 4096;  // the longest loop that the decoder recognises
-    const auto at = std::lower_bound(loops_.begin(), loops_.end(), d - std::min(d, kNear));
-    if (at == loops_.end() || *at > d + kNear) return false;
+    const auto at = std::ranges::lower_bound(loops_, d - std::min(d, kNear), {}, &UncountedLoop::before);
+    if (at == loops_.end() || at->before > d + kNear) return false;
     const auto first = decoded_.ips.begin() + static_cast<std::ptrdiff_t>(d - std::min(d, kNear));
     const auto last = decoded_.ips.begin() + static_cast<std::ptrdiff_t>(std::min(d + kNear, decoded_.size()));
-    const std::unordered_set<uint64_t> near(first, last);
-    return std::all_of(truth_.insns.ips.begin() + static_cast<std::ptrdiff_t>(t), truth_.insns.ips.begin() + static_cast<std::ptrdiff_t>(t_end),
-                       [&near](uint64_t ip) { return near.contains(ip); });
+    std::unordered_set<uint64_t> near(first, last);
+    const std::span ran = std::span(truth_.insns.ips).subspan(t, t_end - t);
+    if (!ran.empty() && at->before == d && at->ip == ran[0]) {
+      near.insert(ran[0]);
+      for (size_t i = 1; i < std::min(kNear, ran.size()) && ran[i] != ran[0]; ++i) near.insert(ran[i]);
+    }
+    return std::ranges::all_of(ran, [&near](uint64_t ip) { return near.contains(ip); });
   }
   // Decoded [d, d_end) stands where [t, t_end) ran.
   void differ(size_t d, size_t d_end, size_t t, size_t t_end) {
@@ -300,7 +317,7 @@ class SegmentCompare {
   const TruthSegment& truth_;
   const Flow& decoded_;
   const std::vector<size_t>& gaps_;
-  const std::vector<size_t>& loops_;
+  const std::vector<UncountedLoop>& loops_;
   TruthCounts& counts_;
   std::vector<uint32_t> match_;
   std::vector<Fate> fates_;
@@ -319,7 +336,7 @@ void add_batch(const Batch& batch, NodeCache& nodes, DecodedSegment& decoded) {
   for (FlowItem item = cursor.next(); item != FlowItem::end; item = cursor.next()) {
     if (item == FlowItem::gap) decoded.gaps.push_back(decoded.insns.size());
     if (item == FlowItem::event && cursor.event().kind == EventKind::skipped && cursor.event().from == cursor.event().to)
-      decoded.loops.push_back(decoded.insns.size());
+      decoded.loops.push_back({.before = decoded.insns.size(), .ip = cursor.event().from.value});
     if (item != FlowItem::blocks) continue;
     for (const Block& block : cursor.blocks()) {
       const bool flagged = (block.flags & kUncertainFlags) != 0;
@@ -397,9 +414,7 @@ Result<TruthCounts> compare_with_truth(const Recording& recording, uint32_t stre
         if (any && segment.stream_offset_bytes != offset) {
           compare.segment(offset, when, decoded, false);
           on_progress(segment.stream_offset_bytes - offset);
-          decoded.insns.clear();
-          decoded.gaps.clear();
-          decoded.over = false;
+          decoded.clear();
         }
         any = true;
         offset = segment.stream_offset_bytes;

@@ -152,11 +152,13 @@ def unknown_emulators(folder):
         check(f"{target}, version {version}, system {system}: refused", done.stdout == "1\n" and said in done.stderr, done.stdout + done.stderr)
 
 
-def code_that_other_threads_rewrite(folder):
+def code_that_other_threads_rewrite(folder, *options):
     """A thread on another core sees new bytes when it sees them: the order is open within the clock, and the decode may say so of single
-    instructions. The flow is the same in all versions, so that no instruction is lost and none is wrong without a mark."""
+    instructions. The flow is the same in all versions, so that no instruction is lost and none is wrong without a mark. At the end a thread spins in
+    a loop without packets; with a short PSB period whole segments are in it."""
     out, truth = os.path.join(folder, "rewrite.data"), os.path.join(folder, "rewrite.truth")
-    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--", build("rewrite", folder)],
+    shutil.rmtree(truth, ignore_errors=True)
+    done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, *options, "--", build("rewrite", folder)],
                           capture_output=True, text=True)
     check("the program's own status", done.returncode == 7, done.stderr)
     files = sorted(glob.glob(truth + "/*.ptt"))
@@ -233,6 +235,7 @@ def small(folder):
     odd_programs(folder)
     witnesses(folder)
     code_that_other_threads_rewrite(folder)
+    code_that_other_threads_rewrite(folder, "--psb-period", "0")
     missing_library(folder)
     unknown_emulators(folder)
     long_streams(folder)
