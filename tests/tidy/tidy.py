@@ -19,7 +19,6 @@ CODE = (".cc", ".h")
 # Longer on purpose: (file, function or "" for the file itself) -> reason.
 LONGER = {
     ("decoder/pt/decoder.cc", ""): "one flow and its candidates side by side share their bounds",
-    ("decoder/pt/flow/walker.cc", ""): "the exact walker, one function per kind of branch",
     ("decoder/batch.cc", "name"): "a switch over every event",
     ("decoder/arm/packet/packet_reader.cc", "take"): "a switch over every form of packet",
     ("decoder/arm/resolver.cc", "on_flow"): "a switch over every packet",

@@ -1,0 +1,238 @@
+// Walker: fetching, the candidates for the instruction at an ip.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "decoder/pt/flow/walker.h"
+
+namespace ptd::pt {
+namespace {
+
+constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
+constexpr size_t kMostContents = 256;            // the same where that is not enough
+constexpr size_t kMostEver = 1U << 14;           // places whose contents of all times are kept
+constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
+
+}  // namespace
+
+size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now) {
+  const auto middle = [](TimeNs a, TimeNs b) { return a.value / 2 + b.value / 2 + (a.value & b.value & 1); };
+  const uint64_t moment = middle(now.first, now.last);
+  size_t best = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Candidate& c = candidates[i];
+    const uint64_t opens = c.certain == now ? c.possible.first.value : middle(c.possible.first, c.certain.first);
+    if (opens <= moment) best = i;
+  }
+  return best;
+}
+
+FetchResult Walker::ask(SpaceId space, Ip ip, Interval when, std::span<const VersionFloor> floors, std::span<CodeCandidate> out,
+                        unsigned span_bytes) {
+  const FetchStepLimit limit(most_steps_);
+  const uint64_t before = fetch_steps().taken;
+  const FetchResult result = view_.fetch(space, ip, when, floors, out, span_bytes);
+  const uint64_t steps = fetch_steps().taken - before;
+  asked_ += steps;
+  if (counting_) fetch_work_ += steps;
+  return result;
+}
+
+// Charges the fetch of an instruction that is not certain. Only the walker reads such instructions and it reads them each time, so this work
+// is the same with and without the runner. That of certain instructions is not: it depends on what the caches hold.
+void Walker::charge_open(bool found) {
+  if (found ? candidates_.size() > 1 || candidates_[0].ambiguous : loss_.reason == GapReason::limit) fetch_work_ += asked_;
+}
+
+void Walker::only_modest_fetches(bool on) {
+  if (on == (most_steps_ == kModestFetch)) return;
+  most_steps_ = on ? kModestFetch : kMostFetchSteps;
+  // What was cached before depends on earlier segments and on the path taken, so it must not decide which fetches are too costly.
+  for (CacheEntry& entry : cache_) {
+    if (on && !entry.plain) entry = {};
+  }
+}
+
+// The contents at an ip, in contents_. A place that is patched again and again between two timing packets may have had many.
+FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors) {
+  if (contents_.empty()) contents_.resize(kContents);
+  const std::span<CodeCandidate> some(contents_.data(), kContents);
+  const FetchResult result = ask(space, flow.state.ip, when, floors, some);
+  if (result.status != FetchStatus::too_many || result.count < kContents) return result;
+  contents_.resize(kMostContents);
+  return ask(space, flow.state.ip, when, floors, contents_);
+}
+
+// Fetches the instruction at the flow's ip as contents_[0] where the bytes after it have too many contents. False: it is not certain itself.
+// The runner knows such an instruction by its own bytes, so the walker must find it too.
+bool Walker::fetch_certain(const Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  for (unsigned length = 1; length <= kFetchSpanBytes; ++length) {
+    const FetchResult own = ask(space, state.ip, state.now, state.floors.span(), contents_, length);
+    if (own.status != FetchStatus::ok || own.count != 1) return false;
+    Bytes& bytes = contents_[0].bytes;
+    bytes = bytes.first(std::min<size_t>(bytes.size(), length));
+    if (classify(bytes, state.mode).cls != InsnClass::bad) return true;
+    if (!needs_more_bytes(bytes, state.mode)) return false;
+  }
+  return false;
+}
+
+// Candidates that a flow goes through in the same way become one: no packet can tell them apart, only the bytes are open.
+void Walker::join_alike(Interval now) {
+  const size_t likely = likely_candidate(candidates_, now);
+  std::vector<Candidate> joined;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    const auto alike = std::find_if(joined.begin(), joined.end(), [&](const Candidate& other) { return other.insn == candidate.insn; });
+    if (alike == joined.end()) {
+      joined.push_back(candidate);
+      continue;
+    }
+    const Interval possible = hull(alike->possible, candidate.possible);
+    const CodeFlag flags = alike->flags | candidate.flags;
+    if (i == likely) *alike = candidate;
+    alike->possible = possible;
+    alike->certain = now;
+    alike->flags = flags;
+    alike->site = kNoSite;
+    alike->ambiguous = true;
+  }
+  candidates_ = std::move(joined);
+}
+
+// Fills candidates_ with the distinct instructions that may be at the flow's ip now. False: lost (no bytes, no instruction).
+bool Walker::read_candidates(Flow& flow, SpaceId space) {
+  asked_ = 0;
+  FlowState& state = flow.state;
+  FetchResult result = fetch_contents(flow, space, state.now, state.floors.span());
+  if (result.status == FetchStatus::too_many && fetch_certain(flow, space)) result.status = FetchStatus::ok, result.count = 1;
+  candidates_.clear();
+  if (result.status != FetchStatus::ok || result.count == 0) {
+    lose(flow, result.status == FetchStatus::too_many ? GapReason::limit : GapReason::no_image);
+    loss_.section = result.section;
+    return false;
+  }
+  bool any_bytes_short = false;
+  for (uint32_t i = 0; i < result.count; ++i) {
+    const CodeCandidate& content = contents_[i];
+    Candidate candidate;
+    candidate.insn = classify(content.bytes, state.mode);
+    if (candidate.insn.cls == InsnClass::bad) {
+      any_bytes_short = any_bytes_short || needs_more_bytes(content.bytes, state.mode);
+      continue;
+    }
+    std::memcpy(candidate.bytes.data(), content.bytes.data(), candidate.insn.length_bytes);
+    candidate.possible = content.possible;
+    candidate.certain = content.certain;
+    candidate.site = content.site;
+    candidate.version = content.version;
+    candidate.flags = content.flags;
+    const auto same = std::find_if(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+      return other.insn == candidate.insn && std::memcmp(other.bytes.data(), candidate.bytes.data(), candidate.insn.length_bytes) == 0;
+    });
+    if (same == candidates_.end()) {
+      candidates_.push_back(candidate);
+    } else {  // contents that differ after this instruction only
+      same->possible = hull(same->possible, candidate.possible);
+      same->certain = state.now;
+      same->flags = same->flags | candidate.flags;
+      same->site = kNoSite;
+    }
+  }
+  if (candidates_.empty()) {
+    lose(flow, any_bytes_short ? GapReason::no_image : GapReason::bad_insn);
+    loss_.section = result.section;
+    return false;
+  }
+  // Contents and flags may be those of bytes after this instruction: fetch its own alone.
+  if (candidates_.size() == 1 && (result.count > 1 || candidates_[0].flags != CodeFlag::none)) {
+    Candidate& only = candidates_[0];
+    const FetchResult own = ask(space, state.ip, state.now, state.floors.span(), contents_, only.insn.length_bytes);
+    only.certain = own.status == FetchStatus::ok && own.count == 1 ? contents_[0].certain : state.now;
+    if (own.count == 1) only.flags = contents_[0].flags;
+  }
+  if (candidates_.size() > 1) join_alike(state.now);
+  return true;
+}
+
+// True if a lost flow can go on at the ip of `item`: the target of a TIP, or where an event was. Where there is no code it goes on once in
+// each section (`missing`) that a TIP leads to, so that every image that is missing is named.
+bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
+  const bool has_ip = (item.kind == ItemKind::tip && (item.flags & kItemNoIp) == 0) || item.kind == ItemKind::at_ip;
+  if (!has_ip || (flow.state.non_root && options_.image_is_of_root)) return false;
+  // A TIP is no proof after an overflow that does not say whether tracing is on (erratum SKD010), unless TIPs are prompt.
+  const TipOrder order = options_.config.tip_order;
+  if (item.kind == ItemKind::tip && order != TipOrder::prompt && (!flow.state.in_gap || order == TipOrder::unknown)) return false;
+  update_context(flow, item.before, item.hi);
+  std::array<CodeCandidate, kContents> contents;
+  const Ip ip{item.ip};
+  const FetchResult code = ask(space_of(flow.state, ip), ip, time_of(item), {}, contents);
+  if (code.status == FetchStatus::too_many || (code.status == FetchStatus::ok && code.count != 0)) return true;
+  if (item.kind == ItemKind::at_ip) return false;
+  missing = code.section;
+  return missing != kNoSection && missing_.size() < kMostMissing && std::find(missing_.begin(), missing_.end(), missing) == missing_.end();
+}
+
+bool Walker::ever_has_code(SpaceId space, Ip ip) {
+  std::array<CodeCandidate, kContents> contents;
+  const FetchResult ever = ask(space, ip, {kTimeMin, kTimeMax}, {}, contents);
+  return ever.status == FetchStatus::too_many || (ever.status == FetchStatus::ok && ever.count != 0);
+}
+
+const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
+  for (const Pin& pin : flow.pins) {
+    if (pin.ip == flow.state.ip && pin.space == space && pin.during.overlaps(flow.state.now)) return &pin.candidate;
+  }
+  return nullptr;
+}
+
+// The instructions that were at the flow's ip at any time. Kept, because a search passes the same places often. Finding them is not
+// counted as work of the segment, which must not depend on what was walked earlier; kMostFetchSteps bounds it for each place.
+const std::vector<Candidate>& Walker::ever(const Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  if (ever_.size() >= kMostEver) ever_.clear();
+  const auto [place, is_new] = ever_.try_emplace({state.ip, space, state.mode});
+  std::vector<Candidate>& list = place->second;
+  if (!is_new) return list;
+  const uint64_t work_before = fetch_work_, asked_before = asked_, steps_before = fetch_steps().taken;
+  const FetchResult found = fetch_contents(flow, space, {kTimeMin, kTimeMax}, {});
+  fetch_work_ = work_before;
+  asked_ = asked_before;
+  fetch_steps().taken = steps_before;
+  for (uint32_t i = 0; found.status == FetchStatus::ok && i < found.count; ++i) {
+    Candidate candidate;
+    candidate.insn = classify(contents_[i].bytes, state.mode);
+    if (candidate.insn.cls == InsnClass::bad) continue;
+    if (std::any_of(list.begin(), list.end(), [&](const Candidate& other) { return other.insn == candidate.insn; })) continue;
+    std::memcpy(candidate.bytes.data(), contents_[i].bytes.data(), candidate.insn.length_bytes);
+    candidate.flags = contents_[i].flags | CodeFlag::healed;
+    candidate.in_time = false;
+    list.push_back(candidate);
+  }
+  return list;
+}
+
+// Fills candidates_ with the different ways to go on from all instructions that were at the flow's ip at any time, the most likely first.
+bool Walker::read_survey(Flow& flow, SpaceId space) {
+  const FlowState& state = flow.state;
+  const Candidate* pin = pinned(flow, space);
+  const bool now_known = read_candidates(flow, space);
+  if (!now_known) candidates_.clear();
+  if (pin != nullptr) {
+    const Candidate first = *pin;
+    for (Candidate& candidate : candidates_) candidate.in_time = false;
+    candidates_.insert(candidates_.begin(), first);
+  }
+  if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
+  for (const Candidate& other : ever(flow, space)) {
+    const bool alike =  // the flow would go the same way
+        std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& known) { return known.insn == other.insn; });
+    if (alike) continue;
+    candidates_.push_back(other);
+    candidates_.back().possible = candidates_.back().certain = state.now;
+  }
+  return !candidates_.empty();
+}
+
+}  // namespace ptd::pt
