@@ -52,55 +52,39 @@ void CallFlow::take(const Batch& batch, const BlockTable& blocks) {
     blocks_ = &blocks;
     nodes_ = &tables_[&blocks];
   }
-  next_mark_ = next_event_ = next_gap_ = 0;
-  const auto count = static_cast<uint32_t>(batch.blocks.size());
-  for (uint32_t at = 0;;) {
-    take_boundary(batch, at);
-    if (at >= count) break;
-    uint32_t next = count;
-    if (next_mark_ < batch.marks.size()) next = std::min(next, batch.marks[next_mark_].before_block);
-    if (next_event_ < batch.events.size()) next = std::min(next, batch.events[next_event_].before_block);
-    if (next_gap_ < batch.gaps.size()) next = std::min(next, batch.gaps[next_gap_].before_block);
-    for (next = std::max(next, at + 1); at < next; ++at) take_block(batch.blocks[at]);
+  cursor_.begin(batch);
+  for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
+    switch (item) {
+      case FlowItem::blocks:
+        for (const Block& block : cursor_.blocks()) take_block(block);
+        break;
+      case FlowItem::mark:
+        if (pending_ && has_thread_ && cursor_.mark().tid != tid_) resolve_ahead();
+        take_mark(cursor_.mark());
+        break;
+      case FlowItem::event:
+        take_event(cursor_.event());
+        break;
+      case FlowItem::gap:
+        take_gap(cursor_.gap());
+        break;
+      case FlowItem::end:
+        break;
+    }
   }
 }
 
-// Marks, events and gaps that stand before block `at`. An open branch went where the first of them says; what ends the old thread's flow
-// comes before the mark of the new thread.
-void CallFlow::take_boundary(const Batch& batch, uint32_t at) {
-  const auto here = [at](const auto& list, size_t index) { return index < list.size() && list[index].before_block <= at; };
-  const auto event_here = [&] { return here(batch.events, next_event_); };
-  const bool thread_changes = here(batch.marks, next_mark_) && has_thread_ && batch.marks[next_mark_].tid != tid_;
-  if (thread_changes) {
-    const auto leaves = [&](const Event& event) { return event.kind == EventKind::disabled || event.kind == EventKind::async_disabled; };
-    while (event_here() && leaves(batch.events[next_event_])) take_event(batch.events[next_event_++]);
-    if (pending_ && event_here() && (batch.events[next_event_].flags & kEventHasFrom) != 0) {
-      const Ip from = batch.events[next_event_].from;
-      resolve(find(from), from);
-    } else if (pending_ && !event_here() && !here(batch.gaps, next_gap_) && at < batch.blocks.size()) {
-      const Node& to = node(batch.blocks[at].node);
-      resolve(to.at, to.code.ip);
-    }
-  }
-  // A mark that tells a later moment than an event is of what comes behind the event.
-  const auto mark_first = [&] {
-    if (!here(batch.marks, next_mark_)) return false;
-    const Mark& mark = batch.marks[next_mark_];
-    return !event_here() || !is_dated(mark) || !is_dated(batch.events[next_event_]) ||
-           likeliest(mark) <= likeliest(batch.events[next_event_]);
-  };
-  while (here(batch.marks, next_mark_) || event_here() || here(batch.gaps, next_gap_)) {
-    if (mark_first()) {
-      take_mark(batch.marks[next_mark_++]);
-      continue;
-    }
-    const bool gap_first = here(batch.gaps, next_gap_) &&
-                           (!event_here() || batch.gaps[next_gap_].stream_offset_bytes <= batch.events[next_event_].stream_offset_bytes);
-    if (gap_first) {
-      take_gap(batch.gaps[next_gap_++]);
-    } else {
-      take_event(batch.events[next_event_++]);
-    }
+// The thread changes after an open branch, which was the old thread's: it went where the next event or block says.
+void CallFlow::resolve_ahead() {
+  FlowCursor ahead = cursor_;
+  FlowItem item = ahead.next();
+  while (item == FlowItem::mark) item = ahead.next();
+  if (item == FlowItem::event && (ahead.event().flags & kEventHasFrom) != 0) {
+    const Ip from = ahead.event().from;
+    resolve(find(from), from);
+  } else if (item == FlowItem::blocks) {
+    const Node& to = node(ahead.blocks().front().node);
+    resolve(to.at, to.code.ip);
   }
 }
 

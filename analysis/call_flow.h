@@ -12,6 +12,7 @@
 #include "analysis/flow_dates.h"
 #include "analysis/function_finder.h"
 #include "ptdecode/flow.h"
+#include "ptdecode/flow_cursor.h"
 
 namespace ptd {
 
@@ -102,7 +103,7 @@ class CallFlow {
   /// When functions are looked up.
   [[nodiscard]] TimeNs when() const { return std::clamp(dates_.now(), segment_time_.first, segment_time_.last); }
   void begin_epoch();
-  void take_boundary(const Batch& batch, uint32_t at);
+  void resolve_ahead();
   void take_block(const Block& block);
   void take_mark(const Mark& mark);
   void take_event(const Event& event);
@@ -143,7 +144,7 @@ class CallFlow {
   bool paused_ = false, was_paused_ = false;  ///< the flow is stopped by a pause; it was when it began last
   bool lost_ = false;    ///< since a gap
   bool synced_ = false;  ///< a mark has just told when the next block ran: a flow that begins with it does so then
-  size_t next_mark_ = 0, next_event_ = 0, next_gap_ = 0;
+  FlowCursor cursor_;
   FlowDates dates_;
   uint64_t last_position_ = 0;
   std::vector<FlowStep> held_;           ///< each has a point of dates_

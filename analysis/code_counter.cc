@@ -64,7 +64,7 @@ CodeCounter::Node& CodeCounter::meet(NodeId id, const BlockTable& blocks) {
     node.far = insn.cls == InsnClass::far_call || insn.cls == InsnClass::far_jump || insn.cls == InsnClass::far_ret;
     offset += insn.length_bytes;
   }
-  if (const auto found = symbolizer_.file_place(info.space, info.ip, time_.now())) {
+  if (const auto found = symbolizer_.file_place(info.space, info.ip, cursor_.now())) {
     const File made{static_cast<uint32_t>(file_ids_.size()), found->address - found->file_offset_bytes, found->relocatable};
     node.file = file_ids_.try_emplace({found->path, found->build_id}, made).first->second.id;
     place.address = found->address;
@@ -108,8 +108,9 @@ void CodeCounter::lose() {
   branch_ = kNone;
 }
 
-void CodeCounter::take_mark(const Mark& told) {
-  const Mark mark = time_.dated(told);
+void CodeCounter::take_mark(Mark mark) {
+  mark.time_known = is_dated(mark);
+  if (mark.time_known) mark.time.first = cursor_.now();
   // The kernel goes on from one thread to the next in the middle of its code.
   const NodeId last = last_ != kNone ? last_ : branch_;
   if (mark.space != space_ && (last == kNone || !is_kernel_half(nodes_[last].ip))) lose();
@@ -164,20 +165,24 @@ void CodeCounter::take_blocks(std::span<const Block> batch, const BlockTable& bl
 }
 
 void CodeCounter::take(const Batch& batch, const BlockTable& blocks) {
-  const std::span<const Block> all = batch.blocks;
-  size_t mark = 0, event = 0, gap = 0;
-  const auto next = [](const auto& list, size_t index) { return index < list.size() ? list[index].before_block : size_t{UINT32_MAX}; };
-  for (size_t at = 0;;) {
-    for (; next(batch.events, event) <= at; ++event) {
-      time_.pass(batch.events[event]);
-      if (counts_) take_event(batch.events[event]);
+  cursor_.begin(batch);
+  for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
+    switch (item) {
+      case FlowItem::blocks:
+        if (counts_) take_blocks(cursor_.blocks(), blocks);
+        break;
+      case FlowItem::mark:
+        take_mark(cursor_.mark());
+        break;
+      case FlowItem::event:
+        if (counts_) take_event(cursor_.event());
+        break;
+      case FlowItem::gap:
+        lose();
+        break;
+      case FlowItem::end:
+        break;
     }
-    for (; next(batch.gaps, gap) <= at; ++gap) lose();
-    for (; next(batch.marks, mark) <= at; ++mark) take_mark(batch.marks[mark]);
-    if (at == all.size()) return;
-    const size_t end = std::min({all.size(), next(batch.events, event), next(batch.gaps, gap), next(batch.marks, mark)});
-    if (counts_) take_blocks(all.subspan(at, end - at), blocks);
-    at = end;
   }
 }
 

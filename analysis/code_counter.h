@@ -84,7 +84,7 @@ class CodeCounter {
     return meet(id, blocks);
   }
   Node& meet(NodeId id, const BlockTable& blocks);
-  void take_mark(const Mark& told);
+  void take_mark(Mark mark);
   void take_blocks(std::span<const Block> batch, const BlockTable& blocks);
   void take_event(const Event& event);
   void lose();
@@ -108,7 +108,7 @@ class CodeCounter {
   NodeId first_ = kNone, last_ = kNone;                                     ///< of the open run
   NodeId branch_ = kNone;  ///< its last block took a branch, which went where the next block is
   bool by_jump_ = false, counts_ = true;
-  LikeliestTime time_;
+  FlowCursor cursor_;
   SpaceId space_ = kNoSpace;
   uint64_t instructions_ = 0, fileless_ = 0;
 };

@@ -180,34 +180,24 @@ void LossTimes::take_blocks(std::span<const Block> blocks) {
 }
 
 void LossTimes::take(const Batch& batch) {
-  size_t mark = 0, event = 0, gap = 0;
-  const auto count = static_cast<uint32_t>(batch.blocks.size());
-  for (uint32_t at = 0;;) {
-    const auto here = [at](const auto& list, size_t index) { return index < list.size() && list[index].before_block <= at; };
-    while (here(batch.marks, mark) || here(batch.events, event) || here(batch.gaps, gap)) {
-      // Gaps and events in the order of the stream, marks among them in order of time; of one time the gap first.
-      const TimeNs mark_time = here(batch.marks, mark) ? batch.marks[mark].time.first : kTimeMax;
-      const TimeNs event_time = here(batch.events, event) ? batch.events[event].time.first : kTimeMax;
-      const bool gap_first = here(batch.gaps, gap) && (!here(batch.events, event) ||
-                                                       batch.gaps[gap].stream_offset_bytes <= batch.events[event].stream_offset_bytes);
-      if (gap_first && batch.gaps[gap].time.first <= mark_time) {
-        take_gap(batch.gaps[gap++]);
-      } else if (!gap_first && here(batch.events, event) && (event_time <= mark_time || !here(batch.marks, mark))) {
-        take_event(batch.events[event++]);
-      } else if (here(batch.marks, mark)) {
-        take_mark(batch.marks[mark++]);
-      } else {
-        take_gap(batch.gaps[gap++]);
-      }
+  cursor_.begin(batch);
+  for (FlowItem item = cursor_.next(); item != FlowItem::end; item = cursor_.next()) {
+    switch (item) {
+      case FlowItem::blocks:
+        take_blocks(cursor_.blocks());
+        break;
+      case FlowItem::mark:
+        take_mark(cursor_.mark());
+        break;
+      case FlowItem::event:
+        take_event(cursor_.event());
+        break;
+      case FlowItem::gap:
+        take_gap(cursor_.gap());
+        break;
+      case FlowItem::end:
+        break;
     }
-    if (at >= count) break;
-    uint32_t next = count;
-    if (mark < batch.marks.size()) next = std::min(next, batch.marks[mark].before_block);
-    if (event < batch.events.size()) next = std::min(next, batch.events[event].before_block);
-    if (gap < batch.gaps.size()) next = std::min(next, batch.gaps[gap].before_block);
-    next = std::max(next, at + 1);
-    take_blocks(std::span(batch.blocks).subspan(at, next - at));
-    at = next;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "analysis/flow_dates.h"
 #include "ptdecode/context_track.h"
 #include "ptdecode/flow.h"
+#include "ptdecode/flow_cursor.h"
 
 namespace ptd {
 
@@ -77,6 +78,7 @@ class LossTimes {
   const int32_t cpu_, stream_tid_;
   const Interval span_;
   std::vector<Run> runs_;  ///< of the thread of a thread's stream
+  FlowCursor cursor_;
   FlowDates dates_;
   std::vector<Change> held_;  ///< each has a point of dates_
   Change last_;               ///< the last change

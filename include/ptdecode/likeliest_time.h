@@ -28,13 +28,6 @@ class PTD_API LikeliestTime {
   void pass(const Told& told) {
     if (is_dated(told)) now_ = std::max(now_, likeliest(told));
   }
-  /// Processes a mark and returns it with the current time as its lower bound.
-  [[nodiscard]] Mark dated(Mark mark) {
-    pass(mark);
-    mark.time_known = is_dated(mark);
-    if (mark.time_known) mark.time.first = now_;
-    return mark;
-  }
   [[nodiscard]] TimeNs now() const { return now_; }
 
  private:
