@@ -1,4 +1,4 @@
-// BlockTable: equal blocks share one entry, found by hash; names and sentences of a batch's enumerators.
+// BlockTable: equal blocks share one entry, found by hash. Also names and sentences of a batch's enumerators.
 #include "ptdecode/flow.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr size_t kFirstSlots = 128;
 
 }  // namespace
 
-/// Where an equal block is, or may be put.
+/// Returns the slot of an equal block, or the free slot for it.
 BlockTable::Place BlockTable::find(const BlockInfo& block) const {
   const uint32_t tag = tag_of(block);
   const size_t mask = slots_.size() / 2 - 1;
@@ -55,7 +55,7 @@ void BlockTable::FreeChunks::operator()(BlockInfo** chunks) const {
 }
 
 void BlockTable::add_chunk() {
-  // Only what stands before the first null is ever looked at.
+  // Entries after the first null are never read, so they need no initialisation.
   if (!chunks_) {
     chunks_.reset(new BlockInfo*[kChunks + 1]);
     chunks_[0] = nullptr;
@@ -114,7 +114,7 @@ const char* name(GapReason reason) {
 
 static_assert(std::endian::native == std::endian::little && offsetof(Block, instructions) == 4);
 
-// As whole words: the compiler takes several at once.
+// Reads blocks as whole words, which the compiler vectorises.
 uint64_t instructions_of(const Blocks& blocks) {
   uint64_t sum = 0;
   for (const Block& block : blocks) {

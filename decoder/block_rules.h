@@ -1,4 +1,4 @@
-// What the decoders' blocks have in common.
+// Rules that the blocks of all decoders share.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace ptd {
 
-/// An Intel PT block is cut after so many instructions.
+/// Maximum number of instructions in an Intel PT block.
 inline constexpr uint16_t kMaxBlockInstructions = 4096;
 
-/// The flags of a block whose code has `flags`.
+/// Returns the flags of a block whose code has `flags`.
 [[nodiscard]] constexpr uint16_t block_flags_of(CodeFlag flags) {
   uint16_t bits = 0;
   if (any(flags, CodeFlag::healed)) bits |= static_cast<uint16_t>(BlockFlag::healed);

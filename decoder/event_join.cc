@@ -12,7 +12,7 @@ void EventJoin::apply(Batch& batch) {
   for (Event& event : batch.events) {
     switch (event.kind) {
       case EventKind::exec_mode:
-        if ((event.flags & kEventHasTo) == 0 || event.payload == mode_) {  // told by PSB+, or nothing new
+        if ((event.flags & kEventHasTo) == 0 || event.payload == mode_) {  // from a PSB+, or no change
           event.flags |= kEventStatus;
         } else {
           event.flags = static_cast<uint8_t>(event.flags & ~kEventStatus);

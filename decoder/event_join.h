@@ -9,7 +9,7 @@ namespace ptd {
 /// `enabled` whether tracing resumes where it was disabled (kEventResumed). One per stream.
 class EventJoin {
  public:
-  /// Declares that the flow may not continue the previous one (start, lost data).
+  /// Forgets the state where the flow may not continue the previous one (start, lost data).
   void reset();
   void apply(Batch& batch);
 

@@ -1,4 +1,4 @@
-// Choices: finds by trial which of several versions of the code ran.
+// Choices: finds by trial which of several versions of the code were executed.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Choices final : public CandidateChooser {
     uint32_t taken = 0;  ///< index of the candidate
     uint32_t count = 0;  ///< candidates
     bool decided = false;
-    uint16_t flags = 0;  ///< of the blocks that come of it
+    uint16_t flags = 0;  ///< flags of the blocks that follow from this choice
   };
   /// Forks passed since restart(), in order.
   [[nodiscard]] std::vector<Fork>& forks() { return forks_; }
@@ -34,13 +34,13 @@ class Choices final : public CandidateChooser {
  private:
   std::vector<Fork> forks_;
   size_t passed_ = 0;
-  std::map<std::pair<uint32_t, uint64_t>, uint32_t> last_;  // (space, ip) -> what was taken
+  std::map<std::pair<uint32_t, uint64_t>, uint32_t> last_;  // (space, ip) -> the candidate taken
 };
 
-/// How far an attempt came.
+/// How far one attempt got before the packets contradicted the code.
 struct Try {
-  uint64_t trouble_offset = ~uint64_t{0};  ///< of the first packet that did not fit the code; none: the largest
-  size_t forks_before = 0;                 ///< forks passed until then
+  uint64_t trouble_offset = ~uint64_t{0};  ///< offset of the first packet that did not fit the code; the maximum value if all fit
+  size_t forks_before = 0;                 ///< forks passed before that packet
 };
 
 }  // namespace ptd::arm

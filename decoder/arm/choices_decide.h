@@ -11,7 +11,7 @@ namespace ptd::arm {
 struct ChoicePhase {
   uint64_t watch_from = 0;
   uint64_t trouble = ~uint64_t{0};
-  size_t forks_end = 0;  ///< forks decided by it and by those before
+  size_t forks_end = 0;  ///< forks decided by this search and the earlier ones
 };
 
 template <typename Walk>

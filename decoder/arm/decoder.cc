@@ -1,4 +1,4 @@
-// Decoder: follows a segment once, and a window with several versions of code as often as needed to find the ones that ran.
+// Decoder: follows a segment once, and each window with several versions of code as often as needed to find the version that was executed.
 #include "decoder/arm/decoder.h"
 
 #include <array>
@@ -10,8 +10,8 @@
 namespace ptd::arm {
 namespace {
 
-// Which contents ran is decided for a window: up to the packet behind kForksOfWindow forks, or kWindowBytes of trace. What comes of the
-// next forks, up to kForksSeen, or of as many bytes again, is looked at.
+// Versions are chosen for one window at a time: up to the packet that follows kForksOfWindow forks, or kWindowBytes of trace. An attempt is
+// checked beyond the window, for up to kForksSeen forks in total and the same number of bytes again.
 constexpr size_t kForksOfWindow = 20, kForksSeen = 40;
 constexpr uint64_t kWindowBytes = 1U << 12;
 
@@ -31,7 +31,7 @@ struct Decoder::State {
         follower(runs, contexts, given.config, given.follow),
         resolver(follower, given.config, given.follow.exact_only) {}
 
-  /// How far the flow has come.
+  /// A position in the segment that a walk can return to.
   struct Place {
     Follower follower;
     Resolver resolver;
@@ -47,7 +47,7 @@ struct Decoder::State {
   Follower follower;
   Resolver resolver;
   Choices choices;
-  bool decided = false;     ///< which contents ran in this window
+  bool decided = false;     ///< the versions for this window are chosen
   Resolver::Bounds bounds;  ///< of the window
 };
 
@@ -70,7 +70,7 @@ void Decoder::State::begin_window() {
   if (!decided) bounds = {resolver.offset() + kWindowBytes, kForksOfWindow};
 }
 
-/// Walks through the window, and some way on, for nothing but the place where the packets first do not fit.
+/// Walks through the window and some way beyond it, only to find the first packet that does not fit the code. The output is dropped.
 Try Decoder::State::walk(const Place& from, uint64_t watch_from) {
   go_to(from);
   follower.watch_from(watch_from);
@@ -82,13 +82,13 @@ Try Decoder::State::walk(const Place& from, uint64_t watch_from) {
   return {follower.trouble_offset(), follower.trouble_forks()};
 }
 
-/// Gives the window's packets, once it is known which contents ran.
+/// Chooses the versions for the window and outputs it.
 Resolver::Stop Decoder::State::decide_window(BatchTarget target) {
   Batch& batch = target.batch;
   const Place before = {follower, resolver};
   const std::array<size_t, 4> sizes = {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()};
   const Resolver::Stop stop = resolver.run(target, bounds);
-  if (choices.passed() == 0) return stop;  // up to the first fork there is but one way
+  if (choices.passed() == 0) return stop;  // without a fork there is nothing to choose
   batch.blocks.resize(sizes[0]);
   batch.marks.resize(sizes[1]);
   batch.events.resize(sizes[2]);

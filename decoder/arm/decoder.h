@@ -11,7 +11,8 @@ namespace ptd::arm {
 struct DecoderOptions {
   TraceConfig config;
   FollowOptions follow;
-  uint32_t max_tries = 64;  ///< of one window of packets, where its code has several versions; beyond: the last is given, marked ambiguous
+  uint32_t max_tries = 64;  ///< attempts per window of packets whose code has several versions; after that the best attempt is output,
+                            ///< marked ambiguous
 };
 
 /// Output depends on the segment, timeline, contexts and options only.

@@ -6,7 +6,7 @@
 namespace ptd::arm {
 namespace {
 
-// Not undone with the instructions around them ([ETMv4] "Cancel element").
+// Returns whether a cancel keeps this element when it removes the instructions around it ([ETMv4] "Cancel element").
 bool outlives_cancel(ElementKind kind) {
   switch (kind) {
     case ElementKind::event:
@@ -43,7 +43,7 @@ void ElementQueue::take(uint32_t count) {
   oldest.value = count >= 64 ? 0 : oldest.value >> count;
 }
 
-/// Keeps up what is known of elements that need an address.
+/// Updates bound_, loose_ and waits_ for a new newest element.
 void ElementQueue::keep_bound(const Element& element) {
   const bool context = element.kind == ElementKind::context && waits_ == Waits::for_context_or_address;
   if (waits_ != Waits::no && element.kind != ElementKind::address && !context) unbind();

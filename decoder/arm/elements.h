@@ -32,7 +32,7 @@ enum class ElementKind : uint8_t {
   transaction_fail,
   transaction_state,
   pe_reset,
-  data,  ///< of conditional or data trace: no part of the flow
+  data,  ///< conditional or data trace, which does not affect the flow
 };
 
 struct Element {
@@ -40,10 +40,10 @@ struct Element {
   bool p0 = false;
   bool with_address = false;  ///< q
   uint8_t isa = 0;            ///< of an address
-  uint8_t flags = 0;          ///< of the packet
+  uint8_t flags = 0;          ///< the packet's kFlag* bits
   uint32_t count = 0;         ///< atoms left; unseen elements left
   uint32_t cycles = 0;
-  uint64_t value = 0;  ///< atoms: bit 0 is the oldest; addresses; payloads
+  uint64_t value = 0;  ///< by kind: atoms, the oldest in bit 0; an address; a payload
   uint64_t aux = 0;
   uint64_t offset_bytes = 0;  ///< of its packet
   PacketContext context;
@@ -63,15 +63,15 @@ struct Noted {
   uint8_t isa = 0, flags = 0;
   uint8_t size_bytes = 0;
 };
-/// Returns its element; a commit has none.
+/// Returns the element for `noted`; a commit has none.
 [[nodiscard]] Element element_of(const Noted& noted, uint64_t offset_bytes);
 
 /// A position in packets that were examined but are not executed yet.
 struct PlaceAhead {
-  uint64_t offset_bytes = 0;     ///< of a packet
-  uint64_t end_bytes = 0;        ///< behind the last of them
-  uint8_t taken = 0;             ///< atoms of the packet that are done
-  const Noted* noted = nullptr;  ///< of the first packet from here on that is not of atoms
+  uint64_t offset_bytes = 0;     ///< offset of the current packet
+  uint64_t end_bytes = 0;        ///< end of the last packet
+  uint8_t taken = 0;             ///< atoms of the current packet that were executed
+  const Noted* noted = nullptr;  ///< the first packet from here on that is not an atom packet
 };
 
 /// Unresolved elements, oldest first. Bounded by kMost; beyond it push() fails.
@@ -97,7 +97,7 @@ class ElementQueue {
   /// Returns whether an element needs an address after it and may have none.
   [[nodiscard]] bool holds_unbound() const { return bound_ != 0 && (loose_ || waits_ != Waits::no); }
 
-  /// Elements that need an address after them.
+  /// Returns the number of elements that need an address after them.
   [[nodiscard]] size_t bound() const { return bound_; }
   /// Returns whether cancels and mispredictions skipped more surviving elements than any trace unit writes.
   [[nodiscard]] bool is_unwieldy() const { return passed_ > kMostPassed; }
@@ -115,10 +115,10 @@ class ElementQueue {
   std::vector<Element> elements_;
   uint64_t passed_ = 0;
   size_t first_ = 0;
-  size_t bound_ = 0;    // elements that need an address behind them, and perhaps a context before that
-  bool loose_ = false;  // some of them may have none
+  size_t bound_ = 0;    // elements that need an address after them, optionally preceded by a context
+  bool loose_ = false;  // some of them may have no address
   enum class Waits : uint8_t { no, for_context_or_address, for_address };
-  Waits waits_ = Waits::no;  // what the newest of them, which is the newest element but for its context, waits for
+  Waits waits_ = Waits::no;  // what the newest bound element still waits for; only its context may follow it in the queue
 };
 
 }  // namespace ptd::arm

@@ -6,13 +6,13 @@
 namespace ptd::arm {
 namespace {
 
-constexpr size_t kMostHeld = 64;  // contexts that wait for an exception
+constexpr size_t kMostHeld = 64;  // contexts held until their exception is output
 
 bool is_loss(AuxBreak why) {
   return why == AuxBreak::truncated || why == AuxBreak::partial || why == AuxBreak::collision || why == AuxBreak::missing;
 }
 
-/// [ETMv4] "Context packet": EL, SF, NS; [ETE] adds NSE: with NS it tells realm and root.
+/// [ETMv4] "Context packet": EL, SF, NS. [ETE] adds NSE, which together with NS distinguishes realm and root.
 World world_of(const PacketContext& context, Protocol protocol) {
   if ((protocol == Protocol::etmv3 || protocol == Protocol::ptm) && context.level != 2) {
     return context.non_secure ? World::any_non_secure : World::any_secure;
@@ -95,7 +95,7 @@ void Follower::give_block(const WaypointRun& run, uint16_t flags) {
 
 void Follower::give_gap(GapReason reason, Ip ip, SectionId section, uint64_t offset) {
   flush_exception(false, {});
-  // Code that is not at hand where a packet says that the flow goes on, and lost packets, speak against no content of the code.
+  // A loss of packets contradicts no version of the code. Neither does missing code at an address that came from a packet.
   const bool blameless = reason == GapReason::overflow || reason == GapReason::aux_lost || (reason == GapReason::no_image && !walked_);
   if (trouble_offset_ == ~uint64_t{0} && !blameless && offset >= watch_from_ && chooser_->passed() != 0) {
     trouble_offset_ = offset;
@@ -128,7 +128,7 @@ void Follower::give_event(EventKind kind, uint8_t flags, Ip from, Ip to, uint64_
   push(out_->events, event);
 }
 
-// An exception is told when its handler is known.
+// Holds an exception until the address of its handler is known.
 void Follower::hold_exception(uint8_t flags, Ip from, uint64_t number, uint64_t offset) {
   exception_ = event_of(EventKind::async_branch, flags, from, number, offset);
   has_exception_ = true;
@@ -160,7 +160,8 @@ void Follower::contradict(Ip ip, uint64_t offset) {
   walked_ = false;
 }
 
-/// The packets do not fit the code at `ip`, but say where the flow goes on: it is followed, and marked up to the next address.
+/// The packets do not fit the code at `ip` but give the address where the flow continues. Follows it, marking blocks up to the next
+/// address.
 void Follower::doubt(GapReason reason, Ip ip, uint64_t offset) {
   give_gap(reason, ip, runs_->section_at(space_, ip, when()), offset);
   doubtful_ = true;
@@ -192,12 +193,12 @@ void Follower::address(Ip ip, uint8_t isa, uint64_t offset) {
     run_ = run;
     left_ = left;
   } else if (had_place) {
-    // The flow stood elsewhere, and nothing but a branch of another kind than the code's leads here.
+    // The flow was at another ip or in another mode, so the code lacks the branch that led here.
     contradict(from_branch_ ? branch_ip_ : before, offset);
     need_address_ = told_lost_ = false;
   } else if (from_indirect && left != 0) {
     left_ = left;
-    const uint32_t last = runs_->step(left).next[1];  // where it went the last time
+    const uint32_t last = runs_->step(left).next[1];  // the target of its last execution
     const Step& target = runs_->step(last);
     const bool same = last != 0 && target.ip == ip_ && target.mode == mode_ && target.space == runs_->home(space_, ip_);
     if (same && (!runs_->changes() || target.certain.contains(when()))) run_ = last;
@@ -281,12 +282,12 @@ void Follower::trace_info() {
 
 // --- atoms
 
-/// A taken indirect branch without an address behind it went where the return stack says.
+/// Continues at the address from the return stack if a taken indirect branch has no address packet.
 void Follower::take_return() {
   if (!pop_pending_) return;
   pop_pending_ = false;
   ReturnStack::Entry entry;
-  // Whoever called from another width of registers does not come back here.
+  // A call made in the other register width does not return here.
   if (!returns_.pop(entry) || (entry.mode == ExecMode::a64) != is64_) return;
   ip_ = entry.ip;
   mode_ = entry.mode;
@@ -296,14 +297,15 @@ void Follower::take_return() {
   call_ = entry.call;
 }
 
-/// Whether what stands behind run `from`, or where its branch goes, is `ip`: it may have been read anew, and lead elsewhere.
+/// Returns whether run `from` still leads to `ip`: after its end, or at the target of its branch if `taken`. Its bytes may have been read
+/// again since and lead elsewhere.
 bool Follower::leads_to(uint32_t from, bool taken, Ip ip, ExecMode mode) const {
   const WaypointRun& run = runs_->run(from);
   if (taken) return run.last.cls == ArmClass::indirect || run.target == ip;
   return run.end == ip && run.mode == mode;
 }
 
-/// Finds the run at ip_, reading it if need be, and notes what led there.
+/// Finds the run at ip_, reading it if needed, and links its predecessors to it.
 void Follower::find_run() {
   if (!is64_) ip_.value &= 0xffffffffU;
   run_ = runs_->find(space_, ip_, mode_, when(), *chooser_);
@@ -318,7 +320,7 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
   offset_ = offset;
   take_return();
   if (!known()) {
-    // Where the code has an indirect branch and the trace gives no target, the code is not what ran.
+    // The code has an indirect branch but the trace gives no target: the code is not the one that was executed.
     if (!told_lost_ && !need_context_ && from_branch_) {
       contradict(branch_ip_, offset);
     } else if (!told_lost_) {
@@ -329,14 +331,14 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
   }
   if (has_exception_) flush_exception(true, ip_);
   if (starting_) tell_start(ip_, offset);
-  // A run whose bytes changed meanwhile is read again.
+  // If the bytes of the run have changed since, read it again.
   if (run_ != 0 && !fresh_ && runs_->changes() && !runs_->run(run_).certain.contains(when())) run_ = 0;
   for (uint64_t silent = 0;;) {
     if (run_ == 0) find_run();
     const WaypointRun& run = runs_->run(run_);
     if (run.stop == RunStop::waypoint) {
       if (!executed && !run.conditional) {
-        // Some trace units tell a branch to the next instruction as not taken.
+        // Some trace units report a branch to the next instruction as not taken.
         const bool harmless = run.last.cls == ArmClass::direct && run.target == run.end;
         const bool branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
         if (branch && !harmless) {
@@ -355,7 +357,7 @@ void Follower::atom(uint64_t atoms, uint64_t offset) {
   }
 }
 
-/// The run ends in a P0 instruction; the flow goes on behind it.
+/// Outputs the run, which ends in a P0 instruction, and moves to the instruction after it or to the branch target.
 void Follower::leave(uint32_t index, bool executed) {
   const WaypointRun& run = runs_->run(index);
   const bool is_branch = run.last.cls == ArmClass::direct || run.last.cls == ArmClass::indirect;
@@ -389,7 +391,7 @@ void Follower::leave(uint32_t index, bool executed) {
   }
 }
 
-/// The run ends before any P0 instruction.
+/// Handles a run that ends before any P0 instruction.
 void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
   const GapReason reason = run.stop == RunStop::no_image   ? GapReason::no_image
                            : run.stop == RunStop::bad_insn ? GapReason::bad_insn
@@ -407,7 +409,7 @@ void Follower::stop_at(const WaypointRun& run, uint64_t offset) {
   walked_ = false;
 }
 
-/// Walks from ip_ to `stop` without an atom. False: it cannot be reached, and the gap says why.
+/// Walks from ip_ to `stop` without consuming an atom. Returns false, after a gap with the reason, if `stop` cannot be reached.
 bool Follower::walk_to(Ip stop, bool through_branches, uint64_t offset) {
   if (!is64_) ip_.value &= 0xffffffffU;
   for (uint64_t silent = 0; ip_ != stop;) {

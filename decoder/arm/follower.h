@@ -23,7 +23,7 @@ class ReturnStack {
   struct Entry {
     Ip ip;
     ExecMode mode = ExecMode::unknown;
-    uint32_t call = 0;  ///< the run that ended in the call
+    uint32_t call = 0;  ///< the run that ends in the call
   };
   /// Returns the entry that pop() would return.
   [[nodiscard]] bool peek(Entry& entry) const {
@@ -49,7 +49,7 @@ class ReturnStack {
   uint32_t top_ = 0, count_ = 0;
 };
 
-/// Where output goes, and how many blocks, gaps or events fill it.
+/// The batch that receives output, and the number of blocks, gaps or events at which it is full.
 struct BatchTarget {
   Batch& batch;
   size_t most;
@@ -71,7 +71,7 @@ class Follower {
   bool plain_packets(PacketReader& reader, uint64_t end_offset, size_t most_forks);
   /// Returns the number of forks passed.
   [[nodiscard]] size_t forks() const { return chooser_->passed(); }
-  /// `count` atoms, the oldest in bit 0.
+  /// Executes `count` atoms, the oldest in bit 0.
   void atoms(uint64_t atoms, uint32_t count, uint64_t offset);
   /// Consumes previously examined packets from `place` on, and advances `place`, until at most `left` atoms are consumed.
   void packets_ahead(Bytes trace, PlaceAhead& place, uint64_t& left);
@@ -79,9 +79,9 @@ class Follower {
   void queued(ElementQueue& queue, uint64_t& left);
   /// Returns whether some code of the timeline has several versions.
   [[nodiscard]] bool code_changes() const { return runs_->changes(); }
-  /// Declares that atoms cannot be followed until the next address or context.
+  /// Returns whether atoms cannot be followed until the next address or context.
   [[nodiscard]] bool is_lost() const { return told_lost_ && !known() && !pop_pending_; }
-  /// The atom in bit 0.
+  /// Executes the atom in bit 0.
   void atom(uint64_t atoms, uint64_t offset);
   void address(Ip ip, uint8_t isa, uint64_t offset);
   void context(const PacketContext& context, uint64_t offset);
@@ -168,48 +168,48 @@ class Follower {
   size_t most_ = 0;  ///< BatchTarget::most of out_
   AuxSegment segment_;
 
-  // Where
+  // Position
   Ip ip_;
   ExecMode mode_ = ExecMode::unknown;
   uint8_t isa_ = 0;
   bool is64_ = false;
   bool need_address_ = true, need_context_ = true;
   bool doubtful_ = false;  ///< the packets did not fit the code since the last address
-  bool walked_ = false;    ///< blocks came since the last address: another address is a contradiction
+  bool walked_ = false;    ///< blocks were output since the last address, so an address that differs from ip_ is a contradiction
   bool flowing_ = false;
-  bool starting_ = false;  ///< tracing starts, the address is to come
+  bool starting_ = false;  ///< tracing starts; its address has not come yet
   bool told_lost_ = false;
-  bool lost_before_ = false;  ///< bytes are missing before the segment, which is to be told yet
-  Ip branch_ip_;              ///< of the last indirect branch that was taken
+  bool lost_before_ = false;  ///< bytes are missing before the segment, and their gap is not output yet
+  Ip branch_ip_;              ///< address of the last taken branch
   bool from_branch_ = false;
   uint32_t run_ = 0;    ///< the run at ip_, if known
-  bool fresh_ = false;  ///< it was found just now, for the atom at hand
+  bool fresh_ = false;  ///< run_ was found for the current atom
   uint32_t left_ = 0;   ///< the run that led here
   bool left_taken_ = false;
-  uint32_t call_ = 0;  ///< the run behind whose call the flow goes on
+  uint32_t call_ = 0;  ///< the run whose call returned to the current position
   ReturnStack returns_;
   bool pop_pending_ = false;  ///< a taken indirect branch: without an address its target is on the return stack
-  bool push_allowed_ = true;  ///< false between a synchronisation point and the address behind it
+  bool push_allowed_ = true;  ///< false between a synchronisation point and the address after it
 
-  // Who and when
+  // Context and time
   PacketContext context_;
   Context software_;
   SpaceId space_ = kNoSpace;
   TimeNs earliest_, latest_ = kTimeMax;
   bool time_known_ = false;
-  bool time_tells_context_ = false;  ///< which thread runs depends on it
+  bool time_tells_context_ = false;  ///< the current thread depends on the time
   Interval time_;
   uint64_t cycles_ = 0;
   bool mark_due_ = true;
   ExecMode marked_mode_ = ExecMode::unknown;
 
-  // An exception whose handler address follows
+  // An exception that is held until its handler's address
   bool has_exception_ = false;
   Event exception_;
-  std::vector<Event> held_contexts_;  ///< the handler's, which came first: told behind the exception
+  std::vector<Event> held_contexts_;  ///< contexts of the handler, which precede its address; output after the exception
   uint64_t trouble_offset_ = ~uint64_t{0}, watch_from_ = 0;
   size_t trouble_forks_ = 0;
-  uint64_t offset_ = 0;  ///< of the packet whose instructions are walked
+  uint64_t offset_ = 0;  ///< the packet whose instructions are being walked
 };
 
 }  // namespace ptd::arm

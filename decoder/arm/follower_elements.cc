@@ -11,17 +11,18 @@ constexpr uint64_t kTailChainAddress = 0xfffffffe;  // M profile: an exception t
 
 void Follower::exception(const Element& element, Ip preferred_return, uint8_t isa, bool target) {
   offset_ = element.offset_bytes;
-  if (!target) take_return();  // a target that is told is not the return stack's: nothing is taken off it
+  if (!target) take_return();  // a target in the trace does not come from the return stack, so nothing is popped
   flush_exception(false, {});
   const Ip back = is64_ ? preferred_return : Ip{preferred_return.value & 0xffffffffU};
   if (target) set_place(back, isa);
   if (starting_ && known()) tell_start(ip_, element.offset_bytes);
   const bool tail_chain = config_.m_profile && back.value == kTailChainAddress;
-  // [ETMv4] "Exception types": of a PE reset the preferred return address is UNKNOWN. ETE has a packet without one.
+  // [ETMv4] "Exception types": the preferred return address of a PE reset is UNKNOWN. ETE has a packet without one.
   const bool reset = config_.protocol == Protocol::etmv4 && element.value == (config_.m_profile ? kPeResetOfM : kPeReset);
   const bool tells_place = !tail_chain && !reset;
   if (tells_place && !known() && !need_context_ && from_branch_ && ip_ < back) {
-    // The target of the branch before is not traced. The way that a peer takes is given, marked.
+    // The target of the previous branch is missing from the trace. Continue as if the branch was not taken, like OpenCSD, and mark the
+    // blocks.
     if (!told_lost_) give_gap(GapReason::bad_packet, branch_ip_, kNoSection, element.offset_bytes);
     doubtful_ = true;
     need_address_ = false;
@@ -68,7 +69,7 @@ void Follower::waypoint(Ip last, uint64_t offset) {
   from_branch_ = false;
 }
 
-/// Instructions without atoms: `element.aux` of them if it is told, then the flow is at `next`.
+/// Executes a Q element: instructions without atoms, `element.aux` of them if the count is known, after which the flow is at `next`.
 void Follower::q(const Element& element, Ip next, uint8_t isa) {
   offset_ = element.offset_bytes;
   const Ip target = is64_ ? next : Ip{next.value & 0xffffffffU};
@@ -90,7 +91,7 @@ void Follower::q(const Element& element, Ip next, uint8_t isa) {
   pop_pending_ = false;
 }
 
-/// The branch at element.value was taken; all P0 instructions before it were not.
+/// Executes up to the branch at element.value, which was taken; all P0 instructions before it were not.
 void Follower::source_address(const Element& element) {
   const uint64_t offset = offset_ = element.offset_bytes;
   const Ip source = is64_ ? Ip{element.value} : Ip{element.value & 0xffffffffU};
@@ -111,14 +112,14 @@ void Follower::source_address(const Element& element) {
     const bool passes = source >= ip_ && source < run.end;
     if (passes && run.last_ip < source) return contradict(source, offset);
     if (passes) {
-      // A source that is no branch: it ran, and the flow goes on behind it.
+      // The source is not a branch: it was executed, and the flow continues after it.
       const Ip behind = source + (mode_ == ExecMode::t32 ? 2U : 4U);
       if (walk_to(behind, true, offset)) walked_ = false;
       return;
     }
     if ((run.stop != RunStop::waypoint && run.stop != RunStop::cut) || silent > options_.max_silent_instructions) {
       stop_at(run, offset);
-      // The source itself is known.
+      // Nevertheless the source itself is known.
       set_place(source, element.isa);
       const uint32_t last = runs_->find(space_, ip_, mode_, when(), *chooser_);
       if (runs_->run(last).stop == RunStop::waypoint && runs_->run(last).last_ip == source) return leave(last, true);

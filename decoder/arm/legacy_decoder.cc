@@ -15,8 +15,8 @@ constexpr uint32_t kReturnStackOfPtm = 1U << 29;      // ETMCR
 constexpr uint32_t kBarriersAreWaypoints = 1U << 24;  // ETMCCER
 constexpr size_t kHeldBlocks = 1U << 16;
 constexpr uint32_t kMaxTries = 64;
-// Which contents ran is decided for a window of packets: up to the next I-Sync behind kLeastInWindow of them, but no more than
-// kMostInWindow, or until kForksOfWindow forks are passed. What comes of the next forks, up to kForksSeen, is looked at.
+// Versions are chosen for one window of packets at a time: up to the next I-Sync after kLeastInWindow packets, but at most kMostInWindow
+// packets, or until kForksOfWindow forks are passed. An attempt is checked beyond the window, for up to kForksSeen forks in total.
 constexpr uint64_t kLeastInWindow = 256, kMostInWindow = 1U << 14;
 constexpr size_t kForksOfWindow = 20, kForksSeen = 40;
 
@@ -27,7 +27,7 @@ WaypointRules rules_of(const TraceConfig& config) {
   return rules;
 }
 
-/// The follower asks TRCCONFIGR for the return stack.
+/// Returns the configuration for the follower, which reads the return stack bit from TRCCONFIGR.
 TraceConfig follower_config(TraceConfig config) {
   const bool stack = config.protocol == Protocol::ptm && (config.configr & kReturnStackOfPtm) != 0;
   config.configr = stack ? 0x1000 : 0;
@@ -43,7 +43,7 @@ struct LegacyDecoder::State {
         follower(runs, contexts, follower_config(given), options),
         reader({}, given) {}
 
-  /// How far the flow has come.
+  /// A position in the segment that a walk can return to.
   struct Place {
     Follower follower;
     size_t at;
@@ -60,7 +60,7 @@ struct LegacyDecoder::State {
   bool fill(BatchTarget target);
   void begin_window();
   [[nodiscard]] bool ends_window(const LegacyPacket& packet, size_t most_forks) const {
-    if (may_cancel && packet.kind == LegacyKind::branch) return false;  // it may take back what was given
+    if (may_cancel && packet.kind == LegacyKind::branch) return false;  // the packet may cancel a block that was already output
     return in_window >= kMostInWindow || choices.passed() >= most_forks ||
            (in_window >= kLeastInWindow && packet.kind == LegacyKind::isync);
   }
@@ -80,13 +80,13 @@ struct LegacyDecoder::State {
   Follower follower;
   LegacyReader reader;
   Choices choices;
-  bool decided = false;            ///< which contents ran in this window
-  std::vector<LegacyPacket> tape;  ///< packets read; where code has several contents, those of the batch and what was read ahead
-  size_t at = 0;                   ///< in the tape
-  uint64_t in_window = 0;          ///< packets taken
+  bool decided = false;            ///< the versions for this window are chosen
+  std::vector<LegacyPacket> tape;  ///< packets read; if code has several versions, those of the batch and those read ahead
+  size_t at = 0;                   ///< index of the next packet in the tape
+  uint64_t in_window = 0;          ///< packets taken in this window
   bool synced = false;             ///< an A-Sync was seen
-  bool started = false;            ///< an I-Sync was seen since
-  bool may_cancel = false;         ///< the last packet gave instructions that an exception can undo
+  bool started = false;            ///< an I-Sync was seen after it
+  bool may_cancel = false;         ///< the last packet produced instructions that an exception can undo
 };
 
 void LegacyDecoder::State::context(const LegacyPacket& packet) {
@@ -116,7 +116,7 @@ void LegacyDecoder::State::isync(const LegacyPacket& packet) {
   if (packet.has_ip) follower.address(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes);
 }
 
-/// Cycles that passed until what the packet told had happened.
+/// Adds the cycles that passed up to the moment that the packet describes.
 void LegacyDecoder::State::count(const LegacyPacket& packet, uint32_t cycles) {
   if (!packet.has_cycles) return;
   Element element;
@@ -133,14 +133,14 @@ void LegacyDecoder::State::branch(const LegacyPacket& packet) {
   } else if (packet.cancels) {
     follower.cancel_last();
   } else if (config.protocol == Protocol::ptm && follower.placed()) {
-    follower.atoms(1, 1, packet.offset_bytes);  // the branch that this packet gives the target of
+    follower.atoms(1, 1, packet.offset_bytes);  // the branch whose target is in this packet
   }
   count(packet, packet.cycles);
   follower.address(packet.ip, packet.mode == ExecMode::t32 ? 1 : 0, packet.offset_bytes);
 }
 
-// [ETMv3] "P-header packets, cycle-accurate": a cycle before each atom, one before two of them, or several before the only one. A branch
-// that an atom tells went where the return stack says.
+// [ETMv3] "P-header packets, cycle-accurate": one cycle before each atom, one before a pair of atoms, or several before a single one. A
+// branch reported by an atom goes to the address on the return stack.
 void LegacyDecoder::State::atoms(const LegacyPacket& packet) {
   if (packet.atoms == 0 || !packet.has_cycles) {
     if (follower.placed()) follower.atoms(packet.bits, packet.atoms, packet.offset_bytes);
@@ -169,7 +169,7 @@ void LegacyDecoder::State::take(const LegacyPacket& packet) {
   if (!synced) return;
   if (packet.kind == LegacyKind::timestamp) return follower.timestamp(element.value, element.flags, element.cycles);
   if (packet.kind == LegacyKind::isync) return isync(packet);
-  // Cycles pass before the first instruction, too.
+  // Cycles also pass before the first instruction.
   if (!started && packet.kind == LegacyKind::atoms && packet.atoms == 0) count(packet, packet.cycles);
   if (!started) return;
   switch (packet.kind) {
@@ -228,7 +228,7 @@ void LegacyDecoder::State::go_to(const Place& place) {
   may_cancel = place.may_cancel;
 }
 
-/// The next packet; null: there is none.
+/// Returns the next packet; null at the end.
 const LegacyPacket* LegacyDecoder::State::peek() {
   if (at < tape.size()) return &tape[at];
   if (!runs.changes()) {
@@ -246,7 +246,7 @@ void LegacyDecoder::State::take_next() {
   ++in_window;
 }
 
-/// An exception may undo the last instruction: it stays in the batch until the next packet is seen.
+/// Returns whether the batch is full. A last instruction that an exception may undo stays in the batch until the next packet is seen.
 bool LegacyDecoder::State::is_full(BatchTarget target) const {
   if (may_cancel) target.most += kHeldBlocks;
   return target.is_full();
@@ -263,7 +263,8 @@ LegacyDecoder::State::Stop LegacyDecoder::State::run(BatchTarget target) {
   return Stop::full;
 }
 
-/// Walks to the window's end, the packet that ends it included, for nothing but the place where the packets first do not fit.
+/// Walks to the window's end, including the packet that ends it, only to find the first packet that does not fit the code. The output is
+/// dropped.
 Try LegacyDecoder::State::walk(const Place& from, uint64_t watch_from) {
   go_to(from);
   follower.watch_from(watch_from);
@@ -288,7 +289,7 @@ bool LegacyDecoder::State::fill(BatchTarget target) {
   const std::array<size_t, 4> sizes = {batch.blocks.size(), batch.marks.size(), batch.events.size(), batch.gaps.size()};
   Stop stop = run(target);
   if (!decided && choices.passed() != 0) {
-    // Up to the first fork there is but one way.
+    // Without a fork there is nothing to choose.
     batch.blocks.resize(sizes[0]);
     batch.marks.resize(sizes[1]);
     batch.events.resize(sizes[2]);

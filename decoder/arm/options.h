@@ -1,4 +1,4 @@
-// Options of following a CoreSight flow, besides the configuration of its trace source.
+// Options for following a CoreSight flow, besides the configuration of its trace source.
 #pragma once
 
 #include <array>
@@ -7,9 +7,9 @@
 
 namespace ptd::arm {
 
-/// How context packets name the software that runs.
+/// How context packets identify the current thread.
 enum class ContextNames : uint8_t {
-  none,        ///< they do not: a raw capture; user code belongs to the default space
+  none,        ///< not at all: a raw capture; user code belongs to the default space
   context_id,  ///< CONTEXTIDR_EL1 holds the thread id, as Linux writes it (CONFIG_PID_IN_CONTEXTIDR)
   vmid,        ///< CONTEXTIDR_EL2, in the VMID field: Linux running at EL2
 };
@@ -28,13 +28,15 @@ inline constexpr size_t kWorlds = 10;
 
 struct FollowOptions {
   ContextNames names = ContextNames::none;
-  SpaceId default_space = kNoSpace;                        ///< of lower-half addresses while nothing tells which thread runs
-  std::array<SpaceId, kWorlds> worlds = none_of_worlds();  ///< lower-half addresses by what context packets say; kNoSpace: as above
-  bool own_upper = false;                                  ///< upper halves differ by world: of each space at lowered() addresses
+  SpaceId default_space = kNoSpace;                        ///< of lower-half addresses while the thread is unknown
+  std::array<SpaceId, kWorlds> worlds = none_of_worlds();  ///< spaces of lower-half addresses by the world in context packets; kNoSpace:
+                                                           ///< default_space
+  bool own_upper = false;                                  ///< the worlds have different upper halves: each space holds its own at
+                                                           ///< lowered() addresses
   TimeConversion time;                                     ///< of timestamps; invalid: raw ticks
-  bool use_time = true;                         ///< false: timestamps are of another clock than the timeline's, and tell nothing of it
+  bool use_time = true;                         ///< false: timestamps come from a clock unrelated to the timeline's and are ignored
   uint64_t slack_ns = 0;                        ///< widens every time interval on both sides
-  bool exact_only = false;                      ///< atoms one by one: the same output, slower
+  bool exact_only = false;                      ///< processes atoms one by one: the same output, slower
   uint64_t max_silent_instructions = 1U << 20;  ///< walked without a packet; beyond: Gap limit
 
   static constexpr std::array<SpaceId, kWorlds> none_of_worlds() {

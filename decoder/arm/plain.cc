@@ -1,4 +1,4 @@
-// PlainFlow: its two sources, the bytes of a segment and the atoms of one element.
+// PlainFlow: its sources, which are the bytes of a segment, a queue of elements and the atoms of one element.
 #include "decoder/arm/plain.h"
 
 #include "ptdecode/arm/packet_reader.h"
@@ -6,7 +6,8 @@
 namespace ptd::arm {
 namespace {
 
-/// The packet that an atom is in, if the one at `offset_bytes` and those behind it are of atoms: the atom behind the first `taken`.
+/// Returns the offset of the packet that contains atom number `taken`, counted from the first atom of the packet at `offset_bytes`. All
+/// packets in between must be atom packets.
 uint64_t place_of_atom(const std::byte* trace, uint64_t offset_bytes, unsigned taken) {
   for (;; ++offset_bytes) {
     const unsigned here = plain_forms()[static_cast<uint8_t>(trace[offset_bytes])].count;
@@ -15,7 +16,7 @@ uint64_t place_of_atom(const std::byte* trace, uint64_t offset_bytes, unsigned t
   }
 }
 
-/// Packets, as they stand in the trace, up to a place. kForks: forks end them, too. What commits ends them.
+/// Reads plain packets from the trace up to an offset. Packets that commit elements end it, and with kForks also reaching `most_forks`.
 template <bool kForks>
 class PacketSource {
  public:
@@ -31,7 +32,7 @@ class PacketSource {
         addresses_end_(begin_ + reader.bytes().size() - std::min<uint64_t>(reader.bytes().size(), PacketReader::kLongestAddress - 1)),
         at_(begin_ + reader.offset()) {}
 
-  /// Atoms of packets side by side, 64 at most. `lost`: atoms tell nothing.
+  /// Returns the next input; combines the atoms of adjacent packets, at most 64. `lost`: skips atoms, which cannot be followed.
   [[gnu::always_inline]] PlainKind next(bool lost) {
     if (kForks && chooser_.passed() >= most_forks_) return PlainKind::end;
     const std::byte* at = at_;
@@ -49,7 +50,7 @@ class PacketSource {
       if (count + form.count > kMostAtoms) break;
       atoms |= uint64_t{form.atoms} << count;
       count += form.count;
-      if (kForks) {  // which are looked for behind each packet
+      if (kForks) {  // forks are counted after each packet
         ++at;
         break;
       }
@@ -69,11 +70,11 @@ class PacketSource {
     return place_of_atom(begin_, static_cast<uint64_t>(packet_ - begin_), count_ - left);
   }
   [[nodiscard]] size_t blocks_ahead() const { return at_ < end_ ? std::min<size_t>(2 * static_cast<size_t>(end_ - at_), 1U << 10) : 0; }
-  /// Behind what was taken.
+  /// Returns the offset after the consumed packets.
   [[nodiscard]] uint64_t reached() const { return static_cast<uint64_t>(at_ - begin_); }
 
  private:
-  /// A packet that holds no atoms.
+  /// Reads a packet that is not an atom packet.
   [[gnu::always_inline]] PlainKind other(const PlainForm& form) {
     packet_ = at_;
     count_ = 0;
@@ -95,17 +96,17 @@ class PacketSource {
   const CandidateChooser& chooser_;
   size_t most_forks_;
   const PlainForm* forms_;
-  const std::byte *begin_, *end_;   ///< an address or a packet aside may end behind it
-  const std::byte* addresses_end_;  ///< before it the longest address can be read
+  const std::byte *begin_, *end_;   ///< an address or aside packet may end after end_
+  const std::byte* addresses_end_;  ///< the longest address packet can be read before this point
   const std::byte* at_;
-  const std::byte* packet_ = nullptr;  ///< the first one of those taken last
+  const std::byte* packet_ = nullptr;  ///< the first packet of the current atoms
   uint64_t atoms_ = 0;
   unsigned count_ = 0;
   PacketReader::Address address_;
   Packet aside_;
 };
 
-/// Packets that were looked at before, until so many atoms are taken.
+/// Reads packets that were examined before, until `left` atoms are taken.
 class AheadSource {
  public:
   static constexpr bool kMayStop = false;
@@ -135,7 +136,7 @@ class AheadSource {
       count += form.count - gone;
       gone = 0;
       if (count < most) continue;
-      gone = form.count - (count - most);  // of this packet, if it is not done
+      gone = form.count - (count - most);  // of this packet, if atoms remain in it
       count = most;
       if (gone == form.count) {
         ++at;
@@ -161,7 +162,7 @@ class AheadSource {
   [[nodiscard]] size_t blocks_ahead() const {
     return std::min<size_t>(2 * std::min<uint64_t>(static_cast<size_t>(end_ - at_), left_), 1U << 10);
   }
-  /// Moves to what was taken.
+  /// Reports the position reached and the number of atoms left.
   void reached(PlaceAhead& place, uint64_t& left) const {
     place.offset_bytes = static_cast<uint64_t>(at_ - begin_);
     place.taken = static_cast<uint8_t>(gone_);
@@ -170,7 +171,7 @@ class AheadSource {
   }
 
  private:
-  /// The packet at hand holds no atoms.
+  /// Consumes the current packet, which is not an atom packet.
   [[gnu::always_inline]] PlainKind other() {
     count_ = 0;
     at_ += noted_->size_bytes;
@@ -180,13 +181,13 @@ class AheadSource {
   const PlainForm* forms_;
   const std::byte *begin_, *end_, *at_;
   const Noted* noted_;
-  const std::byte* packet_ = nullptr;  ///< the first one of those taken last
+  const std::byte* packet_ = nullptr;  ///< the first packet of the current atoms
   uint64_t atoms_ = 0, left_;
   unsigned count_ = 0, gone_;
-  unsigned skipped_ = 0;  ///< atoms of packet_ that are not of those taken last
+  unsigned skipped_ = 0;  ///< atoms of packet_ that precede the current ones
 };
 
-/// The oldest elements of a queue, until so many atoms are taken or an element comes that is not plain.
+/// Takes the oldest elements of a queue, until `left` atoms are taken or the next element is not plain.
 class QueueSource {
  public:
   static constexpr bool kMayStop = false;
@@ -231,7 +232,7 @@ class QueueSource {
   Noted aside_;
 };
 
-/// Atoms of one packet.
+/// Provides the atoms of one packet.
 class AtomSource {
  public:
   static constexpr bool kMayStop = false;
@@ -270,7 +271,7 @@ bool Follower::plain_packets(PacketReader& reader, uint64_t end_offset, size_t m
   const PlainForm& form = plain_forms()[static_cast<uint8_t>(bytes[before])];
   if (form.count == 0 && !form.aside) {
     if (form.address == AddressForm::none || bytes.size() - before < PacketReader::kLongestAddress) return false;
-    if (need_context_ || has_exception_ || starting_) {  // often just one address comes before the next packet of another kind
+    if (need_context_ || has_exception_ || starting_) {  // often only one address comes before the next packet of another kind
       PacketReader::Address at;
       reader.seek(static_cast<uint64_t>(reader.plain_address(bytes.data() + before, form.address, at) - bytes.data()));
       address(Ip{at.value}, at.isa, before);

@@ -12,11 +12,11 @@ namespace ptd::arm {
 /// The kind of the next input from a source.
 enum class PlainKind : uint8_t { atoms, address, aside, end };
 
-/// One stretch of plain packets or elements. While it lasts the flow stands here and not in the follower, which load() and store() keep
-/// alike. What comes of it is what the follower's atom() and address() would give, sooner. A Source has next(), which makes one of these
-/// current: atoms() and count(), address(), or the packet aside(); and offset(left),
-/// the place of the packet that the atom is in with which `left` are left. kMayStop: a full batch
-/// ends it. blocks_ahead(): about how many will come.
+/// Follows a sequence of plain packets or elements, with the same results as the follower's atom() and address(), but faster. Meanwhile the
+/// state of the flow is here; load() and store() copy it from and to the follower.
+/// A Source provides next(), which moves to the next input: atoms() and count(), address(), or the packet aside(). offset(left) returns the
+/// offset of the packet that contains the atom with which `left` atoms remain. kMayStop: a full batch ends the source. blocks_ahead()
+/// estimates how many blocks will follow.
 template <bool kChanges, typename Source>
 class PlainFlow {
  public:
@@ -41,7 +41,7 @@ class PlainFlow {
   }
 
  private:
-  static constexpr size_t kMostAtoms = 64;  // of one next()
+  static constexpr size_t kMostAtoms = 64;  // per call of next()
   static constexpr uint64_t kDoubt = std::bit_cast<uint64_t>(Block{0, 0, static_cast<uint16_t>(BlockFlag::suspect)});
 
   [[nodiscard]] bool has_room() const { return out_ < stop_; }
@@ -122,14 +122,14 @@ class PlainFlow {
     Follower& f = follower_;
     if (run_ == 0) {
       if (!need_ || pop_ || told_ || !taken_) return false;
-      // The code has an indirect branch, and the trace gives no target.
+      // The code has an indirect branch, but the trace gives no target.
       contradict(branch_ip(), source_.offset(left));
       told_ = lost_ = true;
       return true;
     }
     const WaypointRun& run = f.runs_->run(run_);
     if ((atoms & 1) != 0 || run.stop != RunStop::waypoint || run.has_bad) return false;
-    // An unconditional branch was not taken: the flow follows the trace, and is marked up to the next address.
+    // The trace reports an unconditional branch as not taken: the flow follows the trace, and its blocks are marked up to the next address.
     Block* const before = out_;
     left_ = run_;
     run_ = 0;
@@ -149,10 +149,11 @@ class PlainFlow {
   }
 
   [[nodiscard]] SectionId section_at(Ip ip) const { return follower_.runs_->section_at(follower_.space_, ip, now_); }
-  /// Of the branch that was taken last.
+  /// Returns the address of the branch that was taken last.
   [[nodiscard]] Ip branch_ip() const { return left_ != 0 ? follower_.runs_->run(left_).last_ip : follower_.branch_ip_; }
 
-  /// Consumes atoms that agree with the code, along known runs. Returns what the last one did, or what the next one does.
+  /// Consumes atoms that agree with the code, along known runs. Returns what the last consumed atom did, or the atom that stopped it would
+  /// do.
   Way follow(uint64_t& atoms, unsigned& count) {
     Way way = steps_[run_].way[atoms & 1];
     if (way >= Way::no_code) return way;
@@ -197,7 +198,7 @@ class PlainFlow {
     return way;
   }
 
-  /// The flow came to left_, and behind it to run_.
+  /// Updates the state after the flow executed left_ and moved on to run_.
   void followed(const Block* before, bool executed) {
     Follower& f = follower_;
     const Step& left = steps_[left_];
@@ -256,13 +257,13 @@ class PlainFlow {
       f.address(ip, isa, source_.offset(0));
       return load();
     }
-    // Reached only if the kind of branch differs from the code's.
+    // Reached only if the trace has an indirect branch where the code has none.
     if (contradicts) contradict(taken_ ? branch_ip() : place(), source_.offset(0));
     if (!has_place || contradicts) {
       if (!walked_ || !taken_) left_ = 0;
       mode_ = mode;
       ip_ = ip;
-      // The last target of the branch.
+      // The last target of this branch.
       run_ = left_ == 0 ? 0 : steps_[left_].next[1];
       if (run_ != 0 && (!is_at(run_, ip) || (kChanges && !steps_[run_].certain.contains(now_)))) run_ = 0;
     }
@@ -276,7 +277,7 @@ class PlainFlow {
     odd_ = isa != 0 && mode_ != ExecMode::t32;
   }
 
-  /// Time, cycles or a marker.
+  /// Processes a packet with time, cycles or a marker.
   template <typename Aside>
   void take_aside(const Aside& packet) {
     Follower& f = follower_;
@@ -298,10 +299,10 @@ class PlainFlow {
     }
   }
 
-  /// The current position of the flow.
+  /// Returns the current position of the flow.
   [[nodiscard]] Ip place() const { return run_ != 0 ? steps_[run_].ip : ip_; }
 
-  /// There is no code at the current position.
+  /// Outputs a gap because there is no code at the current position.
   void give_no_code(SectionId section, uint64_t offset) {
     ip_ = place();
     give_gap(GapReason::no_image, ip_, section, offset);
@@ -324,16 +325,16 @@ class PlainFlow {
   const Step* steps_ = nullptr;
   Interval now_;
   Block *begin_ = nullptr, *out_ = nullptr;
-  Block* stop_ = nullptr;   ///< before here there is room; begin_: the batch is full
-  Block* since_ = nullptr;  ///< what stands from here on is new, and the flow has not been lost behind it
+  Block* stop_ = nullptr;   ///< blocks may be written before this point; begin_: the batch is full
+  Block* since_ = nullptr;  ///< blocks from here on are new, and the flow was not lost after it
   uint32_t run_ = 0, left_ = 0;
-  Ip ip_;  ///< if run_ is 0
+  Ip ip_;  ///< position if run_ is 0
   ExecMode mode_ = ExecMode::unknown;
-  bool taken_ = false;  ///< the branch of left_ was
+  bool taken_ = false;  ///< whether the branch of left_ was taken
   bool need_ = false, pop_ = false, told_ = false, lost_ = false, walked_ = false, fresh_ = false;
-  bool has_stack_ = false, stack_ = false;  ///< there is a return stack; calls go onto it
-  bool odd_ = false;                        ///< the follower must take the next one
-  uint64_t doubt_ = 0;                      ///< flags that blocks get besides, as bits of a Block
+  bool has_stack_ = false, stack_ = false;  ///< the trace unit has a return stack; calls are pushed
+  bool odd_ = false;                        ///< the follower must process the next atom or address
+  uint64_t doubt_ = 0;                      ///< additional flags of output blocks, as bits of a Block
 };
 
 }  // namespace ptd::arm

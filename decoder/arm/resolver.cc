@@ -6,7 +6,7 @@
 namespace ptd::arm {
 namespace {
 
-constexpr uint64_t kCommitAtOnce = 128;     // P0 elements, about
+constexpr uint64_t kCommitAtOnce = 128;     // P0 elements, approximately
 constexpr uint64_t kMostAtOnce = 1U << 12;  // bytes of trace
 
 bool is_conditional(PacketKind kind) { return kind >= PacketKind::cond_i_f1 && kind <= PacketKind::cond_res_f4; }
@@ -56,7 +56,7 @@ bool Resolver::resync(uint64_t from) {
   return true;
 }
 
-/// Packets cannot be told apart, or contradict each other: nothing is known up to the next A-Sync behind `from`.
+/// Handles packets that cannot be split or that contradict each other: skips to the next A-Sync at or after `from`.
 void Resolver::lose_sync(GapReason reason, uint64_t offset, uint64_t from) {
   const uint64_t next = std::min<uint64_t>(find_async(bytes_, from), bytes_.size());
   follower_->lose(reason, offset, next - std::min(next, offset));
@@ -101,7 +101,7 @@ Resolver::Stop Resolver::run(BatchTarget target, const Bounds& bounds) {
   return Stop::end;
 }
 
-/// Atoms and addresses that nothing speculative comes before: most of a trace. False: another packet is next.
+/// Processes atoms and addresses that no speculative element precedes, which are most of a trace. Returns false if another packet is next.
 bool Resolver::run_plain(const Bounds& bounds) {
   if (state_ != State::decoding || awaits_address_) return false;
   if (config_.max_speculation() != 0) return !follower_->code_changes() && run_ahead();
@@ -109,10 +109,11 @@ bool Resolver::run_plain(const Bounds& bounds) {
   return follower_->plain_packets(reader_, bounds.offset, bounds.forks);
 }
 
-/// Likewise, where there is speculation: packets are looked at for what they commit and stay in the trace until they are committed.
+/// Same with speculation: examines packets only for what they commit, and leaves them in the trace until they are committed.
 bool Resolver::run_ahead() {
   if (ahead_ != reader_.offset()) end_ahead();
-  // An exception whose address is missing, or a full queue, is noticed at the packet that commits it, or comes too much.
+  // Packets cannot stay in the trace if an exception has no address yet or the queue is filling up: those errors are reported at the packet
+  // that commits.
   const bool at_once = queue_.holds_unbound() || queue_.size() > ElementQueue::kMost / 2 ||
                        config_.max_speculation() > ElementQueue::kMost / 4 || ahead_ - behind_ > ElementQueue::kMost / 2;
   uint64_t due = 0;
@@ -124,7 +125,7 @@ bool Resolver::run_ahead() {
   return state_ != State::decoding;
 }
 
-/// Looks at packets until enough of them is committed. False: another packet is next.
+/// Examines packets until enough of them are committed. Returns false if another packet is next.
 bool Resolver::look_ahead(uint64_t& due) {
   const auto& forms = plain_forms();
   const Bytes bytes = bytes_;
@@ -157,7 +158,8 @@ bool Resolver::look_ahead(uint64_t& due) {
   return plain && at < bytes.size();
 }
 
-/// Moves behind the packet at `at`, which does not matter to the way of the flow. False: it is another one, or commits more than there is.
+/// Moves past the packet at `at` if it does not affect the path of the flow. Returns false for other packets and for commits of more
+/// elements than exist.
 bool Resolver::pass_aside(uint64_t& at, uint64_t& depth, uint64_t& due) {
   Packet packet;
   reader_.seek(at);
@@ -172,7 +174,7 @@ bool Resolver::pass_aside(uint64_t& at, uint64_t& depth, uint64_t& due) {
   return true;
 }
 
-/// Puts the packets that were looked at into the queue.
+/// Moves the examined packets to the queue.
 void Resolver::queue_ahead() {
   for (uint64_t at = behind_; at < ahead_;) {
     const PlainForm& form = plain_forms()[static_cast<uint8_t>(bytes_[at])];
@@ -195,7 +197,7 @@ void Resolver::queue_ahead() {
   end_ahead();
 }
 
-/// What was looked at is done.
+/// Discards the examined packets, which are done.
 void Resolver::end_ahead() {
   behind_ = ahead_ = reader_.offset();
   gone_ = 0;
@@ -203,7 +205,7 @@ void Resolver::end_ahead() {
   first_noted_ = 0;
 }
 
-/// Before the first trace info only what stands outside the flow has a meaning.
+/// Before the first trace info packet, only packets outside the flow are meaningful.
 void Resolver::on_start(const Packet& packet, uint64_t offset) {
   Element element;
   element.offset_bytes = offset;
@@ -263,7 +265,7 @@ void Resolver::on_q(const Packet& packet, Element element) {
   awaits_address_ = !element.with_address;
 }
 
-/// Commit, cancel, mispredict; the atoms of a cancel or mispredict packet stand before it.
+/// Processes commits, cancels and mispredicts; the atoms in a cancel or mispredict packet precede it.
 void Resolver::on_speculation(const Packet& packet, Element element) {
   if (packet.kind == PacketKind::commit) return commit(packet.value);
   if (packet.bits != 0) {
@@ -276,7 +278,7 @@ void Resolver::on_speculation(const Packet& packet, Element element) {
   const size_t bound = queue_.bound();
   uint64_t cancelled = queue_.cancel(packet.value);
   bool fits = cancelled == packet.value;
-  if (awaits_address_ && queue_.bound() != bound) {  // the newest one, which counts when its address comes
+  if (awaits_address_ && queue_.bound() != bound) {  // the newest bound element, which is counted only when its address comes
     awaits_address_ = false;
     --cancelled;
   }
@@ -286,7 +288,7 @@ void Resolver::on_speculation(const Packet& packet, Element element) {
 }
 
 void Resolver::stop(const Packet& packet, uint64_t offset) {
-  // What is not part of the flow is still told.
+  // Elements that are not part of the flow are still output.
   for (size_t i = 0; i < queue_.size(); ++i) {
     const Element& element = *queue_.at(i);
     const bool aside = element.kind == ElementKind::event || element.kind == ElementKind::timestamp ||
@@ -389,7 +391,7 @@ void Resolver::add(Element element, ElementKind kind, uint32_t p0) {
   element.p0 = p0 != 0 || kind == ElementKind::exception || kind == ElementKind::q;
   element.count = p0;
   depth_ += p0;
-  // Without speculation nothing waits, but for what needs an address.
+  // Without speculation only elements that need an address wait.
   const bool binds = kind == ElementKind::exception || kind == ElementKind::q;
   if (config_.max_speculation() == 0 && queue_.empty() && !binds) {
     execute(element);
@@ -413,7 +415,7 @@ void Resolver::commit(uint64_t count) {
     }
   }
   depth_ -= std::min(depth_, count);
-  // With nothing in flight, what waits behind the last P0 element is known to be so.
+  // Without speculation, the elements after the last P0 element are committed too.
   if (config_.max_speculation() != 0) return;
   while (!queue_.empty() && !queue_.front().p0) {
     execute(queue_.front());
@@ -443,7 +445,7 @@ bool Resolver::commit_one(uint64_t& left) {
   return true;
 }
 
-/// Packets that were looked at, up to the last atom that is due, or some of them. False: there is none.
+/// Executes examined packets up to the last committed atom, or some of them. Returns false if there are none.
 bool Resolver::commit_ahead(uint64_t& left) {
   if (behind_ == ahead_) return false;
   PlaceAhead place = {behind_, ahead_, gone_, noted_.data() + first_noted_};
@@ -457,7 +459,7 @@ bool Resolver::commit_ahead(uint64_t& left) {
   return true;
 }
 
-/// An exception, or a Q element: an address belongs to it, and perhaps a context before that.
+/// Executes an exception or a Q element with its address, which a context may precede.
 bool Resolver::commit_bound(Element element) {
   if (element.kind == ElementKind::q && element.with_address) {
     follower_->q(element, Ip{element.value}, element.isa);

@@ -17,8 +17,8 @@ class Resolver {
   void begin(Bytes bytes);
   /// Where run() stops before a packet.
   struct Bounds {
-    uint64_t offset = ~uint64_t{0};  ///< it stands there or behind
-    size_t forks = ~size_t{0};       ///< so many forks were passed before it
+    uint64_t offset = ~uint64_t{0};  ///< stop at or after this offset
+    size_t forks = ~size_t{0};       ///< stop when this number of forks was passed
   };
   enum class Stop : uint8_t { full, bound, end };
   /// Processes packets until the batch is full, a limit is reached, or the segment is done.
@@ -59,16 +59,16 @@ class Resolver {
   ElementQueue queue_;
   State state_ = State::done;
   uint64_t depth_ = 0;           ///< P0 elements that are not committed
-  bool awaits_address_ = false;  ///< the newest P0 element is not whole without the address to come
+  bool awaits_address_ = false;  ///< the newest P0 element is incomplete until its address comes
   bool overflowed_ = false;
   uint64_t ignored_ = 0;    ///< packets of conditional and data trace
   uint64_t sync_from_ = 0;  ///< where the search for sync began
   uint64_t packet_offset_ = 0;
-  // After the queue follow examined packets, up to the position of the reader; their commits are counted.
-  uint64_t behind_ = 0, ahead_ = 0;  ///< the first of them; behind the last
-  uint8_t gone_ = 0;                 ///< atoms of the first that are done
+  // The examined packets come after the queue and end at the position of the reader; their commits are counted.
+  uint64_t behind_ = 0, ahead_ = 0;  ///< the first examined packet, and the end of the last
+  uint8_t gone_ = 0;                 ///< atoms of the first that were executed
   std::vector<Noted> noted_;
-  size_t first_noted_ = 0;  ///< the oldest one that is not done
+  size_t first_noted_ = 0;  ///< the oldest entry that was not executed
 };
 
 }  // namespace ptd::arm

@@ -12,7 +12,7 @@ template <typename T>
   in.reserve(std::max(kFirst, 2 * in.size()));
 }
 
-/// As push_back(), but the first call allocates space for 64 elements, and growing is not inlined.
+/// Same as push_back(), but the first call allocates space for 64 elements, and growing is not inlined.
 template <typename T>
 [[gnu::always_inline]] inline void push(std::vector<T>& into, const T& what) {
   if (into.size() == into.capacity()) grow(into);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr unsigned kMostBadInRow = 4096;
 constexpr size_t kFirstSlots = 128;
-constexpr uint32_t kManyRuns = 1U << 14;  // up to here it is cheaper to make much room at once
+constexpr uint32_t kManyRuns = 1U << 14;  // up to this number, large allocation steps are cheaper
 constexpr size_t kMaxCandidates = 16;
 
 uint32_t waypoints_of(WaypointRules rules) {
@@ -21,14 +21,14 @@ uint32_t waypoints_of(WaypointRules rules) {
          bit(ArmClass::wait, rules.wait) | bit(ArmClass::tstart, rules.transactions);
 }
 
-// Two bits: indirect, and whether it links.
+// Way is composed of two bits: indirect, and link.
 static_assert(static_cast<int>(Way::on) == 0 && static_cast<int>(Way::call) == 1 && static_cast<int>(Way::indirect) == 2 &&
               static_cast<int>(Way::indirect_call) == 3);
 
-/// What a branch that is taken does, where it stays in its instruction set.
+/// Returns what a taken branch does if it stays in its instruction set.
 Way way_of(const ArmInsn& branch) { return static_cast<Way>((branch.cls == ArmClass::indirect ? 2 : 0) + (branch.link ? 1 : 0)); }
 
-/// Writes all of `step`.
+/// Derives all of `step` from `run`.
 inline void tell_step(const WaypointRun& run, Step& step) {
   step.ip = run.ip;
   step.end = run.end;
@@ -80,7 +80,7 @@ SectionId RunCache::section_at(SpaceId space, Ip ip, Interval when) {
   return timeline_.section_at(space, place(ip), middle);
 }
 
-/// The stretch that holds `ip`, if it was met before. `space`: the kernel's for its half.
+/// Returns the cached stretch that contains `ip`, or null. `space`: kKernelSpace for the kernel half.
 const RunCache::Stretch* RunCache::stretch_at(SpaceId space, Ip ip, Interval when) {
   for (size_t i = 0; i < kStretches; ++i) {
     const size_t at = (stretch_ + i) % kStretches;
@@ -92,7 +92,7 @@ const RunCache::Stretch* RunCache::stretch_at(SpaceId space, Ip ip, Interval whe
   return nullptr;
 }
 
-/// Likewise, asking the timeline if need be; null: it is for fetch() to find out what is there.
+/// Same, but looks in the timeline if needed. Null: fetch() must determine what is there.
 const RunCache::Stretch* RunCache::look_up_stretch(SpaceId space, Ip ip, Interval when) {
   if (const Stretch* stretch = stretch_at(space, ip, when); stretch != nullptr || changes_) return stretch;
   if (hole_at(space, ip, when) != nullptr) return nullptr;
@@ -100,7 +100,7 @@ const RunCache::Stretch* RunCache::look_up_stretch(SpaceId space, Ip ip, Interva
   return code.bytes.empty() ? nullptr : keep_stretch(space, ip, code);
 }
 
-/// It takes the place of one that has not answered last.
+/// Caches a stretch, replacing one other than the last used.
 const RunCache::Stretch* RunCache::keep_stretch(SpaceId space, Ip ip, const PlainCode& code) {
   stretch_ = (stretch_ + kStretches - 1) % kStretches;
   Stretch& stretch = stretches_[stretch_];
@@ -119,7 +119,7 @@ const RunCache::Hole* RunCache::hole_at(SpaceId space, Ip ip, Interval when) {
   return nullptr;
 }
 
-/// True if it is known that there is no code at run.end.
+/// Returns true if there is certainly no code at run.end.
 bool RunCache::is_hole(const Request& request, WaypointRun& run) {
   const SpaceId space = home(request.space, run.end);
   const Hole* hole = hole_at(space, run.end, request.when);
@@ -135,19 +135,19 @@ bool RunCache::is_hole(const Request& request, WaypointRun& run) {
   return true;
 }
 
-/// True if the window holds the largest instruction at `ip`.
+/// Returns true if the window contains the bytes of a maximum-length instruction at `ip`.
 bool RunCache::at_hand(Ip ip) const {
   const uint64_t skip = ip - window_ip_;
   return skip <= window_.size() && window_.size() - skip >= kArmFetchBytes;
 }
 
-/// The window is about to be another.
+/// Saves the current piece before the window changes.
 void RunCache::keep_piece() {
   bytes_.insert(bytes_.end(), piece_.begin(), piece_.end());
   piece_ = {};
 }
 
-/// Makes the window of plain code met before, if `ip` is in it.
+/// Sets the window to a cached stretch if it contains `ip`.
 bool RunCache::fetch_plain(const Request& request, Ip ip) {
   const Stretch* stretch = stretch_at(home(request.space, ip), ip, request.when);
   if (stretch == nullptr || stretch->code.bytes.size() - (ip - stretch->ip) < kArmFetchBytes) return false;
@@ -159,7 +159,7 @@ bool RunCache::fetch_plain(const Request& request, Ip ip) {
   return true;
 }
 
-// Makes window_ hold the bytes at run.end. False: run.stop says why not. What comes of it does not depend on what was fetched before.
+// Makes window_ hold the bytes at run.end. Returns false with the reason in run.stop. The result does not depend on earlier fetches.
 bool RunCache::fetch(const Request& request, WaypointRun& run, CandidateChooser& chooser) {
   if (at_hand(run.end)) return true;
   keep_piece();
@@ -186,14 +186,14 @@ bool RunCache::fetch(const Request& request, WaypointRun& run, CandidateChooser&
     return true;
   }
   copy(found[0], kArmFetchBytes);
-  if (found[0].site == kNoSite) {  // likely a long stretch with one content, of which nothing more need be asked
+  if (found[0].site == kNoSite) {  // probably a long stretch with a single content, which needs no further fetches
     const PlainCode plain = view_.plain(request.space, place(run.end), request.when);
     if (plain.bytes.size() >= kArmFetchBytes) {
       keep_stretch(home(request.space, run.end), run.end, plain);
       return fetch_plain(request, run.end);
     }
   }
-  const FetchResult more = ask(kWindowBytes);  // unless what changes further on gives it several contents
+  const FetchResult more = ask(kWindowBytes);  // unless later changing code gives it several contents
   if (more.status == FetchStatus::ok && more.count == 1) {
     window_flags_ = 0;
     copy(candidates_[0], kWindowBytes);
@@ -201,7 +201,7 @@ bool RunCache::fetch(const Request& request, WaypointRun& run, CandidateChooser&
   return true;
 }
 
-/// Makes the window of the first bytes of what a look-up gave.
+/// Sets the window to the first bytes of a candidate.
 void RunCache::copy(const CodeCandidate& from, unsigned most_bytes) {
   const size_t size = std::min<size_t>(from.bytes.size(), most_bytes);
   std::copy_n(from.bytes.begin(), size, copied_.begin());
@@ -210,7 +210,7 @@ void RunCache::copy(const CodeCandidate& from, unsigned most_bytes) {
   window_flags_ |= block_flags_of(from.flags);
 }
 
-/// Takes instructions that stand in the window.
+/// Appends instructions from the window to the run.
 void RunCache::take(WaypointRun& run, uint64_t instructions, uint64_t size_bytes, uint64_t last_bytes) {
   const uint64_t skip = run.end - window_ip_;
   if (piece_.empty()) {
@@ -226,7 +226,7 @@ void RunCache::take(WaypointRun& run, uint64_t instructions, uint64_t size_bytes
   run.last_ip = Ip{run.end.value - last_bytes};
 }
 
-/// Takes the instructions at hand whose class does not matter. False: there is none.
+/// Appends instructions whose class does not matter. Returns false if there are none.
 bool RunCache::pass_plain(const Request& request, WaypointRun& run, Reading& reading) {
   Bytes bytes = window_.subspan(run.end - window_ip_);
   if (request.has_stop && request.stop >= run.end) bytes = bytes.first(std::min<uint64_t>(bytes.size(), request.stop - run.end));
@@ -241,16 +241,16 @@ bool RunCache::pass_plain(const Request& request, WaypointRun& run, Reading& rea
   return true;
 }
 
-/// Takes the instruction at hand. False: the run ends.
+/// Appends the next instruction. Returns false if the run ends.
 bool RunCache::take_one(const Request& request, WaypointRun& run, Reading& reading) {
   const ArmInsn insn = classify_arm(window_.subspan(run.end - window_ip_), request.mode);
-  // What is no instruction may still be an own encoding of the core; much of it in a row is no code.
+  // An invalid encoding may still be an implementation-defined instruction; a long sequence of them is not code.
   const bool bad = insn.cls == ArmClass::bad && reading.it_left == 0;
   reading.bad_in_row = bad ? reading.bad_in_row + 1 : 0;
   if (insn.length_bytes == 0 || reading.bad_in_row > kMostBadInRow) {
     run.stop = insn.length_bytes == 0 ? RunStop::no_image : RunStop::bad_insn;
     run.section = section_at(request.space, run.end, request.when);
-    // What there is of the instruction told it, and may be more at another time.
+    // This follows from the bytes that are there, and at another time there may be more.
     run.certain = intersect(run.certain, window_certain_);
     run.chosen = run.chosen || window_chosen_;
     return false;
@@ -269,7 +269,7 @@ bool RunCache::take_one(const Request& request, WaypointRun& run, Reading& readi
     reading.saw_it = true;
   }
   if (!is_waypoint(insn) || request.through_branches) return true;
-  // Before the first IT that is seen, up to four instructions may belong to one that stands before the run.
+  // Until an IT was seen, up to four instructions may belong to an IT before the run.
   const bool it_unknown = request.mode == ExecMode::t32 && !reading.saw_it && run.instructions <= 4;
   run.conditional = insn.conditional || in_it || it_unknown;
   run.stop = RunStop::waypoint;
@@ -296,7 +296,7 @@ void RunCache::intern(WaypointRun& run) {
   if (!bytes_.empty()) keep_piece();
   const Bytes bytes = bytes_.empty() ? piece_ : Bytes(bytes_);
   const SpaceId owner = home(run.space, run.ip);
-  if (!changes_) {  // the table does not find what it adopted
+  if (!changes_) {  // the table does not find adopted blocks
     const WaypointRun& kept = runs_[slots_[slot_of(owner, run.ip, run.mode)]];
     if (kept.instructions == run.instructions && std::ranges::equal(table_.bytes(kept.node), bytes)) {
       run.node = kept.node;
@@ -326,7 +326,7 @@ WaypointRun RunCache::read(const Request& request, CandidateChooser& chooser) {
   return run;
 }
 
-/// The first waypoint of A64 code, and where it stands. Null: read() must look.
+/// Returns the first waypoint of A64 code and sets `waypoint` to it. Null: use read().
 inline const std::byte* RunCache::find_waypoint(Bytes code, ArmInsn& waypoint) const {
   const std::byte* at = code.data();
   const std::byte* const end = at + 4 * std::min<uint64_t>(code.size() / 4, kMostInstructions);
@@ -341,7 +341,7 @@ inline const std::byte* RunCache::find_waypoint(Bytes code, ArmInsn& waypoint) c
   return nullptr;
 }
 
-/// The run at `slot`, where it belongs; a new one, to be written, if there is none.
+/// Returns the run at `slot`; if there is none, a new one for the caller to fill in.
 inline uint32_t RunCache::run_at(SpaceId space, Ip ip, ExecMode mode, size_t slot) {
   if (slots_[slot] != 0) return slots_[slot];
   if (run_count_ == steps_.size()) {
@@ -370,7 +370,7 @@ void RunCache::grow() {
   }
 }
 
-/// `slot`: where it belongs. Most runs are A64, end in a waypoint and lie in plain code; all others are left to read_new().
+/// Reads the run at `ip` into `slot`. Handles most runs: A64, ending in a waypoint, in plain code. Leaves all others to read_new().
 uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
   const auto read_it = [&] { return read_new(space, ip, mode, when, chooser, slot); };
   if (mode != ExecMode::a64 || rules_.every) return read_it();
@@ -383,7 +383,7 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
   if (last == nullptr) return read_it();
   const auto size = static_cast<uint32_t>(last - code.data()) + 4;
   const auto instructions = static_cast<uint16_t>(size / 4);
-  // Where code changes the same block may be read again.
+  // If code changes, the same block may be read again.
   const NodeId node = changes_ ? table_.intern(space, ip, mode, instructions, code.first(size))
                                : table_.adopt({ip, space, mode, instructions, size, code.data()});
   const uint32_t index = run_at(space, ip, mode, slot);
@@ -410,7 +410,7 @@ uint32_t RunCache::find_new(SpaceId space, Ip ip, ExecMode mode, Interval when, 
 uint32_t RunCache::read_new(SpaceId space, Ip ip, ExecMode mode, Interval when, CandidateChooser& chooser, size_t slot) {
   const WaypointRun run = read({.space = space, .ip = ip, .mode = mode, .when = when, .stop = {}}, chooser);
   uint32_t index = hole_run_;
-  // A trace may name any number of places without code.
+  // Runs without code share one entry, because a trace may contain any number of addresses without code.
   const bool hole = slots_[slot] == 0 && run.stop == RunStop::no_image && run.instructions == 0 && !run.chosen;
   if (!hole) {
     index = run_at(space, ip, mode, slot);

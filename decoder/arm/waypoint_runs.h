@@ -18,15 +18,15 @@ struct WaypointRules {
   bool wait = false;          ///< WFI, WFE
   bool transactions = false;  ///< TSTART
   bool barriers = false;      ///< DMB, DSB
-  bool every = false;         ///< all of them: ETMv3 tells each instruction
+  bool every = false;         ///< all instructions: ETMv3 traces each one
 };
 
 enum class RunStop : uint8_t {
   waypoint,  ///< a P0 instruction
-  stop,      ///< the address asked for
-  cut,       ///< the most instructions that one block holds; the flow goes on behind it
+  stop,      ///< the requested address
+  cut,       ///< the maximum number of instructions of a block; the flow continues after it
   no_image,  ///< no bytes at `end`
-  bad_insn,  ///< the bytes at `end` are no instruction
+  bad_insn,  ///< the bytes at `end` are not an instruction
   fork,      ///< the bytes at `end` have several possible contents
 };
 
@@ -40,29 +40,30 @@ struct WaypointRun {
   uint16_t block_flags = 0;  ///< BlockFlag bits of its bytes
   NodeId node = 0;           ///< valid if instructions != 0
   ArmInsn last;              ///< the waypoint
-  Ip last_ip, target;        ///< of a direct branch
-  Ip bad_ip{};               ///< the first place on the way whose bytes are no instruction, if has_bad
+  Ip last_ip, target;        ///< address of the last instruction; target of a direct branch
+  Ip bad_ip{};               ///< the first address in the run whose bytes are not an instruction, if has_bad
   bool has_bad = false;
-  bool conditional = false;        ///< the waypoint may be not taken: its own condition, an IT block's, or one that cannot be known
-  bool chosen = false;             ///< some of its bytes were chosen from several contents: good for one walk only
-  SectionId section = kNoSection;  ///< no_image: whose bytes are missing
-  Interval certain;                ///< when its bytes, and no others, stood there
+  bool conditional = false;        ///< the waypoint may not be taken: it is conditional, in an IT block, or possibly in an IT block that
+                                   ///< begins before the run
+  bool chosen = false;             ///< some bytes were chosen from several contents: valid for one walk only
+  SectionId section = kNoSection;  ///< no_image: the section whose bytes are missing
+  Interval certain;                ///< when these bytes, and no others, were live
 };
 
 /// What an atom does at the end of a run.
 enum class Way : uint8_t {
-  on,             ///< what the code says: the flow goes on behind the run, or where its direct branch leads
-  call,           ///< likewise, and the branch links
-  indirect,       ///< a taken indirect branch: where it leads the trace must tell
-  indirect_call,  ///< likewise, and it links
-  no_code,        ///< the run is empty: no bytes are at hand
-  other,          ///< a contradiction, another instruction set behind it, a run without an end
+  on,             ///< the flow continues after the run, or at the target of its direct branch
+  call,           ///< same, and the branch writes the link register
+  indirect,       ///< a taken indirect branch, whose target comes from the trace
+  indirect_call,  ///< same, and it writes the link register
+  no_code,        ///< the run is empty: its bytes are not known
+  other,          ///< a contradiction, a change of the instruction set, or a run that ends before a P0 instruction
   none,           ///< there is no run
 };
 
 /// The data of a run that following atoms needs, and its successors. Index [executed]: 0 for atom N, 1 for atom E.
 struct alignas(64) Step {
-  std::array<Block, 2> blocks{};  ///< as they are given out; of a run without code the first node is its section
+  std::array<Block, 2> blocks{};  ///< the blocks to output; if the run has no code, the first node is its section
   /// The next runs: the one after this run, and the one at its branch target (for an indirect branch the last target); 0: not known yet.
   /// For a run that does not end in a branch both are the same.
   std::array<uint32_t, 2> next{};
@@ -75,11 +76,11 @@ struct alignas(64) Step {
 };
 static_assert(sizeof(Step) == 64);
 
-/// Chooses which of several versions ran: returns an index into `candidates`.
+/// Chooses which of several versions was executed: returns an index into `candidates`.
 class CandidateChooser {
  public:
   virtual ~CandidateChooser() = default;
-  /// Forks passed so far.
+  /// Returns the number of forks passed so far.
   [[nodiscard]] virtual size_t passed() const { return 0; }
   virtual size_t choose(Ip ip, SpaceId space, std::span<const CodeCandidate> candidates, uint16_t& block_flags) = 0;
 };
@@ -142,13 +143,13 @@ class RunCache {
     bool has_stop = false;
     Ip stop;
     bool through_branches = false;
-    bool stop_is_last = false;  ///< the instruction at `stop` is still read
+    bool stop_is_last = false;  ///< the run includes the instruction at `stop`
     uint64_t most = kMostInstructions;
   };
-  /// What is known besides of the run that is read.
+  /// Additional state while a run is read.
   struct Reading {
-    unsigned it_left = 0;     ///< instructions that still belong to an IT
-    unsigned bad_in_row = 0;  ///< instructions that are none
+    unsigned it_left = 0;     ///< remaining instructions of the current IT block
+    unsigned bad_in_row = 0;  ///< consecutive invalid instructions
     bool saw_it = false;
   };
   /// Bytes of the timeline with a single version; valid as long as the timeline.
@@ -207,34 +208,34 @@ class RunCache {
   Timeline timeline_;
   CodeView view_;
   WaypointRules rules_;
-  uint32_t waypoints_;  ///< by ArmClass one bit: it ends a run
+  uint32_t waypoints_;  ///< one bit per ArmClass that ends a run
   BlockTable table_;
   bool own_upper_ = false;
   bool changes_ = false;  ///< some code of the timeline has several versions
-  // Those of a number below run_count_ are written; [0] is none.
+  // Entries below run_count_ are valid; entry 0 is unused.
   std::vector<WaypointRun, RoomFor<WaypointRun>> runs_;
   std::vector<Step, RoomFor<Step>> steps_;
   uint32_t run_count_ = 0;
-  uint32_t hole_run_ = 0;         // the one run that stands for what was found without code last; 0: none yet
+  uint32_t hole_run_ = 0;         // the run shared by all lookups without code, set by the last one; 0: none yet
   std::vector<uint32_t> chosen_;  // runs made of chosen bytes since begin_walk()
   std::vector<uint32_t> slots_;   // open addressing, power of two; 0: empty
   static constexpr size_t kWindowBytes = 64;
-  std::vector<CodeCandidate> candidates_;  // none before the first look-up
-  // Of the run that is read: its bytes are bytes_, then piece_.
+  std::vector<CodeCandidate> candidates_;  // empty before the first fetch
+  // The bytes of the run being read: bytes_, then piece_.
   std::vector<std::byte> bytes_;
   Bytes piece_;  // in the window
-  // What the last look-up gave.
+  // The result of the last fetch.
   Bytes window_;
   Ip window_ip_;
   Interval window_certain_;
   bool window_chosen_ = false;
   uint16_t window_flags_ = 0;
-  std::array<std::byte, kWindowBytes> copied_;  // the window's bytes, where they would not stay
-  // What look-ups told of whole stretches, so that few are needed: the last ones met.
+  std::array<std::byte, kWindowBytes> copied_;  // a copy of the window's bytes if they are valid only until the next fetch
+  // The most recently used lookups of whole stretches, which save fetches.
   static constexpr size_t kStretches = 4;
   std::array<Stretch, kStretches> stretches_;
   std::array<Hole, kStretches> holes_;
-  size_t stretch_ = 0, hole_ = 0;  // the one that answered last
+  size_t stretch_ = 0, hole_ = 0;  // the one used last
 };
 
 }  // namespace ptd::arm

@@ -16,7 +16,7 @@ class ArmDisassembler {
   ArmDisassembler(ArmDisassembler&&) noexcept;
   ArmDisassembler& operator=(ArmDisassembler&&) noexcept;
 
-  /// Returns the instruction at the start of `bytes` as text, with absolute targets; empty if the library does not know it
+  /// Returns the instruction at the start of `bytes` as text, with absolute targets; empty if the library does not support it
   /// or decodes another length than the classifier.
   [[nodiscard]] std::string text(Bytes bytes, Ip ip, ExecMode mode) const;
 

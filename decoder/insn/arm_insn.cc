@@ -16,7 +16,7 @@ constexpr int64_t sign_extend(uint64_t value, unsigned bits) {
 }
 constexpr uint64_t field(uint32_t word, unsigned low, unsigned width) { return (word >> low) & ((uint64_t{1} << width) - 1); }
 
-/// Where a direct branch keeps its displacement.
+/// Position of the displacement in a direct branch.
 enum class Reach : uint8_t { none, imm26, imm19, imm14, imm9, a32, a32_blx, t1, t2, t3, t4, blx, cbz, le, wls };
 
 struct Row {
@@ -31,12 +31,12 @@ struct Row {
   }
   uint32_t bits, mask;
   Reach reach;
-  ArmInsn insn;  ///< but for length and displacement
+  ArmInsn insn;  ///< without length and displacement
 };
 
 using enum ArmClass;
 
-// The first row that fits decides.
+// The first matching row decides.
 constexpr Row kA64[] = {
     // 0101 0100 imm19 o cond: B.cond, BC.cond
     {0x54000000, 0xff000000, direct, Reach::imm19, ArmDetail::none, false, true},
@@ -331,7 +331,7 @@ ArmInsn match(std::span<const Row> rows, uint32_t word, uint8_t length_bytes) {
   return {other, ArmDetail::none, length_bytes};
 }
 
-/// Which rows words with the same byte at bit kShift can fit.
+/// The rows that words with the same byte at bit kShift can match.
 struct RowRange {
   uint8_t first = 0, end = 0;
 };
@@ -356,11 +356,11 @@ ArmInsn match(const Row (&rows)[kRows], RowRange range, uint32_t word, uint8_t l
   return match(std::span(rows).subspan(range.first, range.end - range.first), word, length_bytes);
 }
 
-/// Words with the same top byte, where it tells all but how far they reach.
+/// Words with the same top byte, if it determines everything but the displacement.
 struct TopByte {
   bool told = false;
-  uint8_t above = 0, beside = 0;  ///< bits above the displacement's, and all that are none of them
-  ArmInsn insn;                   ///< but for the displacement
+  uint8_t above = 0, beside = 0;  ///< bits above the displacement's bits, and all bits outside of them
+  ArmInsn insn;                   ///< without the displacement
 };
 constexpr std::array<TopByte, 256> kA64ByTopByte = [] {
   std::array<TopByte, 256> bytes{};
@@ -394,14 +394,14 @@ ArmInsn classify_t16(uint32_t word) {
   return insn;
 }
 
-/// What all rows have in common that words with the same byte at bit kShift can fit: a word without it fits none.
+/// Bits common to all rows that words with the same byte at bit kShift can match: a word without these bits matches none.
 struct RowHint {
-  uint32_t mask = 0, bits = 1;  // no word fits
+  uint32_t mask = 0, bits = 1;  // no word matches
   [[nodiscard]] constexpr bool may_fit(uint32_t word) const { return (word & mask) == bits; }
 };
 using RowHints = std::array<RowHint, 256>;  // by byte
 
-/// Of the rows that `matters` is true of.
+/// Returns the hints for the rows for which `matters` is true.
 template <unsigned kShift, size_t kRows, typename Matters>
 constexpr RowHints hints_by_byte(const Row (&rows)[kRows], Matters matters) {
   RowHints hints{};
@@ -419,7 +419,7 @@ constexpr RowHints hints_by_byte(const Row (&rows)[kRows], Matters matters) {
   return hints;
 }
 
-/// Which words may be such that they matter: a row in each table says so.
+/// Hints for the words that may matter, per table.
 struct StopWords {
   RowHints a64, a32, a32_unconditional, t16, t32;
 };
@@ -428,7 +428,7 @@ constexpr StopWords stop_words(Matters matters) {
   return {hints_by_byte<24>(kA64, matters), hints_by_byte<20>(kA32, matters), hints_by_byte<20>(kA32Unconditional, matters),
           hints_by_byte<8>(kT16, matters), hints_by_byte<24>(kT32, matters)};
 }
-// A word of no row is `other` without detail, and so is one of a row that says just that.
+// Words without a row are `other` without detail, and so are words whose row says exactly that.
 constexpr StopWords kNotPlain = stop_words([](const Row& row) { return row.insn.cls != other || row.insn.detail != ArmDetail::none; });
 constexpr StopWords kNotSound = stop_words([](const Row& row) { return row.insn.cls == bad; });
 
@@ -452,7 +452,7 @@ ArmStretch t32_stretch(Bytes bytes, uint64_t most, const StopWords& stops) {
   return stretch;
 }
 
-/// As many words as `goes_on` is true of.
+/// Counts words while `goes_on` is true.
 template <typename GoesOn>
 ArmStretch words_while(Bytes bytes, uint64_t most, GoesOn goes_on) {
   static_assert(std::endian::native == std::endian::little);

@@ -22,7 +22,7 @@ std::optional<ZydisDecoder> make_decoder(ZydisMachineMode mode, ZydisStackWidth 
 
 uint8_t byte_at(Bytes bytes, size_t i) { return std::to_integer<uint8_t>(bytes[i]); }
 
-/// ".byte 0x.., ..." of `count` bytes; at least one if there is one, so that a listing moves on.
+/// Returns ".byte 0x.., ..." with `count` bytes, at least one if there is one, so that a listing always advances.
 std::string byte_text(Bytes bytes, size_t count) {
   std::string text = ".byte";
   char item[8];
@@ -43,7 +43,7 @@ std::string lkgs_text(Bytes insn, uint8_t modrm, bool att) {
   return std::string(att ? "lkgs %" : "lkgs ") + kNames[number];
 }
 
-/// What our classifier knows and Zydis 4.0 does not: eretu, erets, jmpabs, wrmsrns, lkgs with a register.
+/// Formats instructions that our classifier supports and Zydis 4.0 does not: eretu, erets, jmpabs, wrmsrns, lkgs with a register.
 std::string own_text(const Insn& insn, Bytes bytes, ExecMode mode, bool att) {
   if (insn.cls == InsnClass::jmpabs) {
     char text[40];
@@ -70,7 +70,7 @@ struct Disassembler::State {
   ZydisFormatter formatter;
   bool formatter_ok = false;
   bool att = false;
-  std::optional<ArmDisassembler> arm;  ///< made when it is asked for
+  std::optional<ArmDisassembler> arm;  ///< created on first use
 };
 
 Disassembler::Disassembler(Syntax syntax) : state_(std::make_unique<State>()) {

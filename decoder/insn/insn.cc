@@ -26,7 +26,7 @@ class Scanner {
         mode_(mode) {}
 
   Status scan(Insn& out);
-  /// True if there are bytes for a longest instruction: being cut then means being too long.
+  /// True if all bytes of a maximum-length instruction are available: then reaching the end means that the instruction is too long.
   [[nodiscard]] bool at_maximum() const { return limit_ == kMaxInsnBytes; }
 
  private:
@@ -34,7 +34,7 @@ class Scanner {
   [[nodiscard]] bool has(uint8_t bits) const { return (prefixes_ & bits) != 0; }
   [[nodiscard]] uint8_t mod() const { return modrm_ >> 6; }
   [[nodiscard]] uint8_t reg() const { return (modrm_ >> 3) & 7; }
-  /// Operand size of an immediate is 16 bits. REX.W beats 66 ([SDM] "Operand-Size ... in 64-bit Mode").
+  /// Operand size of an immediate is 16 bits. REX.W overrides 66 ([SDM] "Operand-Size ... in 64-bit Mode").
   [[nodiscard]] bool imm_is16() const { return (mode_ == ExecMode::bits16) != has(kHas66) && !rex_w_; }
   [[nodiscard]] bool peek(uint8_t& byte) const {
     if (pos_ >= limit_) return false;
@@ -63,7 +63,7 @@ class Scanner {
   uint32_t opcode_pos_ = 0;
   ExecMode mode_;
   uint8_t prefixes_ = 0;  // PrefixBit
-  uint8_t rep_ = 0;       // the last of F2 and F3: that one selects the instruction
+  uint8_t rep_ = 0;       // the last of F2 and F3, which selects the instruction
   uint8_t modrm_ = 0;
   uint8_t reg_high_ = 0;  // bits 3 and 4 of the register number in ModRM.reg
   bool rex_ = false;
@@ -167,7 +167,7 @@ Status Scanner::read_rex2(Form& f) {
   return special >= Special::prefix && special <= Special::evex ? Status::bad : Status::ok;
 }
 
-/// C5, C4, 62 and 8F: a vector prefix, or outside 64-bit mode LDS, LES, BOUND, or POP r/m, told apart by the next byte.
+/// C5, C4, 62 and 8F: a vector prefix, or outside 64-bit mode LDS, LES, BOUND, or POP r/m, distinguished by the next byte.
 Status Scanner::read_vector(Special kind, Form& f) {
   uint8_t next = 0;
   if (!peek(next)) return Status::cut;
@@ -299,7 +299,7 @@ uint32_t Scanner::imm_bytes(Imm imm) const {
   return 0;
 }
 
-/// The last `count` bytes read, sign-extended.
+/// Returns the last `count` bytes read, sign-extended.
 int64_t Scanner::read_signed(uint32_t count) const {
   uint64_t raw = 0;
   for (uint32_t i = 0; i < count; ++i) raw |= static_cast<uint64_t>(bytes_[pos_ - count + i]) << (8 * i);
@@ -388,8 +388,8 @@ void Scanner::classify_group5(Insn& out) const {
   out.operand_bits = branch_bits();
 }
 
-/// 0F 01 with a register operand: the whole ModRM byte is the opcode. [SDM] gives VMCALL, VMLAUNCH and VMRESUME no NP mark, so they
-/// keep their class under 66, F2 and F3; where a processor faults instead, the trace says so before the class matters.
+/// 0F 01 with a register operand: the whole ModRM byte is the opcode. [SDM] does not mark VMCALL, VMLAUNCH and VMRESUME with NP, so they
+/// keep their class under 66, F2 and F3. If a processor faults instead, the trace shows the fault before the class matters.
 void Scanner::classify_group7(Insn& out) const {
   const auto set = [&](InsnClass cls, InsnDetail detail) { out.cls = cls, out.detail = detail; };
   const bool plain = rep_ == 0 && !has(kHas66);
@@ -501,7 +501,7 @@ InsnClass class_of(const ArmInsn& arm) {
   }
 }
 
-// The same instruction in the vocabulary that both architectures share.
+// Converts an instruction to the classes that both architectures share.
 Insn from_arm(const ArmInsn& arm) {
   Insn insn;
   insn.cls = class_of(arm);
@@ -538,7 +538,7 @@ Ip direct_target(const Insn& insn, Ip ip, ExecMode mode) {
   const uint64_t target = next_sequential(insn, ip, mode).value + offset;
   if (mode == ExecMode::a64) return Ip{target};
   if (mode == ExecMode::bits64 || mode == ExecMode::unknown) return Ip{target};
-  // A 16-bit operand truncates EIP, not the linear address; the CS base is unknown, and 0 only where the address leaves that open.
+  // A 16-bit operand truncates EIP, not the linear address. The CS base is unknown; it is taken as 0 only if the address permits it.
   const bool truncate = insn.operand_bits == 16 && (mode == ExecMode::bits32 || ip.value <= 0xffff);
   return Ip{low_bits(target, truncate ? 16 : 32)};
 }

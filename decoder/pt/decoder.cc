@@ -1,10 +1,10 @@
 // Decoder: runs one flow while the bytes are certain, else several in parallel until the packets leave one.
 //
-// Invariant: while one flow is alive it writes into the caller's batch. While several are, each holds its output back in
-// Flow::pending, and they are stepped to the same number of taken branches, targets and events before they are compared.
-// Invariant: what stands behind the oldest checkpoint is not given out: after a contradiction the flow can go back there. The fast path
-// never goes back: it has one checkpoint, the last gap. Held back are also the blocks that a contradiction makes doubtful, and no other way
-// is taken from before them: so what the fast path gave out stands when the exact walker begins anew.
+// Invariant: a single flow writes into the caller's batch. While several flows are alive, each holds its output back in Flow::pending, and
+// they are stepped to the same number of taken branches, targets and events before they are compared.
+// Invariant: output after the oldest checkpoint is held back, because a contradiction may send the flow back to that checkpoint. The fast
+// path never goes back: its only checkpoint is the last gap. Blocks that a later contradiction would make doubtful are held back too, and
+// no other path is taken from before them. So the output of the fast path stays valid when the exact walker restarts the segment.
 #include "ptdecode/pt/decoder.h"
 
 #include <algorithm>
@@ -23,16 +23,16 @@ namespace {
 
 constexpr uint64_t kMaxUndecided = 1U << 14;  // branches, targets and events after which a choice is made
 constexpr uint64_t kCheckpointEvery = 1024;   // branches, targets and events
-constexpr uint64_t kFastStretch = 1U << 16;   // of them, that the fast path is asked for at once
+constexpr uint64_t kFastStretch = 1U << 16;   // per call of the fast path, in branches, targets and events
 constexpr uint64_t kDoubtfulBlocks = 256;     // before a contradiction that nothing explains
 constexpr uint64_t kDoubtfulIfLost = 4096;    // the same where records are known to be lost
-constexpr uint32_t kDoubtBehind = 16;         // blocks behind one that is uncertain, where records were lost
-constexpr uint32_t kMaxVainSearches = 3;      // for one place of contradiction in one segment
-constexpr uint64_t kCopiedPerStep = 64;       // blocks, or pairs of flows, that cost as much as an instruction
+constexpr uint32_t kDoubtBehind = 16;         // blocks after an uncertain one, if records were lost
+constexpr uint32_t kMaxVainSearches = 3;      // per ip of contradiction in one segment
+constexpr uint64_t kCopiedPerStep = 64;       // blocks, or pairs of flows, that cost as much as one instruction
 constexpr uint64_t kMaxUndecidedLater = 64;   // as kMaxUndecided, when the segment's work is spent
 constexpr size_t kMaxFlowsLater = 4;          // as DecoderOptions::max_candidates, likewise
 
-// Whether records of kernel code are known to be missing.
+// Returns whether records of kernel code are known to be missing.
 bool shows_loss(const Timeline& timeline) {
   const std::vector<Finding>& findings = timeline.findings();
   return !timeline.suspect_windows().empty() || std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
@@ -41,10 +41,10 @@ bool shows_loss(const Timeline& timeline) {
   });
 }
 
-// What shows that other code ran than was read. (Code that nobody supplied says nothing about the way there.)
+// Returns whether the gap shows that the code read is not the code executed. (Missing code says nothing about the path there.)
 bool contradicts_code(GapReason reason) { return reason == GapReason::image_mismatch || reason == GapReason::bad_insn; }
 
-// Spaces in which code changed in place, by number.
+// Returns the spaces in which code changed in place, by number.
 std::vector<bool> changing_spaces(const Timeline& timeline) {
   std::vector<bool> changing;
   for (SiteId id = 0; id < timeline.site_count(); ++id) {
@@ -57,7 +57,7 @@ std::vector<bool> changing_spaces(const Timeline& timeline) {
 
 }  // namespace
 
-/// Where a flow can go back to: itself as it was, and what the segment had put out by then.
+/// A point to which a flow can go back: a copy of the flow, and the position in the segment's output.
 struct Checkpoint {
   bool valid = false;
   Flow flow;
@@ -77,33 +77,33 @@ struct Decoder::State {
 
   Walker walker;
   Runner runner;
-  bool may_heal;               ///< some address has had several contents
+  bool may_heal;               ///< some address has several contents over time
   std::vector<bool> changing;  ///< see changing_spaces
-  bool records_lost;           ///< records of kernel code are missing
-  uint64_t doubtful_blocks;    ///< at most, before a contradiction that nothing explains
-  bool has_doubt;              ///< and LOST records say when
-  uint32_t doubt = 0;          ///< blocks to come that are suspect for what stands before them
-  bool exact = false;          ///< this segment is walked without the runner
-  bool replay_due = false;     ///< on the fast path: the segment must be walked again, to look for what was lost
+  bool records_lost;           ///< records of kernel code are known to be missing
+  uint64_t doubtful_blocks;    ///< number of blocks before an unexplained contradiction that become suspect
+  bool has_doubt;              ///< LOST records exist, which give the time of the loss
+  uint32_t doubt = 0;          ///< number of following blocks that are suspect because of an uncertain block before them
+  bool exact = false;          ///< this segment is walked without the fast path
+  bool replay_due = false;     ///< set on the fast path: the exact walker must redo the segment
   HealSearch healer;
   Checkpoint older, newer;
-  BatchPlace given;                          ///< out of the segment so far, without `held`
-  BatchPlace since_gap;                      ///< of the segment's output: where the present stretch of flow begins
-  uint64_t fixed_blocks = 0;                 ///< of the segment's output: given out by the fast path before the segment was begun anew
-  Batch held;                                ///< put out, not given out
-  size_t batch_blocks = 0;                   ///< wanted in each batch
-  size_t enough_blocks = 0;                  ///< in the batch that is filled, with those that were held
+  BatchPlace given;                          ///< output of the segment returned so far, without `held`
+  BatchPlace since_gap;                      ///< position in the segment's output at which the current stretch of flow begins
+  uint64_t fixed_blocks = 0;                 ///< blocks that the fast path returned before the exact walker restarted the segment
+  Batch held;                                ///< output that is not returned yet
+  size_t batch_blocks = 0;                   ///< requested size of a batch
+  size_t enough_blocks = 0;                  ///< size at which the current batch is full, including the blocks held before
   std::map<uint64_t, uint32_t> vain;         ///< searches that found nothing, by ip of the contradiction
-  uint64_t work = 0;                         ///< of the segment, see max_segment_work(); without fetches
+  uint64_t work = 0;                         ///< work of the segment without fetches, see max_segment_work()
   uint64_t fetch_work_before = 0;            ///< Walker::fetch_work() when the segment began
-  bool unproven = false;                     ///< the flow is one of several that were alive when the work was spent
+  bool unproven = false;                     ///< the flow is one of several that were alive when the work limit was reached
   std::vector<std::unique_ptr<Flow>> flows;  ///< alive
   std::vector<std::unique_ptr<Flow>> spare;
-  std::unique_ptr<Flow> best_dead;  ///< of the current fork: the one that lived longest
+  std::unique_ptr<Flow> best_dead;  ///< the flow of the current fork that got furthest before it ended
   Loss best_loss;
-  uint32_t dead_ties = 0;  ///< others that lived as long as best_dead
+  uint32_t dead_ties = 0;  ///< other ended flows that got as far as best_dead
   bool best_done = false;  ///< best_dead reached the segment's end
-  bool pruned = false;     ///< some flow was dropped for want of room or of bytes: the survivor is not proven
+  bool pruned = false;     ///< some flow was dropped because of a limit or missing code, so the survivor is not proven
   uint64_t fork_position = 0;
   bool segment_done = true;
   DecoderStats stats;
@@ -181,7 +181,7 @@ void Decoder::State::start(const AuxSegment& segment) {
   unproven = false;
   auto flow = new_flow();
   flow->pending.clear();
-  flow->write_to_pending();  // what PSB+ tells; moved to the caller's batch by next()
+  flow->write_to_pending();  // the state from the PSB+; moved to the caller's batch by next()
   walker.begin(segment, *flow);
   if (segment.break_before != AuxBreak::none && segment.break_before != AuxBreak::stream_start &&
       segment.break_before != AuxBreak::snapshot) {
@@ -205,7 +205,7 @@ void mark_ambiguous(Batch& batch, size_t from) {
   for (size_t i = from; i < batch.blocks.size(); ++i) batch.blocks[i].flags |= static_cast<uint16_t>(BlockFlag::ambiguous);
 }
 
-// Marks what differs between two outputs of the same stretch as ambiguous, in the one that is kept.
+// Marks the blocks of `kept` that differ from `other`, another output of the same stretch, as ambiguous.
 void mark_difference(Batch& kept, const Batch& other) {
   const auto same = [](const Block& a, const Block& b) { return a.node == b.node && a.instructions == b.instructions; };
   const size_t shorter = std::min(kept.blocks.size(), other.blocks.size());
@@ -232,7 +232,7 @@ Gap Decoder::State::gap_of(const Loss& loss, const Flow& flow) const {
   return gap;
 }
 
-// Trace after the last segment is missing.
+// Outputs a gap if the trace after the last segment is missing.
 void Decoder::State::tell_lost_after(Batch& batch) const {
   if (walker.segment().lost_after == AuxBreak::none) return;
   Loss loss;
@@ -250,8 +250,8 @@ uint64_t Decoder::State::work_left() const {
   return most - std::min(most, work_done());
 }
 
-// Whether what comes behind `batch` must do without choices between contents. The fast path has given out blocks as if nothing were spent:
-// the walk that begins anew does so too, up to there.
+// Returns whether the work limit is reached, so that the flow after `batch` must do without choices between contents. The fast path
+// returned blocks as if the limit was not reached, so a restarted walk does the same up to that point.
 bool Decoder::State::is_spent(const Batch& batch) const { return work_left() == 0 && given.blocks + batch.blocks.size() >= fixed_blocks; }
 
 // Replaces flows[index] by one flow per candidate.
@@ -279,7 +279,7 @@ void Decoder::State::fork(size_t index) {
 
 void Decoder::State::note_dead(std::unique_ptr<Flow> flow, const Loss& loss, bool done) {
   if (!done && loss.reason == GapReason::no_image)
-    pruned = true;  // the packets did not contradict it: nobody knows what it would have read
+    pruned = true;  // the packets did not contradict it; without its code it cannot be followed
   const bool longer = !best_dead || flow->state.position > best_dead->state.position;
   const bool as_long = best_dead && flow->state.position == best_dead->state.position;
   const bool better = longer || (as_long && ((done && !best_done) || (done == best_done && flow->penalty < best_dead->penalty)));
@@ -302,14 +302,14 @@ void Decoder::State::note_dead(std::unique_ptr<Flow> flow, const Loss& loss, boo
   }
 }
 
-// Steps every flow until it has taken `position` branches, targets and events.
+// Steps each flow until it has taken `position` branches, targets and events.
 void Decoder::State::step_all(uint64_t position) {
   for (size_t i = 0; i < flows.size();) {
     switch (walker.run(*flows[i], position)) {
       case WalkStop::position:
         ++i;
         break;
-      case WalkStop::full:  // cannot be: pending is unbounded here
+      case WalkStop::full:  // cannot happen: pending is unbounded here
       case WalkStop::done:
       case WalkStop::lost: {
         const bool done = flows[i]->state.position < position && walker.at_end(flows[i]->state);
@@ -319,14 +319,14 @@ void Decoder::State::step_all(uint64_t position) {
         break;
       }
       case WalkStop::fork:
-        fork(i);  // the children stand at the end and are stepped in turn
+        fork(i);  // the children are appended and stepped in turn
         break;
     }
     if (flows.size() > 4 * size_t{walker.options().max_candidates}) prune(walker.options().max_candidates);
   }
 }
 
-// Flows that stand at the same place and owe the same packets are one from here on.
+// Merges flows at the same position with the same pending packets, which continue identically.
 void Decoder::State::merge_equal() {
   for (size_t i = 0; i < flows.size(); ++i) {
     for (size_t j = i + 1; j < flows.size();) {
@@ -357,12 +357,12 @@ void Decoder::State::prune(size_t most) {
   }
 }
 
-// Several flows are alive: step them until one is left or a bound is reached.
+// Steps several flows until one is left or a bound is reached.
 void Decoder::State::run_forked(Batch& batch) {
   uint64_t position = fork_position;
   walker.count_fetches(true);
   bool spent = false;
-  while (flows.size() > 1 || (flows.size() == 1 && best_done)) {  // one that reached the end waits for the others
+  while (flows.size() > 1 || (flows.size() == 1 && best_done)) {  // a flow that reached the end waits for the others
     const uint64_t walked_before = walker.walked();
     step_all(++position);
     merge_equal();
@@ -373,7 +373,7 @@ void Decoder::State::run_forked(Batch& batch) {
     size_t held_blocks = 0;
     for (const auto& flow : flows) held_blocks += flow->pending.blocks.size();
     prune(spent ? kMaxFlowsLater : walker.options().max_candidates);
-    if (spent && !exact) {  // what is given from here on depends on where the work is spent: the exact walker says where
+    if (spent && !exact) {  // the exact walker must determine the place at which the limit is reached
       walker.count_fetches(false);
       replay_due = true;
       return;
@@ -407,7 +407,7 @@ void Decoder::State::resolve(Batch& batch) {
   flows.clear();
   if (winner) {
     settle_on(std::move(winner), ambiguous, batch);
-  } else if (best_dead) {  // none is left: the one that lived longest is followed to where it was lost
+  } else if (best_dead) {  // none is left: output the one that got furthest, up to its end
     std::unique_ptr<Flow> dead = std::move(best_dead);
     if (!best_done && heal(dead->state.position, best_loss, batch)) {
       retire(std::move(dead));
@@ -434,7 +434,7 @@ void Decoder::State::settle_on(std::unique_ptr<Flow> flow, bool ambiguous, Batch
   flows.push_back(std::move(flow));
 }
 
-// The flow stands at a place that it may have to go back to.
+// Sets a checkpoint at the current position.
 void Decoder::State::set_checkpoint(Batch& batch) {
   std::swap(older, newer);
   newer.valid = true;
@@ -446,14 +446,14 @@ void Decoder::State::set_checkpoint(Batch& batch) {
 
 void Decoder::State::drop_checkpoints() { older.valid = newer.valid = false; }
 
-// Whether another content of some place passed may be the way out: where code is missing that is so only if code on the way there changed,
-// or the place has code at another time.
+// Returns whether another content at some address passed may resolve the contradiction. If code is missing, that is possible only if code
+// of the space changed, or the address has code at another time.
 bool Decoder::State::may_have_strayed(const Loss& loss) {
   if (loss.reason != GapReason::no_image) return contradicts_code(loss.reason);
   return (loss.space.value < changing.size() && changing[loss.space.value]) || walker.ever_has_code(loss.space, loss.ip);
 }
 
-// Whether `found`, another way from `from` on, goes as `batch` does up to where no contradiction reaches.
+// Returns whether `found`, an alternative path from `from` on, equals `batch` up to the point that later contradictions cannot affect.
 bool Decoder::State::keeps_settled(const Flow& found, BatchPlace from, const Batch& batch) const {
   const uint64_t fixed = fixed_blocks - std::min(fixed_blocks, given.blocks);
   const uint64_t settled = std::max(settled_end(batch).blocks, fixed);
@@ -466,11 +466,12 @@ bool Decoder::State::keeps_settled(const Flow& found, BatchPlace from, const Bat
   return kept.size() <= other.size() && std::equal(kept.begin(), kept.end(), other.begin(), same);
 }
 
-// The only flow met a contradiction at `contradicted`. True: another way was found from a checkpoint on; `batch` holds what it gave.
+// Handles a contradiction of the only flow at `contradicted`. Returns true if a checkpoint leads to another path, whose output is then in
+// `batch`.
 bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch) {
   const Checkpoint& from = older.valid ? older : newer;
   if (!may_heal || !from.valid || !may_have_strayed(loss)) return false;
-  if (!exact) {  // items before this place are gone
+  if (!exact) {  // earlier items were released
     replay_due = true;
     return false;
   }
@@ -496,7 +497,8 @@ bool Decoder::State::heal(uint64_t contradicted, const Loss& loss, Batch& batch)
   return true;
 }
 
-// The only flow is lost for good. If code and packets disagree, the way here is in doubt too: it went wrong some branches ago.
+// Outputs the gap for the only flow. If code and packets contradict each other, the path went wrong some branches before, so those blocks
+// are marked suspect.
 void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   Flow& flow = *flows[0];
   walker.finish_block(flow, 0);
@@ -513,7 +515,7 @@ void Decoder::State::give_up(const Gap& gap, Batch& batch) {
   drop_checkpoints();
 }
 
-// One flow is alive. False: the segment is done.
+// Runs the only flow that is alive. Returns false if the segment is done.
 bool Decoder::State::run_single(Batch& batch) {
   for (;;) {
     Flow& flow = *flows[0];
@@ -559,7 +561,8 @@ bool Decoder::State::run_single(Batch& batch) {
   }
 }
 
-// Where records were lost, an uncertain branch may have gone a third way: the blocks behind it are where that shows.
+// If records were lost, an uncertain branch may have gone to a place that is not among the candidates, which would show in the blocks after
+// it. Marks these blocks as suspect.
 void Decoder::State::spread_doubt(Batch& batch) {
   for (Block& block : batch.blocks) {
     if ((block.flags & kUncertainFlags) != 0) {
@@ -571,14 +574,14 @@ void Decoder::State::spread_doubt(Batch& batch) {
   }
 }
 
-// Up to where no later contradiction makes blocks doubtful.
+// Returns the end of the blocks that no later contradiction can make doubtful.
 BatchPlace Decoder::State::settled_end(const Batch& batch) const {
   const uint64_t since = since_gap.blocks - std::min(since_gap.blocks, given.blocks);
   const uint64_t end = batch.blocks.size() - std::min<uint64_t>(batch.blocks.size(), doubtful_blocks);
   return place_of(batch, std::max(since, end));
 }
 
-// Fills the batch from where the segment stands. False: the segment is done.
+// Fills the batch from the current position in the segment. Returns false if the segment is done.
 bool Decoder::State::fill(Batch& batch) {
   append_batch(batch, held);
   enough_blocks = batch.blocks.size() + batch_blocks;
@@ -597,7 +600,8 @@ bool Decoder::State::fill(Batch& batch) {
   return more;
 }
 
-// The fast path met a contradiction: the exact walker, which can go back, does the whole segment. What was given out stays as it is.
+// Restarts the segment with the exact walker, which can go back, after the fast path met a contradiction. Output that was already returned
+// is skipped.
 bool Decoder::State::start_over(Batch& batch, BatchPlace already) {
   exact = true;
   fixed_blocks = already.blocks;

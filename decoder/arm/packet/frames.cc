@@ -52,8 +52,8 @@ void Splitter::flush() {
   run_size_ = 0;
 }
 
-// Even bytes: bit 0 set = an id in bits 7:1, and the flag says whether the byte behind it still belongs to the old id. Bit 0 clear = data,
-// whose own bit 0 is the flag. Odd bytes: data. Byte 15: the flags.
+// Even bytes: bit 0 set = an id in bits 7:1, and the flag = the byte after it still belongs to the old id. Bit 0 clear = data, whose own
+// bit 0 is the flag. Odd bytes: data. Byte 15: the flags.
 void Splitter::frame(const std::array<uint8_t, kFrameBytes>& bytes, const std::array<uint64_t, kFrameBytes>& offsets) {
   ++counts_.frames;
   for (unsigned pair = 0; pair < 8; ++pair) {
@@ -106,7 +106,7 @@ FrameCounts Splitter::synced(Bytes buffer) {
   size_t filled = 0;
   while (at + 2 <= buffer.size()) {
     if (at + 4 <= buffer.size() && word_at(buffer, at) == kFrameSync) {
-      // A frame sync inside a frame: bytes were lost, the frame begins anew behind it.
+      // A frame sync inside a frame: bytes were lost. The frame restarts after it.
       counts_.skipped_bytes += filled;
       filled = 0;
       at += 4;

@@ -14,7 +14,7 @@ const char* name(ItmKind kind) {
   return kNames[static_cast<uint8_t>(kind)];
 }
 
-/// Zeros, then 80. Of a longer run of zeros all belong to it.
+/// Zeros, then 80. All zeros of a longer run belong to the packet.
 bool ItmReader::sync_at(uint64_t offset, uint64_t& end) const {
   uint64_t at = offset;
   while (at < bytes_.size() && bytes_[at] == std::byte{0}) ++at;
@@ -23,7 +23,7 @@ bool ItmReader::sync_at(uint64_t offset, uint64_t& end) const {
   return true;
 }
 
-/// Seven bits a byte while bit 7 is set.
+/// Reads seven bits per byte while bit 7 is set.
 bool ItmReader::read_number(unsigned most_bytes, ItmPacket& packet) {
   for (unsigned i = 0; i < most_bytes; ++i) {
     if (at_ >= bytes_.size()) return false;
@@ -55,13 +55,13 @@ bool ItmReader::next(ItmPacket& packet) {
   const auto header = static_cast<uint8_t>(bytes_[offset_]);
   at_ = offset_ + 1;
   if (!((header & 3) != 0 ? read_source(header, packet) : read_other(header, packet))) return false;
-  if (packet.kind == ItmKind::bad) synced_ = false;  // what follows cannot be told apart up to the next synchronisation
+  if (packet.kind == ItmKind::bad) synced_ = false;  // packet boundaries are unknown up to the next synchronisation
   packet.size_bytes = static_cast<uint8_t>(at_ - offset_);
   offset_ = at_;
   return true;
 }
 
-// aaaaahss: a = stimulus port or packet type, h = 1 of the DWT, s = 1, 2, 3: 1, 2, 4 bytes
+// aaaaahss: a = stimulus port or packet type, h = 1: DWT, s = 1, 2, 3: 1, 2, 4 bytes
 bool ItmReader::read_source(uint8_t header, ItmPacket& packet) {
   packet.payload_bytes = static_cast<uint8_t>(1U << ((header & 3) - 1));
   if (bytes_.size() - at_ < packet.payload_bytes) return false;
@@ -78,7 +78,7 @@ bool ItmReader::read_other(uint8_t header, ItmPacket& packet) {
     packet.kind = ItmKind::overflow;
     return true;
   }
-  if ((header & 0xcf) == 0xc0) {  // 11cc0000: up to four bytes behind it
+  if ((header & 0xcf) == 0xc0) {  // 11cc0000: up to four bytes follow
     packet.kind = ItmKind::local_time;
     packet.control = (header >> 4) & 3;
     return read_number(4, packet);
@@ -101,7 +101,7 @@ bool ItmReader::read_other(uint8_t header, ItmPacket& packet) {
     packet.value <<= 26;
     return true;
   }
-  if ((header & 0x0b) == 0x08) {  // cnnn1s00: s = 1 of the DWT, n its low bits, c = more behind it
+  if ((header & 0x0b) == 0x08) {  // cnnn1s00: s = 1: DWT, n = its low bits, c = more bytes follow
     packet.kind = ItmKind::extension;
     packet.source = (header >> 2) & 1;
     if ((header & 0x80) != 0) {

@@ -1,4 +1,4 @@
-// ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): writes of software to stimulus ports, DWT events, timestamps.
+// ITM packets ([ARMv7-M] "Debug ITM and DWT packet protocol"): software writes to stimulus ports, DWT events, timestamps.
 #pragma once
 
 #include "ptdecode/types.h"
@@ -21,9 +21,10 @@ enum class ItmKind : uint8_t {
 
 struct ItmPacket {
   ItmKind kind = ItmKind::bad;
-  uint8_t size_bytes = 0;     ///< of the packet; of a synchronisation the zeros that count
+  uint8_t size_bytes = 0;     ///< size of the packet, at most 255 for a synchronisation
   uint8_t payload_bytes = 0;  ///< software, hardware
-  uint8_t control = 0;  ///< local_time: how late it is (0: in step); global_time_low: bit 0 the clock changed, bit 1 the upper half too
+  uint8_t control = 0;  ///< local_time: how late it is (0: in step); global_time_low: bit 0: the clock changed, bit 1: the upper half
+                        ///< changed too
   uint32_t source = 0;  ///< software: port, page * 32 included; hardware: packet type
   uint64_t value = 0;
 };
@@ -46,7 +47,7 @@ class ItmReader {
 
   Bytes bytes_;
   uint64_t offset_ = 0;
-  uint64_t at_ = 0;  ///< inside the packet that is read
+  uint64_t at_ = 0;  ///< position inside the packet being read
   uint32_t page_ = 0;
   bool synced_ = false;
 };

@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint64_t kFeedBytes = 256;
 
-/// The library leaves enumerators that a packet does not use as they are, without any value.
+/// Returns the raw value of an enumerator. The library leaves fields that a packet does not use uninitialised, possibly not a valid
+/// enumerator.
 template <typename Enum>
 uint32_t raw(const Enum& field) {
   static_assert(sizeof field == sizeof(uint32_t));
@@ -287,8 +288,8 @@ Peer registers_of(const TraceConfig& config) {
   return peer;
 }
 
-/// The library keeps its decode trees in a map of its own without a lock: one thread at a time makes, arranges or ends one. Feeding a tree
-/// touches nothing but the tree.
+/// Serialises creating, configuring and destroying decode trees: the library keeps them in a global map without a lock. Feeding a tree
+/// touches only that tree.
 std::mutex trees_mutex;
 
 }  // namespace
@@ -302,11 +303,11 @@ struct LegacyReader::State {
   bool create(const TraceConfig& config);
   template <typename Peer>
   static ocsd_datapath_resp_t on_packet(const void* self, const ocsd_datapath_op_t op, const ocsd_trc_index_t index, const void* in) {
-    // The interface hands out what it was given as const.
+    // The interface passes the context pointer back as const.
     auto& state = *static_cast<State*>(const_cast<void*>(self));
     if (op == OCSD_OP_DATA && in != nullptr) {
       state.packets.push_back(from(*static_cast<const Peer*>(in)));
-      // The interface counts in 32 bits; a packet begins within 4 GiB before what is fed.
+      // The interface counts in 32 bits; a packet begins within 4 GiB of the bytes being fed.
       const auto back = static_cast<uint32_t>(state.offset) - static_cast<uint32_t>(index);
       state.packets.back().offset_bytes = static_cast<int32_t>(back) < 0 ? state.offset + (0U - back) : state.offset - back;
     }
@@ -362,7 +363,7 @@ LegacyReader& LegacyReader::operator=(LegacyReader&&) noexcept = default;
 const std::vector<LegacyPacket>& LegacyReader::State::next_itm() {
   ItmPacket packet;
   for (uint64_t at = itm.offset(); packets.size() < kFeedBytes && itm.next(packet); at = itm.offset()) {
-    // Bytes that mean nothing yet are one packet.
+    // Combine unsynchronised bytes into one packet.
     if (packet.kind == ItmKind::not_sync && !packets.empty() && packets.back().kind == LegacyKind::not_sync) continue;
     packets.push_back(from(packet));
     packets.back().offset_bytes = at;
@@ -387,7 +388,7 @@ const std::vector<LegacyPacket>& LegacyReader::next() {
         ocsd_dt_process_data(state.tree, OCSD_OP_DATA, static_cast<ocsd_trc_index_t>(state.offset), size, data, &used);
     state.offset += used;
     if (OCSD_DATA_RESP_IS_FATAL(response) || used == 0) {
-      // What the processor cannot get over: it begins anew behind it.
+      // The processor cannot continue here: reset it and restart after this point.
       LegacyPacket packet;
       packet.kind = LegacyKind::bad;
       packet.name = "bad";

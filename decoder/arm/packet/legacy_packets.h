@@ -12,7 +12,7 @@ namespace ptd::arm {
 enum class LegacyKind : uint8_t {
   not_sync,  ///< bytes before the first synchronisation
   async,
-  isync,     ///< address and context; starts or restarts the flow, or repeats where it stands
+  isync,     ///< address and context; starts or restarts the flow, or confirms its position
   branch,    ///< address, perhaps with an exception
   atoms,     ///< bits, the oldest in bit 0
   waypoint,  ///< PTM: the flow reached this address without a branch
@@ -23,17 +23,17 @@ enum class LegacyKind : uint8_t {
   trigger,
   exception_return,
   exception_entry,
-  data,  ///< data trace; what software wrote (STM, ITM) or the DWT saw
+  data,  ///< data trace; values written by software (STM, ITM) or observed by the DWT
   overflow,
-  other,  ///< nothing of it matters to the flow
-  bad,    ///< no packet
+  other,  ///< does not affect the flow
+  bad,    ///< invalid packet
 };
 
 /// One packet; fields that its kind does not use are 0.
 struct LegacyPacket {
   LegacyKind kind = LegacyKind::other;
   const char* name = "";      ///< of the packet type
-  uint64_t offset_bytes = 0;  ///< in the bytes given
+  uint64_t offset_bytes = 0;  ///< offset in the reader's bytes
   Ip ip;
   ExecMode mode = ExecMode::unknown;
   bool has_ip = false;

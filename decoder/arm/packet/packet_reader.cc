@@ -7,7 +7,7 @@ namespace ptd::arm {
 namespace {
 
 constexpr unsigned kMaxNumberBytes = 5;
-constexpr unsigned kMaxSectionBytes = 10;  // of a trace info section: what no unit writes is bad
+constexpr unsigned kMaxSectionBytes = 10;  // of a section of a trace info packet; longer ones, which no trace unit writes, are bad
 
 constexpr uint64_t low_mask(unsigned bits) { return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1; }
 
@@ -21,7 +21,7 @@ void atoms_before(uint8_t header, Packet& packet) {
 
 }  // namespace
 
-// Eleven bytes in a row are looked at by looking at one of them.
+// Finds an A-Sync by probing one byte in eleven.
 uint64_t find_async(Bytes bytes, uint64_t from) {
   constexpr uint64_t kZeros = kAsyncBytes - 1;
   constexpr std::byte kZero{0};
@@ -107,7 +107,7 @@ PacketReader::Status PacketReader::next(Packet& packet) {
   return status;
 }
 
-/// Reads a packet of those that come by the thousand. False: it is none of them. kLongestAside bytes can be read.
+/// Fast path for the most frequent packets. Returns false for any other packet. kLongestAside bytes must be readable.
 bool PacketReader::short_aside(const std::byte* at, Packet& packet) {
   const auto header = static_cast<uint8_t>(*at), second = static_cast<uint8_t>(at[1]);
   packet.flags = 0;
@@ -115,11 +115,11 @@ bool PacketReader::short_aside(const std::byte* at, Packet& packet) {
     constexpr uint64_t kMore = 0x8080808080808080;
     uint64_t raw = 0;
     std::memcpy(&raw, at + 1, sizeof raw);
-    const uint64_t last = ~raw & kMore;  // bytes behind which none follows
+    const uint64_t last = ~raw & kMore;  // bytes without a continuation bit
     const unsigned size = last != 0 ? static_cast<unsigned>(std::countr_zero(last)) / 8 + 1 : 9;
     if (size < 8) raw &= low_mask(8 * size);
     raw &= ~kMore;
-    // Seven bits a byte, side by side: pairs, then fours, then all.
+    // Remove the gaps between the groups of seven bits: in pairs, then fours, then all.
     raw = (raw & 0x007f007f007f007f) | (raw & 0x7f007f007f007f00) >> 1;
     raw = (raw & 0x00003fff00003fff) | (raw & 0x3fff00003fff0000) >> 2;
     raw = (raw & 0x0fffffff) | (raw & 0x0fffffff00000000) >> 4;
@@ -146,7 +146,7 @@ bool PacketReader::short_aside(const std::byte* at, Packet& packet) {
   return config_.commit_opt1() || set_committed(header, second, packet);
 }
 
-/// Sets how many elements a short cycle count commits, of one byte or two. False: fewer than none.
+/// Sets the number of elements that a short cycle count packet commits. Returns false if it is negative.
 bool PacketReader::set_committed(uint8_t header, uint8_t second, Packet& packet) const {
   packet.flags |= kFlagCommit;
   if (packet.kind == PacketKind::ccnt_f3) {
@@ -295,7 +295,7 @@ PacketReader::Status PacketReader::exception(Packet& packet) {
   uint8_t first = 0, second = 0;
   if (!byte(first)) return Status::cut;
   uint32_t type = (first >> 1) & 0x1f;
-  // Of ETE, PE reset and a failed transaction are three bytes long and have no address.
+  // ETE's PE reset and transaction failure packets are three bytes long and have no address.
   const bool alone = config_.is_ete() && (type == 0 || type == 0x18);
   if ((alone || (first & 0x80) != 0) && !byte(second)) return Status::cut;
   if ((first & 0x80) != 0) {

@@ -18,7 +18,7 @@ constexpr PacketForm kForms[] = {
     {trace_on, 0x04, 0x04},
     // 00000101
     {func_ret, 0x05, 0x05, Layout::header, Needs::etmv4},
-    // 00000110 c1tttttE --pttttt: E1:E0 = what the address behind it is, t = type, p = fault pending
+    // 00000110 c1tttttE --pttttt: E1:E0 = meaning of the address that follows, t = type, p = fault pending
     {except, 0x06, 0x06, Layout::exception},
     // 00000111
     {except_rtn, 0x07, 0x07, Layout::header, Needs::etmv4},
@@ -28,7 +28,7 @@ constexpr PacketForm kForms[] = {
     {trans_st, 0x0a, 0x0a, Layout::header, Needs::ete},
     // 00001011
     {trans_commit, 0x0b, 0x0b, Layout::header, Needs::ete},
-    // 0000110F aaaabbbb: a = elements committed, F = counted from the greatest depth, b = cycles
+    // 0000110F aaaabbbb: a = elements committed, F = counted from the maximum depth, b = cycles
     {ccnt_f2, 0x0c, 0x0d, Layout::cycles_2},
     // 0000111U commit count: U = cycles unknown
     {ccnt_f1, 0x0e, 0x0f, Layout::cycles_1},
@@ -40,7 +40,7 @@ constexpr PacketForm kForms[] = {
     {unnum_ds_mkr, 0x28, 0x2c, Layout::header, Needs::data},
     // 00101101 commit
     {commit, 0x2d, 0x2d, Layout::number},
-    // 0010111M cancel: M = mispredict behind it
+    // 0010111M cancel: M = a mispredict follows
     {cancel_f1, 0x2e, 0x2e, Layout::number},
     {cancel_f1_mispred, 0x2f, 0x2f, Layout::number},
     // 001100aa: aa = atoms before it
@@ -123,7 +123,7 @@ constexpr PacketForm kForms[] = {
 // clang-format on
 static_assert(std::size(kForms) < kNoForm);
 
-/// What a configuration has of what packets need; bit i - 1 is Needs i.
+/// Returns the Needs that a configuration satisfies; bit i - 1 is Needs i.
 constexpr unsigned kNeeds = 7;
 static_assert(static_cast<unsigned>(Needs::v4_6) == kNeeds);
 unsigned has(const TraceConfig& config) {

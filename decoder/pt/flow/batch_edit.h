@@ -19,7 +19,7 @@ struct BatchPlace {
 
 [[nodiscard]] BatchPlace end_of(const Batch& batch);
 [[nodiscard]] bool is_empty(const Batch& batch);
-/// The position before block `block` and before the marks, events and gaps that precede it.
+/// Returns the position before block `block` and before the marks, events and gaps that precede it.
 [[nodiscard]] BatchPlace place_of(const Batch& batch, uint64_t block);
 /// Appends `from` to `to`, moving its indices. `from` is empty afterwards.
 void append_batch(Batch& to, Batch& from);

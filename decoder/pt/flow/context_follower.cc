@@ -30,7 +30,7 @@ Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, 
   const uint32_t least = passed_at(first), most = passed_at(last);
   passed = std::max(passed, least);
   if (passed > most + 1) passed = most;  // counted more than was recorded: records were lost
-  // The incoming thread's own record comes only after the switch function: one switch may be passed that is not recorded by then.
+  // The incoming thread's own record comes after the switch function, so the flow may have passed one more switch than is recorded.
   const uint32_t counted = std::min(passed, static_cast<uint32_t>(changes_.size()));
   const Context context = after_switch(counted, last);
   const auto has_code = [&](const Context& c) { return c.space != kNoSpace && timeline.section_at(c.space, ip, last) != kNoSection; };
@@ -48,7 +48,8 @@ Context ContextFollower::at(uint32_t& passed, TimeNs first, TimeNs last, Ip ip, 
   return context;
 }
 
-// The context at the latest moment up to `last` at which the thread of switch `passed` is the recorded one: an exec may have come late.
+// Returns the context after `passed` switches at the latest moment up to `last` before the next switch: an exec may have changed it since
+// the switch.
 Context ContextFollower::after_switch(uint32_t passed, TimeNs last) const {
   TimeNs moment = last;
   if (passed < leaves_.size() && leaves_[passed] <= moment) moment = TimeNs{leaves_[passed].value - (leaves_[passed].value != 0 ? 1 : 0)};

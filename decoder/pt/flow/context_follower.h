@@ -20,8 +20,8 @@ class ContextFollower {
 
   /// Returns the number of switches recorded up to `t`.
   [[nodiscard]] uint32_t passed_at(TimeNs t) const;
-  /// The number of the switch between whose two records `t` lies, where the clock cannot tell whether the flow has passed the switch
-  /// function: switches before it. None if `t` lies in no such stretch.
+  /// Returns the number of switches before a switch whose two records enclose `t`, where the clock cannot show whether the flow has passed
+  /// the switch function. Empty if `t` is not between two such records.
   [[nodiscard]] std::optional<uint32_t> open_at(TimeNs t) const;
   /// Returns the context at a position within [first, last] after `passed` switches. Updates `passed` if time proves another number. User
   /// code cannot belong to a thread without code at `ip`: then the nearest switch of the interval to a thread with code there is used.

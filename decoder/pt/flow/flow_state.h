@@ -42,8 +42,8 @@ class ReturnStack {
     return true;
   }
 
-  // For the Runner, which keeps something beside each entry. Entries are named by their height; those up to low() are as they were when
-  // sign() was called with what signature() tells.
+  // For the Runner, which stores additional data per entry. Entries are identified by their height. Those up to low() have not changed
+  // since sign() was called with the number that signature() returns.
   [[nodiscard]] uint64_t height() const { return height_; }
   [[nodiscard]] uint64_t low() const { return low_; }
   [[nodiscard]] uint64_t signature() const { return signature_; }
@@ -63,7 +63,7 @@ class ReturnStack {
   uint32_t count_ = 0;
 };
 
-/// Versions that a flow has reached: a small set that drops its oldest entry when full.
+/// Versions that a flow has reached: a small set that drops its oldest entry when it is full.
 class Floors {
  public:
   void raise(SiteId site, uint32_t version) {
@@ -90,37 +90,38 @@ struct FlowState;
 /// walk.
 class SilentLoop {
  public:
-  static constexpr uint64_t kQuiet = 256;         ///< instructions without a packet; then a loop is looked for
+  static constexpr uint64_t kQuiet = 256;         ///< instructions without a packet after which loops are searched for
   static constexpr uint32_t kMostChoices = 64;  ///< choices without a packet
 
   /// Call before each instruction after kQuiet instructions without a packet.
   [[nodiscard]] inline bool comes_back(const FlowState& state);
   void forget() { until_ = 0; }
-  /// To be called instead after a choice between contents, which may lead elsewhere the next time. False after kMostChoices without a packet.
+  /// Call this instead after a choice between contents, which may lead elsewhere next time. Returns false after kMostChoices without a
+  /// packet.
   [[nodiscard]] inline bool forget_after_choice(const FlowState& state);
 
  private:
   Ip ip_;
   ExecMode mode_ = ExecMode::unknown;
-  uint64_t last_ = 0, until_ = 0;  ///< silent instructions: at the last question, and for how long ip_ is remembered (0: it is none)
+  uint64_t last_ = 0, until_ = 0;  ///< silent instructions at the last call, and the number up to which ip_ is kept (0: ip_ is not set)
   uint64_t chosen_at_ = 0;  ///< silent instructions at the last choice
-  uint32_t choices_ = 0;    ///< since a packet was taken
+  uint32_t choices_ = 0;    ///< choices since a packet was taken
 };
 
 struct FlowState {
-  // Where
+  // Position
   Ip ip;
   bool enabled = false;   ///< tracing is on and ip is known
   bool non_root = false;  ///< in VMX non-root operation: a guest runs
   bool lost = false;      ///< flow was lost; waiting for a packet that gives its ip
   bool in_gap = false;     ///< while lost: since an error, not an overflow
-  bool bits_open = false;  ///< while lost: a TNT was passed that may hold branches that come after the next TIP's
-  bool doubtful = false;   ///< the flow went on at a TIP although bits were open
+  bool bits_open = false;  ///< while lost: a TNT was skipped that may contain branches that come after the next TIP's
+  bool doubtful = false;   ///< the flow continued at a TIP although bits_open was set
   ExecMode mode = ExecMode::unknown;
-  bool interrupts = false;  ///< RFLAGS.IF, known with event trace only
+  bool interrupts = false;  ///< RFLAGS.IF, known only with event trace
   Context context;        ///< thread and user address space
   uint32_t switches = 0;  ///< context switches passed (ContextFollower)
-  Ip disabled_at;         ///< where tracing was last disabled
+  Ip disabled_at;         ///< where tracing would resume after it was last disabled; 0: unknown
 
   // Pending items of the trace
   uint64_t next = 0;      ///< first item not yet taken
@@ -133,17 +134,17 @@ struct FlowState {
   uint64_t countdown = 0;
   uint64_t position = 0;  ///< branches, targets and events taken so far
   uint64_t silent = 0;    ///< instructions since something was taken
-  uint64_t unanchored = 0;  ///< instructions before those, since something was taken that counts as an anchor (ItemKind::after_insns)
+  uint64_t unanchored = 0;  ///< instructions before those of `silent`, since an anchor was taken (ItemKind::after_insns)
   SilentLoop loop;
 
-  // When
+  // Time
   Interval now;       ///< bounds for the next fetch
-  TimeNs not_before;  ///< learnt from version choices
+  TimeNs not_before;  ///< known from version choices
   Floors floors;
   uint32_t spans_passed = 0;  ///< sync points passed (DecoderOptions::sync_points)
 
   ReturnStack returns;
-  bool calls_unseen = false;  ///< below `returns` the processor's stack may hold calls made before the flow was found
+  bool calls_unseen = false;  ///< the processor's stack may hold calls below `returns` that were made before the flow was found
 };
 
 inline bool SilentLoop::forget_after_choice(const FlowState& state) {

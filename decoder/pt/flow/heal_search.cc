@@ -23,7 +23,8 @@ std::unique_ptr<Flow> HealSearch::find(const Flow& from, uint64_t contradicted, 
   return found;
 }
 
-// Runs until the proof is there. False: dead, or a choice was pushed that has to be taken.
+// Runs until the flow fits far enough beyond the contradiction, taking the likely option at each fork. Returns false if the flow ends
+// before; take_next() can then try another option.
 bool HealSearch::advance(Flow& flow, uint32_t strays) {
   for (;;) {
     const WalkStop stop = walker_->run(flow, contradicted_ + kProof);
@@ -62,7 +63,7 @@ bool HealSearch::take(Flow& flow, const Candidate& candidate, Interval default_c
   return walker_->choose(flow, candidate, static_cast<uint16_t>(BlockFlag::chosen));
 }
 
-// Goes back to the last place with an option left. False: there is none.
+// Returns to the last choice with an untried option and takes it. Returns false if there is none.
 bool HealSearch::take_next(Flow& flow, uint32_t& strays, uint32_t max_strays) {
   while (!path_.empty()) {
     Choice& last = path_.back();

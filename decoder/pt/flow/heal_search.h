@@ -25,11 +25,11 @@ class HealSearch {
 
  private:
   struct Choice {
-    std::unique_ptr<Flow> before;  ///< without its output, which is the first part of the present flow's
+    std::unique_ptr<Flow> before;  ///< the flow before the choice; its output is the first part of the current flow's
     BatchPlace output;
     std::vector<Candidate> options;
     size_t next = 0;
-    uint32_t strays = 0;  ///< choices out of time on the way here
+    uint32_t strays = 0;  ///< choices of another time made before this one
   };
 
   [[nodiscard]] std::unique_ptr<Flow> search(const Flow& from, uint32_t max_strays);

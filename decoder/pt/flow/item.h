@@ -1,4 +1,4 @@
-// Item: what the packets give the flow: branch results, targets, and events bound to an ip.
+// Item: an input of the flow from the packets: branch results, targets, and events bound to an ip.
 #pragma once
 
 #include <algorithm>
@@ -19,22 +19,22 @@ enum class ItemKind : uint8_t {
   tip,             ///< target of an indirect branch, uncompressed RET or far transfer
   tip_pgd,         ///< tracing ends with a branch (no FUP before it)
   tip_pge,         ///< tracing starts at `ip`
-  async_branch,    ///< FUP(ip) + TIP(target): taken before the instruction at `ip` is looked at
+  async_branch,    ///< FUP(ip) + TIP(target): taken before the instruction at `ip` is read
   async_disabled,  ///< FUP(ip) + TIP.PGD
-  at_ip,           ///< an event bound to `ip`, flow goes on there
+  at_ip,           ///< an event bound to `ip`, where the flow continues
   at_insn,         ///< an event bound to the next instruction of a class (MOV CR3, VMPTRLD, PTWRITE; IRET, UIRET or VM entry)
   after_insns,     ///< an event `ip` instructions after its anchor: the item before that is not `now` or `at_insn`
-  now,             ///< an event without place: given at once
+  now,             ///< an event without a position: output at once
   overflow,        ///< OVF; `ip` is where flow resumes, unless suppressed
-  missing,         ///< `value` bytes of trace are lost: the flow is not known until an item gives an ip
-  sync,            ///< the next segment's PSB: its flow goes on at `ip`, unless suppressed
-  bad,             ///< bytes that are no packet, or a packet that cannot stand there
+  missing,         ///< `value` bytes of trace are lost: the position is unknown until an item gives an ip
+  sync,            ///< the next segment's PSB: its flow continues at `ip`, unless suppressed
+  bad,             ///< invalid packet, or a packet not allowed at this point
   end,             ///< no more bytes
 };
 
 inline constexpr uint8_t kItemNoIp = 1;  ///< ip (sync, overflow, tip, tip_pgd) or target (async) is suppressed
 inline constexpr uint8_t kItemNonRoot = 2;
-inline constexpr uint8_t kItemFlagKnown = 4;  ///< with a mode: kItemFlagOn tells RFLAGS.IF
+inline constexpr uint8_t kItemFlagKnown = 4;  ///< with a mode: kItemFlagOn is RFLAGS.IF
 inline constexpr uint8_t kItemFlagOn = 8;
 
 /// One item. Times are bounds on the timeline clock.
@@ -48,11 +48,11 @@ struct Item {
   uint64_t value = 0;                 ///< async_branch: target. events: payload
   uint64_t aux = 0;
   uint64_t offset_bytes = 0;  ///< in the segment
-  Moment left;                ///< of the packet before: about when the flow came to what is walked for this item
-  Moment own;                 ///< of this one
+  Moment left;                ///< time of the packet before: about when the flow began to execute the instructions of this item
+  Moment own;                 ///< time of this item's packet
   TimeNs before;              ///< lower bound of the last timing packet before this item
-  TimeNs lo;                  ///< no instruction walked for this item ran before: see ItemReader
-  TimeNs hi;                  ///< nor after
+  TimeNs lo;                  ///< lower bound of the time of the instructions walked for this item, see ItemReader
+  TimeNs hi;                  ///< upper bound of the same
 };
 
 /// The state given by a PSB+ ([SDM] "Packet Stream Boundary (PSB) Packet").
@@ -70,7 +70,7 @@ struct SyncState {
 struct PsbTime {
   uint64_t tsc = 0;  ///< bits 55:0
   bool is_known = false;
-  bool in_guest = false;  ///< in VMX operation, where the TSC may be that of another clock ([SDM] "TSC Packet")
+  bool in_guest = false;  ///< in VMX operation, where the TSC may be from another clock ([SDM] "TSC Packet")
   void add(const Packet& packet);
 };
 
@@ -80,7 +80,7 @@ struct ItemCursor {
   uint64_t offset_bytes = 0;                                 ///< of the next packet
   uint64_t last_ip = 0;                                      ///< for ip compression
   Moment now;                                                ///< of the last timing packet
-  Moment left;                                               ///< the same when the last packet of the flow left
+  Moment left;                                               ///< `now` when the last packet of the flow was written
   TimeNs now_first;                                          ///< lower bound of the last timing packet
   TimeNs group_lo;                                           ///< lower bound for what is walked inside the current group
   TimeNs emitted;                                            ///< `before` of the group before the current one
@@ -106,13 +106,14 @@ struct ItemCursor {
     if (!late) prompt();
     return lo;
   }
-  /// A packet of the flow stands here: what is known of its moment.
+  /// Sets what is known of the time of a flow packet at this position.
   void date(Item& item) const {
     item.before = now_first;
     item.left = left;
     item.own = now;
   }
-  /// That packet left by itself. A TNT that is not full did not: what comes next forced it out, and left with it.
+  /// Records that the last packet of the flow was written when it was generated. A TNT that is not full is written together with the next
+  /// packet.
   void leave() { left = now; }
   [[nodiscard]] static bool is_full(uint32_t bits) { return bits == kFullShort || bits == kFullLong; }
   void leave_tnt(uint32_t bits) {
@@ -194,20 +195,20 @@ class ItemReader {
   Config config_;
   PacketReader reader_;
   TimeAhead ahead_;
-  ItemCursor cursor_;       ///< offset_bytes is not kept: see reader_
+  ItemCursor cursor_;       ///< offset_bytes is unused: see reader_
   uint64_t own_bytes_ = 0;  ///< bytes of the segment without the tail
-  ZeroRun zeros_;           ///< the next one
-  bool ip_lost_ = false;    ///< cursor_.last_ip is not the processor's: packets that change it are lost
+  ZeroRun zeros_;           ///< the next run of zeros
+  bool ip_lost_ = false;    ///< cursor_.last_ip is not the processor's, because packets that change it were lost
   SyncState start_;
   PsbTime start_time_;
   uint64_t slack_ns_ = 0;
   std::vector<Item> start_items_;
   std::vector<Item> items_;
-  std::vector<Item> held_;     ///< events inside a compound (FUP .. TIP, OVF .. FUP), given after it
-  std::vector<Item> binding_;  ///< events that a FUP of their own follows
-  std::vector<Item> waiting_;  ///< events to which the next packet of the flow may give a place
+  std::vector<Item> held_;     ///< events inside a compound (FUP .. TIP, OVF .. FUP), output after it
+  std::vector<Item> binding_;  ///< events that are followed by their own FUP
+  std::vector<Item> waiting_;  ///< events that the next flow packet may bind to an ip
   uint64_t base_ = 0;          ///< index of items_[0]
-  ExecMode mode_ = ExecMode::unknown;  ///< of a MODE.Exec that is not bound yet; `interrupts_` is its RFLAGS.IF
+  ExecMode mode_ = ExecMode::unknown;  ///< from a MODE.Exec that is not bound yet; `interrupts_` is its RFLAGS.IF
   bool interrupts_ = false;
   bool done_ = false;
   bool enabled_ = false;

@@ -8,10 +8,10 @@ namespace {
 
 constexpr size_t kMaxHeld = 64;  // events that wait for one packet
 
-// [SDM] "CFE Packet": types of control-flow events, and what their place is.
+// [SDM] "CFE Packet": types of control-flow events, and what determines their ip.
 enum class CfePlace : uint8_t {
-  fup,     ///< the FUP of the asynchronous branch or of the INT or SYSCALL that the event is
-  branch,  ///< the instruction that returns or enters: the TIP's branch, also if a FUP told its ip before
+  fup,     ///< the FUP of the asynchronous branch, INT or SYSCALL that the event describes
+  branch,  ///< the returning or entering instruction: the branch of the TIP, even if an earlier FUP gave its ip
   none,    ///< the event comes while tracing is off
 };
 
@@ -58,7 +58,7 @@ void ItemReader::push_held() {
   held_.clear();
 }
 
-// Gives an event its item. Inside a compound it is held back up to the compound's end.
+// Creates the item of an event. Inside a compound the event is held back until the compound ends.
 void ItemReader::push_event(ItemKind kind, const Item& event) {
   const bool in_compound = in_overflow_ || (has_fup_ && !fup_optional_);
   if (in_compound && held_.size() < kMaxHeld) {
@@ -84,8 +84,8 @@ void ItemReader::wait(const Item& event) {
   waiting_.push_back(event);
 }
 
-// A FUP at cursor_.last_ip: events that it is the place of. `bound`: the FUP belongs to an event. True: it may be that of an asynchronous
-// branch all the same.
+// Binds events to a FUP at cursor_.last_ip. Sets `bound` if the FUP belongs to an event. Returns true if the FUP may nevertheless be that
+// of an asynchronous branch.
 bool ItemReader::bind_events(bool& bound) {
   bool asynchronous = false;
   const auto binds = [&](EventKind kind) {
@@ -123,7 +123,7 @@ bool ItemReader::bind_events(bool& bound) {
   return asynchronous;
 }
 
-// Events that wait while the next packet of the flow is no FUP. Those of a branch become items of `branch_kind`.
+// Outputs the waiting events because the next flow packet is not a FUP. Events of a branch become items of `branch_kind`.
 void ItemReader::give_waiting(ItemKind branch_kind) {
   for (const Item& event : waiting_) {
     const bool at_branch = event.event == EventKind::evd || place_of(event) == CfePlace::branch;
@@ -132,7 +132,7 @@ void ItemReader::give_waiting(ItemKind branch_kind) {
   waiting_.clear();
 }
 
-// The FUP that should follow them is missing.
+// Outputs events whose FUP is missing.
 void ItemReader::give_unbound() {
   for (const Item& event : binding_) push_event(ItemKind::now, event);
   binding_.clear();

@@ -1,4 +1,4 @@
-// ItemReader: converts packets to items. Only this file knows which packets form a compound.
+// ItemReader: converts packets to items. The rules for compounds of packets are only in this file.
 #include <algorithm>
 #include <utility>
 
@@ -63,7 +63,7 @@ Item& ItemReader::push(ItemKind kind, uint64_t offset) {
       break;
     case ItemKind::tnt:
       item.lo = cursor_.begin_group();
-      break;  // the caller says with prompt() and leave_tnt() if it was full
+      break;  // the caller reports a full TNT with prompt() and leave_tnt()
     case ItemKind::tip:
       item.lo = cursor_.take_tip();
       cursor_.leave();
@@ -84,7 +84,7 @@ void ItemReader::produce() {
   while (!done_ && items_.size() == before) {
     if (!step()) done_ = true;
   }
-  // The last item is given again and again: reading past the end is harmless.
+  // Repeat the last item forever, so that reading past the end is harmless.
   if (items_.size() == before) {
     const Item again = items_.back();
     items_.push_back(again);
@@ -104,19 +104,19 @@ void ItemReader::skip_to(const ItemCursor& cursor, uint64_t index, const Item* l
   if (last != nullptr) items_.push_back(*last);
 }
 
-// A MODE.Exec that waits binds to `item`.
+// Binds a pending MODE.Exec to `item`.
 void ItemReader::take_mode(Item& item) {
   item.mode = std::exchange(mode_, ExecMode::unknown);
   if (item.mode != ExecMode::unknown) item.flags |= interrupts_ ? kItemFlagKnown | kItemFlagOn : kItemFlagKnown;
 }
 
-// Takes over what the timing packets up to the one at `offset` told.
+// Updates the time from the timing packets up to `offset`.
 void ItemReader::pass_time(uint64_t offset) {
   const TimePoint* point = ahead_.next();
   if (point != nullptr && point->offset_bytes <= offset) ahead_.pass(offset, cursor_.now_first, cursor_.now);
 }
 
-// Reads one packet; false at the end of the segment.
+// Reads one packet. Returns false at the end of the segment.
 bool ItemReader::step() {
   const uint64_t offset = reader_.offset();
   pass_time(offset);
@@ -151,7 +151,7 @@ bool ItemReader::step() {
     }
     return true;
   }
-  if (packet.kind == PacketKind::psb) {  // a PSB that the segmentation did not cut at: a PSB+ inside of the segment
+  if (packet.kind == PacketKind::psb) {  // a PSB+ inside the segment: a PSB at which the segment was not split
     reader_.seek(offset);
     read_sync();
     return false;
@@ -160,7 +160,7 @@ bool ItemReader::step() {
   return !done_;
 }
 
-// The packet at `offset` reaches into zeroed trace. While tracing is off, and at the end of a trace, nothing is known to be missing.
+// Skips zeroed trace that the packet at `offset` reaches into. While tracing is off, and at the end of a trace, it proves no loss.
 void ItemReader::pass_zeros(uint64_t offset) {
   const ZeroRun run = zeros_;
   zeros_ = find_zero_run(segment_.bytes, run.last, own_bytes_);
@@ -174,7 +174,7 @@ void ItemReader::pass_zeros(uint64_t offset) {
   push(ItemKind::missing, offset).value = reader_.offset() - offset;
 }
 
-// Whatever was pending lost its other half; events did happen, their place is not known.
+// Discards pending state whose other packets are lost. Pending events did happen, so they are output without a position.
 void ItemReader::lose_packets() {
   has_fup_ = tsx_pending_ = false;
   mode_ = ExecMode::unknown;
@@ -182,7 +182,7 @@ void ItemReader::lose_packets() {
   give_unbound();
 }
 
-// As decompress_ip(), of a packet of the flow. False also if the ip builds on one that is lost.
+// Same as decompress_ip(), for a packet of the flow. Also returns false if the ip depends on a lost one.
 bool ItemReader::decompress(const Packet& packet) {
   const bool whole = packet.ip_bytes == IpBytes::sext48 || packet.ip_bytes == IpBytes::full64;
   if (ip_lost_ && !whole) return false;
@@ -195,7 +195,7 @@ void ItemReader::fail(uint64_t offset) {
   done_ = true;
 }
 
-// False: PSB+ is cut short by zeroed trace.
+// Reads the segment's PSB+. Returns false if zeroed trace cuts it short.
 bool ItemReader::read_start() {
   Packet packet;
   uint64_t offset = reader_.offset();
@@ -261,7 +261,7 @@ bool ItemReader::read_start() {
   }
 }
 
-// Whether the packets from `offset` on show that tracing is off there, although a FUP came before them (errata BDM70, APL12): TIP.PGE,
+// Returns whether the packets from `offset` on show that tracing is off, although a FUP precedes them (errata BDM70, APL12): TIP.PGE,
 // TraceStop or a PSB+ without FUP comes before any packet that is written only while tracing is on.
 bool ItemReader::is_off_at(uint64_t offset) const {
   PacketReader ahead = reader_;
@@ -291,7 +291,7 @@ bool ItemReader::is_off_at(uint64_t offset) const {
   return false;
 }
 
-// The PSB+ of the next segment: where this segment's flow ends.
+// Reads the PSB+ of the next segment, which ends this segment's flow.
 void ItemReader::read_sync() {
   const uint64_t offset = reader_.offset();
   if (has_fup_ && !fup_optional_) return fail(fup_offset_);
@@ -327,9 +327,10 @@ void PsbTime::add(const Packet& packet) {
   in_guest = in_guest || packet.kind == PacketKind::vmcs || (packet.kind == PacketKind::pip && (packet.flags & kFlagNonRoot) != 0);
 }
 
-// Whether the PSB+ after the segment was written before the segment's packets. A TSC that goes back by more than a second is that of another
-// clock. Two PSBs with one TSC are one PSB if time passed between them, unless the clock is coarse. A TSC that contradicts the crystal clock orders
-// nothing. While tracing is off a thread may move to another processor, whose TSC may differ a little.
+// Returns whether the PSB+ after the segment was written before the segment's packets. If the TSC goes back by more than 2^32 ticks, it
+// comes from another clock. Two PSBs with the same TSC are the same PSB if time passed between them, unless the clock is coarse. A TSC that
+// contradicts the crystal clock is not compared. While tracing is off a thread may move to another processor, whose TSC may differ a
+// little.
 bool ItemReader::is_before_start(const PsbTime& after) const {
   constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1, kMostBack = uint64_t{1} << 32, kSkew = uint64_t{1} << 14;
   if (slack_ns_ == kTimeMax.value || !start_time_.is_known || !after.is_known || start_time_.in_guest || after.in_guest) return false;
@@ -352,7 +353,7 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
       Item& item = push(ItemKind::tnt, offset);
       item.bits = packet.bits;
       item.ip = packet.value;
-      // A full TNT leaves with its last branch. (Six branches may as well be the rest of a long TNT.)
+      // A full TNT is written with its last branch. (Six branches may also be the rest of a long TNT.)
       if (packet.bits == kLongTntBits) cursor_.prompt();
       cursor_.leave_tnt(packet.bits);
       return;
@@ -377,13 +378,13 @@ void ItemReader::on_flow(const Packet& packet, uint64_t offset) {
     case PacketKind::ovf:
       return on_ovf(offset);
     case PacketKind::psbend:
-      return;  // a stray PSBEND says nothing about the flow
+      return;  // a stray PSBEND does not affect the flow
     default:
       return on_event(packet, offset);
   }
 }
 
-// MODE.TSX that no FUP bound: tracing was off, it only tells the state.
+// Outputs a MODE.TSX without a FUP: tracing was off, so it only gives the state.
 void ItemReader::flush_tsx(uint64_t offset) {
   if (!tsx_pending_) return;
   tsx_pending_ = false;
@@ -394,13 +395,13 @@ void ItemReader::flush_tsx(uint64_t offset) {
 void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
   const bool has_ip = decompress(packet);
   if (in_overflow_) {
-    // Erratum APL12: outside of the filter a FUP may follow OVF although tracing is off.
+    // Erratum APL12: outside the filter a FUP may follow OVF although tracing is off.
     enabled_ = has_ip && !(config_.errata.apl12 && is_off_at(reader_.offset()));
     end_overflow(enabled_, cursor_.last_ip);
-    // Erratum SKD010: OVF's own FUP may be missing, then this one may have an event of its own.
+    // Erratum SKD010: OVF's own FUP may be missing, so this one may belong to an event.
     if (!enabled_ || (!tsx_pending_ && binding_.empty())) return;
   }
-  if (ip_lost_) return lose_packets();  // what it binds has no place
+  if (ip_lost_) return lose_packets();  // events bound to it have no position
   if ((has_fup_ && !fup_optional_) || !has_ip) return fail(offset);
   has_fup_ = false;
   bool bound = false;
@@ -413,7 +414,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
     bound = true;
     asynchronous = tsx_abort_;
   }
-  if (mode_ != ExecMode::unknown) {  // [SDM] "MODE.Exec Packet": a change of the interrupt flag, or nothing new
+  if (mode_ != ExecMode::unknown) {  // [SDM] "MODE.Exec Packet": a change of the interrupt flag, or no change
     Item& item = push(ItemKind::at_ip, offset);
     item.event = EventKind::exec_mode;
     item.ip = cursor_.last_ip;
@@ -431,7 +432,7 @@ void ItemReader::on_fup(const Packet& packet, uint64_t offset) {
 
 void ItemReader::on_tip(const Packet& packet, uint64_t offset) {
   const bool has_ip = decompress(packet);
-  if (in_overflow_) {  // erratum SKD010: OVF's FUP is missing; the flow goes on at the target
+  if (in_overflow_) {  // erratum SKD010: OVF's FUP is missing; the flow continues at the target
     enabled_ = has_ip && config_.errata.skd010;
     end_overflow(enabled_, cursor_.last_ip);
     if (enabled_) return;
@@ -487,7 +488,7 @@ void ItemReader::on_tip_pge(const Packet& packet, uint64_t offset) {
     enabled_ = true;
     push(ItemKind::missing, offset);
   }
-  if (!has_ip) return;  // enabled at an ip that the cpu does not tell: nothing can be followed
+  if (!has_ip) return;  // without an ip the flow cannot be followed
   Item& item = push(ItemKind::tip_pge, offset);
   item.ip = cursor_.last_ip;
   take_mode(item);

@@ -12,14 +12,14 @@ namespace ptd::pt {
 namespace {
 
 constexpr size_t kDropAtOnce = 512;
-constexpr size_t kPointsAtOnce = 64;        // read in one scan,
-constexpr uint64_t kBytesAtOnce = 512;      // if they stand within so many bytes
-constexpr uint64_t kOutsideNs = 1'000'000;  // by which a TSC may be outside of its segment's bounds
+constexpr size_t kPointsAtOnce = 64;        // maximum number of points per scan
+constexpr uint64_t kBytesAtOnce = 512;      // maximum number of bytes per scan
+constexpr uint64_t kOutsideNs = 1'000'000;  // tolerance for a TSC outside its segment's bounds
 constexpr uint64_t kTscMask = (uint64_t{1} << 56) - 1;
 constexpr std::byte kMtc{0x59};
 constexpr unsigned kCycMask = 3, kCycMore = 4;  // [SDM] "CYC Packet": the low bits, and whether a second byte follows
 
-/// Sizes of the packets that skip_plain() passes over, by their first byte; 0: it does not, or must look.
+/// Sizes of the packets that skip_plain() skips, by their first byte; 0: not skipped, or needs a closer look.
 constexpr std::array<uint8_t, 256> kPlainSizes = [] {
   std::array<uint8_t, 256> sizes{};
   for (unsigned byte = 0; byte < 256; ++byte) {
@@ -34,7 +34,7 @@ constexpr std::array<uint8_t, 256> kPlainSizes = [] {
 TimeNs minus(TimeNs t, uint64_t slack) { return TimeNs{t.value > slack ? t.value - slack : 0}; }
 TimeNs plus(TimeNs t, uint64_t slack) { return TimeNs{t.value > kTimeMax.value - slack ? kTimeMax.value : t.value + slack}; }
 
-/// Bit 8k+7 set for each of the eight bytes that is no short TNT: odd, 00 or 02.
+/// Returns a mask with bit 8k+7 set for each of the eight bytes that is not a short TNT: odd, 00 or 02.
 uint64_t other_bytes(uint64_t word) {
   constexpr uint64_t kHigh = 0x8080808080808080ULL;
   const uint64_t odd = word << 7;                                           // bit 0 of each byte
@@ -104,7 +104,7 @@ void TimeAhead::begin(const AuxSegment& segment, const Config& config, uint64_t 
 inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   if (bounds) {
     const Interval told = ns_of(clock_.earliest(), clock_.latest());
-    first_ = std::max(first_, minus(told.first, slack_ns_));  // it began as the segment's
+    first_ = std::max(first_, minus(told.first, slack_ns_));  // first_ is initially the segment's lower bound
     last_ = std::max(std::min(plus(told.last, slack_ns_), segment_.time.last), first_);
     // Without CYC the bounds are a tick or two apart.
     const TimeNs about = clock_.cycles() == 0 ? first_ : ns_of(clock_.now(), clock_.now()).first;
@@ -114,7 +114,7 @@ inline void TimeAhead::add(uint64_t offset, uint64_t end, bool bounds) {
   points_.push_back({offset, end, first_, last_, {about_, clock_.cycles()}, bounds});
 }
 
-// TimeConversion::to_interval(). Two moments that are close together, as nearly all are, need one multiplication of the large part.
+// Same as TimeConversion::to_interval(). Two times that are close together, as nearly all are, share one multiplication of the large part.
 inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
   const TimeConversion& time = config_.time;
   const unsigned shift = time.time_shift;
@@ -127,7 +127,7 @@ inline Interval TimeAhead::ns_of(Tsc first, Tsc last) const {
   return told;
 }
 
-// Goes on to the next point. False: there is none.
+// Scans up to the next point. Returns false if there is none.
 bool TimeAhead::scan() {
   if (head_ >= kDropAtOnce) drop_passed();
   const size_t before = points_.size();
@@ -143,7 +143,7 @@ bool TimeAhead::scan() {
   return points_.size() != before;
 }
 
-// Passes over what tells no time, and reads the timing packets that come by the thousand. Stops before any other packet.
+// Skips packets without a time and reads the most frequent timing packets. Stops before any other packet.
 void TimeAhead::scan_plain() {
   const std::byte* data = segment_.bytes.data();
   const uint64_t end = std::max(std::min(own_bytes_, zeros_.first), reader_.offset()), enough = reader_.offset() + kBytesAtOnce;
@@ -172,7 +172,7 @@ void TimeAhead::scan_plain() {
   reader_.seek(at);
 }
 
-// Reads one packet. False at the end.
+// Reads one packet. Returns false at the end.
 bool TimeAhead::scan_packet() {
   const uint64_t offset = reader_.offset();
   if (offset >= own_bytes_) {
@@ -208,7 +208,7 @@ bool TimeAhead::scan_packet() {
       add(offset, reader_.offset(), told);
       return true;
     }
-    case PacketKind::ovf:  // [SDM] "Overflow": one inside PSB+ ends it
+    case PacketKind::ovf:  // [SDM] "Overflow": an OVF inside a PSB+ ends the PSB+
       if (!in_start_) clock_.on_packet(packet, offset);
       in_start_ = false;
       return true;
@@ -225,7 +225,7 @@ bool TimeAhead::scan_packet() {
   }
 }
 
-// PADs, or a packet that reaches into zeroed trace. What they tell of time is lost.
+// Skips PADs, or a packet that reaches into zeroed trace. Their times are lost.
 void TimeAhead::pass_zeros() {
   clock_.on_loss();
   reader_.seek(find_packet(segment_.bytes, zeros_.last, own_bytes_, config_.errata));
@@ -233,7 +233,7 @@ void TimeAhead::pass_zeros() {
   in_start_ = false;
 }
 
-// The PSB+ of the next segment bounds what stands before it.
+// Reads the next segment's PSB+, whose TSC bounds the times before it.
 void TimeAhead::scan_tail() {
   Packet packet;
   if (reader_.next(packet) != PacketReader::Status::ok || packet.kind != PacketKind::psb) return;

@@ -22,10 +22,10 @@ struct Moment {
 /// The times from a timing packet.
 struct TimePoint {
   uint64_t offset_bytes = 0;  ///< of the packet, in the segment
-  uint64_t end_bytes = 0;     ///< behind it
-  TimeNs first, last;         ///< bounds of its moment, joined with those before: `first` never goes back
+  uint64_t end_bytes = 0;     ///< end of the packet
+  TimeNs first, last;         ///< bounds of the time, combined with those of earlier points: `first` never goes back
   Moment moment;              ///< `about` lies within the bounds
-  bool bounds = false;        ///< false: it told no time (no TSC yet)
+  bool bounds = false;        ///< false: the packet gave no time (no TSC yet)
 };
 
 /// One per segment's ItemReader. The ItemReader reports which points it has passed; the scan pre-reads up to the next point with bounds, at
@@ -83,7 +83,7 @@ class TimeAhead {
   uint64_t slack_ns_ = 0;
   bool splits_time_ = false;  ///< see ns_of()
   uint64_t own_bytes_ = 0;
-  ZeroRun zeros_;        ///< the next one
+  ZeroRun zeros_;        ///< the next run of zeros
   uint64_t window_ = 0;  ///< offset from which kMaxAheadBytes are counted
   TimeNs first_, last_, end_, about_;
   std::vector<TimePoint> points_;
@@ -96,7 +96,7 @@ class TimeAhead {
 [[nodiscard]] bool correct_tsc(Packet& packet, const TscCheck& check);
 /// Corrects a TSC packet outside a PSB+. It may have the same error as the TSCs of PSBs: the segment's bounds decide.
 [[nodiscard]] bool correct_tsc_between(Packet& packet, const AuxSegment& segment, const TimeConversion& time);
-/// TSC, TMA, MTC, CYC, CBR.
+/// Returns whether a packet is a timing packet: TSC, TMA, MTC, CYC, CBR.
 [[nodiscard]] constexpr bool is_timing(PacketKind kind) {
   return kind == PacketKind::tsc || kind == PacketKind::mtc || kind == PacketKind::tma || kind == PacketKind::cyc ||
          kind == PacketKind::cbr;

@@ -11,15 +11,15 @@ namespace {
 
 constexpr unsigned kCacheBits = 15;
 constexpr uint64_t kMaxSurveySilent = 1U << 16;  // without a packet, in a survey
-constexpr uint64_t kLeastSilent = 4096;          // without a packet, however often the limit was reached; the runner goes as far
+constexpr uint64_t kLeastSilent = 4096;          // lower limit, however often the limit was reached; the runner goes as far
 constexpr uint32_t kMostStepsToAbort = 1024;     // instructions, from a branch to the abort of a transaction
 constexpr uint32_t kMostStepsOfLoop = 4096;      // instructions of a loop without packets that an event ends
-constexpr size_t kMostOpenWays = 32;             // ways through such a loop that are not yet followed
-constexpr uint32_t kMostAhead = 1U << 14;        // blocks looked at ahead for a passage of the switch function
+constexpr size_t kMostOpenWays = 32;             // addresses in such a loop that are not yet followed
+constexpr uint32_t kMostAhead = 1U << 14;        // blocks searched ahead for an execution of the switch function
 
 uint64_t cache_hash(Ip ip, SpaceId space) { return (ip.value ^ (ip.value >> 15)) * 0x9e3779b97f4a7c15ULL + space.value; }
 
-// Where the flow goes after `insn`, unless a branch packet says so.
+// Returns where the flow goes after `insn` unless a branch packet determines it.
 std::optional<Ip> next_without_branch_packet(const Insn& insn, Ip ip, ExecMode mode) {
   switch (insn.cls) {
     case InsnClass::jump_direct:
@@ -34,7 +34,7 @@ std::optional<Ip> next_without_branch_packet(const Insn& insn, Ip ip, ExecMode m
   }
 }
 
-// Whether the trace holds something for each execution of `insn`, which is no branch. A HLT ends with an interrupt.
+// Returns whether each execution of `insn`, which is not a branch, produces a packet. A HLT ends with an interrupt.
 bool generates_packet(const Insn& insn) {
   return insn.cls == InsnClass::mov_cr3 || insn.cls == InsnClass::ptwrite || insn.detail == InsnDetail::vmptrld ||
          insn.detail == InsnDetail::xbegin || insn.detail == InsnDetail::hlt;
@@ -63,21 +63,22 @@ void Walker::begin(const AuxSegment& segment, Flow& flow) {
   begin_behind(segment, flow, switches_before(segment));
 }
 
-// Switches passed before the segment, where the clock does not tell: between a switch's two records. The way ahead does: it enters the
-// switch function before the time of the second record, or it does not. 0: the clock is right, or nothing is known better.
+// Returns the number of switches passed before the segment if it begins between the two records of a switch, where the clock does not show
+// it. It walks ahead: if the time of the second record comes before the switch function is entered, the switch was passed. 0: the clock is
+// right, or nothing better is known.
 uint32_t Walker::switches_before(const AuxSegment& segment) {
   if (segment.cpu < 0 || options_.switch_entry.value == 0) return 0;
   const std::optional<uint32_t> open = follower_.open_at(segment.time.first);
   if (!open) return 0;
   Flow ahead;
   Batch blocks;
-  ahead.write_to(blocks, 1);  // a look after each block
+  ahead.write_to(blocks, 1);  // stop after each block
   begin_behind(segment, ahead, 0);
   switch_met_ = false;
   for (uint32_t i = 0; i < kMostAhead; ++i) {
     blocks.clear();
     const WalkStop stop = run(ahead, ~uint64_t{0});
-    // What is lost, or not traced, may hold the switch.
+    // A lost or untraced part may contain the switch.
     if (!blocks.gaps.empty() || std::any_of(blocks.events.begin(), blocks.events.end(), [](const Event& event) {
           return event.kind == EventKind::overflow || event.kind == EventKind::disabled || event.kind == EventKind::async_disabled;
         }))
@@ -109,7 +110,7 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
   state.ip = start.ip;
   state.enabled = start.has_ip;
   state.interrupts = start.interrupts;
-  if (options_.sync_points != nullptr) {  // what earlier segments passed, without walking there one by one
+  if (options_.sync_points != nullptr) {  // sync points that earlier segments passed
     const auto& points = *options_.sync_points;
     const auto passed = std::upper_bound(points.begin(), points.end(), segment.stream_offset_bytes,
                                          [](uint64_t offset, const SyncPoint& point) { return offset < point.stream_offset_bytes; });
@@ -145,7 +146,7 @@ void Walker::begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switch
   settle(flow);
 }
 
-// The loop: before an instruction is looked at, an event bound to its ip is taken ([DESIGN] poke rule: no bytes are needed for it).
+// Walks the flow. An event bound to an ip is taken before the instruction there is read ([DESIGN] poke rule: its bytes are not needed).
 WalkStop Walker::run(Flow& flow, uint64_t until_position) {
   FlowState& state = flow.state;
   for (;;) {
@@ -156,7 +157,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
     if (state.position >= until_position) return WalkStop::position;
     if (flow.out->blocks.size() >= flow.most_blocks) return WalkStop::full;
     if (!state.enabled || (state.tnt_count == 0 && items_.at(state.next).kind == ItemKind::bad)) {
-      // Bytes that are no packet may have held an event of an ip that the flow would now walk past: it stops here.
+      // The invalid bytes may have held an event bound to an ip ahead of the flow, so it must stop here.
       lose(flow, GapReason::bad_packet);
       return WalkStop::lost;
     }
@@ -194,7 +195,7 @@ WalkStop Walker::run(Flow& flow, uint64_t until_position) {
       CacheEntry& fresh = cache_.replace(cache_hash(state.ip, space));
       fresh = {state.ip,     space,        state.mode,     single.flags, single.insn,
                single.bytes, single.certain, asked_ == 0, survey_due,   single.ambiguous};
-      // Suspect windows cut `certain` only in the timeline's own terms: such an answer holds for this fetch alone.
+      // Suspect windows narrow `certain` only in the timeline itself, so this result is valid for this fetch only.
       if (any(single.flags, CodeFlag::suspect)) fresh.certain = state.now;
       entry = &fresh;
     }
@@ -227,8 +228,8 @@ bool Walker::choose(Flow& flow, const Candidate& candidate, uint16_t block_flags
   return true;
 }
 
-// Erratum BDM64: of a branch right before a transaction's abort the packets may tell a wrong target. The abort's own ip is right: if the
-// target does not lead there, the branch did. To be called after each branch that took something from the trace.
+// Works around erratum BDM64: the target reported for a branch directly before a transaction's abort may be wrong. The ip of the abort is
+// right: if the target does not lead there, the branch did. Call this after each branch that took something from the trace.
 void Walker::correct_target(Flow& flow) {
   FlowState& state = flow.state;
   if (!options_.config.errata.bdm64 || !state.has_stop || state.stop_ip == state.ip.value || flow.block_instructions != 0) return;
@@ -236,7 +237,7 @@ void Walker::correct_target(Flow& flow) {
   if (item.kind == ItemKind::at_ip && item.event == EventKind::tsx_abort && !reaches(flow, Ip{item.ip})) state.ip = Ip{item.ip};
 }
 
-// Whether the flow comes to `ip` without a packet. Where the bytes have several candidates, it may.
+// Returns whether the flow reaches `ip` without a packet. If the bytes have several candidates, it is assumed to.
 bool Walker::reaches(Flow& flow, Ip ip) {
   FlowState& state = flow.state;
   const Ip start = state.ip;
@@ -252,8 +253,8 @@ bool Walker::reaches(Flow& flow, Ip ip) {
   return leads_on;
 }
 
-// Returns true if code that generates no packet leads from the flow's ip back to it. No packet then counts how often the flow passed the
-// ip. Follows every candidate. Limitation: a loop of more than kMostStepsOfLoop instructions is not found.
+// Returns true if code that generates no packet leads from the flow's ip back to it. In that case no packet shows how often the flow passed
+// the ip. Follows every candidate. Limitation: a loop of more than kMostStepsOfLoop instructions is not found.
 bool Walker::comes_back(Flow& flow) {
   FlowState& state = flow.state;
   const Ip start = state.ip;
@@ -284,7 +285,7 @@ void Walker::lose(const Flow& flow, GapReason reason) {
   const Item& head = items_.at(state.tnt_count != 0 ? state.tnt_item : state.next);
   loss_.offset_bytes = head.offset_bytes;
   if (head.kind == ItemKind::bad) loss_.reason = GapReason::bad_packet;
-  // All walks of a segment that lead nowhere share one limit.
+  // All walks of a segment that reach the limit share one budget.
   if (reason == GapReason::limit && !surveying_) {
     const uint64_t left = silent_limit_ - std::min(silent_limit_, state.silent);
     silent_limit_ = std::max(left, std::min(kLeastSilent, options_.max_silent_instructions));
@@ -443,7 +444,7 @@ Walker::Go Walker::near_return(Flow& flow, const Insn& insn) {
         return Go::on;
       }
       const bool open = bit && !has_target && state.calls_unseen;
-      const bool deferral = options_.config.tip_order != TipOrder::prompt;  // the bit may belong to a branch behind this one
+      const bool deferral = options_.config.tip_order != TipOrder::prompt;  // the bit may belong to a branch after this one
       if (compression == ReturnCompression::on || (open && !deferral)) {
         lose(flow, open ? GapReason::unknown_return : GapReason::image_mismatch);
         return Go::lost;
@@ -464,7 +465,7 @@ void Walker::load_bits_before_deferred_tip(FlowState& state) {
 
 Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   FlowState& state = flow.state;
-  // Events without a place of their own do not stand between a branch and its target.
+  // Output events without a position that are queued between the branch and its target.
   give_overdue(flow);
   for (;;) {
     const Item item = items_.at(state.next);
@@ -491,7 +492,7 @@ Walker::Go Walker::indirect(Flow& flow, const Insn& insn) {
   const bool missed = insn.cls == InsnClass::call_indirect && has_ip && item.ip == after.value;
   if (insn.cls == InsnClass::call_indirect && !missed) state.returns.push(after.value);
   finish_block(flow, BlockFlag::taken | BlockFlag::ends_in_branch);
-  // No call leads to the instruction after it: this is the TIP of the callee's return, and the ones between are missing.
+  // A call to its own following instruction does not occur: this is the TIP of the callee's return, and the TIPs in between are missing.
   if (missed) give_gap(flow, gap_at(state, item, GapReason::aux_lost));
   ++state.next;
   const bool was_kernel = is_kernel_half(state.ip);

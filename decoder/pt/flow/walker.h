@@ -27,11 +27,12 @@ struct Candidate {
   SiteId site = kNoSite;
   uint32_t version = 0;
   CodeFlag flags = CodeFlag::none;
-  bool ambiguous = false;  ///< other contents are possible that the flow goes through in the same way; these are the likeliest bytes
-  bool in_time = true;     ///< the timeline allows it at the flow's moment; false: it stood there at some other time (see Walker::survey)
+  bool ambiguous = false;  ///< other contents are possible that the flow executes in the same way; these bytes are the likeliest
+  bool in_time = true;     ///< the timeline allows it at the flow's current time; false: content of another time (see Walker::survey)
 };
 
-/// Returns the candidate that was live in the middle of `now`, with each edit at the middle of its own interval. At least one is given.
+/// Returns the candidate that was live in the middle of `now`, with each edit at the middle of its own interval. `candidates` must not be
+/// empty.
 [[nodiscard]] size_t likely_candidate(const std::vector<Candidate>& candidates, Interval now);
 
 /// A version at `ip` that packets have proven against the timeline, because a record was lost. It is valid during `during`.
@@ -46,25 +47,25 @@ struct Pin {
 struct Flow {
   FlowState state;
   Batch* out = nullptr;
-  uint64_t most_blocks = kNoLimit;     ///< in `out`: the walk stops there
+  uint64_t most_blocks = kNoLimit;     ///< limit for `out`, at which the walk stops
   Batch pending;                       ///< output while several flows are alive
   std::vector<std::byte> block_bytes;  ///< of the block under construction
   Ip block_ip;
   SpaceId block_space = kKernelSpace;
   uint16_t block_instructions = 0;
   uint16_t block_flags = 0;
-  Mark mark;  ///< last one given
+  Mark mark;  ///< the last mark output
   bool mark_valid = false;
-  bool mode_told = false;  ///< the segment has told an execution mode, and RFLAGS.IF
-  uint32_t penalty = 0;    ///< candidates taken against the odds
-  std::vector<Pin> pins;   ///< within the segment
+  bool mode_told = false;  ///< the segment gave an execution mode, and RFLAGS.IF
+  uint32_t penalty = 0;    ///< number of unlikely candidates taken
+  std::vector<Pin> pins;   ///< valid within the segment
 
   static constexpr uint64_t kNoLimit = ~uint64_t{0};
   void write_to(Batch& batch, uint64_t most) {
     out = &batch;
     most_blocks = most;
   }
-  /// Gives a mark if anything that it tells has changed. `left` is of the item that the flow takes next.
+  /// Outputs a mark if its content has changed. `left` comes from the item that the flow takes next.
   void put_mark(Interval time, const Moment& left, size_t before_block);
   void write_to_pending() { write_to(pending, kNoLimit); }
 };
@@ -72,9 +73,9 @@ struct Flow {
 /// The reason for which run() returned.
 enum class WalkStop : uint8_t {
   full,      ///< the output is at its capacity
-  position,  ///< state.position reached the asked one
+  position,  ///< state.position reached the requested one
   fork,      ///< several candidates: see candidates()
-  lost,      ///< see loss(): the flow cannot go on
+  lost,      ///< see loss(): the flow cannot continue
   done,      ///< the segment's end
 };
 
@@ -144,14 +145,14 @@ class Walker {
     Insn insn;
     std::array<std::byte, 15> bytes{};
     Interval certain;
-    bool plain = false;      ///< the fetch took no steps
-    bool sole = false;       ///< no content that leads elsewhere was ever known here
-    bool ambiguous = false;  ///< see Candidate; holds for `certain` as a whole only
+    bool plain = false;      ///< the fetches took no steps
+    bool sole = false;       ///< all contents ever known here continue in the same way
+    bool ambiguous = false;  ///< see Candidate; valid only for all of `certain`
   };
   static constexpr uint64_t kCopyWork = 16;       ///< see count_copy()
   static constexpr uint64_t kModestFetch = 1024;  ///< steps: see only_modest_fetches()
   enum class Go : uint8_t { on, lost, disabled };
-  friend class Runner;  // the fast path goes on from the walker's state and back
+  friend class Runner;  // the fast path takes over the walker's state and returns it
 
   uint32_t switches_before(const AuxSegment& segment);
   void begin_behind(const AuxSegment& segment, Flow& flow, uint32_t switches);
@@ -227,19 +228,19 @@ class Walker {
   AuxSegment segment_;
   ContextFollower follower_;
   int32_t follower_cpu_ = -1;
-  bool switch_met_ = false;  ///< by the look ahead of switches_before
+  bool switch_met_ = false;  ///< switches_before() reached the switch function
   BlockTable table_;
   GrowingCache<CacheEntry> cache_;
-  std::vector<CodeCandidate> contents_;  ///< of the present fetch
+  std::vector<CodeCandidate> contents_;  ///< contents of the current fetch
   std::vector<Candidate> candidates_;
-  std::vector<SectionId> missing_;  ///< sections without code at which a lost flow went on in this segment
+  std::vector<SectionId> missing_;  ///< sections without code at which a lost flow resumed in this segment
   bool surveying_ = false;
   uint64_t walked_ = 0, fetch_work_ = 0, fetch_work_limit_ = kNoWorkLimit;
-  uint64_t silent_limit_ = 0;  ///< see max_silent(); of the segment
+  uint64_t silent_limit_ = 0;  ///< limit of the current segment, see max_silent()
   uint64_t most_steps_ = kMostFetchSteps;
-  uint64_t asked_ = 0;  ///< steps of the fetches of the present read_candidates()
+  uint64_t asked_ = 0;  ///< steps of the fetches of the current read_candidates()
   bool counting_ = false;
-  /// The instructions of all times by address and mode. They depend only on the timeline.
+  /// All instructions that were ever at an address, by address and mode. They depend only on the timeline.
   std::map<std::tuple<Ip, SpaceId, ExecMode>, std::vector<Candidate>> ever_;
   Loss loss_;
 };

@@ -8,10 +8,10 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kContents = 16;                 // distinct contents asked of the timeline for one fetch
-constexpr size_t kMostContents = 256;            // the same where that is not enough
-constexpr size_t kMostEver = 1U << 14;           // places whose contents of all times are kept
-constexpr size_t kMostMissing = 256;             // sections without code that a segment names by going on in them
+constexpr size_t kContents = 16;                 // maximum number of contents per fetch
+constexpr size_t kMostContents = 256;            // maximum number if that is not enough
+constexpr size_t kMostEver = 1U << 14;           // addresses whose contents of all times are cached
+constexpr size_t kMostMissing = 256;             // sections without code at which the flow resumes per segment
 
 }  // namespace
 
@@ -38,8 +38,8 @@ FetchResult Walker::ask(SpaceId space, Ip ip, Interval when, std::span<const Ver
   return result;
 }
 
-// Charges the fetch of an instruction that is not certain. Only the walker reads such instructions and it reads them each time, so this work
-// is the same with and without the runner. That of certain instructions is not: it depends on what the caches hold.
+// Charges the fetch of an instruction that is not certain. Only the walker reads such instructions, and it reads them each time, so this
+// work is the same with and without the runner. The work of certain instructions is not: it depends on the content of the caches.
 void Walker::charge_open(bool found) {
   if (found ? candidates_.size() > 1 || candidates_[0].ambiguous : loss_.reason == GapReason::limit) fetch_work_ += asked_;
 }
@@ -47,13 +47,13 @@ void Walker::charge_open(bool found) {
 void Walker::only_modest_fetches(bool on) {
   if (on == (most_steps_ == kModestFetch)) return;
   most_steps_ = on ? kModestFetch : kMostFetchSteps;
-  // What was cached before depends on earlier segments and on the path taken, so it must not decide which fetches are too costly.
+  // Cached entries depend on earlier segments and on the path taken, so they must not decide which fetches are too costly.
   for (CacheEntry& entry : cache_) {
     if (on && !entry.plain) entry = {};
   }
 }
 
-// The contents at an ip, in contents_. A place that is patched again and again between two timing packets may have had many.
+// Fetches the contents at the flow's ip into contents_. An address that is patched repeatedly between two timing packets may have many.
 FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval when, std::span<const VersionFloor> floors) {
   if (contents_.empty()) contents_.resize(kContents);
   const std::span<CodeCandidate> some(contents_.data(), kContents);
@@ -63,8 +63,8 @@ FetchResult Walker::fetch_contents(const Flow& flow, SpaceId space, Interval whe
   return ask(space, flow.state.ip, when, floors, contents_);
 }
 
-// Fetches the instruction at the flow's ip as contents_[0] where the bytes after it have too many contents. False: it is not certain itself.
-// The runner knows such an instruction by its own bytes, so the walker must find it too.
+// Fetches the instruction at the flow's ip into contents_[0] if the bytes after it have too many contents. Returns false if it is not
+// certain itself. The runner identifies such an instruction by its own bytes only, so the walker must find it too.
 bool Walker::fetch_certain(const Flow& flow, SpaceId space) {
   const FlowState& state = flow.state;
   for (unsigned length = 1; length <= kFetchSpanBytes; ++length) {
@@ -78,7 +78,7 @@ bool Walker::fetch_certain(const Flow& flow, SpaceId space) {
   return false;
 }
 
-// Candidates that a flow goes through in the same way become one: no packet can tell them apart, only the bytes are open.
+// Joins candidates that the flow executes in the same way: no packet can distinguish them, so only their bytes are uncertain.
 void Walker::join_alike(Interval now) {
   const size_t likely = likely_candidate(candidates_, now);
   std::vector<Candidate> joined;
@@ -101,7 +101,8 @@ void Walker::join_alike(Interval now) {
   candidates_ = std::move(joined);
 }
 
-// Fills candidates_ with the distinct instructions that may be at the flow's ip now. False: lost (no bytes, no instruction).
+// Fills candidates_ with the distinct instructions that may be at the flow's ip now. Returns false if the flow is lost (no bytes, no
+// instruction).
 bool Walker::read_candidates(Flow& flow, SpaceId space) {
   asked_ = 0;
   FlowState& state = flow.state;
@@ -133,7 +134,7 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
     });
     if (same == candidates_.end()) {
       candidates_.push_back(candidate);
-    } else {  // contents that differ after this instruction only
+    } else {  // contents that differ only after this instruction
       same->possible = hull(same->possible, candidate.possible);
       same->certain = state.now;
       same->flags = same->flags | candidate.flags;
@@ -145,7 +146,7 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
     loss_.section = result.section;
     return false;
   }
-  // Contents and flags may be those of bytes after this instruction: fetch its own alone.
+  // The contents and flags may be due to bytes after this instruction: fetch only its own bytes.
   if (candidates_.size() == 1 && (result.count > 1 || candidates_[0].flags != CodeFlag::none)) {
     Candidate& only = candidates_[0];
     const FetchResult own = ask(space, state.ip, state.now, state.floors.span(), contents_, only.insn.length_bytes);
@@ -156,12 +157,13 @@ bool Walker::read_candidates(Flow& flow, SpaceId space) {
   return true;
 }
 
-// True if a lost flow can go on at the ip of `item`: the target of a TIP, or where an event was. Where there is no code it goes on once in
-// each section (`missing`) that a TIP leads to, so that every image that is missing is named.
+// Returns true if a lost flow can resume at the ip of `item`: the target of a TIP, or the position of an event. Without code it resumes
+// once in each section (`missing`) that a TIP leads to, so that each missing image is reported.
 bool Walker::resumes_at(Flow& flow, const Item& item, SectionId& missing) {
   const bool has_ip = (item.kind == ItemKind::tip && (item.flags & kItemNoIp) == 0) || item.kind == ItemKind::at_ip;
   if (!has_ip || (flow.state.non_root && options_.image_is_of_root)) return false;
-  // A TIP is no proof after an overflow that does not say whether tracing is on (erratum SKD010), unless TIPs are prompt.
+  // Unless TIPs are prompt, a TIP is no proof after an overflow that does not show whether tracing is on (erratum SKD010), or if their
+  // order is unknown.
   const TipOrder order = options_.config.tip_order;
   if (item.kind == ItemKind::tip && order != TipOrder::prompt && (!flow.state.in_gap || order == TipOrder::unknown)) return false;
   update_context(flow, item.before, item.hi);
@@ -187,8 +189,8 @@ const Candidate* Walker::pinned(const Flow& flow, SpaceId space) const {
   return nullptr;
 }
 
-// The instructions that were at the flow's ip at any time. Kept, because a search passes the same places often. Finding them is not
-// counted as work of the segment, which must not depend on what was walked earlier; kMostFetchSteps bounds it for each place.
+// Returns the instructions that were at the flow's ip at any time. Cached, because a search passes the same addresses often. Finding them
+// is not counted as work of the segment, which must not depend on earlier walks; kMostFetchSteps limits it per address.
 const std::vector<Candidate>& Walker::ever(const Flow& flow, SpaceId space) {
   const FlowState& state = flow.state;
   if (ever_.size() >= kMostEver) ever_.clear();
@@ -213,7 +215,7 @@ const std::vector<Candidate>& Walker::ever(const Flow& flow, SpaceId space) {
   return list;
 }
 
-// Fills candidates_ with the different ways to go on from all instructions that were at the flow's ip at any time, the most likely first.
+// Fills candidates_ with the distinct instructions that were at the flow's ip at any time, the most likely first.
 bool Walker::read_survey(Flow& flow, SpaceId space) {
   const FlowState& state = flow.state;
   const Candidate* pin = pinned(flow, space);
@@ -226,7 +228,7 @@ bool Walker::read_survey(Flow& flow, SpaceId space) {
   }
   if (candidates_.size() == 1 && candidates_[0].certain.first == kTimeMin && candidates_[0].certain.last == kTimeMax) return true;
   for (const Candidate& other : ever(flow, space)) {
-    const bool alike =  // the flow would go the same way
+    const bool alike =  // same instruction
         std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& known) { return known.insn == other.insn; });
     if (alike) continue;
     candidates_.push_back(other);

@@ -42,7 +42,8 @@ void Walker::refresh_now(FlowState& state) {
   if (options_.sync_points != nullptr) narrow_by_sync_points(state);
 }
 
-// The spans between synchronisations bound the versions that this cpu may run. A span that contradicts the clock is not believed.
+// Narrows the time interval by the spans between synchronisations, which limit the versions that this cpu may execute. A span that
+// contradicts the clock is ignored.
 void Walker::narrow_by_sync_points(FlowState& state) {
   const std::vector<SyncPoint>& points = *options_.sync_points;
   const uint64_t offset = segment_.stream_offset_bytes + items_.at(state.next).offset_bytes;
@@ -52,13 +53,13 @@ void Walker::narrow_by_sync_points(FlowState& state) {
   if (!both.empty()) state.now = both;
 }
 
-// An instruction ran that the head item counts, unless the instruction took it.
+// Counts an executed instruction for the head item, unless the instruction consumed the item.
 void Walker::count_down(Flow& flow) {
   FlowState& state = flow.state;
   if (state.counts_down && --state.countdown == 0) settle(flow);
 }
 
-// A branch is about to take something from the trace, so an event that counts instructions cannot come later than here.
+// Outputs an event that counts instructions: it cannot come later than a branch that takes something from the trace.
 void Walker::give_overdue(Flow& flow) {
   FlowState& state = flow.state;
   if (!state.counts_down) return;
@@ -66,7 +67,7 @@ void Walker::give_overdue(Flow& flow) {
   settle(flow);
 }
 
-// A gap that begins at `item`, where the flow is.
+// Returns a gap that begins at `item`, at the current position of the flow.
 Gap Walker::gap_at(const FlowState& state, const Item& item, GapReason reason) const {
   Gap gap;
   gap.reason = reason;
@@ -77,7 +78,7 @@ Gap Walker::gap_at(const FlowState& state, const Item& item, GapReason reason) c
   return gap;
 }
 
-// With no branch bits pending: gives events that have no place and sets the ip at which the head item is to be taken.
+// Called without pending branch bits. Outputs events without a position and sets the ip at which the head item is to be taken.
 void Walker::settle(Flow& flow) {
   FlowState& state = flow.state;
   for (;;) {
@@ -89,7 +90,7 @@ void Walker::settle(Flow& flow) {
   refresh_now(state);
 }
 
-// True if the item was taken.
+// Returns true if the item was taken.
 bool Walker::settle_one(Flow& flow, const Item& item) {
   FlowState& state = flow.state;
   state.has_stop = false;
@@ -114,7 +115,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       give_item_event(flow, item, state.enabled ? state.ip : Ip{});
       return true;
     case ItemKind::tip_pge:
-      if (state.enabled) return false;  // the walker finds that it cannot go on
+      if (state.enabled) return false;  // the walker reports that it cannot continue
       enable_at(flow, item, Ip{item.ip});
       return true;
     case ItemKind::overflow: {
@@ -123,7 +124,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       give_event(flow, item, EventKind::overflow, has_ip ? kEventHasTo : uint8_t{0}, {}, Ip{item.ip});
       give_gap(flow, gap_at(state, item, GapReason::overflow));
       state.returns.clear();
-      state.calls_unseen = false;  // the processor forgets them too ([SDM] "RETC")
+      state.calls_unseen = false;  // the processor clears its stack too ([SDM] "RETC")
       state.enabled = has_ip;
       state.lost = !has_ip;
       state.in_gap = state.bits_open = state.doubtful = false;
@@ -148,7 +149,7 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
       return true;
     }
     case ItemKind::at_ip:
-      if (!state.enabled) {  // the packet gives an ip, but no flow
+      if (!state.enabled) {  // the packet gives an ip, but the flow does not start
         give_bound_event(flow, item);
         return true;
       }
@@ -172,11 +173,11 @@ bool Walker::settle_one(Flow& flow, const Item& item) {
   return false;
 }
 
-// The flow stands at the ip that the head item is bound to.
+// Takes the head item at the ip to which it is bound.
 bool Walker::at_stop(Flow& flow) {
   FlowState& state = flow.state;
   const Item item = items_.at(state.next);
-  state.doubtful = false;  // the flow has come to an ip that the trace tells
+  state.doubtful = false;  // the trace confirms the current ip
   finish_block(flow, 0);
   give_uncounted_loop(flow, item);
   if (item.kind == ItemKind::sync) {
@@ -186,7 +187,8 @@ bool Walker::at_stop(Flow& flow) {
   }
   ++state.next;
   if (item.kind == ItemKind::at_ip) {
-    // A PTW's FUP tells the PTWRITE itself, which did retire ([SDM] "PTWRITE Packet"); other events come before the instruction.
+    // The FUP of a PTW gives the ip of the PTWRITE itself, which did retire ([SDM] "PTWRITE Packet"). Other events come before the
+    // instruction.
     if (item.event == EventKind::ptwrite && !retire_ptwrite(flow)) return false;
     give_bound_event(flow, item);
     took(flow);
@@ -217,8 +219,8 @@ bool Walker::at_stop(Flow& flow) {
   return true;
 }
 
-// The ip of an asynchronous event does not say how often the flow passed it. In a loop without packets that count is unknown: the flow takes
-// the event when it first comes to the ip, and an event `skipped` stands for the other rounds.
+// Outputs an event `skipped` if the flow is in a loop without packets. The ip of an asynchronous event does not show how often the flow
+// passed it, so the flow takes the event when it first reaches the ip, and `skipped` stands for the other iterations.
 void Walker::give_uncounted_loop(Flow& flow, const Item& item) {
   const bool of_insn = item.kind == ItemKind::at_ip && (item.event == EventKind::exstop || item.event == EventKind::mwait ||
                                                         item.event == EventKind::tsx_begin || item.event == EventKind::tsx_commit);
@@ -228,7 +230,7 @@ void Walker::give_uncounted_loop(Flow& flow, const Item& item) {
   give_event(flow, rounds, EventKind::skipped, kEventHasFrom | kEventHasTo, flow.state.ip, flow.state.ip);
 }
 
-// Erratum SKD022: a VM entry that clears TraceEn gives a FUP before its TIP.PGD; the entry itself did retire.
+// Works around erratum SKD022: a VM entry that clears TraceEn writes a FUP before its TIP.PGD, but the entry itself did retire.
 bool Walker::retire_vm_entry(Flow& flow) {
   if (!read_candidates(flow, space_of(flow.state, flow.state.ip)) || candidates_.size() != 1) return false;
   const Candidate entry = candidates_[0];
@@ -265,8 +267,8 @@ void Walker::enable_at(Flow& flow, const Item& item, Ip ip) {
   set_mode(flow, item.mode, item, ip);
 }
 
-// `from`: the instruction that left (disabled) or was not executed (async_disabled). `resume`: where tracing would go on as if it had
-// not been interrupted, 0 if that cannot be told.
+// `from`: the instruction that left (disabled) or was not executed (async_disabled). `resume`: where tracing would resume if it had not
+// been interrupted, 0 if unknown.
 void Walker::disable(Flow& flow, const Item& item, EventKind kind, Ip from, Ip resume) {
   FlowState& state = flow.state;
   const bool asynchronous = kind == EventKind::async_disabled;
@@ -284,7 +286,7 @@ void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
   FlowState& state = flow.state;
   if (mode == ExecMode::unknown) return;
   set_interrupt_flag(flow, item, ip);
-  // Without a mode from PSB+ this is the first that the segment tells: a status for who reads segments one after the other.
+  // If the PSB+ had no mode, this is the first one in the segment: a status for readers of consecutive segments.
   Item told = item;
   told.value = static_cast<uint64_t>(mode);
   uint8_t flags = kEventHasTo;
@@ -296,7 +298,8 @@ void Walker::set_mode(Flow& flow, ExecMode mode, const Item& item, Ip ip) {
   give_event(flow, told, EventKind::exec_mode, flags, {}, ip);
 }
 
-// What the MODE.Exec that `item` is bound to tells of RFLAGS.IF. Without event trace it is always 0: the first to tell that is no event.
+// Outputs an event if the MODE.Exec that is bound to `item` changes RFLAGS.IF. Without event trace it is always 0, so a first value of 0 is
+// no change.
 void Walker::set_interrupt_flag(Flow& flow, const Item& item, Ip ip) {
   FlowState& state = flow.state;
   if ((item.flags & kItemFlagKnown) == 0) return;
@@ -308,7 +311,7 @@ void Walker::set_interrupt_flag(Flow& flow, const Item& item, Ip ip) {
   give_event(flow, told, EventKind::interrupt_flag, static_cast<uint8_t>(kEventHasTo | (flow.mode_told ? 0 : kEventStatus)), {}, ip);
 }
 
-// Which thread runs at a moment of [first, last].
+// Updates the current thread, for a time within [first, last].
 void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   FlowState& state = flow.state;
   Context context;
@@ -317,8 +320,8 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   } else if (options_.switch_entry.value != 0) {
     context = follower_.at(state.switches, first, last, state.ip, timeline_);
   } else {
-    // A switch inside the interval happened in the kernel, before the user code that is entered now: the later context is taken,
-    // unless it is one without user code.
+    // A switch inside the interval happened in the kernel, before the user code that is entered now. So take the later context, unless it
+    // has no user code.
     context = contexts_->at_cpu(segment_.cpu, last);
     const Context early = contexts_->at_cpu(segment_.cpu, first);
     if (context.space == kNoSpace && early.space != kNoSpace) context = early;
@@ -327,7 +330,7 @@ void Walker::update_context(Flow& flow, TimeNs first, TimeNs last) {
   state.context = context;
 }
 
-// The flow enters the function that every context switch passes.
+// Called when the flow enters the function that every context switch executes.
 void Walker::pass_switch(Flow& flow) {
   FlowState& state = flow.state;
   switch_met_ = true;
@@ -355,12 +358,12 @@ void Walker::give_event(Flow& flow, const Item& item, EventKind kind, uint8_t fl
   if (kind == EventKind::paging) flow.state.non_root = (flags & kEventNonRoot) != 0;
   if (flow.block_instructions == 0 && (!flow.mark_valid || !flow.mark.time.overlaps(event.time))) {
     put_mark(flow, event.time);
-    flow.mark_valid = false;  // the next block has one of its own
+    flow.mark_valid = false;  // the next block gets its own mark
   }
   flow.out->events.push_back(event);
 }
 
-// An event whose ip a FUP tells.
+// Outputs an event whose ip comes from a FUP.
 void Walker::give_bound_event(Flow& flow, const Item& item) {
   if (item.event == EventKind::exec_mode) return set_mode(flow, item.mode, item, Ip{item.ip});
   give_item_event(flow, item, Ip{item.ip});
@@ -407,7 +410,7 @@ void Flow::put_mark(Interval time, const Moment& left, size_t before_block) {
 bool Walker::done_flow(const FlowState& state) {
   if (state.enabled || state.tnt_count != 0) {
     if (!state.enabled) return false;
-    // A segment's end that says nothing of the ip: the flow stops where the last packet left it.
+    // If the segment's end gives no ip, the flow stops where the last packet left it.
     const Item& item = items_.at(state.next);
     const bool ends = item.kind == ItemKind::end || (item.kind == ItemKind::sync && (item.flags & kItemNoIp) != 0);
     return state.tnt_count == 0 && ends;
@@ -416,7 +419,7 @@ bool Walker::done_flow(const FlowState& state) {
   return kind == ItemKind::end || kind == ItemKind::sync || (state.lost && kind == ItemKind::bad);
 }
 
-// Whether a lost flow can go on at `item`, or stops there because nothing more is known.
+// Returns whether a lost flow can resume at `item`, or stops there because nothing more is known.
 bool Walker::ends_loss(Flow& flow, const Item& item) {
   SectionId missing = kNoSection;
   switch (item.kind) {
@@ -434,7 +437,7 @@ bool Walker::ends_loss(Flow& flow, const Item& item) {
   }
 }
 
-// Passes over an item while the flow is lost. What it tells without the flow is given.
+// Skips an item while the flow is lost, and outputs what does not depend on the flow.
 void Walker::pass_lost(Flow& flow, const Item& item) {
   FlowState& state = flow.state;
   // Deferred TIPs come right after the TNT that was filled in the meantime; any other packet forces both out ([SDM] "Deferred TIPs").
@@ -449,7 +452,7 @@ void Walker::pass_lost(Flow& flow, const Item& item) {
   }
 }
 
-// While the flow is lost: true if `item` was taken or passed over; false at an item at which the walker goes on, or ends.
+// Processes `item` while the flow is lost. Returns true if it was taken or skipped, and false if the walker resumes or ends there.
 bool Walker::settle_lost(Flow& flow, const Item& item) {
   FlowState& state = flow.state;
   SectionId missing = kNoSection;
@@ -462,7 +465,7 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
     case ItemKind::overflow:
       state.lost = false;
       return settle_one(flow, item);
-    case ItemKind::tip_pgd: {  // where from is not known, but nothing ran since
+    case ItemKind::tip_pgd: {  // its source is unknown, but nothing was executed since
       state.lost = false;
       state.disabled_at = {};
       const bool has_to = (item.flags & kItemNoIp) == 0;
@@ -495,11 +498,11 @@ bool Walker::settle_lost(Flow& flow, const Item& item) {
   return at_tip;
 }
 
-// After a loss: gives the gap and goes on at the next item that tells where the flow is, or at the segment's end.
+// Resumes after a loss: outputs the gap and continues at the next item that gives the flow's position, or at the segment's end.
 void Walker::recover(Flow& flow, Gap gap) {
   FlowState& state = flow.state;
   finish_block(flow, 0);
-  // Code that is not at hand leaves the bits before in no doubt; a contradiction may be that a TNT was taken before a TIP was due.
+  // Missing code leaves the bits before it certain. After a contradiction a TNT may have been taken before a TIP that was due.
   state.bits_open = state.tnt_count != 0 || gap.reason != GapReason::no_image;
   state.enabled = state.doubtful = false;
   state.in_gap = true;

@@ -37,15 +37,15 @@ constexpr uint16_t kSkylakeServer = kBdm70 | kSkl014 | kSkd022 | kSkz84;
 constexpr uint16_t kServer = kBdm70 | kSkd022 | kSkz84;
 // Cannon, Ice, Tiger and Rocket Lake client. No published id; carried over.
 constexpr uint16_t kIceLake = kBdm70 | kSkl014 | kSkd022;
-// Hybrids, whose small cores are heirs of Goldmont: apl11. No published id; carried over.
+// Hybrids, whose small cores descend from Goldmont: apl11. No published id; carried over.
 constexpr uint16_t kHybrid = kBdm70 | kSkd022 | kApl11;
 // Goldmont: APL11, APL12 (Intel Pentium and Celeron N- and J-series, specification update).
 constexpr uint16_t kGoldmont = kApl11 | kApl12;
 // Goldmont Plus and later: apl12 is fixed.
 constexpr uint16_t kAtom = kApl11;
 
-// Carried over: no specification update names the erratum for the part. A work-around that is not needed costs nothing there: each one
-// is taken only where the packets show the erratum's pattern.
+// Carried over: no specification update names the erratum for this part. An unneeded workaround is harmless, because each one is applied
+// only if the packets show the erratum's pattern.
 constexpr Entry kTable[] = {
     {6, 0x3d, kBroadwell},      // Broadwell
     {6, 0x47, kBroadwell},      // Broadwell-H
@@ -98,7 +98,7 @@ constexpr Entry kTable[] = {
     {6, 0xdd, kAtom},           // Clearwater Forest
 };
 
-// Worked around for every processor: no processor without the erratum writes such packets.
+// Errata worked around for all processors: no processor without the erratum writes such packets.
 constexpr uint16_t kEvery = kBdm70 | kSkd010 | kApl11 | kApl12;
 
 constexpr std::string_view kNames[] = {"bdm70", "bdm64", "skd007", "skd010", "skd022", "skl014", "skl168", "apl11", "apl12", "skz84"};

@@ -18,7 +18,7 @@ constexpr uint8_t kPsbSecond = 0x82;
 
 uint8_t byte_at(const std::byte* p) { return static_cast<uint8_t>(*p); }
 
-/// Little-endian bytes, at most eight, none read past `size`.
+/// Loads little-endian bytes, at most eight, and reads none past `size`.
 uint64_t load_le(const std::byte* p, unsigned size) {
   uint64_t value = 0;
   std::memcpy(&value, p, size);
@@ -27,7 +27,7 @@ uint64_t load_le(const std::byte* p, unsigned size) {
 
 constexpr uint64_t kIpMask[8] = {0, 0xffff, 0xffffffff, 0xffffffffffff, 0xffffffffffff, 0, ~uint64_t{0}, 0};
 
-/// Constant sizes become single loads; the call with a variable size would be a call of memcpy.
+/// Loads an ip payload. Constant sizes compile to single loads; a variable size would be a call of memcpy.
 uint64_t load_ip(const std::byte* p, unsigned size) {
   switch (size) {
     case 2:
@@ -43,7 +43,7 @@ uint64_t load_ip(const std::byte* p, unsigned size) {
   }
 }
 
-/// Whether a packet of this kind leaves a block of items open.
+/// Returns whether a packet of this kind leaves a block of items open.
 constexpr bool stands_in_block(PacketKind kind) {
   using enum PacketKind;
   switch (kind) {
@@ -76,7 +76,7 @@ uint64_t find_psb(Bytes bytes, uint64_t from) {
   const std::byte* data = bytes.data();
   const uint64_t size = bytes.size();
   if (from > size) return size;
-  // A PSB that begins in [at, at + 15] covers at + 15: one byte in sixteen is looked at where there is none.
+  // A PSB that begins in [at, at + 15] covers at + 15, so probing one byte in sixteen is enough.
   for (uint64_t at = from; size - at >= kPsbBytes;) {
     const uint64_t probe = at + kPsbBytes - 1;
     const uint8_t seen = byte_at(data + probe);
@@ -134,7 +134,7 @@ PacketReader::Status PacketReader::next(Packet& packet) {
       packet.kind = static_cast<PacketKind>(static_cast<unsigned>(PacketKind::tip) + static_cast<unsigned>(lead) - kFirstIp);
       packet.size_bytes = static_cast<uint8_t>(payload + 1);
       packet.ip_bytes = static_cast<IpBytes>(first >> 5);
-      // Sizes vary without a pattern: where eight bytes may be read, a mask does without a branch on the size.
+      // Sizes vary without a pattern: if eight bytes may be read, a mask avoids a branch on the size.
       packet.value = left > 8 ? load_le(p + 1, 8) & kIpMask[first >> 5] : load_ip(p + 1, payload);
       offset_ += payload + 1;
       return Status::ok;
@@ -179,7 +179,7 @@ PacketReader::Status PacketReader::slow(Packet& packet, uint64_t left) {
       case Lead::escape:
         status = left < 2 ? Status::cut : fixed(kDispatch.form_of_escape[byte_at(p + 1)], packet, left);
         break;
-      default: {  // the hot kinds, inside a block
+      default: {  // the frequent kinds, inside a block
         PacketReader outside = *this;
         outside.block_items_ = 0;
         status = outside.next(packet);
@@ -202,7 +202,7 @@ PacketReader::Status PacketReader::fixed(unsigned index, Packet& packet, uint64_
   if (index == kNoForm) return Status::bad_packet;
   const auto forms = packet_forms();
   const std::byte* p = bytes_.data() + offset_;
-  // Forms of one kind stand together and differ in the second byte (TRIG) or in the third (BBP).
+  // Forms of one kind are adjacent and differ in the second byte (TRIG) or in the third (BBP).
   for (; index < forms.size(); ++index) {
     const PacketForm& form = forms[index];
     if (byte_at(p) != form.first) break;

@@ -116,7 +116,7 @@ constexpr PacketForm kForms[] = {
     with_third(two(bbp, 0x02, 0x63, 0xff, 3, {field(Slot::extra, 2, 0, 5)}), 0x80, 0x80, 4),
     // 00000010 01100011 0--ttttt: items of eight bytes
     with_third(two(bbp, 0x02, 0x63, 0xff, 3, {field(Slot::extra, 2, 0, 5)}), 0x00, 0x80, 8),
-    // ddddd100 p[31:0] or p[63:0], by the BBP before: d = id
+    // ddddd100 p[31:0] or p[63:0], according to the preceding BBP: d = id
     one(bip, Layout::block_item, 0x04, 0x07, 0),
     // 00000010 p0110011: p = FUP follows
     two(bep, 0x02, 0x33, 0x7f, 2, {field(Slot::flag_ip, 1, 7, 1)}),
@@ -270,7 +270,7 @@ bool encode_fields(const PacketForm& form, const Packet& packet, std::byte* out)
     const uint64_t merged = load(buffer + f.bit / 8) | (value << (f.bit % 8));
     std::memcpy(buffer + f.bit / 8, &merged, sizeof(merged));
   }
-  Packet told;  // what the bytes say must be all that the packet says
+  Packet told;  // reject packets with members that the bytes do not encode
   Packet wanted = packet;
   wanted.size_bytes = form.size_bytes;
   if (!decode_fields(form, buffer, told) || !(wanted == told)) return false;

@@ -54,7 +54,7 @@ struct PacketForm {
   uint8_t first = 0, first_mask = 0xff;  ///< opcode byte
   uint8_t second = 0, second_mask = 0;   ///< second byte, where mask != 0
   uint8_t third = 0, third_mask = 0;
-  uint8_t size_bytes = 0;  ///< 0: the layout tells
+  uint8_t size_bytes = 0;  ///< 0: determined by the layout
   uint8_t bits = 0;        ///< constant for Packet::bits; 0: none
   std::array<Field, kMaxFields> fields{};
 };
@@ -78,8 +78,8 @@ extern const Dispatch kDispatch;
 
 /// Reads the fields of a complete packet; `bytes` has form.size_bytes bytes. Returns false on a reserved combination.
 [[nodiscard]] bool decode_fields(const PacketForm& form, const std::byte* bytes, Packet& packet);
-/// The bytes of a packet of this form into `out` (form.size_bytes of them). Returns false if a member does not fit in its fields, or if
-/// a member without a field is not 0.
+/// Writes the bytes of a packet of this form to `out` (form.size_bytes of them). Returns false if a member does not fit in its fields, or
+/// if a member without a field is not 0.
 [[nodiscard]] bool encode_fields(const PacketForm& form, const Packet& packet, std::byte* out);
 
 }  // namespace ptd::pt

@@ -11,7 +11,7 @@ namespace {
 constexpr unsigned kLongTntBits = 47;
 constexpr unsigned kShortTntBits = 6;
 
-/// Bytes of one packet while it is made.
+/// Bytes of one packet under construction.
 struct Made {
   std::byte bytes[kMaxPacketBytes] = {};
   unsigned size = 0;

@@ -10,7 +10,7 @@ namespace {
 constexpr unsigned kRatioShift = 24;
 constexpr unsigned kToleranceShift = 4;  // a ratio is known to within 1/16
 constexpr unsigned kTmaBits = 16;        // of the CTC in TMA
-constexpr unsigned kSlipSteps = 8;       // MTCs that may come late, behind their TMA
+constexpr unsigned kSlipSteps = 8;       // MTCs that may come late, after their TMA
 constexpr uint64_t kMinCalibrationCycles = 64;
 constexpr uint64_t kPayloadMask = (uint64_t{1} << 56) - 1;
 constexpr uint64_t kHuge = uint64_t{1} << 63;
@@ -18,7 +18,7 @@ constexpr uint64_t kHuge = uint64_t{1} << 63;
 uint64_t add(uint64_t a, uint64_t b) { return a > kTscMax.value - b ? kTscMax.value : a + b; }
 uint64_t sub(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/// cycles * ratio, in ticks, kept below 2^63.
+/// Returns cycles * ratio in ticks, clamped below 2^63.
 uint64_t scale(uint64_t cycles, uint64_t ratio) {
   const unsigned __int128 ticks = (static_cast<unsigned __int128>(cycles) * ratio) >> kRatioShift;
   return ticks > kHuge ? kHuge : static_cast<uint64_t>(ticks);
@@ -81,7 +81,7 @@ bool PtClock::on_packet(const Packet& packet, uint64_t offset_bytes) {
   }
 }
 
-/// The moment `ctc_ticks` after the anchor, rounded down.
+/// Returns the TSC `ctc_ticks` after the anchor, rounded down.
 uint64_t PtClock::edge(int64_t ctc_ticks) const {
   if (ratio_d_ == 0) return anchor_tsc_;
   if (ctc_ticks >= 0 && ctc_ticks <= kShortTicks && anchor_tsc_ < kShortAnchor)  // nearly always: no wide division
@@ -95,7 +95,7 @@ uint64_t PtClock::edge(int64_t ctc_ticks) const {
 }
 
 void PtClock::on_tsc(uint64_t payload, bool beside_cyc) {
-  // Bits 63:56 are those that bring the payload nearest to what is known.
+  // Choose bits 63:56 that bring the payload nearest to the known time.
   const uint64_t near = known_ ? tsc_ : reference_;
   uint64_t tsc = (near & ~kPayloadMask) | (payload & kPayloadMask);
   constexpr uint64_t kHalf = uint64_t{1} << 55;
@@ -104,12 +104,12 @@ void PtClock::on_tsc(uint64_t payload, bool beside_cyc) {
 
   const bool jumped = known_ && tsc < earliest_;
   if (jumped) ++jumps_;
-  // The old anchor still serves the MTCs up to this TSC's TMA, unless it is known to be off.
+  // The old anchor remains valid for the MTCs up to this TSC's TMA, unless it is known to be off.
   const uint64_t span = edge(elapsed_ + static_cast<int64_t>(period() * (kPlausibleSteps + 1)));
   if (jumped || lost_ || anchor_ == Anchor::none || tsc > span) anchor_ = Anchor::none;
   if (jumped) calibrating_ = false;
-  // The TSC is read before the packets around it are made: the next CYC may count from later on (seen: 130 ticks in a first PSB+), so it is
-  // bounded from above by MTC edges only. Without a CYC beside it, the count starts at the CYC before, or at an unknown moment.
+  // The TSC is read before the packets around it are generated: the next CYC may count from a later time (seen: 130 ticks in a first PSB+),
+  // so only MTC edges bound it from above. Without an adjacent CYC, the count starts at the previous CYC, or at an unknown time.
   if (beside_cyc) {
     ref_tsc_ = ref_lo_ = tsc;
   } else if (!known_ || jumped) {
@@ -136,7 +136,7 @@ bool PtClock::on_tma(const Packet& packet) {
   return true;
 }
 
-/// MTC periods since the last MTC, 0..255. After a TMA that lacks the upper bits of MTC's window, these are the MTC's own.
+/// Returns the MTC periods since the last MTC, 0..255. After a TMA that lacks the upper bits of MTC's window, these are the MTC's own.
 unsigned PtClock::mtc_step(uint8_t mtc) {
   const unsigned known_bits = kTmaBits - mtc_shift_;
   if (first_mtc_ && known_bits < 8) {
@@ -174,7 +174,7 @@ bool PtClock::on_mtc(uint8_t mtc, bool beside_cyc) {
   const uint64_t moment = edge(elapsed_);
   // A counted anchor is a TSC somewhere in the MTC period before the first edge.
   const uint64_t width = anchor_ == Anchor::counted ? edge(elapsed_ + ticks * static_cast<int64_t>(kPlausibleSteps)) - moment : 0;
-  const bool stale = moment < earliest_;  // the edge was before what the stream told already
+  const bool stale = moment < earliest_;  // the edge is before a time that the stream has already passed
   earliest_ = std::max(earliest_, sub(moment, 1));
   tsc_ = std::max({tsc_, moment, earliest_});
   latest_ = lost_ ? kTscMax.value : add(stale ? edge(elapsed_ + ticks * static_cast<int64_t>(kPlausibleSteps)) : moment + width, 2);
@@ -193,13 +193,13 @@ bool PtClock::on_mtc(uint8_t mtc, bool beside_cyc) {
   return true;
 }
 
-/// The moment of a CYC is known: measures the ratio since the last such moment.
+/// Measures the ratio of TSC to CYC since the last CYC with a known time, if the current one has one.
 void PtClock::calibrate(bool beside_cyc) {
   if (!beside_cyc) return;
   if (calibrating_ && cal_cycles_ >= kMinCalibrationCycles && tsc_ > cal_tsc_ && tsc_ - cal_tsc_ < (uint64_t{1} << 39)) {
     const uint64_t measured = ((tsc_ - cal_tsc_) << kRatioShift) / cal_cycles_;
     const uint64_t told = nominal_ != 0 && cbr_ != 0 ? (uint64_t{nominal_} << kRatioShift) / cbr_ : measured_ ? ratio_ : measured;
-    // A core that slept, or packets lost: more time for the cycles than the ratio that CBR tells allows.
+    // Ignore the measurement if the core slept or packets were lost: then more time passed per cycle than the ratio from CBR allows.
     if (measured < told + told / 4 && measured > told - told / 4) {
       ratio_ = measured;
       measured_ = true;

@@ -39,12 +39,12 @@ class TimeCursor {
   void advance(uint64_t offset_bytes);
 
   Bytes bytes_;
-  Run run_;          ///< stands behind point_
-  TimeBound point_;  ///< the first at or after the last offset asked for
+  Run run_;          ///< positioned after point_
+  TimeBound point_;  ///< the first point at or after the last requested offset
   bool has_point_ = false;
   Tsc before_;
-  Run ahead_;        ///< looks for a bound where point_ has none
-  TimeBound bound_;  ///< the first bounded point behind point_
+  Run ahead_;        ///< searches for a bound if point_ has none
+  TimeBound bound_;  ///< the first bounded point after point_
   bool has_bound_ = false, bound_valid_ = false;
 };
 

@@ -11,11 +11,11 @@
 namespace ptd::pt {
 
 namespace {
-constexpr uint64_t kSearchedBytes = 4096;                // by find_packet()
+constexpr uint64_t kSearchedBytes = 4096;                // maximum search distance of find_packet()
 constexpr std::array<uint8_t, 3> kBlockItems = {0, 4, 8};  // PacketReader::block_items()
 }  // namespace
 
-// Looks at one word in every stride: a run of kLeastZeroRun bytes covers one of them.
+// Probes one word per stride, because a run of kLeastZeroRun bytes covers at least one of them.
 ZeroRun find_zero_run(Bytes bytes, uint64_t from, uint64_t end) {
   constexpr uint64_t kWord = sizeof(uint64_t), kStride = kLeastZeroRun - kWord;
   const std::byte* data = bytes.data();
@@ -40,7 +40,7 @@ uint64_t find_packet(Bytes bytes, uint64_t from, uint64_t end, const Errata& err
       readers.back().set_block_items(items);
     }
   }
-  // The reader that is the furthest back reads on. Readers that meet are one; those that cannot read on began inside of a packet.
+  // Advance the reader that is furthest back. Readers that meet are merged; readers that cannot continue began inside a packet.
   const auto before = [](const PacketReader& a, const PacketReader& b) { return a.offset() < b.offset(); };
   while (!readers.empty()) {
     const auto last = std::min_element(readers.begin(), readers.end(), before);

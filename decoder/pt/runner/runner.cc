@@ -10,8 +10,9 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kOutAtOnce = 1U << 16;                                                                 // blocks of one call
-constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // one round may go past the limit
+constexpr size_t kOutAtOnce = 1U << 16;                                                                 // maximum number of blocks per call
+constexpr size_t kOutSlack = MemoTable::kMostBits * RunnerCode::kMaxRunBlocks + MemoTable::kCopySlack;  // by which one round may exceed the
+                                                                                                        // limit
 constexpr uint32_t kMaxExactSteps = 32;
 constexpr uint64_t kBulkBytes = 48;
 
@@ -47,7 +48,7 @@ void Runner::set_places() {
 
 RunId Runner::at(uint64_t ip) { return code_.at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip); }
 
-// Follows the flow as far as it can. False: nothing was taken.
+// Follows the flow as far as possible. Returns false if nothing was taken.
 bool Runner::fast(Flow& flow, uint64_t until) {
   FlowState& state = flow.state;
   if (state.non_root && walker_.options_.image_is_of_root) return false;
@@ -97,7 +98,7 @@ bool Runner::fast(Flow& flow, uint64_t until) {
   return moved_;
 }
 
-// Items that the ItemReader holds already. True: all were taken, and packets can be read here.
+// Takes items that the ItemReader has already created. Returns true if all were taken and packets can be read directly.
 bool Runner::take_queue() {
   ItemReader& items = walker_.items_;
   while (room() && state_->position < until_) {
@@ -128,14 +129,14 @@ bool Runner::take_queue() {
   return false;
 }
 
-// Whether spend() is worth its beginning at `offset`, before a timing packet at `stop`: for more than one TNT, or where there is some way
-// to go. Else take_timed() is.
+// Returns whether spend() is worth its set-up cost at `offset`, with the next timing packet at `stop`: for more than one TNT, or for many
+// bytes. Otherwise take_timed() is faster.
 bool Runner::is_bulk(uint64_t offset, uint64_t stop) const {
   if (stop - offset >= kBulkBytes || data_[offset] == std::byte{0x02}) return true;
   return offset + 1 < stop && is_short_tnt(static_cast<unsigned>(data_[offset + 1])) && is_short_tnt(static_cast<unsigned>(data_[offset]));
 }
 
-// Packets from cursor_ on.
+// Reads packets from cursor_ on.
 void Runner::take_direct() {
   direct_ = true;
   stop_ = 0;
@@ -173,7 +174,7 @@ void Runner::take_direct() {
   }
 }
 
-// At stop_: takes over what the timing packet there tells. False: there was one, or the segment ends; true: nothing stands here.
+// Processes the timing packet at the cursor and returns false, also at the end of the segment. Without one it sets stop_ and returns true.
 bool Runner::pass_point() {
   TimeAhead& ahead = walker_.items_.ahead();
   const TimePoint* point = ahead.next();
@@ -190,7 +191,7 @@ bool Runner::pass_point() {
   return cursor_.offset_bytes < stop_;
 }
 
-// A TNT that begins at the cursor. False: not all of it could be taken.
+// Reads a TNT at the cursor. Returns false if some of its bits could not be taken.
 bool Runner::read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full) {
   tnt_.before = cursor_;
   tnt_.bits = payload;
@@ -213,7 +214,7 @@ bool Runner::read_tnt(uint64_t payload, uint32_t bits, uint64_t size, bool full)
   return take_bits();
 }
 
-// A TIP at the cursor. False: it could not be taken.
+// Reads a TIP at the cursor. Returns false if it could not be taken.
 bool Runner::read_tip() {
   const uint64_t offset = cursor_.offset_bytes;
   const auto form = static_cast<unsigned>(data_[offset]) >> 5;
@@ -257,7 +258,7 @@ void Runner::set_now(const Item& item) {
   mark_due_ = true;
 }
 
-// Before the first block at a new moment or in a new context.
+// Outputs a mark before the first block at a new time or in a new context.
 void Runner::give_mark() {
   mark_due_ = false;
   flow_->put_mark(state_->now, left_, static_cast<size_t>(out_ - flow_->out->blocks.data()));
@@ -271,7 +272,8 @@ void Runner::Calls::move_to_middle() {
   for (uint64_t i = 0; i < open; ++i) at(height_ - i) = kept[i];
 }
 
-// Makes calls_ the stack of the flow at hand: what it has held since return_calls() is known, the rest is looked up when it is popped.
+// Makes calls_ the stack of the current flow: keeps the entries unchanged since return_calls(), and looks up the others when they are
+// popped.
 void Runner::borrow_calls() {
   const ReturnStack& stack = state_->returns;
   const uint64_t bottom = stack.height() - stack.count();
@@ -297,10 +299,10 @@ void Runner::push_calls(const BlockRun& run) {
   calls_.center();
 }
 
-// The run at the return address of that height, which FlowState knows.
+// Returns the run at the return address at `height` in the FlowState's stack.
 RunId Runner::return_run(uint64_t height) { return at(state_->returns.at(height)); }
 
-// The run at the return address; the stack must not be empty.
+// Pops the run at the return address; the stack must not be empty.
 RunId Runner::pop_call() {
   const RunId known = calls_.at(calls_.height());
   const RunId run = known != kNoRun ? known : return_run(calls_.height());
@@ -316,7 +318,7 @@ void Runner::emit(const BlockRun& run) {
   push_calls(run);
 }
 
-// Takes tnt_'s bits. False: some are left.
+// Takes the bits of tnt_. Returns false if some are left.
 bool Runner::take_bits() {
   while (tnt_.count != 0) {
     if (!room() || state_->position >= until_) return false;
@@ -325,7 +327,7 @@ bool Runner::take_bits() {
   return true;
 }
 
-// Takes as many of the next bits as a memo knows. False: none.
+// Takes the next bits through a memo. Returns false if it takes none.
 bool Runner::take_memo() {
   const uint64_t window = tnt_.bits << (64 - tnt_.count);
   const auto fits = [&](const Memo& memo) {
@@ -359,14 +361,14 @@ bool Runner::take_memo() {
   return true;
 }
 
-// Instructions without a packet up to which a run is followed. Only runs that take nothing can be a loop: those are the walker's from where
-// it looks for one.
+// Returns the number of instructions without a packet up to which a run is followed. Only runs that take nothing can form a loop; they are
+// left to the walker from the number on at which it searches for loops.
 uint64_t Runner::most_silent(const BlockRun& run) const {
   const uint64_t most = run.end == RunEnd::link ? SilentLoop::kQuiet : kMostSilent;
   return std::min(most, walker_.options_.max_silent_instructions);
 }
 
-// The version of the run at hand, behind runs that take nothing. kNoRun: the walker must go on.
+// Follows runs that take nothing, and returns the version of the run after them. kNoRun: the walker must continue.
 RunId Runner::follow_links() {
   for (;;) {
     const RunId id = code_.version_at(at_, state_->now);
@@ -383,7 +385,7 @@ RunId Runner::follow_links() {
   }
 }
 
-// Takes one bit, or a TIP that stands before it. False: the walker must.
+// Takes one bit, or a TIP that precedes it. Returns false if the walker must do so.
 bool Runner::step() {
   const RunId id = follow_links();
   if (id == kNoRun) return false;
@@ -397,7 +399,7 @@ bool Runner::step() {
     if (!bit || calls_.open + run.calls == 0) return false;
     emit(run);
     at_ = pop_call();
-  } else {  // a TIP that left the processor behind the TNT
+  } else {  // a TIP that was written after the TNT
     if (!tnt_.direct || !tnt_.begun || cursor_.offset_bytes >= stop_ || behind_sync_point(cursor_.offset_bytes)) return false;
     return (static_cast<unsigned>(data_[cursor_.offset_bytes]) & kIpOpcodeMask) == kTipOpcode && read_tip();
   }
@@ -408,12 +410,12 @@ bool Runner::step() {
   return true;
 }
 
-// Takes the target of a branch. False: the flow stands at none.
+// Takes the target of a branch. Returns false if the flow is not at a branch that needs one.
 bool Runner::take_target(const Item& item, bool bits_pending) {
   const RunId id = follow_links();
   if (id == kNoRun) return false;
   {
-    const BlockRun& run = code_.run(id);  // until something is looked up
+    const BlockRun& run = code_.run(id);  // valid until the next lookup
     const bool ret = run.end == RunEnd::ret && (!bits_pending || !returns_compressed_);
     if ((run.end != RunEnd::indirect && !ret) || item.ip == run.after_call()) return false;
     emit(run);
@@ -436,12 +438,12 @@ bool Runner::take_target(const Item& item, bool bits_pending) {
   return true;
 }
 
-// Hands the flow back: complete, as the walker would have it.
+// Stores the complete state in the flow, as the walker would have left it.
 void Runner::leave() {
   FlowState& state = *state_;
   Blocks& blocks = flow_->out->blocks;
   blocks.resize(static_cast<size_t>(out_ - blocks.data()));
-  const bool untouched = tnt_.count != 0 && !tnt_.begun;  // a TNT of which nothing was taken
+  const bool untouched = tnt_.count != 0 && !tnt_.begun;  // no bit of the pending TNT was taken
   if (tnt_.count != 0 && !untouched && !tnt_.direct) {
     state.tnt_item = tnt_.index;
   }

@@ -9,43 +9,43 @@
 
 namespace ptd::pt {
 
-/// Gives exactly what Walker::run gives: the same blocks, marks, events, gaps and positions. (Batches may end elsewhere.)
+/// Same results as Walker::run: the same blocks, marks, events, gaps and positions. (Batches may end elsewhere.)
 ///
-/// It follows one flow at a time, between two of the walker's steps. Where no event is pending and the bytes are certain, it reads the
-/// packets itself: the blocks up to the next branch that needs the trace are one BlockRun, copied as they are; several branch bits at once
-/// are looked up as a Memo. What it does not know (events, code with several versions at the moment, contradictions) it leaves as it is: the
-/// flow then stands between two packets, or inside a TNT, with its state complete.
+/// It follows one flow at a time, between two steps of the walker. While no event is pending and the bytes are certain, it reads the
+/// packets itself: the blocks up to the next branch that needs the trace form one BlockRun, which is copied as it is, and several branch
+/// bits at once are looked up as a Memo. It stops before anything else (events, code with several versions at that time, contradictions),
+/// between two packets or inside a TNT, with the state of the flow complete.
 class Runner {
  public:
   explicit Runner(Walker& walker);
 
-  /// As Walker::run.
+  /// Same as Walker::run.
   WalkStop run(Flow& flow, uint64_t until_position);
 
-  /// Steps that were left to the walker.
+  /// Returns the number of steps that were left to the walker.
   [[nodiscard]] uint64_t walked() const { return walked_; }
 
  private:
   static constexpr uint64_t kMostSilent = 4096;  ///< instructions without a packet
-  struct Pending {                               ///< the TNT that is being taken
-    Item item;                                   ///< as the walker would have it
-    ItemCursor before;                           ///< where it stands
-    uint64_t bits = 0;                           ///< not taken yet, the oldest in bit (count - 1)
+  struct Pending {                               ///< the TNT whose bits are being taken
+    Item item;                                   ///< the item that the walker would use
+    ItemCursor before;                           ///< cursor before it
+    uint64_t bits = 0;                           ///< bits not taken yet, the oldest in bit (count - 1)
     uint32_t count = 0;
-    uint64_t index = 0;   ///< of the item, if not `direct`
+    uint64_t index = 0;   ///< index of the item, if not `direct`
     bool direct = false;  ///< read here, not by the ItemReader
     bool begun = false;   ///< a bit was taken
   };
 
-  /// The runs at the return addresses of FlowState::returns. While fast() is at work this is the call stack; FlowState's own is as it was,
-  /// good up to height `low`.
+  /// The runs at the return addresses of FlowState::returns. During fast() this is the call stack; FlowState's own stack is unchanged and
+  /// valid up to height `low`.
   class Calls {
    public:
     static constexpr uint32_t kMostAtOnce = 512;  ///< pushes, or pops, between two calls of center()
-    uint64_t low = 0;                             ///< least height
-    uint32_t open = 0;                            ///< entries
+    uint64_t low = 0;                             ///< minimum height since borrow_calls()
+    uint32_t open = 0;                            ///< number of entries
 
-    /// Entry of height `h`; kNoRun: not looked up yet. Good for kMostAtOnce above and below the height at the last center().
+    /// Returns the entry at height `h`; kNoRun: not looked up yet. Valid for kMostAtOnce above and below the height at the last center().
     [[nodiscard]] RunId& at(uint64_t h) { return runs_[h - base_]; }
     [[nodiscard]] uint64_t height() const { return height_; }
     void push(RunId run) {
@@ -98,7 +98,7 @@ class Runner {
   bool spend_tip(Spending& s);
   bool spend_singly(Spending& s);
   void hand_back(const Spending& s);
-  /// Copies a memo's blocks. Returns their number.
+  /// Copies a memo's blocks and returns their number.
   uint32_t copy_memo(Block* to, const Memo& memo) {
     copy_blocks(to, code_.memos().view().blocks(memo), memo.blocks);
     return memo.blocks;
@@ -127,25 +127,25 @@ class Runner {
   RunnerCode code_;
   bool returns_compressed_;
   Calls calls_;
-  uint64_t signature_ = 0;  ///< of the ReturnStack that calls_ belongs to
+  uint64_t signature_ = 0;  ///< signature of the ReturnStack that calls_ belongs to
   uint64_t walked_ = 0;
 
-  // Of the present call of fast().
+  // State of the current call of fast().
   Flow* flow_ = nullptr;
   FlowState* state_ = nullptr;
   const std::byte* data_ = nullptr;
   uint64_t own_bytes_ = 0, segment_bytes_ = 0, sync_limit_ = 0, until_ = 0;
-  Interval span_;      ///< what the sync points passed say of the time
+  Interval span_;      ///< time bounds from the last sync point passed
   uint64_t stop_ = 0;  ///< offset of the next timing packet or own_bytes_
-  TimeNs hi_;          ///< upper bound up to there
+  TimeNs hi_;          ///< upper time bound up to stop_
   ItemCursor cursor_;
   bool direct_ = false;          ///< cursor_ is ahead of the ItemReader
   bool moved_ = false;           ///< something was taken
-  uint64_t first_position_ = 0;  ///< of the flow, before
+  uint64_t first_position_ = 0;  ///< position of the flow at the start
   bool settled_ = false;         ///< the last item and the next have the same bounds of time, if cursor_ is steady
   bool mark_due_ = false;
-  Moment left_;                                 ///< of the head item
-  uint32_t kernel_place_ = 0, user_place_ = 0;  ///< calls_ holds runs of these
+  Moment left_;                                 ///< `left` of the head item
+  uint32_t kernel_place_ = 0, user_place_ = 0;  ///< the places of the runs in calls_
   RunId at_ = kNoRun;
   Pending tnt_;
   Block* out_ = nullptr;

@@ -14,19 +14,19 @@
 namespace ptd::pt {
 namespace {
 
-constexpr size_t kMaxRuns = 1U << 19;  // with all that hangs on them some 100 MB, then everything is read anew
+constexpr size_t kMaxRuns = 1U << 19;  // some 100 MB with all dependent data; then everything is cleared
 constexpr size_t kMaxBlocks = 1U << 22;
 constexpr size_t kMaxIntervals = 1U << 18;
 constexpr size_t kMaxCallSites = 1U << 20;
 constexpr uint32_t kMaxRunCalls = 16;
 constexpr uint32_t kMaxRunInstructions = 16384;
 constexpr uint32_t kContents = 8;
-constexpr uint64_t kMostSteps = 256;  // of one fetch; what takes more is left to the walker, which counts them
-constexpr size_t kMostChecks = 24;  // of one run
+constexpr uint64_t kMostSteps = 256;  // per fetch; more expensive ones are left to the walker, which counts them
+constexpr size_t kMostChecks = 24;  // per run
 constexpr size_t kMostChanging = 1U << 20;
 constexpr uint32_t kMaxOpenCalls = 16;                                                                   // within a memo
 static_assert(kMaxRunInstructions + 2 * kMaxBlockInstructions <= std::numeric_limits<uint16_t>::max());  // BlockRun::instructions
-constexpr size_t kWide = 16;  // an instruction's bytes are copied so many at once
+constexpr size_t kWide = 16;  // bytes copied at once for an instruction
 
 uint64_t mix(uint64_t place, uint64_t ip) {
   const uint64_t h = (ip ^ (place << 48)) * 0x9e3779b97f4a7c15ULL;
@@ -42,18 +42,18 @@ uint64_t place_half(uint64_t ip) { return ip >> 63; }
 
 }  // namespace
 
-/// A run under construction. One serves for all, so that nothing is allocated anew.
+/// A run under construction. The object is reused to avoid allocations.
 struct RunnerCode::Reading {
   SpaceId space;
   ExecMode mode = ExecMode::unknown;
   Interval valid;
   Insn insn;
-  const std::byte* bytes = nullptr;  ///< of the instruction
-  bool wide = false;                 ///< kWide of them may be read
+  const std::byte* bytes = nullptr;  ///< bytes of the instruction
+  bool wide = false;                 ///< kWide bytes may be read
   uint16_t flags = 0;
-  PlainCode plain;  ///< around the last instruction,
+  PlainCode plain;  ///< code around the last instruction, from plain_ip on
   SpaceId plain_space = kNoSpace;
-  uint64_t plain_ip = 0;  ///< from here on
+  uint64_t plain_ip = 0;  ///< address of plain.bytes
   std::array<std::byte, kFetchSpanBytes> fetched{};
   std::array<std::byte, kMaxBlockInstructions * kFetchSpanBytes + kWide> block_bytes{};
   size_t block_size = 0;
@@ -63,7 +63,7 @@ struct RunnerCode::Reading {
   std::vector<Block> blocks;
   std::vector<RunId> calls;
   std::vector<Changing> changing;
-  Interval others;  ///< when the instructions that are not `changing` stand
+  Interval others;  ///< when the bytes of the instructions that are not in `changing` are valid
   RunEnd end = RunEnd::unread;
   RunId next[2] = {};
 
@@ -177,7 +177,7 @@ ValidId RunnerCode::valid_id(Interval valid) {
   }
 }
 
-// The same as fetch() from plain code. False: fetch() must be asked.
+// Same as fetch(), but only for plain code. Returns false if fetch() must use the timeline's fetch.
 bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
   const auto is_inside = [&] {
     return ip - reading.plain_ip < reading.plain.bytes.size() && reading.plain_space == reading.space &&
@@ -191,7 +191,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
   }
   const Bytes bytes = reading.plain.bytes.subspan(ip - reading.plain_ip);
   reading.insn = classify(bytes.first(std::min<size_t>(bytes.size(), kFetchSpanBytes)), reading.mode);
-  if (reading.insn.cls == InsnClass::bad) return false;  // or goes on behind them
+  if (reading.insn.cls == InsnClass::bad) return false;  // not an instruction, or it extends past these bytes
   reading.bytes = bytes.data();
   reading.wide = bytes.size() >= kWide;
   reading.flags = block_flags_of(reading.plain.flags);
@@ -200,7 +200,7 @@ bool RunnerCode::fetch_plain(Reading& reading, uint64_t ip, Interval now) {
   return true;
 }
 
-// The instruction at `ip`, if its bytes are certain throughout `now`.
+// Fetches the instruction at `ip`. Returns false if its bytes are not certain throughout `now`.
 bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   if (fetch_plain(reading, ip, now)) return true;
   const FetchStepLimit limit(kMostSteps);
@@ -209,7 +209,7 @@ bool RunnerCode::fetch(Reading& reading, uint64_t ip, Interval now) {
   if (result.status != FetchStatus::ok || result.count == 0) return false;
   reading.insn = classify(contents[0].bytes, reading.mode);
   if (reading.insn.cls == InsnClass::bad) return false;
-  if (result.count > 1 || contents[0].certain != Interval{} || contents[0].flags != CodeFlag::none) {  // ask about its own bytes
+  if (result.count > 1 || contents[0].certain != Interval{} || contents[0].flags != CodeFlag::none) {  // fetch only its own bytes
     result = view_.fetch(reading.space, Ip{ip}, now, {}, contents, reading.insn.length_bytes);
     if (result.status != FetchStatus::ok || result.count != 1) return false;
   }
@@ -236,7 +236,7 @@ void RunnerCode::finish_block(Reading& reading, uint16_t flags) {
   reading.block_instructions = 0;
 }
 
-// Appends the instruction at `ip` and moves on. False: the run ends (see `end`).
+// Appends the instruction at `ip` and advances `ip`. Returns false if the run ends (see `end`).
 bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
   const uint32_t place = runs_[id].place;
   const Insn& insn = r.insn;
@@ -296,7 +296,7 @@ bool RunnerCode::step(Reading& r, RunId id, uint64_t& ip) {
   return false;
 }
 
-// Where a version of `id`'s place can be written: `id` itself if nothing certain stands there, else a new one.
+// Returns the run in which a version of `id` can be stored: `id` itself if it has no certain content, else a new one.
 RunId RunnerCode::place_for(RunId id) {
   if (runs_[id].end == RunEnd::unread || runs_[id].end == RunEnd::stuck) return id;
   BlockRun copy;
@@ -309,7 +309,7 @@ RunId RunnerCode::place_for(RunId id) {
   return added;
 }
 
-// Reads the run's code as it is throughout `now`. If it is not certain, the run is stuck.
+// Reads the run's code as it is throughout `now`. The run is `stuck` if the code is not certain.
 void RunnerCode::read(RunId id, Interval now) {
   Reading& reading = *reading_;
   reading.begin(runs_[id].place);
@@ -360,7 +360,7 @@ void RunnerCode::read(RunId id, Interval now) {
   }
 }
 
-// Notes what has to be looked at to know the run again.
+// Stores what compare() needs to recognise the run.
 void RunnerCode::keep_checks(RunId id, const Reading& reading) {
   check_ids_[id] = 0;
   if (reading.changing.empty() || reading.changing.size() > kMostChecks) return;
@@ -369,7 +369,7 @@ void RunnerCode::keep_checks(RunId id, const Reading& reading) {
   changing_.insert(changing_.end(), reading.changing.begin(), reading.changing.end());
 }
 
-// What stands now where `wanted` stood: looked up once in a search for versions.
+// Returns the current bytes at the address of `wanted`, looked up once per search for versions.
 const RunnerCode::Looked& RunnerCode::look(uint32_t place, const Changing& wanted, Interval now) {
   for (const Looked& one : looked_) {
     if (one.ip == wanted.ip && one.length == wanted.length) return one;
@@ -390,7 +390,7 @@ const RunnerCode::Looked& RunnerCode::look(uint32_t place, const Changing& wante
   return one;
 }
 
-// Whether the run's instructions stand there throughout `now`. Then its interval is set anew.
+// Compares the run with the current code. If it is the same throughout `now`, updates the interval of the run.
 RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
   const Checks& checks = checks_[check_ids_[id]];
   if (checks.count == 0 || !checks.others.contains(now)) return Compared::differs;
@@ -398,7 +398,7 @@ RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
   for (uint32_t i = checks.first; i < checks.first + checks.count; ++i) {
     const Changing& was = changing_[i];
     const Looked& is = look(runs_[id].place, was, now);
-    if (is.found.length == 0) return Compared::uncertain;  // the way there is the run's
+    if (is.found.length == 0) return Compared::uncertain;  // the instructions before it match, so the run leads here
     if (is.found.flags != was.flags || std::memcmp(is.found.bytes.data(), was.bytes.data(), was.length) != 0) return Compared::differs;
     valid = intersect(valid, is.certain);
   }
@@ -406,7 +406,8 @@ RunnerCode::Compared RunnerCode::compare(RunId id, Interval now) {
   return Compared::same;
 }
 
-// A version that need not be read: what changes in it is as it was (`same`), or not certain, so that no version is. kNoRun: there is none.
+// Finds a version that need not be read. `same`: its changing bytes match. `uncertain`: they are not certain, so no version is. Returns
+// kNoRun if there is none.
 RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
   looked_.clear();
   for (RunId one = first; one != kNoRun; one = runs_[one].sibling) {
@@ -417,7 +418,7 @@ RunId RunnerCode::known_version(RunId first, Interval now, Compared& compared) {
   return kNoRun;
 }
 
-// A site that goes back and forth between contents: the version with these blocks serves again. False: there is none.
+// Reuses a version with the same blocks, for sites that alternate between contents. Returns false if there is none.
 bool RunnerCode::read_known(RunId id, const Reading& reading) {
   for (RunId other = first_version(id); other != kNoRun; other = runs_[other].sibling) {
     BlockRun& known = runs_[other];
@@ -466,7 +467,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
   const uint64_t start_window = window;
   const uint32_t width = memos_.width(start);
   uint32_t met = 0, depth = 0, deepest = 0, blocks = 0;
-  uint32_t looked_at = 0;  // bits that decided it
+  uint32_t looked_at = 0;  // bits that the result depends on
   RunId at = start;
   bool pops = false;
   while (memo.bits < width && !pops) {
@@ -475,7 +476,7 @@ bool RunnerCode::make_memo(RunId start, uint64_t window, uint32_t count, Interva
     const BlockRun& run = runs_[at];
     if (run.end == RunEnd::stuck || run.end == RunEnd::unread || run.end == RunEnd::indirect) break;
     if (met + run.blocks > MemoTable::kMaxBlocks || depth + run.calls > kMaxOpenCalls) break;
-    if (run.end == RunEnd::jcc && memo.bits == count) return false;  // it would take more bits than are known
+    if (run.end == RunEnd::jcc && memo.bits == count) return false;  // the memo would depend on bits that are not read yet
     const uint64_t bit = window >> 63;
     if (run.end != RunEnd::link) looked_at = memo.bits + 1U;
     if (run.end == RunEnd::ret && (bit == 0 || !returns_compressed_)) break;

@@ -64,7 +64,7 @@ void MemoTable::put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, s
     std::fill_n(memos_.begin() + static_cast<std::ptrdiff_t>(first + (group >> free_bits << free_bits)), size_t{1} << free_bits, memo);
   };
   const Memo& old = memos_[first + group];
-  // A site that goes back and forth between contents: the old body is written over if it is as large.
+  // For sites that alternate between contents: overwrite the old body if it has the same size.
   const bool reuse = old.bits == memo.bits && bodies_of(old.blocks) == bodies_of(blocks.size());
   memo.body = reuse ? old.body : static_cast<uint32_t>(bodies_.size() - kSlackBodies);
   memo.blocks = static_cast<uint8_t>(blocks.size());

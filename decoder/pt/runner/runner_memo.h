@@ -1,4 +1,5 @@
-// MemoTable: what groups of branch bits do from a run on, as far as that is static, laid out for a loop that waits for one load at a time.
+// MemoTable: the effects of groups of branch bits from a run on, as far as they are static, laid out so that a loop waits for one load at a
+// time.
 #pragma once
 
 #include <array>
@@ -18,78 +19,78 @@ using RunId = uint32_t;
 inline constexpr RunId kNoRun = 0;
 using ValidId = uint32_t;  ///< index of an interval; 0: all time
 
-/// A run's table of memos: where it begins, and 64 less the bits that it is indexed by.
+/// Reference to a run's table of memos: its start, and 64 minus the number of bits that index it.
 using TableRef = uint32_t;
 
-/// What the next bits do, from a run on.
+/// The effect of the next bits, from a run on.
 struct Memo {
-  TableRef next = 0;  ///< table of the run that comes after it; 0: it ends with a return to a call from before it
-  uint32_t body = 0;  ///< MemoTable::View::blocks() and calls()
+  TableRef next = 0;  ///< table of the run after it; 0: it ends with a return to a call made before it
+  uint32_t body = 0;  ///< index for MemoTable::View::blocks() and calls()
   ValidId valid = 0;
-  uint8_t bits = 0;    ///< how many it takes; 0: not made yet
-  uint8_t blocks = 0;  ///< not made yet: how often it was asked for
-  uint8_t room = 0;    ///< ReturnStack::kDepth less the most calls that are open within
-  int8_t rise = 0;     ///< calls that it leaves open; -1: it ends with a return to a call from before it
+  uint8_t bits = 0;    ///< number of bits that it takes; 0: not created yet
+  uint8_t blocks = 0;  ///< number of blocks; not created yet: number of requests
+  uint8_t room = 0;    ///< ReturnStack::kDepth minus the maximum number of calls open inside it
+  int8_t rise = 0;     ///< calls that it leaves open; -1: it ends with a return to a call made before it
 };
 static_assert(sizeof(Memo) == 16);
 
-/// For each run a table that is indexed by the next bits, the oldest on top. How many bits depends on how often the run comes: code that
-/// runs a few times gets none, the hottest the most. A memo that takes fewer bits than its table is wide stands in it for all that may
-/// follow.
+/// Each run has a table that is indexed by the next bits, the oldest on top. The number of bits depends on how often the run is executed:
+/// code that runs a few times gets none, the hottest code the most. A memo that takes fewer bits than the table's width is stored for all
+/// values of the other bits.
 ///
-/// A memo says where the next run's table is, so that the way from one to the next is one load. Before each table stands the run's number.
-/// A run that is lifted to a wider table leaves the old one empty behind it; who comes there is told the new one (see renew()).
+/// A memo contains the reference of the next run's table, so getting from one memo to the next takes one load. Each table is preceded by a
+/// header with its run. When a run is lifted to a wider table, its old table is emptied; renew() updates the memos that still refer to it.
 class MemoTable {
  public:
   static constexpr uint32_t kMaxBlocks = 56;
   static constexpr uint32_t kMaxCalls = 4;
-  /// Blocks that may be read behind a memo's last.
+  /// Blocks that may be read after a memo's last one.
   static constexpr uint32_t kCopySlack = 16;
-  static constexpr std::array<uint8_t, 4> kWidths = {1, 3, 6, 9};  ///< bits, by level; nothing is made at the lowest
-  /// Visits that lift a run to the next level.
+  static constexpr std::array<uint8_t, 4> kWidths = {1, 3, 6, 9};  ///< bits, by level; the lowest level has no memos
+  /// Number of visits after which a run is lifted to the next level.
   static constexpr std::array<uint16_t, 3> kVisits = {2, 32, 256};
   static constexpr uint32_t kMostBits = kWidths.back();
 
   MemoTable() { clear(); }
   void clear();
-  /// The runs below `count` get tables.
+  /// Creates tables for the runs below `count`.
   void grow_to(size_t count);
 
   struct alignas(16) Body {
-    std::array<Block, 2> blocks;  ///< of a memo: kMaxCalls runs, then the blocks
+    std::array<Block, 2> blocks;  ///< of a memo: kMaxCalls runs, followed by the blocks
   };
-  /// What a loop holds of the table while nothing is added to it.
+  /// Pointers for a loop that adds nothing to the table.
   struct View {
     const TableRef* tables;  ///< by run
     const Memo* memos;
     const Body* bodies;
 
-    /// Entry for the bits on top of `window`; its `bits` is 0 if it is not made.
+    /// Returns the entry for the bits on top of `window`; its `bits` is 0 if it is not created.
     [[nodiscard]] const Memo& find(TableRef table, uint64_t window) const { return memos[(table >> 6) + (window >> (table & 63))]; }
     [[nodiscard]] RunId run_of(TableRef table) const { return memos[(table >> 6) - 1].body; }
-    /// Runs at the return addresses of the calls left open, oldest first; kMaxCalls may be read.
+    /// Returns the runs at the return addresses of the calls left open, oldest first; kMaxCalls may be read.
     [[nodiscard]] const void* calls(const Memo& memo) const { return bodies[memo.body].blocks.data(); }
-    /// At least kCopySlack blocks may be read behind them.
+    /// Returns the memo's blocks; at least kCopySlack more may be read.
     [[nodiscard]] const Block* blocks(const Memo& memo) const { return bodies[memo.body].blocks.data() + kMaxCalls / 2; }
   };
 
   [[nodiscard]] View view() const { return {tables_.data(), memos_.data(), bodies_.data()}; }
   [[nodiscard]] const Memo& find(RunId run, uint64_t window) const { return view().find(tables_[run], window); }
   [[nodiscard]] TableRef table(RunId run) const { return tables_[run]; }
-  /// Bits of the run's memos, at most; 0: it gets none yet.
+  /// Returns the maximum number of bits of the run's memos; 0: it has none yet.
   [[nodiscard]] uint32_t width(RunId run) const {
     const uint32_t bits = 64 - (tables_[run] & 63);
     return bits == kWidths[0] ? 0 : bits;
   }
-  /// The flow came to `run`, and that counts.
+  /// Counts a visit of `run`, and lifts it to the next level if due.
   void visit(RunId run) {
     if (--header(run).valid == 0) lift(run);
   }
-  /// `last`, a memo, led to `run`: from now on to its present table.
+  /// Updates `last`, a memo that leads to `run`, to the run's current table.
   void renew(const Memo& last, RunId run);
-  /// Notes that an entry, not made, was asked for. True if it was before.
+  /// Counts a request for an entry. Returns true if it was requested before, or exists.
   bool ask(RunId run, uint64_t window);
-  /// Makes the entry, and all that differ only in bits behind those that were looked at to make it.
+  /// Stores the entry, and the entries that differ only in bits after the `looked_at` ones.
   void put(RunId run, uint64_t window, uint32_t looked_at, Memo memo, std::span<const Block> blocks, std::span<const RunId> calls);
 
   [[nodiscard]] bool overgrown() const { return memos_.size() > kMostMemos || bodies_.size() > kMostBodies; }
@@ -99,7 +100,7 @@ class MemoTable {
 
  private:
   static constexpr size_t kMostMemos = 1U << 22, kMostBodies = 1U << 21;
-  /// body: the run. valid: visits to the next level. blocks: the level.
+  /// body: the run. valid: remaining visits to the next level. blocks: the level.
   Memo& header(RunId run) { return memos_[(tables_[run] >> 6) - 1]; }
   void add_table(RunId run, uint32_t level);
   void lift(RunId run);

@@ -1,9 +1,9 @@
 // Runner: the inner loop for packets between two timing packets, which share one time interval.
 //
-// What costs here is the chain from one memo to the next (table, bits -> entry -> next table) and every branch that the processor
-// guesses wrong. So a round has no branch that depends on the trace but the one which leaves it: blocks are copied by a fixed number of
-// stores, calls are always pushed, kMaxCalls of them, and a return is taken by a mask. Packets are read into a window of 64 bits, some ten
-// rounds' worth at once.
+// The cost is dominated by the dependency chain from one memo to the next (table, bits -> entry -> next table) and by mispredicted
+// branches. So the only branch of a round that depends on the trace is the one that leaves the loop: a fixed number of stores copies the
+// blocks, kMaxCalls calls are always pushed, and a mask selects a return. Packets are read into a window of 64 bits, for about ten rounds
+// at once.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -13,25 +13,25 @@
 
 namespace ptd::pt {
 
-/// Where the loop stands.
+/// State of the loop.
 struct Runner::Spending {
-  uint64_t window = 0;  ///< bits read and not taken, the oldest on top; 0 behind them
-  uint32_t count = 0;   ///< of them
-  uint32_t least = 0;   ///< fewer of them, and more should be read
-  RunId at = kNoRun;    ///< kNoRun: the run at the return address of the call that was popped last
+  uint64_t window = 0;  ///< bits read but not taken, the oldest on top; 0 below them
+  uint32_t count = 0;   ///< number of these bits
+  uint32_t least = 0;   ///< if fewer bits are left, read more
+  RunId at = kNoRun;    ///< current run; kNoRun: the run at the return address of the call popped last
   Block* out = nullptr;
-  ValidId valid = 0;    ///< holds now
+  ValidId valid = 0;    ///< an interval that is valid now
   uint64_t offset = 0;  ///< of the next packet
   uint64_t read = 0;    ///< bits read since `start`
-  // Since when packets were read and nothing else, so that they can be read again.
+  // The position from which only packets of this loop were read, so that they can be read again.
   uint64_t start_offset = 0, start_position = 0;
   bool start_late = false;  ///< the cursor's `late`
-  uint32_t drawn = 0;       ///< a number that looks random
+  uint32_t drawn = 0;       ///< a pseudo-random number
 
   [[nodiscard]] uint64_t position() const { return start_position + read - count; }
 };
 
-// Fills up the bits from the TNTs at s.offset.
+// Fills the window with bits from the TNTs at s.offset.
 inline void Runner::read_bits(Spending& s, uint64_t stop) {
   s.least = 0;
   while (s.offset < stop) {
@@ -60,7 +60,7 @@ inline void Runner::read_bits(Spending& s, uint64_t stop) {
   }
 }
 
-// The rounds: takes bits while memos match, the output has capacity, and enough bits were read.
+// The inner loop: takes bits while memos match, the output has capacity, and enough bits were read.
 inline void Runner::spend_memos(Spending& s) {
   const MemoTable::View memos = code_.memos().view();
   uint64_t window = s.window;
@@ -71,7 +71,7 @@ inline void Runner::spend_memos(Spending& s) {
   RunId* top = bottom;
   RunId* lowest = bottom;
   uint32_t open = calls_.open;
-  // One of the rounds, not always the same, counts as a visit to its run.
+  // One random round counts as a visit to its run.
   s.drawn = s.drawn * 5 + 1;
   const uint32_t drawn = s.drawn & 63;
   TableRef visited = table;
@@ -112,13 +112,13 @@ inline void Runner::spend_memos(Spending& s) {
   code_.memos().visit(memos.run_of(visited));
 }
 
-// A round that no memo serves. False: nothing could be done.
+// Handles a round without a memo. Returns false if nothing could be done.
 bool Runner::spend_slowly(Spending& s, uint64_t stop) {
   if (s.at == kNoRun) s.at = return_run(calls_.height() + 1);
   return s.count != 0 ? spend_singly(s) : s.offset < stop && spend_tip(s);
 }
 
-// A TIP at s.offset. False: it is left as it is.
+// Takes a TIP at s.offset. Returns false and changes nothing if it cannot.
 inline bool Runner::spend_tip(Spending& s) {
   const auto byte = static_cast<unsigned>(data_[s.offset]);
   const uint64_t size = kIpSize[byte >> 5];
@@ -131,8 +131,8 @@ inline bool Runner::spend_tip(Spending& s) {
   }
   if (run->end != RunEnd::indirect && run->end != RunEnd::ret) return false;
   const uint64_t ip = ip_of_tip(data_ + s.offset, cursor_.last_ip);
-  if (ip == run->after_call()) return false;               // the call's own TIP is missing
-  if (run->ends_in_kernel && ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
+  if (ip == run->after_call()) return false;               // the TIP of the call itself is missing
+  if (run->ends_in_kernel && ip >> 63 == 0) return false;  // entering user code from the kernel: the context may change
   std::memcpy(static_cast<void*>(s.out), run->head.data(), sizeof run->head);
   if (run->blocks > BlockRun::kHead) copy_blocks(s.out, code_.blocks(run->blocks_first), run->blocks);
   s.out += run->blocks;
@@ -148,7 +148,7 @@ inline bool Runner::spend_tip(Spending& s) {
   return true;
 }
 
-// Makes the memo that is asked for again, else takes as many bits as it would one by one. False: nothing could be done.
+// Creates a requested memo, or else takes bits one by one, as many as the memo would. Returns false if nothing could be done.
 bool Runner::spend_singly(Spending& s) {
   MemoTable& memos = code_.memos();
   if (memos.width(s.at) == 0) memos.visit(s.at);
@@ -182,7 +182,8 @@ bool Runner::spend_singly(Spending& s) {
   return true;
 }
 
-// At a steady moment: TNTs by memos, and TIPs. Stops before the first packet that is not to be had so, or inside a TNT, with tnt_ pending.
+// Takes TNTs through memos, and TIPs, while the time is steady. Stops before the first packet that it cannot take, or inside a TNT, whose
+// rest is then in tnt_.
 void Runner::spend() {
   FlowState& state = *state_;
   const uint64_t stop = std::min(stop_, sync_limit_);
@@ -214,8 +215,8 @@ void Runner::spend() {
   hand_back(s);
 }
 
-// The cursor goes back before the TNTs of which nothing was taken; what is left of one that was begun becomes tnt_, as read_tnt() would
-// have left it.
+// Moves the cursor back before the TNTs of which no bit was taken. The rest of a partly taken TNT becomes tnt_, as read_tnt() would have
+// left it.
 void Runner::hand_back(const Spending& s) {
   tnt_.count = 0;
   cursor_.offset_bytes = s.offset;

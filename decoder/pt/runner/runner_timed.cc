@@ -1,9 +1,9 @@
-// Runner: packets one after the other, each with its own bounds of time. Where timing packets are dense, as in a kernel's trace, this is
-// the loop that counts: few bits stand between two of them, and hardly ever does the time of one packet hold for the next.
+// Runner: processes packets one by one, each with its own time bounds. If timing packets are dense, as in traces of kernels, this is the
+// hot loop: there are few bits between two timing packets, and the time of one packet is rarely valid for the next.
 //
-// A packet is taken only when the run that it is for is known and valid then; else nothing of it was taken, and Runner::take_direct() does
-// it. Only in the middle of a TNT is the rest handed over in tnt_. All that the loop changes stands in registers: its parts are inlined,
-// and nothing else is given the address of `Timed`.
+// A packet is taken only if its run is known and valid at that time; otherwise nothing of it is taken, and Runner::take_direct() processes
+// it. Only in the middle of a TNT is the rest handed over in tnt_. All state that the loop changes is in registers: its parts are inlined,
+// and `Timed` is passed by address to nothing else.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -14,17 +14,17 @@
 namespace ptd::pt {
 namespace {
 
-constexpr uint32_t kBitsForMemos = 3;  // fewer are taken one by one
-constexpr uint8_t kMetForMemos = 16;   // runs that were met less often have none: to look for it would be a miss of the cache
+constexpr uint32_t kBitsForMemos = 3;  // fewer bits are taken one by one
+constexpr uint8_t kMetForMemos = 16;   // runs with fewer visits have no memos, so looking one up would only miss the cache
 
 }  // namespace
 
-/// What the loop holds in registers.
+/// State that the loop keeps in registers.
 struct Runner::Timed {
   ItemCursor cursor;
   Block* out = nullptr;
   RunId at = kNoRun;
-  ValidId valid = 0;  ///< holds now; 0 always does
+  ValidId valid = 0;  ///< an interval that is valid now; 0 always is
   Interval now;
   TimeNs not_before, hi;
   uint64_t position = 0, stop = 0;
@@ -32,7 +32,7 @@ struct Runner::Timed {
   bool settled = false;
 };
 
-// What is walked next ran in [lo, hi].
+// Sets the time bounds for the next instructions, given their lower bound.
 [[gnu::always_inline]] inline void Runner::set_moment(Timed& t, TimeNs lo) const {
   Interval now{std::max(lo, t.not_before), std::max(t.hi, lo)};
   now.last = std::max(now.last, now.first);
@@ -72,7 +72,7 @@ struct Runner::Timed {
   calls_.center();
 }
 
-// Takes over what the timing packet at the cursor tells. False: none stands there.
+// Processes a timing packet at the cursor. Returns false at the end of the segment.
 [[gnu::always_inline]] inline bool Runner::pass_point(Timed& t) {
   TimeAhead& ahead = walker_.items_.ahead();
   const TimePoint* point = ahead.next();
@@ -90,13 +90,13 @@ struct Runner::Timed {
   return here || t.cursor.offset_bytes < t.stop;
 }
 
-// True if a conditional branch or a compressed return ends the run, and `bit` can be taken.
+// Returns true if the run ends in a conditional branch or a compressed return that can take `bit`.
 [[gnu::always_inline]] inline bool Runner::takes_bit(Timed& t, const BlockRun& run, bool bit) const {
   if (run.end != RunEnd::jcc && !(run.end == RunEnd::ret && returns_compressed_ && bit && calls_.open + run.calls != 0)) return false;
   return is_valid(t, run.valid);
 }
 
-// As many bits as a memo takes. 0: none.
+// Takes bits through a memo. Returns their number, 0 if none.
 [[gnu::always_inline]] inline uint32_t Runner::take_timed_memo(Timed& t, uint64_t window, uint32_t count) {
   const Memo* memo = &code_.memos().find(t.at, window);
   if (memo->bits == 0) {
@@ -124,7 +124,7 @@ struct Runner::Timed {
   return bits;
 }
 
-// A memo that is not made was asked for. True: it is made now.
+// Requests a memo that does not exist. Returns true if it was created.
 [[gnu::noinline]] bool Runner::make_timed_memo(RunId at, uint64_t window, uint32_t count, Interval now) {
   MemoTable& memos = code_.memos();
   if (memos.width(at) == 0) memos.visit(at);
@@ -132,7 +132,7 @@ struct Runner::Timed {
   return width != 0 && width <= count && memos.ask(at, window) && code_.make_memo(at, window, count, now);
 }
 
-// The TNT at the cursor. False: nothing, or not all of it, was taken.
+// Takes the TNT at the cursor. Returns false if nothing, or only a part of it, was taken.
 [[gnu::always_inline]] inline bool Runner::take_timed_tnt(Timed& t, uint64_t payload, uint32_t bits, uint64_t size) {
   const TimeNs lo = t.cursor.emitted;
   set_moment(t, lo);
@@ -186,7 +186,7 @@ struct Runner::Timed {
   return false;
 }
 
-// The TIP at the cursor. False: it was not taken.
+// Takes the TIP at the cursor. Returns false if it could not be taken.
 [[gnu::always_inline]] inline bool Runner::take_timed_tip(Timed& t, unsigned byte) {
   const uint64_t offset = t.cursor.offset_bytes;
   const uint64_t size = kIpSize[byte >> 5];
@@ -195,8 +195,8 @@ struct Runner::Timed {
   const BlockRun& run = code_.run(t.at);
   if ((run.end != RunEnd::indirect && run.end != RunEnd::ret) || !is_valid(t, run.valid)) return false;
   const uint64_t ip = ip_of_tip(data_ + offset, t.cursor.last_ip);
-  if (ip == run.after_call()) return false;               // the call's own TIP is missing
-  if (run.ends_in_kernel && ip >> 63 == 0) return false;  // from the kernel to user code: the context may be another
+  if (ip == run.after_call()) return false;               // the TIP of the call itself is missing
+  if (run.ends_in_kernel && ip >> 63 == 0) return false;  // entering user code from the kernel: the context may change
   emit(t, run);
   if (run.end == RunEnd::ret && calls_.open != 0) calls_.drop();
   t.at = code_.target_at((ip >> 63) != 0 ? kernel_place_ : user_place_, ip);
@@ -239,7 +239,8 @@ struct Runner::Timed {
   left_ = t.cursor.left;
 }
 
-// Packets from the cursor on, up to one that spend() or others do. False: some of a TNT is left, in tnt_, and cannot be taken.
+// Takes packets from the cursor on, up to one that spend() or other functions process. Returns false if bits of a TNT are left in tnt_ and
+// cannot be taken.
 bool Runner::take_timed() {
   Timed t;
   load(t);
