@@ -15,7 +15,7 @@ enum class ArmClass : uint8_t {
   indirect,  ///< BR, BLR, RET, ERET, BX, and any other write to the PC
   isb,       ///< ISB, also as a CP15 write
   barrier,   ///< DMB, DSB, also as a CP15 write: a waypoint of PTM if configured, else sequential
-  wait,      ///< WFI, WFE, WFIT, WFET: P0 if TRCIDR2.WFXMODE says so
+  wait,      ///< WFI, WFE, WFIT, WFET: P0 if TRCIDR2.WFXMODE is set
   tstart,    ///< TSTART: P0 where transactions are traced
   bad,       ///< not an instruction: reserved, permanently undefined, or truncated
 };
@@ -28,7 +28,7 @@ struct ArmInsn {
   uint8_t length_bytes = 0;     ///< 2 or 4; 0 if the instruction is truncated
   bool link = false;            ///< writes the link register
   bool conditional = false;     ///< may be not taken; T32: not counting an IT block
-  bool changes_set = false;     ///< BLX (immediate): A32 becomes T32 and the other way around
+  bool changes_set = false;     ///< BLX (immediate): A32 becomes T32 and vice versa
   uint8_t it_instructions = 0;  ///< IT: number of instructions that it makes conditional
   int64_t displacement = 0;     ///< direct: target minus own address; T32 BLX: target minus own address rounded down to 4
   friend constexpr bool operator==(const ArmInsn&, const ArmInsn&) = default;

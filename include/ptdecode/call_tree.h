@@ -46,7 +46,7 @@ inline constexpr uint8_t kCallNoStart = 1;      ///< began before it was seen (k
 inline constexpr uint8_t kCallCut = 2;          ///< its end was not seen: the flow was lost, or the trace ends
 inline constexpr uint8_t kCallInner = 4;        ///< the same function is open further out: recursion
 inline constexpr uint8_t kCallMiddle = 8;       ///< not entered at its start: not a call of it
-inline constexpr uint8_t kCallUntraced = 16;    ///< the code that it ran was not traced
+inline constexpr uint8_t kCallUntraced = 16;    ///< its code was not traced
 inline constexpr uint8_t kCallBreakpoint = 32;  ///< interrupt: an INT3 of a text poke or probe
 inline constexpr uint8_t kCallKernel = 64;      ///< on: the kernel was not traced
 

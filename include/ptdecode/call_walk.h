@@ -30,7 +30,7 @@ struct CallWalkOptions {
 /// The recording and the table of functions must outlive the cursor. Not thread-safe. Destroying it ends its threads.
 class PTD_API CallCursor {
  public:
-  /// Decoding begins with the first next(). `functions` gets the functions met.
+  /// Decoding begins with the first next(). Functions that occur are added to `functions`.
   CallCursor(const Recording& recording, CallWalkOptions options, FunctionTable& functions);
   ~CallCursor();
   CallCursor(const CallCursor&) = delete;
@@ -38,11 +38,11 @@ class PTD_API CallCursor {
 
   /// Sets `steps` to the next steps, which are valid until the next call and may be none. Returns false if there are no more.
   bool next(std::span<const CallStep>& steps);
-  /// The tree after the steps of the last next().
+  /// Returns the tree after the steps of the last next().
   [[nodiscard]] const CallTree& tree() const;
-  /// Whether a packet told a time.
+  /// Returns whether any packet so far had a time.
   [[nodiscard]] bool timed() const;
-  /// Errors: those of Recording::decode(). Known when next() has returned false.
+  /// Returns the final status once next() has returned false. Errors: those of Recording::decode().
   [[nodiscard]] const Status& status() const;
 
  private:
@@ -50,7 +50,7 @@ class PTD_API CallCursor {
   std::unique_ptr<State> state_;
 };
 
-/// Gets the next steps, in the order of CallCursor. False stops the walk.
+/// Receives the next steps, in the order of CallCursor. Returning false stops the walk.
 using CallSink = std::function<bool(std::span<const CallStep> steps, const CallTree& tree)>;
 
 /// Passes the steps of a CallCursor to `sink`, on the caller's thread. Sets `timed` (may be null) to false if no packet has a time. Errors:

@@ -21,7 +21,7 @@ struct CodeCandidate {
   CodeFlag flags = CodeFlag::none;
 };
 
-/// The decoder knows that `site` has reached `version`, so earlier versions are no longer live.
+/// A proof that `site` has reached `version`, so that earlier versions are no longer live.
 struct VersionFloor {
   SiteId site = kNoSite;
   uint32_t version = 0;
@@ -45,7 +45,7 @@ struct FetchResult {
 
 /// Code of one section that no edit touches.
 struct PlainCode {
-  Bytes bytes;                ///< from the address asked for on
+  Bytes bytes;                ///< from the requested address on
   uint64_t before_bytes = 0;  ///< bytes before them, in memory and in the section, with the same properties; there may be more
   Interval certain;           ///< when these bytes, and no others, were live
   CodeFlag flags = CodeFlag::none;
@@ -55,13 +55,13 @@ struct PlainCode {
 /// Addresses at which no fetch() finds bytes. A plain value.
 struct PTD_API NoCode {
   uint64_t first = 1, last = 0;    ///< inclusive; first > last: unknown
-  Interval when;                   ///< the moments at which this holds
+  Interval when;                   ///< the times at which this holds
   SectionId section = kNoSection;  ///< mapped there
   [[nodiscard]] constexpr bool covers(Ip ip, Interval asked) const { return first <= ip.value && ip.value <= last && when.contains(asked); }
 };
 
-/// A reader of one Timeline with its own scratch memory. Not thread-safe: use one per thread. Keeps the timeline alive. Addresses of the kernel half always read
-/// kKernelSpace.
+/// A reader of one Timeline with its own scratch memory. Not thread-safe: use one per thread. Keeps the timeline alive. Addresses of the
+/// kernel half always read kKernelSpace.
 class PTD_API CodeView {
  public:
   explicit CodeView(const Timeline& timeline);

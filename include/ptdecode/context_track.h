@@ -10,7 +10,7 @@
 
 namespace ptd {
 
-/// What ran: pid/tid 0/0 is the idle task, -1 unknown. space is the mm of its user half.
+/// A thread and its address space: pid/tid 0/0 is the idle task, -1 unknown. space is the mm of its user half.
 struct Context {
   int32_t pid = -1;
   int32_t tid = -1;
@@ -30,7 +30,7 @@ class PTD_API ContextTrack {
   void add_switch(int32_t cpu, TimeNs time, Context to);
   /// Adds a change of space: thread `tid` is in `space` from `time` on (start, exec). For per-thread streams.
   void add_thread(int32_t tid, TimeNs time, Context to);
-  /// An exec that moves a running thread to another space is added with add_thread() and applied to switches on lookup.
+  /// Sorts the switches. An exec that moves a running thread to another space is added with add_thread() and applied to switches on lookup.
   void sort();
 
   /// Returns the context of a per-cpu stream at `time`; it is unknown before the first switch.

@@ -1,4 +1,4 @@
-// Counts: how often which code of which file ran, and where its branches went. For coverage and for profiles of compilers.
+// Counts: how often the code of each file was executed, and where its branches went. For coverage and for profiles that compilers read.
 #pragma once
 
 #include <cstdint>
@@ -13,49 +13,50 @@
 
 namespace ptd {
 
-/// Instructions that ran one after the other, from where a branch went (or flow began) to the next taken branch.
+/// Instructions that were executed in sequence, from the target of a branch (or the start of the flow) to the next taken branch.
 struct CodeRun {
   uint64_t first = 0, last = 0;  ///< addresses of the first and the last instruction
-  uint64_t end = 0;              ///< after the last one
+  uint64_t end = 0;              ///< end of the last instruction
   uint64_t count = 0;
-  uint64_t by_jump = 0;  ///< how many of them began where a jump of this file went; the others behind calls and returns, or from outside
+  uint64_t by_jump = 0;  ///< those that began at the target of a jump in this file; the others began after calls and returns, or came from
+                         ///< outside
 };
 struct CodeBranch {
-  uint64_t from = 0, to = 0;  ///< address of the branch, and where it went
+  uint64_t from = 0, to = 0;  ///< address of the branch, and its target
   uint64_t count = 0;
 };
 
-/// What ran of one file. Addresses are the file's own (p_vaddr).
+/// The executed code of one file. Addresses are the file's own (p_vaddr).
 struct PTD_API FileCounts {
   std::string path, build_id;
   uint64_t offset_to_address = 0;    ///< add to an offset in the file for the address of code there
   bool relocatable = false;          ///< see FilePlace::relocatable
   std::vector<CodeRun> runs;         ///< by first and last
-  std::vector<CodeBranch> branches;  ///< near ones that were taken and stay in the file, by from and to
-  /// Bytes of code that ran, each as often as it did.
+  std::vector<CodeBranch> branches;  ///< taken near branches that stay in the file, by from and to
+  /// Returns the number of executed bytes of code, counting each execution.
   [[nodiscard]] uint64_t ran_bytes() const;
 };
 
-/// How often each address ran.
+/// Execution counts by address.
 class PTD_API AddressCounts {
  public:
   explicit AddressCounts(const std::vector<CodeRun>& runs);
-  /// The highest count of [first, end).
+  /// Returns the highest count in [first, end).
   [[nodiscard]] uint64_t highest(uint64_t first, uint64_t end) const;
 
  private:
-  std::vector<std::pair<uint64_t, uint64_t>> steps_;  ///< from this address on, that many
+  std::vector<std::pair<uint64_t, uint64_t>> steps_;  ///< (address, count): the count from this address on
 };
 
 struct CodeCountOptions {
   std::vector<uint32_t> streams;                 ///< empty: all
-  Interval time;                                 ///< what likeliest ran outside of it does not count
-  std::function<bool(const Mark&)> wanted;       ///< which threads count; empty: all
+  Interval time;                                 ///< code whose likeliest time is outside of it does not count
+  std::function<bool(const Mark&)> wanted;       ///< selects the threads that count; empty: all
   std::function<bool(uint64_t bytes)> progress;  ///< trace bytes decoded since the last call; false stops
   std::function<void(const Gap&)> on_gap;
 };
 struct CodeCounts {
-  std::vector<FileCounts> files;  ///< by bytes that ran, most first
+  std::vector<FileCounts> files;  ///< by executed bytes, most first
   uint64_t instructions = 0, fileless = 0;
 };
 

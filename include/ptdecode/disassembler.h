@@ -18,8 +18,8 @@ class PTD_API Disassembler {
   Disassembler(Disassembler&&) noexcept;
   Disassembler& operator=(Disassembler&&) noexcept;
 
-  /// Returns the instruction at the start of `bytes` as text, with absolute targets. An instruction that the library does not know becomes
-  /// ".byte 0x.., ..." with the length that classify() found, never a wrong mnemonic.
+  /// Returns the instruction at the start of `bytes` as text, with absolute targets. An instruction that the library does not support
+  /// becomes ".byte 0x.., ..." with the length that classify() found, never a wrong mnemonic.
   [[nodiscard]] std::string text(Bytes bytes, Ip ip, ExecMode mode) const;
 
  private:

@@ -20,16 +20,16 @@ enum class ErrorKind : uint8_t {
   file_format,  ///< bad magic, bad version or bad record
   file_cut,     ///< the file is shorter than its header says
   resources,    ///< memory or another resource of this process is exhausted
-  cancelled,    ///< the caller asked to stop
+  cancelled,    ///< the caller requested to stop
 };
 
-/// The cause of a failure, for programs to match on. The numbers never change and are never used again, and the C API has the same. The
+/// The cause of a failure, for programs to match on. The numbers never change and are never reused, and the C API has the same. The
 /// hundreds are the ErrorKind. A later version may add codes: treat an unknown code as its kind. docs/ERRORS.md lists them.
 enum class ErrorCode : uint16_t {
   invalid_argument = 100,         ///< an argument that no other code of this group describes
   bad_option = 101,               ///< the value of an option is malformed or out of range
   contradictory_options = 102,    ///< options that exclude each other, or one without the other that it needs
-  bad_time_window = 103,          ///< a time range that is malformed, or that the recording has nothing in
+  bad_time_window = 103,          ///< a time range that is malformed, or in which the recording has nothing
   no_such_stream = 104,           ///< the recording has no such trace stream
   no_such_thread = 105,           ///< no such process or thread
   no_such_function = 106,         ///< no such symbol, or it was not called
@@ -81,7 +81,7 @@ enum class ErrorCode : uint16_t {
 
 /// Returns the kind of a code, also of one that a later version adds to a known group.
 [[nodiscard]] constexpr ErrorKind kind_of(ErrorCode code) { return static_cast<ErrorKind>(static_cast<uint16_t>(code) / 100 - 1); }
-/// Returns the name of a code as it is written here, for example "no_such_stream"; "" for a number that is no code. Thread-safe; the text
+/// Returns the name of a code as it is written here, for example "no_such_stream"; "" for any other number. Thread-safe; the text
 /// is static.
 [[nodiscard]] PTD_API std::string_view name_of(ErrorCode code);
 

@@ -23,7 +23,7 @@ enum class BlockFlag : uint16_t {
   healed = 8,          ///< bytes are a version inserted by healing
   ambiguous = 16,      ///< several versions were possible and the packets contradicted none
   suspect = 32,        ///< records were lost around this time, the packets soon contradict the code (Arm: have just contradicted it), or
-                       ///< the flow went on after a gap at a TIP that may be deferred
+                       ///< the flow continued after a gap at a TIP that may be deferred
   assumed = 64,        ///< code from a guessed image
 };
 constexpr uint16_t operator|(BlockFlag a, BlockFlag b) {
@@ -40,7 +40,7 @@ struct Block {
   uint16_t flags = 0;         ///< BlockFlag bits
 };
 
-/// The static part of a block: its address and the bytes that ran.
+/// The static part of a block: its address and its bytes.
 struct BlockInfo {
   Ip ip;
   SpaceId space = kKernelSpace;
@@ -83,7 +83,7 @@ class PTD_API BlockTable {
   [[nodiscard]] size_t size() const { return size_; }
 
  private:
-  static constexpr size_t kChunk = 1U << 16;  ///< blocks allocated at once; pages that none stands in are never touched
+  static constexpr size_t kChunk = 1U << 16;  ///< blocks allocated at once; unused pages are never touched
   static constexpr size_t kChunks = 1U << 12;
   static constexpr size_t kArena = 1U << 16;  ///< code bytes allocated at once
   static constexpr NodeId kEmptySlot = 0xffffffffU;
@@ -120,8 +120,8 @@ class PTD_API BlockTable {
   std::vector<std::unique_ptr<std::byte[]>> arenas_;
   std::byte* arena_next_ = nullptr;
   size_t arena_left_ = 0;
-  // Open addressing, power of two. A slot is a pair: the node or kEmptySlot, and the half of its hash that says where it belongs, so that
-  // only a block that is likely the same is looked at.
+  // Open addressing, power of two. A slot is a pair: the node or kEmptySlot, and half of the block's hash, so that other blocks are rarely
+  // compared.
   std::vector<NodeId> slots_;
 };
 
@@ -134,18 +134,18 @@ struct Mark {
   SpaceId space = kNoSpace;
   ExecMode mode = ExecMode::unknown;
   bool time_known = false;
-  /// The likeliest moment, for adding up times: when the packet before those of the following blocks was sent. 0: unknown.
+  /// The likeliest time, for adding up times: when the packet before those of the following blocks was written. 0: unknown.
   TimeNs about{};
   uint64_t cycles = 0;  ///< core cycles counted up to `about` since the segment's start (CYC, cycle counts of Arm), 0 without
 };
 
 enum class EventKind : uint8_t {
   enabled,   ///< tracing starts at `to` (TIP.PGE)
-  disabled,  ///< tracing ends after the last block: the branch at `from` left the traced region, for `to` if known; aux = where a resume is
-             ///< due
+  disabled,  ///< tracing ends after the last block: the branch at `from` left the traced region, for `to` if known; aux = where tracing is
+             ///< expected to resume
   async_disabled,  ///< tracing ends before the instruction at `from`
   async_branch,    ///< interrupt, fault, trap: from `from` (not executed) to `to`
-  exec_mode,       ///< 16 / 32 / 64-bit code from `to` on; payload = ExecMode
+  exec_mode,       ///< 16, 32 or 64-bit code from `to` on; payload = ExecMode
   paging,          ///< CR3 = payload; non_root in flags
   vmcs,            ///< VMCS base = payload
   tsx_begin,
@@ -168,12 +168,13 @@ enum class EventKind : uint8_t {
   trig,  ///< trigger: payload = trigger bit vector; aux = 1: other triggers fired as well
   // Arm. There async_branch is an exception of type payload, and tsx_* are memory transactions.
   context,           ///< CONTEXTIDR = payload; aux = VMID | level << 32 | non-secure << 34 | root or realm << 35 | AArch64 << 36
-  exception_return,  ///< told by ETMv4; of ETE the instruction tells it
+  exception_return,  ///< an ETMv4 packet; in ETE the instruction itself
   trace_event,       ///< events of the trace unit's resources: payload, one bit each
   instrumentation,   ///< a value that software wrote into the trace: payload, aux = exception level
-  sync_marker,       ///< a marker in step with those of other sources
-  skipped,           ///< from `from` to `to` `payload` instructions ran (0: unknown), path untraced: Q elements; x86: rounds of a loop
-  ignored_packets,   ///< payload packets of conditional or data trace that are no part of the flow
+  sync_marker,       ///< a marker that is synchronised with those of other sources
+  skipped,           ///< `payload` instructions (0: unknown) ran from `from` to `to` on an untraced path: Q elements; x86: iterations of a
+                     ///< loop
+  ignored_packets,   ///< payload packets of conditional or data trace that do not affect the flow
   interrupt_flag,    ///< x86, event trace: RFLAGS.IF is `payload` from `to` on
 };
 
@@ -188,7 +189,7 @@ struct Event {
   uint64_t aux = 0;
   uint64_t stream_offset_bytes = 0;
   Interval time;
-  TimeNs about{};       ///< likeliest moment: when the packet of the event was sent. 0: unknown
+  TimeNs about{};       ///< likeliest time: when the packet of the event was written. 0: unknown
   uint64_t cycles = 0;  ///< as Mark::cycles
 };
 inline constexpr uint8_t kEventHasFrom = 1;
@@ -203,13 +204,13 @@ enum class GapReason : uint8_t {
   aux_lost,        ///< the recorder lost trace bytes (TRUNCATED, PARTIAL, missing payload)
   bad_packet,      ///< invalid packet, or a packet not allowed at this point
   no_image,        ///< no code bytes at `ip`
-  image_mismatch,  ///< the packets do not fit the code bytes at `ip`: the image is not what ran
-  bad_insn,        ///< the bytes at `ip` are no instruction
+  image_mismatch,  ///< the packets do not fit the code bytes at `ip`: the image is not the executed code
+  bad_insn,        ///< the bytes at `ip` are not an instruction
   limit,           ///< a bound of the decoder was reached (candidates, instructions without a packet)
   unknown_return,  ///< the return at `ip` is compressed, and its call came before the decoded flow: its target is unknown
 };
 inline constexpr int kGapReasons = 8;
-/// One sentence for people, and the enumerator's name.
+/// Return one sentence for people, and the enumerator's name.
 [[nodiscard]] PTD_API const char* sentence(GapReason reason);
 [[nodiscard]] PTD_API const char* name(GapReason reason);
 [[nodiscard]] PTD_API const char* name(EventKind kind);

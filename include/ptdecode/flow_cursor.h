@@ -38,13 +38,13 @@ enum class FlowItem : uint8_t {
 /// The context and the time carry over from batch to batch. The batch must stay unchanged while it is walked. Not thread-safe.
 class FlowCursor {
  public:
-  /// Starts a batch. The context of the batch before it goes on.
+  /// Starts a batch. The context of the previous batch carries over.
   void begin(const Batch& batch) {
     batch_ = &batch;
     mark_ = event_ = gap_ = 0;
     first_ = end_ = 0;
   }
-  /// Forgets context and time: for another stream.
+  /// Forgets context and time, for use with another stream.
   void reset() { *this = FlowCursor(); }
 
   /// Moves to the next item.
@@ -61,17 +61,17 @@ class FlowCursor {
     return FlowItem::blocks;
   }
 
-  /// The item of the last next(). Valid as long as the batch.
+  /// Return the item of the last next(). Valid as long as the batch.
   [[nodiscard]] std::span<const Block> blocks() const { return std::span(batch_->blocks).subspan(first_, end_ - first_); }
   [[nodiscard]] const Mark& mark() const { return batch_->marks[mark_ - 1]; }
   [[nodiscard]] const Event& event() const { return batch_->events[event_ - 1]; }
   [[nodiscard]] const Gap& gap() const { return batch_->gaps[gap_ - 1]; }
 
-  /// Index in the batch of the first block after this item; of blocks(), of their first.
+  /// Returns the index in the batch of the first block after this item; for blocks(), of their first block.
   [[nodiscard]] uint32_t position() const { return first_; }
-  /// The context of the item: thread, space, mode and time bounds of the last mark. All unknown before the first.
+  /// Returns the context of the item: thread, space, mode and time bounds of the last mark. All unknown before the first.
   [[nodiscard]] const Mark& context() const { return context_; }
-  /// The likeliest moment of the item. It never goes back. kTimeMin: no mark or event so far has a time.
+  /// Returns the likeliest time of the item. It never goes back. kTimeMin: no mark or event so far has a time.
   [[nodiscard]] TimeNs now() const { return time_.now(); }
 
  private:
@@ -106,7 +106,7 @@ class FlowCursor {
   }
 
   const Batch* batch_ = nullptr;
-  size_t mark_ = 0, event_ = 0, gap_ = 0;  // next of each
+  size_t mark_ = 0, event_ = 0, gap_ = 0;  // indices of the next ones
   uint32_t first_ = 0, end_ = 0;           // blocks of the item
   Mark context_;
   LikeliestTime time_;

@@ -38,7 +38,7 @@ struct FunctionTotals {
   DurationCounts durations;              ///< of the calls that were seen from start to end
 };
 
-/// Fed with steps of calls; plain counters by FunctionId. Not thread-safe. References are valid until the next add().
+/// Counters by FunctionId, updated with steps of calls. Not thread-safe. References are valid until the next add().
 class PTD_API FunctionProfile {
  public:
   void add(std::span<const CallStep> steps);

@@ -32,7 +32,7 @@ struct FunctionInfo {
 class PTD_API FunctionTable {
  public:
   FunctionId intern(std::string_view name, std::string_view module);
-  /// Returns the function. kNoFunction, and an id that intern() has not returned, give one without a name.
+  /// Returns the function. kNoFunction, and an id that intern() has not returned, return one without a name.
   [[nodiscard]] const FunctionInfo& info(FunctionId id) const;
   [[nodiscard]] size_t size() const;
 

@@ -75,9 +75,9 @@ struct Insn {
   friend constexpr bool operator==(const Insn&, const Insn&) = default;
 };
 
-/// True if the instruction ends a block.
+/// Returns true if the instruction ends a block.
 constexpr bool is_branch(InsnClass cls) { return cls >= InsnClass::jump_direct && cls <= InsnClass::jmpabs && cls != InsnClass::other; }
-/// True if it is a far transfer, which produces a TIP and may change mode, privilege level or CR3.
+/// Returns true for a far transfer, which produces a TIP and may change mode, privilege level or CR3.
 constexpr bool is_far(InsnClass cls) { return cls == InsnClass::far_call || cls == InsnClass::far_jump || cls == InsnClass::far_ret; }
 
 /// Decodes one instruction at the start of `bytes`. 15 bytes are always enough; fewer are fine if the instruction fits. Never reads past
@@ -87,7 +87,7 @@ constexpr bool is_far(InsnClass cls) { return cls == InsnClass::far_call || cls 
 /// volume 2, "Opcode Map". Arm instructions (arm_insn.h) use the same classes: ISB and other P0 instructions that do not branch are
 /// `other`, ERET and RFE are far_ret.
 [[nodiscard]] PTD_API Insn classify(Bytes bytes, ExecMode mode);
-/// True if classify() fails only because the bytes end early.
+/// Returns true if classify() fails only because the bytes end early.
 [[nodiscard]] PTD_API bool needs_more_bytes(Bytes bytes, ExecMode mode);
 
 /// Returns the target of a direct branch (jump_direct, jcc taken, call_direct, jmpabs) at `ip`. Addresses are linear; outside 64-bit mode

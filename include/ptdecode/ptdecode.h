@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PTD_TIME_UNKNOWN INT64_MIN /* in signed fields */
-#define PTD_NONE UINT32_MAX        /* an index that does not exist; "all streams" where a stream is asked for */
+#define PTD_NONE UINT32_MAX        /* an index that does not exist; "all streams" where a stream is expected */
 
 /* ---- Codes, library ---------------------------------------------------------------------------------------------------------------- */
 
@@ -74,18 +74,18 @@ enum {
   PTD_ERROR_BAD_ARGUMENT = 706    /* a value out of range: no such table, column, stream ... */
 };
 
-/* "no_such_stream" for a code; "unknown" for a number that is none. Static. */
+/* Returns the name of a code, such as "no_such_stream"; "unknown" for any other number. Static. */
 PTD_C_API const char* ptd_code_name(ptd_code code);
-/* Version "0.2.0" of the library. Static. */
+/* Returns the version of the library, such as "0.2.0". Static. */
 PTD_C_API const char* ptd_version(void);
-/* Frees what a function says ptd_free() frees. NULL is allowed. */
+/* Frees memory that is to be freed with ptd_free(). NULL is allowed. */
 PTD_C_API void ptd_free(void* memory);
 
 /* Progress and cancellation of a long operation. Callbacks may be NULL. */
 typedef struct ptd_control {
   size_t size;
   void* user;
-  /* Called now and then: while opening, for each few thousand records and MiB of trace; by cursors, for each batch of a few thousand
+  /* Called periodically: while opening, for each few thousand records and MiB of trace; by cursors, for each batch of a few thousand
    * blocks. Nonzero ends the operation with PTD_ERROR_CANCELLED. Limitation: opening does not call it while it reads a file with code. */
   int (*cancelled)(void* user);
   /* done and total are in bytes of trace. Called less often than `cancelled`. */
@@ -121,7 +121,7 @@ typedef struct ptd_open_options {
 
 /* Opens a perf.data file or directory, a pipe ("-"), a bundle, LLDB's trace.json, or a CoreSight snapshot. `options` may be NULL. */
 PTD_C_API ptd_code ptd_open(const char* path, const ptd_open_options* options, ptd_recording** out, char** message);
-/* Frees the handle. Cursors and tables that are still open keep what they need; strings from this recording end. NULL is allowed. */
+/* Frees the handle. Open cursors and tables stay valid; strings from this recording do not. NULL is allowed. */
 PTD_C_API ptd_code ptd_close(ptd_recording* recording);
 
 /* One trace stream: the trace of one cpu, or of one thread. */
@@ -135,8 +135,9 @@ typedef struct ptd_stream_info {
 } ptd_stream_info;
 PTD_C_API ptd_code ptd_stream_count(const ptd_recording* recording, uint32_t* out);
 PTD_C_API ptd_code ptd_get_stream(const ptd_recording* recording, uint32_t stream, ptd_stream_info* out);
-/* What `ptdecode info --json` prints for this recording (schema ptdecode-info-1, docs/FORMAT-json.md): host, threads, streams, warnings,
- * missing code. Reads the records of the file once more; of a pipe, it has what the open recording knows. Free with ptd_free(). */
+/* Returns what `ptdecode info --json` prints for this recording (schema ptdecode-info-1, docs/FORMAT-json.md): host, threads, streams,
+ * warnings, missing code. Reads the records of the file once more; for a pipe, the result contains only what the open recording stores.
+ * Free with ptd_free(). */
 PTD_C_API ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** message);
 
 /* ---- Recordings from memory -------------------------------------------------------------------------------------------------------- */
@@ -155,12 +156,12 @@ PTD_C_API ptd_code ptd_builder_add_attr(ptd_builder* builder, const void* attr, 
  * except those that are followed by a payload or hold compressed records. The records of all rings are sorted by time. */
 PTD_C_API ptd_code ptd_builder_add_records(ptd_builder* builder, uint32_t ring, const void* bytes, size_t size_bytes, char** message);
 /* Bytes of the AUX buffer of one cpu (tid -1) or thread (cpu -1). `offset_bytes`: of the first byte, as aux_tail and PERF_RECORD_AUX count
- * them; PTD_AUX_NEXT: they follow those of the call before. */
+ * them; PTD_AUX_NEXT: they follow those of the previous call. */
 #define PTD_AUX_NEXT UINT64_MAX
 PTD_C_API ptd_code ptd_builder_add_aux(ptd_builder* builder, int32_t cpu, int32_t tid, uint64_t offset_bytes, const void* bytes,
                                        size_t size_bytes, char** message);
-/* Code that was at [address, address + size_bytes) of process `pid` (-1: kernel) from `from_ns` on, until other code takes its place. For
- * code that no file has. `name`: of the function, may be NULL. */
+/* Code that was at [address, address + size_bytes) of process `pid` (-1: kernel) from `from_ns` on, until other code replaces it. For
+ * code that is in no file. `name`: of the function, may be NULL. */
 PTD_C_API ptd_code ptd_builder_add_code(ptd_builder* builder, int32_t pid, uint64_t address, const void* bytes, size_t size_bytes,
                                         int64_t from_ns, const char* name, char** message);
 /* A header feature of perf.data (HEADER_CPUID, HEADER_OSRELEASE, ...: tools/perf/util/header.h) as it is in the file. Not those that
@@ -182,7 +183,7 @@ typedef struct ptd_pt_config {
   const char* filter;                        /* the address filter that was set (PERF_EVENT_IOC_SET_FILTER), NULL: none */
 } ptd_pt_config;
 PTD_C_API ptd_code ptd_builder_set_pt(ptd_builder* builder, const ptd_pt_config* config, char** message);
-/* Seals the builder and opens what it holds. The builder may be freed at once; it cannot be used again, even if this fails. */
+/* Seals the builder and opens its content. The builder may be freed at once; it cannot be used again, even if this fails. */
 PTD_C_API ptd_code ptd_builder_open(ptd_builder* builder, const ptd_open_options* options, ptd_recording** out, char** message);
 
 /* ---- Cursors: the flow, item by item ----------------------------------------------------------------------------------------------- */
@@ -192,16 +193,16 @@ typedef struct ptd_cursor ptd_cursor;
 typedef enum ptd_cursor_kind {
   PTD_CURSOR_FLOW = 0,     /* items: blocks, marks, events, gaps */
   PTD_CURSOR_BRANCHES = 1, /* items: branches, gaps. Streams are merged by the times of runs of branches */
-  PTD_CURSOR_CALLS = 2     /* items: calls that ended, pauses and losses, in order of their ends. Decodes on threads of its own */
+  PTD_CURSOR_CALLS = 2     /* items: calls that ended, pauses and losses, in order of their ends. Decodes on its own threads */
 } ptd_cursor_kind;
 
 typedef struct ptd_cursor_options {
   size_t size;
   int32_t kind;               /* ptd_cursor_kind */
   uint32_t stream;            /* PTD_NONE: all streams, merged in order of time */
-  int64_t first_ns, last_ns;  /* only this; both 0: everything. Calls that began before have no start, later ones are cut */
+  int64_t first_ns, last_ns;  /* time range; both 0: everything. Calls that began before have no start, later ones are cut */
   const ptd_control* control; /* copied; the callbacks must stay valid until the cursor is freed */
-  uint32_t threads;           /* calls: that decode; 0: one for each core */
+  uint32_t threads;           /* calls: number of decoding threads; 0: one per core */
   uint32_t reserved;
 } ptd_cursor_options;
 /* The flow of all streams. PTD_INIT chooses stream 0. */
@@ -230,10 +231,10 @@ enum { /* ptd_block.flags and ptd_branch.flags: ptd::BlockFlag, see flow.h */
   PTD_BLOCK_ASSUMED = 64
 };
 
-/* Instructions that ran one after the other, up to a branch or an event. */
+/* Instructions that were executed in sequence, up to a branch or an event. */
 typedef struct ptd_block {
   uint64_t ip;
-  const uint8_t* code;    /* the bytes that ran; live until the cursor is freed */
+  const uint8_t* code;    /* the executed bytes; live until the cursor is freed */
   uint32_t code_bytes;
   uint32_t id;            /* the same for blocks of this stream with the same ip, space and bytes, for caches; counts from 0 */
   uint16_t instructions;  /* retired, at least 1 */
@@ -295,7 +296,7 @@ typedef struct ptd_item {
   uint32_t reserved;
   uint64_t cycles;                         /* core cycles counted since the stream's last sync point, 0 if the trace has none */
   int64_t time_ns;                         /* the likeliest moment. It never goes back within a stream */
-  int64_t time_first_ns, time_last_ns;     /* bounds of it */
+  int64_t time_first_ns, time_last_ns;     /* its bounds */
   union {
     struct {
       const ptd_block* blocks; /* live until the next call with this cursor */
@@ -304,7 +305,7 @@ typedef struct ptd_item {
     ptd_event event;
     ptd_gap gap;
     struct {
-      const ptd_branch* branches; /* without anything between them; live until the next call with this cursor */
+      const ptd_branch* branches; /* consecutive; live until the next call with this cursor */
       size_t count;
     } branches;
     ptd_call call;
@@ -327,15 +328,16 @@ typedef struct ptd_place {
   uint64_t ip;
   int64_t time_ns;  /* PTD_TIME_UNKNOWN: any time */
 } ptd_place;
-/* The address space of a process at a moment. PTD_NONE: none is known. */
+/* Sets *out to the address space of a process at a time. PTD_NONE: unknown. */
 PTD_C_API ptd_code ptd_space_of(const ptd_recording* recording, int32_t pid, int64_t time_ns, uint32_t* out);
 
-/* The bytes live at a place: writes up to `capacity` contiguous bytes to `bytes`, and to *count how many were written, 0 if none are
- * known. If several contents are possible at that moment, these are the first; *versions (may be NULL) gets their number in the first 15 bytes. */
+/* Reads the bytes live at a place: writes up to `capacity` contiguous bytes to `bytes`, and to *count how many were written, 0 if none are
+ * known. If several contents are possible at that time, these are the first; *versions (may be NULL) gets their number in the first 15
+ * bytes. */
 PTD_C_API ptd_code ptd_code_at(const ptd_recording* recording, const ptd_place* place, uint8_t* bytes, size_t capacity, size_t* count,
                                uint32_t* versions, char** message);
-/* Instructions from a place on, one per line, "ADDRESS\tBYTES\tTEXT\n", both in hex. Ends early where the bytes are not known. At most
- * 65536 instructions. Free with ptd_free(). */
+/* Disassembles instructions from a place on, one per line, "ADDRESS\tBYTES\tTEXT\n", both in hex. Ends early where the bytes are not
+ * known. At most 65536 instructions. Free with ptd_free(). */
 PTD_C_API ptd_code ptd_disassemble(const ptd_recording* recording, const ptd_place* place, uint32_t instructions, char** out, char** message);
 
 typedef struct ptd_symbol {
@@ -349,7 +351,7 @@ typedef struct ptd_symbol {
   uint32_t line;
   uint32_t reserved;
 } ptd_symbol;
-/* The first look-up in a file reads its symbols and debug information. */
+/* Finds the symbol at a place. The first look-up in a file reads its symbols and debug information. */
 PTD_C_API ptd_code ptd_symbol_at(const ptd_recording* recording, const ptd_place* place, ptd_symbol* out, char** message);
 
 /* ---- Tables: Arrow C data interface ------------------------------------------------------------------------------------------------ */
@@ -396,13 +398,13 @@ struct ArrowArrayStream {
 
 typedef struct ptd_table_options {
   size_t size;
-  const char* const* columns;  /* names, ending with NULL; NULL: all that the table has by default (docs/TABLES.md) */
+  const char* const* columns;  /* names, ending with NULL; NULL: the table's default columns (docs/TABLES.md) */
   const char* const* functions; /* names or globs: only calls and rows of these functions; NULL: all */
   uint32_t stream;             /* PTD_NONE: all, as ptd_cursor_options.stream */
   int32_t cpu, pid, tid;       /* -1: all */
   int64_t first_ns, last_ns;   /* only rows of this time; both 0: everything */
   uint32_t batch_rows;         /* 0: 65536 */
-  uint32_t threads;            /* that decode; 0: one for each core */
+  uint32_t threads;            /* decoding threads; 0: one per core */
   const ptd_control* control;  /* must stay valid until the stream is released */
 } ptd_table_options;
 #ifdef __cplusplus
@@ -412,12 +414,12 @@ typedef struct ptd_table_options {
 #define PTD_TABLE_OPTIONS_INIT ((ptd_table_options){.size = sizeof(ptd_table_options), .stream = PTD_NONE, .cpu = -1, .pid = -1, .tid = -1})
 #endif
 
-/* A table as a stream of record batches. `table`: "blocks", "branches", "calls", "functions", "edges", "events", "gaps", "samples",
- * "findings", "sections", "versions", "threads". docs/TABLES.md has the columns. Rows are made while the stream is read, so memory does not
- * grow with the trace. *out is released by its own release(). `options` may be NULL. */
+/* Opens a table as a stream of record batches. `table`: "blocks", "branches", "calls", "functions", "edges", "events", "gaps", "samples",
+ * "findings", "sections", "versions", "threads". docs/TABLES.md has the columns. Rows are produced while the stream is read, so memory
+ * does not grow with the trace. *out is released by its own release(). `options` may be NULL. */
 PTD_C_API ptd_code ptd_table(const ptd_recording* recording, const char* table, const ptd_table_options* options,
                              struct ArrowArrayStream* out, char** message);
-/* Names of all tables, one per line. Static. */
+/* Returns the names of all tables, one per line. Static. */
 PTD_C_API const char* ptd_table_names(void);
 
 #ifdef __cplusplus

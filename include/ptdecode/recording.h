@@ -22,7 +22,7 @@ namespace ptd {
 struct OpenRequest;
 struct RecordingData;
 
-/// A piece of a file that the user maps into a process from the start, although no record says so. Its code is marked `assumed`.
+/// A piece of a file that the user maps into a process from the start, without a record of the mapping. Its code is marked `assumed`.
 struct AssumedMapping {
   int32_t pid = -1;
   std::string path;
@@ -38,7 +38,7 @@ struct OpenOptions {
   std::map<int32_t, std::vector<std::string>> process_symfs;  ///< the same for the mappings of one process (pid) and of those it starts
   std::string build_id_cache;                                 ///< default: $HOME/.debug
   std::vector<std::string> stashes;                           ///< folders with saved code, in order; see usual_stashes()
-  bool debuginfod = false;                                    ///< ask the servers of DEBUGINFOD_URLS for files that are not found
+  bool debuginfod = false;                                    ///< query the servers of DEBUGINFOD_URLS for files that are not found
   std::string running_kernel;  ///< "/": missing kernel code may come from this machine if it still runs the recorded boot
   std::vector<std::string> kcore_after;  ///< directories with a later copy of the kernel's text (kcore, kallsyms, modules)
   bool use_time = true;                  ///< false: ignore all times; the packets alone choose between versions of code
@@ -93,7 +93,7 @@ struct MissingImage {
 /// Returns the folders in which `ptdecode record` saves code: the user's (PTDECODE_STASH, or below XDG_CACHE_HOME) and the machine's.
 [[nodiscard]] PTD_API std::vector<std::string> usual_stashes();
 
-/// Records that the kernel says it lost (PERF_RECORD_LOST), and flags of AUX records.
+/// Records that the kernel reported as lost (PERF_RECORD_LOST), and flags of AUX records.
 struct LostRecords {
   uint64_t records = 0;  ///< LOST records
   uint64_t count = 0;    ///< lost records, by their count
@@ -102,7 +102,7 @@ struct LostRecords {
 
 /// An opened recording: its streams of trace, the code image over time, and the threads that ran.
 ///
-/// Opening reads all sideband records, builds the timeline, and looks at the ends of the trace. Decoding happens in decode(),
+/// Opening reads all sideband records, builds the timeline, and examines the ends of the trace. Decoding happens in decode(),
 /// decode_parallel(), StreamCursor and make_decoder(). Files stay mapped until the recording is destroyed.
 ///
 /// Threads: any number of threads may call const functions of one recording at the same time. Each decoder and each scratch buffer belongs
@@ -123,7 +123,7 @@ class PTD_API Recording {
   [[nodiscard]] const ContextTrack& contexts() const;
   [[nodiscard]] const Symbolizer& symbolizer() const;
   [[nodiscard]] const pt::DecoderOptions& decoder_options() const;
-  /// Configuration of a stream's trace source; null for Intel PT.
+  /// Returns the configuration of a stream's trace source; null for Intel PT.
   [[nodiscard]] const arm::TraceConfig* arm_config(uint32_t stream) const;
   /// Converts a stream offset to the offset in the formatted buffer that several CoreSight sources share. Returns it unchanged for Intel
   /// PT.
@@ -137,7 +137,7 @@ class PTD_API Recording {
   [[nodiscard]] std::vector<Finding> findings() const;
   [[nodiscard]] const LostRecords& lost() const;
   [[nodiscard]] const std::vector<std::string>& warnings() const;  ///< one sentence each (cut file, bad records, ...)
-  /// True if the recording was made by perf or `ptdecode record`, also if it is now a bundle.
+  /// Returns true if the recording was made by perf or `ptdecode record`, even if it was converted to a bundle.
   [[nodiscard]] bool from_perf() const;
   [[nodiscard]] std::string description() const;  ///< host, kernel, cpu, command line if known
 
@@ -153,16 +153,16 @@ class PTD_API Recording {
   [[nodiscard]] std::vector<uint64_t> segment_starts(uint32_t stream) const;
   static constexpr uint64_t kStreamEnd = ~uint64_t{0};  ///< greater than the offset of every segment
 
-  /// A decoder for the segments of this stream, for callers that pull: begin() with a segment, then next() until it returns false. One per
-  /// thread; must not outlive the recording. Null: there is no such stream.
+  /// Returns a decoder for the segments of this stream, for callers that pull: begin() with a segment, then next() until it returns false.
+  /// One per thread; must not outlive the recording. Null: there is no such stream.
   [[nodiscard]] std::unique_ptr<FlowDecoder> make_decoder(uint32_t stream) const;
 
   /// Decodes the segments of one stream that begin in [first_offset, last_offset). `sink` gets each batch with the decoder that made it,
   /// and returns false to stop. Error: no_such_stream.
   using Sink = std::function<bool(const Batch&, const FlowDecoder&, const AuxSegment&)>;
   Status decode(uint32_t stream, uint64_t first_offset, uint64_t last_offset, const Sink& sink) const;
-  /// As decode(), on `threads` threads with one decoder each. `sink` gets the same batches in the same order, on the caller's thread. Node
-  /// ids belong to the decoder that comes with the batch; `sink` may use that decoder's blocks() and nothing else of it. At most about
+  /// Same as decode(), on `threads` threads with one decoder each. `sink` gets the same batches in the same order, on the caller's thread.
+  /// Node ids belong to the decoder that comes with the batch; `sink` may use that decoder's blocks() and nothing else of it. At most about
   /// kHeldBytes of output wait for their turn.
   Status decode_parallel(uint32_t stream, uint64_t first_offset, uint64_t last_offset, unsigned threads, const Sink& sink) const;
   static constexpr uint64_t kHeldBytes = 128ULL << 20;

@@ -11,29 +11,29 @@
 
 namespace ptd {
 
-/// Walks several streams of a recording as one sequence of items. Items are ordered by now(); of equal times, the stream named first comes first.
-/// Within a stream the order is StreamCursor's. A stream without times comes before all others. Each stream has a decoder and one batch, so
-/// memory grows with the number of streams and not with the trace.
+/// Walks several streams of a recording as one sequence of items. Items are ordered by now(); of equal times, the stream named first comes
+/// first. Within a stream the order is StreamCursor's. A stream without times comes before all others. Each stream has a decoder and one
+/// batch, so memory grows with the number of streams and not with the trace.
 ///
 /// The recording must outlive the cursor. Not thread-safe; any number of cursors may walk one recording at the same time.
 class PTD_API RecordingCursor {
  public:
-  /// Walks the segments of `streams` (empty: all) that may hold a moment of `time`, whole. A stream that does not exist has no items.
+  /// Walks all of each segment of `streams` (empty: all) that may overlap `time`. A stream that does not exist has no items.
   explicit RecordingCursor(const Recording& recording, std::span<const uint32_t> streams = {}, Interval time = {});
 
-  /// As StreamCursor::set_check(), for each stream.
+  /// Same as StreamCursor::set_check(), for each stream.
   void set_check(const std::function<bool()>& goes_on);
 
-  /// Moves to the next item. FlowItem::end: all streams are over.
+  /// Moves to the next item. FlowItem::end: all streams have ended.
   FlowItem next();
 
-  /// The stream of the item of the last next(). Valid after next() returned another item than FlowItem::end.
+  /// Returns the stream of the item of the last next(). Valid after next() returned another item than FlowItem::end.
   [[nodiscard]] uint32_t stream() const { return heads_.current().stream; }
-  /// The cursor of that stream: its blocks(), mark(), event(), gap(), context(), now() and table(). Valid until the next call of next();
-  /// the table lives as long as this cursor.
+  /// Returns the cursor of that stream: its blocks(), mark(), event(), gap(), context(), now() and table(). Valid until the next call of
+  /// next(); the table lives as long as this cursor.
   [[nodiscard]] const StreamCursor& item() const { return heads_.current().cursor; }
 
-  /// Trace bytes decoded so far, of all streams.
+  /// Returns the number of trace bytes decoded so far, of all streams.
   [[nodiscard]] uint64_t decoded_bytes() const;
 
  private:

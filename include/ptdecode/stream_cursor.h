@@ -45,7 +45,7 @@ class PTD_API StreamCursor {
   /// Same as in FlowCursor.
   [[nodiscard]] const Mark& context() const;
   [[nodiscard]] TimeNs now() const;
-  /// Trace bytes decoded so far, by segments.
+  /// Returns the number of trace bytes decoded so far, in whole segments.
   [[nodiscard]] uint64_t decoded_bytes() const;
   /// Returns the table of the blocks' nodes. It grows while the cursor moves; its entries live as long as the cursor.
   [[nodiscard]] const BlockTable& table() const;

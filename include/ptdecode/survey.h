@@ -16,7 +16,7 @@ struct SurveyStream {
   int32_t cpu = -1, tid = -1;  ///< one of them is known, except in a snapshot that does not name its cores
   std::string source;          ///< CoreSight: name, protocol and id of the trace source
   uint64_t size_bytes = 0;
-  Interval time;  ///< from its first PSB, or the first AUX record, to its last; the whole line if none is dated
+  Interval time;  ///< from its first PSB, or the first AUX record, to its last; unbounded if none has a time
 };
 
 /// A file whose code was mapped, under one build id.
@@ -37,13 +37,13 @@ struct Survey {
   std::vector<std::string> command;
   uint32_t cpus_online = 0;
   std::string clock;            ///< "perf's own", "monotonic", ...; "" for forms that have none
-  bool has_wall_clock = false;  ///< the time of day of a moment of that clock is recorded
+  bool has_wall_clock = false;  ///< the recording relates that clock to the time of day
   int64_t wall_offset_ns = 0;   ///< time of day = time + this, with has_wall_clock
   std::string timing;           ///< "TSC, MTC, CYC"; CoreSight "timestamps, cycle counts": the configured timing packets
   bool traces_user = true, traces_kernel = true, snapshot = false;
   std::string filter;  ///< the address filter, as given to the recorder
   uint64_t file_bytes = 0, trace_bytes = 0;
-  Interval time;  ///< of the dated records; the whole line if there are none
+  Interval time;  ///< of the records with a time; unbounded if there are none
   std::vector<SurveyStream> streams;
   std::vector<ThreadInfo> threads;  ///< by pid and tid, with the last name
   std::vector<SurveyImage> images;  ///< missing ones first, then by size

@@ -24,7 +24,7 @@ struct Symbol {
   uint64_t offset_bytes = 0;  ///< of the ip in the symbol
   Ip start;                   ///< the symbol's address
   uint64_t size_bytes = 0;    ///< 0 if not recorded
-  Interval valid;             ///< moments at which the same ip surely has this same answer; for caches
+  Interval valid;             ///< times at which the result for this ip is certainly the same; for caches
 };
 
 /// A named address range that lives for some time: kallsyms lines, KSYMBOL records, JIT functions.
@@ -79,7 +79,7 @@ struct SourceFunction {
 /// One compilation.
 struct SourceUnit {
   std::vector<SourceStatement> statements;  ///< by address
-  std::vector<SourceFunction> functions;    ///< those with code of their own
+  std::vector<SourceFunction> functions;    ///< functions with out-of-line code
 };
 using SourceVisitor = std::function<bool(const SourceUnit&)>;
 
@@ -91,9 +91,9 @@ struct FilePlace {
   bool relocatable = false;  ///< a kernel module: the file has no addresses, so `address` and the offset are those of a layout made here
 };
 
-/// The symbols of some addresses: a Symbolizer made of them gives the same answers for these addresses.
+/// The symbols of some addresses: a Symbolizer built from them gives the same answers for these addresses.
 struct SymbolPick {
-  std::vector<NamedRange> ranges;  ///< in the order in which they must be added; sizes are settled
+  std::vector<NamedRange> ranges;  ///< in the order in which they must be added; sizes are final
   std::vector<FileSymbolPick> files;
 };
 
@@ -114,15 +114,16 @@ class PTD_API Symbolizer {
   Symbolizer& operator=(Symbolizer&&) noexcept;
 
   void add_range(NamedRange range);
-  /// Symbols of sections with this path (and, if given, this build id) come from this ELF file. The mapped file itself comes first; further
-  /// calls add separate debug files. Files are opened at the first look-up that needs them; one that cannot be read gives no symbols.
+  /// Declares that symbols of sections with this path (and, if given, this build id) come from this ELF file. The mapped file itself comes
+  /// first; further calls add separate debug files. Files are opened at the first look-up that needs them; one that cannot be read gives no
+  /// symbols.
   void add_debug_file(const std::string& section_path, const std::string& elf_path, const std::string& build_id = {});
 
   /// Adds a folder in which files of kernel modules are searched for source lines; the first folder has priority. A file is used only if
   /// its functions have the offsets of the kernel's names of that module.
   void add_module_folder(std::string folder);
 
-  /// `valid`, if given, gets what Symbol::valid is, also if there is no symbol.
+  /// Returns the symbol at an address. Sets `valid`, if given, as in Symbol::valid, even if there is no symbol.
   [[nodiscard]] std::optional<Symbol> find(SpaceId space, Ip ip, TimeNs when, Interval* valid = nullptr) const;
   /// Returns source lines and inlined functions from DWARF. Reads the debug information at the first look-up of a file.
   [[nodiscard]] SourcePlace source_at(SpaceId space, Ip ip, TimeNs when) const;
@@ -131,13 +132,13 @@ class PTD_API Symbolizer {
   bool visit_source(std::string_view path, std::string_view build_id, const SourceVisitor& visitor) const;
   /// Returns the file and offset of the code at an address; nothing if it does not come from an ELF file.
   [[nodiscard]] std::optional<FilePlace> file_place(SpaceId space, Ip ip, TimeNs when) const;
-  /// Addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
+  /// Returns the addresses of the symbol `name` in the kernel or any section (first match first); empty if none.
   [[nodiscard]] std::vector<Ip> addresses_of(std::string_view name) const;
   /// Returns everything that find() may return for one of `ips` (by space value) at any time.
   [[nodiscard]] SymbolPick pick(const std::map<uint32_t, std::set<uint64_t>>& ips) const;
   /// Sets the symbols of sections with this path and build id. Their file is not read.
   void add_fixed_file(FileSymbolPick file);
-  /// Number of named ranges added.
+  /// Returns the number of named ranges added.
   [[nodiscard]] size_t range_count() const;
 
  private:

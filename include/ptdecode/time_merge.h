@@ -20,7 +20,7 @@ class TimeMerge {
   /// Must precede the first next().
   void add(Source source) { sources_.push_back(std::move(source)); }
 
-  /// Moves to the next item and returns its source; null if all sources are over. Valid until the next call.
+  /// Moves to the next item and returns its source; null if all sources have ended. Valid until the next call.
   Source* next() {
     if (!started_) {
       start();
@@ -32,7 +32,7 @@ class TimeMerge {
     return order_.empty() ? nullptr : &sources_[order_.front()];
   }
 
-  /// The source of the last next(), which was not null.
+  /// Returns the source of the last next(), which was not null.
   [[nodiscard]] const Source& current() const { return sources_[order_.front()]; }
   [[nodiscard]] std::vector<Source>& sources() { return sources_; }
   [[nodiscard]] const std::vector<Source>& sources() const { return sources_; }

@@ -1,4 +1,4 @@
-// Timeline: for every (space, ip, time) the exact code bytes that were live. Immutable.
+// Timeline: the exact code bytes that were live at each (space, ip, time). Immutable.
 //
 //        address
 //          ^   | file A                | file B (mmap over A)
@@ -39,7 +39,7 @@ struct Section {
   SpaceId space = kKernelSpace;
   Ip ip;
   uint64_t size_bytes = 0;
-  Interval live;         ///< from the moment it was mapped to the moment it was replaced
+  Interval live;         ///< from the time at which it was mapped to the time at which it was replaced
   CodeBytes code;        ///< size_bytes long (shorter: the rest is unknown), or empty
   std::string path;      ///< file, "[vdso]", "[kernel]", "bpf_prog_...", or empty
   std::string build_id;  ///< hex, may be empty
@@ -72,7 +72,7 @@ class PTD_API Timeline {
   [[nodiscard]] const Section& section(SectionId id) const;
   [[nodiscard]] size_t section_count() const;
   [[nodiscard]] size_t site_count() const;
-  /// True if some address may have had several contents: code that changed, or mappings that came and went.
+  /// Returns true if some address may have several contents over time: code that changed, or mappings that came and went.
   [[nodiscard]] bool has_versions() const;
   /// Number of versions of a site and its address range; for `ptdecode image`.
   struct SiteInfo {
@@ -90,18 +90,18 @@ class PTD_API Timeline {
     CodeFlag flags;
   };
   [[nodiscard]] VersionInfo version(SiteId id, uint32_t version) const;
-  /// Sites of `space` that intersect [first, first + size_bytes), in address order.
+  /// Returns the sites of `space` that intersect [first, first + size_bytes), in address order.
   [[nodiscard]] std::vector<SiteId> sites_in(SpaceId space, Ip first, uint64_t size_bytes) const;
-  /// The section live at (space, ip, t), or kNoSection.
+  /// Returns the section live at (space, ip, t), or kNoSection.
   [[nodiscard]] SectionId section_at(SpaceId space, Ip ip, TimeNs t) const { return section_during(space, ip, t).id; }
   struct SectionAt {
     SectionId id = kNoSection;
-    Interval valid;  ///< moments at which the same address surely has the same section
+    Interval valid;  ///< times at which the address certainly has the same section
   };
   [[nodiscard]] SectionAt section_during(SpaceId space, Ip ip, TimeNs t) const;
   /// Returns the sections mapped at (space, ip) at any time, including those of the spaces that it was forked from.
   [[nodiscard]] std::vector<SectionId> sections_at(SpaceId space, Ip ip) const;
-  /// Windows in which the kernel image is suspect because records were lost.
+  /// Returns the windows in which the kernel image is suspect because records were lost.
   [[nodiscard]] const std::vector<Interval>& suspect_windows() const;
 
   [[nodiscard]] const TimelineData& data() const { return *data_; }

@@ -19,7 +19,7 @@ struct Ip {
 constexpr Ip operator+(Ip ip, uint64_t offset) { return Ip{ip.value + offset}; }
 constexpr uint64_t operator-(Ip a, Ip b) { return a.value - b.value; }
 
-/// True for addresses in the upper canonical half, where the x86-64 and arm64 kernels live.
+/// Returns true for addresses in the upper canonical half, which x86-64 and arm64 kernels use.
 constexpr bool is_kernel_half(Ip ip) { return (ip.value >> 63) != 0; }
 
 /// A value of the cpu's time stamp counter, as the trace gives it (ticks).

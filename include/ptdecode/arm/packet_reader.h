@@ -60,7 +60,7 @@ class PTD_API PacketReader {
  private:
   Status take(const PacketForm& form, Packet& packet);
   Status extension(Packet& packet);
-  static constexpr uint64_t kLongestAside = 10;  // of those that short_aside() reads
+  static constexpr uint64_t kLongestAside = 10;  // maximum length of the packets that short_aside() reads
   bool short_aside(const std::byte* at, Packet& packet);
   Status trace_info(Packet& packet);
   Status timestamp(Packet& packet);
@@ -83,7 +83,7 @@ class PTD_API PacketReader {
 
   Bytes bytes_;
   uint64_t offset_ = 0;
-  uint64_t at_ = 0;  ///< inside the packet that is read
+  uint64_t at_ = 0;  ///< position inside the packet being read
   const Dispatch* dispatch_ = &dispatch_of({});
   TraceConfig config_;
   uint8_t vmid_bytes_ = 0, context_id_bytes_ = 0;
@@ -120,7 +120,7 @@ class PTD_API PacketReader {
   return at + size;
 }
 
-/// Uses the first byte of `raw`, and the second one if bit 7 of the first is set: seven and eight bits, above one or two 0 bits.
+/// Decodes the first byte of `raw`, and the second one if bit 7 of the first is set: seven and eight bits, above one or two 0 bits.
 inline uint64_t PacketReader::short_value(uint8_t isa, uint64_t raw) const {
   const unsigned zeros = isa == 0 ? 2 : 1;
   const uint64_t value = ((raw & 0x7f) | (raw >> 1 & 0x7f80)) << zeros;
@@ -132,7 +132,7 @@ inline uint64_t PacketReader::long_value(unsigned bytes, uint8_t isa, uint64_t r
   // IS0: bits 8:2 and 15:9 in seven bits each. IS1: bits 7:1 in seven bits, then whole bytes.
   const uint64_t low = isa == 0 ? ((raw & 0x7f) << 2) | ((raw >> 8 & 0x7f) << 9) : ((raw & 0x7f) << 1) | (raw & 0xff00);
   const uint64_t value = (raw & ~uint64_t{0xffff}) | low;
-  // 32 bits leave the upper half as it was, in AArch64; AArch32 has none.
+  // In AArch64, 32 bits leave the upper half unchanged. AArch32 has none.
   return bytes == 4 && is64_ ? value | (last_[0].value & ~uint64_t{0xffffffff}) : value;
 }
 

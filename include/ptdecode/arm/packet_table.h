@@ -73,10 +73,10 @@ struct PlainForm {
 /// Returns the table by header byte.
 [[nodiscard]] PTD_API const std::array<PlainForm, 256>& plain_forms();
 
-/// Returns the index into packet_forms() for each header byte; kNoForm: reserved in this configuration.
+/// Index into packet_forms() for each header byte; kNoForm: reserved in this configuration.
 using Dispatch = std::array<uint8_t, 256>;
 inline constexpr uint8_t kNoForm = 0xff;
-/// The returned table has static lifetime.
+/// Returns the table for a configuration. It has static lifetime.
 [[nodiscard]] PTD_API const Dispatch& dispatch_of(const TraceConfig& config);
 
 }  // namespace ptd::arm

@@ -76,8 +76,8 @@ constexpr uint8_t pwre_sub_state(const Packet& p) { return static_cast<uint8_t>(
 constexpr uint8_t pwrx_last(const Packet& p) { return static_cast<uint8_t>((p.value >> 4) & 0xf); }       ///< last core C-state
 constexpr uint8_t pwrx_deepest(const Packet& p) { return static_cast<uint8_t>(p.value & 0xf); }           ///< deepest core C-state
 
-/// Applies ip compression: the full ip of an ip packet given the previous one ([SDM] "IP Compression"). PSB clears the last ip (the
-/// caller sets it to 0). Returns false if the payload is suppressed (last ip unchanged).
+/// Sets `last_ip` to the full ip of an ip packet, given the previous one ([SDM] "IP Compression"). PSB clears the last ip (the caller sets
+/// it to 0). Returns false if the payload is suppressed (last ip unchanged).
 [[nodiscard]] inline bool decompress_ip(const Packet& packet, uint64_t& last_ip) {
   const uint64_t payload = packet.value;
   switch (packet.ip_bytes) {
@@ -102,7 +102,7 @@ constexpr uint8_t pwrx_deepest(const Packet& p) { return static_cast<uint8_t>(p.
   return false;
 }
 
-/// Name in the style of the SDM: "PSB", "TIP.PGE", "MODE.Exec".
+/// Returns the name in the style of the SDM: "PSB", "TIP.PGE", "MODE.Exec".
 [[nodiscard]] PTD_API const char* name(PacketKind kind);
 
 }  // namespace ptd::pt

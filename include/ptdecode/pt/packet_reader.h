@@ -44,8 +44,8 @@ class PTD_API PacketReader {
     ovf_in_cyc_ = errata.skd007;
   }
 
-  /// Size in bytes of an item's payload inside a block (from BBP on); 0 outside. Inside a block a byte xxxxx100 is a BIP, not a TNT.
-  /// Packets that are not allowed inside a block end it ([SDM] "BEP Packet"; timing, power and FUP packets are allowed).
+  /// Returns the size in bytes of an item's payload inside a block (from BBP on); 0 outside. Inside a block a byte xxxxx100 is a BIP, not a
+  /// TNT. Packets that are not allowed inside a block end it ([SDM] "BEP Packet"; timing, power and FUP packets are allowed).
   [[nodiscard]] uint8_t block_items() const { return block_items_; }
   void set_block_items(uint8_t bytes) { block_items_ = bytes; }
 

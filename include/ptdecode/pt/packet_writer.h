@@ -21,7 +21,7 @@ class PTD_API PacketWriter {
   void pad(unsigned count = 1);
   void psb();
   void psbend();
-  /// Returns the shortest IPBytes form for `ip` relative to the last ip, and updates the last ip. 16 and 32 bits are updates; 48 bits are
+  /// Writes `ip` in the shortest IPBytes form relative to the last ip, and updates the last ip. 16 and 32 bits are updates; 48 bits are
   /// sign-extended if that gives the ip, else an update ([SDM] "IP Compression").
   void tip(uint64_t ip);
   void tip_pge(uint64_t ip);
@@ -59,7 +59,7 @@ class PTD_API PacketWriter {
   [[nodiscard]] size_t size() const { return out_.size(); }
   /// Clears the last ip (after a PSB; for writers that resume a stream).
   void reset_last_ip() { last_ip_ = 0; }
-  /// Turns compression off: every ip is written as sext48, or as full64 if it does not fit.
+  /// Turns compression on or off. Without it every ip is written as sext48, or as full64 if it does not fit.
   void set_compression(bool on) { compress_ = on; }
 
  private:

@@ -73,7 +73,7 @@ class PTD_API PtClock {
   /// Return the bounds of the time of the last timing packet, including rounding of CTC and the error of the cycle ratio.
   [[nodiscard]] Tsc earliest() const { return Tsc{earliest_}; }
   [[nodiscard]] Tsc latest() const { return Tsc{latest_}; }  ///< kTscMax: unbounded
-  /// earliest() and latest() on the timeline's clock.
+  /// Returns earliest() and latest() on the timeline's clock.
   [[nodiscard]] Interval interval(const TimeConversion& time) const { return time.to_interval(earliest(), latest()); }
   /// Returns the core cycles counted by CYC so far (for IPC); 0 without CYC.
   [[nodiscard]] uint64_t cycles() const { return cycles_; }
@@ -107,7 +107,7 @@ class PTD_API PtClock {
   uint64_t tsc_ = 0, earliest_ = 0, latest_ = 0, cycles_ = 0;
   uint64_t anchor_tsc_ = 0;                         ///< exact: time of the CTC tick given by TMA. counted: the TSC before the first MTC
   int64_t elapsed_ = 0;                             ///< ticks of the CTC from the anchor to the last MTC's edge
-  uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< moment of the last CYC and its bounds
+  uint64_t ref_tsc_ = 0, ref_lo_ = 0, ref_hi_ = 0;  ///< time of the last CYC and its bounds
   uint64_t ratio_ = 0;                              ///< TSC ticks per core cycle << 24
   uint64_t cal_tsc_ = 0, cal_cycles_ = 0;           ///< calibration: its start, cycles since
   uint64_t reference_ = 0;
@@ -116,7 +116,7 @@ class PTD_API PtClock {
   uint32_t holes_ = 0, jumps_ = 0;
   uint8_t mtc_shift_ = 0, nominal_ = 0, cbr_ = 0, last_mtc_ = 0;
   Anchor anchor_ = Anchor::none;
-  bool has_mtc_ = false;  ///< MTCs come: an edge bounds CYC from above
+  bool has_mtc_ = false;  ///< the trace has MTCs, whose edges bound CYC from above
   bool known_ = false;
   bool first_mtc_ = false;  ///< the next MTC is the first after TMA
   bool tma_due_ = false;    ///< after a TSC whose TMA has not come yet
