@@ -14,8 +14,8 @@ namespace ptd {
 namespace {
 
 constexpr unsigned kMaxSpanBytes = 64;
-constexpr uint32_t kMaxChoices = 1U << 16;       // versions of one part that one fetch looks at
-constexpr uint64_t kMaxCrossed = 1U << 12;       // combinations of several parts that one fetch looks at
+constexpr uint32_t kMaxChoices = 1U << 16;       // versions of one part that one fetch examines
+constexpr uint64_t kMaxCrossed = 1U << 12;       // combinations of several parts that one fetch examines
 constexpr uint32_t kMaxRunSteps = 64;            // equal neighbours joined into one certain interval
 constexpr size_t kCacheSlots = 64;
 
@@ -25,7 +25,7 @@ struct Choice {
   Interval certain;
   const std::byte* bytes = nullptr;  // at the part's first address; null: absent
   const std::byte* mask = nullptr;   // if not null: nonzero for each byte known
-  uint64_t size_bytes = 0;           // bytes at hand from there on
+  uint64_t size_bytes = 0;           // bytes available from there on
   CodeFlag flags = CodeFlag::none;
   uint32_t version = 0;
   uint32_t opened_by = kNoEdit, closed_by = kNoEdit;
@@ -36,7 +36,7 @@ struct Part {
   uint64_t first = 0, last = 0;  // addresses, inclusive
   SiteId site = kNoSite;
   uint32_t first_choice = 0, choice_count = 0;
-  uint32_t low = 0, high = 0;  // sweep: choices [low, high) are open
+  uint32_t low = 0, high = 0;  // sweep: choices [low, high) are current
 };
 
 struct Opening {
@@ -59,7 +59,7 @@ Bytes section_bytes_at(const Section& section, uint64_t address) {
   return offset < section.code.bytes.size() ? section.code.bytes.subspan(offset) : Bytes{};
 }
 
-/// Joins what is certain of two equal contents: adjoining intervals merge, else the one that `when` sees.
+/// Joins the certain intervals of two equal contents: merges adjoining intervals, else returns the one that overlaps `when`.
 Interval join_certain(Interval a, Interval b, Interval when) {
   if (a.empty()) return b;
   if (b.empty()) return a;
@@ -78,10 +78,10 @@ struct CodeView::Scratch {
   std::vector<SectionRect> rects;
   std::vector<Opening> openings;
   std::vector<std::array<std::byte, kMaxSpanBytes>> buffers;
-  std::vector<const std::byte*> sources;  // per candidate, the bytes it was made of if one part made it
-  std::vector<uint32_t> pick;             // per part, the choice of the present combination
+  std::vector<const std::byte*> sources;  // per candidate, its bytes if they come from one part
+  std::vector<uint32_t> pick;             // per part, the choice in the current combination
 
-  // Of the present fetch.
+  // State of the current fetch.
   SpaceId space;
   uint64_t ip = 0;
   Interval when;
@@ -126,7 +126,7 @@ bool CodeView::Scratch::fetch_cached(FetchResult& result) {
   return true;
 }
 
-// Suspect windows cut time into pieces of equal flags; `flags_constant` is the piece (or pieces) that `when` touches.
+// Sets `suspect`, and sets `flags_constant` to the piece (or pieces) of time around `when` in which the flag is constant.
 void CodeView::Scratch::look_at_suspect_windows() {
   suspect = CodeFlag::none;
   flags_constant = {};
@@ -142,7 +142,7 @@ void CodeView::Scratch::look_at_suspect_windows() {
   if (at != windows.begin()) flags_constant.first = after(std::prev(at)->last);
 }
 
-// Records that were lost may have changed a site that is known to change: see SiteBuilder::add_doubts.
+// Does the same for lost records that may have changed a site that is known to change: see SiteBuilder::add_doubts.
 void CodeView::Scratch::look_at_doubt(const Site& site) {
   const std::span<const Interval> doubts{data->doubts.data() + site.first_doubt, site.doubt_count};
   if (doubts.empty()) return;
@@ -172,7 +172,7 @@ void CodeView::Scratch::collect_parts() {
   }
 }
 
-// The part that begins at `address`, with its choices appended.
+// Returns the part that begins at `address` and appends its choices.
 Part CodeView::Scratch::next_part(SpaceId at, uint64_t address, uint64_t last, Interval during, bool use_floors) {
   const SpaceData& space_data = data->spaces[at.value];
   const SiteId site_id = data->site_at_or_after(space_data, address);
@@ -242,7 +242,7 @@ void CodeView::Scratch::add_gap(Part& part, Interval gap, const Choice* inherite
   ++part.choice_count;
 }
 
-// Section bytes; where no section is known, what the parent held at the fork, else a choice without bytes.
+// Adds the section bytes. Without a section, adds the parent's content at the fork, else a choice without bytes.
 void CodeView::Scratch::add_plain_choices(Part& part, SpaceId at, Interval during) {
   const SpaceData& space_data = data->spaces[at.value];
   const size_t mark = rects.size();
@@ -279,13 +279,13 @@ void CodeView::Scratch::add_plain_choices(Part& part, SpaceId at, Interval durin
   if (open && from <= until) add_gap(part, {from, until}, forked ? &inherited : nullptr);
   rects.resize(mark);
   if (!forked) return;
-  // Only what `during` touches stays; the rest was needed to know how far the gaps reach.
+  // Keep only what overlaps `during`; the rest was needed to determine the extent of the gaps.
   const auto begin = choices.begin() + part.first_choice;
   choices.erase(std::remove_if(begin, choices.end(), [during](const Choice& c) { return !c.possible.overlaps(during); }), choices.end());
   part.choice_count = static_cast<uint32_t>(choices.size()) - part.first_choice;
 }
 
-// The common case: plain bytes of one section throughout. Widens the answer up to the next site or section edge and remembers it.
+// Handles the common case: plain bytes of one section throughout. Widens the result up to the next site or section edge and caches it.
 bool CodeView::Scratch::emit_plain() {
   if (parts.size() != 1 || parts[0].site != kNoSite || parts[0].choice_count != 1) return false;
   const Choice& choice = choices[parts[0].first_choice];
@@ -320,7 +320,7 @@ bool CodeView::Scratch::emit_plain() {
   return true;
 }
 
-// Visits every combination that some moment of `when` allows exactly once: when the last of its choices opens.
+// Visits every combination that is possible at some time of `when` exactly once: when the last of its choices opens.
 void CodeView::Scratch::sweep() {
   if (std::all_of(parts.begin(), parts.end(), [](const Part& part) { return part.choice_count == 1; })) {  // nothing to combine
     pick.assign(parts.size(), 0);
@@ -368,7 +368,7 @@ void CodeView::Scratch::combine(uint32_t fixed_part, uint32_t fixed_choice) {
   }
 }
 
-// An edit that lies across two sites has happened in both or in neither.
+// Returns false if an edit that spans two sites has been applied in only one of them.
 bool CodeView::Scratch::consistent() const {
   ++taken;
   for (size_t p = 0; p < parts.size(); ++p) {
@@ -381,7 +381,7 @@ bool CodeView::Scratch::consistent() const {
   return true;
 }
 
-// `certain` of the choice, joined with neighbouring versions that hold the same `compared` bytes.
+// Returns `certain` of the choice, joined with neighbouring versions whose `compared` bytes are equal.
 Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, uint64_t compared) const {
   if (part.site == kNoSite || choice.bytes == nullptr) return choice.certain;
   const Site& site = data->sites[part.site];
@@ -401,7 +401,8 @@ Interval CodeView::Scratch::run_certain(const Part& part, const Choice& choice, 
   return {data->certain(site, first).first, data->certain(site, last).last};
 }
 
-// A key flipped thousands of times has two contents: versions that share their bytes need no second comparison.
+// Merges the choice into a candidate with the same bytes. A static key switched thousands of times has two contents, so versions that share
+// bytes need no further comparison.
 bool CodeView::Scratch::merge_shared() {
   if (parts.size() != 1) return false;
   const Choice& choice = chosen(0);
@@ -497,7 +498,7 @@ FetchResult CodeView::fetch(SpaceId space, Ip ip, Interval when, std::span<const
 
 PlainCode CodeView::plain(SpaceId space, Ip ip, Interval when) {
   PlainCode plain;
-  if (timeline_.fetch_log() != nullptr) return plain;  // it wants to hear of each span
+  if (timeline_.fetch_log() != nullptr) return plain;  // the log needs each span
   Scratch& s = *scratch_;
   const SpaceId in = effective_space(space, ip);
   const CacheSlot& slot = s.cache[(ip.value >> 12) % kCacheSlots];

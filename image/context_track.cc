@@ -1,4 +1,4 @@
-// ContextTrack: sorted switches per cpu and per thread; look-ups are binary searches.
+// ContextTrack: sorted switches per cpu and per thread; lookups are binary searches.
 #include "ptdecode/context_track.h"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void ContextTrack::sort() {
 Context ContextTrack::at_cpu(int32_t cpu, TimeNs time) const {
   const Switch* found = last_at(by_cpu_, cpu, time);
   if (found == nullptr) return {};
-  // A thread that was running may have called exec since the switch: what its own track says about `time` is newer.
+  // The thread may have called exec since the switch, so its own track is newer.
   const Switch* thread = found->to.tid > 0 ? last_at(by_tid_, found->to.tid, time) : nullptr;
   if (thread == nullptr) return found->to;
   if (thread->time >= found->time || found->to.space == kNoSpace) return thread->to;

@@ -8,7 +8,7 @@
 namespace ptd {
 namespace {
 
-/// A copy of text takes a while: a site may be dated this far from where most are.
+/// Copying the text takes some time: a site may be dated this far from most others.
 constexpr uint64_t kCopySlackNs = 200'000'000;
 constexpr size_t kMaxDifferences = size_t{1} << 22;
 
@@ -17,7 +17,7 @@ Interval widen(Interval when, uint64_t ns) {
           when.last.value > kTimeMax.value - ns ? kTimeMax : TimeNs{when.last.value + ns}};
 }
 
-/// How many bytes from `at` on the instruction seems to have that was replaced there: what jump labels, static calls, ftrace write.
+/// Returns the apparent size of the instruction at the start that was replaced, as jump labels, static calls and ftrace do.
 size_t patched_size(Bytes a, Bytes b) {
   const auto starts = [](Bytes bytes, std::initializer_list<uint8_t> with) {
     size_t i = 0;
@@ -43,7 +43,7 @@ size_t patched_size(Bytes a, Bytes b) {
   return size;
 }
 
-/// First offset from `at` on at which the two differ, or their size.
+/// Returns the first offset from `at` on at which the two differ, or their size.
 size_t next_difference(Bytes a, Bytes b, size_t at) {
   constexpr size_t kStep = 4096;
   const size_t size = std::min(a.size(), b.size());
@@ -145,7 +145,7 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
     turns.push_back({t.first, 1});
     turns.push_back({t.last, -1});
   }
-  // At one moment, what begins comes before what ends: intervals are closed.
+  // At equal times, starts come before ends, because intervals are closed.
   std::sort(turns.begin(), turns.end(), [](Turn a, Turn b) { return a.time != b.time ? a.time < b.time : a.change > b.change; });
   int votes = 0, best = 0;
   TimeNs best_from;
@@ -154,9 +154,9 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
     if (votes > best) best = votes, best_from = turn.time;
   }
   if (best == 0) return;
-  const bool explained = allowance.sites != 0 && allowance.since <= best_from;  // else nothing was lost before it
-  // Lost records make sites disagree with the true moment, and those that were switched back agree with a later one. A recorder takes
-  // its base copy first and a later copy last, so the stretch nearest to that end is taken among all that the losses can explain.
+  const bool explained = allowance.sites != 0 && allowance.since <= best_from;  // otherwise nothing was lost before it
+  // Because of lost records, some sites disagree with the true time, and sites that were switched back agree with a later one. A recorder
+  // takes its base copy first and a later copy last. So choose the stretch nearest to that end, among all that the losses can explain.
   const int enough = std::max(1, best - (explained ? allowance.sites : 0));
   Interval dated = given;
   bool inside = false, found = false;
@@ -173,13 +173,13 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
       inside = false;
     }
   }
-  // A stretch from the start on is wide because of the losses; the copy itself was taken before anything changed.
+  // A stretch from the start on is wide only because of the losses; the copy itself was taken before anything changed.
   const auto first_end = std::find_if(turns.begin(), turns.end(), [](Turn turn) { return turn.change < 0; });
   if (is_base && explained && dated.first == given.first) dated.last = first_end->time;
   for (size_t i = first; i < end; ++i) {
     copies_[i].taken = dated;
     if (explained) limits_[i] = dated;
-    // A site that seems to be of a moment after a loss may as well have lost a record.
+    // A site that seems to date from after a loss may have lost a record instead.
     if (is_base && allowance.sites != 0) limits_[i].last = std::min(limits_[i].last, std::max(allowance.since, dated.last));
   }
 }
@@ -187,7 +187,7 @@ void CopySet::date(size_t first, size_t end, const std::vector<Interval>& times,
 std::vector<Edit> CopySet::differences(std::span<const SiteRange> known) const {
   std::vector<Edit> out;
   for (size_t later = 1; later < copies_.size(); ++later) {
-    // Against the nearest earlier copy at each address.
+    // Compare with the nearest earlier copy at each address.
     std::vector<AddressRange> left{range(later)};
     for (size_t i = later; i-- > 0 && !left.empty();) {
       if (copies_[i].space != copies_[later].space) continue;
@@ -214,9 +214,9 @@ void CopySet::compare(size_t earlier, size_t later, AddressRange common, std::sp
   const uint64_t size = common.last - common.first + 1;
   const Bytes a = copies_[earlier].code.bytes.subspan(common.first - range(earlier).first, size);
   const Bytes b = copies_[later].code.bytes.subspan(common.first - range(later).first, size);
-  size_t done = 0;  // what lies before is a site's, or told
+  size_t done = 0;  // bytes before this belong to a site or are done
   for (size_t at = next_difference(a, b, 0); at < size && out.size() < kMaxDifferences; at = next_difference(a, b, at)) {
-    // A word of which nothing is done yet is replaced as a whole.
+    // A word of which no part is done is replaced as a whole.
     const size_t into_word = word_bytes_ == 0 ? 0 : (common.first + at) % word_bytes_;
     if (into_word <= at - done) at -= into_word;
     const uint64_t ip = common.first + at;

@@ -30,12 +30,12 @@ class CopySet {
   [[nodiscard]] bool any_in(SpaceId space) const;
   /// Returns the earliest time at which a copy of the space may have been taken.
   [[nodiscard]] TimeNs earliest(SpaceId space) const;
-  /// Returns whether the time of the copy is bounded on both sides. If not, the copy is dated by its bytes.
+  /// Returns whether the time of the copy is not bounded on both sides. Such a copy is dated by its bytes.
   [[nodiscard]] bool undated(size_t index) const;
-  /// The end of the run of copies from `index` on that were taken together: neighbours of one space and date that do not overlap, as a
-  /// kcore has one for the kernel and one for each stretch of modules.
+  /// Returns the end of the run of copies from `index` on that were taken together: adjacent copies of the same space and date that do not
+  /// overlap. A kcore has one for the kernel and one for each range of modules.
   [[nodiscard]] size_t taken_with(size_t index) const;
-  /// Returns how many more sites than at the best time may disagree with a copy, because records lost from `since` on explain it.
+  /// The number of sites beyond those at the best time that may disagree with a copy, because records lost from `since` on explain it.
   struct Allowance {
     int sites = 0;
     TimeNs since = kTimeMin;
@@ -51,8 +51,8 @@ class CopySet {
   void compare(size_t earlier, size_t later, AddressRange range, std::span<const SiteRange> known, std::vector<Edit>& out) const;
 
   std::vector<DatedCopy> copies_;
-  unsigned word_bytes_ = 0;       // of instructions that all have one size; 0: x86
-  std::vector<Interval> limits_;  // as given: dating by bytes stays within
+  unsigned word_bytes_ = 0;       // size of fixed-size instructions; 0: x86
+  std::vector<Interval> limits_;  // the given times: dating by bytes stays within them
 };
 
 }  // namespace ptd

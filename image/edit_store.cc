@@ -9,7 +9,7 @@
 
 namespace ptd {
 namespace {
-/// Edits up to this size are never cut in two; longer ones (new code) may lie across several sites.
+/// Edits up to this size are never split; longer ones (new code) may span several sites.
 constexpr uint64_t kShortEditBytes = 32;
 }  // namespace
 
@@ -68,8 +68,8 @@ SiteRanges EditStore::ranges() const {
   return out;
 }
 
-// Walks a long cluster in address order. Short edits that overlap form cores that stay whole where possible;
-// within long edits a site ends at a core's edge or after half of kMaxSiteBytes.
+// Splits a long cluster in address order. Short edits that overlap form cores, which stay whole if possible. Within long edits a site ends
+// at the edge of a core or after half of kMaxSiteBytes.
 void EditStore::cut(uint32_t first, uint32_t end, SiteRanges& out) const {
   std::vector<std::pair<uint64_t, uint64_t>> cores;  // first, last address
   uint64_t cluster_last = 0;
@@ -87,7 +87,7 @@ void EditStore::cut(uint32_t first, uint32_t end, SiteRanges& out) const {
   uint32_t next = first;
   for (uint64_t at = edits_[first].ip;;) {
     uint64_t last = at + std::min<uint64_t>(kMaxSiteBytes / 2 - 1, cluster_last - at);
-    // A core that straddles the end is left to the next site, or taken in whole if it fits.
+    // A core that straddles the end is left to the next site, or included as a whole if it fits.
     const auto core = std::partition_point(cores.begin(), cores.end(), [last](const auto& c) { return c.second <= last; });
     if (core != cores.end() && core->first <= last) {
       if (core->first > at) {

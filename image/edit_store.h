@@ -18,7 +18,7 @@ struct StoredEdit {
   SpaceId space = kKernelSpace;
   int32_t cpu = -1;
   uint64_t record_offset_bytes = 0;
-  uint32_t order = 0;  ///< in which it was added
+  uint32_t order = 0;  ///< number in the order of addition
   EditOrigin origin = EditOrigin::text_poke;
 
   [[nodiscard]] uint64_t size_bytes() const { return old_size > new_size ? old_size : new_size; }
@@ -30,7 +30,7 @@ struct SiteRange {
   SpaceId space;
   uint64_t ip = 0;
   uint32_t size_bytes = 0;
-  uint64_t first_piece = 0;  ///< run of SiteRanges::pieces
+  uint64_t first_piece = 0;  ///< start of its run in SiteRanges::pieces
   uint32_t piece_count = 0;
 };
 

@@ -11,7 +11,7 @@
 
 namespace ptd {
 
-/// Code is kept in lines of this size, aligned.
+/// Code is recorded in aligned lines of this size.
 inline constexpr unsigned kCodeLineBits = 6;
 inline constexpr uint64_t kCodeLineBytes = uint64_t{1} << kCodeLineBits;
 

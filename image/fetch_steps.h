@@ -5,13 +5,13 @@
 
 namespace ptd {
 
-/// No fetch of a CodeView takes more steps; it gives FetchStatus::too_many.
+/// Maximum number of steps of a fetch; a fetch that needs more returns FetchStatus::too_many.
 inline constexpr uint64_t kMostFetchSteps = 1U << 18;
 
 /// The counters of one thread, for callers that limit its work. A fetch depends only on `most`.
 struct FetchSteps {
-  uint64_t taken = 0;               ///< versions that fetches have compared and combined; none for code that does not change
-  uint64_t walked = 0;              ///< instructions that decoders walked in parallel or searching backwards, with undecided versions
+  uint64_t taken = 0;               ///< versions that fetches compared and combined; 0 for code that does not change
+  uint64_t walked = 0;              ///< instructions that decoders walked in parallel or searching backwards, while versions were undecided
   uint64_t most = kMostFetchSteps;  ///< approximate limit of one fetch
 };
 

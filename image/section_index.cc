@@ -8,7 +8,7 @@
 namespace ptd {
 namespace {
 
-/// What is mapped now, by first address.
+/// The current mappings, by first address.
 class LiveMap {
  public:
   explicit LiveMap(std::vector<SectionRect>& closed) : closed_(closed) {}

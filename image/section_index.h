@@ -25,7 +25,7 @@ struct SectionChange {
 };
 
 /// Immutable once built. A centred interval tree over addresses: rectangles that share an address are disjoint in time,
-/// so each node's list is ordered by time and a look-up costs log(n) steps of log(n).
+/// so each node's list is ordered by time, and a lookup costs log(n) steps of log(n).
 class SectionIndex {
  public:
   SectionIndex() = default;
@@ -38,7 +38,7 @@ class SectionIndex {
   /// Returns the rectangle that contains `address` at `t`; if none does, kNoSection with an interval around `t` in which none does.
   struct Found {
     SectionId section = kNoSection;
-    bool covered = false;  ///< by a rectangle, which may be one of kNoSection
+    bool covered = false;  ///< inside a rectangle, which may be one of kNoSection
     Interval live;
   };
   [[nodiscard]] Found at(uint64_t address, TimeNs t) const;
@@ -64,7 +64,7 @@ class SectionIndex {
 
   std::vector<Node> nodes_;
   std::vector<SectionRect> rects_;
-  std::vector<uint64_t> boundaries_;  // sorted addresses at which some rectangle begins, or the one after which it ends
+  std::vector<uint64_t> boundaries_;  // sorted addresses at which a rectangle begins, or that follow its end
 };
 
 }  // namespace ptd

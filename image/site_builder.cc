@@ -11,7 +11,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMaxFindings = 65536;
-constexpr uint32_t kMaxSplitDepth = 8;  // deeper: byte by byte
+constexpr uint32_t kMaxSplitDepth = 8;  // at greater depth, split into single bytes
 
 SiteStep clip(const SiteStep& step, uint32_t first, uint32_t end) {
   SiteStep clipped = step;
@@ -69,7 +69,7 @@ void SiteBuilder::build_at(SiteInput& input, uint32_t depth) {
   write_versions(input);
 }
 
-// Some byte's lost record lies before another byte's record: the two have histories of their own, linked by their edits' numbers.
+// Splits the site: the lost record of some byte precedes another byte's record, so the two have separate histories, linked by edit numbers.
 void SiteBuilder::split(const SiteInput& input, uint32_t depth) {
   std::vector<uint32_t> cuts{0, crossing_.first, crossing_.end, input.size};
   if (depth >= kMaxSplitDepth) {
@@ -101,7 +101,7 @@ bool SiteBuilder::scan(SiteInput& input) {
   bytes_.assign(input.size, Byte{});
   initial_.assign(input.size, Byte{});
   for (size_t i = 0; i < input.steps.size(); ++i) {
-    // Two edits whose times leave their order open stand in the order in which their bytes join.
+    // Two edits whose times do not determine their order are applied in the order in which their bytes match.
     if (i + 1 < input.steps.size() && input.steps[i].kind == SiteStep::Kind::record && input.steps[i + 1].kind == SiteStep::Kind::record &&
         input.steps[i + 1].time.first <= input.steps[i].time.last && !fits(input.steps[i]) && fits(input.steps[i + 1])) {
       std::swap(input.steps[i], input.steps[i + 1]);
@@ -161,7 +161,7 @@ void SiteBuilder::apply_section(const SiteStep& step) {
   }
 }
 
-// What is proven of a byte now holds since it was last set.
+// Records a proven value of a byte, which is valid since the byte was last set.
 void SiteBuilder::learn(uint32_t offset, std::byte value) {
   Byte& now = bytes_[offset];
   Byte* origin = &initial_[offset];
@@ -179,7 +179,7 @@ SiteBuilder::Mismatch SiteBuilder::compare(const SiteInput& input, const SiteSte
   for (uint32_t i = 0; i < held.size(); ++i) {
     const uint32_t offset = step.offset + i;
     Byte& byte = bytes_[offset];
-    if (byte.level == Level::absent && observed) continue;  // memory freed since may hold anything
+    if (byte.level == Level::absent && observed) continue;  // freed memory may contain anything
     if (byte.level == Level::unknown && byte.set_by < 0 && !observed && step.new_bytes.empty() && input.outside_base) {
       byte.level = initial_[offset].level = Level::absent;
       byte.since = input.base_taken;
@@ -239,8 +239,8 @@ bool SiteBuilder::apply_observation(const SiteInput& input, const SiteStep& step
   return true;
 }
 
-// Inserts the edit that must have made the bytes [first, end) what `held` says, between the last thing known of them and `cause`.
-// Returns false if another record of the site lies between, so that one row of versions cannot tell the story.
+// Inserts the edit that must have set the bytes [first, end) to `held`, between their last proof and `cause`. Returns false if another
+// record of the site lies between, because then one sequence of versions cannot express the history.
 bool SiteBuilder::heal(const SiteStep& cause, Bytes held, const Mismatch& mismatch) {
   const bool crosses = !scanned_.empty() && scanned_.back().step.time.first > mismatch.since;
   if (crosses && mismatch.set_by + 1 < static_cast<int32_t>(scanned_.size())) {
@@ -259,7 +259,7 @@ bool SiteBuilder::heal(const SiteStep& cause, Bytes held, const Mismatch& mismat
   return true;
 }
 
-// Code came into being where a record had put other code: the kernel tells of removals, so that record was lost.
+// Inserts a removal if code was created where a record had put other code. The kernel records removals, so that record was lost.
 void SiteBuilder::heal_removal(const SiteInput& input, const SiteStep& cause) {
   Mismatch standing;
   for (uint32_t offset = cause.offset; offset < cause.end(); ++offset) {
@@ -295,7 +295,7 @@ void SiteBuilder::heal_removal(const SiteInput& input, const SiteStep& cause) {
   scanned_.push_back({step, 0, false});
 }
 
-// One lost record changes an instruction as a whole: bytes beside an inserted edit that `cause` covers too belong to it.
+// Extends an inserted edit to adjacent bytes that `cause` also covers: one lost record changes an instruction as a whole.
 bool SiteBuilder::extend_heal(const SiteStep& cause, Bytes held, const Mismatch& mismatch) {
   for (auto i = static_cast<int32_t>(scanned_.size()) - 1; i > mismatch.set_by; --i) {
     Scanned& healed = scanned_[static_cast<size_t>(i)];
@@ -376,7 +376,7 @@ void SiteBuilder::write_versions(const SiteInput& input) {
   seal(input, first_version);
 }
 
-// Appends what bytes_ holds now as a version, unless nothing has changed.
+// Appends the current content of bytes_ as a version, unless nothing has changed.
 void SiteBuilder::push_version(const SiteInput& input, const SiteStep* step, uint64_t first_version) {
   const uint32_t size = input.size;
   std::array<std::byte, size_t{2} * kMaxSiteBytes> content{};
@@ -413,7 +413,7 @@ void SiteBuilder::push_version(const SiteInput& input, const SiteStep* step, uin
   data_.versions.push_back(version);
 }
 
-// Closes the site: opening times never decrease, and a site about which nothing is known is dropped.
+// Closes the site: makes opening times non-decreasing, and drops a site without known bytes.
 void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
   auto& versions = data_.versions;
   if (frozen_) {
@@ -439,8 +439,9 @@ void SiteBuilder::seal(const SiteInput& input, uint64_t first_version) {
                          static_cast<uint32_t>(first_doubt), static_cast<uint32_t>(data_.doubts.size() - first_doubt)});
 }
 
-// Records lost between two moments at which the content was told may have changed it and changed it back: one window hides that wholly,
-// two leave what stood between them in doubt. After the last such moment one window is enough.
+// Adds the times at which lost records leave the content in doubt. Between two times at which the content is known, records lost in one
+// window may have changed it and changed it back, but only within the window. With two windows the content between them is in doubt. After
+// the last known content, one window is enough.
 void SiteBuilder::add_doubts(const SiteInput& input) {
   const std::vector<Interval>& windows = data_.suspect;
   if (windows.empty()) return;

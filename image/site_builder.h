@@ -26,21 +26,21 @@ struct SiteStep {
   EditOrigin origin = EditOrigin::text_poke;
   Interval time;
   uint32_t offset = 0;
-  uint32_t size = 0;           ///< of the range it covers, clipped to the site
-  Bytes old_bytes, new_bytes;  ///< clipped likewise; empty: absent
-  uint32_t edit = kNoEdit;     ///< index of the StoredEdit (or a number above all of them, when inserted)
-  uint32_t copy = 0;           ///< observe: which copy
+  uint32_t size = 0;           ///< size of the range it covers, clipped to the site
+  Bytes old_bytes, new_bytes;  ///< clipped too; empty: absent
+  uint32_t edit = kNoEdit;     ///< index of the StoredEdit, or a larger number for an inserted edit
+  uint32_t copy = 0;           ///< observe: index of the copy
 
   [[nodiscard]] uint32_t end() const { return offset + size; }
 };
 
 /// The part of a dated copy that covers a site.
 struct SiteCopy {
-  uint32_t copy = 0;  ///< index, 0 is the base
+  uint32_t copy = 0;  ///< index of the copy; 0 is the base
   uint32_t offset = 0;
   Bytes bytes;
   Interval taken;
-  Interval limit;  ///< contains `taken`, which is where most sites place the copy; this one may stand elsewhere within
+  Interval limit;  ///< contains `taken`, the time at which most sites place the copy; this site may place it elsewhere within `limit`
 };
 
 /// A range of bytes and all events that affect it.
@@ -51,7 +51,7 @@ struct SiteInput {
   std::vector<SiteStep> steps;
   std::vector<SiteCopy> copies;
   bool outside_base =
-      false;  ///< copies exist and none covers this range: code that a record removes from here came into being after `base_taken`
+      false;  ///< copies exist and none covers this range: code that a record removes here was created after `base_taken`
   TimeNs base_taken;
 };
 
@@ -60,7 +60,7 @@ class SiteBuilder {
  public:
   SiteBuilder(TimelineData& data, const EditStore& edits);
 
-  /// Appends the site, or several if its history can only be resolved in parts. Consumes the input.
+  /// Appends the site, or several if its history can be resolved only in parts. Consumes the input.
   void build(SiteInput& input);
   /// Keeps the first known version of each site only and reports nothing.
   void freeze() { frozen_ = true; }
@@ -73,19 +73,19 @@ class SiteBuilder {
   /// The state of a byte at one point of the scan.
   enum class Level : uint8_t { unknown, weak, known, absent };
   struct Byte {
-    TimeNs since;         // the value is not known to have stood before this
+    TimeNs since;         // the value is proven only from this time on
     int32_t set_by = -1;  // index into scanned_, -1: initial content
     std::byte value{};
     Level level = Level::unknown;
     bool healed = false;
   };
-  /// A step as it goes into the versions. `content` (per byte of its range) replaces new_bytes for sections and inserted edits.
+  /// A step as it is written to the versions. `content` (per byte of its range) replaces new_bytes for sections and inserted edits.
   struct Scanned {
     SiteStep step;
     size_t content = 0;  // offset in pool_
     bool pooled = false;
   };
-  /// Bytes [first, end) that are not what `cause` says they were.
+  /// Bytes [first, end) that differ from what `cause` requires.
   struct Mismatch {
     uint32_t first = 0, end = 0;
     TimeNs since;
@@ -122,10 +122,10 @@ class SiteBuilder {
   std::vector<bool> reported_;  // per stored edit
   size_t findings_left_;
 
-  // Of the present site.
+  // State of the current site.
   std::vector<Scanned> scanned_;
   std::vector<Byte> pool_;
-  std::vector<Byte> bytes_;    // now
+  std::vector<Byte> bytes_;    // current bytes
   std::vector<Byte> initial_;  // at the start of time
   std::vector<Finding> pending_;
   std::vector<uint32_t> pending_edits_;

@@ -1,4 +1,4 @@
-// SiteBuilder: dated copies. Finds by its bytes when in a site's history a copy was taken.
+// SiteBuilder: dated copies. Determines by the bytes of a copy when in a site's history it was taken.
 #include <algorithm>
 #include <string>
 
@@ -8,14 +8,14 @@ namespace ptd {
 namespace {
 
 constexpr std::byte kInt3{0xcc};
-/// A poke leaves INT3 and half-written bytes for a while around its record; copies may catch that.
+/// A poke leaves INT3 and partly written bytes for a short time around its record, and copies may contain them.
 constexpr uint64_t kPokeWindowNs = 50'000'000;
 
 TimeNs earlier(TimeNs t, uint64_t ns) { return t.value < ns ? kTimeMin : TimeNs{t.value - ns}; }
 TimeNs later(TimeNs t, uint64_t ns) { return t.value > kTimeMax.value - ns ? kTimeMax : TimeNs{t.value + ns}; }
 Interval widen(Interval when, uint64_t ns) { return {earlier(when.first, ns), later(when.last, ns)}; }
 
-/// The number of steps that surely precede `taken`, and the number that may.
+/// The number of steps that certainly precede `taken`, and the number that may.
 struct Places {
   size_t first = 0, last = 0;
 };
@@ -36,13 +36,13 @@ void SiteBuilder::place_copies(SiteInput& input) {
   for (const SiteCopy& copy : input.copies) place_copy(input, copy);
 }
 
-// cost[p]: in how many ways (0 to 2) the copy contradicts having been taken after p steps: it is not what step p - 1 left,
-// it is not what step p found.
+// Sets cost[p] to the number of ways (0 to 2) in which the copy contradicts having been taken after p steps: it differs from the bytes
+// after step p - 1, or from the old bytes of step p.
 void SiteBuilder::trace_records(const SiteInput& input, const SiteCopy& copy, std::vector<uint8_t>& cost) {
   const auto& steps = input.steps;
   const auto copy_end = copy.offset + static_cast<uint32_t>(copy.bytes.size());
   bytes_.assign(input.size, Byte{});
-  for (const SiteStep& step : steps) {  // content before everything: what the first step at each byte found there
+  for (const SiteStep& step : steps) {  // initial content: the old bytes of the first step at each byte
     for (uint32_t i = 0; i < step.size; ++i) {
       Byte& byte = bytes_[step.offset + i];
       if (byte.set_by >= 0) continue;
@@ -97,7 +97,7 @@ void SiteBuilder::matching_times(SiteInput& input, const SiteCopy& copy, std::ve
   }
 }
 
-// A copy that fell into the middle of a poke: INT3 at its first byte, each other byte old or new.
+// Returns true for a copy taken in the middle of a poke: INT3 in its first byte, each other byte old or new.
 bool SiteBuilder::half_written(const SiteInput& input, const SiteCopy& copy) {
   const Interval taken = widen(copy.limit, kPokeWindowNs);
   for (const SiteStep& step : input.steps) {

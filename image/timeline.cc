@@ -13,7 +13,7 @@ Interval TimelineData::possible(const Site& site, uint32_t v) const {
   return {first, last};
 }
 
-// A moment at which an edit may have happened belongs to nobody for certain; an empty interval is {max, min}-like: last < first.
+// A time at which an edit may have happened is certain for neither version. An empty interval is {max, min}-like: last < first.
 Interval TimelineData::certain(const Site& site, uint32_t v) const {
   Interval result;
   if (v > 0) {
@@ -34,11 +34,11 @@ bool TimelineData::known_at(const Site& site, const Version& version, uint64_t o
   return version.known == Known::all;
 }
 
-// open.first and open.last never decrease from version to version (site_builder keeps it so).
+// open.first and open.last never decrease from version to version, which SiteBuilder ensures.
 TimelineData::Range TimelineData::versions_in(const Site& site, Interval when) const {
   const auto begin = versions.begin() + static_cast<ptrdiff_t>(site.first_version);
   const auto end = begin + site.version_count;
-  // Version v has closed before `when` if v + 1 surely opened before it.
+  // Version v has closed before `when` if v + 1 certainly opened before it.
   const auto opened = std::lower_bound(begin + 1, end, when.first, [](const Version& v, TimeNs t) { return v.open.last < t; });
   const auto not_yet = std::upper_bound(begin + 1, end, when.last, [](TimeNs t, const Version& v) { return t < v.open.first; });
   Range range{static_cast<uint32_t>(opened - begin) - 1, static_cast<uint32_t>(not_yet - begin) - 1};
@@ -53,7 +53,7 @@ SiteId TimelineData::site_at_or_after(const SpaceData& space, uint64_t address) 
   return static_cast<SiteId>(at - sites.begin());
 }
 
-// What a parent had at the fork is the same at any moment at which the child has nothing of its own.
+// Looks up the parents' sections at the fork. Their content is valid at any time at which the child has no mapping of its own.
 Timeline::SectionAt TimelineData::section_at(SpaceId space, uint64_t address, TimeNs t) const {
   Interval valid;
   for (bool own = true; space.value < spaces.size(); own = false) {

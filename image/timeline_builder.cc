@@ -16,7 +16,7 @@
 namespace ptd {
 namespace {
 
-/// Deeper chains of forks than this are not followed: the child then starts with a copy of what its parent shows.
+/// Maximum length of a chain of forks. Beyond it, the child starts with a copy of its parent's mappings.
 constexpr uint32_t kMaxForkDepth = 16;
 
 std::vector<Interval> merged(std::vector<Interval> windows) {
@@ -33,7 +33,7 @@ std::vector<Interval> merged(std::vector<Interval> windows) {
   return out;
 }
 
-/// How many records of sites do not join the one before: what a recording that lost records looks like.
+/// Counts records of sites whose old bytes do not match the previous record, a sign of lost records.
 class LossEvidence {
  public:
   void add(SiteInput& input) {
@@ -46,8 +46,8 @@ class LossEvidence {
       last = &step;
     }
   }
-  /// Sites among `sites` whose disagreement with a copy such losses, or those told by LOST records (`lost`, in order), may explain. Where
-  /// records are known to be lost, the moment at which a recorder takes its copies is the better witness: half of the sites may disagree.
+  /// Returns how many of `sites` may disagree with a copy because of such losses, or of those in LOST records (`lost`, in order). If
+  /// records are known to be lost, the time at which a recorder takes its copies is better evidence: half of the sites may disagree.
   [[nodiscard]] CopySet::Allowance allowance(size_t sites, const std::vector<Interval>& lost) const {
     if (broken_ == 0 && lost.empty()) return {};
     return {static_cast<int>(sites / 2 + 1), broken_ != 0 ? kTimeMin : lost.front().first};
@@ -81,7 +81,7 @@ struct TimelineBuilder::State {
   bool frozen = false;
 
   SectionId first_copy_section = 0;
-  std::deque<std::vector<std::byte>> inherited;  // bytes of parents that sites of children start with
+  std::deque<std::vector<std::byte>> inherited;  // parents' bytes with which sites of children start
 
   void add_change(SpaceId space, uint64_t ip, uint64_t size, Interval live, SectionId section);
   void base_from_copies();
@@ -145,7 +145,7 @@ void TimelineBuilder::add_lost_window(Interval window) { state_->lost.push_back(
 void TimelineBuilder::add_finding(Finding finding) { state_->findings.push_back(std::move(finding)); }
 void TimelineBuilder::freeze_at_first_version() { state_->frozen = true; }
 
-// Copies stand below everything that was mapped explicitly.
+// Adds the copies as base sections, below everything that was mapped explicitly.
 void TimelineBuilder::State::base_from_copies() {
   first_copy_section = static_cast<SectionId>(data->sections.size());
   std::vector<std::vector<SectionChange>> base(spaces.size());
@@ -180,7 +180,7 @@ void TimelineBuilder::State::build_space(uint32_t id, const SiteRanges& ranges, 
   data->spaces[id].site_count = static_cast<uint32_t>(data->sites.size()) - data->spaces[id].first_site;
 }
 
-// A child whose line of forks is long gets what its ancestors have mapped as changes of its own (edits of theirs excepted).
+// Copies the ancestors' mappings (without their edits) into a child whose chain of forks is too long.
 void TimelineBuilder::State::flatten_fork(uint32_t id) {
   Space& space = spaces[id];
   if (space.parent == kNoSpace) return;
@@ -300,7 +300,7 @@ void TimelineBuilder::State::gather_inherited(SiteInput& input, uint64_t first, 
   }
 }
 
-// The times at which the sites that copy `index` covers held its bytes.
+// Collects the times at which the sites covered by copy `index` had its bytes.
 void TimelineBuilder::State::gather_times(size_t index, const SiteRanges& ranges, SiteBuilder& builder, LossEvidence& losses,
                                           std::vector<Interval>& times) {
   const DatedCopy& copy = copies.copy(index);
@@ -334,7 +334,7 @@ void TimelineBuilder::State::date_copies(const SiteRanges& ranges, SiteBuilder& 
   }
 }
 
-// What two copies show and no record tells becomes edits. Returns whether there are any.
+// Adds edits for differences between two copies that no record explains. Returns whether there are any.
 bool TimelineBuilder::State::add_differences(const SiteRanges& ranges, SiteBuilder& builder) {
   if (copies.size() < 2 || frozen) return false;
   bool any_added = false;

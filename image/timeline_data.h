@@ -20,7 +20,7 @@ enum class Known : uint8_t { none, partial, all };
 struct Version {
   Interval open;
   uint64_t bytes_offset = 0;  ///< in TimelineData::arena; equal contents of one site may share it
-  uint32_t edit = kNoEdit;    ///< which edit opened it; pieces of one edit in several sites share the number
+  uint32_t edit = kNoEdit;    ///< the edit that opened it; pieces of one edit in several sites have the same number
   Known known = Known::none;
   CodeFlag flags = CodeFlag::none;
 };
@@ -32,7 +32,7 @@ struct Site {
   uint32_t version_count = 0;
   uint64_t first_version = 0;
   SpaceId space = kKernelSpace;
-  uint32_t first_doubt = 0, doubt_count = 0;  ///< of `doubts`
+  uint32_t first_doubt = 0, doubt_count = 0;  ///< range in `doubts`
 };
 
 /// One address space: its sections by (address, time) and its run of sites in address order.
@@ -52,7 +52,7 @@ class TimelineData {
   std::vector<Version> versions;
   std::vector<std::byte> arena;
   std::vector<Interval> suspect;  ///< disjoint, in order
-  std::vector<Interval> doubts;   ///< of a site: times in which lost records may have changed the content; in order
+  std::vector<Interval> doubts;   ///< per site: times at which lost records may have changed the content; in order
   std::vector<Finding> findings;
 
   /// Return when the version may have been live, and when it certainly was (its neighbours were not).

@@ -5,7 +5,7 @@
 
 namespace ptd::environment {
 
-// Each function returns the present value of its variable; "" if it is not set. Thread-safe as long as no thread changes the environment.
+// Each function returns the current value of its variable; "" if it is not set. Thread-safe as long as no thread changes the environment.
 
 [[nodiscard]] std::string home();             ///< HOME
 [[nodiscard]] std::string cache_home();       ///< XDG_CACHE_HOME
@@ -14,12 +14,12 @@ namespace ptd::environment {
 [[nodiscard]] std::string stash();            ///< PTDECODE_STASH: a directory, or "off"
 [[nodiscard]] std::string demo();             ///< PTDECODE_DEMO: the folder of the demonstration's recordings
 
-/// TMPDIR; "/tmp" if it is not set or empty.
+/// Returns TMPDIR; "/tmp" if it is not set or empty.
 [[nodiscard]] std::string temporary_folder();
-/// PATH; the system's usual folders if it is not set. An empty PATH stays empty.
+/// Returns PATH; the system's default folders if it is not set. An empty PATH stays empty.
 [[nodiscard]] std::string search_path();
 
-/// All variables as execve() takes them. Valid until the environment is changed.
+/// Returns all variables in the form for execve(). Valid until the environment is changed.
 [[nodiscard]] char** variables();
 
 }  // namespace ptd::environment

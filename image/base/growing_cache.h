@@ -1,4 +1,4 @@
-// GrowingCache: a direct-mapped cache that is as large as its use requires.
+// GrowingCache: a direct-mapped cache that grows with its use.
 #pragma once
 
 #include <cstddef>

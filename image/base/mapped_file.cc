@@ -51,7 +51,7 @@ FileId MappedFile::mapped_id() const {
   std::ifstream maps(bytes_.empty() ? "" : "/proc/self/maps");
   std::string line;
   while (std::getline(maps, line)) {
-    unsigned long long first = 0, inode = 0;  // NOLINT: as sscanf wants them
+    unsigned long long first = 0, inode = 0;  // NOLINT: required by sscanf
     FileId id;
     const int fields = std::sscanf(line.c_str(), "%llx-%*x %*s %*x %x:%x %llu", &first, &id.maj, &id.min, &inode);
     id.inode = inode;

@@ -34,14 +34,14 @@ class MappedFile {
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// When the content was last written, in nanoseconds since the epoch. Its owner can set it to any time.
+  /// Returns when the content was last written, in nanoseconds since the epoch. The owner can set it to any time.
   [[nodiscard]] int64_t modified_ns() const { return modified_ns_; }
-  /// When content, name or attributes last changed, in nanoseconds since the epoch. Only the kernel sets it.
+  /// Returns when content, name or attributes last changed, in nanoseconds since the epoch. Only the kernel sets it.
   [[nodiscard]] int64_t changed_ns() const { return changed_ns_; }
   /// Returns device and inode, which are the same for every spelling of the path.
   [[nodiscard]] std::pair<uint64_t, uint64_t> identity() const { return identity_; }
-  /// The numbers under which this process's memory map (/proc/self/maps) lists the file. Records of mappings have the same numbers, and
-  /// stat() has others on file systems of several volumes (btrfs, overlayfs). All 0 if the file is empty or the map cannot be read.
+  /// Returns the numbers under which this process's memory map (/proc/self/maps) lists the file. Records of mappings have the same numbers;
+  /// stat() returns others on file systems with several volumes (btrfs, overlayfs). All 0 if the file is empty or the map cannot be read.
   [[nodiscard]] FileId mapped_id() const;
 
  private:

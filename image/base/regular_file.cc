@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr int kLook = O_PATH | O_CLOEXEC;
 
 int resolve_at(int folder, const std::string& path, uint64_t resolve) {
-  constexpr int kTries = 8;  // EAGAIN: something was renamed meanwhile
+  constexpr int kTries = 8;  // EAGAIN: something was renamed concurrently
   open_how how{};
   how.flags = kLook;
   how.resolve = resolve;
@@ -34,10 +34,10 @@ int resolve_at(int folder, const std::string& path, uint64_t resolve) {
   return static_cast<int>(fd);
 }
 
-// Before Linux 5.6, and where a sandbox refuses the call.
+// Returns whether openat2 is unavailable: before Linux 5.6, or if a sandbox refuses the call.
 bool lacks_openat2(int error) { return error == ENOSYS || error == EPERM; }
 
-// Without openat2: one component at a time, and no link at all.
+// Replaces openat2: one component at a time, and no links.
 int walk_beneath(int folder, const fs::path& name) {
   Fd at(::dup(folder));
   for (const fs::path& part : name) {

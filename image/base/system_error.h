@@ -8,9 +8,9 @@
 
 namespace ptd {
 
-/// Returns the code for an errno; `otherwise` for one that has no code of its own.
+/// Returns the code for an errno; `otherwise` for an errno without a code.
 [[nodiscard]] ErrorCode code_of_errno(int number, ErrorCode otherwise = ErrorCode::open_failed);
-/// Returns an error that says "what: " and the system's text for the errno `number`.
+/// Returns an error with the message "what: " and the system's text for the errno `number`.
 [[nodiscard]] Error system_error(const std::string& what, ErrorCode otherwise = ErrorCode::open_failed, int number = errno);
 
 }  // namespace ptd

@@ -23,16 +23,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kBufferBytes = 1U << 16;
-constexpr int kMaxLinks = 40;  // as the kernel's MAXSYMLINKS
+constexpr int kMaxLinks = 40;  // same as the kernel's MAXSYMLINKS
 constexpr std::string_view kProc = "/proc/";
-constexpr int kTries = 16;  // names that a killed process of the same id may have left
+constexpr int kTries = 16;  // temporary names may be left over from a killed process with the same id
 
-/// Where a chain of links ends.
+/// The end of a chain of links.
 struct Place {
   std::string path;
-  bool of_procfs = false;  ///< a link that only looks like one: the kernel knows what it leads to
-  int descriptor = -1;     ///< of this process
-  bool foreign = false;    ///< a link that another user put into a folder for all: not followed
+  bool of_procfs = false;  ///< a procfs link, which the kernel resolves without a path
+  int descriptor = -1;     ///< descriptor of this process
+  bool foreign = false;    ///< a link that another user created in a world-writable folder: not followed
 };
 
 std::string folder_of(const std::string& path) {
@@ -40,7 +40,7 @@ std::string folder_of(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-/// The rule of the kernel's fs.protected_symlinks, which an administrator may have turned off.
+/// Applies the rule of the kernel's fs.protected_symlinks, which an administrator may have turned off.
 bool is_foreign(const struct stat& link, const std::string& folder) {
   struct stat place {};
   if (::stat(folder.c_str(), &place) != 0) return true;
@@ -91,7 +91,7 @@ Result<std::unique_ptr<WholeFile>> WholeFile::open(const std::string& path, unsi
   if (path == "-") return straight(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   struct stat info {};
   const bool there = ::stat(path.c_str(), &info) == 0;
-  // Also a link that another user put into a folder for all: then the kernel refuses to follow it.
+  // This includes a link of another user in a world-writable folder, if the kernel refuses to follow it.
   if (!there && errno != ENOENT) return open_error(path, errno);
   const Place place = follow(path);
   if (place.foreign) return open_error(path, EACCES);
@@ -120,7 +120,7 @@ Result<Fd> create_private(const std::string& path) {
   const Place place = follow(path);
   if (place.foreign) return open_error(path, EACCES);
   const bool straight = there && (place.of_procfs || !S_ISREG(info.st_mode));
-  // A file that is there may be open elsewhere, or have other names: the new one takes its name, and nothing else of it.
+  // An existing file may be open elsewhere or have other names, so it is unlinked and not reused.
   if (there && !straight && ::unlink(place.path.c_str()) != 0) return open_error(path, errno);
   Fd fd(straight ? ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY)
                  : ::open(place.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
@@ -153,7 +153,7 @@ Status WholeFile::finish() {
   (void)flush();
   if (::close(std::exchange(fd_, -1)) != 0 && error_ == 0) error_ = errno;
   if (error_ == 0 && !temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0) error_ = errno;
-  if (error_ != 0) return failed();  // the destructor removes what there is
+  if (error_ != 0) return failed();  // the destructor removes the temporary file
   temporary_.clear();
   return {};
 }

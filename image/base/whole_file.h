@@ -42,11 +42,11 @@ class WholeFile {
   [[nodiscard]] Error failed() const;
 
   int fd_;
-  std::string path_;                // as it was named
-  std::string target_, temporary_;  // a regular file's place, and where it is until finish(); "": written straight
+  std::string path_;                // as the user gave it
+  std::string target_, temporary_;  // path of a regular file, and its path until finish(); "": written directly
   std::string pending_;
   int error_ = 0;
-  bool closed_ = false;  // the reader went
+  bool closed_ = false;  // the reader closed the pipe
 };
 
 /// Creates a file that only this user may read (mode 0600) and that is written in place, so that the data of a killed process remains.

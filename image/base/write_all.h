@@ -5,8 +5,7 @@
 
 namespace ptd {
 
-/// Writes all bytes, also to a descriptor that does not block and after interruptions by signals. Returns false if that failed; errno has
-/// the reason then.
+/// Writes all bytes, even if the descriptor is non-blocking or signals interrupt. Returns false on failure, with the reason in errno.
 [[nodiscard]] bool write_all(int fd, const char* data, size_t size_bytes);
 
 }  // namespace ptd

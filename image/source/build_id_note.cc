@@ -15,7 +15,7 @@ namespace ptd {
 namespace {
 
 constexpr size_t kMostNoteBytes = 64 << 10, kMostSegments = 256;
-constexpr size_t kMostIdBytes = 20;  // of an MMAP2 record
+constexpr size_t kMostIdBytes = 20;  // in an MMAP2 record
 
 bool read_at(int fd, uint64_t offset, void* to, size_t size) {
   return offset < (1ULL << 62) && pread(fd, to, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);

@@ -1,4 +1,4 @@
-// Code bytes that keep a file mapped, or own a copy.
+// CodeBytes: bytes that keep a file mapped, or own a copy.
 #include "image/source/code_bytes.h"
 
 #include <algorithm>

@@ -14,10 +14,10 @@ namespace ptd {
 /// empty past it.
 [[nodiscard]] CodeBytes piece_of(const std::shared_ptr<const MappedFile>& file, uint64_t offset_bytes, uint64_t size_bytes);
 
-/// Code bytes that own a copy.
+/// Returns code bytes that own a copy of `bytes`.
 [[nodiscard]] CodeBytes own_bytes(Bytes bytes);
 
-/// A run of memory with its bytes, as copies of memory give it.
+/// A range of memory with its bytes, from a copy of memory.
 struct MemoryRange {
   Ip ip;
   CodeBytes code;

@@ -136,7 +136,7 @@ std::vector<CodeSource::Place> CodeSource::places(const MappedPath& wanted) cons
   return places;
 }
 
-/// A file that is open by now is found under its own path from here on.
+/// Registers an open file under its own path for later lookups, and returns the path.
 const std::string& CodeSource::remember(const std::shared_ptr<const MappedFile>& file) {
   OpenFile& opened = files_[file->path()];
   if (!opened.file) {
@@ -177,19 +177,19 @@ std::string CodeSource::own_name(const std::string& path) const {
   std::error_code error;
   if (folder.empty() || !path.starts_with('/') || !fs::is_directory(folder, error)) return {};
   if (std::string name = name_below(folder, path); !name.empty()) return name;
-  // The same folder by another path. Its own links are followed only when the file is opened.
+  // The path may reach the same folder in another way. Its last link is followed only when the file is opened.
   const std::string parent = fs::weakly_canonical(dir_name(path), error).string();
   return error ? std::string() : name_below(fs::canonical(folder, error).string(), parent + "/" + base_name(path));
 }
 
-/// Why a file may be used, see CodeSourceOptions; null if it may not.
+/// Returns why a file may be used, see CodeSourceOptions; null if it may not.
 const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
   if (place.kind == FoundAt::kept) return "kept in the stash";
   if (!wanted.build_id.empty()) return "has the recorded build id";
   if (place.kind == FoundAt::root) return "below --symfs";
   if (!own_name(place.path).empty()) return "in the recording's folder";
   const bool is_code = opened.elf != nullptr || is_jitdump(opened.file->bytes());
-  const bool same_inode = wanted.file_id.inode != 0;  // else doubt_of() has refused it
+  const bool same_inode = wanted.file_id.inode != 0;  // otherwise doubt_of() has refused it
   const bool newer = options_.recorded_at_ns != 0 && opened.file->modified_ns() > options_.recorded_at_ns;
   if (is_code && same_inode && !newer) return "has the recorded inode, and is no newer than the recording";
   if (!options_.share && is_code) return "holds code";
@@ -197,7 +197,7 @@ const char* CodeSource::proof_of(const Place& place, const OpenFile& opened, con
   return nullptr;
 }
 
-/// Reasons to doubt a file at a recorded path for which no build id was recorded.
+/// Returns the reasons to doubt a file at a recorded path without a recorded build id.
 CodeSource::Doubt CodeSource::doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const {
   if (place.kind != FoundAt::path || !wanted.build_id.empty()) return {};
   const FileId& recorded = wanted.file_id;
@@ -295,7 +295,7 @@ FoundCode CodeSource::find_vdso(const MappedPath& wanted) {
   if (try_kept_mapping(exact, found) || try_kept_build_id(exact, found)) return found;
   const Bytes own = options_.use_host_files && !wanted.build_id.empty() ? host_vdso() : Bytes{};
   if (!own.empty()) {
-    // Notes of the vdso lie within its first pages; scan the few places where a note header can start.
+    // Notes of the vdso lie within its first pages; scan the few offsets at which a note header can start.
     for (uint64_t at = 0; at + 16 < own.size(); at += 4) {
       static constexpr std::array<unsigned char, 8> kTypeAndName = {3, 0, 0, 0, 'G', 'N', 'U', 0};
       if (std::memcmp(own.data() + at + 8, kTypeAndName.data(), kTypeAndName.size()) != 0) continue;
@@ -342,7 +342,7 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
   } else {
     const bool deleted = wanted.path.ends_with(kDeleted);
     if (deleted) wanted.path.resize(wanted.path.size() - kDeleted.size());
-    // A deleted file's path may name another file by now: only a build id, or what was kept, can prove the bytes.
+    // A deleted file's path may now lead to another file: only a build id or a saved copy proves the bytes.
     if (deleted && wanted.build_id.empty()) {
       if (!try_kept_mapping(wanted_raw, found)) {
         found.status = CodeStatus::deleted;
@@ -353,7 +353,7 @@ FoundCode CodeSource::find(const MappedPath& wanted_raw) {
     }
   }
   if (found.status == CodeStatus::found) {
-    // Files refused on the way to the right one are of no interest.
+    // Drop the findings about files that were refused before the right one was found.
     std::erase_if(found.findings, [&](const Finding& finding) {
       return finding.kind == FindingKind::build_id_mismatch || finding.what.ends_with(": not used");
     });
@@ -393,7 +393,7 @@ std::string CodeSource::find_debug_file(const std::string& elf_path) {
     if (candidate.empty() || candidate == elf_path) continue;
     const OpenFile& debug = open_file(candidate);
     if (!debug.elf || !debug.elf->has_symtab()) continue;
-    // A debug link without a build id on either side is taken by name; with one it must agree.
+    // A debug link is followed by name if a build id is missing on either side; otherwise the ids must match.
     if (!build_id.empty() && !same_build_id(build_id, debug.elf->build_id())) continue;
     return candidate;
   }

@@ -48,7 +48,7 @@ struct MappedPath {
   std::string build_id;  ///< hex, "" if not recorded
   uint64_t file_offset_bytes = 0;
   uint64_t size_bytes = 0;
-  /// Roots of the process's own file system, searched first. With these, a path on this machine is no proof without a build id.
+  /// Roots of the process's own file system, searched first. If set, a path on this machine proves nothing without a build id.
   const std::vector<std::string>* roots = nullptr;
   int32_t pid = -1;  ///< with address and time: which mapping of the recording it is
   uint64_t address = 0, time_ns = 0;
@@ -115,8 +115,8 @@ class CodeSource {
  private:
   struct OpenFile {
     std::shared_ptr<const MappedFile> file;
-    std::shared_ptr<const ElfFile> elf;  ///< null if it is no ELF file
-    bool outside = false;                ///< not opened: it leads out of the recording's folder
+    std::shared_ptr<const ElfFile> elf;  ///< null if it is not an ELF file
+    bool outside = false;                ///< not opened: the path leads out of the recording's folder
   };
   const OpenFile& open_file(const std::string& path, FoundAt place = FoundAt::root);
   struct Place {
@@ -129,12 +129,12 @@ class CodeSource {
   FoundCode find_vdso(const MappedPath& wanted);
   bool find_file(const MappedPath& wanted, FoundCode& found);
   bool try_place(const Place& place, const MappedPath& wanted, FoundCode& found);
-  /// The name of a path within the recording's own folder; "" if it is not in it by name.
+  /// Returns the name of a path within the recording's own folder; "" if the path is not below it by name.
   [[nodiscard]] std::string own_name(const std::string& path) const;
   struct Doubt {
     std::string reason;     ///< a sentence fragment; "" for none
     bool other = false;     ///< the file is not the recorded one
-    bool assumed = false;   ///< it may be another one
+    bool assumed = false;   ///< it may be another file
   };
   const char* proof_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;
   [[nodiscard]] Doubt doubt_of(const Place& place, const OpenFile& opened, const MappedPath& wanted) const;

@@ -19,22 +19,22 @@ namespace {
 constexpr size_t kMaxBuildIdLetters = 128;
 
 constexpr int kQuietS = 10, kWholeS = 300;
-constexpr uint64_t kLeastBytes = 64;  // in kQuietS seconds
+constexpr uint64_t kLeastBytes = 64;  // minimum progress in kQuietS seconds
 
 std::atomic<bool (*)()> g_stop = nullptr;
 
-/// The download that this thread waits for: libdebuginfod passes no pointer to its progress function.
+/// The current download of this thread. Thread-local, because libdebuginfod passes no pointer to its progress function.
 struct Download {
   using Clock = std::chrono::steady_clock;
   uint64_t most_bytes = 0, seen_bytes = 0;
   Clock::time_point start = Clock::now(), last_progress = start;
-  std::string why;  ///< it was ended
+  std::string why;  ///< why it was ended
 
-  /// `done`, `total` bytes; a `total` of 0 or less is not known, and `done` may then count calls until the answer begins.
+  /// `done` and `total` are in bytes. A `total` of 0 or less is unknown; then `done` may count calls until the reply begins.
   int end_if_too_much(long done, long total) {
     const auto now = Clock::now();
     const auto bytes = static_cast<uint64_t>(std::max(done, 0L)), all = static_cast<uint64_t>(std::max(total, 0L));
-    if (bytes >= seen_bytes + kLeastBytes) {  // a count of calls, one a second, does not get there
+    if (bytes >= seen_bytes + kLeastBytes) {  // counting calls, one per second, does not reach this
       last_progress = now;
       seen_bytes = bytes;
     }
@@ -74,7 +74,7 @@ struct Debuginfod::Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
   ~Library() {
-    if (client != nullptr) end(client);  // the library itself stays: others in the process may use it
+    if (client != nullptr) end(client);  // the library stays loaded: others in the process may use it
   }
   template <typename Function>
   bool take(Function& function, const char* name) const {

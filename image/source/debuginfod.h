@@ -15,7 +15,7 @@ namespace ptd {
 /// the size that `known_bytes` allows.
 class Debuginfod {
  public:
-  /// Null if DEBUGINFOD_URLS is empty or libdebuginfod is not installed.
+  /// Returns null if DEBUGINFOD_URLS is empty or libdebuginfod is not installed.
   static std::shared_ptr<Debuginfod> open();
   ~Debuginfod();
   Debuginfod(const Debuginfod&) = delete;

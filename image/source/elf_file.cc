@@ -45,7 +45,7 @@ Bytes clamp(Bytes bytes, uint64_t offset, uint64_t size) {
   return bytes.subspan(offset, std::min<uint64_t>(size, bytes.size() - offset));
 }
 
-// The string at `offset` of a string table section, bounded by the section.
+// Returns the string at `offset` of a string table section, bounded by the section.
 std::string string_at(const Elf_Data* strings, uint64_t offset) {
   if (strings == nullptr || strings->d_buf == nullptr || offset >= strings->d_size) return {};
   const char* text = static_cast<const char*>(strings->d_buf) + offset;
@@ -220,7 +220,7 @@ Result<std::vector<MemoryRange>> read_kcore(const std::string& path, bool* cut) 
   if (!elf.ok()) return elf.error();
   if (!(*elf)->is_core()) return Error{ErrorCode::unknown_format, path + ": not an ELF core", 0};
   if (cut != nullptr) *cut = (*elf)->is_cut();
-  constexpr size_t kMaxSegments = 4096;  // a machine's kcore has some dozens
+  constexpr size_t kMaxSegments = 4096;  // a machine's kcore has a few dozen
   if ((*elf)->segments().size() > kMaxSegments)
     return Error{ErrorCode::unknown_format,
                  path + ": " + std::to_string((*elf)->segments().size()) + " segments are not a copy of a kernel's memory", 0};

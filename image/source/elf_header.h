@@ -9,7 +9,7 @@
 
 namespace ptd {
 
-/// Of a little-endian 64-bit file whose program headers follow at once. `type`, `machine`: as in elf(5).
+/// Returns the header of a little-endian 64-bit file whose program headers follow directly. `type`, `machine`: as in elf(5).
 inline Elf64_Ehdr elf_header(uint16_t type, uint16_t machine, size_t segments) {
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);

@@ -10,14 +10,14 @@
 
 namespace ptd {
 
-/// In the header's reserved word: the file contains every byte of code from no file that the process ran. Written by
-/// `ptdecode record --emulate`, which uses addresses as names.
+/// Value of the header's reserved word: the file contains every byte of executed code that is in no other file. Written by `ptdecode record
+/// --emulate`, which uses addresses as names.
 inline constexpr uint32_t kCompleteJitdump = 0x4c4c4154;
 
 /// Returns the name of code without a name: "code_7f0012340000".
 [[nodiscard]] std::string jit_address_name(uint64_t address);
 
-/// File header facts.
+/// Facts from the file header.
 struct JitdumpHeader {
   uint32_t version = 0;
   uint32_t size_bytes = 0;
@@ -53,10 +53,10 @@ struct JitdumpResult {
 /// Returns true if the bytes begin like a jitdump.
 [[nodiscard]] bool is_jitdump(Bytes bytes);
 
-/// True for ".../jit-123.dump".
+/// Returns true for ".../jit-123.dump".
 [[nodiscard]] bool is_jitdump_path(const std::string& path);
 
-/// Errors: as for read_jitdump().
+/// Reads only the header. Errors: as for read_jitdump().
 Result<JitdumpHeader> read_jitdump_header(Bytes bytes);
 
 /// Reads a jitdump in file order. Records of other types (debug info, unwinding info) are skipped by their size. A malformed record ends

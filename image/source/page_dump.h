@@ -10,12 +10,12 @@
 namespace ptd {
 
 struct PageDump {
-  std::vector<MemoryRange> ranges;      ///< sorted by address; pages that follow each other in both files are one range
+  std::vector<MemoryRange> ranges;      ///< sorted by address; adjacent pages are joined if they are adjacent in both files
   std::vector<uint64_t> odd_addresses;  ///< not page aligned: their pages are ignored
 };
 
-/// Reads a dump of memory pages: page i of `dump_path` has the address that is the i-th little-endian u64 of `addresses_path`. Of two pages
-/// at one address the first wins.
+/// Reads a dump of memory pages: the address of page i of `dump_path` is the i-th little-endian u64 of `addresses_path`. If two pages have
+/// the same address, the first is used.
 /// Errors: file_open; file_format if the counts differ (the message names both) or no address is page aligned.
 Result<PageDump> read_page_dump(const std::string& dump_path, const std::string& addresses_path);
 

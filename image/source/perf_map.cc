@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostNameBytes = 4096;
 
-// Takes a hex number and the blank after it off the front.
+// Removes a hex number and the following blank from the front.
 bool take_hex(std::string_view& text, uint64_t& value) {
   if (text.starts_with("0x")) text.remove_prefix(2);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);

@@ -15,7 +15,7 @@ struct PerfMapLine {
   std::string_view name;  ///< views the text
 };
 
-/// "/tmp/perf-4711.map"
+/// Returns "/tmp/perf-4711.map" for process 4711.
 [[nodiscard]] std::string perf_map_path(int32_t pid);
 /// Reads a perf map on this machine. /tmp is world-writable, so, like perf, it reads only a regular file of this user or of root and
 /// follows no link. Errors: file_open (absent, another user's, not a regular file, too large).

@@ -14,7 +14,7 @@ class ElfFile;
 struct ElfSymbol;
 struct MappedPath;
 
-/// A saved file. Its bytes are checked against their hash before they are returned.
+/// Files saved when a recording was made. Their bytes are checked against their hash before they are returned.
 class SavedFiles {
  public:
   virtual ~SavedFiles() = default;

@@ -31,7 +31,7 @@ std::string Hasher::finish() {
   unsigned size = 0;
   auto* to = reinterpret_cast<unsigned char*>(digest.data());
   state_->good = state_->good && EVP_DigestFinal_ex(state_->context, to, &size) == 1 && size * 2 == kHashDigits;
-  // Out of memory: the name that no content has, so that nothing is found or taken for checked.
+  // Out of memory: return a name that no content has, so that nothing is found or considered verified.
   return state_->good ? hex_of(Bytes(digest).first(size)) : std::string(kHashDigits, '?');
 }
 

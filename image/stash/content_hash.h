@@ -9,7 +9,7 @@
 
 namespace ptd::stash {
 
-constexpr size_t kHashDigits = 64;  ///< of a hash as text
+constexpr size_t kHashDigits = 64;  ///< length of a hash as text
 
 /// Hashes data in parts, through libcrypto. Not thread-safe.
 class Hasher {

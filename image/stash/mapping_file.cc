@@ -21,19 +21,19 @@ std::string process_path(const ProcessMapping& mapping) { return "/proc/" + std:
 
 std::string range_text(const ProcessMapping& mapping) {
   std::array<char, 48> range{};
-  std::snprintf(range.data(), range.size(), "%llx-%llx", static_cast<unsigned long long>(mapping.address),  // NOLINT: as the kernel does
+  std::snprintf(range.data(), range.size(), "%llx-%llx", static_cast<unsigned long long>(mapping.address),  // NOLINT: like the kernel
                 static_cast<unsigned long long>(mapping.address + mapping.size_bytes));
   return range.data();
 }
 
-/// The device and inode of a mapping in /proc/PID/maps, which has them from where records have them. A file system of many volumes (btrfs)
-/// tells stat() other devices.
+/// Returns whether /proc/PID/maps lists the mapping with the recorded device and inode, which it takes from the same source as records. On
+/// a file system with several volumes (btrfs) stat() returns other devices.
 bool is_mapped_so(const ProcessMapping& mapping) {
   constexpr int kFields = 4;
   std::ifstream maps(process_path(mapping) + "/maps");
   std::string line;
   while (std::getline(maps, line)) {
-    unsigned long long first = 0, last = 0, inode = 0;  // NOLINT: as sscanf wants them
+    unsigned long long first = 0, last = 0, inode = 0;  // NOLINT: required by sscanf
     unsigned maj = 0, min = 0;
     const int fields = std::sscanf(line.c_str(), "%llx-%llx %*s %*x %x:%x", &first, &last, &maj, &min);
     if (fields < kFields || first != mapping.address) continue;
@@ -55,7 +55,7 @@ std::string reason(const ProcessMapping& mapping, int number) {
 MappingFile open_mapping(const ProcessMapping& mapping) {
   MappingFile file;
   const std::string path = process_path(mapping) + "/map_files/" + range_text(mapping);
-  // First without the file's own open(), which may be a driver's.
+  // First without calling the file's own open(), which may be a driver's.
   const Fd place(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!place.ok() || ::fstat(place.get(), &file.info) != 0) {
     file.why = reason(mapping, errno);

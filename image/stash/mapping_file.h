@@ -21,8 +21,8 @@ struct ProcessMapping {
 
 struct MappingFile {
   Fd fd;                ///< open for reading, if it is the recorded file
-  struct stat info {};  ///< of it
-  std::string why;      ///< otherwise the reason
+  struct stat info {};  ///< its metadata
+  std::string why;      ///< the reason if it is not open
 };
 
 /// Opens the file through the mapping (/proc/PID/map_files, needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), independently of its path.

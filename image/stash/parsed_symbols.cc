@@ -66,7 +66,7 @@ std::optional<std::vector<ElfSymbol>> from_bytes(Bytes bytes) {
   if (hash_of(body) != std::string_view(header.hash.data(), header.hash.size())) return std::nullopt;
   const char* names = reinterpret_cast<const char*>(body.data()) + row_bytes;
   std::vector<ElfSymbol> symbols(header.count);
-  uint64_t at = 0;  // names stand one behind the other: together they are no longer than the file says
+  uint64_t at = 0;  // names are stored consecutively: together they are no longer than the header says
   for (size_t i = 0; i < symbols.size(); ++i) {
     Row row;
     std::memcpy(&row, body.data() + i * sizeof row, sizeof row);

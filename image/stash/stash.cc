@@ -37,7 +37,7 @@ std::string random_name() {
   return std::to_string(::getpid()) + "." + std::to_string(value);
 }
 
-/// Reads a file from its first byte to its end; errors also if it is longer than `limit_bytes` by then.
+/// Reads a file from start to end. It is also an error if the file turns out to be longer than `limit_bytes`.
 Status for_each_chunk(int fd, uint64_t limit_bytes, const std::function<Status(Bytes)>& take) {
   std::vector<std::byte> buffer(kChunkBytes);
   uint64_t at = 0;
@@ -62,7 +62,7 @@ bool open_to_all(int fd) {
   if (::fstat(fd, &file) != 0 || (file.st_mode & S_IROTH) == 0 || file.st_nlink == 0) return false;
   std::error_code error;
   const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), error);
-  // The name has to lead to it: that of a deleted file, or one of another mount namespace, does not.
+  // The name must lead to the file. That of a deleted file, or of a file of another mount namespace, does not.
   if (error || !path.is_absolute() || ::stat(path.c_str(), &named) != 0) return false;
   if (named.st_dev != file.st_dev || named.st_ino != file.st_ino) return false;
   for (std::filesystem::path folder = path.parent_path();; folder = folder.parent_path()) {
@@ -248,7 +248,7 @@ Status Capture::check_room(uint64_t size_bytes) {
   return {};
 }
 
-// `write` writes the content and says what it hashed while it did.
+// Stores a content. `write` writes it and reports the hash of what it wrote.
 Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Readers readers,
                               const std::function<Status(int, std::string&)>& write) {
   if (!is_hash(hash)) return Error{ErrorCode::out_of_memory, "out of memory", 0};
@@ -265,7 +265,7 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Read
   const std::string name = hash.substr(kFolderDigits);
   struct stat info {};
   const bool was_there = folder->stat(name, info);
-  // What is damaged, or was not left to us alone, gives way: read() would refuse it.
+  // Replace a content that is damaged or not writable by us alone, because read() would refuse it.
   const bool is_whole = was_there && static_cast<uint64_t>(info.st_size) == size_bytes && stash_.read(hash).ok();
   Content content{hash, {}, size_bytes, !is_whole};
   if (!is_whole) {
@@ -280,7 +280,7 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Read
     new_bytes_ += size_bytes;
     total_bytes_ += size_bytes;
   }
-  // What one recording had for itself may turn out to be everybody's; never the other way.
+  // A content that was private to one recording may become readable by all, but never the reverse.
   if (was_there && mode_of(stash_.path(), readers) == 0444 && (info.st_mode & S_IROTH) == 0) {
     if (const Result<Fd> fd = folder->open_file(name); fd) (void)::fchmod(fd->get(), 0444);
   }
@@ -300,7 +300,7 @@ Result<Content> Capture::keep(const std::string& hash, uint64_t size_bytes, Read
 }
 
 Result<Content> Capture::add(int fd) {
-  constexpr int kTries = 3;  // of a file that changes meanwhile
+  constexpr int kTries = 3;  // if the file changes while it is read
   const Readers readers = open_to_all(fd) ? Readers::all : Readers::owner;
   Error last;
   for (int i = 0; i < kTries; ++i) {
@@ -349,7 +349,7 @@ Status Capture::name_recording(const std::string& identity) {
 
 Status Capture::publish(const std::string& identity) {
   number_generations(entries_);
-  // What was flushed may have been told by a process that this one took over from.
+  // The flushed entries may come from a process that this one took over from.
   if (const Result<std::string> flushed = dir_.read_file(kEntriesFile, kMaxEntriesBytes); flushed) {
     if (const Result<Entries> told = parse_entries(*flushed); told) merge(*told, entries_);
   }
@@ -381,7 +381,7 @@ Status Stash::take_in(const Dir& dir, const std::string& name, const std::string
   dir.sync();
   const unsigned flags = was_there ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str(), flags) != 0) {
-    // Not every file system can. In between gc would find whose it is.
+    // Not all file systems support this. If interrupted in between, gc finds the owner by this file.
     if (Status status = dir.publish(kIdentityFile, 0600, true, bytes_of(identity)); !status) return status;
     if (was_there && !recordings->remove(identity)) return system_error(recordings->path() + "/" + identity);
     if (::renameat(incoming->fd(), name.c_str(), recordings->fd(), identity.c_str()) != 0)

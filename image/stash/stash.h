@@ -36,8 +36,8 @@ namespace ptd::stash {
 struct Limits {
   uint64_t file_bytes = 1ULL << 30;        ///< larger files are not saved
   uint64_t recording_bytes = 4ULL << 30;   ///< new bytes that one recording may add
-  uint64_t total_bytes = 32ULL << 30;      ///< of all contents
-  uint64_t least_free_bytes = 1ULL << 30;  ///< of the file system, or a twentieth of it if that is less
+  uint64_t total_bytes = 32ULL << 30;      ///< limit for all contents together
+  uint64_t least_free_bytes = 1ULL << 30;  ///< minimum free space of the file system, or a twentieth of it if that is less
 };
 
 /// A content in the stash.
@@ -80,7 +80,7 @@ class Stash {
   mutable std::map<std::string, std::shared_ptr<const MappedFile>> checked_;  ///< contents that were read
 };
 
-/// The users that may read a content of the machine's stash.
+/// The users who may read a content of the machine's stash.
 enum class Readers : uint8_t {
   owner,  ///< the user that saved it: it was deleted, in memory, or not world-readable
   all,
@@ -133,7 +133,7 @@ class Capture {
   Entries entries_;
   struct Known {
     Content content;
-    Readers readers = Readers::owner;  ///< that it was added for
+    Readers readers = Readers::owner;  ///< readers for whom it was added
   };
   std::map<std::string, Known> known_;  // by hash
   uint64_t new_bytes_ = 0, total_bytes_ = 0;
@@ -146,7 +146,7 @@ class Capture {
 /// Returns the machine's stash: /var/cache/ptdecode; "" if PTDECODE_STASH is set.
 [[nodiscard]] std::string system_stash_path();
 
-/// Returns both, if they differ: the stashes in which the command line looks for code. No other function reads the environment.
+/// Returns both, if they differ: the stashes that the command line searches for code. No other function reads the environment.
 [[nodiscard]] std::vector<std::string> stash_paths();
 
 inline constexpr const char* kSystemStash = "/var/cache/ptdecode";
@@ -156,7 +156,7 @@ inline constexpr const char* kRecordings = "recordings";
 inline constexpr const char* kIncoming = "incoming";
 inline constexpr const char* kParsed = "parsed";
 inline constexpr const char* kEntriesFile = "entries";
-inline constexpr const char* kIdentityFile = "identity";  ///< of an unfinished recording, once it is known
+inline constexpr const char* kIdentityFile = "identity";  ///< file of an unfinished recording, once its identity is known
 inline constexpr uint64_t kMaxEntriesBytes = 256ULL << 20;
 
 }  // namespace ptd::stash

@@ -70,14 +70,14 @@ RecordingInfo info_of(const Stash& stash, const Dir& recordings, const std::stri
   return info;
 }
 
-/// It has what was in no file, or in one without a name.
+/// Returns true if the entries contain code from no file, or from a file without a name.
 bool is_irreplaceable(const Entries& entries) {
   return std::any_of(entries.entries.begin(), entries.entries.end(), [](const Entry& entry) {
     return entry.kind == EntryKind::deleted || entry.kind == EntryKind::memory || entry.kind == EntryKind::anonymous;
   });
 }
 
-/// One run of gc, with the stash to itself.
+/// One run of gc, which has exclusive access to the stash.
 class Collection {
  public:
   Collection(Stash& stash, const GcOptions& options) : stash_(stash), options_(options) {}
@@ -91,7 +91,7 @@ class Collection {
   GcReport report;
 
  private:
-  // Of recorders that died: what they had becomes their recording's if that was written all the same.
+  // Handles the data of dead recorders: it is assigned to their recordings if those were written nevertheless.
   void clear_incoming() {
     const Result<Dir> incoming = stash_.top().sub(kIncoming, false);
     if (!incoming) return;
@@ -107,7 +107,7 @@ class Collection {
     }
   }
 
-  // False: it is of no use to anybody.
+  // Returns false if the data is of no use.
   bool adopt(const Dir& left, const std::string& name) {
     const Result<std::string> text = left.read_file(kEntriesFile, kMaxEntriesBytes);
     Result<Entries> entries = text ? parse_entries(*text) : Result<Entries>(text.error());
@@ -125,7 +125,7 @@ class Collection {
     return true;
   }
 
-  // Contents are held by their links; the names in entries are for file systems that ran out of links.
+  // Contents are kept alive by their links. The names in entries are needed on file systems that ran out of links.
   void keep_names_of(const Dir& dir) {
     for (const std::string& name : dir.names()) {
       if (is_hash(name)) named_.insert(name);
@@ -136,7 +136,8 @@ class Collection {
     for (const Entry& entry : entries->entries) named_.insert(entry.hash);
   }
 
-  /// Neither its path nor where the next recording of that path moved it has it. What cannot be read may be the recording.
+  /// Returns true if the recording is neither at its path nor at PATH.old, to which the next recording renames it. A file that cannot be
+  /// read may be the recording.
   bool is_gone(const RecordingInfo& recording) {
     if (!recording.trouble.empty()) return false;
     for (const std::string& path : {recording.entries.recording, recording.entries.recording + ".old"}) {
@@ -153,10 +154,10 @@ class Collection {
     Listing listing = list(stash_);
     const int64_t now = static_cast<int64_t>(::time(nullptr));
     uint64_t total = listing.total_bytes;
-    std::map<std::string, uint64_t> users, sizes;  // of contents
+    std::map<std::string, uint64_t> users, sizes;  // by content
     const Result<Dir> recordings = stash_.top().sub(kRecordings, false);
     if (!recordings) return;
-    std::map<std::string, std::set<std::string>> contents;  // of recordings
+    std::map<std::string, std::set<std::string>> contents;  // by recording
     for (const ContentInfo& content : listing.contents) sizes[content.hash] = content.size_bytes;
     for (const RecordingInfo& recording : listing.recordings) {
       std::set<std::string>& its = contents[recording.identity];
@@ -168,7 +169,7 @@ class Collection {
       for (const std::string& hash : its) ++users[hash];
     }
     for (const auto& [hash, size] : sizes) total -= users.contains(hash) ? 0 : size;
-    for (auto recording = listing.recordings.rbegin(); recording != listing.recordings.rend(); ++recording) {  // used longest ago
+    for (auto recording = listing.recordings.rbegin(); recording != listing.recordings.rend(); ++recording) {  // least recently used first
       const std::string& path = recording->entries.recording;
       const bool old = now - recording->used_s >= options_.unused_s;
       bool gone = options_.gone && is_gone(*recording);
@@ -204,7 +205,7 @@ class Collection {
     });
   }
 
-  // Build ids and parsed forms of contents that are gone.
+  // Removes build ids and parsed forms of contents that are gone.
   void clear_names() {
     if (options_.dry_run) return;
     std::set<std::string> there;
@@ -218,7 +219,7 @@ class Collection {
     }
   }
 
-  // Below DIR/xx/, names that end in a hash.
+  // Removes names below DIR/xx/ that do not end in the hash of an existing content.
   static void clear_names(const Dir& dir, const std::set<std::string>& there) {
     for (const std::string& prefix : dir.names()) {
       const Result<Dir> folder = dir.sub(prefix, false);
@@ -232,11 +233,11 @@ class Collection {
   Stash& stash_;
   const GcOptions& options_;
   std::set<std::string> named_;
-  std::map<std::string, std::string> identities_;  // of recordings, by path
-  std::map<std::string, uint64_t> dropped_;        // links that a dry run leaves
+  std::map<std::string, std::string> identities_;  // identity of recordings, by path
+  std::map<std::string, uint64_t> dropped_;        // number of links that a dry run would have removed
 };
 
-/// One run of verify. Recorders and gc may be at work: what they bring is read when it is met, what they take away is no damage.
+/// One run of verify. Recorders and gc may run concurrently: new contents are read when they are found, and removed ones are not damage.
 class Verification {
  public:
   Verification(Stash& stash, bool remove) : stash_(stash), remove_(remove) {}
@@ -257,13 +258,13 @@ class Verification {
         report.problems.push_back({recordings->path() + "/" + identity, dir.error().message});
       }
       struct stat info {};
-      if (!recordings->stat(identity, info)) report.problems.resize(before);  // gc forgot it meanwhile
+      if (!recordings->stat(identity, info)) report.problems.resize(before);  // gc has removed it
     }
   }
   VerifyReport report;
 
  private:
-  /// "" for a content that is whole, which is read once; else what is wrong.
+  /// The result of checking a content, which is read once: "" if it is intact, else the problem.
   struct Verdict {
     std::string trouble;
     bool damaged = false;  ///< proven by its hash
@@ -291,7 +292,7 @@ class Verification {
     const Verdict& verdict = judge(hash);
     struct stat now {};
     if (!verdict.trouble.empty() && !folder.stat(name, now)) {
-      verdicts_.erase(hash);  // gc took it meanwhile; should it come again, it is read again
+      verdicts_.erase(hash);  // gc has removed it; if it comes back, read it again
       return;
     }
     ++report.contents;
@@ -300,7 +301,7 @@ class Verification {
       report.problems.push_back({path, verdict.trouble, remove_ && verdict.damaged && remove(folder, name, hash)});
   }
 
-  /// A recorder may have put it in anew since it was read: with the stash to itself it is read once more.
+  /// Removes a damaged content. A recorder may have replaced it since it was read, so it is read again with exclusive access to the stash.
   [[nodiscard]] bool remove(const Dir& folder, const std::string& name, const std::string& hash) const {
     const Result<Fd> lock_file = stash_.top().open_file("lock");
     if (!lock_file) return false;
@@ -308,7 +309,7 @@ class Verification {
     return lock.ok() && read(hash).damaged && folder.remove(name);
   }
 
-  /// A recording's own link goes if what it leads to is damaged, whatever stands in its place among the contents.
+  /// Removes a recording's own link if the content it leads to is damaged, even if the stash has an intact content under the same hash.
   void check_links(const Dir& dir) {
     ++report.recordings;
     if (!remove_) return;

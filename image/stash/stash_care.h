@@ -14,14 +14,14 @@ namespace ptd::stash {
 struct ContentInfo {
   std::string hash;
   uint64_t size_bytes = 0;
-  uint64_t recordings = 0;  ///< that refer to it
+  uint64_t recordings = 0;  ///< number of recordings that refer to it
   int64_t added_s = 0;      ///< seconds since the epoch
   std::vector<std::string> build_ids, paths;
 };
 struct RecordingInfo {
   std::string identity;
   Entries entries;      ///< empty if they cannot be read
-  std::string trouble;  ///< why not
+  std::string trouble;  ///< the reason
   uint64_t contents = 0, size_bytes = 0;
   int64_t used_s = 0;  ///< time of the last opening with this stash
 };
@@ -40,7 +40,8 @@ struct GcOptions {
   bool dry_run = false;
   /// Returns the identity of the recording at a path, "" if it is not a readable recording. If not set, any file at the path counts.
   std::function<std::string(const std::string& path)> identify;
-  /// The identity of the recording in which a killed recorder's entries are, "" if none is found: for what does not name its own.
+  /// Returns the identity of the recording to which a killed recorder's entries belong, "" if none is found. For data that does not contain
+  /// its identity.
   std::function<std::string(const Entries& entries)> owner_of;
 };
 struct GcReport {

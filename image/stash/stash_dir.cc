@@ -19,7 +19,7 @@
 namespace ptd::stash {
 namespace {
 
-constexpr int kMaxDepth = 8;  // of what is removed with all that is in it
+constexpr int kMaxDepth = 8;  // maximum depth of a directory that is removed with its content
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
 
 bool is_ours(const struct stat& info, bool owner_root) { return info.st_uid == ::geteuid() || (owner_root && info.st_uid == 0); }
@@ -33,7 +33,7 @@ Status check_directory(int fd, const std::string& path, bool owner_root) {
   return {};
 }
 
-// Those above, as mkdir -p; who may write there is checked at the last one only.
+// Creates the parent directories, like mkdir -p. Only the last directory is checked for other users' write access.
 void make_parents(const std::string& path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
     (void)::mkdir(path.substr(0, slash).c_str(), 0700);
@@ -59,7 +59,7 @@ bool remove_at(int parent, const char* name, int depth) {
     if (fd >= 0) ::close(fd);
     return false;
   }
-  while (const dirent* entry = ::readdir(list)) {  // NOLINT: a directory stream of its own
+  while (const dirent* entry = ::readdir(list)) {  // NOLINT: its own directory stream
     if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) (void)remove_at(fd, entry->d_name, depth + 1);
   }
   ::closedir(list);
@@ -73,7 +73,7 @@ Result<Dir> Dir::open_top(const std::string& path, unsigned create_mode, bool ow
     make_parents(path);
     if (::mkdir(path.c_str(), static_cast<mode_t>(create_mode)) != 0 && errno != EEXIST) return system_error(path);
   }
-  // A link to a larger disk is fine, if it is the user's own.
+  // A link, such as to a larger disk, is allowed if it is the user's own.
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return system_error(path);
   if (S_ISLNK(info.st_mode) && !is_ours(info, owner_root))
@@ -105,7 +105,7 @@ std::vector<std::string> Dir::names(size_t limit) const {
     if (fd >= 0) ::close(fd);
     return names;
   }
-  while (const dirent* entry = names.size() < limit ? ::readdir(list) : nullptr) {  // NOLINT: a directory stream of its own
+  while (const dirent* entry = names.size() < limit ? ::readdir(list) : nullptr) {  // NOLINT: its own directory stream
     if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) names.emplace_back(entry->d_name);
   }
   ::closedir(list);
@@ -147,7 +147,7 @@ Result<std::string> Dir::read_file(const std::string& name, uint64_t limit_bytes
 Status Dir::publish(const std::string& name, unsigned mode, bool replace, const std::function<Status(int fd)>& write) const {
   const std::string path = path_ + "/" + name;
   if (!is_simple(name)) return system_error(path, ErrorCode::open_failed, EINVAL);
-  // A file without a name goes away by itself if this process dies. Not every file system has them.
+  // A file without a name disappears if this process dies. Not all file systems support it.
   std::string temporary;
   Fd fd(replace ? -1 : ::openat(fd_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!fd.ok()) {
@@ -198,7 +198,7 @@ Status write_all(int fd, Bytes bytes) {
 
 Lock::Lock(int fd, bool exclusive, uint32_t wait_ms) {
   constexpr uint32_t kStepMs = 10;
-  // A descriptor of its own: a lock is of the opening, not of the number.
+  // Open the file again: a lock belongs to the open file description, not to the descriptor.
   const int own = ::open(own_path(fd).c_str(), O_RDONLY | O_CLOEXEC);
   for (uint32_t waited = 0; own >= 0; waited += kStepMs) {
     if (::flock(own, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0) {

@@ -56,7 +56,7 @@ class Dir {
   std::string path_;
 };
 
-/// Writes all of it. Errors: file_open, also for a disk that is full.
+/// Writes all bytes. Errors: file_open, also if the disk is full.
 [[nodiscard]] Status write_all(int fd, Bytes bytes);
 
 /// Advisory lock on a file or directory, until destruction or the end of the process.

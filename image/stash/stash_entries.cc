@@ -94,7 +94,7 @@ std::string to_text(const Entries& entries) {
     if (entry->pid != pid || entry == sorted.front()) text += "process " + std::to_string(entry->pid) + "\n";
     pid = entry->pid;
     std::array<char, 160> numbers{};
-    const int length = std::snprintf(numbers.data(), numbers.size(), "%llu %llu %llx %llx %llx ",  // NOLINT: what it is for
+    const int length = std::snprintf(numbers.data(), numbers.size(), "%llu %llu %llx %llx %llx ",  // NOLINT: intended use
                                      static_cast<unsigned long long>(entry->generation), static_cast<unsigned long long>(entry->time_ns),
                                      static_cast<unsigned long long>(entry->address), static_cast<unsigned long long>(entry->size_bytes),
                                      static_cast<unsigned long long>(entry->file_offset_bytes));

@@ -13,10 +13,11 @@ namespace ptd::stash {
 /// The source of saved code.
 enum class EntryKind : uint8_t {
   file,       ///< the file at the path
-  deleted,    ///< a file whose path was gone: read through the process that had it mapped
+  deleted,    ///< a file whose path was gone: read through the process that mapped it
   memory,     ///< a memfd, read through the process
   vdso,       ///< the kernel's own library in every process
-  anonymous,  ///< a copy of memory without a file, as it was at `time_ns`; of the same content as the one before it: read once more
+  anonymous,  ///< a copy of memory without a file, as it was at `time_ns`. An entry with the same content as the previous one: the memory
+              ///< was read again
   jitdump,    ///< a jitdump that the process wrote
 };
 [[nodiscard]] const char* name(EntryKind kind);

@@ -21,7 +21,7 @@
 namespace ptd {
 namespace {
 
-/// What a section unpacks to, as it claims.
+/// Returns the claimed uncompressed size of a section.
 uint64_t unpacked_bytes(Elf_Scn* section, const char* name) {
   GElf_Chdr packed;
   if (gelf_getchdr(section, &packed) != nullptr) return packed.ch_size;
@@ -33,7 +33,8 @@ uint64_t unpacked_bytes(Elf_Scn* section, const char* name) {
   return size;
 }
 
-/// Whether compressed sections of the file unpack to what debug information does: libdw unpacks whatever is claimed, up to a thousandfold.
+/// Returns whether the compressed sections of the file have a plausible uncompressed size: libdw uncompresses any claimed size, up to a
+/// thousand times the file's.
 bool unpacks_within_reason(int fd, bool relocatable) {
   constexpr uint64_t kAlways = 256U << 20, kMostTimes = 32;
   struct stat info {};
@@ -48,7 +49,7 @@ bool unpacks_within_reason(int fd, bool relocatable) {
     GElf_Shdr header;
     if (gelf_getshdr(section, &header) == nullptr) continue;
     const char* name = elf_strptr(elf, names, header.sh_name);
-    // libdwfl unpacks symbols of a relocatable file from .gnu_debugdata, whose size nothing states. Modules have none.
+    // libdwfl uncompresses symbols of a relocatable file from .gnu_debugdata, whose size is stored nowhere. Modules have none.
     if (relocatable && name != nullptr && std::string_view(name) == ".gnu_debugdata") within = false;
     const uint64_t size = unpacked_bytes(section, name);
     within = within && size <= most - all;
@@ -119,7 +120,7 @@ DebugFile::~DebugFile() {
   if (empty_elf != nullptr) elf_end(empty_elf);
 }
 
-// What precedes the first use of `dwarf`: libdw looks for the other file when it meets the first reference to it.
+// Must be called before the first use of `dwarf`: libdw searches for the alternate file at the first reference to it.
 bool DebugFile::prepare() {
   static EmptyFile image;
   empty_elf = elf_memory(reinterpret_cast<char*>(&image), sizeof image);
@@ -154,7 +155,7 @@ std::unique_ptr<DebugFile> DebugFile::open_relocatable(const std::string& path, 
   };
   static const Dwfl_Callbacks kCallbacks = {nullptr, kNoOtherFile, dwfl_offline_section_address, nullptr};
   auto file = open_checked(path, true);
-  // libdwfl would unpack whatever is packed, to any size.
+  // libdwfl would uncompress any compressed file, to any size.
   std::array<char, SELFMAG> magic{};
   if (!file || ::pread(file->fd.get(), magic.data(), magic.size(), 0) != SELFMAG || std::memcmp(magic.data(), ELFMAG, SELFMAG) != 0)
     return nullptr;
@@ -162,7 +163,7 @@ std::unique_ptr<DebugFile> DebugFile::open_relocatable(const std::string& path, 
   if (file->layout == nullptr) return nullptr;
   dwfl_report_begin(file->layout);
   Dwfl_Module* module = dwfl_report_offline(file->layout, "module", path.c_str(), file->fd.get());
-  if (module != nullptr) (void)file->fd.release();  // libdwfl's from here on
+  if (module != nullptr) (void)file->fd.release();  // owned by libdwfl from here on
   if (dwfl_report_end(file->layout, nullptr, nullptr) != 0 || module == nullptr) return nullptr;
   Dwarf_Addr bias = 0;
   file->dwarf = dwfl_module_getdwarf(module, &bias);

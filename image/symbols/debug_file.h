@@ -14,20 +14,20 @@
 
 namespace ptd {
 
-/// Names that the file takes from another one (.gnu_debugaltlink, .dwo) are absent: libdw would open any path that the file gives. libdw
-/// reports a failed allocation as std::bad_alloc.
+/// Names that the file takes from another one (.gnu_debugaltlink, .dwo) are absent, because libdw would open any path given by the file.
+/// libdw reports a failed allocation as std::bad_alloc.
 struct DebugFile {
   Fd fd;
   Dwarf* dwarf = nullptr;
   Dwfl* layout = nullptr;  // owns `dwarf`, if it is set
   Elf* empty_elf = nullptr;
-  Dwarf* empty = nullptr;  // in place of the other file
+  Dwarf* empty = nullptr;  // in place of the alternate file
   LineSections sections;
   DebugLimits limits;
 
-  /// Null if the file is not regular, has no DWARF, or unpacks to far more than its size.
+  /// Returns null if the file is not regular, has no DWARF, or uncompresses to far more than its size.
   static std::unique_ptr<DebugFile> open(const std::string& path);
-  /// Of a relocatable file, laid out by libdwfl; null if `wanted` refuses the layout.
+  /// Opens a relocatable file, laid out by libdwfl. Returns null if `wanted` rejects the layout.
   static std::unique_ptr<DebugFile> open_relocatable(const std::string& path, const std::function<bool(Dwfl_Module*)>& wanted);
   DebugFile() = default;
   DebugFile(const DebugFile&) = delete;

@@ -9,8 +9,8 @@ struct Limit {
   uint64_t always, times;  // the limit is `always` plus `times` bytes of the file
 };
 
-// A range takes 2 bytes of a file or more. A compiler writes a name or path once; libdw joins each file name with its folder, and compressed
-// sections hold a multiple of their size. A byte of a line table gives one row at most.
+// A range takes at least 2 bytes of a file. A compiler writes a name or path once; libdw joins each file name with its folder, and
+// compressed sections contain a multiple of their size. A byte of a line table produces at most one row.
 constexpr Limit kLimits[] = {
     {"address ranges", 1U << 20, 1},
     {"bytes of names", 64U << 20, 8},

@@ -15,9 +15,9 @@ class DebugLimits {
   enum class Kind { ranges, names, paths, line_bytes };
   explicit DebugLimits(uint64_t file_bytes = 0);
 
-  /// What may still be spent.
+  /// Returns how much of a limit is left.
   [[nodiscard]] uint64_t left(Kind kind) const { return left_[static_cast<size_t>(kind)]; }
-  /// Takes `amount` of the limit. Returns false, now and for every later call, if a limit is exceeded.
+  /// Consumes `amount` of the limit. Returns false, now and for every later call, if a limit is exceeded.
   bool spend(Kind kind, uint64_t amount) {
     uint64_t& left = left_[static_cast<size_t>(kind)];
     if (amount > left && !exceeded_) exceeded_ = true, kind_ = kind;
@@ -25,7 +25,7 @@ class DebugLimits {
     return !exceeded_;
   }
   [[nodiscard]] bool exceeded() const { return exceeded_; }
-  /// Says which limit is exceeded; empty if none is.
+  /// Returns a text that names the exceeded limit; empty if none is exceeded.
   [[nodiscard]] std::string text() const;
 
  private:

@@ -15,8 +15,9 @@ namespace {
 constexpr size_t kMaxMangledBytes = 2048;
 constexpr size_t kAlwaysShortBytes = 100;  // too short for substitutions to make a long text
 
-// Legacy Rust names are Itanium names whose last component is a hash. Their other components escape signs: "$LT$" is '<', ".." is "::".
-// A suffix (".llvm.1234", ".cold") is the compiler's; the promotion to a global name that ".llvm." tells of makes no other function.
+// Demangles legacy Rust names: Itanium names whose last component is a hash. Their other components escape characters: "$LT$" is '<', ".."
+// is "::". Suffixes (".llvm.1234", ".cold") come from the compiler; ".llvm." marks a promotion to a global name and is still the same
+// function.
 std::string legacy_rust_name(const std::string& name) {
   constexpr size_t kHashBytes = 20;  // "17h", 16 digits and 'E'
   const size_t hash = name.rfind("17h");
@@ -29,7 +30,7 @@ std::string legacy_rust_name(const std::string& name) {
   return readable;
 }
 
-// Removes the hash of a name that demangle_rust() rejects because the hash has too few different digits.
+// Removes the hash of a name that demangle_rust() rejects because the hash has too few distinct digits.
 void strip_rust_hash(std::string& name) {
   constexpr size_t kHashBytes = 19;  // "::h" + 16 digits
   if (name.size() <= kHashBytes || name.compare(name.size() - kHashBytes, 3, "::h") != 0) return;

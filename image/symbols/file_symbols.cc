@@ -11,10 +11,10 @@
 namespace ptd {
 namespace {
 
-constexpr uint64_t kMaxGuessedBytes = 1U << 20;  // of a symbol without a size
+constexpr uint64_t kMaxGuessedBytes = 1U << 20;  // maximum assumed size of a symbol without a size
 constexpr size_t kMaxStepsBack = 64;             // over smaller symbols that start within a larger one
 
-// Of several names at one address the best known one: functions before labels, global before local, few underscores.
+// Ranks names at one address, lowest first: functions before labels, global before local, few underscores.
 int rank(const ElfSymbol& symbol) {
   const size_t underscores = std::min(symbol.name.find_first_not_of('_'), symbol.name.size());
   return (symbol.function ? 0 : 100) + (symbol.size_bytes != 0 ? 0 : 50) + (symbol.global ? 0 : 20) +
@@ -55,7 +55,7 @@ std::optional<uint64_t> FileSymbols::offset_of(uint64_t address) {
 SourceLines* FileSymbols::source() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(source_sought_, true)) return source_.get();
-  // A separate debug file, named last, is the better one.
+  // Separate debug files come last in the list and are preferred.
   load();
   for (size_t i = elf_paths_.size(); i-- > 0 && !source_;) source_ = SourceLines::open(elf_paths_[i]);
   const size_t known = elf_paths_.size();
@@ -70,7 +70,7 @@ std::vector<SourceFrame> FileSymbols::source_at(uint64_t file_offset_bytes) {
   return lines == nullptr ? std::vector<SourceFrame>{} : lines->frames(*address);
 }
 
-// The file's separate debug information from a server, once; under the lock.
+// Downloads the separate debug information of the file, once. The caller holds the lock.
 void FileSymbols::fetch_debug_file() {
   const std::shared_ptr<Debuginfod> server = std::exchange(debuginfod_, nullptr);
   if (!server || !mapped_) return;
@@ -125,7 +125,7 @@ std::optional<FileSymbols::Place> FileSymbols::locate(uint64_t file_offset_bytes
       size = std::min(up_to_next, kMaxGuessedBytes);
     }
     if (address - at->address >= size) continue;
-    // The best name at this address.
+    // Move to the best name at this address.
     while (at != symbols_.begin() && std::prev(at)->address == at->address) --at;
     return Place{static_cast<size_t>(at - symbols_.begin()), address - at->address, size};
   }

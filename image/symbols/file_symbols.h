@@ -42,7 +42,7 @@ class FileSymbols {
   std::optional<FixedSymbol> pick(uint64_t file_offset_bytes);
   /// Returns the file offsets of all symbols called `name`, mangled or not.
   std::vector<uint64_t> offsets_of(std::string_view name);
-  /// Returns the functions with a unique name, with the names as in the file, and their addresses.
+  /// Visits the functions with a unique name, with the names as in the file, and their addresses.
   void visit_functions(const std::function<void(std::string_view, uint64_t)>& visitor);
   /// Returns the address (p_vaddr) of a file offset; nothing if no segment contains it.
   std::optional<uint64_t> address_of(uint64_t file_offset_bytes);
@@ -74,7 +74,7 @@ class FileSymbols {
   std::vector<std::string> elf_paths_;
   std::shared_ptr<Debuginfod> debuginfod_;
   std::shared_ptr<SavedFiles> saved_;
-  std::shared_ptr<const ElfFile> mapped_;     // gives file offset <-> address
+  std::shared_ptr<const ElfFile> mapped_;     // maps between file offsets and addresses
   std::vector<ElfSymbol> symbols_;            // sorted by address
   std::vector<const std::string*> readable_;  // demangled on demand
   std::deque<std::string> names_;

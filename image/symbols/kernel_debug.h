@@ -7,18 +7,18 @@
 
 namespace ptd {
 
-/// The section path under which Symbolizer::add_debug_file() gets vmlinux. No section has this path: the kernel's text is a copy of memory
-/// at an address chosen at boot. The offset between the two is the difference of _stext, which both contain.
+/// The section path under which vmlinux is passed to Symbolizer::add_debug_file(). No section has this path: the kernel's text is a copy of
+/// memory at an address chosen at boot. The offset between the two is the difference of _stext, which both contain.
 inline constexpr const char* kKernelDebugPath = "[kernel] debug file";
-/// Same for files of the recorded release, by number and best first, if the recording has no build id: then the names of functions must
-/// prove the file.
+/// Same for files of the recorded release, by number and best first, if the recording has no build id. Then the names of functions must
+/// prove that the file is the right one.
 inline std::string kernel_release_path(size_t number) { return "[kernel] file of its release, " + std::to_string(number); }
 inline constexpr size_t kMostKernelFiles = 16;
 
 /// The path of sections with the kernel's own text; those of a module have its name in brackets.
 inline constexpr const char* kKernelTextPath = "[kernel.kallsyms]";
 
-/// The build id of a section for which the recording has several: no file has it.
+/// The build id of a section for which the recording has several. No file matches it.
 inline constexpr const char* kSeveralBuildIds = "several";
 
 /// Returns the section path of a module: "[virtio_ring]" for ".../virtio-ring.ko.xz", ".../virtio-ring.ko" and "[virtio_ring]". Empty if

@@ -14,10 +14,10 @@ namespace {
 using Kind = DebugLimits::Kind;
 
 constexpr uint64_t kEntryBytes = 48;         // of one file or folder in libdw, next to its name
-constexpr uint64_t kFewestDefineBytes = 7;   // of DW_LNE_define_file, which adds a file from within the program
+constexpr uint64_t kFewestDefineBytes = 7;   // smallest DW_LNE_define_file, which adds a file from within the program
 constexpr uint64_t kMostFormats = 255;
 
-// Reads within a span; after the first read past its end every value is 0 and ok() is false.
+// Reads within a span. After the first read past the end, every value is 0 and ok() is false.
 class Reader {
  public:
   Reader(std::span<const std::byte> bytes, bool big_endian) : bytes_(bytes), big_endian_(big_endian) {}
@@ -52,7 +52,7 @@ class Reader {
     }
     return value;
   }
-  // Length of a string that ends with a zero byte.
+  // Returns the length of a zero-terminated string.
   uint64_t text() {
     const void* end = left() == 0 ? nullptr : std::memchr(bytes_.data() + at_, 0, left());
     if (end == nullptr) return fail(), 0;
@@ -147,7 +147,7 @@ class Header {
     }
   }
 
-  // The value of a number; the length of a string.
+  // Returns the value of a number, or the length of a string.
   uint64_t read(uint64_t form) {
     switch (form) {
       case DW_FORM_string:
@@ -175,7 +175,7 @@ class Header {
     }
   }
 
-  // No longer than what the limit leaves: a string may be named by every entry.
+  // Limits the length to what is left of the limit, because every entry may refer to the same string.
   uint64_t length_at(std::span<const std::byte> strings, uint64_t offset) {
     if (offset >= strings.size()) return table_.fail(), 0;
     const auto rest = strings.subspan(offset);

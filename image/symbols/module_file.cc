@@ -21,16 +21,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostFiles = 1U << 17;
-constexpr size_t kFewestNames = 2, kProvingNames = 8;  // functions of one module that lie alike in two files only if they are one
+constexpr size_t kFewestNames = 2, kProvingNames = 8;  // functions with equal offsets that prove that two files are the same
 
-// A section of the file with functions in it, and where the kernel put it.
+// A section of the file that contains functions, and its address in the running kernel.
 struct LoadedSection {
   uint64_t address = 0, size_bytes = 0;  // in libdwfl's layout
   uint64_t loaded_at = 0;
 };
 using LoadedSections = std::unordered_map<GElf_Word, LoadedSection>;
 
-// What the symbols of a file say; names are libdwfl's, demangled as the kernel's are here.
+// The symbols of a file. Names are libdwfl's, demangled in the same way as the kernel's.
 struct FileNames {
   struct Place {
     uint64_t address = 0, offset = 0;
@@ -59,7 +59,7 @@ FileNames names_of(Dwfl_Module* module) {
   return names;
 }
 
-// The kernel's names that it has once. Of `loaded`.
+// Returns the names in `loaded` that occur once.
 std::unordered_map<std::string_view, const NamedRange*> unique_names(const std::vector<const NamedRange*>& loaded) {
   std::unordered_map<std::string_view, const NamedRange*> by_name;
   for (const NamedRange* range : loaded) {
@@ -70,7 +70,7 @@ std::unordered_map<std::string_view, const NamedRange*> unique_names(const std::
   return by_name;
 }
 
-// The functions' sections by number; empty if a function does not lie where the others of its section say.
+// Returns the sections with functions by number; empty if a function contradicts the load address of its section.
 LoadedSections align(Dwfl_Module* module, const FileNames& names, const std::vector<const NamedRange*>& loaded) {
   const auto by_name = unique_names(loaded);
   LoadedSections sections;
@@ -88,8 +88,8 @@ LoadedSections align(Dwfl_Module* module, const FileNames& names, const std::vec
   return sections;
 }
 
-// Whether the names alone prove that the kernel loaded this file: in the sections that align() found, each side names what the other does,
-// at the same places, and that is enough of what the kernel names.
+// Returns whether the names alone prove that the kernel loaded this file: in the sections found by align(), both sides have the same names
+// at the same offsets, and these are enough of the kernel's names.
 bool is_proven(const LoadedSections& sections, const FileNames& names, const std::vector<const NamedRange*>& loaded) {
   const auto by_name = unique_names(loaded);
   for (const auto& [name, place] : names.functions) {
@@ -118,7 +118,7 @@ bool has_build_id(Dwfl_Module* module, const std::string& build_id) {
   return size > 0 && same_build_id(hex_of(std::string_view(reinterpret_cast<const char*>(bits), static_cast<size_t>(size))), build_id);
 }
 
-// Packed files are left alone: what they unpack to has no bound.
+// Compressed files are ignored, because their uncompressed size is unbounded.
 std::string section_path_of(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.ends_with(".ko") || name.ends_with(".ko.debug") ? module_section_path(name) : std::string();

@@ -24,8 +24,8 @@ class SourceLines;
 /// changed lines within functions.
 class ModuleFile {
  public:
-  /// `build_id`: hex, empty if not recorded; `loaded`: the kernel's symbols of this module. Null if the file cannot be read, is compressed,
-  /// is another build, or has no lines.
+  /// `build_id`: hex, empty if not recorded; `loaded`: the kernel's symbols of this module. Returns null if the file cannot be read, is
+  /// compressed, is another build, or has no lines.
   static std::unique_ptr<ModuleFile> open(const std::string& path, const std::string& build_id,
                                           const std::vector<const NamedRange*>& loaded);
   ~ModuleFile();
@@ -52,13 +52,13 @@ class ModuleFile {
 /// The files of a kernel's modules, searched on demand. Thread-safe.
 class ModuleFiles {
  public:
-  /// The folders in which modules are searched, best first: /usr/lib/debug/lib/modules/RELEASE, /lib/modules/RELEASE.
+  /// Adds a folder in which modules are searched, best first: /usr/lib/debug/lib/modules/RELEASE, /lib/modules/RELEASE.
   void add_folder(std::string folder) { folders_.push_back(std::move(folder)); }
   /// Returns the file of the module `section_path` ("[virtio]") that open() accepts for this build id and the kernel's symbols, which are
   /// requested once; null if there is none.
   ModuleFile* find(const std::string& section_path, const std::string& build_id,
                    const std::function<std::vector<const NamedRange*>()>& loaded);
-  /// Returns the module file that was found at this path, else null.
+  /// Returns the module file that was found at this path, or null.
   ModuleFile* found_at(std::string_view path);
 
  private:
@@ -67,7 +67,7 @@ class ModuleFiles {
   std::vector<std::string> folders_;
   bool listed_ = false;
   std::map<std::string, std::vector<std::string>> paths_;                                  // by section path
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<ModuleFile>> by_section_;  // path and build id; null: none fits
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<ModuleFile>> by_section_;  // by path and build id; null: no file matches
 };
 
 }  // namespace ptd

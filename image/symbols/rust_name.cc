@@ -1,8 +1,8 @@
-// Rust's v0 names through libiberty, within a bound: a few hundred bytes of back references can stand for more text than any memory holds,
-// and libiberty writes all of it.
+// Demangles Rust's v0 names through libiberty, within a limit: a few hundred bytes with back references can expand to more text than fits
+// in memory, and libiberty writes all of it.
 #include "image/symbols/rust_name.h"
 
-#define HAVE_DECL_BASENAME 1  // libiberty.h declares one that C++ knows otherwise
+#define HAVE_DECL_BASENAME 1  // libiberty.h's declaration conflicts with the C++ one
 #include <libiberty/demangle.h>
 
 #include <csetjmp>
@@ -12,10 +12,10 @@
 namespace ptd {
 namespace {
 
-constexpr size_t kMaxPieces = 1U << 14;  ///< an empty tuple is a piece, too
+constexpr size_t kMaxPieces = 1U << 14;  ///< an empty tuple counts as a piece
 constexpr size_t kMaxReadableBytes = 8192;
 
-/// What was written so far. No destructor: longjmp passes by.
+/// The output written so far. Has no destructor, because longjmp skips it.
 struct Written {
   std::jmp_buf full;
   size_t bytes = 0, pieces = 0;
@@ -29,7 +29,7 @@ extern "C" void take_piece(const char* text, size_t bytes, void* opaque) {
   written->bytes += bytes;
 }
 
-/// False if it is no such name, or too long.
+/// Returns false if it is not such a name, or too long.
 bool write_name(const char* name, Written& written) {
   if (setjmp(written.full) != 0) return false;
   return rust_demangle_callback(name, 0, take_piece, &written) != 0;
@@ -44,7 +44,7 @@ std::string demangle_rust(const std::string& name) {
 
 namespace {
 
-// What was counted so far. No destructor: longjmp skips it.
+// The output counted so far. Has no destructor, because longjmp skips it.
 struct Counted {
   std::jmp_buf full;
   size_t bytes = 0;

@@ -9,7 +9,7 @@ namespace ptd {
 /// a few pages.
 [[nodiscard]] std::string demangle_rust(const std::string& name);
 
-/// Returns whether the readable form of an Itanium C++ name is at most 64 KiB: each substitution may double it.
+/// Returns whether the readable form of an Itanium C++ name is at most 64 KiB. Each substitution may double it.
 [[nodiscard]] bool is_bounded_cpp_name(const std::string& name);
 
 }  // namespace ptd

@@ -25,7 +25,7 @@ struct Row {
   uint64_t address = 0;
   std::string_view file;
   uint32_t line = 0;
-  bool statement = false, end = false;  // end: of a sequence; nothing is told from here on
+  bool statement = false, end = false;  // end: of a sequence; the following addresses have no line
 };
 
 // A function, or one inlined into the scope `parent`.
@@ -36,14 +36,14 @@ struct Scope {
   uint64_t entry = 0;
 };
 
-// Where a scope's code is. Sorted by start, outer before inner.
+// Address range of a scope. Sorted by start, outer before inner.
 struct Extent {
   uint64_t first = 0, end = 0;
   uint32_t scope = 0, depth = 0;
 };
 
-// An attribute of the DIE or of those that it refers to. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file that a unit
-// names, which libdw would open wherever it is.
+// Finds an attribute of the DIE or of the DIEs to which it refers. Unlike dwarf_attr_integrate(), it does not continue in the .dwo file
+// named by a unit, which libdw would open at any path.
 bool find_attribute(Dwarf_Die die, unsigned kind, Dwarf_Attribute& found) {
   constexpr int kMostReferences = 16;
   for (int i = 0; i < kMostReferences; ++i) {
@@ -78,8 +78,8 @@ uint64_t number_of(Dwarf_Die* die, unsigned kind) {
 struct SourceLines::Unit {
   Dwarf_Off offset = 0;  // of the unit's DIE
   bool loaded = false;
-  bool counted = false;     // its cost is taken from the file's limits
-  bool has_lines = false;   // its line table can be read; once counted
+  bool counted = false;     // its cost is deducted from the file's limits
+  bool has_lines = false;   // its line table can be read; valid once `counted`
   std::vector<Row> rows;
   std::vector<Scope> scopes;
   std::vector<Extent> extents;
@@ -102,7 +102,7 @@ std::unique_ptr<SourceLines> SourceLines::of(std::unique_ptr<DebugFile> file, co
 SourceLines::SourceLines(std::unique_ptr<DebugFile> file, std::string path) : path_(std::move(path)), file_(std::move(file)) {}
 SourceLines::~SourceLines() = default;
 
-// After a limit is exceeded, the file has no units.
+// Does work within the limits. After a limit is exceeded, the file has no units.
 void SourceLines::within_limits(const std::function<void()>& work) {
   try {
     work();
@@ -123,7 +123,8 @@ std::string_view SourceLines::kept(std::string_view text) {
   return storage_.back();
 }
 
-// Reads each string once: any number of functions may have one name, and one string may end any number of names.
+// Returns the readable form of a name. Reads each string once: any number of functions may share a name, and one string may be the tail of
+// any number of names.
 std::string_view SourceLines::readable(const char* text) {
   if (text == nullptr) return {};
   const auto [known, is_new] = readable_.try_emplace(text);
@@ -137,7 +138,7 @@ std::string_view SourceLines::readable(const char* text) {
   return known->second = kept(name);
 }
 
-// Which unit has which addresses: from the units' own ranges, because .debug_aranges may name only some of them, or be absent.
+// Builds the map from addresses to units. It uses the units' own ranges, because .debug_aranges may be incomplete or absent.
 void SourceLines::index() {
   Dwarf_CU* cu = nullptr;
   Dwarf_Die die;
@@ -147,7 +148,7 @@ void SourceLines::index() {
     ptrdiff_t at = 0;
     bool any = false;
     while ((at = dwarf_ranges(&die, at, &base, &first, &end)) > 0) {
-      if (first >= end || first == 0) continue;  // the linker dropped it
+      if (first >= end || first == 0) continue;  // the linker removed it
       if (!file_->limits.spend(DebugLimits::Kind::ranges, 1)) return;
       any = true;
       reaches_.push_back({first, end, static_cast<uint32_t>(units_.size())});
@@ -174,10 +175,10 @@ SourceLines::Unit* SourceLines::unit_at(uint64_t address) {
 
 namespace {
 
-// Walks the DIEs of a unit for functions and what was inlined into them.
+// Walks the DIEs of a unit and collects its functions and inlined calls.
 class ScopeReader {
  public:
-  /// `names`: makes a readable name; `limits`: null if the unit is counted.
+  /// `names`: returns a readable name; `limits`: null if the unit is counted.
   ScopeReader(std::vector<Scope>& scopes, std::vector<Extent>& extents, DebugLimits* limits,
               const std::function<std::string_view(const char*)>& names)
       : scopes_(scopes), extents_(extents), limits_(limits), names_(names) {}
@@ -221,7 +222,7 @@ class ScopeReader {
       if (limits_ != nullptr && !limits_->spend(DebugLimits::Kind::ranges, 1)) return;
       extents_.push_back({first, end, number, depth});
     }
-    if (extents_.size() == before) return visit(die, parent, depth + 1);  // a declaration, or what is only inlined
+    if (extents_.size() == before) return visit(die, parent, depth + 1);  // a declaration, or a function that is only inlined
     Scope scope;
     scope.name = names_(name_of(die));
     scope.inlined = dwarf_tag(die) == DW_TAG_inlined_subroutine;
@@ -247,7 +248,7 @@ class ScopeReader {
 
 }  // namespace
 
-// Whether libdw may read the unit's line table. A table is counted for each unit that names it, as each gets its rows.
+// Returns whether libdw may read the unit's line table. A table is counted for each unit that refers to it, because each gets its own rows.
 bool SourceLines::has_lines(const Unit& unit) {
   Dwarf_Die die;
   Dwarf_Attribute attribute;
@@ -270,7 +271,7 @@ void SourceLines::load(Unit& unit) {
   size_t count = 0, file_count = 0;
   if (!unit.has_lines || dwarf_getsrclines(&die, &lines, &count) != 0) count = 0;
   if (!unit.has_lines || dwarf_getsrcfiles(&die, &files, &file_count) != 0) file_count = 0;
-  std::unordered_map<const char*, std::string_view> known;  // libdw's text of a path -> ours
+  std::unordered_map<const char*, std::string_view> known;  // maps libdw's text of a path to ours
   const std::function<std::string_view(const char*)> paths = [&](const char* path) {
     if (path == nullptr) return std::string_view{};
     const auto [at, is_new] = known.try_emplace(path);
@@ -299,7 +300,7 @@ void SourceLines::load(Unit& unit) {
   for (const Extent& extent : unit.extents) unit.reach.push_back(highest = std::max(highest, extent.end));
 }
 
-// The innermost scope around the address.
+// Returns the innermost scope that contains the address.
 uint32_t SourceLines::scope_at(const Unit& unit, uint64_t address) {
   auto at = std::upper_bound(unit.extents.begin(), unit.extents.end(), address,
                              [](uint64_t value, const Extent& extent) { return value < extent.first; });
@@ -340,7 +341,7 @@ SourceUnit SourceLines::statements(const Unit& unit) const {
   for (size_t i = 0; i < unit.rows.size(); ++i) {
     const Row& row = unit.rows[i];
     if (row.end || !row.statement || row.line == 0 || reach_of(row.address) == nullptr) continue;
-    // Up to the next address of the table: rows at one address are several statements of one instruction.
+    // Rows at one address are several statements of one instruction, so each ends at the next address of the table.
     size_t next = i + 1;
     while (next < unit.rows.size() && unit.rows[next].address == row.address) ++next;
     const uint64_t end = next < unit.rows.size() ? unit.rows[next].address : row.address + 1;

@@ -23,9 +23,9 @@ struct DebugFile;
 /// information exceeds a limit (debug_limits.h) has no lines from then on. Names of another file (.gnu_debugaltlink) are empty.
 class SourceLines {
  public:
-  /// Null if the file has no DWARF line information.
+  /// Returns null if the file has no DWARF line information.
   static std::unique_ptr<SourceLines> open(const std::string& elf_path);
-  /// For a relocatable file, with the addresses of libdwfl's layout. `wanted` checks the layout before lines are read; null if it returns
+  /// Opens a relocatable file, with the addresses of libdwfl's layout. `wanted` checks the layout before lines are read; null if it returns
   /// false. A compressed file (.ko.xz) is not opened.
   static std::unique_ptr<SourceLines> open_relocatable(const std::string& elf_path, const std::function<bool(Dwfl_Module*)>& wanted);
   ~SourceLines();
@@ -57,7 +57,7 @@ class SourceLines {
   std::mutex mutex_;
   std::string path_;
   std::unique_ptr<DebugFile> file_;
-  std::string exceeded_;  // a limit; empty: none
+  std::string exceeded_;  // the exceeded limit; empty: none
   struct Reach {
     uint64_t first = 0, end = 0;
     uint32_t unit = 0;
@@ -65,7 +65,7 @@ class SourceLines {
   std::vector<Reach> reaches_;  // by address
   std::vector<Unit> units_;
   std::unordered_map<std::string_view, std::string_view> texts_;
-  std::unordered_map<const char*, std::string_view> readable_;  // libdw's text of a name -> ours
+  std::unordered_map<const char*, std::string_view> readable_;  // maps libdw's text of a name to ours
   std::deque<std::string> storage_;
 };
 

@@ -19,9 +19,9 @@ namespace {
 
 constexpr uint64_t kMaxGuessedBytes = 1U << 20;
 constexpr size_t kMaxStepsBack = 4096;
-constexpr size_t kProvingNames = 1000;  // functions that lie alike in two kernels only if they are one
+constexpr size_t kProvingNames = 1000;  // number of functions with equal offsets that proves that two kernels are the same
 
-// The ranges of one space, by address; `reach[i]` is the highest end among ranges[0..i], so that a search knows when to stop.
+// The ranges of one space, by address. `reach[i]` is the highest end among ranges[0..i] and bounds a search.
 struct RangeIndex {
   std::vector<NamedRange> ranges;
   std::vector<uint64_t> reach;
@@ -48,8 +48,8 @@ struct RangeIndex {
     }
   }
 
-  // The range with the highest start that holds ip and lives at `when`; of several at one start, the one added first.
-  // Narrows `valid` to moments around `when` at which none of the ranges looked at begins or ends.
+  // Returns the range with the highest start that contains ip and is live at `when`; of several with the same start, the one added first.
+  // Narrows `valid` to times around `when` at which none of the examined ranges begins or ends.
   [[nodiscard]] const NamedRange* find(Ip ip, TimeNs when, Interval& valid) const {
     size_t i = static_cast<size_t>(
         std::upper_bound(ranges.begin(), ranges.end(), ip, [](Ip value, const NamedRange& range) { return value < range.ip; }) -
@@ -71,7 +71,7 @@ struct RangeIndex {
     return best;
   }
 
-  // The ranges that hold ip at some time.
+  // Collects the ranges that contain ip at some time.
   void holding(uint64_t ip, std::set<size_t>& found) const {
     size_t i = static_cast<size_t>(
         std::upper_bound(ranges.begin(), ranges.end(), ip, [](uint64_t value, const NamedRange& range) { return value < range.ip.value; }) -
@@ -93,14 +93,14 @@ std::string file_key(const std::string& path, const std::string& build_id) { ret
 }  // namespace
 
 struct Symbolizer::State {
-  /// The file that stands at an address at a time. `section`: null if nothing is mapped there; `file`: null if none is known for it.
+  /// The file at an address at a time. `section`: null if nothing is mapped there; `file`: null if the file is unknown.
   struct Place {
     const Section* section = nullptr;
     FileSymbols* file = nullptr;
     uint64_t offset_bytes = 0;  ///< in the file
-    Interval valid;             ///< moments at which this surely is so
+    Interval valid;             ///< times at which this is certainly the same
   };
-  /// The kernel's own file, whose addresses are lower by `slide` than those of the running kernel. `file`: null if it is not at hand.
+  /// The kernel's own file, whose addresses are lower by `slide` than those of the running kernel. `file`: null if it is not available.
   struct KernelFile {
     FileSymbols* file = nullptr;
     std::string_view path;
@@ -124,7 +124,7 @@ struct Symbolizer::State {
     });
   }
 
-  // The symbols of a section's file, or null if no file is known for it.
+  // Returns the symbols of a section's file, or null if the file is unknown.
   FileSymbols* file_of(const Section& section) {
     auto paths = elf_paths.find(file_key(section.path, section.build_id));
     if (paths == elf_paths.end()) paths = elf_paths.find(file_key(section.path, {}));
@@ -151,7 +151,7 @@ struct Symbolizer::State {
       if (try_kernel_file(kernel_release_path(i), true)) return;
     }
   }
-  // Whether the file registered so is the running kernel's.
+  // Uses the file registered under a path if it is the running kernel's. Returns whether it is.
   bool try_kernel_file(const std::string& registered, bool needs_proof) {
     const auto paths = elf_paths.find(file_key(registered, {}));
     if (paths == elf_paths.end()) return false;
@@ -161,8 +161,8 @@ struct Symbolizer::State {
     if (slide) kernel = {file_of(section), paths->second.front(), *slide};
     return slide.has_value();
   }
-  // How much higher the running kernel lies than its file. Unless the file is known to be its own, every function that both name must say
-  // so.
+  // Returns the offset of the running kernel's addresses from those of its file. Unless the file is known to be the right one, all
+  // functions that occur in both must agree on it.
   std::optional<uint64_t> kernel_slide(FileSymbols& file, bool needs_proof) {
     std::unordered_map<std::string_view, uint64_t> running;  // 0: several
     for (const NamedRange& range : kernel_names()) {
@@ -183,7 +183,7 @@ struct Symbolizer::State {
     });
     return others == 0 && agreeing >= kProvingNames ? std::optional(slide) : std::nullopt;
   }
-  /// A kernel module's own file; null for other sections, and where it is not at hand.
+  /// Returns a kernel module's own file; null for other sections, and if it is not available.
   ModuleFile* module_file(const Section& section, Ip ip) {
     if (!is_kernel_half(ip) || !section.path.starts_with('[') || section.path == kKernelTextPath) return nullptr;
     return modules.find(section.path, section.build_id, [&] {
@@ -194,7 +194,8 @@ struct Symbolizer::State {
       return loaded;
     });
   }
-  /// Where a copy of the kernel's or a module's text lies in its own file; nothing for other sections, and where that file is not at hand.
+  /// Returns the place in its own file of an address in the kernel's or a module's text; nothing for other sections, and if the file is not
+  /// available.
   std::optional<FilePlace> kernel_place(const Section& section, Ip ip) {
     if (const ModuleFile* module = module_file(section, ip)) {
       const auto address = module->address_of(ip);
@@ -206,7 +207,7 @@ struct Symbolizer::State {
     if (!offset) return std::nullopt;
     return FilePlace{kernel.path, {}, address, *offset};
   }
-  /// Lines of source of the same; empty if none are told.
+  /// Returns the source lines for the same; empty if there are none.
   std::vector<SourceFrame> kernel_frames(const Section& section, Ip ip) {
     const auto place = kernel_place(section, ip);
     if (!place) return {};
