@@ -1,4 +1,4 @@
-// Generated traces: the exact truth, libipt and our decoder must all say the same.
+// Generated traces: the exact truth, libipt and our decoder must agree.
 //
 // PTDECODE_SEEDS=first,count widens the run (default 0,400): `PTDECODE_SEEDS=0,20000 differential --gtest_filter='Generated*'`.
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ oracle::OracleOptions oracle_options(const test::GeneratedTrace& trace) {
   return out;
 }
 
-// First place where two address lists part, as a sentence; empty if equal.
+// Returns the first difference between two address lists as a sentence; empty if they are equal.
 std::string parting(const std::vector<uint64_t>& got, const std::vector<uint64_t>& truth) {
   size_t at = 0;
   while (at < got.size() && at < truth.size() && got[at] == truth[at]) ++at;
@@ -69,7 +69,7 @@ TEST(GeneratedTraces, LibiptFindsTheTruth) {
     compressed += trace.compressed_returns;
     deferred += trace.deferred;
   }
-  // The generator must reach what it is for.
+  // The generator must reach the cases that it is written for.
   if (count >= 100) {
     EXPECT_GT(psbs, count);
     EXPECT_GT(overflows, count / 10);
@@ -99,7 +99,7 @@ TEST(GeneratedTraces, OurDecoderFindsTheTruth) {
   }
 }
 
-// The moment of every instruction lies within the bounds that the last mark before it gives. Without a conversion the clock is raw ticks.
+// The time of each instruction lies within the bounds of the last mark before it. Without a conversion the clock is raw ticks.
 TEST(GeneratedTraces, TimeBoundsHoldTheTruth) {
   const auto [first, count] = seeds();
   uint64_t failures = 0, bounded = 0;
@@ -111,7 +111,7 @@ TEST(GeneratedTraces, TimeBoundsHoldTheTruth) {
     decoder.config = trace.config;
     decoder.config.errata = pt::errata_of(trace.config.cpu);
     const auto ours = test::decode_stream(trace.trace, machine, decoder);
-    if (ours.insns != trace.truth) continue;  // the test above says so
+    if (ours.insns != trace.truth) continue;  // reported by the test above
     Interval now;
     size_t mark = 0;
     for (size_t i = 0; i < ours.insns.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace ptd::test {
 namespace {
 
-// Sequential instructions; "??" is a random byte. Lengths are what the text says: no decoder is asked.
+// Sequential instructions; "??" is a random byte. Their lengths follow from the text, without a decoder.
 constexpr std::string_view kFiller64[] = {
     "90",
     "6690",
@@ -77,7 +77,7 @@ constexpr std::string_view kFiller64[] = {
     "d9c0",
     "dd45??",
 };
-// 32-bit code: several of these are read with another length, or as no instruction at all, in 64-bit mode.
+// 32-bit code. In 64-bit mode, several of these have another length or are not instructions.
 constexpr std::string_view kFiller32[] = {
     "90", "89e5",     "83c0??",     "81c1????????", "8b45??",     "8b85????????", "b8????????", "66b8????", "40",
     "48", "4f",       "a1????????", "6645",         "c545??",     "c445??",       "06",         "60",       "61",
@@ -132,7 +132,7 @@ struct Builder {
     ExecMode mode;
     uint64_t base;
   };
-  // A call or jump to a later function of the region keeps direct flow free of cycles; it is patched when all starts are known.
+  // A call or jump to a later function of the region keeps direct flow free of cycles. It is patched when all starts are known.
   struct Later {
     OpId op;
     uint32_t function;
@@ -166,7 +166,7 @@ struct Builder {
     const uint32_t dice = random.below(100);
     if (dice < 58) return filler(region.mode);
     if (dice < 74) {
-      // Short forms reach six instructions either way: at most 6 * 15 bytes.
+      // Short forms reach six instructions in either direction: at most 6 * 15 bytes.
       const bool is_short = random.chance(60);
       const uint32_t low = is_short ? (index > 6 ? index - 6 : 0) : 0;
       const uint32_t high = is_short ? std::min(count - 1, index + 6) : count - 1;

@@ -1,4 +1,4 @@
-// A random x86 program: its bytes, and what each instruction does, known from its making and not from any decoder.
+// A random x86 program: its bytes and the effect of each instruction, known from its construction and not from any decoder.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ptd::test {
 
-/// splitmix64: small, seeded, the same everywhere.
+/// splitmix64: small, seeded, the same on all platforms.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -20,7 +20,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
     return z ^ (z >> 31);
   }
-  /// Uniform enough in [0, bound); bound > 0.
+  /// Returns a nearly uniform number in [0, bound); bound > 0.
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>((next() >> 32) % bound); }
   bool chance(uint32_t percent) { return below(100) < percent; }
 
@@ -58,13 +58,13 @@ struct Op {
   bool kernel = false;
   ExecMode mode = ExecMode::bits64;
   uint64_t ip = 0;
-  std::vector<uint8_t> code;  ///< complete but for rel_bytes at the end
+  std::vector<uint8_t> code;  ///< without the rel_bytes at the end
   uint8_t rel_bytes = 0;      ///< 0, 1 or 4 bytes of displacement to `target` at the end of the code
   OpId target = 0;            ///< direct branches, xbegin's fallback
-  std::vector<OpId> targets;  ///< what an indirect branch or far jump may reach
+  std::vector<OpId> targets;  ///< possible targets of an indirect branch or far jump
 };
 
-/// Which kinds of instruction a program may hold.
+/// The kinds of instructions that a program may contain.
 struct ProgramOptions {
   bool kernel = true;   ///< syscalls, handlers, MOV CR3
   bool bits32 = false;  ///< a region of 32-bit code, entered and left by far branches

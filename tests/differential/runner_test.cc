@@ -16,10 +16,10 @@
 namespace ptd {
 namespace {
 
-/// How often a short trace is decoded by the same decoder: the fast path makes memos and tables of code that it has met often.
+/// How often a short trace is decoded by the same decoder, because the fast path creates memos and tables only for frequent code.
 constexpr int kRounds = 6;
 
-// Both decoders over all segments of `trace`, again and again; empty if they agree, and how many blocks they gave.
+// Runs both decoders over all segments of `trace` repeatedly. Returns "" if they agree, and sets the number of blocks.
 std::string compare(Bytes trace, const test::Machine& machine, pt::DecoderOptions options, size_t capacity, int rounds, uint64_t& blocks) {
   options.exact_only = false;
   pt::Decoder fast(machine.timeline, machine.contexts, options);
@@ -42,7 +42,7 @@ pt::DecoderOptions options_of(const pt::Config& config) {
   return options;
 }
 
-/// A PSB at which 64-bit code goes on at `ip`, dated.
+/// Writes a PSB with a time, at which 64-bit code continues at `ip`.
 void begin_timed(pt::PacketWriter& writer, uint64_t ip) {
   writer.psb();
   writer.tsc(1000);
@@ -99,7 +99,7 @@ TEST(GeneratedTraces, RunnerEqualsWalker) {
   EXPECT_GT(blocks, 100 * count);
 }
 
-// Many blocks a branch, long TNTs, a moment of its own for each, and small batches: what one TNT gives goes far beyond a batch.
+// Many blocks per branch, long TNTs, each with its own time, and small batches: the blocks of one TNT far exceed a batch.
 TEST(RunnerBounds, OneTntFillsManyBatches) {
   constexpr int kJumps = 22;
   std::vector<std::byte> code;
@@ -127,8 +127,8 @@ TEST(RunnerBounds, OneTntFillsManyBatches) {
   }
 }
 
-// Code that is poked all the time where it runs: numbers in its instructions go back and forth, so that each run has many versions, and at
-// many moments the clock leaves two open.
+// Code that is continually poked while it runs: immediates in its instructions alternate, so that each run has many versions, and at many
+// times the clock leaves two of them possible.
 TEST(RunnerBounds, CodePokedWhileItRuns) {
   constexpr uint64_t kInstructions = 1'000'000;
   for (const bench::Character& character : bench::characters()) {
@@ -143,8 +143,8 @@ TEST(RunnerBounds, CodePokedWhileItRuns) {
   }
 }
 
-// A flow that the packets contradict by a loop that takes none of them: where that is found must depend neither on who follows it nor on
-// where batches end.
+// A flow that is contradicted by a loop that consumes no packets: where this is detected must depend neither on the decoder nor on the ends
+// of batches.
 TEST(RunnerBounds, SilentLoopEndsAtOnePlace) {
   for (const int jumps : {1, 3, 30, 70, 200, 900}) {
     std::vector<std::byte> code{std::byte{0x74}, std::byte{0x02}, std::byte{0xeb}, std::byte{0xfc}};  // jz ring; jmp .-2
@@ -180,8 +180,8 @@ TEST(RunnerBounds, SilentLoopEndsAtOnePlace) {
   }
 }
 
-// A record was lost, and nothing tells: the way that the packets contradict in the end began `turns` branches before. The walker may find
-// the other way only where the fast path has not given out the wrong one.
+// A record was lost without a LOST record: the path that the packets finally contradict began `turns` branches before. The walker may find
+// the other path only if the fast path has not output the wrong one.
 std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
   constexpr uint64_t kAt = 0x1000;
   const std::vector<std::byte> code = {std::byte{0x74}, std::byte{0x06},  // jz 1008, or 1006
@@ -204,7 +204,7 @@ std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
   edit.ip = Ip{kAt + 1};
   edit.old_bytes = {std::byte{0x06}};
   edit.new_bytes = {std::byte{0x04}};
-  edit.time = {TimeNs{1'000'000}, TimeNs{1'000'000}};  // what ran before it
+  edit.time = {TimeNs{1'000'000}, TimeNs{1'000'000}};  // the trace executes the new bytes, before this time
   builder.add_section(std::move(section));
   builder.add_edit(std::move(edit));
   machine.timeline = builder.build();
@@ -213,7 +213,7 @@ std::string compare_stray(int turns, size_t capacity, uint64_t& healed) {
   pt::PacketWriter writer(trace);
   begin_timed(writer, kAt);
   for (int i = 0; i < turns; ++i) writer.tnt(1, 1);
-  writer.tnt(0b01110, 5);  // out of the first loop and into the second, which ends there
+  writer.tnt(0b01110, 5);  // leaves the first loop, executes the second one, and leaves it
   writer.mtc(1);
   pt::Config config;
   config.tsc_ctc_ratio_n = config.tsc_ctc_ratio_d = 1;

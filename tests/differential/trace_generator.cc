@@ -1,4 +1,4 @@
-// Runs a random program with random outcomes and writes the Intel PT packets a processor would.
+// Runs a random program with random outcomes and writes the Intel PT packets that a processor would write.
 #include "tests/differential/trace_generator.h"
 
 namespace ptd::test {
@@ -8,8 +8,8 @@ constexpr size_t kReturnStackDepth = 64;  // [SDM] "Near Return Compression"
 constexpr uint8_t kMtcPeriod = 3;
 constexpr uint32_t kTscPerCtc = 80;
 
-/// One run of the machine. What the processor knows (its own return stack, the packets waiting) is kept apart from what the
-/// program does (the true stack).
+/// One run of the machine. The state of the processor (its return stack, the pending packets) is separate from that of the program (the
+/// true stack).
 class Machine {
  public:
   Machine(const TraceOptions& options, GeneratedTrace& out)
@@ -30,7 +30,7 @@ class Machine {
       between();
       step();
     }
-    // The recorder stops tracing: the one way to end a trace at a place that the packets tell.
+    // The recorder stops tracing, which is the only way to end a trace at an ip that the packets give.
     if (enabled_) async_disable();
     out_.memory = std::move(program_.memory);
     if (options_.address_filter) {
@@ -63,7 +63,7 @@ class Machine {
       return;
     }
     const uint64_t step = then / kTscPerCtc >> kMtcPeriod;
-    if (step != mtc_) {  // the edge lies between: the MTC is made there, and the CYC that hardware puts before it counts up to there
+    if (step != mtc_) {  // an edge lies between: write its MTC there, preceded by the CYC that hardware writes, which counts up to the edge
       tsc_ = std::max(tsc_, (step << kMtcPeriod) * kTscPerCtc);
       if (options_.tnt_before_timing) flush();
       mtc_ = step;
@@ -76,12 +76,12 @@ class Machine {
       cyc();
     }
   }
-  // The core runs at the nominal frequency: one cycle a TSC tick.
+  // Writes a CYC. The core runs at the nominal frequency: one cycle per TSC tick.
   void cyc() {
     writer_.cyc(tsc_ - cyc_at_);
     cyc_at_ = tsc_;
   }
-  // A packet that tells a place in the flow has been written: the truth up to here can be known.
+  // A packet that gives a position in the flow was written: the truth is known up to here.
   void known() { known_ = out_.truth.size(); }
 
   void flush() {
@@ -159,7 +159,7 @@ class Machine {
     writer_.set_compression(options_.ip_compression);
     known();
   }
-  // A branch to `target` leaves what is traced.
+  // Ends tracing because a branch to `target` leaves the traced region.
   void disable_at_branch(OpId target) {
     enabled_ = false;
     if (lost_) return;
@@ -209,7 +209,7 @@ class Machine {
   void overflow() {
     if (!lost_) {
       if (in_tx_ || !random_.chance(1)) return;
-      // Packets are lost from here on. What was not yet written cannot be known.
+      // Packets are lost from here on. Unwritten ones cannot be known.
       if (random_.chance(50)) flush();
       tnt_count_ = 0;
       tnt_ = 0;
@@ -222,7 +222,7 @@ class Machine {
       lost_for_ = random_.below(40);
       return;
     }
-    // A mode that changed unseen would be told by the next PSB+ only: the overflow then lasts until the old mode is back.
+    // An unseen change of mode would appear only in the next PSB+. So the overflow lasts until the old mode is back.
     if (lost_for_ != 0 || (enabled_ && op().mode != mode_told_)) {
       if (lost_for_ != 0) --lost_for_;
       return;
@@ -232,7 +232,7 @@ class Machine {
     writer_.ovf();
     cyc_at_ = tsc_;
     return_stack_.clear();
-    // Readers disagree on whether OVF clears the last ip; a processor sends the next one in full.
+    // Decoders disagree on whether OVF clears the last ip; a processor writes the next one in full.
     writer_.set_compression(false);
     if (enabled_) {
       fup_here();
@@ -240,7 +240,7 @@ class Machine {
     }
   }
 
-  // An interrupt or fault before the instruction at now_.
+  // Takes an interrupt or fault before the instruction at now_.
   void interrupt() {
     if (in_tx_) return abort_transaction();
     ++out_.interrupts;
@@ -248,7 +248,7 @@ class Machine {
     stack_.push_back({now_, true});
     async_transfer(handler);
   }
-  // FUP(here) + TIP(to), in the forms that the traced region asks for.
+  // Writes FUP(here) + TIP(to), in the form required by the traced region.
   void async_transfer(OpId to) {
     const bool was = enabled_;
     if (was && !lost_) {
@@ -286,7 +286,7 @@ class Machine {
 
   // --- instructions ---
 
-  // The instruction at now_ has run and goes on at `to`; `tell` writes its packet if it stays within the traced region.
+  // The instruction at now_ was executed and continues at `to`; `tell` writes its packet if it stays within the traced region.
   template <class Tell>
   void go(OpId to, Tell&& tell) {
     const bool was = enabled_;
@@ -343,7 +343,7 @@ class Machine {
         tip(program_.ops[to].ip, false);
       }
     });
-    // Whether a reader pops its stack at a return that was not compressed is its own affair: a PSB empties everyone's.
+    // Decoders differ in whether an uncompressed return pops their stack. A PSB clears all stacks.
     if (mismatch && enabled_) psb_soon_ = true;
   }
   void return_from_interrupt() {
@@ -436,7 +436,7 @@ class Machine {
     const bool far = here.kind >= OpKind::far_jump && here.kind <= OpKind::ptwrite;
     if (in_tx_ && (far || here.kind == OpKind::xabort)) return abort_transaction();
     if (here.kind == OpKind::soft_int) {
-      // [SDM] "FUP Cases and IP Payload": software interrupts give FUP(their own address); they are events, not retired instructions.
+      // [SDM] "FUP Cases and IP Payload": software interrupts write FUP(their own address); they are events, not retired instructions.
       stack_.push_back({now_ + 1, true});
       return async_transfer(any_of(program_.interrupt_handlers));
     }
@@ -468,8 +468,8 @@ class Machine {
   uint64_t filter_first_ = 0, filter_end_ = 0;
 
   OpId now_ = 0, fallback_ = 0;
-  std::vector<Frame> stack_;            // what the program will do
-  std::vector<uint64_t> return_stack_;  // what the processor remembers
+  std::vector<Frame> stack_;            // the program's stack
+  std::vector<uint64_t> return_stack_;  // the processor's stack
   bool enabled_ = false, in_tx_ = false, lost_ = false, psb_soon_ = false;
   uint32_t lost_for_ = 0, off_for_ = 0;
   ExecMode mode_told_ = ExecMode::unknown;
@@ -536,7 +536,7 @@ std::string describe(const TraceOptions& o) {
 
 GeneratedTrace generate(const TraceOptions& options) {
   GeneratedTrace out;
-  // Skylake's SKD007 makes a CYC followed by the byte F3 look like an OVF: traces with CYC come from a processor without it.
+  // With Skylake's SKD007 a CYC followed by the byte F3 looks like an OVF, so traces with CYC use a processor without it.
   out.config.cpu = options.timing ? pt::CpuId{6, 106, 6} : pt::CpuId{6, 94, 3};
   out.config.return_compression = options.return_compression ? pt::ReturnCompression::on : pt::ReturnCompression::off;
   out.config.mtc_period = kMtcPeriod;

@@ -317,11 +317,11 @@ std::string event_words(const Event& event) {
   return words + "]";
 }
 
-// The text of one batch; instruction addresses from the block's own bytes.
+// Appends the text of one batch; instruction addresses come from the block's own bytes.
 void render(const Batch& batch, const pt::Decoder& decoder, std::vector<std::string>& lines) {
   size_t event = 0, gap = 0;
   for (size_t b = 0; b <= batch.blocks.size(); ++b) {
-    for (;;) {  // of what comes before block `b`, in the order of the trace
+    for (;;) {  // items before block `b`, in the order of the trace
       const Gap* g = gap < batch.gaps.size() && batch.gaps[gap].before_block <= b ? &batch.gaps[gap] : nullptr;
       const Event* e = event < batch.events.size() && batch.events[event].before_block <= b ? &batch.events[event] : nullptr;
       if (e != nullptr && (g == nullptr || e->stream_offset_bytes < g->stream_offset_bytes)) {

@@ -1,5 +1,5 @@
-// Runs every case of tests/golden/cases. `golden --rewrite` writes what came out into the files: for a commit of its own, read line by
-// line.
+// Runs every case of tests/golden/cases. `golden --rewrite` writes the actual results into the files; commit that separately, after
+// reviewing each line.
 #include <gtest/gtest.h>
 
 #include <algorithm>

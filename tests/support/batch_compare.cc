@@ -1,4 +1,4 @@
-// Two decoders over one segment.
+// Compares two decoders over one segment.
 #include "tests/support/batch_compare.h"
 
 #include <algorithm>

@@ -28,7 +28,7 @@ bool corpus_required() {
 }
 
 std::optional<std::vector<std::byte>> read_file(const std::string& path) {
-  // gzread passes files through that are not compressed.
+  // gzread passes uncompressed files through.
   gzFile file = gzopen(path.c_str(), "rb");
   if (file == nullptr) return std::nullopt;
   std::vector<std::byte> out;
@@ -86,7 +86,7 @@ std::vector<std::string> flow_cases() {
 
 namespace {
 
-// The file or its .gz form.
+// Reads the file or its .gz form.
 std::optional<std::vector<std::string>> read_lines_maybe_gz(const std::string& path) {
   if (auto lines = read_lines(path)) return lines;
   return read_lines(path + ".gz");
@@ -176,7 +176,7 @@ std::string unpacked_kernel_pokes(std::string& why) {
   const fs::path dir = fs::path(PTD_BINARY_DIR) / "corpus-cache" / ("pt-kernel-pokes-" + std::to_string(crc));
   std::error_code error;
   if (fs::exists(dir / "complete", error)) return dir.string();
-  // Tests run side by side: each unpacks for itself, and the first to finish gives its folder the name.
+  // Tests run in parallel: each unpacks into its own folder, and the first to finish renames it.
   const fs::path own = dir.string() + "." + std::to_string(::getpid());
   fs::create_directories(own, error);
   const std::string command = "tar -C '" + own.string() + "' -xJf '" + archive + "'";

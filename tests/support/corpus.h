@@ -1,4 +1,4 @@
-// The test corpus: where it is, its cases, and the files of a case. For tests only.
+// The test corpus: its path, its cases, and the files of a case. For tests only.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace ptd::test {
 
-/// Directory of the corpus: $PTDECODE_CORPUS, else ../shared/corpus beside the source tree. Empty if it is not there.
+/// Returns the directory of the corpus: $PTDECODE_CORPUS, else ../shared/corpus next to the source tree. Empty if it is absent.
 [[nodiscard]] std::string corpus_dir();
-/// True if absence of the corpus must fail: PTDECODE_REQUIRE_CORPUS is set and not "0".
+/// Returns true if absence of the corpus must fail: PTDECODE_REQUIRE_CORPUS is set and not "0".
 [[nodiscard]] bool corpus_required();
 
 /// Skips the running test when the corpus is absent, or fails it when the corpus is required.
@@ -25,7 +25,7 @@ namespace ptd::test {
     }                                                                                                         \
   } while (false)
 
-/// A whole file; gzip is undone by the name's ".gz". Empty optional if it cannot be read.
+/// Returns the content of a file, uncompressed if its name ends in ".gz". Empty optional if it cannot be read.
 [[nodiscard]] std::optional<std::vector<std::byte>> read_file(const std::string& path);
 [[nodiscard]] std::optional<std::vector<std::string>> read_lines(const std::string& path);
 
@@ -61,13 +61,13 @@ struct PtCase {
   std::vector<std::string> events, errors;  ///< expected/events, expected/errors, line by line
 };
 
-/// Names of the pt-* cases that hold a flow (images and expected/insns).
+/// Returns the names of the pt-* cases that contain a flow (images and expected/insns).
 [[nodiscard]] std::vector<std::string> flow_cases();
-/// Reads a case; an empty optional says that a file is missing or malformed (message in `why`).
+/// Reads a case. Returns an empty optional if a file is missing or malformed (message in `why`).
 [[nodiscard]] std::optional<PtCase> load_case(const std::string& name, std::string& why);
 
-/// Folder with the unpacked recording of pt-kernel-pokes (`recording`, `after`, `root`), below the build folder, made once for each content
-/// of the archive. Empty if that fails (message in `why`).
+/// Returns the folder with the unpacked recording of pt-kernel-pokes (`recording`, `after`, `root`), below the build folder, created once
+/// per content of the archive. Empty if that fails (message in `why`).
 [[nodiscard]] std::string unpacked_kernel_pokes(std::string& why);
 
 }  // namespace ptd::test

@@ -1,4 +1,4 @@
-// A decoded flow spelled out instruction by instruction, and its comparison with libipt's.
+// A decoded flow expanded to instructions, and its comparison with libipt's.
 #include "tests/support/flow.h"
 
 #include <algorithm>
@@ -98,12 +98,12 @@ Flow decode_stream(Bytes stream, const Machine& machine, const pt::DecoderOption
 
 namespace {
 
-// Kinds that steer the flow: compared in order. The rest is compared as a set at each instruction.
+// Kinds that change the flow are compared in order. The others are compared as a set at each instruction.
 bool steers(EventKind kind) {
   return kind == EventKind::enabled || kind == EventKind::disabled || kind == EventKind::async_disabled ||
          kind == EventKind::async_branch || kind == EventKind::overflow;
 }
-// Kinds outside the comparison: told by libipt only as status, or not known to it.
+// Kinds outside the comparison: libipt reports them only as status, or does not support them.
 bool compared(EventKind kind) {
   switch (kind) {
     case EventKind::cbr:
@@ -135,11 +135,11 @@ std::string spell(uint64_t before, const char* kind, bool has_from, uint64_t fro
   return buffer;
 }
 
-// Which ends of an event both sides tell.
+// Whether both sides report `from`, or `to`, of an event.
 bool tells_from(EventKind kind) { return kind == EventKind::async_branch || kind == EventKind::async_disabled; }
 bool tells_to(EventKind kind) { return steers(kind); }
 
-// Several OVFs with nothing between them count as one: the last, which tells where the flow goes on.
+// Joins several OVFs with nothing between them into the last, which gives the address where the flow continues.
 void join_overflows(std::vector<Comparable>& events) {
   std::vector<Comparable> out;
   for (auto& event : events) {
@@ -152,7 +152,7 @@ void join_overflows(std::vector<Comparable>& events) {
 
 std::vector<std::string> finish(std::vector<Comparable> events) {
   join_overflows(events);
-  // At one instruction the steering events keep their order and come first; the others are sorted.
+  // At one instruction the events that change the flow keep their order and come first; the others are sorted.
   std::stable_sort(events.begin(), events.end(), [](const Comparable& a, const Comparable& b) {
     if (a.before_insn != b.before_insn) return a.before_insn < b.before_insn;
     if (a.steers != b.steers) return a.steers;
@@ -211,19 +211,19 @@ std::string compare_branch_ends(const Flow& ours, const oracle::OracleFlow& thei
   return {};
 }
 
-// Place of an event that follows the instruction at its `from`: behind that instruction, which stands in the block before the event.
+// Returns the place of an event that follows the instruction at its `from`, which is in the block before the event.
 uint64_t place_behind_insn(const Flow& flow, const PlacedEvent& placed) {
   const uint64_t before = placed.before_insn, from = placed.event.from.value;
   for (uint64_t at = std::min<uint64_t>(before, flow.insns.size()); at > placed.block_start; --at) {
     if (flow.insns[at - 1] == from) return at;
   }
-  // Bound by a FUP it is given out before its instruction.
+  // An event bound by a FUP is output before its instruction.
   return before < flow.insns.size() && flow.insns[before] == from ? before + 1 : before;
 }
 
 }  // namespace
 
-// Decoding starts in 64-bit mode on our side and in none on libipt's: only changes away from 64-bit code and back are compared.
+// Our decoder starts in 64-bit mode, and libipt in none, so only changes away from 64-bit code and back are compared.
 constexpr auto kStartMode = static_cast<uint64_t>(ExecMode::bits64);
 
 std::vector<std::string> comparable_events(const Flow& ours) {

@@ -1,4 +1,4 @@
-// A decoded flow spelled out instruction by instruction, and its comparison with libipt's. For tests only.
+// A decoded flow expanded to instructions, and its comparison with libipt's. For tests only.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct PlacedGap {
   Gap gap;
 };
 
-/// Everything a pt::Decoder gave out, in order.
+/// The complete output of a pt::Decoder, in order.
 struct Flow {
   std::vector<uint64_t> insns;
   std::vector<uint64_t> branch_ends;  ///< indices of instructions that ended a block with ends_in_branch
@@ -39,11 +39,10 @@ struct Flow {
   uint64_t uncertain_instructions = 0;  ///< in blocks with a bit of kUncertainFlags
 };
 
-/// What a Flow holds of a segment after a gap: everything, or nothing, as libipt gives nothing up to the next PSB unless it is asked to
-/// resynchronize.
+/// The content of a Flow after a gap in a segment: everything, or nothing up to the next PSB, like libipt without resynchronisation.
 enum class AfterGap : uint8_t { everything, nothing };
 
-/// Turns batches into a Flow. One per decoder, since node ids belong to it.
+/// Converts batches to a Flow. One per decoder, because node ids belong to it.
 class FlowCollector {
  public:
   explicit FlowCollector(Flow& flow, AfterGap after_gap = AfterGap::everything) : flow_(flow), after_gap_(after_gap) {}
@@ -57,20 +56,20 @@ class FlowCollector {
   void add_block(const Block& block, const BlockTable& table);
   Flow& flow_;
   AfterGap after_gap_;
-  bool lost_ = false;      ///< the rest of the segment is left out
-  bool left_out_ = false;  ///< since the last `enabled`: whether that resumes is not known without what was left out
+  bool lost_ = false;      ///< the rest of the segment is omitted
+  bool left_out_ = false;  ///< something was omitted since the last `enabled`, so whether that resumes is unknown
   uint64_t block_start_ = 0;
   std::vector<std::vector<uint16_t>> offsets_;  // by node: offset of each instruction in its block
 };
 
-/// Memory, one user space and a context track that always runs in it.
+/// Memory, one user space, and a context track in which it always runs.
 struct Machine {
   Timeline timeline;
   ContextTrack contexts;
 };
 [[nodiscard]] Machine make_machine(const SparseMemory& memory);
 
-/// Cuts the stream at its PSBs and decodes it all with one decoder.
+/// Splits the stream at its PSBs and decodes it with one decoder.
 [[nodiscard]] Flow decode_stream(Bytes stream, const Machine& machine, const pt::DecoderOptions& options,
                                  AfterGap after_gap = AfterGap::everything);
 
@@ -78,10 +77,10 @@ struct CompareOptions {
   bool events = true;
   bool gaps = true;
 };
-/// Empty if equal; else the first difference in instructions, block ends, events or gaps, with context.
+/// Returns "" if equal; else the first difference in instructions, block ends, events or gaps, with context.
 [[nodiscard]] std::string first_difference(const Flow& ours, const oracle::OracleFlow& theirs, const CompareOptions& options = {});
 
-/// Events in the comparable form that both sides can be brought to; see first_difference.
+/// Returns the events in the form to which both sides can be converted; see first_difference.
 [[nodiscard]] std::vector<std::string> comparable_events(const Flow& ours);
 [[nodiscard]] std::vector<std::string> comparable_events(const oracle::OracleFlow& theirs);
 

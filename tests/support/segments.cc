@@ -1,4 +1,4 @@
-// Cuts a raw Intel PT stream into segments at its PSBs.
+// Splits a raw Intel PT stream into segments at its PSBs.
 #include "tests/support/segments.h"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ bool psb_at(Bytes stream, size_t at) {
   return true;
 }
 
-// Enough for the PSB+ that starts at `psb`. (Its PSBEND cannot be found by its bytes alone: a payload may hold them.)
+// Returns an end that certainly includes the PSB+ that starts at `psb`. (A PSBEND cannot be found by its bytes alone, because a payload may
+// contain them.)
 size_t psb_plus_end(Bytes stream, size_t psb) { return std::min(stream.size(), psb + 256); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Cuts a raw Intel PT stream into segments at its PSBs, for tests that hold a trace in memory.
+// Splits a raw Intel PT stream into segments at its PSBs, for tests with a trace in memory.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace ptd::test {
 
-/// Offsets of every PSB: 16 bytes 02 82 repeated; of a longer run, the last alignment that something else follows.
+/// Returns the offset of every PSB: 16 bytes of 02 82 repeated; of a longer run, the last 16 bytes.
 [[nodiscard]] std::vector<uint64_t> psb_offsets(Bytes stream);
-/// One segment for each PSB. The segments view `stream`; cpu is `cpu`, tail_bytes reaches to the end of the next PSB+.
+/// Returns one segment per PSB. The segments view `stream`; tail_bytes extends to the end of the next PSB+.
 [[nodiscard]] std::vector<AuxSegment> cut_segments(Bytes stream, int32_t cpu = 0);
 
 }  // namespace ptd::test

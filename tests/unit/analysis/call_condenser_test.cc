@@ -1,4 +1,4 @@
-// CallCondenser: the steps of a condensed flow are those of the whole flow, of recordings in data/.
+// CallCondenser: the steps of a condensed flow equal those of the whole flow, for recordings in data/.
 #include "analysis/call_condenser.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST_P(Condensed, GivesTheSameSteps) {
     }
   }
   EXPECT_GT(whole_blocks, 0U);
-  // Without times nothing is known to hold throughout a segment.
+  // Without times nothing can be assumed to be valid throughout a segment.
   EXPECT_TRUE(!options.use_time || condensed_blocks / 2 < whole_blocks) << condensed_blocks << " of twice " << whole_blocks;
 }
 

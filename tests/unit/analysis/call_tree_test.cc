@@ -1,4 +1,4 @@
-// CallTree: what becomes of calls where call and return do not match. Each case is told as steps of flow and read as an indented tree.
+// CallTree: results for calls and returns that do not match. Each case is given as steps of flow and read as an indented tree.
 #include "ptdecode/call_tree.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 constexpr FunctionId kMain = 0, kF = 1, kG = 2, kThunk = 3, kHandler = 4;
 constexpr const char* kNames[] = {"main", "f", "g", "thunk", "handler"};
 
-/// Feeds steps 10 ns apart and writes the tree: "f(" where a call begins, ")" with a letter where it ends; what is special in between.
+/// Feeds steps 10 ns apart and writes the tree: "f(" where a call begins, ")" with a letter where it ends, and special steps in between.
 class Story {
  public:
   Story() : tree_(nullptr) { add({.kind = FlowKind::begin, .flags = kFlowEntry | kFlowNamed, .function = kMain, .to = Ip{0x1000}}); }
@@ -142,7 +142,7 @@ TEST(CallTree, AnInterruptEndsWhereItStruck) {
   story.call(kF, 0x1010);
   story.interrupt(0x2004);
   story.call(kG, 0x9010);
-  story.far_return(0x2004, kF);  // without a return of g
+  story.far_return(0x2004, kF);  // g does not return
   story.ret(0x1010);
   EXPECT_EQ(story.end(), "main(f(!handler(g() ) ) )x ");
 }
@@ -233,7 +233,7 @@ TEST(CallTree, DepthIsBounded) {
   EXPECT_EQ(story.tree().threads().at(0).forgotten, 1U);
 }
 
-// A recording may name any number as a thread or cpu. (analysis_ubsan runs this too.)
+// A recording may contain any number as a thread or cpu. (analysis_ubsan runs this too.)
 TEST(CallTreeThreads, AnyNumberIsAThread) {
   constexpr int32_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
   CallTree tree(nullptr);
@@ -245,7 +245,7 @@ TEST(CallTreeThreads, AnyNumberIsAThread) {
       }
     }
   }
-  EXPECT_EQ(tree.threads().size(), 6U * 4 + 2);  // of no thread or the idle task one a cpu
+  EXPECT_EQ(tree.threads().size(), 6U * 4 + 2);  // without a thread, or in the idle task: one per cpu
 }
 
 }  // namespace

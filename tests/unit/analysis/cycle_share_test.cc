@@ -1,4 +1,4 @@
-// CycleShare: cycles are given out once, whatever the order in which counts and moments come.
+// CycleShare: cycles are assigned once, in any order of counts and times.
 #include "analysis/cycle_share.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(CycleShare, AStretchWithoutACountGetsItsShareAndTheNextCountPutsItRight) {
   EXPECT_EQ(cycles.take(50, kRuns, {}), 100U);
   EXPECT_EQ(cycles.take(50, kRuns, 500), 200U);  // 300 since the last count
   EXPECT_EQ(cycles.take(10, kRuns, {}), 25U);
-  EXPECT_EQ(cycles.take(10, kRuns, 510), 0U);  // more was given than passed: the debt is carried
+  EXPECT_EQ(cycles.take(10, kRuns, 510), 0U);  // more was assigned than passed: the debt is carried over
   EXPECT_EQ(cycles.take(10, kRuns, 540), 15U);
 }
 
@@ -33,7 +33,7 @@ TEST(CycleShare, APauseIsNobodys) {
   cycles.take(100, kRuns, 200);
   EXPECT_EQ(cycles.take(0, kPaused, 5000), 0U);
   EXPECT_EQ(cycles.take(10, kRuns, 5020), 20U);
-  EXPECT_EQ(cycles.take(30, kPaused, 9000), 60U);  // what 30 instructions take
+  EXPECT_EQ(cycles.take(30, kPaused, 9000), 60U);  // the cycles of 30 instructions
 }
 
 TEST(CycleShare, ACountThatGoesBackIsNone) {
@@ -49,10 +49,10 @@ TEST(CycleShare, ASegmentCountsAnew) {
   cycles.take(0, kRuns, 0);
   cycles.take(100, kRuns, 200);
   cycles.begin_segment();
-  EXPECT_EQ(cycles.take(10, kRuns, 0), 20U);  // behind the last count: its share
+  EXPECT_EQ(cycles.take(10, kRuns, 0), 20U);  // after the last count: its share
   EXPECT_EQ(cycles.take(10, kRuns, 40), 40U);
   cycles.begin_segment();
-  EXPECT_EQ(cycles.take(10, kRuns, 33), 33U);  // since the last CYC of the segment before
+  EXPECT_EQ(cycles.take(10, kRuns, 33), 33U);  // since the last CYC of the previous segment
   EXPECT_EQ(cycles.take(10, kRuns, 50), 17U);
 }
 

@@ -1,4 +1,4 @@
-// FlowDates: whose time it was, from moments and instruction counts made by hand. Truth: what each case says that the program did.
+// FlowDates: running and waiting time, from hand-made times and instruction counts. The truth is what each case declares.
 #include "analysis/flow_dates.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kTick = 1000, kSecond = 1'000'000'000;
 
-/// A stream: runs, stops and resumes; moments where packets tell them. Adds up the time between its starts and stops.
+/// A stream: runs, stops and resumes, with times where packets give them. Sums up the time between its starts and stops.
 class Stream {
  public:
   explicit Stream(const FlowClock& clock) : dates_(clock) { at(0); }
@@ -73,7 +73,7 @@ TEST(FlowDates, AShortPauseBeforeALongOneStaysShort) {
 TEST(FlowDates, APauseThatIsOverWithoutAPacketInItIsShorterThanAPeriod) {
   Stream stream({.tick_ns = kTick});
   stream.start().run(1000).at(kTick);                  // 1 ns each
-  stream.stop().start().run(1000).at(20 * kTick);  // a call of the system, then slow code
+  stream.stop().start().run(1000).at(20 * kTick);  // a system call, then slow code
   ASSERT_EQ(stream.moments().size(), 3U);
   EXPECT_LE(stream.moments()[2] - stream.moments()[1], kTick);
 }
@@ -114,7 +114,7 @@ ThreadSchedule schedule(uint64_t out, uint64_t in) {
 TEST(FlowDates, NothingRunsWhileTheThreadIsOnNoCpu) {
   const ThreadSchedule away = schedule(50, 9000);
   Stream open({.schedule = &away, .tid = 7});
-  open.start().run(1000).stop().at(9000);  // by the usual rate it would run for 5000 ns
+  open.start().run(1000).stop().at(9000);  // at the usual rate it would run for 5000 ns
   EXPECT_LE(open.moments()[1], 50U);
   Stream over({.schedule = &away, .tid = 7});
   over.start().run(1000).stop().start().run(1000).at(9200);

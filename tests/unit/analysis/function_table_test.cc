@@ -1,4 +1,4 @@
-// FunctionFinder: what a compiler split off a function counts as the function, whatever the name looks like.
+// FunctionFinder: parts that a compiler split off a function count as the function, whatever their names look like.
 #include "analysis/function_finder.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(FunctionFinder, ColdPartsCountAsTheFunction) {
   }
 }
 
-// A part that is called, and names that only look alike, stay functions of their own.
+// A part that is called, and names that only look similar, remain separate functions.
 TEST(FunctionFinder, OtherNamesStayApart) {
   const Timeline timeline = one_file();
   const SpaceId space = timeline.section(0).space;

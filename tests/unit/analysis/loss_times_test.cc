@@ -1,4 +1,4 @@
-// LossTimes: whose flow was lost for how long, from batches made by hand.
+// LossTimes: whose flow was lost, and for how long, from hand-made batches.
 #include "analysis/loss_times.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(LossTimes, ALossGoesFromTheGapToTheNextBlockThatRan) {
   const ThreadLoss& thread = losses.threads().at({7, 7});
   EXPECT_EQ(thread.traced_ns, 150U + 200U);
   EXPECT_EQ(thread.lost_ns, 150U);
-  EXPECT_EQ(thread.lost_by_reason_ns[static_cast<size_t>(GapReason::overflow)], 150U);  // the reason that began it
+  EXPECT_EQ(thread.lost_by_reason_ns[static_cast<size_t>(GapReason::overflow)], 150U);  // the reason that started it
   EXPECT_EQ(thread.gaps[static_cast<size_t>(GapReason::overflow)], 1U);
   EXPECT_EQ(thread.gaps[static_cast<size_t>(GapReason::no_image)], 1U);
   uint64_t lost = 0, traced = 0;

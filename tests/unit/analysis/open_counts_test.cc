@@ -1,4 +1,4 @@
-// OpenCounts: counters as those of a std::map.
+// OpenCounts: the same counters as a std::map.
 #include "analysis/open_counts.h"
 
 #include <gtest/gtest.h>

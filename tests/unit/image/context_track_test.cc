@@ -1,4 +1,4 @@
-// ContextTrack and TimeConversion: look-ups at, before and between switches; conversions against 128-bit arithmetic.
+// ContextTrack and TimeConversion: lookups at, before and between switches; conversions against 128-bit arithmetic.
 #include "ptdecode/context_track.h"
 
 #include <gtest/gtest.h>

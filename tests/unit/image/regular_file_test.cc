@@ -1,4 +1,4 @@
-// Files that untrusted input names: which are opened, and which are not.
+// Files named by untrusted input: which are opened, and which are not.
 #include "image/base/regular_file.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ class RegularFileTest : public testing::Test {
     std::ofstream(folder() / "own") << "own";
     std::ofstream(folder() / "sub" / "deep") << "own";
     std::ofstream(top_ / "secret") << "secret";
-    std::ofstream(top_ / "folder2") << "secret";  // its name begins as the folder's does
+    std::ofstream(top_ / "folder2") << "secret";  // its name begins like the folder's
   }
   void TearDown() override { fs::remove_all(top_); }
   [[nodiscard]] fs::path folder() const { return top_ / "folder"; }
@@ -71,7 +71,7 @@ TEST_F(RegularFileTest, AFolderThatIsReachedByALink) {
   EXPECT_EQ(text_of(open_beneath(top_ / "other", (top_ / "other" / "own").string())), "own");
 }
 
-// A FIFO that nobody writes to would block, a device's open() may have effects: neither is opened.
+// A FIFO without a writer would block, and a device's open() may have effects: neither is opened.
 TEST_F(RegularFileTest, NothingButRegularFiles) {
   ASSERT_EQ(::mkfifo((folder() / "fifo").c_str(), 0600), 0);
   for (const std::string& path : {(folder() / "fifo").string(), std::string("/dev/zero"), folder().string()}) {

@@ -1,4 +1,4 @@
-// Jitdump reader: records by the specification, damage kept apart from what came before it.
+// Jitdump reader: records according to the specification; damage does not affect earlier records.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -14,7 +14,7 @@
 
 namespace ptd::testing {
 
-/// A directory of its own that goes away with the object.
+/// A temporary directory that is removed with the object.
 class TempDir {
  public:
   TempDir() {
@@ -59,7 +59,7 @@ struct SmallElf {
   uint16_t type = ET_EXEC;
   uint64_t address = 0x400000;      ///< of file offset 0
   std::vector<std::byte> build_id;  ///< raw
-  std::vector<std::byte> code;      ///< stands at file offset kCodeOffset
+  std::vector<std::byte> code;      ///< located at file offset kCodeOffset
   std::vector<SmallSymbol> symbols;
   static constexpr uint64_t kCodeOffset = 0x200;
 
@@ -121,7 +121,7 @@ inline std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
   return bytes;
 }
 
-/// The corpus directory, "" if absent.
+/// Returns the corpus directory, "" if absent.
 inline std::string corpus_dir() {
   const char* env = std::getenv("PTDECODE_CORPUS");
   const std::string dir = env != nullptr ? env : PTD_SOURCE_DIR "/../shared/corpus";

@@ -179,7 +179,7 @@ TEST(SourcePageDump, LeavesOutPagesAtOddAddresses) {
   const auto dump = read_page_dump(dir.write("pages.dump", pages), dir.write("pages.addr", addresses));
   ASSERT_TRUE(dump.ok()) << dump.error().message;
   EXPECT_EQ(dump->odd_addresses, (std::vector<uint64_t>{0x402008, 0x7f01}));
-  ASSERT_EQ(dump->ranges.size(), 2U);  // what lies between the two in the dump belongs to neither
+  ASSERT_EQ(dump->ranges.size(), 2U);  // pages between the two in the dump belong to neither
   EXPECT_EQ(dump->ranges[0].ip.value, 0x401000U);
   EXPECT_EQ(dump->ranges[0].code.bytes.size(), 4096U);
   EXPECT_EQ(dump->ranges[1].ip.value, 0x402000U);
@@ -280,7 +280,7 @@ TEST(SourceLookup, AnotherMachinesRecordingTakesLocalFilesOnlyById) {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// The identity that the kernel puts into records of a mapping of this file, from stat().
+// Returns the identity that the kernel records for a mapping of this file, from stat().
 FileId id_of(const std::string& path) {
   struct stat info {};
   EXPECT_EQ(::stat(path.c_str(), &info), 0);
@@ -315,7 +315,7 @@ TEST(SourceLookup, AnotherInodeAtTheRecordedPathIsRefused) {
   EXPECT_TRUE(same.findings.empty());
   set_modified(other, 1);
   ASSERT_EQ(::rename(other.c_str(), path.c_str()), 0);
-  for (const std::string& own : {std::string(), dir.path()}) {  // also beside the recording
+  for (const std::string& own : {std::string(), dir.path()}) {  // also next to the recording
     for (const bool share : {false, true}) {
       const FoundCode found = find_recorded(path, recorded, later, own, share);
       EXPECT_EQ(found.status, CodeStatus::replaced) << own << share;
@@ -343,7 +343,7 @@ TEST(SourceLookup, AFileThatMayHaveChangedIsAssumed) {
   const TempDir dir;
   const std::string path = dir.write("prog", small_elf().bytes());
   const FileId id = id_of(path);
-  set_modified(path, 1);  // as cp -p and touch do; the time of change is the kernel's
+  set_modified(path, 1);  // as cp -p and touch do; only the kernel sets the time of change
   const FoundCode touched = find_recorded(path, id, 1000 * kSecond);
   EXPECT_EQ(touched.status, CodeStatus::found);
   EXPECT_TRUE(touched.assumed);
@@ -388,7 +388,7 @@ TEST(SourceLookup, DebugFileByBuildId) {
   EXPECT_EQ(wrong.find_debug_file(prog), "");
 }
 
-// The build id of this process's vdso as the dynamic linker sees it.
+// Returns the build id of this process's vdso as the dynamic linker sees it.
 std::string own_vdso_id() {
   std::string id;
   dl_iterate_phdr(

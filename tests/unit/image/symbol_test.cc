@@ -54,7 +54,7 @@ TEST(SymbolRanges, TheInnermostRangeWins) {
   EXPECT_FALSE(symbols.find(kKernelSpace, kText + 0x1000, kTimeMin));
 }
 
-// A child has its parent's code until it maps something of its own there, whatever becomes of the parent's.
+// A child has its parent's code until it maps something itself at that address, whatever the parent does later.
 TEST(SymbolFiles, AnAnswerIsForTheTimeOfItsMapping) {
   TimelineBuilder builder;
   const auto map = [&](SpaceId space, const char* path, uint64_t first) {
@@ -101,7 +101,7 @@ TEST(SymbolDemangle, KnownForms) {
   EXPECT_EQ(demangle(doubled), doubled);
 }
 
-// Legacy names by the escapes of rustc ("rustc_symbol_mangling", legacy.rs): the source has the names on the right.
+// Legacy names with the escapes of rustc ("rustc_symbol_mangling", legacy.rs): the source has the names on the right.
 TEST(SymbolDemangle, RustLegacyEscapes) {
   const auto legacy = [](const std::string& path) {  // one component and a hash
     return demangle("_ZN" + std::to_string(path.size()) + path + "17h05af221e174051e9E");
@@ -135,7 +135,7 @@ TEST(SymbolDemangle, RustV0) {
   EXPECT_EQ(demangle("_R"), "_R");
 }
 
-// Each level stands for twice the one before: 2^28 pieces of text in 200 bytes.
+// Each level expands to twice the previous one: 2^28 pieces of text from 200 bytes.
 TEST(SymbolDemangle, ANameThatGrowsWithoutBoundStaysAsItIs) {
   std::string name = "_RIC1aTuuE";
   const auto base62 = [](size_t value) {

@@ -1,4 +1,4 @@
-// Timeline: old bytes checked against what was known, lost records put back, dated copies; and a model that knows every byte.
+// Timeline: old bytes are checked against the timeline, lost records are inserted, copies are dated; and a model of every byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -103,7 +103,7 @@ TEST(TimelineHeal, CopyInTheMiddleOfAPokeIsNoProof) {
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(50), 4).hex(), "66900000");
 }
 
-// Two stretches of one kcore. The second one's code came back to its first state, so by itself it could be of both ends.
+// Two ranges of one kcore. The code of the second returned to its first state, so its bytes alone fit both ends.
 TEST(TimelineHeal, CopiesTakenTogetherAreDatedTogether) {
   TimelineBuilder builder;
   builder.add_copy(copy_of(kKernelIp, owned(bytes({1})), {}));
@@ -118,7 +118,7 @@ TEST(TimelineHeal, CopiesTakenTogetherAreDatedTogether) {
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp + 0x1000, at(250), 1).hex(), "04");
 }
 
-// The loss shows at the first site (2 -> 1 is lost). At the second, 1 -> 2 is lost: the copy is older than what is left of its records.
+// The loss shows at the first site (2 -> 1 is lost). At the second, 1 -> 2 is lost: the copy is older than its remaining records.
 TEST(TimelineHeal, ALostFirstRecordDoesNotMakeTheCopyNewer) {
   TimelineBuilder builder;
   builder.add_copy(copy_of(kKernelIp, owned(bytes({1, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0})), {}));
@@ -146,7 +146,8 @@ TEST(TimelineHeal, SuspectOnlyInsideLostWindows) {
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(300)).candidates[0].certain, (Interval{TimeNs{201}, kTimeMax}));
 }
 
-// One window hides a change and its undoing wholly; two leave what stood between them in doubt, and one does after the last word.
+// With one window, a change and its reversal are within the window. With two, the content between them is in doubt. After the last record
+// one is enough.
 TEST(TimelineHeal, TwoLossesLeaveWhatStoodBetweenInDoubt) {
   for (const bool second : {false, true}) {
     TimelineBuilder builder;
@@ -180,7 +181,7 @@ TEST(TimelineHeal, ALossAfterTheLastRecordLeavesTheSiteInDoubt) {
   EXPECT_TRUE(in_doubt(1'000'000));
 }
 
-// A site that seems to have been copied after a loss may as well have lost a record: what the copy holds is then not ruled out before it.
+// A site that seems to have been copied after a loss may have lost a record instead: then the copied content is also possible before it.
 TEST(TimelineHeal, ALossExplainsACopyThatSeemsNewer) {
   for (const bool lost : {false, true}) {
     TimelineBuilder builder;
@@ -233,8 +234,8 @@ TEST(TimelineHeal, FrozenKeepsTheFirstVersion) {
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(500)).first_bytes(), "90");
 }
 
-// A byte-by-time model: random pokes on a page, kept in order; every fetch at every moment is compared with it. Then records are
-// dropped: wherever a later record of the same address survives to prove the loss, the true bytes stay among the candidates.
+// A byte-by-time model: random pokes on a page, in order, and every fetch at every time is compared with it. Then records are dropped: if a
+// later record of the same address remains to prove the loss, the true bytes remain among the candidates.
 class Model {
  public:
   explicit Model(uint64_t seed) : random_(seed) {
@@ -281,12 +282,12 @@ TEST(TimelineModel, EveryByteAtEveryMoment) {
         ASSERT_EQ(got.hex(), to_hex(want)) << "seed " << seed << " after " << k << " offset " << offset;
         const Interval certain = got.candidates[0].certain;
         ASSERT_TRUE(certain.contains(TimeNs{10 * k + 5}));
-        for (uint64_t j = 0; j <= Model::kMoments; ++j) {  // what is certain is true throughout
+        for (uint64_t j = 0; j <= Model::kMoments; ++j) {  // certain content is true throughout
           if (!certain.contains(TimeNs{10 * j + 5})) continue;
           ASSERT_TRUE(std::ranges::equal(Bytes{model.history_[j]}.subspan(offset, 15), want));
         }
       }
-      // At an edit's moment: exactly the contents before and after.
+      // At the time of an edit: exactly the contents before and after.
       if (k == 0) continue;
       const Edit& change = model.edits_[k - 1];
       const size_t offset = change.ip.value - kKernelIp;
@@ -299,13 +300,13 @@ TEST(TimelineModel, EveryByteAtEveryMoment) {
   }
 }
 
-// Static keys: fixed places, whole instructions, two or three contents each; a tenth of the records is dropped.
+// Static keys: fixed addresses, whole instructions, two or three contents each; a tenth of the records is dropped.
 TEST(TimelineModel, DroppedRecordsStayAmongTheCandidates) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     std::mt19937_64 random(seed);
     struct Place {
       int now = 0;
-      std::vector<std::pair<uint64_t, int>> truth;  // from when on
+      std::vector<std::pair<uint64_t, int>> truth;  // time from which it is valid
       std::vector<uint64_t> lost;
       uint64_t last_kept = 0;
       bool cancels = false;
@@ -318,7 +319,7 @@ TEST(TimelineModel, DroppedRecordsStayAmongTheCandidates) {
     for (uint64_t t = 10; t < 6000; t += 10) {
       const size_t i = random() % places.size();
       Place& place = places[i];
-      const int next = place.now + 1;  // never the same content twice: no two losses cancel
+      const int next = place.now + 1;  // never the same content again, so that no two losses cancel each other
       const std::vector<std::byte> old_bytes(5, static_cast<std::byte>(place.now)), new_bytes(5, static_cast<std::byte>(next));
       if (random() % 10 != 0) {
         builder.add_edit(edit(kKernelSpace, kKernelIp + 8 * i, old_bytes, new_bytes, at(t)));
@@ -334,7 +335,7 @@ TEST(TimelineModel, DroppedRecordsStayAmongTheCandidates) {
       const Place& place = places[i];
       for (uint64_t t = 5; t < place.last_kept; t += 10) {
         int truth = 0;
-        bool hidden = false;  // two losses in a row: the content between them left no trace
+        bool hidden = false;  // two consecutive losses: the content between them left no evidence
         for (const auto& [from, value] : place.truth) {
           if (from < t) truth = value;
         }
@@ -351,7 +352,7 @@ TEST(TimelineModel, DroppedRecordsStayAmongTheCandidates) {
   }
 }
 
-// Two copies whose words differ behind a recorded patch that covers a part of one: the rest is told, and the search ends.
+// Two copies whose words differ after a recorded patch that covers a part of one: the rest is reported, and the search ends.
 TEST(TimelineHeal, PatchCoversAPartOfAWordThatDiffers) {
   TimelineBuilder builder;
   builder.set_word_bytes(4);

@@ -1,5 +1,5 @@
-// Timeline against a real kernel that patches itself (corpus case pt-kernel-pokes): with all records nothing is to be found,
-// with records dropped the losses are found and healed. The second source is the copy of the text taken after the run.
+// Timeline with a real kernel that patches itself (corpus case pt-kernel-pokes). With all records there are no findings; with records
+// dropped the losses are found and healed. The second source is the copy of the text taken after the run.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -129,7 +129,7 @@ std::map<FindingKind, size_t> count(const Timeline& timeline) {
   return counts;
 }
 
-/// Every byte of `file`'s segments that some section maps, as the timeline has it at `t`, compared.
+/// Returns the number of bytes of `file`'s segments, as far as a section maps them, that differ from the timeline at `t`.
 size_t differing_bytes(const Timeline& timeline, const CodeBytes& file, uint64_t t) {
   size_t differing = 0;
   CodeView view(timeline);
@@ -150,7 +150,7 @@ size_t differing_bytes(const Timeline& timeline, const CodeBytes& file, uint64_t
   return differing;
 }
 
-/// What a fetch with a point in time says at each poke's address, at every poke's time, in text.
+/// Returns the result of a fetch at a point in time, for each poke's address at every poke's time, as text.
 std::vector<std::string> sample(const Timeline& timeline, const std::vector<Edit>& pokes) {
   std::vector<std::string> out;
   CodeView view(timeline);
@@ -235,11 +235,11 @@ TEST(TimelineKernel, BaseCopyOfAnotherMomentGivesTheSameTimeline) {
   }
 }
 
-/// What became of the dropped records.
+/// The fate of the dropped records.
 struct Loss {
   size_t dropped = 0, found = 0, healed = 0;
-  size_t silent = 0;     ///< moments at which the true bytes are not among the candidates
-  size_t ambiguous = 0;  ///< moments with several candidates, the truth among them
+  size_t silent = 0;     ///< times at which the true bytes are not among the candidates
+  size_t ambiguous = 0;  ///< times with several candidates, including the truth
 };
 
 Loss drop_every_tenth(const Capture& kernel, size_t residue, bool with_later_copy) {
@@ -286,10 +286,11 @@ Loss drop_every_tenth(const Capture& kernel, size_t residue, bool with_later_cop
   return loss;
 }
 
-/// What old bytes can prove, the simple way: address by address, how many surviving records do not join the one before.
+/// Returns what old bytes can prove, computed per address: the number of remaining records whose old bytes do not match the previous
+/// record.
 size_t broken_joins(const Capture& kernel, size_t residue) {
   std::map<uint64_t, std::vector<std::byte>> held;
-  for (const Edit& poke : kernel.pokes) held.emplace(poke.ip.value, poke.old_bytes);  // what stood there before everything
+  for (const Edit& poke : kernel.pokes) held.emplace(poke.ip.value, poke.old_bytes);  // the content before all records
   size_t broken = 0;
   for (size_t i = 0; i < kernel.pokes.size(); ++i) {
     if (i % 10 == residue) continue;
@@ -300,8 +301,8 @@ size_t broken_joins(const Capture& kernel, size_t residue) {
   return broken;
 }
 
-// All ten ways to drop every tenth record: each join that the loss breaks is named, nothing else is, and where the true bytes are
-// not among the candidates the loss left no trace (a pair of lost records that cancel, or no later record at the address).
+// All ten ways to drop every tenth record: each resulting mismatch is reported, nothing else is, and if the true bytes are not among the
+// candidates, the loss left no evidence (a pair of lost records that cancel each other, or no later record at the address).
 TEST(TimelineKernel, LostRecordsAreFoundByOldBytes) {
   NEED_CAPTURE(kernel);
   for (size_t residue = 0; residue < 10; ++residue) {

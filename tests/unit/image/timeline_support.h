@@ -68,7 +68,7 @@ struct Got {
   std::vector<CodeCandidate> candidates;
   unsigned span_bytes = 15;
 
-  /// The candidates' first span_bytes bytes, separated by blanks.
+  /// Returns the candidates' first span_bytes bytes, separated by blanks.
   [[nodiscard]] std::string hex() const { return join(span_bytes); }
   [[nodiscard]] std::string first_bytes() const { return join(1); }
 

@@ -1,4 +1,4 @@
-// Timeline: sections over time, dated edits, what CodeView answers for them.
+// Timeline: sections over time, dated edits, and the results of CodeView for them.
 #include "ptdecode/timeline.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Timeline, PlainSectionIsOneCandidateWithoutCopy) {
 TEST(Timeline, KernelHalfReadsTheKernelWhateverSpaceIsAsked) {
   TimelineBuilder builder;
   const SpaceId user = builder.add_space();
-  builder.add_section(section(user, kKernelIp, filled(16, 0x11)));  // lands in the kernel: no process has such addresses
+  builder.add_section(section(user, kKernelIp, filled(16, 0x11)));  // a kernel address, which no process has
   CodeView view(builder.build());
   EXPECT_EQ(fetch(view, user, kKernelIp, at(1)).hex(), std::string(30, '1'));
   EXPECT_EQ(fetch(view, kKernelSpace, kKernelIp, at(1)).candidates.size(), 1U);
@@ -79,7 +79,7 @@ TEST(Timeline, PointDatedPokeBelongsToBothAtItsMoment) {
   EXPECT_EQ(before.candidates[0].version, 0U);
 }
 
-// Whatever plain() gives, fetch() gives anywhere inside of it, for any span and moment.
+// Everything that plain() returns, fetch() returns too, at any address inside it, for any span and time.
 TEST(Timeline, PlainCodeIsWhatFetchGives) {
   TimelineBuilder builder;
   const SpaceId user = builder.add_space();
@@ -121,7 +121,7 @@ TEST(Timeline, PlainCodeIsWhatFetchGives) {
   EXPECT_EQ(view.plain(kKernelSpace, Ip{kKernelIp}, at(1)).bytes.size(), 100U);
 }
 
-// Mappings of a parent and its child that come and go: at each moment of the interval the section is the one that was told.
+// Mappings of a parent and its child that come and go: throughout the returned interval the section is the returned one.
 TEST(Timeline, ASectionIsThereThroughoutTheMomentsTold) {
   TimelineBuilder builder;
   const SpaceId parent = builder.add_space();
@@ -152,7 +152,7 @@ TEST(Timeline, ASectionIsThereThroughoutTheMomentsTold) {
     return id == kNoSection ? 0 : static_cast<int>(timeline.section(id).code.bytes[0]);
   };
   EXPECT_EQ(first_byte(parent, 0x1080, 35), 2);
-  EXPECT_EQ(first_byte(parent, 0x1080, 50), 0);  // what a mapping replaced does not come back
+  EXPECT_EQ(first_byte(parent, 0x1080, 50), 0);  // a replaced mapping does not come back
   EXPECT_EQ(first_byte(child, 0x1080, 50), 2);  // as it was at the fork
   EXPECT_EQ(first_byte(child, 0x1008, 50), 1);
   EXPECT_EQ(first_byte(child, 0x1008, 60), 3);
@@ -160,7 +160,8 @@ TEST(Timeline, ASectionIsThereThroughoutTheMomentsTold) {
   EXPECT_EQ(first_byte(child, 0x1050, 80), 0);
 }
 
-// Where no_code() says that there is none, fetch() finds none, and the same section; where it finds none, no_code() mostly says so.
+// At addresses for which no_code() reports none, fetch() finds none, in the same section. Where fetch() finds none, no_code() usually
+// reports it.
 TEST(Timeline, NoCodeIsWhereFetchFindsNone) {
   TimelineBuilder builder;
   const SpaceId user = builder.add_space();

@@ -1,4 +1,4 @@
-// WholeFile: what an output path may lead to.
+// WholeFile: the kinds of output paths.
 #include "image/base/whole_file.h"
 
 #include <fcntl.h>
@@ -112,7 +112,7 @@ TEST_F(WholeFileTest, ADeviceIsWrittenStraightAndStays) {
   if (::mknod(at("own").c_str(), S_IFCHR | 0600, 0x103) != 0) GTEST_SKIP() << "no device of our own without root";
   ASSERT_TRUE(write(at("own"), "gone").ok());
   EXPECT_TRUE(fs::is_character_file(at("own")));
-  // A full disk, as one sees it.
+  // Simulates a full disk.
   fs::create_symlink("/dev/full", at("full"));
   EXPECT_FALSE(write(at("full"), "too much").ok());
 }

@@ -1,4 +1,4 @@
-// Stretches of Arm instructions told at a glance: what they pass is what the classifier, one by one, says can be passed.
+// Quick tests of stretches of Arm instructions: each stretch contains only instructions that the classifier permits.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -44,11 +44,11 @@ TEST(ArmStretch, PassesWhatTheClassifierLetsPass) {
         const auto half = static_cast<uint16_t>(random());
         std::memcpy(bytes.data() + at, &half, 2);
       }
-      // Half of the A32 words with the condition "always", as most code has it.
+      // Half of the A32 words with the condition "always", as in most code.
       if (mode == ExecMode::a32 && round % 2 == 0) bytes[3] = (bytes[3] & std::byte{0x0f}) | std::byte{0xe0};
       passed += expect_right(Bytes(bytes).first(1 + random() % bytes.size()), mode, random() % 8);
     }
-    EXPECT_GT(passed, 40000U);  // it is worth asking
+    EXPECT_GT(passed, 40000U);  // the quick test is useful
   }
 }
 
@@ -69,7 +69,7 @@ TEST(ArmStretch, EndsAtABranchAndAtTheEnd) {
   EXPECT_EQ(sound_stretch(bytes, ExecMode::a64, 100).instructions, 3U);
   EXPECT_EQ(plain_stretch(bytes.first(7), ExecMode::a64, 100).instructions, 1U);
   EXPECT_EQ(plain_stretch(bytes, ExecMode::a64, 1).size_bytes, 4U);
-  // MOVS R0, #1; ADD.W R0, R0, R1, of which half is at hand
+  // MOVS R0, #1; ADD.W R0, R0, R1, of which only half is given
   const std::array<uint16_t, 3> t32{0x2001, 0xeb00, 0x0001};
   EXPECT_EQ(plain_stretch(std::as_bytes(std::span(t32)), ExecMode::t32, 9).size_bytes, 6U);
   EXPECT_EQ(plain_stretch(std::as_bytes(std::span(t32)).first(5), ExecMode::t32, 9).size_bytes, 2U);

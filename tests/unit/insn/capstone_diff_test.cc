@@ -1,4 +1,4 @@
-// Differential test of the Arm classifier against Capstone, over random words of every branch row's neighbourhood and of the whole space.
+// Differential test of the Arm classifier against Capstone, over random words similar to every branch row, and over the whole space.
 #include <capstone/capstone.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ constexpr uint64_t kAddress = 0x10000000;
 
 bool starts(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
 
-/// What the peer says of one instruction.
+/// Capstone's result for one instruction.
 struct Verdict {
   bool known = false;
   size_t length = 0;
@@ -29,7 +29,7 @@ struct Verdict {
   std::string text;
 };
 
-/// True if the first operand, or a register list, holds the PC and is written.
+/// Returns true if the first operand, or a register list, holds the PC and is written.
 bool writes_pc(std::string_view mnemonic, std::string_view operands) {
   static constexpr std::string_view kNoWrite[] = {
       "cmp",    "cmn",   "tst",  "teq",  "str",  "stm",  "push", "pld",  "pli",   "ldrh",  "ldrb",  "ldrsh", "ldrsb", "ldrd",
@@ -63,7 +63,7 @@ Verdict judge(csh handle, ExecMode mode, uint32_t word, size_t size) {
   const bool has_target = hash != std::string_view::npos;
   if (has_target) verdict.target = std::strtoull(std::string(operands.substr(hash + 1)).c_str(), nullptr, 0);
   const bool a64 = mode == ExecMode::a64;
-  // Of the wide T32 instructions only loads write the PC; data processing with it is unpredictable.
+  // Of the wide T32 instructions only loads write the PC; data processing to the PC is unpredictable.
   const bool wide_t32 = mode == ExecMode::t32 && size == 4;
   const auto is_condition = [](std::string_view text) {
     static constexpr std::string_view kConditions[] = {"eq", "ne", "hs", "lo", "mi", "pl", "vs", "vc", "hi", "ls", "ge", "lt", "gt", "le"};

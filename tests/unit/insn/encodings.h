@@ -12,7 +12,7 @@
 
 namespace ptd {
 
-/// One encoding, filled up with operand bytes to 24.
+/// One encoding, extended with operand bytes to 24.
 using Encoding = std::array<std::byte, 24>;
 
 /// How densely to enumerate.
@@ -24,7 +24,7 @@ struct Density {
   }
 };
 
-/// Index of the first byte that is neither a legacy prefix nor, in 64-bit mode, a REX; size() - 1 if there is none.
+/// Returns the index of the first byte that is neither a legacy prefix nor, in 64-bit mode, a REX; size() - 1 if there is none.
 inline size_t opcode_at(std::span<const std::byte> bytes, ExecMode mode) {
   static const std::string kPrefixes("\x26\x2e\x36\x3e\x64\x65\x66\x67\xf0\xf2\xf3");
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -45,7 +45,7 @@ class EncodingBuilder {
     for (uint8_t b : bytes) bytes_[size_++] = static_cast<std::byte>(b);
     return *this;
   }
-  /// Operand bytes: ModRM and SIB as given, then a fixed tail that is no prefix.
+  /// Appends operand bytes: ModRM and SIB as given, then a fixed tail that is not a prefix.
   Encoding finish(int modrm, int sib) {
     add({modrm, sib});
     for (int tail = 0x11; size_ < bytes_.size(); tail += 0x10) bytes_[size_++] = static_cast<std::byte>(tail & 0x7f);
@@ -57,7 +57,7 @@ class EncodingBuilder {
   size_t size_ = 0;
 };
 
-/// ModRM bytes to try: all, or 3 of each mod and reg (no SIB, SIB, base 5 or 6).
+/// Returns the ModRM bytes to try: all, or 3 per mod and reg (no SIB, SIB, base 5 or 6).
 inline std::vector<int> modrm_bytes(bool all) {
   std::vector<int> out;
   for (int modrm = 0; modrm < 256; ++modrm) {
@@ -67,7 +67,7 @@ inline std::vector<int> modrm_bytes(bool all) {
   return out;
 }
 
-/// SIB bytes worth trying after this ModRM: with rm == 4 base 0, base 5 and all ones.
+/// Returns the SIB bytes to try after this ModRM: with rm == 4 base 0, base 5 and all ones.
 inline std::vector<int> sib_bytes(int modrm) {
   if ((modrm & 7) == 4 && (modrm >> 6) != 3) return {0x00, 0x25, 0xff};
   return {0x05};
@@ -98,13 +98,13 @@ inline std::vector<std::vector<uint8_t>> legacy_prefixes(ExecMode mode, bool ful
       out.push_back(with);
     }
     if (!full || prefixes.size() != 1) continue;
-    out.push_back({0x48, prefixes[0]});  // a REX that does not count
+    out.push_back({0x48, prefixes[0]});  // a REX that is ignored
   }
   if (full) out.push_back({0x48, 0x41});
   return out;
 }
 
-/// Maps 0, 0F, 0F38, 0F3A. With not full: every ModRM of the opcodes of map 0 and 0F, a sample elsewhere.
+/// Visits maps 0, 0F, 0F38, 0F3A. If not full: every ModRM of the opcodes of maps 0 and 0F, a sample of the others.
 template <class Visit>
 void for_each_legacy(ExecMode mode, Density density, Visit&& visit) {
   static const std::vector<std::vector<uint8_t>> kEscapes = {{}, {0x0f}, {0x0f, 0x38}, {0x0f, 0x3a}};
@@ -120,13 +120,13 @@ void for_each_legacy(ExecMode mode, Density density, Visit&& visit) {
   }
 }
 
-/// C5, C4, 8F (XOP), 62 and D5 (REX2) prefixes, every map and opcode; the other payload fields sampled.
+/// Visits the C5, C4, 8F (XOP), 62 and D5 (REX2) prefixes, every map and opcode; the other payload fields are sampled.
 template <class Visit>
 void for_each_vector(ExecMode mode, Density density, Visit&& visit) {
   const auto modrms = modrm_bytes(density.full);
   const auto each = [&](const std::vector<uint8_t>& prefix) {
     for (int opcode = 0; opcode < 256; ++opcode) {
-      if (!density.full) {  // one ModRM an opcode and payload; which one varies
+      if (!density.full) {  // one ModRM per opcode and payload, which varies
         const int modrm = modrms[static_cast<size_t>(opcode * 7 + prefix.back() * 3) % modrms.size()];
         visit(EncodingBuilder().add(prefix).add({opcode}).finish(modrm, 0x25), mode);
         continue;

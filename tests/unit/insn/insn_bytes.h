@@ -7,7 +7,7 @@
 
 namespace ptd {
 
-/// Two hex digits a byte; blanks between bytes are skipped.
+/// Parses two hex digits per byte; blanks between bytes are skipped.
 inline std::vector<std::byte> bytes_of(std::string_view hex) {
   const auto digit = [](char c) { return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10; };
   std::vector<std::byte> out;

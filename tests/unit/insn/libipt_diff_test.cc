@@ -19,7 +19,7 @@ constexpr uint64_t kBase = 0x10000;
 constexpr size_t kRunLength = 200;          // sequential instructions in one trace
 constexpr size_t kBatch = size_t{1} << 17;  // encodings in one image
 
-/// Where one encoding stands, and what we say of it.
+/// The address of one encoding, and our result for it.
 struct Item {
   uint64_t ip = 0;
   Insn ours;
@@ -59,7 +59,7 @@ pt_insn_class libipt_class(const Insn& insn) {
   }
 }
 
-/// Collects encodings, lays them out as runs of sequential instructions and single others, and lets libipt walk them.
+/// Collects encodings, lays them out as runs of sequential instructions and as single instructions, and lets libipt walk them.
 class LibiptComparison {
  public:
   explicit LibiptComparison(ExecMode mode) : mode_(mode) {}
@@ -70,7 +70,7 @@ class LibiptComparison {
     const size_t keep = alone ? bytes.size() : ours.length_bytes;
     if (alone || run_ == kRunLength) run_ = 0;
     if (run_ == 0) {
-      memory_.resize(memory_.size() + 16, 0xcc);  // the run before ends in INT3s
+      memory_.resize(memory_.size() + 16, 0xcc);  // the previous run ends in INT3s
       begin_trace(kBase + memory_.size());
     }
     items_.push_back({kBase + memory_.size(), ours});
@@ -95,7 +95,7 @@ class LibiptComparison {
   }
 
  private:
-  /// PSB, MODE.Exec, PSBEND, TIP.PGE(ip) ([SDM] "Packet Definitions"). Its first item is the next one.
+  /// Writes PSB, MODE.Exec, PSBEND, TIP.PGE(ip) ([SDM] "Packet Definitions"). The trace's first item is the next one.
   void begin_trace(uint64_t ip) {
     traces_.push_back({trace_.size(), items_.size()});
     for (int i = 0; i < 8; ++i) put({0x02, 0x82});
@@ -143,7 +143,7 @@ class LibiptComparison {
     }
   }
 
-  /// libipt lost the run: its other instructions are walked later, each in a trace of its own.
+  /// libipt lost the run: its other instructions are walked later, each in its own trace.
   void skip_from(size_t first, size_t end) {
     for (size_t i = first; i < end; ++i) {
       Encoding bytes{};
@@ -191,14 +191,14 @@ class LibiptComparison {
   std::map<std::string, uint64_t> by_rule_;
 };
 
-/// Opcodes of 0F that have no ModRM, or an immediate, only in the legacy encoding: nothing is assigned to them under VEX and EVEX.
+/// Returns true for opcodes of 0F that have no ModRM, or an immediate, only in the legacy encoding; they are unassigned under VEX and EVEX.
 bool legacy_only(unsigned opcode) {
   static const std::vector<std::pair<unsigned, unsigned>> kRanges = {{0x04, 0x0f}, {0x24, 0x27}, {0x30, 0x3f}, {0x78, 0x7b}, {0x80, 0x8f},
                                                                      {0xa0, 0xaf}, {0xb8, 0xba}, {0xc8, 0xcf}, {0xff, 0xff}, {0x20, 0x23}};
   return std::any_of(kRanges.begin(), kRanges.end(), [opcode](auto range) { return range.first <= opcode && opcode <= range.second; });
 }
 
-/// The name of the rule that allows a difference, or null. docs/DIFFERENCES.md gives each rule's reason.
+/// Returns the name of the rule that allows a difference, or null. docs/DIFFERENCES.md gives the reason of each rule.
 const char* LibiptComparison::rule_of(const uint8_t* raw, const Insn& ours, const pt_insn* theirs) const {
   if (ours.cls == InsnClass::bad) return theirs != nullptr ? "no-such-instruction" : nullptr;
   const size_t at = opcode_at({reinterpret_cast<const std::byte*>(raw), 15}, mode_);

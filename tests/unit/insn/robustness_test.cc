@@ -16,14 +16,14 @@ namespace {
 
 constexpr ExecMode kModes[] = {ExecMode::bits16, ExecMode::bits32, ExecMode::bits64};
 
-/// Random bytes with prefixes and escapes more frequent than chance has them.
+/// Returns random bytes in which prefixes and escapes are more frequent.
 std::byte random_byte(std::mt19937& random) {
   static constexpr uint8_t kFrequent[] = {0x66, 0x67, 0xf2, 0xf3, 0xf0, 0x0f, 0x48, 0x62, 0xc4, 0xc5, 0xd5, 0x8f, 0x38, 0x3a};
   const auto r = static_cast<uint32_t>(random());
   return static_cast<std::byte>((r & 0x300) == 0 ? kFrequent[(r >> 10) % sizeof kFrequent] : r & 0xff);
 }
 
-// Each buffer is a heap block of exactly its size: AddressSanitizer sees a read past it.
+// Each buffer is a heap block of exactly its size, so that AddressSanitizer detects reads past it.
 TEST(InsnRobustness, RandomBytesOfAnyLength) {
   std::mt19937 random(20240607);
   for (int round = 0; round < 200000; ++round) {
@@ -39,7 +39,7 @@ TEST(InsnRobustness, RandomBytesOfAnyLength) {
         ASSERT_EQ(insn, Insn{});
         continue;
       }
-      // No byte past the instruction matters, and every shorter piece is told to be cut, not wrong.
+      // No byte after the instruction matters, and every shorter piece is reported as cut, not as invalid.
       ASSERT_FALSE(needs_more_bytes(bytes, mode));
       ASSERT_EQ(classify(bytes.first(insn.length_bytes), mode), insn);
       for (size_t cut = 0; cut < insn.length_bytes; ++cut) {
@@ -90,7 +90,7 @@ TEST(Disassembler, Texts) {
       {"f20f00f0", "lkgs %ax", "lkgs ax"},
       {"f2410f00f1", "lkgs %r9w", "lkgs r9w"},
       {"0f01c6", "wrmsrns", "wrmsrns"},
-      {"c4e239e008", ".byte 0xc4, 0xe2, 0x39, 0xe0, 0x08", ".byte 0xc4, 0xe2, 0x39, 0xe0, 0x08"},  // CMPOXADD: no name, right length
+      {"c4e239e008", ".byte 0xc4, 0xe2, 0x39, 0xe0, 0x08", ".byte 0xc4, 0xe2, 0x39, 0xe0, 0x08"},  // CMPOXADD: no mnemonic, right length
       {"d6", ".byte 0xd6", ".byte 0xd6"},
       {"0f", ".byte 0x0f", ".byte 0x0f"},
       {"", ".byte", ".byte"},
@@ -103,7 +103,7 @@ TEST(Disassembler, Texts) {
   }
 }
 
-// Not a gate: prints the time of one classify() over common encodings.
+// Prints the time of one classify() over common encodings. Not a gate.
 TEST(InsnSpeed, NanosecondsEach) {
   const auto text = bytes_of(
       "4889e5 e812345678 0f1f4000 7405 48 8b 45 f8 c3 0f84 11223344 31c0 4c 8d 25 11 22 33 44 41 54 83c001 c5f86f00 f30f7f06 ffe0 "

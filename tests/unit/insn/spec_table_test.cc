@@ -38,7 +38,7 @@ void check(const Row& row) {
     EXPECT_EQ(insn.displacement, row.displacement);
     if (row.cls == C::bad) continue;
     EXPECT_FALSE(needs_more_bytes(bytes, mode));
-    bytes.resize(bytes.size() + 16, std::byte{0xcc});  // what follows does not matter
+    bytes.resize(bytes.size() + 16, std::byte{0xcc});  // the following bytes do not matter
     EXPECT_EQ(classify(bytes, mode), insn);
     for (size_t cut = 0; cut < insn.length_bytes; ++cut) {
       const Bytes part(bytes.data(), cut);
@@ -126,7 +126,7 @@ TEST(InsnSpec, FarTransfers) {  // [SDM] volume 3, "Change of Flow Instruction (
   for (const Row& row : rows) check(row);
 }
 
-TEST(InsnSpec, BoundInstructions) {  // those that packets bind to, and near misses
+TEST(InsnSpec, BoundInstructions) {  // instructions to which packets bind, and similar ones
   const Row rows[] = {
       {"163264", "0f22d8", 3, C::mov_cr3},
       {"163264", "0f2218", 3, C::mov_cr3},  // mod is ignored

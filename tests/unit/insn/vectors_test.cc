@@ -21,8 +21,8 @@ InsnClass expected_class(const std::string& cls, const std::string& branch) {
   return InsnClass::other;
 }
 
-// The tables leave PTWRITE and MOV CR3 unclassified: they are sequential. They also leave out UIRET, ERETU and ERETS, which [SDM]
-// "User-Interrupt Return" and [FRED] make far transfers, and call JMPABS an indirect jump without displacement, for its TIP.
+// The tables leave PTWRITE and MOV CR3 unclassified: they are sequential. They omit UIRET, ERETU and ERETS, which [SDM] "User-Interrupt
+// Return" and [FRED] define as far transfers, and classify JMPABS as an indirect jump without displacement, because of its TIP.
 void check(const std::vector<std::byte>& bytes, ExecMode mode, int length, int32_t displacement, InsnClass want) {
   const Insn insn = classify(bytes, mode);
   EXPECT_EQ(insn.length_bytes, length);
@@ -57,7 +57,8 @@ TEST(InsnVectors, AllRows) {
   EXPECT_EQ(rows, 1753);
 }
 
-// perf's own table, of any version: $PTDECODE_PERF_TESTS is the folder tools/perf/arch/x86/tests of a kernel's source. A row there is
+// Reads perf's own table, of any version: $PTDECODE_PERF_TESTS is the folder tools/perf/arch/x86/tests of a kernel source tree. Rows there
+// look like
 //   {{0x0f, 0x31, }, 2, 0, "", "",
 TEST(InsnVectors, PerfsOwnTables) {
   const char* folder = std::getenv("PTDECODE_PERF_TESTS");

@@ -121,7 +121,7 @@ class Comparison {
   }
   static bool is_fred(const Insn& insn) { return insn.detail == InsnDetail::eretu || insn.detail == InsnDetail::erets; }
 
-  /// Zydis 4.0 does not know REX2: D5 payload opcode is read like REX opcode, or REX 0F opcode, by the payload's bit 7.
+  /// Zydis 4.0 does not support REX2: D5 payload opcode is read like REX opcode, or REX 0F opcode, by the payload's bit 7.
   const char* same_as_rex(const Encoding& bytes, size_t at, const Insn& ours) {
     if (ours.cls == InsnClass::jmpabs) return ours.length_bytes == at + 11 ? "apx-jmpabs" : nullptr;
     const auto payload = std::to_integer<unsigned>(bytes[at + 1]);
@@ -139,7 +139,7 @@ class Comparison {
     const InsnClass cls = cr || transaction(v.mnemonic) ? InsnClass::other : v.cls;
     return v.length + !map1 == ours.length_bytes && cls == ours.cls ? "apx-rex2" : nullptr;
   }
-  /// Zydis refuses LOCK here: put a segment override in its place and ask again.
+  /// Zydis rejects LOCK here: replace it with a segment override and try again.
   bool same_without_lock(const Encoding& bytes, size_t at, const Insn& ours) {
     Encoding rest = bytes;
     std::replace(rest.begin(), rest.begin() + static_cast<long>(at), std::byte{0xf0}, std::byte{0x26});
@@ -148,7 +148,7 @@ class Comparison {
     return v.length == ours.length_bytes && (v.cls == ours.cls || transaction(v.mnemonic));
   }
 
-  /// Zydis counts XBEGIN and XEND among the conditional branches.
+  /// Zydis classifies XBEGIN and XEND as conditional branches.
   static bool transaction(ZydisMnemonic mnemonic) { return mnemonic == ZYDIS_MNEMONIC_XBEGIN || mnemonic == ZYDIS_MNEMONIC_XEND; }
 
   static std::string describe(const Encoding& bytes, ExecMode mode, const Insn& ours, const Verdict& theirs) {
@@ -167,7 +167,7 @@ class Comparison {
   std::map<std::string, uint64_t> by_rule_;
 };
 
-/// The name of the rule that allows a difference, or null. docs/DIFFERENCES.md gives each rule's reason.
+/// Returns the name of the rule that allows a difference, or null. docs/DIFFERENCES.md gives the reason of each rule.
 const char* Comparison::rule_of(const Encoding& bytes, ExecMode mode, const Insn& ours, const Verdict& theirs) {
   const bool sequential = ours.cls == InsnClass::other;
   if (theirs.ok) {

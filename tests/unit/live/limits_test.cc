@@ -1,4 +1,4 @@
-// Sizes of rings under limits; address filters against what nm and readelf say; the page that tells how far a recording has come.
+// Sizes of rings under limits; address filters compared with nm and readelf; the page that reports the progress of a recording.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -126,7 +126,7 @@ class Filter : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
   [[nodiscard]] std::string path() const { return (folder_ / "p").string(); }
-  /// Address and size by nm; in such a program the text segment's address is its file offset.
+  /// Returns address and size by nm; in such a program the text segment's address is its file offset.
   [[nodiscard]] std::pair<uint64_t, uint64_t> by_nm(const std::string& name) const {
     unsigned long long address = 0, size = 0;
     (void)std::sscanf(output_of("nm -S " + path() + " | grep ' " + name + "$'").c_str(), "%llx %llx", &address, &size);

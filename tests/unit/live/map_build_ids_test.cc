@@ -1,4 +1,4 @@
-// Build ids of mapped files: against libelf's reading, and files that are cut, or lie about themselves.
+// Build ids of mapped files: compared with libelf, and for files that are truncated or inconsistent.
 #include "capture/live/kernel/map_build_ids.h"
 
 #include <elf.h>
@@ -39,7 +39,7 @@ void put(std::string& to, size_t at, const T& value) {
   std::memcpy(to.data() + at, &value, sizeof(value));
 }
 
-/// An ELF file of one PT_NOTE segment, behind a note of another kind.
+/// Returns an ELF file with one PT_NOTE segment, after a note of another kind.
 template <class Header, class Segment>
 std::string made(unsigned char elf_class, uint32_t id_bytes, uint64_t claimed_bytes = 0) {
   Header header{};
@@ -78,7 +78,7 @@ TEST(MapBuildIds, OfOwnMappingsAreLibelfs) {
     if (elf.ok() && !(*elf)->build_id().empty()) paths.insert(map->path);
     perfio::MmapRecord other = *map;
     other.inode += 1;
-    other.addr += 4096;  // no such mapping: by its path, which is another file's
+    other.addr += 4096;  // no such mapping: falls back to the path, which is another file's
     EXPECT_EQ(MapBuildIds().of(other), "");
     return Status();
   });
@@ -96,7 +96,7 @@ TEST(MapBuildIds, OfBothClasses) {
 TEST(MapBuildIds, OfFilesThatAreCutOrLie) {
   const std::string whole = made<Elf64_Ehdr, Elf64_Phdr>(ELFCLASS64, 20);
   for (size_t size = 0; size < whole.size(); ++size) EXPECT_EQ(Held(whole.substr(0, size)).id(), "") << size;
-  for (size_t at = 0; at < whole.size(); ++at) {  // every byte wrong in turn: some id, or none, and no more
+  for (size_t at = 0; at < whole.size(); ++at) {  // each byte wrong in turn: the result is some id, or none
     std::string spoiled = whole;
     spoiled[at] = static_cast<char>(~spoiled[at]);
     EXPECT_LE(Held(spoiled).id().size(), 40U);

@@ -1,4 +1,5 @@
-// Words of PMU events against trees that look like sysfs: what perf 6.1 makes of the same words, and what the hardware cannot do.
+// Terms of PMU events, with directory trees that look like sysfs: the results of perf 6.1 for the same terms, and what the hardware does
+// not support.
 #include "capture/live/events/pmu_terms.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +27,7 @@ class PmuTerms : public ::testing::Test {
     fs::create_directories((devices() / path).parent_path());
     std::ofstream(devices() / path) << text << "\n";
   }
-  /// The files of a Skylake client, as its kernel shows them.
+  /// The files of a Skylake client, as in its sysfs.
   void make_skylake() const {
     put("intel_pt/type", "8");
     put("intel_pt/max_nonturbo_ratio", "34");
@@ -70,8 +71,8 @@ TEST_F(PmuTerms, FormatsAsTheKernelWritesThem) {
 
 TEST_F(PmuTerms, DefaultsArePerfs) {
   make_skylake();
-  // perf 6.1 on such a machine: "intel_pt//u" has config 0x300e601: pt, tsc, branch, mtc, mtc_period=3, psb_period=3; psb_period is left at
-  // 0 here, the hardware's own.
+  // perf 6.1 on such a machine: "intel_pt//u" has config 0x300e601: pt, tsc, branch, mtc, mtc_period=3, psb_period=3. Here psb_period stays
+  // 0, the hardware's default.
   const Result<PmuEvent> event = parse("intel_pt//u");
   ASSERT_TRUE(event.ok()) << event.error().message;
   EXPECT_EQ(event->spec.config & 0xffffff, 0x00e601U);

@@ -1,4 +1,4 @@
-// SessionLog and its folding: who is there is there, whoever went leaves nothing, and a writer that is killed leaves a whole log.
+// SessionLog and its folding: live processes stay, ended ones leave nothing, and a killed writer leaves a complete log.
 #include "capture/live/session/session_log.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ Payload map(int32_t pid, uint64_t address, const std::string& path) {
 }
 Payload task(int32_t pid, int32_t ppid, int32_t tid, int32_t ptid, bool exit) { return TaskRecord{pid, ppid, tid, ptid, 0, exit}; }
 
-/// What the log tells in the end: names by thread, paths by process.
+/// The final content of the log: names by thread, paths by process.
 struct Told {
   std::map<int32_t, std::string> names;
   std::map<int32_t, std::multiset<std::string>> paths;
@@ -72,7 +72,7 @@ Told told_by(const SessionLog& log) {
   return told;
 }
 
-/// Appends records as a ring gives them.
+/// Appends records in the way of a ring.
 struct Feed {
   SessionLog& log;
   uint64_t position = 0, time = 1;
@@ -90,15 +90,15 @@ TEST(SessionLog, WhoIsThereSurvivesManyFolds) {
   feed(comm(10, 10, "long"));
   feed(map(10, 0x1000, "/bin/long"));
   feed(map(10, 0x9000, "/lib/first"));
-  feed(map(10, 0x9000, "/lib/second"));  // over the first one
-  feed(task(10, 10, 11, 10, false));     // a thread, which gets its name
+  feed(map(10, 0x9000, "/lib/second"));  // replaces the first one
+  feed(task(10, 10, 11, 10, false));     // a thread, which inherits its name
   for (int32_t pid = 100; pid < 3000; ++pid) {
     feed(task(pid, 10, pid, 10, false));
     feed(comm(pid, pid, "short", true));
     feed(map(pid, 0x4000, "/bin/short"));
     feed(task(pid, 10, pid, 10, true));
   }
-  feed(task(20, 10, 20, 10, false));  // a child without exec: it has what its parent has
+  feed(task(20, 10, 20, 10, false));  // a child without exec: it inherits everything from its parent
   for (int32_t pid = 3000; pid < 6000; ++pid) {
     feed(task(pid, 10, pid, 10, false));
     feed(task(pid, 10, pid, 10, true));
@@ -115,7 +115,7 @@ TEST(SessionLog, WhoIsThereSurvivesManyFolds) {
   EXPECT_EQ((*log)->positions(), (std::vector<uint64_t>{0, feed.position, 0}));
 }
 
-// What one cpu's ring tells is read before what another's does: an EXIT before its FORK, a mapping before the exec that it belongs to.
+// One cpu's ring may be read before another's: an EXIT before its FORK, a mapping before the exec that it belongs to.
 TEST(SessionLog, WhatHappenedOnSeveralCpusIsFoldedInOrderOfTime) {
   const auto log = SessionLog::create(64U << 10, 3);
   ASSERT_TRUE(log.ok());
@@ -142,7 +142,7 @@ TEST(SessionLog, WhatHappenedOnSeveralCpusIsFoldedInOrderOfTime) {
   EXPECT_FALSE(told.names.contains(1000)) << "it went long ago";
 }
 
-// Where the kernel lost the EXIT, whoever is not there any more is forgotten; who is there stays.
+// If the kernel lost the EXIT, processes that no longer exist are removed; existing ones stay.
 TEST(SessionLog, WhoseEndWasLostIsForgotten) {
   const auto log = SessionLog::create(64U << 10, 3);
   ASSERT_TRUE(log.ok());
@@ -246,7 +246,7 @@ TEST(SessionLog, AWriterThatIsKilledLeavesAWholeLog) {
       }
     });
     EXPECT_GT(entries, 1U);
-    Feed next{**log, (*log)->positions()[1]};  // whoever comes after goes on
+    Feed next{**log, (*log)->positions()[1]};  // the next writer continues
     next(comm(11, 11, "next"));
     EXPECT_EQ(told_by(**log).names.at(11), "next");
   }

@@ -1,4 +1,4 @@
-// Small files that ask for much: memory and time follow the size of the file, not what it claims.
+// Small files with large claims: memory and time follow the size of the file, not its claims.
 #include <chrono>
 
 #include "perfio/format/record_encode.h"
@@ -18,7 +18,7 @@ void append_record(std::vector<std::byte>& to, uint32_t type, Bytes body) {
 
 void start_pipe(std::vector<std::byte>& out) { ByteWriter(out).u64(kPerfMagic2).u64(16); }
 
-/// Reads to the end; a bound that only work beyond linear reaches, on a slow machine and with sanitizers too.
+/// Reads to the end, within a bound that only superlinear work exceeds, even on a slow machine and with sanitizers.
 std::unique_ptr<PerfReader> read_quickly(const std::string& path, uint64_t* records = nullptr) {
   const auto start = std::chrono::steady_clock::now();
   auto reader = PerfReader::open(path);
@@ -99,7 +99,7 @@ TEST(Amplify, CompressedStreamThatGrowsWithoutEnd) {
   const auto reader = read_quickly(dir / "bomb", &records);
   ASSERT_NE(reader, nullptr);
   EXPECT_TRUE(reader->damage().cut);
-  EXPECT_GT(records, 900U);  // 64 MB are read whatever their size was
+  EXPECT_GT(records, 900U);  // 64 MB are read whatever their claimed size
   EXPECT_LT(records, kRecords);
 }
 

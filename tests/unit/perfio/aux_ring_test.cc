@@ -1,5 +1,5 @@
-// AUX areas and data rings against a writer that keeps the kernel's side of [perf_event.h] "struct perf_event_mmap_page": wrap, overwrite,
-// loss; also from two threads at once, for ThreadSanitizer.
+// AUX areas and data rings, tested with a writer that implements the kernel's side of [perf_event.h] "struct perf_event_mmap_page": wrap,
+// overwrite, loss. Also with two threads at once, for ThreadSanitizer.
 #include "perfio/ring/aux_ring.h"
 
 #include <gtest/gtest.h>
@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-/// Byte `offset` of a stream that never repeats within a ring.
+/// Returns byte `offset` of a stream that never repeats within a ring.
 std::byte stream_byte(uint64_t offset) { return static_cast<std::byte>((offset * 0x9e3779b97f4a7c15ULL) >> 56 | 1); }
 
-/// What the kernel's side of an area does.
+/// The kernel's side of an AUX area.
 struct FakeAux {
   std::vector<std::byte> control = std::vector<std::byte>(kPage);
   std::vector<std::byte> area = std::vector<std::byte>(kPage);
@@ -66,7 +66,7 @@ TEST(AuxRing, SaysWhenTheWriterMayHaveFoundNoRoom) {
   FakeAux fake;
   fake.area.resize(4 * kPage);
   const auto ring = fake.ring(AuxMode::full);
-  const auto round = [&](uint64_t before, uint64_t between) {  // bytes before the reader looks, and while it works
+  const auto round = [&](uint64_t before, uint64_t between) {  // bytes before the reader starts, and while it reads
     fake.put(before);
     fake.page().aux_head = fake.written;
     ring->read_to(ring->pending().end);
@@ -147,7 +147,7 @@ TEST(AuxRing, RefusesSizesThatTheKernelHasNot) {
   EXPECT_FALSE(AuxRing::over(std::span(memory).first(64), memory, AuxMode::full).ok());
 }
 
-/// The kernel's side of a data ring: waits for room, or counts what it had to leave out.
+/// The kernel's side of a data ring: waits for free space, or counts the records that it had to drop.
 struct FakeData {
   std::vector<std::byte> memory = std::vector<std::byte>(2 * kPage);
   perf_event_mmap_page& page() { return *reinterpret_cast<perf_event_mmap_page*>(memory.data()); }
@@ -235,7 +235,7 @@ TEST(RingThreads, EveryTraceByteOnceWhileBothRun) {
   EXPECT_EQ(wrong, 0U);
 }
 
-/// What ThreadSanitizer is there for; tests/live runs it and wants its report.
+/// ThreadSanitizer must report this; tests/live runs it and expects the report.
 TEST(RingThreads, DISABLED_AWriterThatKeepsNoOrder) {
   constexpr uint64_t kBytes = 1 << 16;
   FakeAux fake;
@@ -263,7 +263,7 @@ TEST(RingThreads, DISABLED_AWriterThatKeepsNoOrder) {
 TEST(RingThreads, SnapshotsOfAWriterThatIsStopped) {
   FakeAux fake;
   const auto ring = fake.ring(AuxMode::overwrite);
-  std::atomic<uint64_t> asked = 0, answered = 0;  // odd: stand still
+  std::atomic<uint64_t> asked = 0, answered = 0;  // odd: the writer must pause
   std::atomic<bool> end = false;
   std::thread writer([&] {
     while (!end.load(std::memory_order_acquire)) {
@@ -303,14 +303,14 @@ TEST(EventRing, KeepsWhatWasReadUntilItIsGivenBack) {
   EXPECT_EQ((*ring)->read([](Bytes) {}), 2U);
   EXPECT_FALSE(fake.put(3, 200)) << "read is not given back";
   EXPECT_EQ((*ring)->read([](Bytes) {}), 0U);
-  auto second = EventRing::over(fake.memory);  // another holder, which finds everything again, or goes on where the first one was
+  auto second = EventRing::over(fake.memory);  // another reader, which finds all records again, or continues after the first one
   EXPECT_EQ((*second)->read([](Bytes) {}), 2U);
   auto third = EventRing::over(fake.memory);
   (*third)->seek(2000);
   EXPECT_EQ((*third)->read([](Bytes record) { EXPECT_EQ(number_of(record), 2U); }), 1U);
   (*ring)->release();
   EXPECT_TRUE(fake.put(3, 200));
-  (*third)->seek(999999);  // nowhere: from what was given back on
+  (*third)->seek(999999);  // an invalid position: starts after the released records
   EXPECT_EQ((*third)->read([](Bytes record) { EXPECT_EQ(number_of(record), 3U); }), 1U);
 }
 

@@ -1,4 +1,4 @@
-// Real recordings against what quipper (upstream.pb_text) and perf 6.1 (perf-script-D.txt) say of them.
+// Real recordings compared with the output of quipper (upstream.pb_text) and perf 6.1 (perf-script-D.txt).
 #include <algorithm>
 #include <map>
 #include <sstream>
@@ -44,7 +44,7 @@ std::string field(const Fields& fields, const std::string& name) {
 
 uint64_t as_u32(int32_t value) { return static_cast<uint32_t>(value); }
 
-/// The same sentence from our record and from quipper's fields, by record type.
+/// Return the same description for our record and for quipper's fields, by record type.
 std::string describe(const Record& record) {
   std::string out = number(record.type) + " " + number(record.misc) + " " + number(record.size_bytes);
   const auto add = [&out](const std::string& text) { out += " " + text; };
@@ -153,7 +153,7 @@ TEST(Corpus, SkylakeEqualsQuipper) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]);
 }
 
-/// "type time" of each record as `perf script -D` prints them, in its order.
+/// Returns "type time" of each record as `perf script -D` prints them, in its order.
 const std::map<std::string, uint32_t> kPerfNames = {{"MMAP", 1},
                                                     {"COMM", 3},
                                                     {"EXIT", 4},

@@ -1,4 +1,4 @@
-// EventRing over memory laid out as [perf_event.h] "struct perf_event_mmap_page" says: straddling records, damage, the clock.
+// EventRing over memory in the layout of [perf_event.h] "struct perf_event_mmap_page": straddling records, damage, the clock.
 #include "perfio/ring/event_ring.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-/// A control page and one page of records, written as the kernel writes them.
+/// A control page and one page of records, written in the way of the kernel.
 struct FakeRing {
   std::vector<std::byte> memory = std::vector<std::byte>(2 * kPage);
   perf_event_mmap_page& control() { return *reinterpret_cast<perf_event_mmap_page*>(memory.data()); }
@@ -36,7 +36,7 @@ TEST(EventRing, GivesWholeRecordsAlsoAcrossTheEnd) {
   fake.write(4000, 1);
   EXPECT_EQ((*ring)->pending_bytes(), 4000U);
   EXPECT_EQ((*ring)->drain(note), 1U);
-  fake.write(200, 2);  // 96 bytes before the end, 104 behind it
+  fake.write(200, 2);  // 96 bytes before the end, 104 after it
   fake.write(16, 3);
   EXPECT_EQ((*ring)->drain(note), 2U);
   EXPECT_EQ((*ring)->drain(note), 0U);
@@ -50,7 +50,7 @@ TEST(EventRing, ThrowsAwayWhatHasNoSize) {
   auto ring = EventRing::over(fake.memory);
   ASSERT_TRUE(ring.ok());
   fake.write(32, 1);
-  fake.control().data_head += 64;  // zeros: a record of no size
+  fake.control().data_head += 64;  // zeros: a record of size 0
   EXPECT_EQ((*ring)->drain([](Bytes) {}), 1U);
   EXPECT_EQ((*ring)->damaged(), 1U);
   EXPECT_EQ((*ring)->pending_bytes(), 0U);

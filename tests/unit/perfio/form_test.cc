@@ -1,4 +1,4 @@
-// The forms of a recording: pipe, directory with data.N, compressed (1 and 2), refused ones.
+// The forms of a recording: pipe, directory with data.N, compressed (1 and 2), rejected ones.
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::vector<std::byte> comm_at(uint64_t time, const std::string& name, int32_t c
   return record;
 }
 
-/// "time:comm" of each COMM, in order of delivery.
+/// Returns "time:comm" of each COMM, in order of delivery.
 std::vector<std::string> comms(PerfReader& reader) {
   std::vector<std::string> out;
   EXPECT_TRUE(reader
@@ -40,7 +40,7 @@ void append_record(std::vector<std::byte>& to, uint32_t type, Bytes body) {
   ByteWriter(to).u32(type).u16(0).u16(static_cast<uint16_t>(8 + body.size())).bytes(body);
 }
 
-/// A pipe written by hand after perf.data-file-format.txt, "Pipe-mode data".
+/// Returns a pipe written by hand after perf.data-file-format.txt, "Pipe-mode data".
 std::vector<std::byte> make_pipe() {
   std::vector<std::byte> pipe;
   ByteWriter out(pipe);
@@ -121,7 +121,7 @@ TEST(Forms, DirectoryWithDataFiles) {
   }
   for (size_t i = 0; i < 3; ++i) test::save(dir / ("rec/data." + std::to_string(i)), rings[i]);
   ReadLimits limits;
-  limits.max_queued_records = 20000;  // less than there are: merging must not hold them all
+  limits.max_queued_records = 20000;  // fewer than the file has: merging must not queue them all
   auto reader = PerfReader::open(dir / "rec", limits);
   ASSERT_TRUE(reader.ok());
   EXPECT_EQ((*reader)->features().dir_version, 1U);
@@ -130,7 +130,7 @@ TEST(Forms, DirectoryWithDataFiles) {
   EXPECT_EQ((*reader)->damage().messages.size(), 0U);
 }
 
-/// A compressed recording whose COMPRESSED records cut the records inside at awkward places.
+/// Writes a compressed recording whose COMPRESSED records split the inner records at awkward positions.
 std::vector<std::string> write_compressed(const std::string& path, uint32_t type, size_t piece_bytes) {
   std::vector<std::string> want;
   auto writer = PerfWriter::create(path, {{full_attr(1)}, false, 0});

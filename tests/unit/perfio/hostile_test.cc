@@ -1,4 +1,4 @@
-// Cut and mutated recordings: no crash, no hang, and what precedes the damage is as before.
+// Truncated and mutated recordings: no crash, no hang, and the same output before the damage.
 #include <algorithm>
 #include <random>
 
@@ -12,7 +12,7 @@ namespace {
 using test::line_of;
 using test::TempDir;
 
-/// Records in file order by their offset, as lines.
+/// Returns the records in file order by their offset, as lines.
 std::vector<std::pair<uint64_t, std::string>> by_offset(PerfReader& reader) {
   std::vector<std::pair<uint64_t, std::string>> out;
   EXPECT_TRUE(reader
@@ -37,7 +37,7 @@ std::vector<std::pair<uint64_t, std::string>> read_all(const std::string& path, 
   return out;
 }
 
-/// The sideband of the corpus file with short payloads, so that many cuts are cheap.
+/// Returns the sideband of the corpus file with short payloads, so that many cuts are cheap.
 std::vector<std::byte> small_recording(const TempDir& dir) {
   const Status status = edit_perf_data(test::corpus("pt-perfdata-skylake/perf.data"), dir / "small", [](const EditRecord& edit) {
     EditAction action;
@@ -68,7 +68,7 @@ TEST(Hostile, CutAtEveryRecordAndAtRandom) {
       EXPECT_LT(cut, 104U) << reader.error().message;
       continue;
     }
-    if (cut < whole.front().first) continue;  // the events themselves are cut: trailers cannot be told any more
+    if (cut < whole.front().first) continue;  // the events themselves are truncated, so trailers cannot be read
     const auto got = by_offset(**reader);
     EXPECT_TRUE((*reader)->damage().cut) << cut;
     size_t want = 0;  // records that end before the cut
@@ -129,7 +129,7 @@ TEST(Hostile, MutatedCompressedAndPipeForms) {
   for (int i = 0; i < 200; ++i) {
     auto mutated = bytes;
     const bool pipe = i % 2 == 0;
-    if (pipe) mutated[8] = std::byte{16};  // the same bytes read as a pipe
+    if (pipe) mutated[8] = std::byte{16};  // reads the same bytes as a pipe
     for (uint64_t k = 0; k < 1 + random() % 4; ++k) mutated[16 + random() % (mutated.size() - 16)] = static_cast<std::byte>(random());
     if (random() % 4 == 0) mutated.resize(random() % mutated.size());
     test::save(dir / "m", mutated);

@@ -1,4 +1,4 @@
-// omit_what_is_refused() against kernels and users: each event keeps all that is possible, and names the rest.
+// omit_what_is_refused() with different kernels and users: each event keeps everything that is possible, and the rest is reported.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,9 +9,9 @@
 namespace ptd::perfio {
 namespace {
 
-/// A kernel that knows kinds up to some age, and a user that it refuses some.
+/// A kernel that supports kinds up to some age, and a user who may not use some of them.
 struct Kernel {
-  int youngest = 7;         ///< of kKinds it knows the last `youngest` ones
+  int youngest = 7;         ///< number of supported entries of kKinds, the oldest first
   bool privileged = false;  ///< CAP_PERFMON: [Linux] kernel/events/core.c, perf_event_open(): attr.namespaces, attr.exclude_kernel
   int paranoid = 2;
   int operator()(const EventSpec& spec) const {

@@ -6,7 +6,7 @@
 namespace ptd::perfio {
 namespace {
 
-/// A queue that notes the offsets of what it delivers.
+/// A queue that stores the offsets of the records that it delivers.
 struct Fixture {
   ReadDamage damage;
   std::vector<uint64_t> order;

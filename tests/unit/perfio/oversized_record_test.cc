@@ -1,4 +1,4 @@
-// Records as a kernel 6.18 writes them for the second of two events that ask for KSYMBOL: longer by the trailer of the first one.
+// Records as kernel 6.18 writes them for the second of two events with KSYMBOL: longer by the trailer of the first.
 #include "perfio/format/oversized_record.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Against the installed perf: it reads what we write, and we read what it records as it does itself.
+// Compared with the installed perf: it reads the files that we write, and we read its recordings like it does.
 #include <map>
 #include <sstream>
 
@@ -21,7 +21,7 @@ bool have_perf() { return run("perf --version 2>/dev/null").starts_with("perf ve
 #define PTD_NEEDS_PERF() \
   if (!have_perf()) GTEST_SKIP() << "perf is not installed"
 
-/// "NAME time" of each record that `perf script -D` prints, in its order; records that only wrap others are left out.
+/// Returns "NAME time" of each record that `perf script -D` prints, in its order; records that only wrap others are omitted.
 std::vector<std::string> perf_listing(const std::string& arguments) {
   std::vector<std::string> out;
   std::istringstream in(run("perf script -D --no-itrace " + arguments + " 2>/dev/null"));
@@ -68,7 +68,7 @@ std::vector<std::string> our_listing(const std::string& path) {
   return out;
 }
 
-/// The records that have a time; perf does not print all records by which a pipe describes itself.
+/// Returns the records with a time; perf does not print all records with which a pipe describes itself.
 std::vector<std::string> sideband(const std::vector<std::string>& listing) {
   std::vector<std::string> out;
   for (const std::string& line : listing) {

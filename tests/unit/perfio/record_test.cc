@@ -1,4 +1,4 @@
-// Bodies of records: bytes written by hand after linux/perf_event.h against the values they mean.
+// Bodies of records: bytes written by hand after linux/perf_event.h, compared with the values they encode.
 #include "perfio/format/record_parse.h"
 #include "util.h"
 

@@ -1,4 +1,4 @@
-// Formats of tracepoints: fields as the kernel's own text lays them out, strings wherever they stand.
+// Formats of tracepoints: fields in the layout of the kernel's own text, strings at any position.
 #include "perfio/format/tracepoint_format.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 Bytes bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-/// [Linux] events.rst, "Event formats"; __rel_loc as include/trace/stages of 5.17 and later declare it.
+/// Returns a format: [Linux] events.rst, "Event formats"; __rel_loc as declared by include/trace/stages of 5.17 and later.
 std::string format(uint64_t id, const std::string& fields) {
   return "name: x\nID: " + std::to_string(id) + "\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n" +
          fields + "\nprint fmt: \"x\"\n";
@@ -31,7 +31,7 @@ TEST(TracepointFormat, StringsAreFoundByTheirPlaceInThePayloadOrBehindTheField) 
   payload += std::string("sshd\0bash\0", 10);
   const auto put = [&](size_t at, uint32_t value) { std::memcpy(payload.data() + at, &value, sizeof value); };
   put(8, 20 | 5U << 16);  // from the payload's beginning
-  put(12, 9 | 5U << 16);  // from behind the field, which is at 16
+  put(12, 9 | 5U << 16);  // relative to the end of the field, which is at 16
   put(16, 0x1234);
   EXPECT_EQ(read_slot(slots[0], bytes_of(payload)).text, "sshd");
   EXPECT_EQ(read_slot(slots[1], bytes_of(payload)).text, "bash");

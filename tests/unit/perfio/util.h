@@ -18,7 +18,7 @@ namespace ptd::perfio::test {
 
 namespace fs = std::filesystem;
 
-/// A folder that goes away with the test.
+/// A folder that is removed with the test.
 class TempDir {
  public:
   TempDir() {
@@ -45,7 +45,7 @@ inline std::string corpus(const std::string& name) {
 #define PTD_NEEDS_CORPUS(path) \
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "the corpus is absent: " << (path) << " (set PTDECODE_CORPUS)"
 
-/// Standard output of a shell command; `status` gets its exit status.
+/// Returns the standard output of a shell command; sets `status` to its exit status.
 inline std::string run(const std::string& command, int* status = nullptr) {
   std::string out;
   FILE* pipe = ::popen(command.c_str(), "r");
@@ -69,7 +69,7 @@ inline void save(const std::string& path, Bytes bytes) {
   out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
-/// "48 65 6c" -> bytes; anything but hex digits separates.
+/// Converts "48 65 6c" to bytes; anything but hex digits separates.
 inline std::vector<std::byte> hex(const std::string& text) {
   std::vector<std::byte> bytes;
   for (size_t i = 0; i + 1 < text.size();) {
@@ -88,7 +88,7 @@ inline std::vector<std::byte> bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// A record as one line, enough to tell any two apart that should differ.
+/// Returns a record as one line with all fields in which records should differ.
 inline std::string line_of(const Record& record) {
   std::string line = std::to_string(record.type) + " " + std::to_string(record.misc) + " " + std::to_string(record.sample_id.time) + " " +
                      std::to_string(record.attr_index) + " ";
@@ -116,7 +116,7 @@ inline std::vector<std::string> lines_of(PerfReader& reader) {
   return lines;
 }
 
-/// An event whose records carry TID, TIME, CPU and IDENTIFIER.
+/// Returns an event whose records carry TID, TIME, CPU and IDENTIFIER.
 inline EventAttr full_attr(uint64_t id) {
   EventAttr attr;
   attr.type = 1;

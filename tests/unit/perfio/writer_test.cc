@@ -1,4 +1,4 @@
-// PerfWriter and the editor: what is written reads back, in every form; unfinished files read as far as they go.
+// PerfWriter and the editor: written files read back, in every form; unfinished files are read as far as possible.
 #include <bit>
 #include <cstring>
 
@@ -19,7 +19,7 @@ using test::load;
 using test::save;
 using test::TempDir;
 
-/// A value for every payload that can be written.
+/// Returns a value for every payload that can be written.
 std::vector<Payload> all_payloads() {
   MmapRecord mmap;
   mmap.pid = 7;
@@ -130,7 +130,7 @@ TEST(Writer, EveryPayloadReadsBack) {
   }
 }
 
-// Linux 6.14 and later: the size of the compressed bytes stands in front, the record is padded to 8 bytes.
+// Linux 6.14 and later: the size of the compressed bytes comes first, and the record is padded to 8 bytes.
 std::vector<std::byte> with_compressed2(const std::vector<std::byte>& file) {
   const auto number = [](const std::vector<std::byte>& bytes, size_t at, size_t size) {
     uint64_t value = 0;

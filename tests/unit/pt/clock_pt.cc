@@ -1,4 +1,4 @@
-// PtClock by hand-made packet sequences; expected times are worked out from the SDM's equation, in the comments.
+// PtClock with hand-made packet sequences; comments derive the expected times from the SDM's equation.
 #include <gtest/gtest.h>
 
 #include "decoder/pt/packet/pt_time_scan.h"
@@ -69,7 +69,7 @@ TEST(PtClock, MtcCountsFromTma) {
   EXPECT_EQ(clock.now(), Tsc{999980 + 12 * 50});
 }
 
-// One tick a core cycle, an MTC each 512 CTC ticks = 25600 cycles. Before the PSB a CYC of 4096 cycles is missing (erratum SKL168): a
+// One tick per core cycle, an MTC each 512 CTC ticks = 25600 cycles. Before the PSB a CYC of 4096 cycles is missing (erratum SKL168), so a
 // ratio measured across the PSB is a fifth too large.
 TEST(PtClock, NoRatioIsMeasuredAcrossAPsbThatMayLoseACyc) {
   const auto ratio = [](bool skl168) {
@@ -91,7 +91,7 @@ TEST(PtClock, NoRatioIsMeasuredAcrossAPsbThatMayLoseACyc) {
 TEST(PtClock, MtcWindowWraps) {
   PtClock clock(config_of());
   clock.on_packet(tsc(1000000));
-  clock.on_packet(tma(0x07f8, 0));  // MTC 0xff has just been
+  clock.on_packet(tma(0x07f8, 0));  // the MTC 0xff has just passed
   uint64_t want = 1000000;
   for (int i = 0; i < 1000; ++i) {
     clock.on_packet(mtc(static_cast<uint64_t>(i) & 0xff));
@@ -186,7 +186,7 @@ TEST(PtClock, MissingMtcs) {
   perf.time_zero = 18446744041015200657U;
   EXPECT_EQ(clock.interval(perf).last, kTimeMax);
   EXPECT_EQ(clock.interval(perf).first, perf.to_ns(clock.earliest()));
-  clock.on_packet(tsc(2000000));  // windows were missing indeed
+  clock.on_packet(tsc(2000000));  // windows were indeed missing
   EXPECT_EQ(clock.jumps(), 0U);
   EXPECT_EQ(clock.latest(), Tsc{2000000});
   clock.on_packet(tma(0, 0));
@@ -221,7 +221,7 @@ TEST(PtClock, CycleRatioFromCbrThenFromMtcPairs) {
   EXPECT_EQ(clock.now(), Tsc{1000370});
   EXPECT_LT(clock.earliest(), Tsc{1000370});
   EXPECT_FALSE(clock.calibrated());
-  clock.on_packet(mtc(1), 8);  // right behind a CYC: calibration starts
+  clock.on_packet(mtc(1), 8);  // directly after a CYC: calibration starts
   EXPECT_EQ(clock.now(), Tsc{1000400});
   clock.on_packet(cyc(400), 10);
   clock.on_packet(cyc(320), 12);
@@ -238,7 +238,7 @@ TEST(PtClock, CycleRatioFromCbrThenFromMtcPairs) {
 
 TEST(PtClock, CycNeverPassesTheNextEdge) {
   PtClock clock(config_of());
-  clock.on_packet(cbr(6));  // two ticks per cycle, told too slow
+  clock.on_packet(cbr(6));  // two ticks per cycle, reported too slow
   clock.on_packet(tsc(1000000), 0);
   clock.on_packet(tma(0, 0), 2);
   clock.on_packet(cyc(390), 4);
@@ -349,7 +349,7 @@ TEST(PtClock, RealCycBoundsHoldTheMtcBehindThem) {
     if (packet.kind == PacketKind::cyc) {
       at_cyc = clock;
       cyc_end = reader.offset();
-    } else if (packet.kind == PacketKind::mtc && cyc_end == at) {  // the CYC tells the moment of the MTC behind it
+    } else if (packet.kind == PacketKind::mtc && cyc_end == at) {  // the CYC gives the time of the MTC after it
       ++pairs;
       EXPECT_LE(at_cyc.earliest(), clock.now()) << at;
       EXPECT_GE(at_cyc.latest(), clock.now()) << at;
@@ -412,7 +412,7 @@ TEST(TimeCursor, EqualsTheScanOnTheCorpus) {
   }
 }
 
-// on_due_mtc() does what on_packet() does, or nothing.
+// Checks that on_due_mtc() does the same as on_packet(), or nothing.
 TEST(PtClock, DueMtcIsTheSameAsAnyMtc) {
   uint64_t random = 7, due = 0;
   const auto draw = [&](uint64_t below) {

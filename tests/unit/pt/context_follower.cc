@@ -1,4 +1,4 @@
-// ContextFollower: the thread behind the switch function is the incoming one, whatever the clock says of its record.
+// ContextFollower: after the switch function the thread is the incoming one, whatever time the clock gives its record.
 #include "decoder/pt/flow/context_follower.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ constexpr Ip kKernelIp{0xffffffff81000000};
 
 class Follower : public testing::Test {
  protected:
-  // As the kernel writes them: the outgoing thread's record before the switch function, the incoming one's behind it.
+  // In the order of the kernel: the outgoing thread's record before the switch function, the incoming one's after it.
   void SetUp() override {
     track_.add_switch(0, TimeNs{50}, {7, 7, SpaceId{1}});
     track_.add_switch(0, TimeNs{100}, {0, 0, kNoSpace});

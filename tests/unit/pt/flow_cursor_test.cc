@@ -34,7 +34,7 @@ Gap gap_at(uint32_t before_block, uint64_t offset_bytes, uint64_t ns) {
   return gap;
 }
 
-/// The items of a batch in a line: "m1" is a mark of thread 1, "e8" and "g8" have offset 8, "b2" are two blocks.
+/// Returns the items of a batch in a line: "m1" is a mark of thread 1, "e8" and "g8" have offset 8, "b2" are two blocks.
 std::string walk(FlowCursor& cursor, const Batch& batch) {
   std::string text;
   cursor.begin(batch);

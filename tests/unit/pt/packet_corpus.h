@@ -1,4 +1,4 @@
-// Helpers of the packet tests: corpus files, also gzipped, and hex.
+// Helpers of the packet tests: corpus files, plain or gzipped, and hex.
 #pragma once
 
 #include <zlib.h>
@@ -17,7 +17,7 @@ inline std::filesystem::path corpus() {
   return path != nullptr ? path : PTD_SOURCE_DIR "/../shared/corpus";
 }
 
-/// A file's content, unpacked if it is gzipped. Empty if there is none.
+/// Returns a file's content, uncompressed if it is gzipped. Empty if there is none.
 inline std::string read_text(const std::filesystem::path& path) {
   std::string text;
   gzFile file = gzopen(path.c_str(), "rb");

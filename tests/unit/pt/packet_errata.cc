@@ -1,4 +1,4 @@
-// The errata table against libipt's, for every model.
+// The errata table compared with libipt's, for every model.
 #include <gtest/gtest.h>
 #include <intel-pt.h>
 
@@ -11,7 +11,7 @@
 namespace ptd::pt {
 namespace {
 
-// Those that are worked around for every processor are on anyway.
+// Errata that are worked around for every processor are always on.
 Errata from_libipt(const pt_errata& e) {
   Errata out = errata_of({});
   out.bdm70 = out.bdm70 || e.bdm70 != 0;
@@ -49,10 +49,10 @@ TEST(Errata, NamesSetEachMemberOnce) {
 }
 
 TEST(Errata, EqualLibiptForEveryModel) {
-  // libipt 2.0.5 assumed skl014 for parts on which it is fixed; libipt 2.2 of 2025 took it away (its log: "skl014 fixed on recent
+  // libipt 2.0.5 assumed skl014 for parts on which it is fixed; libipt 2.2 of 2025 removed it (its log: "skl014 fixed on recent
   // processors").
   const std::set<int> kSkl014Fixed = {0x8f, 0x97, 0x9a, 0xbf};
-  // Not known to 2.0.5, taken from libipt 2.3. (Models of which it lists apl11 only have nothing of their own here.)
+  // Not supported by 2.0.5, taken from libipt 2.3. (Models for which it lists only apl11 need no entry here.)
   const std::set<int> kLater = {0xcf, 0xad, 0xae, 0xa7, 0xa8, 0xba, 0xb7, 0xc5, 0xc6, 0xb5, 0xaa, 0xac, 0xbd, 0xcc, 0xd5};
   int known = 0;
   for (int family = 0; family < 32; ++family) {

@@ -1,4 +1,4 @@
-// Reader and writer against each other and against libipt's packet encoder and decoder, for all that both know.
+// Reader and writer compared with each other and with libipt's packet encoder and decoder, for all packets that both support.
 #include <gtest/gtest.h>
 #include <intel-pt.h>
 
@@ -71,7 +71,7 @@ bool rest_to_libipt(const Packet& p, pt_packet& out) {
   return true;
 }
 
-/// Our packet as libipt 2.0.5 has it. False: it does not know the kind.
+/// Converts our packet to libipt 2.0.5's. Returns false if libipt does not support the kind.
 bool to_libipt(const Packet& p, pt_packet& out) {
   const auto has = [&](uint8_t flag) { return (p.flags & flag) != 0; };
   std::memset(&out, 0, sizeof(out));
@@ -83,7 +83,7 @@ bool to_libipt(const Packet& p, pt_packet& out) {
     case PacketKind::trace_stop: out.type = ppt_stop; break;
     case PacketKind::tnt_short: case PacketKind::tnt_long:
       out.type = p.kind == PacketKind::tnt_short ? ppt_tnt_8 : ppt_tnt_64;
-      out.payload.tnt.bit_size = p.bits;  // member by member: padding is compared, too
+      out.payload.tnt.bit_size = p.bits;  // member by member, because padding is compared too
       out.payload.tnt.payload = p.value;
       break;
     case PacketKind::tip: case PacketKind::tip_pge: case PacketKind::tip_pgd: case PacketKind::fup:
@@ -120,7 +120,7 @@ bool to_libipt(const Packet& p, pt_packet& out) {
 // clang-format on
 
 // clang-format off
-/// A random packet of a kind with every field in range; reserved bits are 0.
+/// Returns a random packet of a kind with every field in range; reserved bits are 0.
 Packet random_packet(PacketKind kind, std::mt19937_64& random) {
   const auto upto = [&](unsigned bits) { return random() >> (64 - bits) >> (random() % bits); };
   const auto flag = [&](uint8_t f) { return (random() & 1) != 0 ? f : uint8_t{0}; };
@@ -222,7 +222,7 @@ TEST(PacketRoundTrip, LibiptEncodesAndDecodesTheSame) {
       pt_free_encoder(encoder);
       ASSERT_EQ(size, static_cast<int>(bytes.size())) << name(ours.kind);
       std::vector<std::byte> encoded(buffer, buffer + size);
-      if (ours.kind == PacketKind::pwre) encoded[2] = bytes[2];  // hw: bit 3 there
+      if (ours.kind == PacketKind::pwre) encoded[2] = bytes[2];  // libipt: hw is bit 3
       ASSERT_EQ(hex(encoded), hex(bytes)) << name(ours.kind);
 
       config = config_of(bytes.data(), bytes.size());
@@ -240,7 +240,7 @@ TEST(PacketRoundTrip, LibiptEncodesAndDecodesTheSame) {
   EXPECT_EQ(compared.size(), static_cast<size_t>(kPacketKinds - 1) - 6) << "all but BBP, BIP, BEP, CFE, EVD, TRIG";
 }
 
-/// Why libipt 2.0.5 may say something else about the bytes at a place. Empty: it must say the same.
+/// Returns why libipt 2.0.5 may read the bytes at a place differently. Empty: it must agree.
 std::string reason(const std::byte* p, Status status, const Packet& ours, int theirs) {
   const auto byte = [&](int i) { return static_cast<unsigned>(p[i]); };
   if (status == Status::ok && ours.kind >= PacketKind::bbp) return "kind not known to 2.0.5";

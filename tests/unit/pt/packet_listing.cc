@@ -32,7 +32,7 @@ std::string branches(const Packet& p) {
   return text;
 }
 
-/// The packet in ptdump's words, columns separated by one blank.
+/// Returns the packet in ptdump's words, columns separated by one blank.
 std::string line_of(const Packet& p, uint64_t offset) {
   const auto has = [&](uint8_t flag) { return (p.flags & flag) != 0; };
   const auto line = [&](std::string_view opcode, const std::string& rest = {}) {

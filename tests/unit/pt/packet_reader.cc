@@ -42,7 +42,7 @@ TEST(FindPsb, WholeTornAndRepeated) {
   EXPECT_EQ(find(psb, 100), 16U);
 }
 
-/// The definition, byte by byte: the last place of the first run of pairs that holds 16 bytes at or after `from`.
+/// The definition, byte by byte: the last 16 bytes of the first run of pairs with at least 16 bytes at or after `from`.
 uint64_t find_plainly(Bytes bytes, uint64_t from) {
   const auto pair = [&](uint64_t at) { return at + 2 <= bytes.size() && bytes[at] == std::byte{0x02} && bytes[at + 1] == std::byte{0x82}; };
   for (uint64_t at = from; at + 16 <= bytes.size(); ++at) {
@@ -127,9 +127,9 @@ TEST(PacketReader, ItemsStandInBlocksOnly) {
   PacketWriter writer(bytes);
   writer.bbp(4, 1);
   writer.bip(4, 3, 0x11223344);
-  writer.mtc(5);  // timing stands inside
+  writer.mtc(5);  // timing packets are allowed inside
   writer.bip(4, 4, 0x55);
-  writer.tnt(1, 1);  // TNT.1 T is 06: no item; it ends the block
+  writer.tnt(1, 1);  // TNT.1 T is 06: not an item, so it ends the block
   writer.tnt(0, 1);  // 04 is a TNT again
   writer.bbp(8, 2);
   writer.bip(8, 31, 0x1122334455667788);
@@ -210,7 +210,7 @@ TEST(PacketWriter, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(writer.write(packet));
   packet = {};
   packet.kind = PacketKind::pip;
-  packet.value = 0x1001;  // bits 4:0 have no place
+  packet.value = 0x1001;  // bits 4:0 have no field
   EXPECT_FALSE(writer.write(packet));
   packet = {};
   packet.kind = PacketKind::tnt_short;
@@ -225,7 +225,7 @@ TEST(PacketWriter, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(writer.write(packet));
   packet = {};
   packet.kind = PacketKind::pwrx;
-  packet.extra = 1;  // and the payload says 0
+  packet.extra = 1;  // but the payload has 0
   EXPECT_FALSE(writer.write(packet));
   packet = {};
   packet.kind = PacketKind::mtc;

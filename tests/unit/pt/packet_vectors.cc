@@ -1,4 +1,4 @@
-// The 120 packet vectors of the corpus (facts of Linux' intel-pt-pkt-decoder-test) against reader and writer.
+// The 120 packet vectors of the corpus (facts of Linux' intel-pt-pkt-decoder-test), for reader and writer.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,7 @@ struct Want {
 
 uint64_t left_aligned(const Packet& p) { return p.bits == 0 ? 0 : p.value << (64 - p.bits); }
 
-/// A packet in the conventions of the vectors: see case.json, "format".
+/// Returns a packet in the conventions of the vectors: see case.json, "format".
 Want told(const Packet& p) {
   const bool ip = (p.flags & kFlagIp) != 0;
   const auto flag = [&](uint8_t f) { return (p.flags & f) != 0 ? uint64_t{1} : uint64_t{0}; };
@@ -116,7 +116,7 @@ TEST(PacketVectors, EveryVectorReadsAndIsWrittenBack) {
     EXPECT_EQ(got.payload, payload);
     EXPECT_EQ(reader.block_items(), context(cell[6]));
 
-    for (const uint8_t items : {uint8_t{4}, uint8_t{8}}) {  // context_must_not_change: the packet stands inside a block
+    for (const uint8_t items : {uint8_t{4}, uint8_t{8}}) {  // context_must_not_change: the packet is inside a block
       if (cell[7] != "1") continue;
       PacketReader inside{Bytes(bytes)};
       inside.set_block_items(items);

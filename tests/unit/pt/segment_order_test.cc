@@ -1,4 +1,4 @@
-// Segments of a made-up trace that are swapped, where tracing is on or off: an item `missing` comes before the join.
+// Swapped segments of a synthetic trace, with tracing on or off: an item `missing` comes before the join.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Trace {
   std::vector<uint64_t> psbs;
 };
 
-/// Segments of user code with an MTC for each 64 ticks of the crystal clock. Tracing is off at each PSB if `off`.
+/// Returns segments of user code with an MTC for each 64 ticks of the crystal clock. Tracing is off at each PSB if `off`.
 Trace make(bool off) {
   constexpr unsigned kMtcs = 100;
   Trace trace;
@@ -65,7 +65,7 @@ std::vector<AuxSegment> cut(Bytes bytes, int32_t cpu) {
   return segments;
 }
 
-/// The segments at whose end trace is missing.
+/// Returns the segments at whose end trace is missing.
 std::vector<size_t> breaks(Bytes bytes, int32_t cpu) {
   Config config;
   config.mtc_period = kPeriod;

@@ -1,4 +1,4 @@
-// Code that goes round without ever asking for a packet: the flow ends there, soon, and ordinary long code is left alone.
+// Code that loops without consuming a packet: the flow ends there soon. Ordinary long code is not affected.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::vector<std::byte> bytes_of(std::initializer_list<int> numbers) {
 }
 void append(std::vector<std::byte>& to, const std::vector<std::byte>& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-/// PSB, MODE.Exec (64 bits), FUP kCode, PSBEND, and what is given.
+/// Returns PSB, MODE.Exec (64 bits), FUP kCode, PSBEND, and `rest`.
 std::vector<std::byte> trace_of(std::initializer_list<int> rest) {
   std::vector<std::byte> out;
   for (int i = 0; i < 8; ++i) append(out, bytes_of({0x02, 0x82}));
@@ -73,7 +73,7 @@ TEST(SilentLoop, JumpsAndCallsThatGoRoundEndInAGap) {
   const std::vector<std::byte> codes[] = {
       bytes_of({0xeb, 0xfe}),                                            // jmp .
       bytes_of({0xe8, 0xfb, 0xff, 0xff, 0xff}),                          // call .
-      bytes_of({0x90, 0xe9, 0x00, 0x00, 0x00, 0x00, 0x90, 0xeb, 0xf8}),  // a loop that begins behind its entry
+      bytes_of({0x90, 0xe9, 0x00, 0x00, 0x00, 0x00, 0x90, 0xeb, 0xf8}),  // a loop that begins after its entry
       ring,
   };
   for (const auto& code : codes) {
@@ -91,8 +91,8 @@ TEST(SilentLoop, AnInterruptEndsASpin) {
   EXPECT_TRUE(got.gaps.empty());
 }
 
-// FUP kCode + 2, then what ends the stay in the loop. No packet counts the rounds ([SDM] "Change of Flow Instruction Tracing": direct
-// unconditional branches generate none), so an event says that more may have run.
+// FUP kCode + 2, then the packet that leaves the loop. No packet counts the iterations ([SDM] "Change of Flow Instruction Tracing": direct
+// unconditional branches generate none), so an event reports that more may have been executed.
 TEST(SilentLoop, AnEventInALoopWithoutPacketsReportsThatItsRoundsAreNotCounted) {
   const std::vector<std::byte> loops[] = {
       bytes_of({0x66, 0x90, 0xeb, 0xfc}),                          // nop; jmp kCode
@@ -132,7 +132,7 @@ TEST(SilentLoop, AnEventInCodeThatPacketsCountReportsNothing) {
       bytes_of({0x66, 0x90, 0x66, 0x90, 0x74, 0xfa, 0xc3}),              // a conditional branch back
       bytes_of({0x66, 0x90, 0x66, 0x90, 0xff, 0xe0}),                    // an indirect branch
       bytes_of({0x66, 0x90, 0x66, 0x90, 0xeb, 0xfe}),                    // a loop after the event that does not contain its ip
-      bytes_of({0xf4, 0x90, 0xeb, 0xfc}),                                // hlt; nop; jmp kCode: one round for each interrupt
+      bytes_of({0xf4, 0x90, 0xeb, 0xfc}),                                // hlt; nop; jmp kCode: one iteration per interrupt
       bytes_of({0x66, 0x90, 0x0f, 0x22, 0xd8, 0xeb, 0xf9}),              // mov cr3 generates a PIP
       bytes_of({0x66, 0x90, 0xf3, 0x48, 0x0f, 0xae, 0xe0, 0xeb, 0xf7}),  // ptwrite
       bytes_of({0x66, 0x90, 0x66, 0x90, 0x90, 0x90}),                    // to the end of the code
@@ -170,7 +170,7 @@ TEST(SilentLoop, WalksThatLeadNowhereShareOneLimit) {
 }
 
 TEST(SilentLoop, ALoopWithABranchInItIsNone) {
-  // jz .+0; jmp kCode: a TNT each time round.
+  // jz .+0; jmp kCode: a TNT per iteration.
   std::vector<std::byte> trace = trace_of({});
   for (int i = 0; i < 1000; ++i) trace.push_back(std::byte{0xfe});
   const Outcome got = decode(bytes_of({0x74, 0x00, 0xeb, 0xfc}), trace);

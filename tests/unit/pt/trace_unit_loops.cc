@@ -1,4 +1,4 @@
-// The emulated trace unit in code without conditional branches: as a processor's, it goes on writing the time and PSBs.
+// The emulated trace unit in code without conditional branches: like a processor's, it continues to write the time and PSBs.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -13,7 +13,7 @@ struct Times {
   uint64_t mtc = 0, psb = 0, clock_reads = 0;
 };
 
-/// `rounds` rounds of a loop of one block, each of which takes 100 ticks.
+/// Runs `rounds` iterations of a loop of one block, each of which takes 100 ticks.
 Times run_loop(BlockEnd kind, uint64_t rounds) {
   std::vector<std::byte> out;
   PtEncoderOptions options;
@@ -46,7 +46,7 @@ Times run_loop(BlockEnd kind, uint64_t rounds) {
 
 TEST(TraceUnitLoops, MtcAndPsbGoOnInLoopsWithoutOtherPackets) {
   constexpr uint64_t kRounds = 1'000'000;
-  const uint64_t periods = kRounds * 100 / (256U << 3);  // of MTC, in ticks of the TSC
+  const uint64_t periods = kRounds * 100 / (256U << 3);  // MTC periods, in TSC ticks
   for (const BlockEnd kind : {BlockEnd::jump, BlockEnd::call}) {
     const Times times = run_loop(kind, kRounds);
     EXPECT_GE(times.mtc, periods * 9 / 10);

@@ -1,4 +1,4 @@
-// Zeroed trace: where a run of zero bytes is, and where reading can go on after it. Random packets, whose boundaries are known.
+// Zeroed trace: runs of zero bytes, and where reading can continue after them. Uses random packets with known boundaries.
 #include "decoder/pt/packet/zero_run.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace ptd::pt {
 namespace {
 
-/// Looks at every byte.
+/// Checks every byte.
 ZeroRun plain_search(Bytes bytes, uint64_t from, uint64_t end) {
   uint64_t zeros = 0;
   for (uint64_t at = from; at < end; ++at) {
@@ -51,8 +51,8 @@ TEST(ZeroRun, CutsWhatReachesIntoIt) {
   EXPECT_FALSE(kRun.cuts(95, 100));
   EXPECT_TRUE(kRun.cuts(95, 101));
   EXPECT_TRUE(kRun.cuts(100, 101));
-  EXPECT_TRUE(kRun.cuts(90, 90));   // no packet; its end may be zeroed
-  EXPECT_FALSE(kRun.cuts(60, 60));  // no packet, and too far away
+  EXPECT_TRUE(kRun.cuts(90, 90));   // invalid packet; its end may be zeroed
+  EXPECT_FALSE(kRun.cuts(60, 60));  // invalid packet, and too far away
 }
 
 void write_random(PacketWriter& writer, std::mt19937_64& random) {

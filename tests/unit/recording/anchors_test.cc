@@ -1,4 +1,4 @@
-// Anchors: rounds of synchronisation and places where records are written -> bounds of what a fetch may see.
+// Anchors: from rounds of synchronisation and positions of records to bounds of what a fetch may read.
 #include "recording/trace/anchors.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,8 @@ namespace {
 
 Interval during(uint64_t first, uint64_t last) { return {TimeNs{first}, TimeNs{last}}; }
 
-/// One poke of the kernel on cpu 0: a round, the record, a round; cpu 1 passes both rounds too. The clock is good to 400 ns on either side.
+/// Adds one poke of the kernel on cpu 0: a round, the record, a round; cpu 1 passes both rounds too. The clock is exact to 400 ns on either
+/// side.
 void add_poke(AnchorStream& poker, AnchorStream& other, uint64_t written) {
   const uint64_t offset = 100 * (poker.points.size() + 1);
   poker.points.push_back({offset, during(written - 1400, written - 600), false});
@@ -35,7 +36,7 @@ class Anchors : public ::testing::Test {
   std::vector<PokeStamp> pokes_;
 };
 
-// A record is written between the first and the second round of its poke: before the first round a cpu runs the old bytes, behind it the
+// A record is written between the first and the second round of its poke: before the first round a cpu executes the old bytes, after it the
 // new ones.
 TEST_F(Anchors, RoundsBoundWhatAFetchMaySee) {
   const auto spans = match_anchors(streams_, pokes_);
@@ -50,7 +51,7 @@ TEST_F(Anchors, RoundsBoundWhatAFetchMaySee) {
 
 TEST_F(Anchors, AStampJustOutsideOfItsPlaceStillBelongsToIt) {
   const auto exact = match_anchors(streams_, pokes_);
-  pokes_[3].time.value += 900;  // the place ends 400 ns behind the true moment
+  pokes_[3].time.value += 900;  // the place ends 400 ns after the true time
   const auto late = match_anchors(streams_, pokes_);
   ASSERT_EQ(late.size(), 2U);
   EXPECT_EQ(late[1][7].time, during(at(3) + 901, at(4) - 1));
@@ -61,7 +62,7 @@ TEST_F(Anchors, ARecordWithoutAPlaceLeavesTheOthers) {
   pokes_.insert(pokes_.begin() + 4, {TimeNs{at(3) + 50'000}, 0});  // written while its cpu was not traced
   const auto spans = match_anchors(streams_, pokes_);
   ASSERT_EQ(spans.size(), 2U);
-  EXPECT_EQ(spans[1][7].time, during(at(3) + 1, at(4) - 1));  // nothing is said of the record in between
+  EXPECT_EQ(spans[1][7].time, during(at(3) + 1, at(4) - 1));  // the record in between has no effect
   EXPECT_EQ(spans[1][9].time, during(at(4) + 1, at(5) - 1));
 }
 
@@ -82,7 +83,7 @@ TEST_F(Anchors, RoundsThatRunBackInTimeGiveNothing) {
   EXPECT_TRUE(match_anchors(streams_, pokes_).empty());
 }
 
-// Which round was the first of a stream that began later? The clocks leave two answers, so there is none.
+// A stream that began later could be numbered from two different rounds according to the clocks, so there is no result.
 TEST_F(Anchors, RoundsThatCanBeNumberedInTwoWaysGiveNothing) {
   streams_[1].points.erase(streams_[1].points.begin(), streams_[1].points.begin() + 6);
   EXPECT_TRUE(match_anchors(streams_, pokes_).empty());

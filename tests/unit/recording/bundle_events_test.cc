@@ -1,4 +1,4 @@
-// Samples of other events in a bundle: what calls itself a number is one.
+// Samples of other events in a bundle: values declared as numbers must be numbers.
 #include "recording/bundle/bundle_events.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Clocks of made traces: which TSCs are called wrong, by how much, and that none is where something else explains them.
+// Clocks of synthetic traces: which TSCs are reported as wrong, by how much, and that none is if something else explains them.
 #include "recording/trace/clock_survey.h"
 
 #include <gtest/gtest.h>
@@ -16,16 +16,16 @@ constexpr uint32_t kRatio = 84;     // TSC ticks per tick of the crystal clock
 constexpr unsigned kMtcPeriod = 3;  // an MTC each 2^3 ticks of it
 constexpr uint64_t kWrap = 65536 * uint64_t{kRatio};
 
-/// One PSB to be written: the machine's TSC and crystal clock at that moment, and what the packets say.
+/// One PSB to be written: the machine's TSC and crystal clock at that time, and the content of the packets.
 struct Sync {
-  uint64_t tsc = 0;   ///< that the crystal clock agrees with
-  uint64_t told = 0;  ///< in the packet
+  uint64_t tsc = 0;   ///< agrees with the crystal clock
+  uint64_t told = 0;  ///< value in the packet
   uint64_t crystal = 0;
   bool guest = false, tma = true;
   bool joined = false;  ///< user code was running
 };
 
-/// A trace of `count` PSBs, each `step` ticks of the TSC after the one before, with the MTCs between them.
+/// A trace of `count` PSBs, each `step` ticks of the TSC after the previous one, with the MTCs between them.
 struct Trace {
   int32_t cpu = 0;
   size_t count = 64;
@@ -33,7 +33,7 @@ struct Trace {
   bool mtc = true;
   std::function<void(size_t, Sync&)> change = [](size_t, Sync&) {};
   uint64_t begun = 0;                                ///< TSC of an AUX record at offset 0
-  std::vector<std::pair<size_t, uint64_t>> records;  ///< AUX records: PSB that ends before them, their TSC
+  std::vector<std::pair<size_t, uint64_t>> records;  ///< AUX records: the PSB that ends before them, and their TSC
 
   [[nodiscard]] Sync sync(size_t i) const {
     Sync sync;
@@ -53,7 +53,7 @@ TimeConversion one_to_one() {
   return time;
 }
 
-/// Streams of traces with their indexes, judged.
+/// Streams of traces with their indexes, after the survey.
 class Judged {
  public:
   explicit Judged(const std::vector<Trace>& traces, uint32_t ratio = kRatio) : bytes_(traces.size()), streams_(traces.size()) {
@@ -128,7 +128,7 @@ TEST(ClockSurvey, NoneOfAnUndamagedTrace) {
   Trace wraps;  // the crystal clock's 16 bits every 55 PSBs, the TSC's 56 bits once
   wraps.count = 400;
   wraps.first = (uint64_t{1} << 56) - 20'000'050;
-  Trace sleeps;  // for longer than the crystal clock's 16 bits last
+  Trace sleeps;  // for longer than a wrap of the crystal clock's 16 bits
   sleeps.change = [](size_t i, Sync& sync) {
     sync.tsc = sync.told += i / 10 * 1'000'000'007;
     sync.crystal = sync.tsc / kRatio + 77;
@@ -168,7 +168,7 @@ TEST(ClockSurvey, AllLaterTscsMovedAreCorrected) {
       SCOPED_TRACE(std::to_string(ticks) + " from " + std::to_string(place));
       Trace other;
       other.cpu = 1;
-      // Either the other cpu or the AUX records tell which TSCs are right.
+      // Either the other cpu or the AUX records show which TSCs are right.
       Trace with_records = moved(place, SIZE_MAX, ticks);
       for (size_t i = 4; i < 64; i += 4) with_records.records.emplace_back(i, Trace{}.sync(i + 1).tsc);
       for (const Judged& judged : {Judged({moved(place, SIZE_MAX, ticks), other}), Judged({with_records})}) {
@@ -184,7 +184,7 @@ TEST(ClockSurvey, AllLaterTscsMovedAreCorrected) {
   }
 }
 
-// Nothing counts the crystal clock's wraps: the moment is unknown.
+// No packets count the wraps of the crystal clock, so the time is unknown.
 TEST(ClockSurvey, WithoutMtcsInBetweenItIsUnknown) {
   Trace trace = moved(30, 31, 700'000'000);
   trace.change = [change = trace.change](size_t i, Sync& sync) {
@@ -197,7 +197,7 @@ TEST(ClockSurvey, WithoutMtcsInBetweenItIsUnknown) {
   EXPECT_TRUE(judged.entries()[30].is_contradicted && !judged.entries()[30].has_tsc);
 }
 
-// A thread is traced on from PSB to PSB, so it cannot have moved to another socket for one of them.
+// A thread is traced continuously from PSB to PSB, so it cannot have moved to another socket for one of them.
 TEST(ClockSurvey, AThreadsTscIsCheckedWhereItsTraceGoesOn) {
   for (const bool mtc_counts : {true, false}) {
     Trace trace = moved(30, 31, -90'000);
@@ -224,8 +224,8 @@ TEST(ClockSurvey, AThreadsTscIsCheckedWhereItsTraceGoesOn) {
   EXPECT_EQ(Judged({elsewhere}).all_findings(), 0U);
 }
 
-// All later TSCs of a thread moved, and MTC packets do not count on to the place. Moved back, they are not in order; moved forward, the last
-// of them are later than the AUX record that delivered them. By how much is unknown, so they are not used.
+// All later TSCs of a thread are moved, and MTC packets do not count up to that point. Moved back, they are out of order. Moved forward,
+// the last ones are later than the AUX record that delivered them. The amount is unknown, so they are not used.
 TEST(ClockSurvey, AllLaterTscsOfAThreadMovedAreNotUsed) {
   for (const int64_t ticks : std::initializer_list<int64_t>{-700'000'000, -100'000'000, 700'000'000, 100'000'000}) {
     for (const size_t place : {size_t{20}, size_t{40}, size_t{54}}) {
@@ -249,7 +249,7 @@ TEST(ClockSurvey, AllLaterTscsOfAThreadMovedAreNotUsed) {
   }
 }
 
-// The first AUX record, which is empty, tells when a thread's trace began: the few PSBs before those that were moved back are right.
+// The first AUX record, which is empty, shows when a thread's trace began: the few PSBs before the moved ones are right.
 TEST(ClockSurvey, AThreadsTraceDoesNotBeginBeforeTheThread) {
   Trace trace = moved(3, SIZE_MAX, -700'000'000);
   trace.cpu = -1;
@@ -280,7 +280,7 @@ TEST(ClockSurvey, SwappedPsbsHaveRightTscs) {
   EXPECT_EQ(Judged({trace}).all_findings(), 0U);
 }
 
-// The order can be seen without a crystal clock.
+// The order can be determined without a crystal clock.
 TEST(ClockSurvey, WithoutACrystalClockTheOrderCounts) {
   for (const int64_t ticks : std::initializer_list<int64_t>{-9'000'000, 9'000'000}) {
     for (const size_t place : {size_t{1}, size_t{40}}) {
@@ -296,19 +296,19 @@ TEST(ClockSurvey, WithoutACrystalClockTheOrderCounts) {
 }
 
 TEST(ClockSurvey, OtherReasonsAreNoDamage) {
-  Trace drifts;  // a ratio that is not exact
+  Trace drifts;  // an inexact ratio
   drifts.change = [](size_t i, Sync& sync) { sync.crystal += i * i / 8; };
   EXPECT_EQ(Judged({drifts}).all_findings(), 0U);
   EXPECT_EQ(Judged({Trace{}}, kRatio + 1).all_findings(), 0U);
 
-  Trace guest;  // its TSC is another clock
+  Trace guest;  // its TSC is from another clock
   guest.change = [](size_t i, Sync& sync) {
     sync.guest = i % 16 == 5;
     if (sync.guest) sync.told -= 50'000'000'000;
   };
   EXPECT_EQ(Judged({guest}).all_findings(), 0U);
 
-  Trace thread;  // it moves between sockets, whose crystal clocks differ
+  Trace thread;  // moves between sockets whose crystal clocks differ
   thread.cpu = -1;
   thread.change = [](size_t i, Sync& sync) { sync.crystal += i / 16 % 2 * 12345; };
   EXPECT_EQ(Judged({thread}).all_findings(), 0U);
@@ -328,7 +328,7 @@ TEST(ClockSurvey, OtherReasonsAreNoDamage) {
 
   Trace set_back = moved(30, SIZE_MAX, -50'000'000);
   for (size_t i = 4; i < 60; i += 4) set_back.records.emplace_back(i, set_back.sync(i + 1).told);
-  const std::vector<PsbEntry> entries = Judged({set_back}).entries();  // the order is wrong at one place, the phases are not
+  const std::vector<PsbEntry> entries = Judged({set_back}).entries();  // the order is wrong at one point, but the phases are right
   EXPECT_LE(std::count_if(entries.begin(), entries.end(), [](const PsbEntry& entry) { return entry.is_contradicted; }), 1);
 
   Trace other_socket;

@@ -1,4 +1,4 @@
-// TSC packets of data/demo that are moved: each is reported, and flow and times are those of the undamaged recording.
+// Moved TSC packets of data/demo: each is reported, and flow and times are those of the undamaged recording.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +15,7 @@ constexpr size_t kPsbBytes = 16, kTscBytes = 8;
 
 std::string demo() { return std::string(PTD_SOURCE_DIR) + "/data/demo"; }
 
-/// Instructions of a stream with the time that the decoder gives for each.
+/// The instructions of a stream with their decoded times.
 struct Told {
   struct Run {
     uint64_t ip = 0;
@@ -81,7 +81,7 @@ class Damaged {
     value = ((value >> 8) + static_cast<uint64_t>(ticks)) << 8 | 0x19;
     std::memcpy(tsc, &value, kTscBytes);
   }
-  /// Writes it to a folder and opens that.
+  /// Writes the recording to a folder and opens it.
   [[nodiscard]] std::unique_ptr<Recording> open() const {
     dir_.write("data", Bytes(bytes_));
     std::filesystem::copy(demo() + "/kcore_dir", path() + "/kcore_dir",
@@ -117,7 +117,7 @@ class MovedTsc : public ::testing::TestWithParam<int64_t> {
     }
     truth_ = decode(*whole_, stream_);
   }
-  /// Reported once; flow and times are the true ones.
+  /// Expects one report, and the true flow and times.
   void expect_found(const Damaged& damaged) const {
     const auto recording = damaged.open();
     ASSERT_TRUE(recording);
@@ -129,7 +129,7 @@ class MovedTsc : public ::testing::TestWithParam<int64_t> {
     ASSERT_EQ(told.runs.size(), truth_.runs.size());
     for (size_t i = 0; i < told.runs.size(); ++i) {
       ASSERT_TRUE(told.runs[i].same(truth_.runs[i]) && told.runs[i].flags == truth_.runs[i].flags) << i;
-      // A corrected time is right to a tick of the crystal clock.
+      // A corrected time is exact to a tick of the crystal clock.
       ASSERT_TRUE(is_near(told.runs[i].time.first, truth_.runs[i].time.first) && is_near(told.runs[i].time.last, truth_.runs[i].time.last))
           << i << ": " << told.runs[i].time.first.value << ".." << told.runs[i].time.last.value << ", true "
           << truth_.runs[i].time.first.value << ".." << truth_.runs[i].time.last.value;

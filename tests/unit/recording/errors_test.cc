@@ -1,4 +1,4 @@
-// Error codes: each family through the public API, and their names and numbers against docs/ERRORS.md.
+// Error codes: each family through the public API, and names and numbers compared with docs/ERRORS.md.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@
 
 namespace ptd {
 
-// Failures of EXPECT_EQ show the name.
+// Makes failures of EXPECT_EQ show the name.
 void PrintTo(ErrorCode code, std::ostream* out) { *out << name_of(code); }
 
 namespace {
@@ -72,7 +72,7 @@ T value_at(const std::string& content, size_t at) {
   return value;
 }
 
-// A PSB and a PAD: the least that opens as a raw trace.
+// Returns a PSB and a PAD: the minimum that opens as a raw trace.
 std::string psb() {
   std::string bytes;
   for (int i = 0; i < 8; ++i) bytes += "\x02\x82";

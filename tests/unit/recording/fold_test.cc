@@ -71,7 +71,7 @@ class Fold : public ::testing::Test {
     fold_->finish(features_, copies, true);
     image_->finish(*data_);
   }
-  // The byte at `ip` in the space of thread `tid` at a time, -1 if unknown.
+  // Returns the byte at `ip` in a space at a time, -1 if unknown.
   int byte_at(SpaceId space, uint64_t ip, uint64_t time) {
     CodeView view(data_->timeline);
     std::array<CodeCandidate, 8> out;
@@ -157,7 +157,7 @@ TEST_F(Fold, AProcessHasAFileSystemOfItsOwn) {
   map(20, 0x400000, "/bin/one", 0);
   fork(10, 11, 11, 1000);
   comm(11, 11, "one", true, 2000);
-  map(11, 0x400000, "/bin/one", 2001);  // started by it: of the same file system
+  map(11, 0x400000, "/bin/one", 2001);  // a child: uses the same file system
   finish();
   EXPECT_EQ(user_byte(10, 0x400000 + kCode, 500), 0x91);
   EXPECT_EQ(user_byte(20, 0x400000 + kCode, 500), 0x55);
@@ -221,10 +221,10 @@ TEST_F(Fold, SwitchesInBothForms) {
   feed(plain_out, 2500, 10, 10, 4);
   finish();
   const ContextTrack& contexts = data_->contexts;
-  EXPECT_EQ(contexts.at_cpu(3, TimeNs{500}).tid, 10);  // who left had been running
+  EXPECT_EQ(contexts.at_cpu(3, TimeNs{500}).tid, 10);  // the leaving thread was running before
   EXPECT_EQ(contexts.at_cpu(3, TimeNs{1005}).tid, 20);
   EXPECT_EQ(contexts.at_cpu(3, TimeNs{5000}).pid, 20);
-  EXPECT_EQ(contexts.at_cpu(4, TimeNs{2600}).tid, 10);  // nobody else is traced there
+  EXPECT_EQ(contexts.at_cpu(4, TimeNs{2600}).tid, 10);  // no other thread is traced there
   EXPECT_NE(contexts.at_cpu(3, TimeNs{500}).space, contexts.at_cpu(3, TimeNs{5000}).space);
 }
 
@@ -333,7 +333,7 @@ TEST_F(Fold, OutOfLinePagesLiveByPokes) {
   EXPECT_TRUE(data_->missing.empty());
 }
 
-// kprobe slots go with their page's name, without a poke (kernel/kprobes.c, "collect_one_slot"): the page's next life is no lost record.
+// kprobe slots end with their page's name, without a poke (kernel/kprobes.c, "collect_one_slot"): reuse of the page is not a lost record.
 TEST_F(Fold, OutOfLinePagesGoWithTheirName) {
   const auto name_page = [&](bool unregister, uint64_t time) {
     feed(perfio::KsymbolRecord{kText.value + 0x5000, 4096, 2, unregister, "kprobe_insn_page"}, time);
@@ -361,7 +361,7 @@ TEST_F(Fold, LostRecordsSuspectTheImageFromTheRingsLastRecord) {
   EXPECT_EQ(data_->timeline.suspect_windows()[0], (Interval{TimeNs{1000}, TimeNs{4000}}));
 }
 
-// One ring for what happens to the target, one for the kernel's code, both on one cpu: what one lost the other knows nothing of.
+// One ring for events of the target, one for the kernel's code, both on one cpu: a loss in one does not affect the other.
 TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
   constexpr uint64_t kTarget = 71, kKernel = 72, kBehind = 73;
   const auto on_ring = [&](uint64_t id, perfio::Payload payload, uint64_t time) {
@@ -389,7 +389,7 @@ TEST_F(Fold, RecordsThatOneOfTwoRingsLostAreDatedByThatRing) {
   lost(kTarget, 6500);
   on_ring(kKernel, perfio::TextPokeRecord{kText.value, bytes_of({0x90}), bytes_of({0xc3})}, 7000);
   for (int i = 0; i < 3; ++i) lost(kTarget, 0);                     // nothing follows
-  on_ring(kBehind, perfio::CommRecord{7, 7, "four", false}, 8000);  // of no ring: not one of the two entries
+  on_ring(kBehind, perfio::CommRecord{7, 7, "four", false}, 8000);  // of no ring: does not belong to the two entries
   finish();
   std::vector<Interval> windows;
   std::string last;
@@ -431,7 +431,7 @@ TEST_F(Fold, EachAuxFlagIsAReasonOfItsOwn) {
   const std::vector<std::byte> bytes(512);
   feed(perfio::AuxRecord{0, 128, 4}, 1000, 10, 10, 2);    // PARTIAL
   feed(perfio::AuxRecord{128, 128, 8}, 2000, 10, 10, 2);  // COLLISION
-  feed(perfio::AuxRecord{256, 128, 2}, 3000, 10, 10, 2);  // OVERWRITE: how a snapshot's ring works, no loss
+  feed(perfio::AuxRecord{256, 128, 2}, 3000, 10, 10, 2);  // OVERWRITE: normal for a snapshot's ring, not a loss
   feed(perfio::AuxRecord{384, 128, 0}, 4000, 10, 10, 2);
   perfio::AuxtraceRecord payload;
   payload.size_bytes = bytes.size();
@@ -481,7 +481,7 @@ TEST_F(Fold, KernelCopiesNamesAndTheBreakpointEntry) {
   EXPECT_FALSE(data_->symbolizer->find(kKernelSpace, kText + 0x400, TimeNs{1}));
 }
 
-// The running kernel, laid out as a machine has it.
+// The running kernel, in the layout of a real machine.
 class RunningKernel : public Fold {
  protected:
   RunningKernel() {
@@ -513,7 +513,7 @@ class RunningKernel : public Fold {
 TEST_F(RunningKernel, OfTheSameBootGivesItsText) {
   feed(kernel_, 0);
   features_.build_ids.push_back({"[kernel.kallsyms]", std::string(20, '\x42'), -1, 1});
-  poke(0x200, bytes_of({0x90}), bytes_of({0x48}), 500);  // what was patched before the copy was read
+  poke(0x200, bytes_of({0x90}), bytes_of({0x48}), 500);  // patched before the copy was read
   fold_->finish(features_, copies_, true);
   image_->finish(*data_);
   EXPECT_EQ(byte_at(kKernelSpace, kText.value + 0x200, 700), 0x48);

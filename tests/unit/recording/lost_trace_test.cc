@@ -1,4 +1,4 @@
-// Trace that is missing at the end of data/demo's streams: a gap and a finding, and the flow before it as it was.
+// Missing trace at the end of data/demo's streams: a gap and a finding, and the unchanged flow before it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::unique_ptr<Recording> open_at(const std::string& path) {
   return opened.ok() ? std::move(*opened) : nullptr;
 }
 
-/// data/demo in memory, with the places of the last AUX and AUXTRACE records of one cpu.
+/// data/demo in memory, with the positions of the last AUX and AUXTRACE records of one cpu.
 class Damaged {
  public:
   explicit Damaged(int32_t cpu) {
@@ -83,7 +83,7 @@ class Damaged {
   [[nodiscard]] bool found() const { return aux_ != 0 && auxtrace_ != 0; }
   void set_flags(uint64_t flags) { put<uint64_t>(aux_ + 24, number<uint64_t>(aux_ + 24) | flags); }
   [[nodiscard]] uint64_t payload_bytes() const { return number<uint64_t>(auxtrace_ + 8); }
-  /// Leaves `kept` bytes of the last payload, a multiple of 8: those at its end if `of_end`. Other records fill the rest.
+  /// Keeps `kept` bytes of the last payload, a multiple of 8: the last ones if `of_end`. Other records fill the rest.
   void shorten(uint64_t kept, bool of_end) {
     const uint64_t first = auxtrace_ + number<uint16_t>(auxtrace_ + 6), whole = payload_bytes();
     if (of_end) std::memmove(bytes_.data() + first, bytes_.data() + first + whole - kept, kept);
@@ -170,9 +170,9 @@ TEST(LostTrace, APayloadShorterThanItsAuxRecord) {
         if (of_end) continue;
         ASSERT_LT(told.runs.size(), truth.runs.size());
         ASSERT_GT(told.runs.size(), 1U);
-        // The last block ends where the trace ends.
+        // The last block ends with the trace.
         const auto differ = std::mismatch(told.runs.begin(), std::prev(told.runs.end()), truth.runs.begin()).first;
-        // Packets after it may be what tells which version of changed code ran.
+        // Later packets may be the ones that determine which version of changed code was executed.
         const auto certain = static_cast<size_t>(differ - told.runs.begin());
         const bool is_all = certain + 1 == told.runs.size();
         const bool is_marked = is_all || told.uncertain[certain] || told.uncertain[certain + 1];

@@ -1,4 +1,4 @@
-// Opening what users have: LLDB bundles, raw captures, perf.data; every corpus case.
+// Opens the users' formats: LLDB bundles, raw captures, perf.data; every corpus case.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ OpenOptions open_options(const std::string& path) {
   return options;
 }
 
-// Bytes of all segments, tails left out.
+// Returns the number of bytes of all segments without tails.
 uint64_t covered(const Recording& recording, uint32_t stream) {
   uint64_t bytes = 0;
   std::vector<std::byte> scratch;
@@ -140,7 +140,7 @@ TEST(OpenRaw, PageDumps) {
   }
 }
 
-// As libxdc writes them: the last entry is no page.
+// As written by libxdc: the last entry is not a page.
 TEST(OpenRaw, APageAtAnOddAddressIsSkippedWithAWarning) {
   const TempDir dir;
   RawOptions raw;
@@ -250,7 +250,7 @@ TEST(OpenPerf, KernelRecordingWithPokes) {
   EXPECT_LT(trace_bytes, 61975866U + 16);
   EXPECT_TRUE(recording.missing_images().empty());
   EXPECT_TRUE(recording.timeline().findings().empty());
-  // kallsyms of the recording: asm_exc_int3, and its name back again.
+  // kallsyms of the recording: asm_exc_int3, and back to its name.
   const Ip entry = recording.decoder_options().breakpoint_entry;
   EXPECT_EQ(recording.symbolizer().addresses_of("asm_exc_int3"), std::vector<Ip>{entry});
   EXPECT_EQ(recording.symbolizer().find(kKernelSpace, Ip{0xffffffffc0390010}, TimeNs{18059111085})->name, "kprobe_insn_page");
@@ -279,7 +279,7 @@ TEST(OpenPerf, DamagedFilesGiveWhatTheyHold) {
   for (int round = 0; round < 120; ++round) {
     std::string bad = good;
     if (round % 4 == 0) bad.resize(random() % bad.size());
-    // Sideband lies in the first 12 KiB and features behind byte 168,872 (case listing); the rest is trace.
+    // Sideband lies in the first 12 KiB and features after byte 168,872 (case listing); the rest is trace.
     for (unsigned i = 0; i < 8 && !bad.empty(); ++i) bad[random() % std::min<size_t>(bad.size(), 12288)] = static_cast<char>(random());
     const auto opened = Recording::open(open_options(dir.write("perf.data", bad)));
     if (!opened.ok()) continue;

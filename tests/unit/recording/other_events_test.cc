@@ -1,4 +1,4 @@
-// Samples of other events: what they take in memory is bounded, whatever their formats say.
+// Samples of other events: their memory use is bounded, whatever their formats declare.
 #include "recording/data/other_events.h"
 
 #include <gtest/gtest.h>

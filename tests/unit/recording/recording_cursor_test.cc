@@ -1,4 +1,4 @@
-// RecordingCursor: gives what the StreamCursors of its streams give, in order of time.
+// RecordingCursor: returns the items of the StreamCursors of its streams, in order of time.
 #include "ptdecode/recording_cursor.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ void expect_merged(const Recording& recording, std::span<const uint32_t> streams
     const bool wanted = streams.empty() || std::find(streams.begin(), streams.end(), stream) != streams.end();
     EXPECT_EQ(wanted ? of_stream(recording, stream, time) : Items(), items[stream]) << name << ", stream " << stream;
   }
-  if (name == "demo") {  // whose cpus run at the same time
+  if (name == "demo") {  // its cpus run at the same time
     EXPECT_LT(items.size(), changes) << name << ": the streams are given one after the other";
   }
 }
@@ -111,7 +111,7 @@ TEST(RecordingCursor, EndsWhenTheCheckSaysSo) {
   EXPECT_LE(whole.decoded_bytes(), bytes);
 }
 
-// A source whose comparisons are counted.
+// A source that counts its comparisons.
 struct Counted {
   std::vector<uint64_t> times;
   size_t* asked = nullptr;

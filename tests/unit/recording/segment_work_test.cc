@@ -1,4 +1,4 @@
-// What a segment costs where records contradict each other and the packets: counted in steps, whatever the records say.
+// The cost of a segment if records contradict each other and the packets: counted in steps, for any records.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,14 +21,14 @@ using namespace perfio;
 
 const std::string kDemo = std::string(PTD_SOURCE_DIR) + "/data/demo";
 
-/// data/demo with `count` pokes of random bytes at random moments, within `spread` bytes of the first address that it pokes.
+/// data/demo with `count` pokes of random bytes at random times, within `spread` bytes of the first address that it pokes.
 class ContradictingPokes {
  public:
   ContradictingPokes(size_t count, uint64_t spread, uint64_t seed)
       : path_(fs::temp_directory_path() / ("pokes-" + std::to_string(::getpid()) + "-" + std::to_string(seed))) {
     std::mt19937_64 random(seed);
     uint64_t address = 0;
-    std::vector<size_t> places;  // records in front of which a poke comes
+    std::vector<size_t> places;  // records before which a poke is inserted
     size_t records = 0;
     const auto is_dated = [](const EditRecord& edit) { return edit.record.sample_id.time != 0; };
     (void)edit_perf_data(kDemo, path_, [&](const EditRecord& edit) {
@@ -72,7 +72,7 @@ class ContradictingPokes {
 
 struct Seen {
   uint64_t most_work = 0, instructions = 0, uncertain = 0, gaps = 0;
-  uint64_t digest = 0;  ///< of blocks, their flags and gaps
+  uint64_t digest = 0;  ///< digest of blocks, their flags and gaps
 };
 
 Seen decode(const std::string& path, unsigned threads, bool exact) {
@@ -87,7 +87,7 @@ Seen decode(const std::string& path, unsigned threads, bool exact) {
     uint64_t segment_offset = Recording::kStreamEnd, last = fetch_steps().taken + fetch_steps().walked, before = last;
     const Status status = (*opened)->decode_parallel(
         stream, 0, Recording::kStreamEnd, threads, [&](const Batch& batch, const FlowDecoder& decoder, const AuxSegment& segment) {
-          const uint64_t work = fetch_steps().taken + fetch_steps().walked;  // with one thread this one decodes
+          const uint64_t work = fetch_steps().taken + fetch_steps().walked;  // with one thread, this thread decodes
           if (std::exchange(segment_offset, segment.stream_offset_bytes) != segment.stream_offset_bytes) before = last;
           last = work;
           seen.most_work = std::max(seen.most_work, work - before);
@@ -106,7 +106,7 @@ Seen decode(const std::string& path, unsigned threads, bool exact) {
   return seen;
 }
 
-// The budget does not cover fetches that end in one certain content: how many of them are made depends on caches. They add up to 6.5 million
+// The budget does not cover fetches that end in one certain content, because their number depends on caches. They add up to 6.5 million
 // steps (50 pokes within 64 bytes). Without the budget the recordings exceed the bound.
 constexpr uint64_t kMostWork = 25 * pt::kMaxSegmentWork;
 

@@ -1,4 +1,4 @@
-// StreamCursor: gives what Recording::decode() gives, merged.
+// StreamCursor: returns the output of Recording::decode(), merged.
 #include "ptdecode/stream_cursor.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace ptd {
 namespace {
 
-/// Everything that a stream holds, each kind in its own list.
+/// The content of a stream, each kind in its own list.
 struct Sums {
   std::vector<uint64_t> blocks, marks, events, gaps;
   bool operator==(const Sums&) const = default;

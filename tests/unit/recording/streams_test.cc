@@ -1,4 +1,4 @@
-// Streams and segments: payloads joined, seams kept, PSBs found wherever payloads are cut.
+// Streams and segments: payloads joined, seams kept, PSBs found wherever payloads are split.
 #include "recording/trace/streams.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace ptd {
 namespace {
 
-// A trace of `count` PSB+ groups with TSCs 1000, 2000, ... and some flow between them; `starts` gets the offsets of the PSBs.
+// Returns a trace of `count` PSB+ groups with TSCs 1000, 2000, ... and some flow between them; `starts` gets the offsets of the PSBs.
 std::vector<std::byte> make_trace(int count, std::vector<uint64_t>& starts) {
   std::vector<std::byte> out;
   pt::PacketWriter writer(out);
@@ -237,7 +237,7 @@ TEST(Segments, TimeIsConvertedOutwardAndWidened) {
   EXPECT_EQ(one.index->time_of(one.entries[1], timing), Interval{});
 }
 
-// 4 MB in payloads with holes between some; asked from anywhere, an index finds what one finds that is read from the start.
+// 4 MB in payloads with some holes between them. A lookup from any offset finds the same as an index that is read from the start.
 TEST(Segments, WhatIsFoundDoesNotDependOnWhereOneAsks) {
   std::vector<uint64_t> starts;
   const std::vector<std::byte> trace = make_trace(80000, starts);
@@ -302,7 +302,7 @@ TEST(Segments, AnyThreadMayAsk) {
   for (const auto& one : found) EXPECT_EQ(one, starts);
 }
 
-// Two PSBs without a byte between them, wherever a stretch of the index ends among them: the last one counts.
+// Two adjacent PSBs, wherever a stretch of the index ends among them: the last one counts.
 TEST(Segments, PsbsInARow) {
   std::vector<std::byte> trace;
   pt::PacketWriter writer(trace);
