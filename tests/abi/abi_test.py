@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the binary interface of libptdecode with the reference in this folder. Usage: abi_test.py SOURCE LIBRARY VERSION COMPILER [--update]
+"""Compares the binary interface of libptdecode with the reference in this directory. Usage: abi_test.py SOURCE LIBRARY VERSION COMPILER [--update]
 
 COMPILER is "NAME VERSION". The reference has two files. libptdecode.abi.xz is what libabigail's abidw reads from a small library that
 defines the functions of the public headers and uses their classes; so the library itself needs no full debug information. symbols.txt has
@@ -40,7 +40,7 @@ def skip(why):
 
 
 def probe_of(include):
-    """A source file that defines the free functions of the public headers, and a function that uses each class."""
+    """Returns a source file that defines the free functions of the public headers, and a function that uses each class."""
     lines, uses, functions = [], [], []
     for header in sorted((include / "ptdecode").rglob("*.h")):
         lines.append(f'#include "{header.relative_to(include)}"')
@@ -56,7 +56,7 @@ def probe_of(include):
 
 
 def types_of(source, folder):
-    """The types of the public headers as abidw's XML."""
+    """Returns the types of the public headers as abidw's XML."""
     probe, library, abi = folder / "probe.cc", folder / "probe.so", folder / "probe.abi"
     probe.write_text(probe_of(source / "include"), encoding="utf-8")
     run(os.environ.get("CXX", "c++"), "-std=c++20", "-g", "-O0", "-w", "-fPIC", "-shared", "-I", source / "include", probe, "-o", library)
@@ -65,7 +65,7 @@ def types_of(source, folder):
 
 
 def symbols_of(library):
-    """Names that programs link to. Weak ones are inline functions and their tables: a program has its own."""
+    """Returns the symbols that programs link to. Weak symbols are inline functions and their tables: a program has its own copy."""
     lines = [line.split() for line in run("nm", "-D", "--defined-only", library).stdout.splitlines()]
     return sorted(words[-1] for words in lines if words[-2] not in ("W", "A", "V"))
 

@@ -1,9 +1,9 @@
-// Speed of packets and flow, with libipt's two decoders in the same run. `tests/bench/table.py` prints the table.
+// Speed of the packet and flow decoders, with libipt's two decoders in the same run. `tests/bench/table.py` prints the table.
 //
 // usage: bench [--benchmark_...] [NAME=RECORDING[,SYMFS]]...
-// Captures: the streams of the recordings that are named. Without any the made ones of synthetic.h (PTDECODE_BENCH_INSTRUCTIONS of each,
-// default 20,000,000) and those of the corpus that hold a flow; with PTDECODE_BENCH_POKES=N made ones whose code is poked N times.
-// Counters: instructions, blocks (one ends after each branch) and bytes of trace per second.
+// Captures: the streams of the recordings given. Without any, the generated ones of synthetic.h (PTDECODE_BENCH_INSTRUCTIONS of each,
+// default 20,000,000) and those recordings of the corpus that have a flow. With PTDECODE_BENCH_POKES=N, generated ones whose code is poked
+// N times. Counters: instructions, blocks (one ends after each branch) and bytes of trace per second.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ struct Capture {
   pt::DecoderOptions options;
   test::Machine machine;
   std::vector<AuxSegment> segments;
-  std::shared_ptr<const Recording> recording;  ///< keeps what `machine` stands on
+  std::shared_ptr<const Recording> recording;  ///< owns what `machine` refers to
   std::unique_ptr<oracle::PeerImage> peer;
   uint64_t instructions = 0;
 };
@@ -70,7 +70,7 @@ void add_capture(const std::string& name, std::vector<std::byte> trace, const pt
   captures.push_back(std::move(capture));
 }
 
-/// The same program and trace with `count` pokes; our rows only.
+/// The same program and trace with `count` pokes. Only our decoders run it.
 void add_poked(const std::string& name, const Synthetic& made, PokePlace place, uint64_t count) {
   auto capture = std::make_unique<Capture>();
   capture->name = name;
@@ -94,7 +94,7 @@ void add_all_poked(uint64_t count, uint64_t instructions) {
   }
 }
 
-/// One capture for each stream of "NAME=RECORDING[,SYMFS]". False, with a message, if there is none.
+/// Adds one capture for each stream of "NAME=RECORDING[,SYMFS]". Returns false and prints a message if there is none.
 bool add_recording(const std::string& word) {
   const size_t name_end = word.find('='), path_end = word.find(',');
   const std::string name = word.substr(0, name_end);

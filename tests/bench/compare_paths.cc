@@ -1,8 +1,7 @@
-// Decodes a recording by the exact walker, by the fast path and on several threads, and compares all that they give out, segment by
-// segment.
+// Decodes a recording with the exact walker, with the fast path and on several threads, and compares their output segment by segment.
 //
 // usage: compare_paths RECORDING [SYMFS] [--drop-nth-poke N[,SEED]] [--fast-only | --time THREADS]
-// Prints seconds of processor time of each way. Exit status 1 at the first difference.
+// Prints the processor time of each, in seconds. Exits with status 1 at the first difference.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -30,7 +29,8 @@ class ListHash {
   uint64_t hash_ = 1;
 };
 
-/// Of one segment's output: a hash for each list, since batches may be cut anywhere. What node ids stand for enters, not the ids.
+/// The hash of one segment's output, with one hash for each list, since batches may be cut anywhere. It covers what node ids refer to, not
+/// the ids.
 class OutputHash {
  public:
   void add(const Batch& batch, const BlockTable& table) {
@@ -155,7 +155,7 @@ int run(const std::string& path, const std::string& symfs, const OpenRequest& dr
   return status;
 }
 
-/// Prints the time that passes in each of `rounds` decodes of the whole recording, in seconds.
+/// Prints the elapsed time of each of `rounds` decodes of the whole recording, in seconds.
 int time_rounds(const std::string& path, const std::string& symfs, unsigned threads, unsigned rounds) {
   OpenRequest options;
   options.path = path;

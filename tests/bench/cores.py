@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How much faster two threads are than one, beside what the machine itself allows: two processes at once against each alone.
+"""Prints how much faster two threads are than one, and the limit of the machine: two processes at once against each alone.
 
 usage: cores.py COMPARE_PATHS ROUNDS RECORDING [SYMFS]     (COMPARE_PATHS is build/tests/bench/compare_paths)
 
-Each round decodes five times with one thread, five times with two, and five times in two processes of one thread each that run side by side;
-of each five the median of the time that passed counts, then the median over the rounds. Two processes share nothing but caches, memory and
-whatever two cpus of one core share: twice the work in the time that they took is as much as two threads could do.
+Each round decodes five times with one thread, five times with two, and five times in two concurrent processes of one thread each. The result
+is the median elapsed time of each five, then the median over the rounds. Two processes share only caches, memory and whatever two CPUs of one
+core share: two threads can at most do twice the work in the time that the two processes took.
 """
 import statistics
 import subprocess
@@ -17,7 +17,7 @@ def start(command, threads):
 
 
 def seconds(process):
-    """(time that passed, processor time), medians"""
+    """Returns (elapsed time, processor time), medians."""
     rows = [line.split() for line in process.communicate()[0].splitlines()]
     if process.returncode != 0:
         raise SystemExit(f"cores.py: {process.args} failed")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Least processor time, in milliseconds, of a program's runs, user and system (the kernel tells them apart by ticks only), without the variants of libc's functions that the emulated processor lacks.
+"""Prints the least processor time of a program's runs in milliseconds, user and system together, without the variants of libc's
+functions that the emulated processor lacks. (The kernel separates user and system time by ticks only.)
 
 usage: native_time.py RUNS PROGRAM ARGUMENTS...
 """

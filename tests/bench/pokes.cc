@@ -1,4 +1,4 @@
-// Pokes of made programs: edits beside the code, behind it, or in it.
+// Pokes of generated programs: edits away from the code, after it, or in it.
 #include "tests/bench/pokes.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::vector<uint64_t> sites_of(uint64_t address, const std::vector<std::byte>& c
   return sites;
 }
 
-/// `sites` numbers in a row, each followed by zeroes.
+/// Returns `sites` numbers in a row, each followed by zeroes.
 std::vector<std::byte> numbers(uint64_t sites) {
   std::vector<std::byte> bytes(sites * kSiteBytes);
   for (uint64_t i = 0; i < sites; ++i)

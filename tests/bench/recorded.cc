@@ -1,4 +1,4 @@
-// Streams of a recording: their trace in one piece, and the code that they ran as libipt takes it.
+// Streams of a recording: their trace in one piece, and the code that they executed in libipt's format.
 #include "ptdecode/code_view.h"
 #include "recording/data/open_request.h"
 #include "tests/bench/recorded.h"
@@ -11,16 +11,16 @@
 namespace ptd::bench {
 namespace {
 
-constexpr uint64_t kFilledHole = 1U << 16;  // a hole up to this size is filled, so that libipt has few sections to look through
+constexpr uint64_t kFilledHole = 1U << 16;  // a hole up to this size is filled, so that libipt has few sections to search
 constexpr char kFilling = '\xcc';
 
-/// What ran of a section.
+/// The executed blocks of a section.
 struct Met {
-  TimeNs when;  ///< the first time
+  TimeNs when;  ///< of the first execution
   std::set<uint64_t> blocks;
 };
 
-/// Sections by space, with the number of blocks that ran in each space.
+/// Sections by space, with the number of executed blocks in each space.
 struct Ran {
   std::map<uint32_t, std::map<SectionId, Met>> sections;
   std::map<uint32_t, uint64_t> blocks;
@@ -31,7 +31,7 @@ Ran what_ran(const RecordedStream& stream) {
   const Timeline& timeline = stream.recording->timeline();
   pt::Decoder decoder(timeline, stream.recording->contexts(), stream.recording->decoder_options());
   Batch batch;
-  std::vector<uint64_t> times;  // that a node ran
+  std::vector<uint64_t> times;  // at which a node was executed
   TimeNs now;
   for (const AuxSegment& segment : stream.segments) {
     decoder.begin(segment);
@@ -55,14 +55,14 @@ Ran what_ran(const RecordedStream& stream) {
   return ran;
 }
 
-/// Appends what the timeline holds of the section at a moment, from the first block that ran to behind the last.
+/// Appends the section's content in the timeline at the time `met.when`, from the first executed block to the end of the last.
 void write_section(const RecordedStream& stream, SpaceId space, SectionId id, const Met& met, std::ofstream& file, const std::string& path,
                    std::vector<oracle::PeerSection>& out) {
   const Section& section = stream.recording->timeline().section(id);
   const uint64_t section_end = section.ip.value + section.size_bytes;
   CodeView view(stream.recording->timeline());
   std::array<CodeCandidate, 8> contents;
-  uint64_t end = 0;  // of what was written last
+  uint64_t end = 0;  // of the last range written
   for (uint64_t at = *met.blocks.begin(); at < section_end;) {
     const FetchResult found = view.fetch(space, Ip{at}, {met.when, met.when}, {}, contents);
     if (found.status != FetchStatus::ok || found.count == 0) {

@@ -10,7 +10,7 @@
 
 namespace ptd::bench {
 
-/// One stream, its trace contiguous. `segments` view `trace`; the timeline and the contexts are the recording's.
+/// One stream. Its trace is contiguous. `segments` view `trace`; the timeline and the contexts are the recording's.
 struct RecordedStream {
   std::shared_ptr<const Recording> recording;
   std::vector<std::byte> trace;
@@ -22,13 +22,13 @@ struct DroppedPokes {
   uint32_t nth = 0, seed = 0;
 };
 
-/// Every stream of the recording that holds trace, decoded as if some TEXT_POKE records were lost. Empty, with `why`, if it cannot be
-/// opened.
+/// Returns each stream of the recording that has trace, decoded as if some TEXT_POKE records were lost. Returns none, and sets `why`, if
+/// the recording cannot be opened.
 [[nodiscard]] std::vector<RecordedStream> load_recording(const std::string& path, const std::string& symfs, std::string& why,
                                                          DroppedPokes dropped = {});
 
-/// For libipt, which keeps one image: the sections of the timeline in which the stream ran, as they were when they were first met; of user
-/// code those of the space in which most blocks ran. Their bytes are written to `path`.
+/// Returns the image for libipt, which supports only one: the executed sections of the timeline, as they were when first executed. Of user
+/// code, only the sections of the space with the most executed blocks. Their bytes are written to `path`.
 [[nodiscard]] std::vector<oracle::PeerSection> image_of(const RecordedStream& stream, const std::string& path);
 
 }  // namespace ptd::bench

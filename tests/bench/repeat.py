@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes a large recording out of a small one: the trace N times over, its clock going on from copy to copy.
+"""Makes a large recording from a small one: repeats the trace N times, with a clock that continues from copy to copy.
 
 usage: repeat.py PTDECODE RECORDING N OUTPUT     (a perf.data file of one stream, made by `ptdecode record --emulate`)
 
-Feature sections are kept, but for the index of AUXTRACE records. Each copy's TSC packets are moved by a multiple of 2^25 ticks, so that TMA
-and MTC, which tell lower bits of it, still fit.
+Feature sections are kept, except the index of AUXTRACE records. The TSC packets of each copy are shifted by a multiple of 2^25 ticks, so that
+TMA and MTC, which give its lower bits, remain valid.
 """
 import re
 import struct
@@ -17,7 +17,7 @@ CLOCK_STEP = 1 << 25
 
 
 def auxtrace_records(data):
-    """(offset, end) of each AUXTRACE record with its payload, in the data section."""
+    """Returns (offset, end) of each AUXTRACE record with its payload, in the data section."""
     at, found = 0, []
     while at + 8 <= len(data):
         kind, _, size = struct.unpack_from("<IHH", data, at)
@@ -38,7 +38,7 @@ def main():
     records = auxtrace_records(data)
     header = data[records[0][0]:records[0][0] + 48]
     trace = bytearray()
-    for a, b in records:  # payloads are padded to eight bytes: each begins at its own offset of the stream
+    for a, b in records:  # payloads are padded to eight bytes: each starts at its own offset of the stream
         del trace[struct.unpack_from("<Q", data, a + 16)[0]:]
         trace += data[a + 48:b]
     listing = subprocess.run([ptdecode, "packets", "-i", source], check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Runs each stage of `bench` once, on short captures, and checks that each counts what there is to count. smoke.py BENCH RECORDING"""
+"""Runs each stage of `bench` once, on short captures, and checks the counters of each. smoke.py BENCH RECORDING"""
 import json
 import os
 import subprocess
 import sys
 
 STAGES = ["packets", "flow", "libipt_block", "walker", "libipt_insn"]
-INSTRUCTIONS = 20000  # of each made program
+INSTRUCTIONS = 20000  # of each generated program
 
 
 def run(bench, arguments, **variables):
-    """The counters of each benchmark, by name."""
+    """Returns the counters of each benchmark, by name."""
     command = [bench, "--benchmark_min_time=0.001", "--benchmark_format=json", *arguments]
     environment = {**os.environ, "PTDECODE_BENCH_INSTRUCTIONS": str(INSTRUCTIONS), "PTDECODE_CORPUS": "/nonexistent", **variables}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

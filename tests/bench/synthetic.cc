@@ -1,4 +1,4 @@
-// A made program of one character and its trace.
+// A generated program of one character and its trace.
 #include "tests/bench/synthetic.h"
 
 #include <array>
@@ -19,14 +19,14 @@ constexpr size_t kMaxCalls = 4096;
 
 enum class Kind : uint8_t { branch, loop_end, jump, call, call_indirect, jump_indirect, ret };
 
-/// A stretch of straight code with the branch that ends it.
+/// A run of straight-line code and the branch that ends it.
 struct Op {
   Kind kind = Kind::ret;
   uint32_t straight = 0;  ///< instructions before the branch
-  uint64_t ip = 0;        ///< of the first
+  uint64_t ip = 0;        ///< of the first instruction
   uint64_t branch_ip = 0, next_ip = 0;
   uint32_t target = 0;  ///< op
-  uint32_t chance = 0;  ///< branch: per 1024 taken. loop_end: rounds
+  uint32_t chance = 0;  ///< of a branch: taken per 1024 executions. Of a loop_end: number of rounds
   std::vector<uint32_t> targets;
 };
 
@@ -39,7 +39,7 @@ class Maker {
       starts_.push_back(static_cast<uint32_t>(ops_.size()));
       body(f, c_.statements, 0);
       if (f == 0) {
-        end(Kind::jump).target = 0;  // the first function goes on for ever
+        end(Kind::jump).target = 0;  // the first function never returns
       } else {
         end(Kind::ret);
       }
@@ -121,7 +121,7 @@ class Maker {
   void put(std::initializer_list<int> bytes) {
     for (const int b : bytes) code_.push_back(static_cast<std::byte>(b));
   }
-  // Addresses and bytes. Fall-through of op i is op i + 1.
+  // Assigns addresses and bytes. The fall-through of op i is op i + 1.
   void place() {
     std::vector<size_t> fixups(ops_.size(), 0);
     for (size_t i = 0; i < ops_.size(); ++i) {
@@ -179,7 +179,8 @@ class Maker {
   uint32_t straight_ = 0;
 };
 
-/// Executes and writes packets as a processor does: TNT of six, TIPs at once, MTC and CYC without regard to the TNT in the making.
+/// Executes the program and writes packets as a processor does: TNT of six branches, TIPs at once, MTC and CYC without regard to the
+/// pending TNT.
 class Machine {
  public:
   Machine(const std::vector<Op>& ops, const Character& c, test::Random& random, Synthetic& out)

@@ -1,5 +1,5 @@
-// A made program of one character and its trace: structured code whose branches behave as those of programs do, tens of millions of
-// instructions.
+// A generated program of one character and its trace: structured code whose branches behave like those of real programs, tens of millions
+// of instructions.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace ptd::bench {
 
-/// Shares are percent of statements; what is left is straight code.
+/// Shares are percentages of the statements; the rest is straight-line code.
 struct Character {
   std::string name;
   uint32_t functions = 200, statements = 24;
   uint32_t ifs = 0, loops = 0, calls = 0, indirect_calls = 0, switches = 0;
-  uint32_t hard_branches = 10;  ///< percent of branches that go either way at random; the others are biased 97 to 3
+  uint32_t hard_branches = 10;  ///< percentage of branches with a random direction; the others are biased 97 to 3
   uint32_t loop_rounds = 12;    ///< on average
-  uint32_t straight = 5;        ///< instructions of straight code at most
-  bool cyc = false;             ///< CYC packets beside MTC
+  uint32_t straight = 5;        ///< maximum number of instructions between branches
+  bool cyc = false;             ///< CYC packets in addition to MTC
 };
 /// tnt: branches and loops; hard: unpredictable branches; loop: nested loops; call: small functions; tip: indirect calls and switches.
 [[nodiscard]] std::vector<Character> characters();
@@ -30,7 +30,7 @@ struct Synthetic {
   pt::Config config;
   uint64_t instructions = 0, branches = 0, tips = 0;
 };
-/// Runs the program until `instructions` were executed; the same for the same arguments.
+/// Runs the program until `instructions` were executed. The result is the same for the same arguments.
 [[nodiscard]] Synthetic make_synthetic(const Character& character, uint64_t instructions, uint64_t seed);
 
 }  // namespace ptd::bench

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the benchmark program and prints the tables of docs/evidence/speed.md: processor time of one core, medians, ratios within the one run.
+"""Runs the benchmark program and prints the tables of docs/evidence/speed.md: processor time of one core, medians, ratios within the same run.
 
 usage: table.py [--short] BENCH ROUNDS [NAME=RECORDING[,SYMFS][@MS]]...
 
-BENCH is build/tests/bench/bench. MS is the traced program's own processor time (native_time.py). --short leaves libipt's instruction decoder
-and our exact walker out. Ratios to libipt are of instructions a second: where it loses the flow it is not paid for what it skips.
+BENCH is build/tests/bench/bench. MS is the traced program's own processor time (native_time.py). --short omits libipt's instruction decoder
+and our exact walker. Ratios to libipt compare instructions per second: where it loses the flow, the skipped code does not count for it.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import sys
 
 
 def measure(bench, rounds, captures, short):
-    """({(stage, capture): [ms]}, {(stage, capture): [instructions a second]})"""
+    """Returns ({(stage, capture): [ms]}, {(stage, capture): [instructions per second]})."""
     stages = "flow|libipt_block" if short else "flow|libipt_block|libipt_insn|walker"
     text = subprocess.run(
         [bench, "--benchmark_format=json", f"--benchmark_repetitions={rounds}", "--benchmark_min_time=0.05",

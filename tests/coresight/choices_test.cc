@@ -1,4 +1,4 @@
-// Code with several dated copies and no record of when it changed: the packets choose. And packets made by hand against their patterns.
+// Code with several dated copies and no record of when it changed: the packets choose. And hand-written packets against their patterns.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,7 +34,7 @@ constexpr uint32_t kForward2 = 0x14000002;    // b .+8
 constexpr uint32_t kIfZeroBack = 0xb4ffffe0;  // cbz x0, .-4
 constexpr uint64_t kBase = 0xffffffc000080000;
 
-// A-Sync, Trace Info, Trace On, address and context (EL1, AArch64, non-secure), then what is given.
+// A-Sync, Trace Info, Trace On, address and context (EL1, AArch64, non-secure), then `rest`.
 Raw trace(std::initializer_list<uint8_t> rest) {
   Raw raw = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31};
   raw.insert(raw.end(), rest);
@@ -59,14 +59,14 @@ Output decode(const Timeline& timeline, const Raw& raw) {
   EXPECT_FALSE(decoder.next(output.batch));
   for (const Block& block : output.batch.blocks) {
     const BlockInfo& info = decoder.blocks().info(block.node);
-    // A version that two copies prove and no record tells counts as healed.
+    // A version that is shown by two copies but by no record counts as healed.
     const unsigned flags = block.flags & ~static_cast<unsigned>(BlockFlag::healed);
     output.blocks.emplace_back(info.ip.value + info.size_bytes - kBase, flags);
   }
   return output;
 }
 
-/// `before` stood at kBase, and from some unknown moment on `after` at kBase + 4.
+/// The code at kBase is `before`; from an unknown time on the instruction at kBase + 4 is `after`.
 Timeline changed(const std::vector<std::byte>& before, uint32_t after) {
   TimelineBuilder builder;
   Section section;
@@ -92,7 +92,7 @@ constexpr unsigned kChosen = static_cast<unsigned>(BlockFlag::chosen), kAmbiguou
 std::vector<std::byte> conditional() { return code({kNop, kIfZeroBack, kNop, kRet}); }
 
 TEST(ArmChoices, AnAtomThatOnlyTheOldCodeTakes) {
-  // N: only a conditional branch is not taken. Then E at the RET.
+  // N: only a conditional branch can be not taken. Then E at the RET.
   const Output output = decode(changed(conditional(), kForward2), trace({0xda}));
   ASSERT_EQ(output.blocks.size(), 2U);
   EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kBranch | kChosen)));
@@ -101,7 +101,7 @@ TEST(ArmChoices, AnAtomThatOnlyTheOldCodeTakes) {
 }
 
 TEST(ArmChoices, AnAddressThatOnlyTheNewCodeReaches) {
-  // E, E, then an address: the old code would be at the CBZ again, the new one has just returned.
+  // E, E, then an address: with the old code the flow would be at the CBZ again, with the new one it has just returned.
   const Output output = decode(changed(conditional(), kForward2), trace({0xdb, 0x9a, 0x00, 0x20, 0x00, 0x00, 0xf7}));
   ASSERT_GE(output.blocks.size(), 2U);
   EXPECT_EQ(output.blocks[0], (std::pair<uint64_t, unsigned>(8, kTaken | kChosen)));
@@ -114,8 +114,8 @@ TEST(ArmChoices, WhatNothingDecidesIsMarked) {
   EXPECT_EQ(output.blocks[0].second, kTaken | kAmbiguous);
 }
 
-// The old code ran for long, then the new one, in one segment: each window of packets has its own choice, whatever the size of batches, on
-// both paths, with speculation and without.
+// The old code ran for long, then the new one, in one segment: each window of packets has its own choice, for every size of batches, on
+// both paths, with and without speculation.
 TEST(ArmChoices, EachWindowChooses) {
   constexpr uint32_t kBack3 = 0x17fffffd;  // b .-12
   constexpr size_t kRounds = 300, kMostAtomsOfPacket = 24;
@@ -123,7 +123,7 @@ TEST(ArmChoices, EachWindowChooses) {
   Raw raw = trace({});
   for (size_t i = 0; i < kRounds; ++i) raw.push_back(0xda);  // N, E
   for (size_t i = 0; i < kRounds; ++i) raw.insert(raw.end(), {0xf7, 0x95, 0x02, 0xf7});
-  raw.insert(raw.end(), {0x2d, 0x06});  // commit what is in flight
+  raw.insert(raw.end(), {0x2d, 0x06});  // commit the elements in flight
   for (const auto& [depth, exact] : {std::pair(0U, false), std::pair(0U, true), std::pair(6U, false), std::pair(6U, true)}) {
     arm::DecoderOptions options;
     options.config.protocol = arm::Protocol::etmv4;
@@ -143,7 +143,7 @@ TEST(ArmChoices, EachWindowChooses) {
         batch.clear();
         more = decoder.next(batch, capacity);
         gaps += batch.gaps.size();
-        EXPECT_LE(batch.blocks.size(), capacity + kMostAtomsOfPacket);  // what is begun is finished, no more
+        EXPECT_LE(batch.blocks.size(), capacity + kMostAtomsOfPacket);  // a packet that was started is finished, no more
         for (const Block& block : batch.blocks) {
           const BlockInfo& info = decoder.blocks().info(block.node);
           const bool old = blocks < 2 * kRounds, changes = blocks % 2 == 0;
@@ -188,7 +188,7 @@ TEST(ArmChoices, BytesThatAreNoCodeAreNamed) {
   EXPECT_EQ(output.batch.gaps[0].ip.value, kBase + 4);
 }
 
-// A32, BLX to T32, BX LR back by the return stack, and on in A32 ([ARM] "BLX (immediate)", "BX").
+// A32, BLX to T32, back with BX LR by the return stack, and on in A32 ([ARM] "BLX (immediate)", "BX").
 TEST(ArmModes, BetweenA32AndT32) {
   std::vector<std::byte> bytes = code({0xe320f000, 0xfa000001, 0xe320f000, 0xeafffffe, 0x4770bf00});  // nop, blx 8010, nop, b .; nop, bx lr
   TimelineBuilder builder;
@@ -234,7 +234,7 @@ struct PacketRow {
   unsigned size;
 };
 
-// [ETMv4] "Instruction trace packets": forms that no capture of the corpus holds.
+// [ETMv4] "Instruction trace packets": forms that occur in no capture of the corpus.
 TEST(ArmPackets, ByTheirPatterns) {
   using enum arm::PacketKind;
   arm::TraceConfig config;
@@ -287,7 +287,7 @@ TEST(ArmPackets, ByTheirPatterns) {
   }
 }
 
-// [ETMv4] "Context packet": V and C say what follows, VMID first; NS, SF and EL. [ETE]: NSE.
+// [ETMv4] "Context packet": V and C give what follows, VMID first; NS, SF and EL. [ETE]: NSE.
 TEST(ArmPackets, ContextsWithVmidsOf32Bits) {
   arm::TraceConfig config;
   config.protocol = arm::Protocol::ete;
@@ -349,7 +349,7 @@ TEST(ArmPackets, CycleCountsThatCommit) {
   }
 }
 
-// [CoreSight] "Formatter": id, data, an id whose byte behind belongs to the old one.
+// [CoreSight] "Formatter": id, data, an id whose following byte belongs to the old one.
 TEST(ArmFrames, TakenApart) {
   const Raw raw = {0x21, 0xaa, 0x10, 0xbb, 0x23, 0xcc, 0x12, 0xdd, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x06};
   std::map<unsigned, Raw> found;

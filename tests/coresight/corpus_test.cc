@@ -59,16 +59,16 @@ TEST_P(CoreSight, RangesAreThePeers) {
   const std::string by_branch = existing(capture.expected_dir + "/ranges_src_addr_N.tsv");
   const std::string sessions = session_ranges_of(capture);
   const std::string ranges = ranges_of(capture);
-  // The peer takes the first buffer unless it is told to take them all.
+  // The peer decodes the first buffer unless an option requests all of them.
   if (!sessions.empty()) {
     compare_ranges(*recording, sessions, all, true);
     compare_ranges(*recording, ranges, 1, true);
   } else if (!ranges.empty()) {
     if (!by_branch.empty()) compare_ranges(*recording, by_branch, all, true);
-    // With source addresses the peer goes on over branches that were not taken; no listing says whether it did.
+    // With source addresses the peer continues over branches that were not taken; the listing does not show whether it did.
     compare_ranges(*recording, ranges, all, by_branch.empty() && capture.results.empty());
   } else {
-    // No range is expected: what the peer lists holds none.
+    // No range is expected: the peer's listing has none.
     for (const auto& [id, found] : decode_ranges(*recording, 0, all)) EXPECT_TRUE(found.empty()) << "id " << id;
   }
 }
@@ -115,7 +115,7 @@ std::string atoms_of(const arm::Packet& packet) {
   return text;
 }
 
-/// What the listing says in words against the packet's fields.
+/// Compares the packet's fields with the description in the listing.
 void compare_fields(const ListedPacket& listed, const arm::Packet& packet, const std::string& where) {
   bool told = false;
   if (const uint64_t address = hex_behind(listed.text, "Addr=0x", told); told) {
@@ -172,7 +172,7 @@ void compare_packets(const Recording& recording, uint32_t stream, const std::vec
       compare_fields(listed, packet, where + " " + listed.name + listed.text);
     }
   }
-  // What is left of the peer's list is a packet that the end cuts.
+  // The rest of the peer's list is a packet that the end cuts off.
   while (meaningless()) ++next;
   EXPECT_LE(expected.size() - next, 1U) << (next < expected.size() ? expected[next].name : "");
 }
@@ -194,7 +194,7 @@ TEST_P(CoreSight, PacketsAreThePeers) {
   }
 }
 
-// Ranges as they are listed are those of the files of ranges: the suite can take either.
+// The ranges in the listing equal those of the files of ranges: the suite can use either.
 TEST_P(CoreSight, ListedRangesAreThoseOfTheFile) {
   const std::string file = ranges_of(GetParam()), listing = listing_of(GetParam());
   if (file.empty() || file == listing) GTEST_SKIP() << "no file of ranges";
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Corpus, CoreSight, testing::ValuesIn(captures()), test_
 INSTANTIATE_TEST_SUITE_P(Upstream, CoreSight, testing::ValuesIn(upstream_captures()), test_name);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CoreSight);
 
-/// A folder that goes with the test.
+/// A folder that is deleted with the object.
 struct Folder {
   fs::path path;
   Folder() {
@@ -254,7 +254,7 @@ TEST(CoreSightPerf, ARecordingWithoutItsTraceIsAccepted) {
   for (uint32_t stream = 0; stream < recording->streams().size(); ++stream) EXPECT_TRUE(recording->segment_starts(stream).empty());
 }
 
-// The registers of its device file, its dumps and its trace in one capture file: the same flow as by the snapshot's files.
+// The registers of its device file, its dumps and its trace in one capture file: the same flow as from the snapshot's files.
 TEST(CoreSightCapture, GivesTheFlowOfTheSnapshot) {
   PTD_NEED_CORPUS();
   const std::string dir = corpus_dir() + "/cs-ricsec-fib/capture1";

@@ -1,4 +1,4 @@
-// Damaged trace: what came before the damage is as it was, and nothing else happens but gaps.
+// Damaged trace: the output before the damage does not change, and the damage causes only gaps.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -53,13 +53,13 @@ TEST(ArmDamage, TheFlowBeforeItIsUnchanged) {
     std::mt19937 random(3);
     for (unsigned i = 0; i < 60; ++i) {
       const size_t at = random() % whole.size();
-      // Cut there: what is left decodes as the beginning of the whole.
+      // Cut there: the rest decodes as the beginning of the whole.
       const Walked part = walk(recording, 0, Bytes(whole).first(at));
       const Walked all = walk(recording, 0, whole);
       ASSERT_LE(part.ranges.size(), all.ranges.size()) << name << " cut at " << at;
       for (size_t k = 0; k < part.ranges.size(); ++k)
         ASSERT_EQ(part.ranges[k], all.ranges[k]) << name << " cut at " << at << ", range " << k;
-      // Another byte there: all that the cut one gave comes all the same.
+      // Another byte there: the output contains all of the cut one's output.
       std::vector<std::byte> damaged = whole;
       damaged[at] ^= static_cast<std::byte>(1 + random() % 255);
       const Walked other = walk(recording, 0, damaged);

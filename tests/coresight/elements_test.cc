@@ -1,5 +1,5 @@
-// Elements that no capture of the corpus holds, in traces made by hand from their patterns: flow and events as the specification has them;
-// the packaged OpenCSD gives the same flow, where it reads the packets at all.
+// Elements that occur in no capture of the corpus, in traces written by hand from their patterns: flow and events match the specification,
+// and the packaged OpenCSD gives the same flow if it can read the packets at all.
 #include <gtest/gtest.h>
 
 #include "decoder/arm/decoder.h"
@@ -90,7 +90,7 @@ Output decode(const arm::TraceConfig& config, uint64_t base, const std::vector<s
 
 using Blocks = std::vector<std::pair<uint64_t, uint64_t>>;
 
-/// Decodes on both paths, and by the peer.
+/// Decodes on both paths and with the peer.
 Output expect_flow(const arm::TraceConfig& config, uint64_t base, const std::vector<std::byte>& code, const Raw& packets,
                    const Blocks& blocks) {
   for (const bool exact : {false, true}) EXPECT_EQ(decode(config, base, code, packets, exact).blocks, blocks) << "exact " << exact;
@@ -103,7 +103,7 @@ size_t count(const Output& output, EventKind kind) {
   return static_cast<size_t>(std::count_if(output.events.begin(), output.events.end(), [&](const Event& e) { return e.kind == kind; }));
 }
 
-// [ETMv4] "Use of the return stack": no address comes behind the return.
+// [ETMv4] "Use of the return stack": no address follows the return.
 TEST(ArmElements, ReturnStackOfA32) {
   // 0: BL 10. 4: B . 10: MOV R0, R0; BX LR
   const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0, 0, 0xe1a00000, 0xe12fff1e});
@@ -122,7 +122,7 @@ TEST(ArmElements, ReturnStackOfT32) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// An address where the return stack holds another one counts ([ETMv4]: it is told where the stack does not match).
+// An address takes precedence over that of the return stack ([ETMv4]: an address is output if the stack does not match).
 TEST(ArmElements, AnAddressOverridesTheReturnStack) {
   const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0xeafffffe, 0, 0xe1a00000, 0xe12fff1e});
   arm::TraceConfig config = etmv4();
@@ -131,7 +131,8 @@ TEST(ArmElements, AnAddressOverridesTheReturnStack) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// [ETMv4] "Q element": so many instructions ran, none of whose branches was taken; then the flow is at the address.
+// [ETMv4] "Q element": the given number of instructions was executed, none of their branches was taken, and the flow continues at the
+// address.
 TEST(ArmElements, QWithACount) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   arm::TraceConfig config = etmv4();
@@ -157,7 +158,7 @@ TEST(ArmElements, QWithoutACount) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// A count that does not lead to the address: what ran is not known, and told as such.
+// A count that does not lead to the address: the executed code is unknown, and is reported as such.
 TEST(ArmElements, QWhoseCountDoesNotFit) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   arm::TraceConfig config = etmv4();
@@ -167,7 +168,7 @@ TEST(ArmElements, QWhoseCountDoesNotFit) {
   EXPECT_EQ(count(output, EventKind::skipped), 1U);
 }
 
-// [ETE] "Source Address element": the branch there was taken, P0 instructions before it were not.
+// [ETE] "Source Address element": the branch at it was taken, P0 instructions before it were not.
 TEST(ArmElements, SourceAddress) {
   // 0: NOP; CBZ X0, 10. 8: NOP; CBZ X1, 0. 10: NOP; B 10
   const auto code = code_of<uint32_t>({kNop64, 0xb4000060, kNop64, 0xb4ffffa1, kNop64, 0x17ffffff});
@@ -196,7 +197,7 @@ TEST(ArmElements, TransactionThatFails) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// [ETMv4] "Exception packet", type 0: of a PE reset the preferred return address is UNKNOWN. Nothing is walked for it.
+// [ETMv4] "Exception packet", type 0: the preferred return address of a PE reset is UNKNOWN. No instruction is walked for it.
 TEST(ArmElements, ResetHasNoReturnAddress) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   const Output output = decode(etmv4(), kBase64, code, trace(kA64, {0x06, 0x01, 0x95, 0x03, 0x95, 0x02, 0xf7}));
@@ -210,7 +211,7 @@ TEST(ArmElements, ResetHasNoReturnAddress) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// [ETMv4] "Exception packet", type IRQ: what stands before the preferred return address ran.
+// [ETMv4] "Exception packet", type IRQ: the code before the preferred return address was executed.
 TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   const Output output = expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});
@@ -218,7 +219,7 @@ TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// [ETMv4] "Numbered Data Synchronization Marker packet": of data trace, no part of the flow.
+// [ETMv4] "Numbered Data Synchronization Marker packet": belongs to data trace, not to the flow.
 TEST(ArmElements, DataMarkersAreLeftOut) {
   const auto code = code_of<uint32_t>({kNop64, kHere64});
   arm::TraceConfig config = etmv4();

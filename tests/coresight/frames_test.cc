@@ -1,4 +1,4 @@
-// Formatter frames, put together by the rules of [CoreSight] "Formatter": taken apart they are what the sources wrote.
+// Formatter frames, assembled by the rules of [CoreSight] "Formatter": disassembled, they are what the sources wrote.
 #include "ptdecode/arm/frames.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Written taken_apart(const std::vector<uint8_t>& buffer, arm::FrameFormat format,
   return written;
 }
 
-/// Pieces of what some sources write, in turn.
+/// Returns the output of some sources in pieces, in order.
 std::vector<std::pair<uint8_t, std::vector<uint8_t>>> pieces_of(std::mt19937& random) {
   std::vector<std::pair<uint8_t, std::vector<uint8_t>>> pieces;
   for (unsigned i = 0; i < 40; ++i) {
@@ -47,7 +47,7 @@ TEST(Frames, AreWhatTheSourcesWrote) {
     const std::vector<uint8_t> frames = frames_of(pieces, [&] { return random() % 2 == 0; });
     ASSERT_EQ(frames.size() % 16, 0U);
     EXPECT_EQ(taken_apart(frames, arm::FrameFormat::aligned), expected) << seed;
-    // A trace port: syncs of a word between frames, of a halfword inside; what comes before the first is no frame's.
+    // A trace port: syncs of a word between frames, of a halfword inside them; bytes before the first sync belong to no frame.
     std::vector<uint8_t> port(random() % 40, 0x55);
     const size_t lead = port.size();
     const auto sync = [&] { port.insert(port.end(), {0xff, 0xff, 0xff, 0x7f}); };
@@ -60,7 +60,7 @@ TEST(Frames, AreWhatTheSourcesWrote) {
     arm::FrameCounts counts;
     EXPECT_EQ(taken_apart(port, arm::FrameFormat::synced, &counts), expected) << seed;
     EXPECT_EQ(counts.skipped_bytes, lead) << seed;
-    // Bytes were lost: the frame that they were of is left out.
+    // Bytes were lost: their frame is omitted.
     const size_t lost = lead + 4 + 16 * (random() % 3) + 2;
     if (port.size() > lost + 200) {
       std::vector<uint8_t> damaged(port.begin(), port.begin() + static_cast<std::ptrdiff_t>(lost));

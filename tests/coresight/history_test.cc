@@ -1,4 +1,4 @@
-// What a decoder gives of a segment depends on nothing that it decoded before, and on no other space's code; by traces made by hand.
+// The output for a segment does not depend on segments decoded before, or on the code of another space. Hand-written traces.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -74,7 +74,7 @@ Flow decode(arm::Decoder& decoder, const Trace& trace, Interval time = {TimeNs{0
 
 const ContextTrack kNoContexts;
 
-// The same by the fast path and by the exact walk.
+// Decodes with the fast path and with the exact walk.
 Flow decode(const Timeline& timeline, arm::DecoderOptions options, const Trace& trace, Interval time = {TimeNs{0}, TimeNs{100000}}) {
   arm::Decoder fast(timeline, kNoContexts, options);
   options.follow.exact_only = true;
@@ -93,7 +93,7 @@ arm::DecoderOptions etmv4(SpaceId space) {
 
 }  // namespace
 
-// A return that the stack tells goes on in the space of now; what is noted of it says nothing of the space where the call was.
+// A return by the return stack continues in the current space; what was cached for it says nothing about the space of the call.
 TEST(ArmHistory, ACallOfOneSpaceLeadsToNoCodeOfAnother) {
   TimelineBuilder builder;
   const SpaceId first = builder.add_space(), second = builder.add_space();
@@ -132,7 +132,7 @@ TEST(ArmHistory, CodeThatWasNotThereIsLookedForAgain) {
   EXPECT_EQ(later.blocks.size(), 1U);
 }
 
-// BL 1010; NOP; B 1100; ...; 1010: RET. The source address is in what the return leads to.
+// BL 1010; NOP; B 1100; ...; 1010: RET. The source address is in the code that the return leads to.
 TEST(ArmHistory, ASourceAddressBehindAReturn) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
@@ -156,7 +156,7 @@ TEST(ArmHistory, ASourceAddressBehindAReturn) {
   EXPECT_TRUE(flow.gaps.empty());
 }
 
-// Addresses do not add to what is speculative: many of them between two atoms lose nothing.
+// Addresses do not add to the speculative elements: many of them between two atoms lose nothing.
 TEST(ArmHistory, ManyAddressesInTheQueue) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();
@@ -208,7 +208,7 @@ TEST(ArmHistory, BlocksAmongLostRecordsAreSuspect) {
   EXPECT_TRUE(has(inside.flags[0], BlockFlag::suspect));
 }
 
-// The same places without code again and again, in turn with those of another hole, cost no more than once.
+// The same addresses without code again and again, in turn with those of another hole, cost as much as once.
 TEST(ArmHistory, PlacesWithoutCodeAreNotKept) {
   TimelineBuilder builder;
   const SpaceId space = builder.add_space();

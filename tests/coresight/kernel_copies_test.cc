@@ -1,5 +1,5 @@
-// A cs_etm recording of an arm64 kernel, made by hand, with a copy of the kernel's text from before and one from after: nothing tells when
-// the text changed, so the packets choose.
+// A cs_etm recording of an arm64 kernel, made by hand, with a copy of the kernel's text from before it and one from after it: no record
+// tells when the text changed, so the packets choose.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ constexpr uint32_t kNop = 0xd503201f, kRet = 0xd65f03c0;
 constexpr uint32_t kForward2 = 0x14000002;    // b .+8
 constexpr uint32_t kIfZeroBack = 0xb4ffffe0;  // cbz x0, .-4
 
-/// Bytes in the making, little-endian.
+/// A little-endian byte buffer.
 struct Bin {
   std::string bytes;
   template <typename... Numbers>
@@ -49,7 +49,7 @@ struct Bin {
   }
 };
 
-/// A record of perf.data: header and payload.
+/// Returns a perf.data record: header and payload.
 std::string record(uint32_t type, uint16_t misc, const Bin& payload) {
   return Bin().u32(type).u16(misc, 8 + payload.bytes.size()).bytes + payload.bytes;
 }
@@ -74,7 +74,7 @@ std::string perf_data(const std::string& trace) {
   return file.bytes + data;
 }
 
-/// /proc/kcore of these words at kBase.
+/// Returns a /proc/kcore with these words at kBase.
 std::string kcore(std::initializer_list<uint32_t> words) {
   constexpr uint64_t kCode = sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr);
   const Elf64_Ehdr header = elf_header(ET_CORE, EM_AARCH64, 1);
@@ -142,8 +142,8 @@ class KernelCopies : public testing::Test {
   std::vector<Gap> gaps_;
 };
 
-// A-Sync, info, on, kBase at EL1; N: only the CBZ of before is not taken, E: the RET behind it. Then kBase again: E, and the address of the
-// RET; in the text of before the flow would stand at kBase. E there, then kBase once more, and E: both texts can do that.
+// A-Sync, info, on, kBase at EL1; N: only the CBZ of the first text can be not taken, E: the RET after it. Then kBase again: E, and the
+// address of the RET; with the first text the flow would be at kBase. E there, then kBase once more, and E: possible with both texts.
 constexpr unsigned char kTrace[] = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01,
                                     0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31,  // address and context
                                     0xda,                                                                          // N, E
@@ -162,13 +162,13 @@ TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
       {0, 8, kChosen}, {8, 16, kTaken}, {0, 8, kTaken | kChosen}, {12, 16, kTaken}, {0, 8, kTaken | kAmbiguous}};
   EXPECT_EQ(blocks(true), expected);
   EXPECT_TRUE(gaps_.empty());
-  // With the copy of before alone, what it does not fit is named.
+  // With the first copy alone, the packets that contradict it are reported.
   (void)blocks(false);
   ASSERT_FALSE(gaps_.empty());
   EXPECT_EQ(gaps_[0].reason, GapReason::image_mismatch);
 }
 
-// Kernels of arm64 record no change of their text: copies that differ are told, but no record was lost.
+// arm64 kernels record no changes of their text: copies that differ are reported, but no record was lost.
 TEST_F(KernelCopies, AChangeProvesNoLoss) {
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
   copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
@@ -189,8 +189,8 @@ TEST_F(KernelCopies, AChangeProvesNoLoss) {
   EXPECT_EQ(text.find("lost"), std::string::npos) << text;
 }
 
-// Neighbours that changed: each word is the one or the other, never parts of both. The first two differ in their second byte only, and
-// where the next two differ first stands 0xcc, which on x86 would be a breakpoint of one byte.
+// Adjacent words that changed: each word is one or the other, never parts of both. The first two differ in their second byte only, and
+// the first byte in which the next two differ is 0xcc, which on x86 would be a breakpoint of one byte.
 TEST_F(KernelCopies, AWordChangesAsAWhole) {
   constexpr uint32_t kCallFar = 0x94010103, kCallNear = 0x94000103, kAdd = 0x910010cc, kMove = 0xaa0103e1;
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));

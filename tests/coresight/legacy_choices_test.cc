@@ -1,4 +1,4 @@
-// ETMv3 and PTM where code has two dated copies and no record of when it changed: the packets choose. Traces made by hand.
+// ETMv3 and PTM if the code has two dated copies and no record of when it changed: the packets choose. Hand-written traces.
 #include <gtest/gtest.h>
 
 #include "decoder/arm/legacy_decoder.h"
@@ -33,7 +33,7 @@ struct Output {
   bool operator==(const Output&) const = default;
 };
 
-/// `words` stand at kBase; from some moment on that nothing tells, the second one is `after`.
+/// The code at kBase is `words`; from an unknown time on, the second one is `after`.
 class TwoCopies {
  public:
   TwoCopies(std::array<uint32_t, 4> words, uint32_t after) {
@@ -152,7 +152,7 @@ TEST(LegacyChoices, Etmv3AnAddressThatOnlyTheNewCodeReaches) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// The old code ran for long, then the new one: each window of packets has its own choice, whatever the size of batches.
+// The old code ran for long, then the new one: each window of packets has its own choice, for every size of batches.
 TEST(LegacyChoices, EachWindowChooses) {
   const TwoCopies code({kNop, kIfEqualBack, kNop, kBack}, kBxLr);
   Raw raw = ptm({});
@@ -174,7 +174,7 @@ TEST(LegacyChoices, EachWindowChooses) {
   }
 }
 
-// The code has a direct branch, the packets tell another target: it is not the code that ran.
+// The code has a direct branch, and the packets contain another target: it is not the executed code.
 TEST(LegacyChoices, ATargetThatIsNotTheCodesIsNamed) {
   const TwoCopies code({kNop, kBack, kNop, kNop}, kBack);
   const Output output = code.decode(arm::Protocol::ptm, ptm({branch_to(0x0c)}));

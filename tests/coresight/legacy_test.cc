@@ -1,4 +1,4 @@
-// ETMv3, PTM, STM and ITM packets: those of OpenCSD's listings, and ITM packets made by hand from their patterns.
+// ETMv3, PTM, STM and ITM packets: those of OpenCSD's listings, and hand-written ITM packets.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What the peer calls a packet.
+/// Returns the peer's name for a packet.
 std::string listed_name(const arm::LegacyPacket& packet, arm::Protocol protocol) {
   const std::string name = packet.name;
   const bool ptm = protocol == arm::Protocol::ptm;
@@ -38,10 +38,10 @@ std::string listed_name(const arm::LegacyPacket& packet, arm::Protocol protocol)
   return found == kNames.end() ? name : found->second;
 }
 
-/// The number behind `label`; false if it is not listed.
+/// Reads the number after `label`. Returns false if it is not listed.
 bool listed_number(const ListedPacket& listed, const std::string& label, int base, uint64_t& value) {
   const size_t at = listed.text.find(label);
-  if (at == std::string::npos || listed.text.find("0x?") != std::string::npos) return false;  // parts of an address that are not known
+  if (at == std::string::npos || listed.text.find("0x?") != std::string::npos) return false;  // unknown parts of an address
   value = std::strtoull(listed.text.c_str() + at + label.size(), nullptr, base);
   return true;
 }
@@ -92,7 +92,7 @@ size_t compare_packets(const Recording& recording, uint32_t stream, const std::v
         const std::string where = "packet " + std::to_string(next) + " " + listed.name + listed.text;
         const uint64_t place = recording.buffer_offset(stream, segment.stream_offset_bytes + packet.offset_bytes);
         std::string name = listed.name.substr(0, listed.name.find(':'));
-        // Half a byte: the peer gives the place behind it, which in frames is anywhere.
+        // Half a byte: the peer gives the offset after it, which in frames is arbitrary.
         if (name != "NULL") {
           EXPECT_LT(std::max(place, listed.offset) - std::min(place, listed.offset), 16U) << where;
         }
@@ -151,7 +151,7 @@ TEST(LegacyPackets, OfStmAreThePeers) {
   EXPECT_GT(compared, 100U);
 }
 
-// [ETMv3] "Exception information bytes": of the M profile the number has nine bits, the upper five in the second byte.
+// [ETMv3] "Exception information bytes": on the M profile the number has nine bits, the upper five in the second byte.
 TEST(LegacyPackets, ExceptionsOfTheMProfile) {
   const uint8_t raw[] = {0,    0,    0,    0,    0,    0x80, 0x08, 0x00, 0x01, 0x80, 0x00, 0x00,  // A-Sync, I-Sync at 8000, T32
                          0x81, 0x81, 0x82, 0x80, 0x50, 0x83, 0x01, 0x84};                         // branch with exception 0x11; one E atom
@@ -180,7 +180,7 @@ struct ItmRow {
   uint64_t value;
 };
 
-// [ARMv7-M] "Debug ITM and DWT packet protocol": each packet behind a synchronisation.
+// [ARMv7-M] "Debug ITM and DWT packet protocol": each packet after a synchronisation.
 TEST(ItmPackets, ByTheirPatterns) {
   using enum arm::ItmKind;
   const ItmRow rows[] = {

@@ -1,4 +1,4 @@
-// Programs that nobody wrote, run by nobody, told by a trace unit of our own: the flow is what ran, instruction by instruction.
+// Random programs, executed by a model and traced by our own model of a trace unit: the decoded flow equals the execution, by instruction.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ struct MadeTrace {
   size_t overflows = 0;
 };
 
-/// Runs a program and has it traced.
+/// Executes a program and traces it.
 class MadeRun {
  public:
   MadeRun(std::mt19937& random, MadeProgram& program, const arm::TraceConfig& config)
@@ -44,13 +44,13 @@ class MadeRun {
   MadeUnit unit_;
   size_t stack_depth_;
   Place pc_;
-  bool owes_target_ = false;  ///< the last branch's target is not told yet
-  bool at_start_ = true;      ///< nothing ran since the last P0 element
+  bool owes_target_ = false;  ///< the last branch's target is not output yet
+  bool at_start_ = true;      ///< no instruction was executed since the last P0 element
   bool is64_ = true;
   std::vector<Place> calls_, return_stack_;
   MadeTrace trace_;
-  size_t told_ = 0, committed_ = 0;  // of trace_.told
-  std::deque<size_t> in_flight_;     // what had been told with each P0 element
+  size_t told_ = 0, committed_ = 0;  // sizes of trace_.told
+  std::deque<size_t> in_flight_;     // the value of told_ at each P0 element
 };
 
 Place MadeRun::anywhere() {
@@ -93,7 +93,7 @@ void MadeRun::take_exception() {
   start_at(is64_ ? program_->any_of(ExecMode::a64) : program_->any_of(ExecMode::a32));
 }
 
-/// What may happen before an instruction.
+/// Handles one of the events that may occur before an instruction.
 void MadeRun::happen() {
   const uint32_t chance = below(240);
   if (chance < 10) return take_exception();
@@ -204,7 +204,7 @@ Decoded decode(const arm::TraceConfig& config, const MadeProgram& program, const
   return decode_segment(decoder, bytes, capacity);
 }
 
-/// The same from files, cut into segments.
+/// Decodes the same from files, cut into segments.
 Decoded decode_files(const arm::TraceConfig& config, const MadeProgram& program, const std::vector<uint8_t>& bytes, size_t& segments) {
   const Folder folder;
   folder.text("trace.bin", {bytes.begin(), bytes.end()});

@@ -1,4 +1,5 @@
-// Made-up A32 and T32 programs, told by PTM and ETMv3 trace units of our own: the flow is what ran, instruction by instruction.
+// Random A32 and T32 programs, traced by our own models of PTM and ETMv3 trace units: the decoded flow equals the execution, by
+// instruction.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr uint64_t kBase = 0x10000;
 
-/// How a trace unit is set up.
+/// The configuration of a trace unit.
 struct Setup {
   bool ptm = true;
   bool return_stack = false;   ///< PTM
@@ -120,13 +121,13 @@ void LegacyUnit::isync(const Place& place, Why why) {
   last_ = place;
 }
 
-/// `exception`: its number; below 0: none.
+/// `exception`: its number, or a negative value for none.
 void LegacyUnit::put_address(unsigned header, const Place& place, int exception) {
   if (header != 0) put({header});
   const bool t32 = place.mode == ExecMode::t32, same_set = place.mode == last_.mode;
   const uint64_t shift = t32 ? 1 : 2, value = place.address >> shift, before = last_.address >> shift;
   last_ = place;
-  const bool six_at_end = setup_.ptm || setup_.short_branches;  // bit 6 of the last byte says that an exception follows
+  const bool six_at_end = setup_.ptm || setup_.short_branches;  // bit 6 of the last byte indicates that an exception follows
   unsigned bytes = 1;
   for (; bytes < 5; ++bytes) {
     const unsigned bits = 6 + 7 * (bytes - 1) - (bytes > 1 && six_at_end ? 1 : 0);
@@ -165,7 +166,7 @@ void LegacyUnit::aside() {
   }
 }
 
-/// Runs a program and has it traced.
+/// Executes a program and traces it.
 class LegacyRun {
  public:
   LegacyRun(std::mt19937& random, MadeProgram& program, const Setup& setup)
@@ -187,7 +188,7 @@ class LegacyRun {
   LegacyUnit unit_;
   size_t stack_depth_;
   Place pc_, before_;
-  bool ran_ = false;  ///< instructions since the last that is told
+  bool ran_ = false;  ///< instructions were executed since the last one output
   std::vector<Place> calls_, return_stack_;
   std::vector<Told> trace_;
   size_t told_ = 0;

@@ -1,4 +1,4 @@
-// The fast path against atoms taken one by one: every block, mark, event and gap must be the same.
+// The fast path against atoms decoded one by one: every block, mark, event and gap must be the same.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace ptd::test {
 namespace {
 
-/// Decoded twice by the same decoders: the second time all runs are known and linked.
+/// Decodes twice with the same decoders: the second time all runs are cached and linked.
 std::string compare(const Timeline& timeline, const ContextTrack& contexts, arm::DecoderOptions options,
                     const std::vector<AuxSegment>& segments, size_t capacity, uint64_t& blocks) {
   options.follow.exact_only = false;
@@ -61,10 +61,10 @@ TEST(ArmPaths, AreTheSameOnTheCorpus) {
 
 constexpr uint64_t kBase = 0xffffffc000080000;
 
-/// A trace that nobody recorded, over code that nobody wrote.
+/// A random trace over random code.
 class Made {
  public:
-  /// `windows`: code that changes, and more trace than is decided on at once.
+  /// `windows`: code that changes, and more trace than is decided at once.
   explicit Made(unsigned seed, bool windows = false) : random_(seed), windows_(windows) {
     if (below(3) == 0 && !windows) speculation_ = 1 + below(below(2) == 0 ? 8 : 200);
   }
@@ -86,7 +86,7 @@ class Made {
   std::mt19937 random_;
   bool windows_;
   uint32_t words_ = 0;
-  uint32_t speculation_ = 0;  ///< elements in flight at most
+  uint32_t speculation_ = 0;  ///< maximum number of elements in flight
   std::vector<std::byte> trace_;
 };
 
@@ -135,7 +135,7 @@ Timeline Made::timeline() {
     edit.old_bytes.assign(now.begin() + at, now.begin() + at + 4);
     std::memcpy(now.data() + at, &made, 4);
     edit.new_bytes.assign(now.begin() + at, now.begin() + at + 4);
-    if (below(4) != 0) edit.time = {TimeNs{1000 * (i + 1)}, TimeNs{1000 * (i + 1) + below(500)}};  // else nothing tells when
+    if (below(4) != 0) edit.time = {TimeNs{1000 * (i + 1)}, TimeNs{1000 * (i + 1) + below(500)}};  // else the time is unknown
     edit.origin = EditOrigin::dated_copy;
     builder.add_edit(std::move(edit));
   }
@@ -148,7 +148,7 @@ void Made::address(bool with_context) {
   if (with_context) put({0x31});
 }
 
-/// Commits, cancels, mispredicts: few enough that most fit.
+/// Commits, cancels, mispredicts: few enough that most are valid.
 void Made::speculate() {
   switch (below(5)) {
     case 0:
@@ -187,7 +187,7 @@ std::vector<std::byte> Made::trace() {
   address(true);
   uint32_t time = 0;
   for (uint32_t packets = (windows_ ? 6000 : 20) + below(200); packets != 0; --packets) {
-    constexpr std::array<uint32_t, 3> kAddressesAndAtoms = {0, 2, 10};  // a window that few forks stand in ends at any byte
+    constexpr std::array<uint32_t, 3> kAddressesAndAtoms = {0, 2, 10};  // a window with few forks may end at any byte
     switch (windows_ && below(8) != 0 ? kAddressesAndAtoms[below(3)] : below(17)) {
       case 16:
         if (below(2) == 0) count_cycles();
@@ -299,14 +299,14 @@ struct Speculative {
 TEST(ArmPaths, AreTheSameBehindAnExceptionThatIsCancelledBeforeItsAddress) {
   Speculative made(5);
   made.put({0x06, 0x5c, 0x2e, 0x01, 0x9d, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff});  // exception, cancel 1, address
-  // EE, commit 3 of the 2 that there are, E six times, event.
+  // EE, commit 3 although there are 2, E six times, event.
   made.put({0xdb, 0x2d, 0x03, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0xf7, 0x71});
   uint64_t blocks = 0;
   EXPECT_EQ(compare(made.timeline, made.contexts, made.options, {made.segment()}, 4096, blocks), "");
   EXPECT_EQ(blocks, 1U);
 }
 
-// Each cancel passes over all of the timestamps again.
+// Each cancel skips all of the timestamps again.
 TEST(ArmPaths, LimitWhatCancelsPassOver) {
   Speculative made(3000);
   for (int i = 0; i < 100; ++i) made.put({0xf4});  // 24 atoms
@@ -321,7 +321,7 @@ TEST(ArmPaths, LimitWhatCancelsPassOver) {
   EXPECT_FALSE(decoder.next(batch));
   ASSERT_EQ(batch.gaps.size(), 1U);
   EXPECT_EQ(batch.gaps[0].reason, GapReason::limit);
-  EXPECT_GT(batch.gaps[0].stream_offset_bytes, cancels + 2 * 500U);  // a few hundred are no damage
+  EXPECT_GT(batch.gaps[0].stream_offset_bytes, cancels + 2 * 500U);  // a few hundred are not damage
 }
 
 TEST(ArmPaths, AreTheSameInWindowsOfChangingCode) { compare_made(true, 400); }

@@ -1,4 +1,4 @@
-// cs_etm recordings made record by record: which bytes belong to which cpu and thread, and the versions of their metadata.
+// cs_etm recordings built record by record: which bytes belong to which CPU and thread, and the versions of their metadata.
 #include <gtest/gtest.h>
 
 #include "perfio/format/auxtrace_etm.h"
@@ -17,7 +17,7 @@ perfio::EtmInfo parse(Words words) {
   return perfio::parse_etm_info(record);
 }
 
-// tools/perf "util/cs-etm.h": version 0 has blocks of fixed length, later ones tell it; version 2 is 1 with ids by AUX_OUTPUT_HW_ID.
+// tools/perf "util/cs-etm.h": version 0 has blocks of fixed length, later ones contain it; version 2 is 1 with ids by AUX_OUTPUT_HW_ID.
 TEST(EtmInfo, Versions) {
   const perfio::EtmInfo old = parse({0, uint64_t{8} << 32 | 2, 1, kEtmv4, 3, 0x41, 0x12, 10, 11, 12, 18, 0, kEtmv3, 1, 0x1000, 0x21, 5, 6});
   ASSERT_EQ(old.cpus.size(), 2U);
@@ -72,7 +72,7 @@ TEST(EtmInfo, Versions) {
                                         0,
                                         ~uint64_t{0},
                                         77,
-                                        78});  // longer: of a later kernel
+                                        78});  // longer, from a later kernel
     ASSERT_EQ(info.cpus.size(), 3U) << version;
     EXPECT_EQ(info.version, version);
     EXPECT_EQ(info.cpus[0].ts_source, 1);
@@ -100,12 +100,12 @@ TEST(EtmInfo, HardwareIds) {
   EXPECT_FALSE(perfio::parse_etm_hw_id(0x1000000000000015).valid);
 }
 
-/// A recording in the making.
+/// A recording under construction.
 struct Made {
   ArmPerf arm;
   std::vector<std::unique_ptr<std::vector<std::byte>>> payloads;
   std::vector<int32_t> cpus;
-  std::map<int32_t, uint64_t> at;  // bytes of each ring so far
+  std::map<int32_t, uint64_t> at;  // size of each ring so far
 
   template <typename Payload>
   void record(Payload payload, int32_t cpu, int32_t tid) {
@@ -116,13 +116,14 @@ struct Made {
     arm.on_record(made);
   }
   void hw_id(int32_t cpu, uint64_t id) { record(perfio::AuxOutputHwIdRecord{id}, cpu, -1); }
-  /// An AUX record and its bytes, of the ring of a cpu, or of a thread that ran on it. `lost`: bytes that the record has before them.
+  /// Adds an AUX record and its bytes, of the ring of a CPU, or of a thread that ran on it. `lost`: bytes that the record covers before
+  /// them.
   void trace(int32_t cpu, int32_t tid, uint64_t flags, std::vector<uint8_t> raw, uint64_t lost = 0) {
     auto& bytes = *payloads.emplace_back(std::make_unique<std::vector<std::byte>>());
     for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
     uint64_t& offset = at[tid >= 0 ? tid : -2 - cpu];
     perfio::AuxRecord aux;
-    constexpr uint64_t kOverwrite = 2;  // then the offset is where the ring stands behind it
+    constexpr uint64_t kOverwrite = 2;  // then the offset is the ring's position after it
     aux.aux_offset_bytes = (flags & kOverwrite) != 0 ? offset + bytes.size() : offset;
     aux.aux_size_bytes = bytes.size() + lost;
     aux.flags = flags;
@@ -139,14 +140,14 @@ struct Made {
   void finish(RecordingData& data, uint64_t first_id) {
     Words words = {2, cpus.size(), 0};
     for (const int32_t cpu : cpus) {
-      const uint64_t id = first_id == 0x7f ? 0x7f : first_id + static_cast<uint64_t>(cpu);  // bit 31, too: made up
+      const uint64_t id = first_id == 0x7f ? 0x7f : first_id + static_cast<uint64_t>(cpu);  // bit 31, too: assigned by perf
       words.insert(words.end(), {kEtmv4, static_cast<uint64_t>(cpu), 8, 0x1001, id, 0x28000ea1, 0x4100f424, 0x488, 0, 0, 1});
     }
     arm.finish(parse(words), true, data);
   }
 };
 
-/// What a stream holds, as text: "cpu 1 tid -1: 0a 0b".
+/// Returns the content of a stream as text: "cpu 1 tid -1: 0a 0b".
 std::string text_of(RecordingData& data, size_t stream) {
   AuxStream& bytes = data.streams[stream];
   bytes.finish();
@@ -206,7 +207,7 @@ TEST(ArmPerf, IdsThatTheKernelTells) {
   EXPECT_EQ(data.warnings[0], "1 bytes of trace id 51 belong to no source");
 }
 
-// One id twice, in two sinks: the buffer of a cpu holds what its sink took.
+// One id twice, in two sinks: the buffer of a CPU contains the output of its sink.
 TEST(ArmPerf, IdsBySink) {
   Made made;
   made.cpus = {0, 1};
@@ -233,8 +234,8 @@ TEST(ArmPerf, RawTraceIsTakenAsItIs) {
   EXPECT_EQ(text_of(data, 0), "cpu 1 tid -1: 01 02 03 | 04 lost 05");
 }
 
-// [perf] "cs_etm__queue_aux_fragment": in snapshot mode the offset of an AUX record is that of its end, its size that of all that was
-// written.
+// [perf] "cs_etm__queue_aux_fragment": in snapshot mode the offset of an AUX record is that of its end, and its size is that of all
+// written bytes.
 TEST(ArmPerf, SnapshotsOfARing) {
   constexpr uint64_t kOverwrite = 2;
   Made made;
@@ -250,7 +251,7 @@ TEST(ArmPerf, SnapshotsOfARing) {
   EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: bb lost ab cb");
 }
 
-// A payload without a record of its own is not taken for frames where nothing else is.
+// A payload without its own record is not taken for frames if the others are not frames.
 TEST(ArmPerf, APayloadThatNoRecordDescribes) {
   Made made;
   made.cpus = {0};
@@ -268,8 +269,8 @@ TEST(ArmPerf, APayloadThatNoRecordDescribes) {
   EXPECT_EQ(text_of(data, 0), "cpu 0 tid -1: 01 02 03 | 04 05");
 }
 
-// [perf] "cs_etm__clear_unused_trace_ids_metadata": bit 31 marks ids that are none where the kernel tells ids. Here cpu 1 has the id that
-// perf made up for cpu 0.
+// [perf] "cs_etm__clear_unused_trace_ids_metadata": bit 31 marks invalid ids if the kernel reports ids. Here cpu 1 has the id that perf
+// assigned to cpu 0.
 TEST(ArmPerf, IdsThatPerfMadeUp) {
   for (const bool told : {true, false}) {
     Made made;
@@ -294,7 +295,7 @@ TEST(ArmPerf, IdsOfALaterVersionAreNotRead) {
   EXPECT_EQ(data.warnings.size(), 1U);
 }
 
-// Which bits of the control register say that context ids are traced: [ETMv3] "ETMCR" 15:14, [ETMv4] "TRCCONFIGR" 6.
+// The bits of the control register that enable tracing of context ids: [ETMv3] "ETMCR" 15:14, [ETMv4] "TRCCONFIGR" 6.
 TEST(ArmPerf, ThreadsByContextId) {
   struct Row {
     uint64_t magic, control;

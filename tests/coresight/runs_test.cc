@@ -1,4 +1,4 @@
-// Runs of code that never changes, which are read the short way, are those of code that may change; equal blocks share one node.
+// Runs of code that never changes, which are read by a shortcut, equal those of code that may change; equal blocks share one node.
 #include "decoder/arm/waypoint_runs.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ void add_code(TimelineBuilder& builder, SpaceId space, uint64_t ip, const std::v
   builder.add_section(std::move(section));
 }
 
-/// Words of all classes, the plain ones most often.
+/// Returns words of all classes, mostly plain ones.
 std::vector<uint32_t> random_words(std::mt19937& random) {
   std::vector<uint32_t> words(kWords);
   for (uint32_t& word : words) {
@@ -137,7 +137,7 @@ TEST(Runs, AreTheSameWhereCodeMayChange) {
         const uint32_t theirs = long_way.find(user, ip, ExecMode::a64, {}, chooser);
         check(short_way.run(ours), long_way.run(theirs));
         ASSERT_EQ(fields(short_way.step(ours)), fields(long_way.step(theirs)));
-      } else if (how == 2) {  // often up to where a run ends that was read, or will be
+      } else if (how == 2) {  // often up to the end of a run that was read, or will be
         const Ip stop = ip + 4 * (random() % 12);
         check(short_way.read_to(user, ip, ExecMode::a64, {}, stop, true, chooser),
               long_way.read_to(user, ip, ExecMode::a64, {}, stop, true, chooser));

@@ -1,4 +1,4 @@
-// Snapshots made by hand: dumps in memory spaces, and ini files as people write them.
+// Hand-written snapshots: dumps in memory spaces, and ini files as people write them.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@ constexpr uint32_t kNop = 0xd503201f, kBranchToSelf = 0x14000000;
 
 class Snapshot : public Folder {
  public:
-  /// snapshot.ini, trace.ini and the trace unit; the core with these dumps.
+  /// Writes snapshot.ini, trace.ini and the trace unit; the core has these dumps.
   void frame(const std::string& dumps) const {
     text("snapshot.ini", "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n[trace]\nmetadata=trace.ini\n");
     text("trace.ini",
@@ -85,7 +85,7 @@ TEST(SnapshotSpaces, ABundleKnowsThem) {
   EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}, {0x1000, 0x1010, 4, true}}, flow(**opened)), "");
 }
 
-// The upper half, too: a kernel, what is secure, and what is any space's; in a bundle as in the snapshot.
+// The upper half, too: a kernel's code, secure code, and code of any space; in a bundle as in the snapshot.
 TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
   const Snapshot snapshot;
   snapshot.words("normal.bin", {kNop, kBranchToSelf});
@@ -97,8 +97,8 @@ TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
   snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01, 0x01,
                                0x00, 0x04, 0x85, 0x00, 0x08, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0x31, 0xf7,  // EL1 non-secure
                                0x82, 0x00, 0x08, 0x00, 0x00, 0x13, 0xf7,                                      // EL3
-                               0x82, 0x00, 0x08, 0x00, 0x00, 0x11, 0xf7,                                      // secure EL1: any's
-                               0x82, 0x03, 0x08, 0x00, 0x00, 0x31, 0xf7,                                      // EL1: behind its own, any's
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x11, 0xf7,                                      // secure EL1: any space's
+                               0x82, 0x03, 0x08, 0x00, 0x00, 0x31, 0xf7,                                      // EL1: own, any space's
                                0x82, 0x00, 0x08, 0x00, 0x10, 0x31, 0xf7});                                    // no code
   const std::vector<Range> expected = {{0xffff000000001000, 0xffff000000001008, 2, true},
                                        {0xffff000000001000, 0xffff000000001010, 4, true},
@@ -123,7 +123,7 @@ TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
       return true;
     });
     EXPECT_EQ(missing, (std::vector<uint64_t>{0xffff000010001000}));
-    // What is not the same for all has no file's name; what lies behind all others has.
+    // Code that is not the same in all spaces has no file name; the code after it, which is the same, has one.
     const Timeline& timeline = (*recording)->timeline();
     EXPECT_EQ(timeline.section_at(kKernelSpace, Ip{0xffff000000001004}, kTimeMin), kNoSection);
     const SectionId behind = timeline.section_at(kKernelSpace, Ip{0xffff000000001014}, kTimeMin);
@@ -138,7 +138,7 @@ TEST(SnapshotSpaces, TheEarlierOfTwoDumpsOfOneSpaceCounts) {
   snapshot.words("b.bin", {kBranchToSelf, kNop, kNop, kBranchToSelf});
   snapshot.frame("[dump1]\nfile=a.bin\naddress=0x1000\nspace=any\n[dump2]\nfile=b.bin\naddress=0x1000\nspace=EL1N\n");
   snapshot.bytes("trace.bin", {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01, 0x01, 0x00, 0x04,
-                               0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7, 0x82, 0x02, 0x08, 0x00, 0x00, 0x31, 0xf7});  // 1008: b.bin's alone
+                               0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7, 0x82, 0x02, 0x08, 0x00, 0x00, 0x31, 0xf7});  // 1008: only in b.bin
   const auto recording = snapshot.open();
   ASSERT_TRUE(recording);
   EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}, {0x1008, 0x1010, 2, true}}, flow(*recording)), "");
@@ -171,7 +171,7 @@ TEST(SnapshotIni, IsReadAsPeopleWriteIt) {
   EXPECT_EQ(recording->streams()[0].trace_id, 0x10);
   EXPECT_EQ(recording->streams()[0].core, "CPU_0");
   EXPECT_EQ(difference({{0x1000, 0x1008, 2, true}}, flow(*recording)), "");
-  // What is not there is named.
+  // Missing files are named.
   const auto told = [&](const std::string& name) {
     for (const std::string& warning : recording->warnings()) {
       if (warning.find(name) != std::string::npos) return true;
@@ -196,7 +196,7 @@ constexpr const char* kOneDump = "[dump1]\nfile=code.bin\naddress=0x1000\n";
 const std::vector<uint8_t> kShortTrace = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,   0x80,
                                           0x01, 0x01, 0x00, 0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x31, 0xf7};
 
-// Debuggers write the bytes of a trace port under the format of a buffer, too (of OpenCSD's lister it is an option).
+// Debuggers also write the bytes of a trace port in the format of a buffer (in OpenCSD's lister this is an option).
 TEST(SnapshotFrames, SyncsBetweenFramesAreSeenWhateverTheFormatSays) {
   std::vector<uint8_t> port = {0x12, 0x34, 0x56};
   const std::vector<uint8_t> frames = frames_of({{0x10, kShortTrace}}, [] { return false; });
@@ -291,7 +291,7 @@ TEST(SnapshotIni, TypesOfCores) {
   }
 }
 
-/// One dump of `size` bytes.
+/// Returns one dump of `size` bytes.
 std::string dump(uint64_t address, uint64_t size, const char* space) {
   return "[dump]\nfile=a.bin\naddress=" + std::to_string(address) + "\nlength=" + std::to_string(size) + "\nspace=" + space + "\n";
 }
@@ -327,7 +327,7 @@ TEST(SnapshotHostile, DumpsBeyondWhatIsTakenAreCounted) {
   EXPECT_EQ(count_of(*recording, "its devices fill more than 64 MiB"), 1U);
 }
 
-// Every name of the list against every section, and every source against every buffer, would be many seconds.
+// Comparing every name of the list with every section, and every source with every buffer, would take many seconds.
 TEST(SnapshotHostile, NamesAreLookedUpNotSearchedFor) {
   const Snapshot snapshot;
   snapshot.words("a.bin", {kNop, kBranchToSelf});

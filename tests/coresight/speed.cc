@@ -1,5 +1,5 @@
-// Times the flow of CoreSight captures beside OpenCSD's own full decode (library, no printing) in one run. Usage: coresight_speed [--rounds
-// N] DIR...
+// Times the flow of CoreSight captures and OpenCSD's full decode of them (library, no printing) in one run.
+// Usage: coresight_speed [--rounds N] DIR...
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -44,8 +44,8 @@ struct Sum {
   }
 };
 
-/// Seconds of making and unmaking a decoder and of one full decode. On our side all is one figure. Telling either where the code is counts
-/// nowhere.
+/// Returns the seconds to create and destroy a decoder, and of one full decode. Our side has one figure for both. The time to register the
+/// code is not included on either side.
 PeerSeconds time_peer(const Recording& recording, uint32_t stream, Bytes trace) {
   const Clock::time_point making = Clock::now();
   const dcd_tree_handle_t tree = ocsd_create_dcd_tree(OCSD_TRC_SRC_SINGLE, 0);

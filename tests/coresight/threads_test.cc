@@ -1,4 +1,4 @@
-// Streams are decoded side by side: readers come and go on several threads at once.
+// Streams are decoded concurrently: readers are created and destroyed on several threads at once.
 #include <gtest/gtest.h>
 
 #include <thread>

@@ -10,26 +10,26 @@
 
 namespace ptd::test {
 
-/// A snapshot with its files of results.
+/// A snapshot with its expected results.
 struct Capture {
   std::string name, path, expected_dir, suffix;
-  std::string results;  ///< of OpenCSD's own tests: its listing without the ending; expected_dir is empty then
+  std::string results;  ///< of OpenCSD's own tests: path of its listing without the ending; expected_dir is empty then
 };
-/// Its files of results; empty if it has none.
+/// Returns its result files; empty if it has none.
 [[nodiscard]] std::string ranges_of(const Capture& capture);
 [[nodiscard]] std::string session_ranges_of(const Capture& capture);  ///< of all buffers; those of ranges_of() are of the first only
 [[nodiscard]] std::string listing_of(const Capture& capture);
-/// What a test's name says of it.
+/// Prints the capture's name in a test's name.
 void PrintTo(const Capture& capture, std::ostream* out);
-/// By name; none without a corpus.
+/// Returns the captures by name; none without a corpus.
 [[nodiscard]] std::vector<Capture> captures();
-/// The snapshots of OpenCSD's own tests of which its scripts have made listings: $PTDECODE_OPENCSD_TESTS is the folder decoder/tests of its
-/// source, with snapshots*/NAME and results*/NAME.ppl.
+/// Returns the snapshots of OpenCSD's own tests with listings made by its scripts: $PTDECODE_OPENCSD_TESTS is the folder decoder/tests of
+/// its source, with snapshots*/NAME and results*/NAME.ppl.
 [[nodiscard]] std::vector<Capture> upstream_captures();
-/// `path`, or the same compressed; empty if neither is there.
+/// Returns `path`, or its compressed variant; empty if neither exists.
 [[nodiscard]] std::string existing(const std::string& path);
 
-/// Instructions that ran one behind the other.
+/// Instructions executed one after the other.
 struct Range {
   uint64_t start = 0, end = 0, instructions = 0;
   bool executed = false;  ///< the last instruction, if it is a branch, was taken
@@ -39,11 +39,11 @@ using RangesById = std::map<uint32_t, std::vector<Range>>;
 
 /// Lines `id start end instructions executed` of a ranges file, hex addresses; or the ranges in a listing (.ppl).
 [[nodiscard]] bool read_ranges(const std::string& path, RangesById& ranges);
-/// Every block of a recording as a range; streams [first, last).
+/// Returns every block of a recording as a range; streams [first, last).
 [[nodiscard]] RangesById decode_ranges(const Recording& recording, uint32_t first, uint32_t last);
 /// Joins ranges that follow each other over branches that were not taken.
 [[nodiscard]] std::vector<Range> joined(const std::vector<Range>& ranges);
-/// The first difference in words; empty if there is none.
+/// Describes the first difference; empty if there is none.
 [[nodiscard]] std::string difference(const std::vector<Range>& expected, const std::vector<Range>& found);
 
 /// One packet of a listing.

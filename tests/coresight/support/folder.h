@@ -1,4 +1,4 @@
-// A folder of files made by a test, which goes with it.
+// A folder of files made by a test, deleted with the object.
 #pragma once
 
 #include <filesystem>

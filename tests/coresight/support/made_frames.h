@@ -1,4 +1,4 @@
-// Formatter frames from what the sources wrote, by the rules of [CoreSight] "Formatter".
+// Formatter frames from the output of the sources, by the rules of [CoreSight] "Formatter".
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace ptd::test {
 
-/// Puts the pieces (id, bytes) into frames, in order. An id stands in an even byte with bit 0 set; a data byte there gives its bit 0 to the
-/// last byte of the frame. Where an id and the byte behind it stand side by side, that byte may be the old id's: `delay` says whether the
-/// formatter does so, where it can. The last frame is filled with id 0.
+/// Packs the pieces (id, bytes) into frames, in order. An id is in an even byte with bit 0 set; the bit 0 of a data byte there is stored in
+/// the last byte of the frame. The byte after an id may belong to the old id: `delay` returns whether the formatter does so, if it can. The
+/// last frame is padded with id 0.
 inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::vector<uint8_t>>>& pieces,
                                       const std::function<bool()>& delay) {
   struct Datum {
@@ -30,7 +30,7 @@ inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::
     for (unsigned pair = 0; pair < 8; ++pair) {
       const unsigned at = 2 * pair;
       const bool last = pair == 7;
-      if (id_at(next) != id) {  // the new id's byte follows at once
+      if (id_at(next) != id) {  // the new id's byte follows immediately
         id = id_at(next);
         frame[at] = static_cast<uint8_t>(id << 1 | 1);
         if (!last) frame[at + 1] = value_at(next++);
@@ -40,7 +40,7 @@ inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::
         frame[15] |= static_cast<uint8_t>(1U << pair);
         id = id_at(next);
       } else {
-        // Both bytes are the old id's; where the second is not, a change must stand in its place.
+        // Both bytes belong to the old id; if the second does not, an id must precede it.
         if (!last && id_at(next + 1) != id) {
           frame[at] = static_cast<uint8_t>(id << 1 | 1);  // the same id again
           frame[at + 1] = value_at(next++);

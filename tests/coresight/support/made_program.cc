@@ -42,7 +42,7 @@ Place MadeProgram::any_of(ExecMode mode) {
   return places[below(static_cast<uint32_t>(places.size()))];
 }
 
-/// Sizes and places; what the instructions are comes once all targets are known.
+/// Assigns sizes and addresses; the instructions are chosen once all targets are known.
 void MadeProgram::lay_out(ExecMode mode) {
   const uint64_t region = mode == ExecMode::a64 ? 0 : mode == ExecMode::a32 ? 1 : 2;
   uint64_t at = base_ + region * kRegionBytes;
@@ -57,7 +57,7 @@ void MadeProgram::lay_out(ExecMode mode) {
 }
 
 void MadeProgram::encode(const Place& place, MadeInsn& insn, bool last) {
-  constexpr unsigned kBranch = 0;  // in each instruction set the first choice is a branch that is always taken
+  constexpr unsigned kBranch = 0;  // in each instruction set the first choice is an unconditional branch
   const unsigned choice = last ? kBranch : below(24);
   if (place.mode == ExecMode::a64) encode_a64(place, insn, choice);
   if (place.mode == ExecMode::a32) encode_a32(place, insn, choice);

@@ -1,4 +1,4 @@
-// Programs made up of A64, A32 and T32 instructions, with what each of them does: told by who chose them, not by a decoder.
+// Random programs of A64, A32 and T32 instructions, with the effect of each: known from their generation, not from a decoder.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Place {
   friend auto operator<=>(const Place&, const Place&) = default;
 };
 
-/// What an instruction may do.
+/// The effect of an instruction.
 struct MadeInsn {
   enum class Kind : uint8_t { plain, direct, indirect, returns, exception_return, isb, wait };
   Kind kind = Kind::plain;
@@ -26,12 +26,12 @@ struct MadeInsn {
   uint32_t word = 0;
 };
 
-/// Each region of an instruction set ends in a branch, so that no flow leaves it but by a branch.
+/// Each region of an instruction set ends with a branch, so that the flow leaves it only by a branch.
 class MadeProgram {
  public:
   static constexpr uint64_t kRegionBytes = 0x200;
 
-  /// A64 at `base`; with `with_aarch32` A32 behind it and T32 behind that.
+  /// A64 at `base`; `with_aarch32` adds A32 after it and T32 after that.
   MadeProgram(std::mt19937& random, uint64_t base, bool with_aarch32);
 
   [[nodiscard]] uint64_t base() const { return base_; }

@@ -1,4 +1,4 @@
-// Batches to instructions and exceptions: see made_told.h.
+// Converts batches to instructions and exceptions: see made_told.h.
 #include "tests/coresight/support/made_told.h"
 
 #include "image/source/code_bytes.h"

@@ -1,4 +1,4 @@
-// What a decoder tells of a made-up program, to be compared with what ran.
+// The output of a decoder for a random program, to be compared with the execution.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace ptd::test {
 
-/// What the trace tells: an instruction that ran, or an exception.
+/// An output of the decoder: an executed instruction, or an exception.
 struct Told {
   bool exception = false;
-  uint64_t address = 0;  ///< of an exception its preferred return address
+  uint64_t address = 0;  ///< of an exception: its preferred return address
   uint64_t number = 0;
   bool operator==(const Told&) const = default;
 };
@@ -25,11 +25,11 @@ struct Decoded {
   std::string first_gap;  ///< of the others
 };
 
-/// Adds what a batch tells.
+/// Appends the content of a batch.
 void take(const Batch& batch, const BlockTable& blocks, Decoded& decoded);
 /// Decodes one segment in batches of about `capacity` blocks.
 Decoded decode_segment(FlowDecoder& decoder, const std::vector<uint8_t>& bytes, size_t capacity);
-/// The program in a space of its own.
+/// Returns a timeline with the program in its own space.
 Timeline timeline_of(const MadeProgram& program, SpaceId& space);
 
 }  // namespace ptd::test

@@ -16,7 +16,7 @@ void MadeUnit::put(std::initializer_list<unsigned> bytes) {
   for (const unsigned byte : bytes) out_.push_back(static_cast<uint8_t>(byte));
 }
 
-/// Seven bits a byte while bit 7 is set.
+/// Writes seven bits per byte; bit 7 is set if another byte follows.
 void MadeUnit::number(uint64_t value) {
   for (; value > 0x7f; value >>= 7) put({static_cast<unsigned>(value & 0x7f) | 0x80});
   put({static_cast<unsigned>(value)});
@@ -42,7 +42,7 @@ void MadeUnit::overflow() {
   sync();
 }
 
-/// Packets of atoms, in any of their formats.
+/// Writes packets of atoms, in any of their formats.
 void MadeUnit::flush_atoms() {
   std::vector<bool> atoms;
   atoms.swap(atoms_);
@@ -94,29 +94,29 @@ void MadeUnit::atom(bool executed, MadeProgram& program) {
   if (below(6) == 0) flush_atoms();
 }
 
-/// The atom the other way around, what seemed to follow it, and that it was not so.
+/// Writes the opposite atom, what seemed to follow it, and the correction.
 void MadeUnit::mistake(bool executed, MadeProgram& program) {
   const uint32_t most = config_.max_speculation();
   const auto wrong_atom = [&] { atoms_.push_back(!executed), p0(); };
-  const auto wrong_way = [&](uint32_t elements) {        // each leaves the flow as it is
-    in_flight_ = std::min(in_flight_, most - elements);  // as many of those before them are committed as have no room
+  const auto wrong_way = [&](uint32_t elements) {        // each leaves the flow unchanged
+    in_flight_ = std::min(in_flight_, most - elements);  // as many of the previous ones are committed as exceed the capacity
     for (uint32_t i = 0; i < elements; ++i) {
       atoms_.push_back(below(2) == 0);
       if (atoms_.back() && below(2) == 0) put_address(program.any_of(told_mode_), false);
     }
   };
   switch (below(6)) {
-    case 0:  // the atom itself is in the mispredict packet
+    case 0:  // the atom is in the mispredict packet
       put({executed ? 0x33U : 0x31U});
       return p0();
     case 1:
       wrong_atom();
       return put({0x30});
-    case 2:  // one element behind it
+    case 2:  // one element after it
       wrong_atom();
       if (below(2) == 0) {
         in_flight_ = std::min(in_flight_, most - 1);
-        return put({0x35});  // told in the same packet
+        return put({0x35});  // included in the same packet
       }
       wrong_way(1);
       return put({0x34});
@@ -133,7 +133,7 @@ void MadeUnit::mistake(bool executed, MadeProgram& program) {
       put({0x2f});
       return number(elements);
     }
-    default: {  // what follows an atom that was right
+    default: {  // elements that follow a correct atom
       const uint32_t elements = below(std::min(most, 20U));
       atoms_.push_back(executed), p0();
       wrong_way(elements);
@@ -149,7 +149,7 @@ void MadeUnit::remember(const Place& place) {
   last_[0] = {true, place};
 }
 
-/// Against the last addresses; false: it does not fit, or is not wanted.
+/// Writes the address relative to the last ones. Returns false if that is impossible or not wanted.
 bool MadeUnit::put_compressed(const Place& place) {
   const uint64_t address = place.address;
   for (unsigned i = 0; i < 3; ++i) {
@@ -170,7 +170,7 @@ bool MadeUnit::put_compressed(const Place& place) {
   return true;
 }
 
-/// [ETMv4] "Context packet": level, width and non-secure; then the VMID and the context id, if told, in as many bytes as TRCIDR2 has.
+/// [ETMv4] "Context packet": level, width and non-secure; then the VMID and the context id, if enabled, in as many bytes as TRCIDR2 gives.
 void MadeUnit::put_context(bool is64) {
   const bool vmid = below(3) == 0, context_id = below(3) == 0;
   put({0x20U | level_ | (is64 ? 0x10U : 0U) | (vmid ? 0x40U : 0U) | (context_id ? 0x80U : 0U)});

@@ -1,4 +1,4 @@
-// A trace unit made by [ETMv4] and [ETE]: elements to packets, in whichever of the forms that they may have, with speculation of its own.
+// A model of a trace unit by [ETMv4] and [ETE]: writes elements as packets, in any of their allowed forms, with simulated speculation.
 #pragma once
 
 #include <array>
@@ -13,21 +13,21 @@ class MadeUnit {
  public:
   MadeUnit(std::mt19937& random, const arm::TraceConfig& config) : random_(&random), config_(config) {}
 
-  /// A-Sync and Trace Info; `level` and the like come with the next address.
+  /// Writes A-Sync and Trace Info; `level` and the like follow with the next address.
   void sync();
   void trace_on() { put({0x04}); }
   void overflow();
-  /// An atom as it turned out; before that the unit may have told it wrongly, and what it believed to follow.
+  /// Writes an atom with its actual direction. Before it, the unit may write the wrong one and the elements that seemed to follow.
   void atom(bool executed, MadeProgram& program);
   void address(const Place& place, bool with_context);
-  /// `is_target`: the preferred return address is where the last branch went, which is not told by itself.
+  /// `is_target`: the preferred return address is the target of the last branch, which has no address element of its own.
   void exception(uint32_t number, const Place& preferred_return, bool is_target);
   void exception_return() { put({0x07}); }
   void commit_all();
-  /// Time, cycles, events: what may stand anywhere.
+  /// Writes time, cycles, events: packets that may occur anywhere.
   void aside();
 
-  /// P0 elements told since the last commit, at most what the unit may have in flight.
+  /// Number of P0 elements since the last commit, at most the unit's maximum in flight.
   [[nodiscard]] uint32_t in_flight() const { return in_flight_; }
   void set_level(uint8_t level) { level_ = level; }
   [[nodiscard]] std::vector<uint8_t> take();
@@ -54,7 +54,7 @@ class MadeUnit {
     Place place;
   };
   std::array<Known, 3> last_;
-  ExecMode told_mode_ = ExecMode::unknown;  ///< of the last context
+  ExecMode told_mode_ = ExecMode::unknown;  ///< in the last context
   uint8_t level_ = 0;
   uint32_t in_flight_ = 0;
   uint64_t time_ = 0x123456789a;

@@ -1,4 +1,4 @@
-// Readers of messages: the peer's text, our batches.
+// Readers of messages: the peer's text and our batches.
 #include "tests/coresight/support/messages.h"
 
 #include <cinttypes>

@@ -48,7 +48,7 @@ ocsd_datapath_resp_t on_element(const void* context, const ocsd_trc_index_t, con
   if (element->elem_type != OCSD_GEN_TRC_ELEM_INSTR_RANGE) return OCSD_RESP_CONT;
   for (uint64_t at = element->st_addr; at < element->en_addr;) {
     flow.addresses.push_back(at);
-    if (at < flow.base.value || at - flow.base.value >= flow.code.size()) break;  // the peer went astray
+    if (at < flow.base.value || at - flow.base.value >= flow.code.size()) break;  // the peer left the code
     const ArmInsn insn = classify_arm(flow.code.subspan(at - flow.base.value), mode_of(element->isa));
     at += insn.length_bytes == 0 ? 4U : insn.length_bytes;
   }
