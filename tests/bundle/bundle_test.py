@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A bundle says what the recording said: every command, every recording of data/ and of the corpus, the originals moved away."""
+"""A bundle gives the output of its recording: every command, every recording of data/ and of the corpus, with the originals moved away."""
 import difflib
 import json
 import os
@@ -14,7 +14,7 @@ PTDECODE = os.environ.get("PTDECODE", "ptdecode")
 SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 
-# What must not differ; each with the exit status.
+# Commands whose output and exit status must not differ.
 COMMANDS = [
     ["script", "--itrace=i1ibxwpIoe", "-F", "+insn,+flags,+mark,+symoff,+dso"],
     ["script", "--itrace=b", "-F", "+insn,+mark"],
@@ -30,13 +30,13 @@ COMMANDS = [
 
 
 def run(words, env=None):
-    """(status, standard output, standard error) of the program."""
+    """Returns (status, standard output, standard error) of the program."""
     process = subprocess.run([PTDECODE, *map(str, words)], capture_output=True, env=env, timeout=3600)
     return process.returncode, process.stdout, process.stderr
 
 
 def raw_words(folder):
-    """The options that open a raw case, from its case.json."""
+    """Returns the options that open a raw case, from its case.json."""
     facts = json.loads((folder / "case.json").read_text())
     cpu = facts.get("cpu") or {}
     words = ["--pt", folder / facts["trace"]["file"]]
@@ -74,7 +74,7 @@ class Bundles(unittest.TestCase):
         return self.bundle
 
     def same(self, commands, words, original, bundle):
-        """Compares the commands' outputs; `original` is out of reach while the bundle is read."""
+        """Compares the commands' outputs; `original` is moved away while the bundle is read."""
         away = original.with_name(original.name + ".away")
         for command in commands:
             want = run([*command, *words])
@@ -107,14 +107,14 @@ class Bundles(unittest.TestCase):
         self.assertLess(size_of(bundle), size_of(demo) / 4)
 
     def test_truth(self):
-        """The bundle's flow is the ground truth, every instruction and its bytes."""
+        """The bundle's flow equals the ground truth: every instruction and its bytes."""
         bundle = self.make([SOURCE / "data" / "demo"])
         truths = [SOURCE / "data" / "demo" / f"truth.cpu{cpu}.txt" for cpu in (0, 1)]
         status, out, _ = run(["verify", "-i", bundle, *truths], env=self.elsewhere)
         self.assertEqual((status, out.count(b"100.0000 %")), (0, 2), out.decode())
 
     def test_other_ways_to_decode(self):
-        """What a frozen or timeless decode looks at goes in if asked for."""
+        """The code that a frozen or timeless decode reads is added on request."""
         demo = self.demo()
         for option in (["--freeze"], ["--no-time"], ["--slack", "1ms"], ["--drop-poke", "3"], ["--no-anchors"]):
             bundle = self.make([demo], *option)
@@ -122,7 +122,7 @@ class Bundles(unittest.TestCase):
             self.same([COMMANDS[0]], ["-i", demo], demo, bundle)
 
     def test_what_is_not_kept_is_said(self):
-        """Code that no decode looked at reads as absent, never as other bytes."""
+        """Code that no decode reads is absent, never other bytes."""
         demo = SOURCE / "data" / "demo"
         place = ["image", "ffffffffc0201f00"]
         self.assertIn(b"int3", run([*place, "-i", demo])[1])
@@ -138,7 +138,7 @@ class Bundles(unittest.TestCase):
             self.assertLess(size_of(bundle), whole)
             self.same([[*command, "--time", time] for command in (COMMANDS[0], COMMANDS[1], COMMANDS[3])], ["-i", demo], demo, bundle)
             lists = [run(["packets", "-i", path, "--time", time])[1].splitlines() for path in (demo, bundle)]
-            lists = [[line for line in lines if not line.startswith(b"#")] for lines in lists]  # their titles tell the size
+            lists = [[line for line in lines if not line.startswith(b"#")] for lines in lists]  # their titles contain the size
             self.assertEqual(*lists)
             self.assertGreater(len(lists[0]), 1000)
 
@@ -151,7 +151,7 @@ class Bundles(unittest.TestCase):
         self.same(COMMANDS, ["-i", demo], demo, second)
 
     def test_bundles_of_data(self):
-        """What is in data/ as a bundle says the same as a bundle of it, and has no need of where it was made."""
+        """A bundle in data/ gives the same as a bundle made of it, and does not depend on where it was made."""
         for path in sorted((SOURCE / "data").glob("*/*.bundle")):
             with self.subTest(path.name):
                 mine = self.tmp / path.name
@@ -180,7 +180,7 @@ class Bundles(unittest.TestCase):
         self.same(COMMANDS, ["-i", recording], folder, self.make([recording]))
 
     def test_coresight(self):
-        """Snapshots and recordings of CoreSight: every command but the x86 ones, the originals moved away."""
+        """Snapshots and recordings of CoreSight: every command except the x86 ones, with the originals moved away."""
         names = sorted(path.parent.name for pattern in ("cs-*", "ete*", "event_test") for path in CORPUS.glob(pattern + "/case.json"))
         if not names:
             self.skipTest(f"no corpus case {CORPUS / 'cs-*'}")
@@ -190,11 +190,11 @@ class Bundles(unittest.TestCase):
                 recordings = sorted(folder.glob("*perf*.data")) or sorted(folder.glob("**/snapshot.ini"))
                 self.assertTrue(recordings)
                 commands = COMMANDS if size_of(folder) < 600_000 else COMMANDS[3:]
-                shared = ["--allow-outside"] if name == "cs-ricsec-fib" else []  # its four snapshots name images in a folder next to them
+                shared = ["--allow-outside"] if name == "cs-ricsec-fib" else []  # its four snapshots refer to images in a sibling folder
                 for recording in recordings:
                     bundle = self.make([recording], *shared)
                     first = run([*commands[0], "-i", recording])
-                    if b"contains no trace" in first[2]:  # what each says names its own file
+                    if b"contains no trace" in first[2]:  # each message contains its own file name
                         other = run([*commands[0], "-i", bundle], env=self.elsewhere)
                         self.assertEqual((first[0], first[1], other[0], other[1]), (1, b"", 1, b""))
                         self.assertIn(b"contains no trace", other[2])
@@ -202,7 +202,7 @@ class Bundles(unittest.TestCase):
                     self.same(commands, ["-i", recording], folder, bundle)
 
     def test_kernel(self):
-        """A few milliseconds of a kernel that patches itself: from the whole recording, and from a bundle cut to them."""
+        """A few milliseconds of a kernel that patches itself: from the whole recording, and from a bundle of only that time."""
         if not (CORPUS / "pt-kernel-pokes" / "recording.tar.xz").exists():
             self.skipTest(f"no corpus case {CORPUS / 'pt-kernel-pokes'}")
         folder = self.tmp / "kernel"
@@ -215,7 +215,7 @@ class Bundles(unittest.TestCase):
         self.same([[*COMMANDS[0], *time], ["check", "--json"]], words, folder, bundle)
 
     def test_long(self):
-        """PTDECODE_BUNDLE_LONG=1: the captures that take minutes."""
+        """PTDECODE_BUNDLE_LONG=1: captures that take minutes."""
         if not os.environ.get("PTDECODE_BUNDLE_LONG"):
             self.skipTest("minutes: PTDECODE_BUNDLE_LONG=1 runs it")
         folder = self.case("pt-xdc-mruby")

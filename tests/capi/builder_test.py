@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recordings from memory: a perf.data file, taken apart by a parser of its own and fed in pieces of random size, gives the flow of the file.
+"""Recordings from memory: a perf.data file, parsed by the test and fed in pieces of random size, gives the flow of the file.
 
 Environment: PTDECODE_LIBRARY, PTDECODE_SOURCE, PTDECODE_CORPUS (default ../shared/corpus).
 """
@@ -89,7 +89,7 @@ class Built:
 
 
 def fed(perf, rng, most):
-    """A builder that got everything in pieces of random size; attrs and features come first or last."""
+    """Returns a builder that received everything in pieces of random size; attrs and features first or last."""
     built = Built()
     facts = [lambda a=attr: built.attr(*a) for attr in perf.attrs]
     facts += [lambda b=bit, d=data: built.feature(b, d) for bit, data in perf.features.items() if bit not in OWN_FEATURES]
@@ -121,7 +121,7 @@ def flow(recording):
 
 
 def kernel_code(kcore):
-    """(address, bytes) of the segments of an ELF file in the kernel's half."""
+    """Returns (address, bytes) of the segments of an ELF file in the kernel's half."""
     data = kcore.read_bytes()
     table, = struct.unpack_from("<Q", data, 32)
     entry, count = struct.unpack_from("<2H", data, 54)
@@ -173,7 +173,7 @@ class Builder(unittest.TestCase):
         API.close(recording)
 
     def test_rings_are_sorted_by_time(self):
-        """Records of rings that are added one after the other are those of one ring in order of time."""
+        """Records of rings that are added one after the other give the same as those of one ring in order of time."""
         perf = PerfData(SOURCE / "data/demo/data")
         recording = fed(perf, random.Random(5), 1 << 16).open()
         expected = flow(recording)
@@ -184,7 +184,7 @@ class Builder(unittest.TestCase):
         for bit, data in perf.features.items():
             if bit not in OWN_FEATURES:
                 built.feature(bit, data)
-        for ring in range(3):  # each has every third record
+        for ring in range(3):  # each has a third of the records
             for _, record in perf.records[ring::3]:
                 built.records(ring, record)
         for cpu, tid, offset, data in perf.aux:

@@ -45,7 +45,7 @@ def unknown(time_ns):
     return None if time_ns == ptd.UNKNOWN else time_ns
 
 
-SEEN = collections.Counter()  # rows that were compared
+SEEN = collections.Counter()  # number of rows compared
 
 
 def tearDownModule():
@@ -55,7 +55,7 @@ def tearDownModule():
 
 
 def of_each(test):
-    """Runs a test for each recording that is there."""
+    """Runs a test for each recording that exists."""
     def run(self):
         for path in RECORDINGS:
             if not path.exists():
@@ -71,7 +71,7 @@ class Equality(unittest.TestCase):
     @of_each
     def test_branches_and_gaps(self, path, recording):
         streams = API.streams(recording)
-        # Several streams may have one key: traces of a thread that moves, or of cores without a number.
+        # Several streams may have one key: traces of a thread that migrates, or of cores without a number.
         expected, got, times = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(list)
         per_cpu = streams[0].cpu >= 0
         for line in lines("script", "--format", "json", "--itrace=be", "-F", "ip,addr,flags,tid,pid,cpu,time", "-i", path):
@@ -101,7 +101,7 @@ class Equality(unittest.TestCase):
         for key, rows in expected.items():
             self.assertEqual([row[0] for row in rows], [row[0] for row in got[key]], key)
             SEEN.update(['gap' if len(row[0]) == 4 else 'branch' for row in rows])
-            # The command line lists all marks of a place before its events and gaps, even marks of a later time (see FlowCursor).
+            # The command line lists all marks at an address before its events and gaps, even marks of a later time (see FlowCursor).
             for want, row in zip(rows, got[key]):
                 if want != row:
                     self.assertTrue(len(row[0]) == 4 or row[0][0] in ("tr strt", "hw int", "int3", "tr end  async"), (want, row))
@@ -173,7 +173,7 @@ class Equality(unittest.TestCase):
         self.assertEqual(json.loads(cli("info", "--json", "-i", path)), json.loads(API.text("ptd_info_json", recording)))
 
     def test_code_is_what_ran(self):
-        """The bytes of each block are those at its place and time; the first instruction's symbol and text are the command line's."""
+        """The bytes of each block are those at its address and time; the first instruction's symbol and text are those of the command line."""
         path = SOURCE / "data/user/plain.bundle"
         recording = API.open(path)
         places = {}

@@ -1,4 +1,4 @@
-"""The C API through ctypes: the structs of ptdecode.h, written down a second time."""
+"""The C API through ctypes, with its own definition of the structs of ptdecode.h."""
 import ctypes as c
 
 NONE, UNKNOWN, NEXT = 0xFFFFFFFF, -(1 << 63), (1 << 64) - 1
@@ -39,7 +39,7 @@ class Api:
         self.lib = c.CDLL(library)
 
     def call(self, name, *words):
-        """The code of a call, which is PTD_OK or PTD_END; otherwise an exception with the message."""
+        """Returns the code of a call if it is PTD_OK or PTD_END; otherwise raises an exception with the message."""
         message = PTR()
         code = getattr(self.lib, name)(*words, c.byref(message))
         if code > 1:
@@ -65,7 +65,7 @@ class Api:
         return infos
 
     def items(self, recording, kind, stream=NONE, first_ns=0, last_ns=0):
-        """Each item, which is valid until the next one."""
+        """Yields each item, which is valid until the next one."""
         cursor, item = PTR(), made(Item)
         options = made(CursorOptions, kind=kind, stream=stream, first_ns=first_ns, last_ns=last_ns)
         self.call("ptd_cursor_open", recording, c.byref(options), c.byref(cursor))
@@ -76,7 +76,7 @@ class Api:
             assert self.lib.ptd_cursor_free(cursor) == 0
 
     def text(self, name, *words):
-        """What a function that returns text returns."""
+        """Returns the text that a function writes."""
         out = PTR()
         self.call(name, *words, c.byref(out))
         text = c.string_at(out.value).decode()

@@ -1,5 +1,5 @@
-"""Calls of a program replayed from its ground truth (docs/FORMAT-truth.md) with the symbols of nm: a second source for what
-`ptdecode functions` says of calls and instructions. It knows nothing of packets; it looks at the bytes that ran."""
+"""Replays the calls of a program from its ground truth (docs/FORMAT-truth.md) with the symbols of nm: a second source for the calls and instructions
+of `ptdecode functions`. It does not read packets, only the executed bytes."""
 import bisect
 import collections
 import re
@@ -14,7 +14,7 @@ def truth_blocks(path):
     assert packed[:8] == b"PTDTRUTH"
     end = b"\x01\x00\x00"  # a frame without an end mark: an empty last block (RFC 8878, "Blocks")
     done = subprocess.run(["zstd", "-dcq"], input=packed[16:], capture_output=True)
-    if done.returncode != 0:  # of a program that was killed
+    if done.returncode != 0:  # the program was killed
         done = subprocess.run(["zstd", "-dcq"], input=packed[16:] + end, capture_output=True, check=True)
     data = done.stdout
     blocks, at = [], 0
@@ -57,7 +57,7 @@ def truth_blocks(path):
 
 
 class Symbols:
-    """Functions of a static program, as nm tells them."""
+    """The functions of a static program, according to nm."""
 
     def __init__(self, program):
         listing = subprocess.run(["nm", "-S", "--defined-only", str(program)], capture_output=True, text=True, check=True).stdout
@@ -69,33 +69,33 @@ class Symbols:
         for line in listing.splitlines():
             match = re.match(r"^([0-9a-f]+)(?: ([0-9a-f]+))? [tTwWiI] (.+)$", line)
             if match:
-                start, size = int(match[1], 16), int(match[2] or "1", 16)  # without a size: only its first byte is surely its own
+                start, size = int(match[1], 16), int(match[2] or "1", 16)  # without a size, only its first byte surely belongs to it
                 found.setdefault(start, (start + size, []))[1].append(match[3])
         self.starts = sorted(found)
         self.found = found
         by_name = {name: start for start in self.starts for name in found[start][1]}
-        self.whole = {}  # what the compiler moved out of line belongs to its function
+        self.whole = {}  # code that the compiler moved out of line belongs to its function
         for start in self.starts:
             for name in found[start][1]:
                 if ".cold" in name and name.split(".cold")[0] in by_name:
                     self.whole[start] = by_name[name.split(".cold")[0]]
 
     def start(self, ip):
-        """The start of the function at ip, or None."""
+        """Returns the start of the function at ip, or None."""
         index = bisect.bisect_right(self.starts, ip) - 1
         if index < 0 or ip >= self.found[self.starts[index]][0]:
             return None
         return self.whole.get(self.starts[index], self.starts[index])
 
     def names(self, start):
-        """Its symbols; without one, the program and the offset in its file."""
+        """Returns its symbols; without any, the program and the offset in its file."""
         if start in self.found:
             return self.found[start][1]
         return [f"{self.program}+{start - address + offset:#x}" for offset, address, size in self.segments if address <= start < address + size]
 
 
 def kind_of(insn):
-    """call, ret, jump, or None: of the bytes of one instruction."""
+    """Returns call, ret, jump, or None for the bytes of one instruction."""
     at = 0
     while insn[at] in (0x66, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65, 0x67) or 0x40 <= insn[at] <= 0x4f:
         at += 1
@@ -116,7 +116,7 @@ def kind_of(insn):
 
 
 def packet_of(insn):
-    """What a trace unit writes of an instruction: "bit", "target" (of a call or jump), "ret", "off" (the kernel is not traced), or None."""
+    """Returns the trace unit's output for an instruction: "bit", "target" (of a call or jump), "ret", "off" (the kernel is not traced), or None."""
     kind = kind_of(insn)
     at = 0
     while insn[at] in (0x66, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65, 0x67) or 0x40 <= insn[at] <= 0x4f:
@@ -129,8 +129,8 @@ def packet_of(insn):
 
 
 class Packets:
-    """When packets leave a trace unit: a TNT when it is full or something else leaves. Returns are compressed, if they are, as [SDM] "Indirect
-    Transfer Compression for Returns" says. What ran between two moments at which packets left has its ticks by instructions: no more is told."""
+    """Models when a trace unit outputs packets: a TNT when it is full or another packet is output. Returns are compressed, if enabled, by [SDM]
+    "Indirect Transfer Compression for Returns". The ticks between two outputs are shared out by instructions: the trace has no more precise time."""
 
     def __init__(self, tnt_bits, compressed):
         self.tnt_bits, self.compressed = tnt_bits, compressed
@@ -139,7 +139,7 @@ class Packets:
         self.ran = collections.Counter()
         self.ticks = 0
         self.own = collections.Counter()
-        self.due = self.psb_due = False  # a return whose target is to come; a PSB before what runs next
+        self.due = self.psb_due = False  # a return whose target is pending; a PSB before the next instructions
 
     def leave(self):
         total = sum(self.ran.values())
@@ -166,7 +166,7 @@ class Packets:
             self.leave()
 
     def take(self, start, insns):
-        """A run of instructions of the function at `start`."""
+        """Adds a run of instructions of the function at `start`."""
         self.ran[start] += len(insns)
         self.ticks += sum(ticks_of(ip) for ip, _ in insns)
         address, code = insns[-1]
@@ -182,17 +182,18 @@ class Packets:
 
 
 def ticks_of(ip):
-    """Of the clock of `record --emulate --work-clock` (capture/emulate/shared/work_clock.h), at 2 GHz; a system call takes 5,000 more."""
+    """Returns the ticks of the clock of `record --emulate --work-clock` (capture/emulate/shared/work_clock.h), at 2 GHz; a system call takes 5,000
+    more."""
     return 1 + (ip >> 6 & 7)
 
 
 def replay(path, symbols, packets=None):
-    """start -> [calls, own instructions, instructions with callees (recursion once), own ticks, ticks with callees]; of one thread whose
-    flow is never lost. Ticks are those of instructions, without system calls."""
+    """Returns start -> [calls, own instructions, instructions with callees (recursion once), own ticks, ticks with callees], of one thread whose flow
+    is never lost. Ticks are those of instructions, without system calls."""
     totals = collections.defaultdict(lambda: [0, 0, 0, 0, 0])
-    stack = []  # [start, return address, instructions and ticks when it began]
+    stack = []  # [start, return address, instructions and ticks at its entry]
     executed = ticks = 0
-    last = None  # (kind, address behind it)
+    last = None  # (kind, address after it)
 
     def push(start, back, counts):
         stack.append([start, back, executed, ticks])
@@ -216,14 +217,14 @@ def replay(path, symbols, packets=None):
         if not stack:
             push(here, None, 1 if here == ip else 0)
         elif last and last[0] == "call" and ip != last[1]:
-            push(ip if here is None else here, last[1], 1)  # code without a symbol (PLT) goes by its address
+            push(ip if here is None else here, last[1], 1)  # code without a symbol (PLT) is identified by its address
         elif last and last[0] == "ret":
             awaited = [i for i, frame in enumerate(stack) if frame[1] == ip]
             if awaited:
                 while len(stack) > awaited[-1]:
                     pop()
         elif last and last[0] == "jump" and len(insns) == 1 and kind_of(insns[0][1]) == "ret":
-            pass  # a return by way of a thunk
+            pass  # a return through a thunk
         elif last and last[0] == "jump" and here != symbols.start(last[2]) and here is not None:
             if here == ip:
                 back = stack[-1][1]
@@ -232,7 +233,7 @@ def replay(path, symbols, packets=None):
             elif any(frame[0] == here for frame in stack):
                 while stack[-1][0] != here:
                     pop()
-            else:  # into the middle of another: it goes on under that name, which is no call of it
+            else:  # into the middle of another function: the flow continues under that name, and no call is counted
                 back = stack[-1][1]
                 pop()
                 push(here, back, 0)

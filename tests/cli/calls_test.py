@@ -63,7 +63,7 @@ class Programs(unittest.TestCase):
         return call_replay.replay(truths[0], self.symbols[name])
 
     def test_a_call_has_the_name_that_its_thread_had(self):
-        """One thread runs two programs: each one's calls are listed, and chosen by --comm, under its own name."""
+        """One thread executes two programs: the calls of each are listed, and selected by --comm, under its own name."""
         path = self.folder / "exec.data"
         done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "-o", path, "--", "/bin/sh", "-c", f"exec {self.folder / 'parser'}")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -109,7 +109,7 @@ class Programs(unittest.TestCase):
         return lines, {line["function"]: line["self_cycles"] for line in lines}
 
     def repeatable(self, name, *words):
-        """A recording whose clock goes by instructions, other ones in other functions: its truth is known to the tick."""
+        """A recording whose clock counts instructions, differently in each function: its truth is known to the tick."""
         path = self.folder / (name + "".join(words) + ".cycles.data")
         done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--cyc", "--work-clock", "--truth", path.with_suffix(".truth"), *words,
                    "-o", path, "--", self.folder / name)
@@ -117,9 +117,9 @@ class Programs(unittest.TestCase):
         return path
 
     def test_times_and_cycles_are_those_of_the_truth(self):
-        """Own and total cycles and time of each function. A packet tells one moment for all that ran since the one before, so the truth's own ticks are
-        shared out as its packets allow: a model of when they leave, which reads none (call_replay.Packets). A short TNT with six branches is taken for
-        a full one; where long ones are written it is the rest of one, and leaves with what comes behind it."""
+        """Compares own and total cycles and time of each function. A packet gives one time for all instructions since the previous one, so the ticks
+        of the truth are shared out as the packets allow, by a model of their output times that reads none of them (call_replay.Packets). A short TNT
+        with six branches counts as full; if long TNTs are written, it is the remainder of one, and is output with what follows it."""
         ticks_per_ns = 2
         for name in NAMES:
             for words, packets in (((), call_replay.Packets(47, True)), (("--short-tnt", "--no-retcomp"), call_replay.Packets(6, False))):
@@ -135,7 +135,7 @@ class Programs(unittest.TestCase):
                     for what, value in (("self_cycles", line["self_cycles"]), ("self_ns", line["self_ns"] * ticks_per_ns)):
                         off[what] += abs(value - own)
                         self.assertLess(abs(value - own), max(0.03 * own, 0.012 * every), (name, words, line, own))
-                    # A call begins and ends inside of what a packet tells: on average half of one at either end.
+                    # A call begins and ends within the interval of a packet: on average half an interval of error at either end.
                     for value in (line["total_cycles"], (line["total_ns"] - line["untraced_ns"]) * ticks_per_ns):
                         self.assertLess(abs(value - with_callees), max(0.1 * with_callees, 0.02 * every), (name, words, line, with_callees))
                 self.assertAlmostEqual(sum(line["self_cycles"] for line in lines), every, delta=0.005 * every)
@@ -148,8 +148,8 @@ class Programs(unittest.TestCase):
                 self.assertRegex(run("functions", "-i", path).stdout, r"^ +calls .* ipc function\n")
 
     def test_cycles_are_where_perf_finds_them(self):
-        """perf tells the cycles of a packet at its first instruction: they are those of the instructions from there to the next packet's. It adds
-        those of system calls, which are nobody's here: stretches with such are left out."""
+        """perf prints the cycles of a packet at its first instruction: they belong to the instructions from there to the next packet's. perf adds
+        those of system calls, which belong to no function here: runs with such are omitted."""
         form = re.compile(r"^ *(.*?) +([0-9a-f]+)(?: .*IPC: [\d.]+ \(\d+/(\d+)\))?\s*$")
         for name in ("calls", "parser"):
             path = self.repeatable(name)
@@ -160,7 +160,7 @@ class Programs(unittest.TestCase):
                 if told:
                     for start in stretch if not (paused or after) else ():
                         want[start] += cycles / len(stretch)
-                    stretch, cycles, paused, after = [], int(told), False, paused  # the time of a system call may be told behind it
+                    stretch, cycles, paused, after = [], int(told), False, paused  # the time of a system call may be given after it
                 stretch.append(self.symbols[name].start(int(ip, 16)))
                 paused = paused or "tr end" in flags or "syscall" in flags
             _, own = self.cycles(path)
@@ -202,10 +202,10 @@ class Programs(unittest.TestCase):
             self.assertEqual([line.get("call") for line in only], [None, "main"])
 
     def with_clock(self, name, wall_ns, clock_ns):
-        """A copy of a recording whose header tells the time of day (feature CLOCK_DATA, perf.data-file-format.txt)."""
+        """Returns a copy of a recording whose header has the time of day (feature CLOCK_DATA, perf.data-file-format.txt)."""
         clock_data = 29
         raw = bytearray(self.data(name).read_bytes())
-        table = int.from_bytes(raw[40:48], "little") + int.from_bytes(raw[48:56], "little")  # behind the data section
+        table = int.from_bytes(raw[40:48], "little") + int.from_bytes(raw[48:56], "little")  # after the data section
         bits = int.from_bytes(raw[72:104], "little")
         self.assertEqual(bits >> clock_data & 1, 0)
         present = [bit for bit in range(256) if bits >> bit & 1]
@@ -223,14 +223,14 @@ class Programs(unittest.TestCase):
     def test_time_of_day_matches_other_logs(self):
         first = next(line for line in run("script", "-i", self.data("calls"), "--itrace=b", "-F", "time", "--ns").stdout.splitlines())
         ns = int(first.strip().rstrip(":").replace(".", ""))
-        wall = 1_790_000_000_123_456_789  # 2026-09-21, whatever the zone
+        wall = 1_790_000_000_123_456_789  # 2026-09-21 in any time zone
         data = self.with_clock("calls", wall, ns)
         want = datetime.datetime.fromtimestamp(wall // 10**9).strftime("%Y-%m-%d %H:%M:%S.") + "123456789"
         listed = run("script", "-i", data, "--itrace=b", "-F", "tod,time,ip", "--ns").stdout.splitlines()
         self.assertTrue(listed[0].startswith(want), listed[0])
         tree = run("script", "-i", data, "--tod", "--ns").stdout.splitlines()
         self.assertIn(want, tree[0])
-        # What it lists it takes back: some lines by their time of day are the lines by their trace time.
+        # Listed times are accepted as arguments: lines selected by their time of day are the lines selected by their trace time.
         plain = run("script", "-i", data, "--itrace=b", "-F", "time,ip", "--ns").stdout.splitlines()
         moments = [(" ".join(line.split()[:2]).rstrip(":"), other.split(":")[0].strip()) for line, other in zip(listed, plain)]
         (day_a, trace_a), (day_b, trace_b) = moments[len(moments) // 3], moments[len(moments) // 2]
@@ -257,7 +257,7 @@ class Programs(unittest.TestCase):
         self.assertEqual(found["max_ns"], spans[0])
 
     def test_every_listing_has_one_time_for_a_call(self):
-        """The words that --slowest gives fit the listing of branches too: the call is in it; no time goes back."""
+        """The options that --slowest prints also select from the listing of branches: the call is in it, and no time decreases."""
         for name, function in (("sorter", "snprintf"), ("calls", "recurse"), ("parser", "expression")):
             done = json_lines(run("functions", "-i", self.data(name), "--func", function, "--slowest", "5", "--format", "json"))
             found = [each for each in done if "call" in each]
@@ -302,13 +302,13 @@ class Programs(unittest.TestCase):
         whole = run("script", "-i", self.data("parser"), "--ns").stdout.splitlines()
         inside = run("script", "-i", self.data("parser"), "--ns", "-S", "group").stdout.splitlines()
         self.assertLess(0, len(inside))
-        rest = iter(whole)  # in this order among them; a line may well stand in two places
+        rest = iter(whole)  # in the same order; a line may occur twice
         self.assertTrue(all(line in rest for line in inside))
         outermost = min(len(line) - len(line.split(": ", 1)[1].lstrip(" 0123456789.nmus")) for line in inside)
         self.assertTrue(all("group" in line for line in inside
                             if len(line) - len(line.split(": ", 1)[1].lstrip(" 0123456789.nmus")) == outermost and "}" not in line))
-        # How much of the program ran in a tenth of the time is up to the machine; that it is of that tenth is not.
-        # From the first line to the end of the recording, which is where its threads end: after the last call.
+        # How much of the program ran in a tenth of the time depends on the machine; that the lines belong to that tenth does not.
+        # From the first line to the end of the recording, where its threads end: after the last call.
         moment = [int(line.split(":")[0].split()[-1].replace(".", "")) for line in whole]
         span = json.loads(run("info", "--json", "-i", self.data("parser")).stdout)["time_ns"][1] - moment[0]
         for words in ("30%-40%", "30%,40%"):
@@ -329,7 +329,7 @@ class Programs(unittest.TestCase):
             words = ["script", "-i", self.data(name), "--itrace=cr", "-F", "flags,ip,addr"]
             perf = subprocess.run(["perf", *map(str, words)], capture_output=True, text=True)
             pairs = [[match.groups() for match in map(form.match, text.splitlines()) if match] for text in (perf.stdout, run(*words).stdout)]
-            # The first line is where tracing begins, the last where it ends; perf names neither side that was not traced.
+            # The first line is where tracing begins, the last where it ends; perf prints no address for the untraced side.
             self.assertEqual(pairs[0], pairs[1], name)
             self.assertGreater(len(pairs[0]), 2000)
 
@@ -376,7 +376,7 @@ class Programs(unittest.TestCase):
                 theirs, ours = self.first_lines("perf", *words), self.first_lines(PTDECODE, *words, "-q")
                 self.assertEqual(len(ours), len(theirs), words)
                 self.assertGreater(len(ours), 2000)
-                # The bounds of a time are computed otherwise (docs/DIFFERENCES.md); of names at one address either may be chosen.
+                # Time ranges are computed differently (docs/DIFFERENCES.md), and any of several names at one address may be chosen.
                 self.assertGreater(sum(time.sub("", a) == time.sub("", b) for a, b in zip(ours, theirs)), len(ours) // 2, words)
                 for a, b in zip(ours, theirs):
                     same = [name.sub(" NAME (", time.sub(lambda found: "T" * len(found[0]), line)) for line in (a, b)]
@@ -386,7 +386,7 @@ class Programs(unittest.TestCase):
                         self.assertEqual(same[0].split()[:-1], same[1].split()[:-1], words)
 
     def called(self, *words):
-        """function -> calls, and the time of the outermost"""
+        """Returns function -> calls, and the time of the outermost."""
         lines = [line for line in json_lines(run("functions", *words, "--limit", "0", "--format", "json")) if "function" in line]
         return {line["function"]: line for line in lines}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What ran of small programs: lines and inlined functions beside addr2line, coverage beside gcov of the same run, branches and straight
-runs beside the ground truth, and perf2bolt as a reader.
+"""The executed code of small programs: lines and inlined functions against addr2line, coverage against gcov of the same run, branches and straight
+runs against the ground truth, and perf2bolt as a reader.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, CXX. Exit status 77 without qemu-x86_64.
 """
@@ -69,14 +69,14 @@ class Code(unittest.TestCase):
         lines = deepest = 0
         for address in addresses:
             names, places = want[address][0::2], [os.path.basename(place.split(" (disc")[0]) for place in want[address][1::2]]
-            if not re.search(r":[1-9]\d*$", places[0]):  # the C run-time: its assembler has no lines
+            if not re.search(r":[1-9]\d*$", places[0]):  # the C run-time: its assembler code has no lines
                 self.assertEqual(told[address], "", hex(address))
                 continue
             lines += 1
             deepest = max(deepest, len(places))
             self.assertEqual(re.findall(r"[\w.+]+:\d+\b", told[address]), places, hex(address))
             self.assertEqual(told[address].count(" inlined at "), len(places) - 1)
-            for name in names[:-1]:  # all but the outermost are named, without their arguments
+            for name in names[:-1]:  # all except the outermost are printed without their arguments
                 if "operator" in name:
                     continue
                 while (shorter := re.sub(r"<[^<>]*>|\([^()]*\)| const$", "", name)) != name:
@@ -107,7 +107,7 @@ class Code(unittest.TestCase):
         self.assertGreater(len(both), 35)
         self.assertEqual({line: got[line] != 0 for line in both}, {line: want[line] != 0 for line in both})
         self.assertGreater(sum(want[line] == 0 for line in both), 8)
-        # gcov adds up the blocks of a line where we take the instruction that ran most: loops and choices on one line.
+        # gcov adds the blocks of a line, we take the most executed instruction: loops and choices on one line differ.
         for line in both:
             if not re.search(r"\b(for|while)\b|\?", source[line - 1]):
                 self.assertEqual(got[line], want[line], source[line - 1])
@@ -121,7 +121,7 @@ class Code(unittest.TestCase):
         self.assertIn(f"FNDA:{want[next(i for i, text in enumerate(source, 1) if text.startswith('int classify'))]},classify\n", record)
 
     def test_coverage_of_a_slowest_calls_time_begins_with_the_call(self):
-        """The words for a closer look: the line that enters the call and the first line of what it calls are of its time."""
+        """The options that --slowest prints: the line that enters the call and the first line of its callee are within its time."""
         self.build("shopdb", os.environ.get("CC", "cc"), "-g", "-O1", "-fno-inline", "-w", "-static", record=["--cyc"])
         source = (PROGRAMS / "shopdb.c").read_text().split("\n")
         lines = [source.index(text) + 1 for text in ("int run_query(const char *query) {", "  struct plan plan = plan_query(query);",
@@ -133,7 +133,7 @@ class Code(unittest.TestCase):
             done = run("coverage", "-i", self.data("shopdb"), *words.split(), "--format", "lcov", "-q")
             got = {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", done.stdout, re.M)}
             counts = [got.get(line, 0) for line in lines]
-            for count in counts[:2]:  # others ran between the same two moments as its ends
+            for count in counts[:2]:  # others were executed in the same time as its ends
                 self.assertTrue(1 <= count < 60, (counts, words))
             self.assertTrue(at != 0 or counts[2] == 1, (counts, words))
 
@@ -146,7 +146,7 @@ class Code(unittest.TestCase):
         self.assertIn("no debug information in", done.stderr)
 
     def truth(self, name):
-        """Taken branches and straight runs of the ground truth, with their numbers."""
+        """Returns the taken branches and straight runs of the ground truth, with their counts."""
         branches, runs = collections.Counter(), collections.Counter()
         start = end = last = None
         for what, insns in call_replay.truth_blocks(next((self.folder / (name + ".truth")).glob("*.ptt"))):
@@ -159,7 +159,7 @@ class Code(unittest.TestCase):
                         branches[last, insns[0][0]] += 1
                 start = insns[0][0]
             last, code = insns[-1]
-            end = None if call_replay.kind_of(code) == "syscall" else last + len(code)  # the kernel is not traced: flow begins anew
+            end = None if call_replay.kind_of(code) == "syscall" else last + len(code)  # the kernel is not traced: flow starts again
         runs[start, last] += 1
         return branches, runs
 
@@ -189,7 +189,7 @@ class Code(unittest.TestCase):
         perf2bolt = self.perf2bolt()
         done = run("profile", "-i", self.data("inlined"), "--dso", "inlined", "-o", self.folder / "inlined.pa", "-q")
         self.assertEqual(done.returncode, 0, done.stderr)
-        # Stubs of the PLT are no functions with a flow that BOLT knows.
+        # Stubs of the PLT are not functions whose flow BOLT can use.
         names = subprocess.run(["nm", "-S", "--defined-only", self.folder / "inlined"], capture_output=True, text=True, check=True).stdout
         spans = [(int(first, 16), int(first, 16) + int(size, 16)) for first, size in re.findall(r"^(\w+) (\w+) [tTwW] .*shop", names, re.M)]
         kept = [line for line in (self.folder / "inlined.pa").read_text().splitlines(True) if any(first <= int(line.split()[1], 16) < end for first, end in spans)]
@@ -203,7 +203,7 @@ class Code(unittest.TestCase):
         self.assertIn("_ZNK4shop6Basket3sumEv", (self.folder / "inlined.fdata").read_text())
 
     def test_branch_stacks_hold_every_branch_once(self):
-        """perf's text of branch stacks: branches as often as the ground truth has them, and perf2bolt reads it in place of perf's."""
+        """perf's text of branch stacks: each branch has the count of the ground truth, and perf2bolt reads it in place of perf's."""
         for words in (("-S", "main"), ("--itrace=c",)):
             done = run("script", "-i", self.data("sorter"), "-F", "pid,ip,brstack", *words)
             self.assertEqual((done.returncode, done.stdout), (2, ""), words)
@@ -219,7 +219,7 @@ class Code(unittest.TestCase):
         want, _ = self.truth("sorter")
         self.assertEqual(branches, want)
         perf2bolt = self.perf2bolt()
-        # perf2bolt asks `perf script` for the stacks, then for maps and build ids: the first answer is ours.
+        # perf2bolt runs `perf script` for the stacks, then for maps and build ids: the first output is ours.
         stand_in = self.folder / "bin" / "perf"
         stand_in.parent.mkdir()
         stand_in.write_text(f'''#!/bin/sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Completions: every command, and every option that a command's own --help names, in bash; the same in zsh and fish where they are installed."""
+"""Completions: every command and every option in a command's --help, in bash; the same in zsh and fish if they are installed."""
 import os
 import pathlib
 import re

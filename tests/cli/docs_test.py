@@ -25,19 +25,19 @@ WIDE_PIXELS = 20
 
 
 def blocks(text):
-    """(command, output lines) of each block that starts with '$ '."""
+    """Returns (command, output lines) of each block that starts with '$ '."""
     for body in re.findall(r"^```\n\$ (.*?)^```$", text, re.M | re.S):
         lines = body.rstrip("\n").split("\n")
         yield lines[0], lines[1:]
 
 
 def pictures(text):
-    """The SVG files next to the document that it shows."""
+    """Returns the SVG files in the document's folder that it shows."""
     return set(re.findall(r"!\[[^\]]*\]\(([\w-]+\.svg)\)", text))
 
 
 def frames(path):
-    """The functions that a flame graph shows, with the width of each in pixels."""
+    """Returns the functions that a flame graph shows, with the width of each in pixels."""
     return {name: float(width) for name, width in re.findall(r'data-n="([^"]+)" data-x="[^"]+" data-w="([^"]+)"', path.read_text())}
 
 
@@ -108,7 +108,7 @@ class Docs(unittest.TestCase):
             self.assertTrue(pictures(document_text))
             for picture in pictures(document_text):
                 drawn = frames(walk.folder / picture)
-                # Narrow frames come and go with the machine's speed.
+                # Whether narrow frames appear depends on the machine's speed.
                 wide = {name for name, width in frames(SOURCE / "docs" / picture).items() if width > WIDE_PIXELS and name in functions}
                 self.assertGreater(len(wide), 1, picture)
                 self.assertLessEqual(wide, drawn.keys(), picture)

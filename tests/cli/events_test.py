@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lines beside calls: samples of other events among them, branches and instructions as JSON, one spelling of --format for all commands.
+"""Lines other than calls: samples of other events among them, branches and instructions as JSON, one syntax of --format for all commands.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
@@ -16,9 +16,9 @@ import unittest
 
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
-SAMPLE_TYPE = 0x10007  # IDENTIFIER, IP, TID, TIME: as the other events of the recording
+SAMPLE_TYPE = 0x10007  # IDENTIFIER, IP, TID, TIME: as for the other events of the recording
 PERIOD, RAW = 1 << 8, 1 << 10
-# As the kernel's tracefs has it, shortened.
+# In the format of the kernel's tracefs, shortened.
 FORMAT = b"""name: shop_order
 ID: 777
 format:
@@ -48,7 +48,7 @@ def sample(identifier, ip, tid, time, rest):
 
 
 class Recording:
-    """A perf.data file with two more events and their samples, written anew (tools/perf/Documentation/perf.data-file-format.txt)."""
+    """Returns a perf.data file with two more events and their samples, written again (tools/perf/Documentation/perf.data-file-format.txt)."""
 
     def __init__(self, path):
         self.raw = path.read_bytes()
@@ -77,7 +77,7 @@ class Recording:
         out += data
         tracing_data = b"\x17\x08\x44tracing0.6\0\0\1" + FORMAT
         features = {**self.features}
-        features.pop(12)  # the names of events; perf writes them for all or none
+        features.pop(12)  # the names of events; perf writes either all or none
         head = len(out) + 16 * (len(features) + 1)
         features[1] = (head, len(tracing_data))
         out += b"".join(struct.pack("<QQ", *features[bit]) for bit in sorted(features)) + tracing_data
@@ -97,7 +97,7 @@ class Events(unittest.TestCase):
         cls.plain = cls.folder / "plain.data"
         done = run("record", "--emulate", "--plugin", os.environ["PTDECODE_PLUGIN"], "--cyc", "-o", cls.plain, "--", program)
         assert done.returncode == 0, done.stderr
-        # A cycles sample at some branches' time and place, an event of the program's own between two.
+        # A cycles sample at the time and address of some branches, a user-defined event between two.
         branches = json_lines(run("script", "-i", cls.plain, "--itrace=b", "--format", "json", "-q"))[1:]
         tid = branches[0]["tid"]
         cls.places = [branches[len(branches) * k // 10] for k in range(1, 9)]
@@ -123,7 +123,7 @@ class Events(unittest.TestCase):
         whole = run("script", "-i", bundle, "--itrace=b")
         self.assertNotIn("samples of other events", whole.stderr)
         data, at, out = bundle.read_bytes(), 16, bundle.read_bytes()[:16]
-        while at < len(data):  # docs/FORMAT.md: type, method, stored and raw size, FNV-1a of what is stored
+        while at < len(data):  # docs/FORMAT.md: type, method, stored and raw size, FNV-1a of the stored bytes
             stored = struct.unpack_from("<Q", data, at + 8)[0]
             chunk, at = data[at:at + 32 + stored], at + 32 + stored
             if chunk[:4] == b"evnt":
@@ -153,7 +153,7 @@ class Events(unittest.TestCase):
                 self.assertIn("event:0:0", line)
                 self.assertIn(place["symbol"], line)
         self.assertEqual(sum("tracepoint:777" in line for line in found), 1)
-        # The flow itself is the same; the column of events is as wide as the longest name of an event.
+        # The flow is the same; the column of events is as wide as the longest name of an event.
         rest = [line.split() for line in lines if "branches:" in line]
         plain = [line.split() for line in run("script", "-i", self.plain, "--itrace=b", "-F", "time,event,ip,sym", "--ns").stdout.splitlines()]
         self.assertTrue(rest == plain)
@@ -173,7 +173,7 @@ class Events(unittest.TestCase):
         self.assertEqual(fields, {"who": "bob", "change": -5, "at": "0xffff800012345678", "item": "p?ar"})
 
     def test_a_recording_from_standard_input_is_the_same(self):
-        """Of a pipe, too: it is read more than once."""
+        """Also from a pipe, although the input is read more than once."""
         for words in (("script", "--ns"), ("script", "--itrace=b", "--ns"), ("info",), ("functions", "--json")):
             want = run(*words, "-q", "-i", self.data).stdout if words[0] != "info" else None
             command = " ".join([PTDECODE, *words, *(["-q"] if want else []), "-i", "-"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Code that is not where it was recorded: debuginfod (a server of our own), file systems of processes, mappings that are given; and what is
-said where nothing is found.
+"""Code that is not where it was recorded: debuginfod (the test's own server), file systems of processes, mappings given as options; and the messages
+if nothing is found.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
@@ -27,7 +27,7 @@ def run(*words, environment=None):
 
 
 class Server:
-    """Serves files by build id as debuginfod's HTTP interface has it; notes what it was asked."""
+    """Serves files by build id with debuginfod's HTTP interface; records the requests."""
 
     def __init__(self, files):
         asked = self.asked = []
@@ -54,7 +54,7 @@ class Server:
 
 
 class BadServer:
-    """A server that answers with too much, or not at all; counts what it sends until the other side has enough."""
+    """A server that sends too much, or nothing; counts the bytes sent until the client closes the connection."""
 
     def __init__(self, kind, files=None):
         self.sent, self.asked, self.gone = 0, threading.Event(), threading.Event()
@@ -76,7 +76,7 @@ class BadServer:
                         self.wfile.write(b"\x7fELF" + bytes(1 << 20))
                         outer.sent += 1 << 20
                     if not content and kind == "silent":
-                        self.rfile.read(1)  # until the other side hangs up
+                        self.rfile.read(1)  # until the client closes the connection
                 except OSError:
                     pass
                 outer.gone.set()
@@ -172,7 +172,7 @@ class Files(unittest.TestCase):
 
     @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
     def test_debuginfod_sends_more_than_there_can_be(self):
-        allowed = (64 << 20) + 64 * self.kept.stat().st_size  # of what the recording says of the program
+        allowed = (64 << 20) + 64 * self.kept.stat().st_size  # limit derived from the recorded size of the program
         for kind in ("endless", "declared"):
             server, cache, environment = self.bad_server(kind)
             done = run("stat", "-i", self.folder / "rec", environment=environment)
@@ -189,7 +189,7 @@ class Files(unittest.TestCase):
 
     @unittest.skipUnless(ctypes.util.find_library("debuginfod"), "libdebuginfod is not installed")
     def test_ctrl_c_ends_a_download(self):
-        # Of the program while the recording is opened; of its debug information while it is decoded.
+        # For the program while the recording is opened; for its debug information while it is decoded.
         for files in ({}, {f"/buildid/{self.build_id}/executable": (self.folder / "away" / "bare").read_bytes()}):
             server, _, environment = self.bad_server("silent", files)
             process = subprocess.Popen([PTDECODE, "functions", "-i", str(self.folder / "rec")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -252,7 +252,7 @@ class Files(unittest.TestCase):
                 words = ["--map", f"{self.pid}:{self.kept},off={offset},size={size}@{address:x}"]
         done = self.decode(*words, environment={"DEBUGINFOD_URLS": ""})
 
-        def numbers(text):  # names come from another file name
+        def numbers(text):  # the names contain another file name
             return [re.sub(r"\S+(?=\+0x)", "", line.rsplit(" (", 1)[0]) for line in text.splitlines()]
         self.assertEqual(numbers(done.stdout), numbers(self.whole))
         marked = json.loads(run("stat", "--json", "-i", self.folder / "rec", *words).stdout)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What somebody does with ptdecode on the first day, on programs of the system and small ones of our own, recorded under the emulator.
+"""The first steps of a new user, on programs of the system and small ones of the test, recorded under the emulator.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
@@ -47,14 +47,14 @@ def record(name, *command, words=(), **more):
 
 
 def functions(path, *words):
-    """The rows that `functions` lists, and a failure if it cannot."""
+    """Returns the rows of `functions`; fails if it does."""
     done = run("functions", "-q", "-i", path, "--limit", "0", "--format", "json", *words)
     assert done.returncode == 0, done.stderr
     return [line for line in json_lines(done) if "function" in line]
 
 
 def folded(path, *words):
-    """stack -> amount"""
+    """Returns stack -> amount."""
     lines = run("flame", "-q", "-i", path, "--format", "folded", *words).stdout.splitlines()
     return {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in lines}
 
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
 
 
 class Shell(unittest.TestCase):
-    """Two programs that a shell starts, in two processes."""
+    """Two programs started by a shell, in two processes."""
 
     @classmethod
     def setUpClass(cls):
@@ -148,7 +148,7 @@ class Shell(unittest.TestCase):
         svg = WORK / "search.svg"
         self.assertEqual(run("flame", "-q", "-i", self.path, "-o", svg).returncode, 0)
         text = svg.read_text()
-        # What a browser would give the script: frames with attributes, and no more of them.
+        # The script's view of the document in a browser: frames with attributes, and nothing else.
         frames = [dict(re.findall(r'(data-\w+)="([^"]*)"', group)) for group in re.findall(r'<g class="f"[^>]*>', text)]
         script = re.search(r"<script><!\[CDATA\[(.*)\]\]></script>", text, re.S).group(1)
         stub = """
@@ -181,7 +181,7 @@ int main(int argc, char** argv) { return outer(40 * argc) == -1; }
 
 
 class Unnamed(unittest.TestCase):
-    """Two stripped programs with a library of two functions, one of which has no name, run one after the other."""
+    """Two stripped programs with a library of two functions, one of which has no name, executed one after the other."""
 
     @classmethod
     def setUpClass(cls):
@@ -274,7 +274,7 @@ int main(int argc, char** argv) {
 
 
 class JitNames(unittest.TestCase):
-    """A program that makes two functions at run time and names them, as node --perf-prof and --perf-basic-prof do."""
+    """A program that generates two functions at run time and names them, as node --perf-prof and --perf-basic-prof do."""
 
     @classmethod
     def setUpClass(cls):
@@ -318,14 +318,14 @@ class JitNames(unittest.TestCase):
         root = WORK / "root"
         (root / "tmp").mkdir(parents=True)
         shutil.move(there, root / "tmp" / there.name)
-        self.check(path)  # as it was kept in the stash
+        self.check(path)  # from the copy in the stash
         self.check(bundle)
 
         def named(*words):
             return [line for line in functions(path, "--stash", "off", *words) if line["function"].startswith("JS:")]
         self.assertFalse(named())
         self.assertTrue(named("--symfs", root))
-        # What another user left in /tmp is not believed, nor a link.
+        # Files in /tmp of another user are not trusted, and neither are links.
         kept = root / "tmp" / there.name
         there.symlink_to(kept)
         self.assertFalse(named())
@@ -374,7 +374,7 @@ class Spin(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
-    """Files without a build id, as Go makes them."""
+    """Files without a build id, as Go writes them."""
 
     def test_a_file_is_at_hand_until_it_changes(self):
         program = build("no_id", WORKER, "-Wl,--build-id=none", "-static")
@@ -383,11 +383,11 @@ class Files(unittest.TestCase):
         whole = functions(path)
         touched = program.with_suffix(".touched")
         shutil.copy(program, touched)
-        touched.rename(program)  # another file, of another time, with the same bytes
+        touched.rename(program)  # another file with another time and the same bytes
         self.assertNotIn("changed or removed since", run("functions", "-i", path).stderr)
         times = program.stat()
         build("no_id", WORKER.replace("sink += i", "sink -= 3 * i"), "-Wl,--build-id=none", "-static")
-        os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))  # its time tells nothing
+        os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))  # its time is no evidence
         done = run("functions", "-i", path)
         self.assertIn(f"changed or removed since they were recorded: {program}: the copies in the stash are used", done.stderr)
         self.assertEqual(functions(path), whole)
@@ -463,7 +463,7 @@ class Machine(unittest.TestCase):
 
 
 class NoTrace(unittest.TestCase):
-    """A recording of perf without a trace, as 'perf record PROGRAM' makes one."""
+    """A perf recording without a trace, as made by 'perf record PROGRAM'."""
 
     @unittest.skipUnless(shutil.which("perf"), "perf is not installed")
     def test_every_command_says_what_the_file_is_and_how_to_record(self):

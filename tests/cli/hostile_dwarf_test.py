@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs whose debug information names other files, or costs far more than its size: every command ends, within the memory of a file of
-that size, and opens no other file.
+"""Programs whose debug information refers to other files, or costs far more than its size: every command ends within the memory for a file of that
+size, and opens no other file.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, CC. The programs are assembled here; without an emulator for this machine the test is skipped.
 """
@@ -17,7 +17,7 @@ PTDECODE = os.environ["PTDECODE"]
 CC = os.environ.get("CC", "cc")
 PLUGIN = ["--plugin", os.environ["PTDECODE_PLUGIN"]] if "PTDECODE_PLUGIN" in os.environ else []
 MOST_BYTES = 2 << 30
-MOST_SECONDS = 60  # of a command that ends at all
+MOST_SECONDS = 60  # for a command that ends at all
 LIMIT = "its source lines are not used: its debug information needs more than"
 
 CODE = """	.text
@@ -64,7 +64,7 @@ def leb(value):
 
 
 def unit(dies, files=1, length=10, abbrev="2,0x2e,0, 0x03,0x0e, 0x11,1, 0x12,0x0b, 0,0"):
-    """One unit with a string of `length` bytes, the DIEs `dies`, and `files` names in the folder that is named so."""
+    """Returns one unit with a string of `length` bytes, the DIEs `dies`, and `files` names in the folder of that name."""
     return f"""	.section .debug_abbrev,"",@progbits
 .Lab:	.byte 1,0x11,1, 0x11,1, 0x12,7, 0x10,0x17, 0,0
 	.byte {abbrev}
@@ -109,7 +109,7 @@ def functions(count, length):
 
 
 def old_table(files, length):
-    """A line table of DWARF 4 whose program defines `files` files in one folder with a name of `length` bytes."""
+    """Returns a line table of DWARF 4 whose program defines `files` files in one folder with a name of `length` bytes."""
     table = f"""	.section .debug_line,"",@progbits
 .Lline:	.long .Lle-.Lls
 .Lls:	.value 4

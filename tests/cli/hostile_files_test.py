@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recordings that name files which are none of theirs: what is not proven to be code of the recording is neither read nor bundled.
+"""Recordings that name files not belonging to them: files that are not proven to be code of the recording are neither read nor bundled.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Inputs: PTDECODE_CORPUS and its neighbour faults/; what is absent is skipped.
 """
@@ -76,13 +76,13 @@ class HostileFiles(unittest.TestCase):
         ini.write_text(text.replace("../../../../../etc/shadow", "../secret"))
         listing = self.dry(self.folder, "--allow-outside")
         self.assertRegex(listing, r"(?m)^ *[1-9]\d* +\d+  .*secret \(a memory dump of the snapshot\)$")
-        # An ELF image next to the folder, as snapshots that share images name it: decoded, but not bundled.
+        # An ELF image next to the folder, as used by snapshots that share images: decoded, but not bundled.
         shutil.copy("/bin/true", self.tmp / "image")
         ini.write_text(text.replace("../../../../../etc/shadow", "../image"))
         self.assertNotIn("is not read", run("stat", "-i", self.folder).stderr)
         self.refused(self.dry(self.folder), "image", OUTSIDE)
         self.assertRegex(self.dry(self.folder, "--allow-outside"), r"(?m)image \(a memory dump of the snapshot\)$")
-        # Its own files by any spelling that stays inside.
+        # Its own files by any path that stays inside.
         (self.folder / "sub").mkdir()
         shutil.copy(self.secret, self.folder / "sub" / "code")
         (self.folder / "inner").symlink_to("sub/code")
@@ -174,7 +174,7 @@ class HostileFiles(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("qemu-x86_64") and shutil.which("cc"), "needs qemu-x86_64 and a compiler")
 class MappedFiles(unittest.TestCase):
-    """Files that MMAP2 records name, of a program that has no build id."""
+    """Files named by MMAP2 records, of a program that has no build id."""
 
     @classmethod
     def setUpClass(cls):
@@ -201,7 +201,7 @@ class MappedFiles(unittest.TestCase):
         return lines[0]
 
     def put(self, content):
-        """In place: the inode stays, and the time is older than the recording's."""
+        """Replaced in place: the inode stays, and the time is older than the recording's."""
         with open(self.program, "r+b") as file:
             file.truncate(0)
             file.write(content)
@@ -213,7 +213,7 @@ class MappedFiles(unittest.TestCase):
         made = self.tmp / "made.ptb"
         self.assertEqual(run("bundle", self.recording, "--stash", "off", "-o", made).returncode, 0)
         blocks = run("script", "-i", made, "--itrace=b").stdout
-        self.assertIn("program) {assumed}", blocks)  # the kernel's time of its change is after the recording
+        self.assertIn("program) {assumed}", blocks)  # the ctime is after the recording
         self.assertEqual(blocks.replace(" {assumed}", ""), self.blocks)
 
     def test_another_file_at_the_path_is_refused_by_all_commands(self):
@@ -249,7 +249,7 @@ class MappedFiles(unittest.TestCase):
         self.assertIn("neither its build id nor its content shows that it is code", kept.stderr)
 
     def test_only_pages_of_executable_segments_are_bundled(self):
-        # A program header less: the text is data now, as if the recording said of data that it was mapped as code.
+        # One program header fewer: the text is now data, as if the recording had mapped data as code.
         content = bytearray(self.content)
         at, size, count = int.from_bytes(content[32:40], "little"), int.from_bytes(content[54:56], "little"), int.from_bytes(content[56:58], "little")
         for i in range(count):
@@ -263,14 +263,14 @@ class MappedFiles(unittest.TestCase):
 
 
 class PrivateOutput(unittest.TestCase):
-    """What holds code or memory of processes is for its owner alone; links that somebody else put there are not followed."""
+    """Files with code or memory of processes are accessible to their owner only; links placed there by others are not followed."""
 
     def setUp(self):
         self.tmp = pathlib.Path(tempfile.mkdtemp(prefix="ptd-private-"))
         self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
 
     def commands(self):
-        """Each with -o to come."""
+        """Each with -o, which is appended."""
         yield ["bundle", SOURCE / "data" / "demo"], True
         yield ["flame", "-i", SOURCE / "data" / "demo"], False
         if shutil.which("qemu-x86_64"):

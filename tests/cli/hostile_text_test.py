@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Names in a recording that a terminal would obey (ESC, BEL, newlines, tabs, DEL, U+009B) or that are no UTF-8: no command passes them on.
+"""Names in a recording that a terminal would interpret (ESC, BEL, newlines, tabs, DEL, U+009B) or that are not UTF-8: no command prints them.
 
 Environment: PTDECODE, PTDECODE_SOURCE.
 """
@@ -15,7 +15,7 @@ import unittest
 PTDECODE = os.environ["PTDECODE"]
 SOURCE = pathlib.Path(os.environ["PTDECODE_SOURCE"])
 
-# Of the same length each: names of threads, of the host, of the mapped file, of kernel symbols that come and go, and in kallsyms.
+# All of the same length: names of threads, of the host, of the mapped file, of dynamic kernel symbols, and in kallsyms.
 NAMES = {b"demo/0-a": b"\x1b[2Ja\nb\xff", b"demo/0-b": b"\xc2\x9b2J\tcd\x7f", b"made-by-make_demo": b"\x1b]0;window title\x07",
          b"6.1.0-demo": b"6.1\n\x1b[0mme", b"ftrace_trampoline": b"\x1b[8mtrampoline\xe2\x82\r"}
 SYMBOLS = {b"hot_keys": b"\x1b[7m\xffeys", b"hot_traced": b"hot\x07tr\x08ced"}
@@ -51,7 +51,7 @@ class HostileText(unittest.TestCase):
         return subprocess.run([PTDECODE, *map(str, words)], capture_output=True, timeout=300, **options)
 
     def harmless(self, output, words):
-        text = output.decode("utf-8")  # raises where it is none
+        text = output.decode("utf-8")  # raises if it is not UTF-8
         odd = sorted({c for c in text if (c < " " and c not in "\n\t") or "\x7f" <= c <= "\x9f"})
         self.assertEqual(odd, [], words)
         return text
@@ -84,7 +84,7 @@ class HostileText(unittest.TestCase):
         self.assertIn("\x9b2J\tcd\x7f", comms)
 
     def test_names_in_debug_information(self):
-        """A module whose source is a file of a hostile name: no line is forged, on the terminal or in lcov's file."""
+        """A module whose source file has a hostile name: no line is forged, on the terminal or in lcov's file."""
         demo = SOURCE / "data/demo"
         names = re.findall(r"^(\w+) t (\w+)\t\[demo\]$", (demo / "kcore_dir/kallsyms").read_text(), re.M)
         labels = {int(at, 16) - int(names[0][0], 16): name for at, name in names}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Calls of a kernel that patches itself (data/kernel): switches of threads, INT3s that stand for calls, filling of the return stack.
+"""Calls of a kernel that patches itself (data/kernel): thread switches, INT3s in place of calls, filling of the return stack.
 
-The branches themselves are the ground truth's (kernel_recording, demo); here a plain count of them stands beside what `functions` makes of them.
+The branches are verified against the ground truth elsewhere (kernel_recording, demo); here a plain count of them is compared with `functions`.
 Environment: PTDECODE, PTDECODE_SOURCE.
 """
 import json
@@ -28,13 +28,13 @@ class KernelCalls(unittest.TestCase):
         cls.said = done.stdout + done.stderr
 
     def test_every_return_goes_where_its_thread_had_called_from(self):
-        """Some PSBs stand between the two records of a switch, where the clock does not tell the thread; an INT3 in place of ftrace's CALL is a
-        call also if its handler's last instruction belongs to another function. Either, taken wrongly, shows as a stack given up."""
+        """Some PSBs are between the two records of a switch, where the time does not determine the thread; an INT3 in place of ftrace's CALL is a
+        call even if its handler's last instruction belongs to another function. An error in either shows as an abandoned stack."""
         self.assertIn("threads: ", self.said)
         self.assertNotIn("abandoned", self.said)
 
     def test_filling_the_return_stack_calls_nothing(self):
-        """Each switch passes 32 "call 1f; int3; 1:" in __switch_to_asm."""
+        """Each switch executes 32 "call 1f; int3; 1:" in __switch_to_asm."""
         text = run("script", "--itrace=c", "-F", "ip,sym,addr,symoff,flags", "-C", "1").stdout
         entered = len(re.findall(r"^ *call .*=> +\S+ __switch_to_asm\+0x0$", text, re.M))
         within = len(re.findall(r"^ *call .* __switch_to_asm\+\S+ => +\S+ __switch_to_asm\+", text, re.M))
@@ -45,14 +45,14 @@ class KernelCalls(unittest.TestCase):
         self.assertEqual(calls["__switch_to_asm"], entered)
 
     def test_a_halted_core_does_not_run(self):
-        """HLT stops the core until an interrupt ([SDM] "HLT"): nothing of the wait is the function's own."""
+        """HLT stops the core until an interrupt ([SDM] "HLT"): the wait does not count as the function's own time."""
         rows = [json.loads(line) for line in run("functions", "--format", "json", "--limit", "0").stdout.splitlines()[1:]]
         row = next(each for each in rows if each["function"] == "native_safe_halt")
         self.assertGreater(row["off_cpu_ns"], 100_000_000)
         self.assertLess(row["self_ns"], row["off_cpu_ns"] * 0.01)
 
     def test_time_outside_of_the_kernel_is_that_of_the_packets(self):
-        """From each TIP.PGD to the next TIP.PGE, as the packets' own listing dates them."""
+        """Measures from each TIP.PGD to the next TIP.PGE, by the times in the packet listing."""
         away = 0.0
         for cpu in "01":
             now = left = None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lines of source of a kernel whose text is a copy of memory: from vmlinux by build id, whatever address the kernel ran at.
+"""Source lines of a kernel whose text is a copy of memory: from vmlinux by build id, at any address of the running kernel.
 
 The recording is data/demo; its vmlinux is assembled here, a line for every 16 bytes, at another address. Environment: PTDECODE, PTDECODE_SOURCE, CC.
 """
@@ -31,8 +31,8 @@ def build_id_event(name, build_id):
 
 
 def with_build_ids(raw, build_ids=((b"[kernel.kallsyms]", BUILD_ID),)):
-    """The file with a feature BUILD_ID of the kernel and what else is named
-    (tools/perf/Documentation/perf.data-file-format.txt, HEADER_BUILD_ID)."""
+    """Returns the file with a feature BUILD_ID of the kernel and of the other files given (tools/perf/Documentation/perf.data-file-format.txt,
+    HEADER_BUILD_ID)."""
     data, size = struct.unpack("<QQ", raw[40:56])
     bits = int.from_bytes(raw[72:104], "little")
     present = [bit for bit in range(256) if bits >> bit & 1]
@@ -66,7 +66,7 @@ class KernelLines(unittest.TestCase):
 
     @classmethod
     def build_kernel(cls, path, functions=None, name="kernel.c"):
-        """A vmlinux with a line for every 16 bytes, and these functions (line -> name)."""
+        """Builds a vmlinux with a line for every 16 bytes, and these functions (line -> name)."""
         source = cls.folder / "kernel.s"
         label = lambda name: f".type {name}, @function\n{name}:\n" if name else ""
         rows = "".join(label((functions or {}).get(line)) + f".loc 1 {line} 0\n" + "nop\n" * 16 for line in range(1, LINES + 1))
@@ -94,11 +94,11 @@ class KernelLines(unittest.TestCase):
             else:
                 self.assertEqual(place, [], ip)
         self.assertGreater(len(seen), 10)
-        # Code comes from the copy of memory all the same.
+        # The code still comes from the copy of memory.
         self.assertEqual([ip for ip, *_ in lines], [ip for ip, *_ in self.listed()])
 
     def counted(self, base, size):
-        """line -> how often its instruction ran that ran most often, from the listing of all instructions; one may lie on two lines."""
+        """Returns line -> the count of its most executed instruction, from the listing of all instructions; one may be on two lines."""
         done = run("script", "-q", "-i", self.recording, "--itrace=i1i", "-F", "ip,insnlen")
         counts = collections.Counter(re.findall(r"^ *(\w+) +ilen: (\d+)$", done.stdout, re.M))
         expected = {}
@@ -117,7 +117,7 @@ class KernelLines(unittest.TestCase):
         self.assertEqual(len(lines), LINES)
 
     def test_profile_names_the_kernel(self):
-        """Addresses are those of vmlinux: every branch of the listing that stays in it, but interrupts."""
+        """Addresses are those of vmlinux: every branch of the listing within it, except interrupts."""
         done = run("script", "-q", "-i", self.recording, "--itrace=b", "-F", "flags,ip,addr")
         ways = collections.Counter()
         for flags, *ends in re.findall(r"^ *(.*?) +(\w+) => +(\w+)$", done.stdout, re.M):
@@ -130,8 +130,8 @@ class KernelLines(unittest.TestCase):
         self.assertEqual(told, dict(ways))
 
     def build_module(self, root, functions, build_id=None):
-        """demo.ko with these functions (name -> place), a line for every 16 bytes, in two sections; behind other code, which the layout of a loaded
-        module need not keep there."""
+        """Builds demo.ko with these functions (name -> offset), a line for every 16 bytes, in two sections, after other code, which the layout of a
+        loaded module need not keep there."""
         folder = root / "lib" / "modules" / RELEASE / "kernel"
         folder.mkdir(parents=True)
         source = self.folder / "module.s"
@@ -193,7 +193,7 @@ class KernelLines(unittest.TestCase):
             self.assert_taken(False, self.build_module(self.folder / f"other_module{number}", functions))
 
     def test_the_recorded_build_id_decides(self):
-        """By either name that perf gives a module; the same functions at the same places are no proof against it."""
+        """With either name that perf gives a module; functions at the same addresses are not enough against it."""
         own, other = bytes(range(100, 120)), bytes(range(120, 140))
         roots = {build_id: self.build_module(self.folder / f"id{number}", self.functions, build_id) for number, build_id in enumerate((own, other, None))}
         for number, (told, right) in enumerate(((((b"[demo]", own),), own), (((b"/lib/modules/6.1.0-demo/kernel/demo.ko.xz", other),), other),
@@ -204,7 +204,7 @@ class KernelLines(unittest.TestCase):
             (recording / "data").write_bytes(with_build_ids((DEMO / "data").read_bytes(), told))
             for build_id, root in roots.items():
                 self.assert_taken(build_id == right, root, recording)
-        # Where none is recorded, the names decide, and that is said.
+        # If none is recorded, the names decide, and a message reports it.
         self.assert_taken(True, roots[other])
         for recording, build_id, count in ((self.recording, other, 1), (self.folder / "with_ids0", own, 0)):
             said = run("script", "-i", recording, "--itrace=b", "-F", "ip,srcline", "--symfs", roots[build_id]).stderr
@@ -231,7 +231,7 @@ class KernelLines(unittest.TestCase):
             self.assert_taken(taken, root)
 
     def test_without_a_build_id_each_file_of_the_release_may_prove_itself(self):
-        """The first has a function that lies otherwise, the second has all where the kernel says."""
+        """The first has a function at another address, the second has all at the kernel's addresses."""
         names = {line: f"made_up_{line}" for line in range(1, LINES, 3)}
         recording, root = self.folder / "of_release", self.folder / "releases"
         shutil.copytree(DEMO, recording)

@@ -1,12 +1,12 @@
-"""Reads a Perfetto trace as ui.perfetto.dev does, as far as tracks, slices and instants go: protobuf's wire format by hand, with the field
-numbers of perfetto/protos/perfetto/trace. Raises ValueError on what its importer would drop."""
+"""Reads a Perfetto trace as ui.perfetto.dev does, limited to tracks, slices and instants: decodes protobuf's wire format with the field numbers of
+perfetto/protos/perfetto/trace. Raises ValueError on data that its importer would drop."""
 import collections
 
 import varints
 
 
 def fields(data):
-    """Yields (field, value): ints of varints, bytes of the rest."""
+    """Yields (field, value): ints for varints, bytes for the rest."""
     at = 0
     while at < len(data):
         key, at = varints.read(data, at)
@@ -27,7 +27,7 @@ def one(data, field, default=None):
 
 
 def read(data):
-    """(tracks: uuid -> {...}, slices: [(track, depth, name, begin, end)], instants: [(track, name, time)])"""
+    """Returns (tracks: uuid -> {...}, slices: [(track, depth, name, begin, end)], instants: [(track, name, time)])."""
     tracks, names, events, cleared = {}, {}, [], False
     for field, packet in fields(data):
         if field != 1:

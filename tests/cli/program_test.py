@@ -1,4 +1,4 @@
-"""The program as users run it: exit statuses, messages, outputs on the corpus, and what perf prints for the same recording."""
+"""The program as users run it: exit statuses, messages, outputs on the corpus, and perf's output for the same recording."""
 import gzip
 import json
 import os
@@ -17,7 +17,7 @@ PTDECODE = os.environ.get("PTDECODE", "ptdecode")
 SOURCE = pathlib.Path(os.environ.get("PTDECODE_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
 CORPUS = pathlib.Path(os.environ.get("PTDECODE_CORPUS", SOURCE / ".." / "shared" / "corpus")).resolve()
 FIRST_INSTRUCTIONS = 1_000_000
-AUXTRACE = 71  # PERF_RECORD_AUXTRACE, whose payload follows it
+AUXTRACE = 71  # PERF_RECORD_AUXTRACE, followed by its payload
 DEMO = SOURCE / "data" / "demo"
 
 
@@ -26,7 +26,7 @@ def run(*words, cwd=None, timeout=300):
 
 
 def head(words, lines, timeout=600):
-    """The first lines of a program's output; the program then meets a closed pipe."""
+    """Returns the first lines of a program's output; the program then writes to a closed pipe."""
     process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     got = []
     for line in process.stdout:
@@ -52,7 +52,7 @@ def expected(folder, name):
 
 
 def raw_words(folder):
-    """The options that open a raw case, from its case.json."""
+    """Returns the options that open a raw case, from its case.json."""
     facts = json.loads((folder / "case.json").read_text())
     cpu = facts.get("cpu") or {}
     words = ["--pt", folder / facts["trace"]["file"]]
@@ -120,7 +120,7 @@ class Usage(unittest.TestCase):
         self.assertIn(b"--pt", done.stderr)
 
     def test_standard_streams_that_fail(self):
-        """Status 1 if the output is lost; that a message cannot be shown changes nothing; a closed stream is never another file."""
+        """Status 1 if the output is lost; a message that cannot be printed changes nothing; a closed stream is never another file."""
         for words, status in (("script -i absent 2>&-", 1), ("script -i absent 2>/dev/full", 1), ("script --nonsense 2>&-", 2),
                               ("script -i - <&-", 1), ("--help >&-", 1), ("--help >/dev/full", 1), ("script -i absent <&- >&- 2>&-", 1)):
             done = subprocess.run(["/bin/sh", "-c", '"$0" ' + words, PTDECODE], capture_output=True, timeout=60)
@@ -128,7 +128,7 @@ class Usage(unittest.TestCase):
 
 
 class Loss(unittest.TestCase):
-    """Lost flow as a share of time: what threads lost is what the run lost, and each gap is somebody's."""
+    """Lost flow as a share of time: the loss of the threads equals the loss of the run, and each gap belongs to a thread."""
 
     def test_threads_bins_and_gaps_agree(self):
         kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
@@ -138,7 +138,7 @@ class Loss(unittest.TestCase):
         losses = json_text["loss_times"]
         lost = sum(thread["lost_ns"] for thread in losses["threads"])
         self.assertGreater(lost, 1_000_000)
-        self.assertAlmostEqual(lost, sum(each["lost_ns"] for each in losses["bins"]), delta=lost / 50)  # behind the last PSB there is no bin
+        self.assertAlmostEqual(lost, sum(each["lost_ns"] for each in losses["bins"]), delta=lost / 50)  # no bins follow the last PSB
         for thread in losses["threads"]:
             self.assertLessEqual(sum(each["lost_ns"] for each in thread["gaps"].values()), lost)
         by_reason = {}
@@ -161,7 +161,7 @@ class Loss(unittest.TestCase):
 
 class Versions(unittest.TestCase):
     def test_code_that_a_runtime_mapped_over_code(self):
-        """A JIT compiler that reuses memory makes a new mapping for each function: each is a version, with its time and its own bytes."""
+        """A JIT compiler that reuses memory makes a new mapping for each function: each is a version, with its own time and bytes."""
         bundle = SOURCE / "data" / "user" / "jit.bundle"
         starts = re.findall(r"^ +mm\d+ ([0-9a-f]{16})-", run("image", "-i", bundle).stdout.decode(), re.M)
         address = max(set(starts), key=starts.count)
@@ -176,7 +176,7 @@ class Versions(unittest.TestCase):
 
 
 class CallsInAWindow(unittest.TestCase):
-    """A call is the same in the whole trace and in the window that --slowest gives for it."""
+    """A call is the same in the whole trace and in the time range that --slowest prints for it."""
 
     def slowest(self, data, function, *words):
         lines = run("functions", "-q", "-i", data, "--func", function, "--slowest", "5", "--format", "json", *words).stdout.splitlines()
@@ -196,7 +196,7 @@ class CallsInAWindow(unittest.TestCase):
 
 
 class NewUser(unittest.TestCase):
-    """What a newcomer types first: each answer names what was wrong, or what there is."""
+    """A new user's first commands: each message names what was wrong, or lists what exists."""
 
     def test_the_picture_of_the_readme_is_what_its_command_draws(self):
         readme = (SOURCE / "README.md").read_text()
@@ -313,7 +313,7 @@ class NewUser(unittest.TestCase):
 
 
 class OutputFiles(unittest.TestCase):
-    """-o of the commands that write one file."""
+    """Tests -o of the commands that write one file."""
 
     COMMANDS = (["flame"], ["timeline"], ["coverage", "--format", "lcov"], ["profile"])
 
@@ -373,7 +373,7 @@ class Interrupt(unittest.TestCase):
     def test_ctrl_c_ends_the_output_and_sums_up(self):
         words = [PTDECODE, "script", "-i", str(DEMO), "--itrace=i1i", "-F", "ip,insn"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            process.stdout.read(1000)  # more than a pipe holds is still to come: it waits for the reader
+            process.stdout.read(1000)  # the rest exceeds the capacity of a pipe: the program waits for the reader
             process.send_signal(signal.SIGINT)
             rest, said = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
@@ -382,7 +382,7 @@ class Interrupt(unittest.TestCase):
 
 
     def test_what_was_found_so_far_is_told(self):
-        """Commands that tell at their end. When the decoding has begun is not seen from outside: later and later moments are tried."""
+        """Commands that print at their end. The start of decoding cannot be observed from outside: increasing delays are tried."""
         kernel = SOURCE / "data" / "kernel" / "kernel.bundle"
         for words, told in ((["functions", "--limit", "3"], rb"function\n.* threads: \d"), (["stat"], rb"all streams: \d+ instructions"),
                             (["flame", "--format", "folded"], rb"\A\S+.* \d+\n")):
@@ -425,15 +425,15 @@ class RawCases(unittest.TestCase):
                 self.assertEqual(done.stdout, expected(folder, "insns.txt"))
 
     def test_addresses_after_missing_code(self):
-        """ld.so is not in the recording. libipt stops there up to the next PSB; the flow goes on at the TIP into foo(), marked, and is back in
-        main() where the trace says that tracing ended."""
+        """ld.so is not in the recording. libipt stops there until the next PSB; our flow continues at the TIP into foo(), marked, and is back in
+        main() where tracing ends according to the trace."""
         folder = case("pt-lldb-multifile")
         lines = run("script", *raw_words(folder), "--itrace=i1i", "-F", "ip,mark").stdout.decode().splitlines()
         certain = [line.strip() for line in lines if "suspect" not in line]
         self.assertEqual("\n".join(certain) + "\n", expected(folder, "insns.txt").decode())
         marked = [int(line.split()[0], 16) for line in lines if "suspect" in line]
         self.assertTrue(marked)
-        # foo() of libfoo.so is called a second time, from another place, with all code at hand: its way starts likewise.
+        # foo() of libfoo.so is called a second time, from another address, with all code available: its flow starts in the same way.
         start = certain.index(f"{marked[0]:x}")
         self.assertEqual([f"{ip:x}" for ip in marked[:4]], certain[start:start + 4])
 
@@ -462,7 +462,7 @@ class RawCases(unittest.TestCase):
         errors = len(expected(folder, "errors.txt").splitlines())
         self.assertEqual(errors, 1)
         stat = json.loads(run("stat", *raw_words(folder), "--json").stdout)
-        self.assertEqual(sum(gap["count"] for gap in stat["streams"][0]["gaps"].values()), errors + 1)  # and again in the marked stretch
+        self.assertEqual(sum(gap["count"] for gap in stat["streams"][0]["gaps"].values()), errors + 1)  # and again in the marked part
         self.assertGreater(stat["streams"][0]["instructions"], len(expected(folder, "insns.txt").splitlines()))
         self.assertEqual(run("script", *raw_words(folder)).returncode, 0)
         done = run("script", *raw_words(folder), "--strict")
@@ -493,11 +493,11 @@ class PerfData(unittest.TestCase):
 
 
 class Damaged(unittest.TestCase):
-    """What happened, to which file, and what to do."""
+    """Messages give the error, the file, and what to do."""
 
     @staticmethod
     def records(content):
-        """Offset, type and size of each record of a perf.data file, and where they end."""
+        """Returns offset, type and size of each record of a perf.data file, and where they end."""
         at, size = struct.unpack_from("<QQ", content, 40)
         end, found = at + size, []
         while at < end:
@@ -507,7 +507,7 @@ class Damaged(unittest.TestCase):
         return found, end
 
     def damaged(self, content):
-        """stat --json, stat's and check's text of a perf.data file with this content."""
+        """Returns stat --json, and the text of stat and check, for a perf.data file with this content."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "perf.data"
             path.write_bytes(content)
@@ -582,7 +582,7 @@ class Damaged(unittest.TestCase):
 
 
 class KernelPokes(unittest.TestCase):
-    """A kernel that patches itself. The recording is unpacked once, outside the project, or taken from PTDECODE_KERNEL_POKES."""
+    """A kernel that patches itself. The recording is unpacked once, outside the source tree, or taken from PTDECODE_KERNEL_POKES."""
 
     @classmethod
     def setUpClass(cls):

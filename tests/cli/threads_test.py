@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `functions`, `flame` and `timeline` print is the same on any number of threads, also of damaged recordings and parts of them.
+"""The output of `functions`, `flame` and `timeline` is the same with any number of threads, also for damaged recordings and for parts of them.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_CORPUS (default ../shared/corpus beside the source). Exit status 77 without
 qemu-x86_64.
@@ -41,7 +41,7 @@ class Threads(unittest.TestCase):
         return path
 
     def check(self, *words):
-        """Returns what `functions` prints."""
+        """Returns the output of `functions`."""
         timeline = self.folder / "timeline"
         for command in (("functions", "--limit", 0), ("flame", "--format", "folded"), ("timeline", "-o", timeline)):
             told = {}
@@ -56,7 +56,7 @@ class Threads(unittest.TestCase):
 
     def test_recordings_of_the_project(self):
         for path in sorted([SOURCE / "data/demo", *SOURCE.glob("data/*/*.bundle")]):
-            part = () if path.stat().st_size < 500_000 else ("--time", "40%,60%")  # a kernel's takes long
+            part = () if path.stat().st_size < 500_000 else ("--time", "40%,60%")  # a kernel recording takes long
             self.assertGreater(len(self.check("-i", path, *part).splitlines()), 1, path)
             if not part:
                 self.check("-i", path, "--time", "30%,60%")

@@ -1,8 +1,8 @@
-"""Numbers of seven bits a byte, the lowest first, as protocol buffers and ground truth files have them."""
+"""Numbers with seven bits per byte, the lowest first, as in protocol buffers and ground truth files."""
 
 
 def read(data, at):
-    """The number that begins at `at`, and where the next thing begins."""
+    """Returns the number at `at`, and the offset after it."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Waiting is not running: a program that waits in sixteen ways, and measures each wait with its own clock, against what the commands say of it.
+"""Waiting is not executing: a program that waits in sixteen ways and measures each wait with its own clock, against the output of the commands.
 
 A recording is made up to three times: a busy machine stops the program between its clock and its wait. Each way must be right once.
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
@@ -33,7 +33,7 @@ def json_lines(text):
 
 
 class Take:
-    """One recording, what the program says of itself, and the calls of its first thread."""
+    """One recording, the program's own measurements, and the calls of its first thread."""
 
     def __init__(self, folder, program, options, number):
         self.data, truth = folder / f"waits{number}.data", folder / "waits.txt"
@@ -73,7 +73,7 @@ class Waits(unittest.TestCase):
         cls.temporary.cleanup()
 
     def once(self, wrong):
-        """`wrong(take)` names what is wrong in a recording; nothing may be so in all of them."""
+        """Fails if an error named by `wrong(take)` occurs in every recording."""
         left = None
         for at in range(TRIES):
             if at == len(self.takes):
@@ -136,7 +136,7 @@ class WaitsWithCycles(Waits):
 
 class NothingDecoded(unittest.TestCase):
     def test_what_is_wholly_lost_does_not_run(self):
-        """A recording without its code: no instruction is decoded, so nothing runs and no function is named."""
+        """A recording without its code: no instruction is decoded, so nothing is executed and no function is named."""
         data = CORPUS / "pt-perfdata-skylake" / "perf.data"
         if not data.exists():
             self.skipTest(f"{data} is not there")
