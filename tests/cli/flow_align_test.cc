@@ -1,4 +1,4 @@
-// The aligner of flows: against the longest common subsequence where that can be computed, and on damage whose extent is known.
+// The aligner of flows: against the longest common subsequence if that can be computed, and on damage of known extent.
 #include "cli/verify/flow_align.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ std::vector<uint32_t> aligned(const Keys& flow, const Keys& other) {
   return match;
 }
 
-// Matched elements are equal and in order. Returns how many there are.
+// Checks that matched elements are equal and in order. Returns their number.
 size_t checked_count(const Keys& flow, const Keys& other, const std::vector<uint32_t>& match) {
   size_t count = 0;
   uint64_t next = 0;
@@ -45,7 +45,7 @@ size_t longest_common(const Keys& a, const Keys& b) {
   return row.back();
 }
 
-// A flow as programs run: functions of straight code, called in any order, some in loops.
+// A flow like that of a program: functions of straight-line code, called in any order, some in loops.
 Keys program_flow(std::mt19937& random, size_t calls) {
   Keys flow;
   for (size_t i = 0; i < calls; ++i) {
@@ -99,7 +99,7 @@ TEST(FlowAlign, ManyWrongStretchesAreNearTheLongestCommonOnes) {
   EXPECT_GE(found, best * 85 / 100);
 }
 
-// A short function called over and over, one instruction of which is now and then another: little more than those differs.
+// A short function called repeatedly, one instruction of which changes now and then: little more than the changes differs.
 TEST(FlowAlign, OneInstructionOfALoopDiffers) {
   Keys truth, decoded;
   for (uint64_t call = 0; call < 2000; ++call) {

@@ -1,4 +1,4 @@
-// Streams on threads of their own are written in order of time; a reader that goes away ends all of them.
+// Streams on separate threads are written in order of time; if the reader closes its end, all of them stop.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 namespace ptd::cli {
 namespace {
 
-/// A stream that writes "<name><time>\n" at each time, `pieces_per_chunk` a chunk.
+/// A stream that writes "<name><time>\n" at each time, with `pieces_per_chunk` in a chunk.
 StreamTask task(char name, std::vector<uint64_t> times, size_t pieces_per_chunk) {
   return {TimeNs{times.front()}, [=](ChunkSink& sink) {
             Chunk chunk;
@@ -116,7 +116,7 @@ TEST(CallStacks, ReturnsFindTheirCall) {
   calls.call(Ip{0x20});
   calls.call(Ip{0x30});
   EXPECT_EQ(calls.depth(), 3U);
-  calls.ret(Ip{0x20});  // two levels at once: a tail of calls that was jumped out of
+  calls.ret(Ip{0x20});  // two levels at once: a chain of tail calls that was left by a jump
   EXPECT_EQ(calls.depth(), 1U);
   calls.select(2);
   EXPECT_EQ(calls.depth(), 0U);

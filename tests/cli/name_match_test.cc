@@ -1,4 +1,4 @@
-// Names chosen by --func and -S.
+// Names selected by --func and -S.
 #include "analysis/names/name_match.h"
 
 #include <gtest/gtest.h>

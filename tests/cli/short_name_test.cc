@@ -1,4 +1,4 @@
-// Names of functions for narrow places.
+// Names of functions for narrow columns.
 #include "analysis/names/short_name.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The words of --time.
+// The arguments of --time.
 #include "cli/options/time_words.h"
 
 #include <gtest/gtest.h>

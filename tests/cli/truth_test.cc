@@ -1,4 +1,4 @@
-// TruthCheck against hashes worked out by hand from the definition of FNV-1a-64.
+// TruthCheck against hashes computed by hand from the definition of FNV-1a-64.
 #include "cli/verify/truth.h"
 
 #include <gtest/gtest.h>

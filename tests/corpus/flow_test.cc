@@ -29,8 +29,8 @@ Result<std::unique_ptr<Recording>> open_case(const test::PtCase& c) {
   return Recording::open_raw(raw, options);
 }
 
-// Line of expected/events without its time, which is one reader's estimate. Of exec_mode lines only changes are kept; decoding starts in
-// 64-bit mode.
+// Returns a line of expected/events without its time, which is one reader's estimate. Of exec_mode lines only changes are kept; decoding
+// starts in 64-bit mode.
 std::vector<std::string> expected_events(const std::vector<std::string>& lines) {
   std::vector<std::string> out;
   std::string mode = "3";
@@ -79,7 +79,7 @@ std::vector<std::string> our_events(const test::Flow& flow) {
         std::snprintf(fields, sizeof fields, " mode=%llu ip=%llx", static_cast<unsigned long long>(e.payload), to);
         break;
       default:
-        continue;  // kinds that the corpus tells as status only
+        continue;  // kinds that the corpus has only as status
     }
     if (fields[0] == 0 && has_to) std::snprintf(fields, sizeof fields, " ip=%llx", to);
     out.push_back(std::to_string(before) + " " + kind + fields);

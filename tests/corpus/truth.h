@@ -12,12 +12,12 @@ namespace ptd::test {
 /// One line of truth.cpuN.txt: after `count` instructions.
 struct Checkpoint {
   uint64_t count = 0, ips_hash = 0, bytes_hash = 0;
-  uint64_t last_ip = 0;  ///< 0: not told (the closing line)
+  uint64_t last_ip = 0;  ///< 0: unknown (the closing line)
 };
-/// Lines of a truth file; comments left out. Empty if it cannot be read.
+/// Returns the lines of a truth file without comments. Empty if it cannot be read.
 [[nodiscard]] std::vector<Checkpoint> read_truth(const std::string& path);
 
-/// Feeds on batches. FNV-1a-64 over the 8 little-endian bytes of each address, and over the bytes of each instruction.
+/// Consumes batches. Computes FNV-1a-64 over the 8 little-endian bytes of each address, and over the bytes of each instruction.
 class TruthChecker {
  public:
   explicit TruthChecker(std::vector<Checkpoint> truth) : truth_(std::move(truth)) {}
@@ -27,7 +27,7 @@ class TruthChecker {
   [[nodiscard]] uint64_t flagged() const { return flagged_; }
   [[nodiscard]] size_t checkpoints_passed() const { return next_; }
   [[nodiscard]] size_t checkpoints() const { return truth_.size(); }
-  /// Sentence on the first checkpoint that is not met; empty as long as all are.
+  /// Returns a message on the first checkpoint that differs; empty as long as none does.
   [[nodiscard]] const std::string& difference() const { return difference_; }
 
  private:

@@ -1,4 +1,4 @@
-"""The demonstration recording: made anew it is the same bytes, we decode it exactly, a frozen image does not, and perf reads it."""
+"""The demonstration recording: made again it has the same bytes, we decode it exactly, a frozen image does not, and perf reads it."""
 import filecmp
 import os
 import pathlib
@@ -25,7 +25,7 @@ def files_of(folder):
 
 
 def executed(text):
-    """Addresses, one a line, as numbers."""
+    """Returns the addresses, one per line, as numbers."""
     return [int(line, 16) for line in text.split("\n") if line.strip()]
 
 
@@ -51,7 +51,7 @@ class Demo(unittest.TestCase):
             self.assertGreater(int(line.rsplit("int3 ", 1)[1]), 0, "no cpu met an INT3")
 
     def test_what_the_command_shows(self):
-        """`ptdecode demo`: the kernel's recording, compared with its truth, and what frozen code makes of it."""
+        """`ptdecode demo`: the kernel's recording, compared with its truth, and the result with frozen code."""
         done = run(PTDECODE, "demo")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, "")

@@ -47,7 +47,7 @@ void add_entries(Assembler& a) {
   a.leave();
 }
 
-// text_poke and what it is made of.
+// text_poke and its parts.
 void add_poking(Assembler& a) {
   a.function("text_poke");
   a.enter();
@@ -142,7 +142,7 @@ void add_users_of_poking(Assembler& a) {
   }
 }
 
-// Handlers that patched sites lead to. %ebx is the worker's random number.
+// Handlers reached from patched sites. %ebx is the worker's random number.
 void add_handlers(Assembler& a) {
   a.function("trace_event_raw_event_demo");
   a.bytes("51 b9 03 00 00 00");  // push %rcx; mov $3,%ecx
@@ -172,7 +172,7 @@ void add_handlers(Assembler& a) {
   a.leave();
 }
 
-// The switch of threads: its two records are written by prepare_ and finish_task_switch.
+// The thread switch: its two records are written by prepare_ and finish_task_switch.
 void add_scheduler(Assembler& a) {
   a.function("schedule");
   a.enter();

@@ -13,10 +13,10 @@ inline constexpr uint64_t kTextBase = 0xffffffff81000000, kTextBytes = 0x1000;
 inline constexpr uint64_t kModuleBase = 0xffffffffc0201000, kModuleBytes = 0x1000;
 inline constexpr uint64_t kTrampoline = 0xffffffffc0204000, kTrampolineBytes = 0x40;  ///< of ftrace
 inline constexpr uint64_t kSlotPage = 0xffffffffc0206000, kTemplatePage = 0xffffffffc0208000, kSlotPageBytes = 0x1000;
-inline constexpr uint64_t kCallPending = 0xffffffff81400000;  ///< data: a cpu is asked to run do_sync_core
+inline constexpr uint64_t kCallPending = 0xffffffff81400000;  ///< data: a cpu has been requested to run do_sync_core
 inline constexpr uint64_t kMorePokes = 0xffffffff81400008;    ///< data: another site of the batch follows
 inline constexpr uint64_t kGracePending = 0xffffffff81400010;
-inline constexpr uint64_t kHasWork = 0x10;  ///< per-cpu data: the worker has something to call
+inline constexpr uint64_t kHasWork = 0x10;  ///< per-cpu data: the worker has a function to call
 
 struct KernelSection {
   uint64_t base = 0;
@@ -24,15 +24,15 @@ struct KernelSection {
 };
 
 struct Kernel {
-  Assembler::Labels labels;  ///< functions, and with a dot places inside of them: "hot_keys.key_site"
+  Assembler::Labels labels;  ///< functions, and with a dot addresses inside of them: "hot_keys.key_site"
   KernelSection text, module;
   [[nodiscard]] uint64_t at(const std::string& label) const { return labels.at(label); }
 };
 
-/// False if the program contradicts itself.
+/// Returns false if the program is inconsistent.
 [[nodiscard]] bool build_kernel(Kernel& kernel);
 
-/// CALL or JMP rel32 from `site` to `target`; a NOP of five bytes.
+/// Returns a CALL or JMP rel32 from `site` to `target`; a NOP of five bytes.
 [[nodiscard]] std::vector<std::byte> call_to(uint64_t site, uint64_t target);
 [[nodiscard]] std::vector<std::byte> jump_to(uint64_t site, uint64_t target);
 [[nodiscard]] std::vector<std::byte> nop5();

@@ -13,7 +13,7 @@ uint64_t sign_extend(uint64_t value, unsigned bytes) {
 
 uint64_t flags_of(const Cpu& cpu) { return (cpu.zero ? kFlagZero : 0) | (cpu.interrupts ? kFlagInterrupts : 0); }
 
-/// One instruction being run: how far its bytes were taken, and what they do.
+/// An instruction being executed: the bytes read so far, and its effect.
 class Execution {
  public:
   Execution(Memory& memory, Cpu& cpu, uint64_t breakpoint_entry)
@@ -148,7 +148,7 @@ class Execution {
 
   bool breakpoint() {
     const uint64_t stack = cpu_.regs[rsp];
-    cpu_.ip = at_;  // an INT3's frame holds the address behind it
+    cpu_.ip = at_;  // an INT3's frame has the address after it
     cpu_.regs[rsp] = cpu_.trap_stack;
     enter_interrupt(memory_, cpu_, breakpoint_entry_);
     memory_.set_value(cpu_.regs[rsp] + 24, 8, stack);

@@ -1,4 +1,4 @@
-// A very small x86-64 machine: runs the hand-written kernel of the demonstration, byte by byte as memory holds it. For tests only.
+// A very small x86-64 machine: executes the hand-written kernel of the demonstration from the bytes in memory. For tests only.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace ptd::demo {
 
-/// Bytes by address; what was never written reads as 0.
+/// Bytes by address; bytes that were never written read as 0.
 class Memory {
  public:
   [[nodiscard]] uint8_t byte(uint64_t address) const;
@@ -35,7 +35,7 @@ struct Cpu {
   bool interrupts = true;
 };
 
-/// What one instruction did, as far as a trace tells it.
+/// The effect of one instruction, as needed by a trace.
 enum class Did : uint8_t { plain, conditional, indirect, breakpoint, stuck };
 struct Step {
   Did did = Did::plain;
@@ -44,16 +44,16 @@ struct Step {
   unsigned length_bytes = 0;
 };
 
-/// Runs one instruction. breakpoint: an INT3 that entered `breakpoint_entry` (it does not retire). stuck: bytes that the machine
-/// does not know; nothing happened.
+/// Executes one instruction. breakpoint: an INT3 that entered `breakpoint_entry` (it does not retire). stuck: bytes that the machine does
+/// not support; nothing was changed.
 [[nodiscard]] Step run_one(Memory& memory, Cpu& cpu, uint64_t breakpoint_entry);
-/// Enters an interrupt handler: pushes the five words that IRET takes back.
+/// Enters an interrupt handler: pushes the five words that IRET pops.
 void enter_interrupt(Memory& memory, Cpu& cpu, uint64_t handler);
 
 void push(Memory& memory, Cpu& cpu, uint64_t value);
 [[nodiscard]] uint64_t pop(Memory& memory, Cpu& cpu);
 
-/// Lays instructions into a code section; labels of all sections are in one table and are filled in by link().
+/// Writes instructions into a code section; labels of all sections are in one table and are resolved by link().
 class Assembler {
  public:
   using Labels = std::map<std::string, uint64_t, std::less<>>;
@@ -64,11 +64,11 @@ class Assembler {
   void label(const std::string& name) { labels_[name] = here(); }
   /// A function: aligned to 16 bytes, INT3s before it.
   void function(const std::string& name);
-  /// Bytes as they are: "55 48 89 e5".
+  /// Appends bytes: "55 48 89 e5".
   void bytes(std::string_view hex);
-  /// Bytes, then the distance to a label as 1 or 4 bytes.
+  /// Appends bytes, then the distance to a label as 1 or 4 bytes.
   void relative(std::string_view hex, const std::string& target, unsigned size_bytes);
-  /// Bytes, then 4 bytes of a label's address (sign-extended by the instruction).
+  /// Appends bytes, then 4 bytes of a label's address (sign-extended by the instruction).
   void absolute(std::string_view hex, const std::string& target);
   void call(const std::string& target) { relative("e8", target, 4); }
   void jump(const std::string& target) { relative("e9", target, 4); }
@@ -77,7 +77,7 @@ class Assembler {
   void enter() { bytes("55 48 89 e5"); }  ///< push %rbp; mov %rsp,%rbp
   void leave() { bytes("5d c3"); }        ///< pop %rbp; ret
   void nop5() { bytes("0f 1f 44 00 00"); }
-  /// Fills in the labels. False if one is missing or too far.
+  /// Resolves the labels. Returns false if one is missing or too far.
   [[nodiscard]] bool link();
   void pad_to(size_t size_bytes) { code_.resize(size_bytes, std::byte{0xcc}); }
 
@@ -94,7 +94,7 @@ class Assembler {
   std::vector<Fixup> fixups_;
 };
 
-/// "55 48 89 e5" -> bytes.
+/// Converts "55 48 89 e5" to bytes.
 [[nodiscard]] std::vector<std::byte> from_hex(std::string_view hex);
 
 }  // namespace ptd::demo

@@ -1,4 +1,4 @@
-// Makes the demonstration recording: `make_demo DIR` writes perf.data's directory form and the ground truth, the same bytes each time.
+// Generates the demonstration recording: `make_demo DIR` writes perf.data's directory form and the ground truth, the same bytes each time.
 #include <elf.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ perfio::EventAttr attr_of(uint32_t index) {
   return attr;
 }
 
-// What perf itself writes before the first round.
+// The records that perf writes before the first round.
 void write_start(perfio::PerfWriter& writer, Output& out, const Runner& runner) {
   std::vector<perfio::IdIndexEntry> ids;
   for (const uint32_t attr : {kPtAttr, kDummyAttr}) {
@@ -155,7 +155,8 @@ void write_start(perfio::PerfWriter& writer, Output& out, const Runner& runner) 
   }
 }
 
-// As perf reads rings: round by round, in each the records of one cpu after those of the other, then what is new in the trace buffers.
+// In the order in which perf reads rings: round by round, in each the records of one cpu after those of the other, then the new data of the
+// trace buffers.
 void write_rounds(perfio::PerfWriter& writer, Output& out, const Runner& runner) {
   uint64_t last = 0;
   const auto round_of = [](uint64_t time_ns) { return time_ns / kRoundNs; };

@@ -1,4 +1,4 @@
-// The Intel PT stream of one cpu, written from what the machine did. For tests only.
+// The Intel PT stream of one cpu, written from the machine's execution. For tests only.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ inline constexpr uint32_t kCtcRatioN = 250, kCtcRatioD = 2;
 inline constexpr uint8_t kMtcPeriod = 3;  ///< MTC every 2^3 crystal ticks
 inline constexpr uint8_t kBusRatio = 30;
 
-/// Every ip and tsc is of the moment of the call. Branches of TNT wait until six are full or another packet needs the order; MTC does not
-/// wait for them, as in hardware.
+/// Every ip and tsc is that of the time of the call. Branches of TNT are held until six are collected or another packet requires the order;
+/// MTC does not flush them, as in hardware.
 class PtStream {
  public:
   PtStream() : writer_(bytes_) {}
@@ -24,7 +24,7 @@ class PtStream {
 
   void start(uint64_t ip, uint64_t tsc);
   void stop(uint64_t ip);
-  void timing(uint64_t tsc);  ///< MTC packets that are due
+  void timing(uint64_t tsc);  ///< writes the MTC packets that are due
   void psb_if_due(uint64_t ip, uint64_t tsc);
   void conditional(bool taken);
   void indirect(uint64_t target);

@@ -79,7 +79,7 @@ void Runner::start_side(int number) {
   side.cpu.regs[rsp] = side.tasks[0].stack;
   side.cpu.regs[rbx] = 0x1234567 + number;
   push(memory_, side.cpu, 0);
-  // The second thread looks as if it had called schedule().
+  // The second thread's stack is that of a call of schedule().
   Cpu second;
   second.regs[rsp] = side.tasks[1].stack;
   const uint64_t frame = 0, random = 0x7654321 + n;
@@ -132,7 +132,7 @@ void Runner::at_sync_send(Side& side) {
   call_tsc_ = side.cpu.tsc + kCallLatencyTsc;
 }
 
-// Two turns of the other cpu's loop: it has left whatever it was in.
+// Two rounds of the other cpu's loop: it has left the function it was in.
 void Runner::at_grace_start(Side& side) {
   if (grace_for_ >= 0 || memory_.value(kGracePending, 4) == 0) return;
   grace_for_ = other(side).cpu.number;
@@ -155,7 +155,7 @@ void Runner::at_symbol_record(Side& side) {
   symbols.pop_front();
 }
 
-// Lets the trapped cpu go on as if it had run the new instruction.
+// Continues the trapped cpu as if it had executed the new instruction.
 void Runner::at_emulate(Side& side) {
   const uint64_t frame_ip = side.cpu.trap_stack - kFrameIp, frame_stack = side.cpu.trap_stack - kFrameStack;
   const uint64_t site = memory_.value(frame_ip, 8) - 1;

@@ -21,12 +21,12 @@ inline constexpr uint32_t kTimeMult = 715827883;
 inline constexpr uint64_t kTimeZero = 1000;
 [[nodiscard]] uint64_t perf_time(uint64_t tsc);
 
-/// A write of text_poke(), and how a cpu that meets the INT3 there goes on from now on.
+/// A write of text_poke(), and how a cpu that executes the INT3 there continues from now on.
 struct TextWrite {
   uint64_t address = 0;
   std::vector<std::byte> bytes;
   bool more = false;                  ///< another site of the same batch follows
-  std::vector<std::byte> emulated{};  ///< the instruction that an INT3 at `address` stands for; empty: as before
+  std::vector<std::byte> emulated{};  ///< the instruction that an INT3 at `address` replaces; empty: as before
 };
 struct PokeRecord {
   uint64_t address = 0;
@@ -37,17 +37,17 @@ struct SymbolRecord {
   std::string name;
   bool unregister = false;
 };
-/// One call of a kernel function by the worker of `cpu`, with what its steps do, in order.
+/// One call of a kernel function by the worker of `cpu`, with the actions of its steps, in order.
 struct Change {
   int cpu = 0;
   std::string function;
   std::deque<TextWrite> writes;
   std::deque<PokeRecord> records;
   std::deque<SymbolRecord> symbols;
-  std::vector<std::byte> emulated{};  ///< what an INT3 at `emulated_at` stands for as soon as this begins, if not empty
+  std::vector<std::byte> emulated{};  ///< the instruction that an INT3 at `emulated_at` replaces from the beginning of this, if not empty
   uint64_t emulated_at = 0;
 };
-/// All that happens to the text, in order.
+/// All changes of the text, in order.
 [[nodiscard]] std::vector<Change> plan_changes(const Kernel& kernel);
 
 struct Task {
@@ -59,7 +59,7 @@ struct Task {
 struct SidebandRecord {
   uint64_t time_ns = 0;
   int cpu = 0;
-  int32_t tid = 0;  ///< current
+  int32_t tid = 0;  ///< of the current thread
   perfio::Payload payload;
 };
 
@@ -79,7 +79,7 @@ class Truth {
 class Runner {
  public:
   explicit Runner(const Kernel& kernel);
-  /// False if the machine met bytes that it does not know.
+  /// Returns false if the machine found bytes that it does not support.
   [[nodiscard]] bool run();
 
   [[nodiscard]] const std::vector<SidebandRecord>& sideband() const { return sideband_; }
@@ -87,7 +87,7 @@ class Runner {
   [[nodiscard]] const Truth& truth(int cpu) const { return sides_[static_cast<size_t>(cpu)].truth; }
   [[nodiscard]] const std::vector<Task>& tasks(int cpu) const { return sides_[static_cast<size_t>(cpu)].tasks; }
   [[nodiscard]] uint64_t breakpoints(int cpu) const { return sides_[static_cast<size_t>(cpu)].breakpoints; }
-  /// Bytes of the stream that were there at some time: the end of each piece that perf would have taken from the ring.
+  /// Sizes of the stream at certain times: the end of each piece that perf would have read from the ring.
   struct Piece {
     uint64_t end_bytes = 0, tsc = 0;
   };
@@ -131,7 +131,7 @@ class Runner {
   bool changing_ = false;
   uint64_t next_change_tsc_ = 0, end_tsc_ = ~uint64_t{0};
   std::map<uint64_t, std::vector<std::byte>> emulated_;
-  int call_target_ = -1;  ///< cpu with an interrupt under way
+  int call_target_ = -1;  ///< cpu with a pending interrupt
   uint64_t call_tsc_ = 0, grace_loops_ = 0;
   int grace_for_ = -1;
 };

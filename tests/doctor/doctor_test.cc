@@ -1,4 +1,4 @@
-// The doctor on machines made of files: what each can record, and the command that is named where it cannot.
+// The doctor on simulated machines: what each can record, and the suggested command if it cannot.
 #include "capture/doctor/doctor.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ class Doctor : public testing::Test {
   }
   void proc(const std::string& name, const std::string& text) const { put(folder_ + "/proc/" + name, text); }
   void sys(const std::string& name, const std::string& text) const { put(folder_ + "/sys/" + name, text); }
-  /// As x86 kernels begin it: variables of each cpu, from address 0 on also for root, then code.
+  /// The first symbols of x86 kernels: variables of each cpu, from address 0 on even for root, then code.
   static std::string kallsyms(bool told) {
     std::string text = "0000000000000000 A fixed_percpu_data\n0000000000000000 A __per_cpu_start\n";
     for (int i = 1; i < 3000; ++i) {
@@ -78,7 +78,7 @@ class Doctor : public testing::Test {
     sys("bus/event_source/devices/intel_pt/caps/ptwrite", "0\n");
     sys("bus/event_source/devices/intel_pt/nr_addr_filters", "2\n");
   }
-  /// The kernel's rule for who may have what ([Linux] kernel/events/core.c, perf_event_open()), by paranoid level.
+  /// The kernel's rule for permissions ([Linux] kernel/events/core.c, perf_event_open()), by paranoid level.
   static int by_rule(int paranoid, const Machine::Probe& probe) {
     if (paranoid > 2) return EACCES;
     if (probe.with_kernel && paranoid > 1) return EACCES;

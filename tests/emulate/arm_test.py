@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aarch64 programs under `ptdecode record --emulate`: the decode of their ETMv4 trace is the ground truth, and OpenCSD finds the same.
+"""aarch64 programs under `ptdecode record --emulate`: the decode of their ETMv4 trace equals the ground truth, and OpenCSD finds the same.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE. Exit status 77 without qemu-aarch64, or without clang and lld (of any version, or 14), which build the programs.
 """
@@ -34,7 +34,7 @@ def build(source, folder, *more):
 
 
 def record(folder, program, instructions):
-    """Records, and verifies against what ran: every instruction, each with its bytes."""
+    """Records and verifies against the ground truth: every instruction, each with its bytes."""
     name = os.path.basename(program)
     out, truth = os.path.join(folder, name + ".data"), os.path.join(folder, name + ".truth")
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, "--psb-period", "0", "--", program],
@@ -50,7 +50,7 @@ def record(folder, program, instructions):
 
 
 def trace_of(recording):
-    """The bytes of the only trace, and the text segment of the only program: (address, file offset, size)."""
+    """Returns the bytes of the only trace, and the text segment of the only program: (address, file offset, size)."""
     with open(recording, "rb") as file:
         data = file.read()
     at, size = struct.unpack_from("<QQ", data, 40)
@@ -68,7 +68,7 @@ def trace_of(recording):
 
 
 def opencsd_flow(folder, recording, program):
-    """Addresses that OpenCSD's lister says were executed, from a snapshot made of the same bytes."""
+    """Returns the executed addresses reported by OpenCSD's lister, from a snapshot made of the same bytes."""
     snapshot = os.path.join(folder, "snapshot")
     os.mkdir(snapshot)
     with open(program, "rb") as file:
@@ -129,10 +129,10 @@ def run(folder):
         check(f"OpenCSD finds the same {len(flow)} instructions", flow == ours and len(flow) > 100000, f"{len(flow)} {len(ours)}")
         check("the snapshot of the same bytes gives the same flow", addresses(snapshot) == ours)
     check_names_the_wrong_file(folder, out, plain)
-    # Threads: a trace unit and a truth each.
+    # Threads: each with its own trace unit and truth.
     out, text, streams = record(folder, build("programs/arm_threads.c", folder, "-mno-outline-atomics"), 50000)
     check("threads add up", (streams, text) == (5, f"{sum(fibonacci(10 + (i + t) % 8) for i in range(20) for t in range(4))}\n"), f"{streams} {text}")
-    # Signals, faults, code that is changed, fork and exec.
+    # Signals, faults, modified code, fork and exec.
     out, text, streams = record(folder, build("programs/arm.c", folder, "-Wl,-e,begin"), 200000)
     check("fork and exec stay in the emulator", (streams, text) == (2, "30800\n55\n30800\n"), f"{streams} {text}")
     check("a bundle of it says the same", bundle_says_the_same(folder, out))

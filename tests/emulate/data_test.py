@@ -1,4 +1,4 @@
-"""The emulated recordings of data/, Intel PT and CoreSight: flow and bytes are the ground truth, every instruction.
+"""The emulated recordings of data/, Intel PT and CoreSight: flow and bytes equal the ground truth, every instruction.
 
 Environment: PTDECODE, PTDECODE_SOURCE.
 """
@@ -44,7 +44,7 @@ class UserRecordings(unittest.TestCase):
         self.check_truth(DATA / "arm", ARM_THREADS)
 
     def test_changed_arm_code_needs_its_versions(self):
-        """changes.c turns an instruction 27 times: without times the versions that the packets leave open are not all the right ones."""
+        """changes.c modifies an instruction 27 times: without times, not all versions allowed by the packets are the right ones."""
         truths = sorted((DATA / "arm").glob("changes.*.ptt"))
         done = run("verify", "-q", "--no-time", "-i", DATA / "arm" / "changes.bundle", *truths)
         self.assertEqual(done.returncode, 3, done.stdout)

@@ -27,15 +27,15 @@ FAULTS = ("segv bus ill fpe trap hlt unaligned stack null_call null_jump data_ca
 CALLS = "abort raise_kill raise_term pipe exit _exit quick_exit".split()
 HANDLED = "stack_handled crash_in_handler handled_then_default default_after_handler jump_out nested".split()
 SEVERAL = "exit_in_thread crash_in_thread thread_exit exec exec_fails exec_in_thread fork_crash".split()
-# Loops whose end only their counters tell: how the test ends them, and how many loops there are.
+# Loops whose end is known only from their counters: how the test ends them, and the number of loops.
 COUNTED = {"alarm": 1, "limit_cpu": 1, "threads_crash": 3, "threads_thread_crash": 2, "threads_abort": 2, "threads_term": 2,
            "threads_kill": 2, "threads_exit": 3, "threads_exit_in_thread": 2, "threads_exec": 2, "threads_exec_in_thread": 2,
            "threads_exec_fails": 2}
 KILLED = {("spin", signal.SIGTERM): 1, ("spin", signal.SIGSEGV): 1, ("spin", signal.SIGQUIT): 1, ("threads_spin", signal.SIGTERM): 3,
           ("threads_spin", signal.SIGFPE): 3, ("spin", signal.SIGKILL): 1, ("threads_spin", signal.SIGKILL): 3}
-# Threads that are running when SIGKILL comes have at most one block of which it is not known whether it ran.
+# Threads that are running at the time of SIGKILL have at most one block of which it is unknown whether it was executed.
 OPEN_ENDED = {"threads_kill"}
-# Loops of direct jumps alone: no packet distinguishes their rounds.
+# Loops of direct jumps only: no packet distinguishes their rounds.
 NO_PACKETS = {"run_off"}
 
 
@@ -68,7 +68,7 @@ class Trial:
         self.counted = self.symbols["counted"]
 
     def natively(self, command):
-        """Per thread or process, in the order of their start: the address where it ended, of a system call its own; None if that is not known."""
+        """Returns, per thread or process, in the order of their start, the address where it ended, or that of the system call; None if unknown."""
         done = run([self.last, *command], cwd=self.folder)
         ends = []
         for line in done.stderr.splitlines():
@@ -77,7 +77,7 @@ class Trial:
                 ip, call = int(words[0], 16), int(words[1])
                 ends.append(None if ip == 0 == call else ip if call < 0 else ip - SYSCALL_BYTES)
         way = command[-1]
-        if way == "trap":  # the processor's FUP has the address of INT3 itself ([SDM] "FUP Packet")
+        if way == "trap":  # the processor's FUP has the address of the INT3 ([SDM] "FUP Packet")
             ends = [ip - INT3_BYTES for ip in ends]
         if way == "default_after_handler":  # the kernel ends it in rt_sigreturn and does not return: "mov $15, %rax" of 7 bytes, "syscall"
             ends = [self.symbols["__restore_rt"] + 7]
@@ -96,7 +96,7 @@ class Trial:
             return struct.unpack("<8Q", file.read(64))
 
     def ends(self):
-        """Per thread, in the order of their start: where tracing last ended, and if anything came after it."""
+        """Returns, per thread, in the order of their start, where tracing last ended, and whether anything followed."""
         text = run([PTDECODE, "script", "-q", "-i", self.out, "--itrace=b", "-F", "tid,flags,ip,addr"]).stdout
         last = {}
         for line in text.splitlines():
@@ -110,12 +110,12 @@ class Trial:
         return ends
 
     def verified(self, what, gaps, whole=True):
-        """The decode agrees with what the emulator's callbacks saw, with that many gaps."""
+        """The decode agrees with the emulator's callbacks, with that many gaps."""
         done = run([PTDECODE, "verify", "-q", "-i", self.out, *sorted(glob.glob(self.truth + "/*.ptt"))])
         lines = [line for line in done.stdout.splitlines() if line.startswith(("tid", "cpu"))]
         if whole:
             good = done.returncode == 0 and lines and all("silently wrong 0" in line and "after the end" not in line for line in lines)
-        else:  # the rounds that no packet shows are missing, and the comparison says so
+        else:  # the rounds without packets are missing, and the comparison reports it
             good = done.returncode == 3 and lines and "silently wrong 0" in done.stdout
             good = good and re.search(r"; [1-9]\d* not counted by the trace: iterations of loops", done.stdout)
         check(f"{what}: the flow is what the emulator ran", good, done.stdout + done.stderr)
@@ -133,7 +133,7 @@ class Trial:
         self.verified(what, [0], what not in NO_PACKETS)
 
     def counts(self, what, loops, gaps):
-        """Each loop ran as often as its counter says; if it was killed inside, the last round may be missing."""
+        """Each loop was executed as often as its counter shows; if it was killed inside, the last round may be missing."""
         text = run([PTDECODE, "script", "-q", "-i", self.out, "--itrace=i1i", "-F", "tid,ip"]).stdout
         rounds = {}
         for line in text.splitlines():
@@ -173,7 +173,7 @@ ARM_CODE = (0xd2800000 | ARM_ROUNDS << 5,  # mov x0, #rounds
 
 
 def dies_on_arm(trial):
-    """The same of an aarch64 program, whose instructions can be counted by hand."""
+    """The same for an aarch64 program, whose instructions can be counted by hand."""
     program = os.path.join(trial.folder, "arm")
     text = struct.pack(f"<{len(ARM_CODE)}I", *ARM_CODE)
     header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 183, 1, ARM_BASE + ARM_HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0)
@@ -190,7 +190,7 @@ def dies_on_arm(trial):
 
 
 def emulator_of(recorder):
-    """The process under a recorder that runs the emulator."""
+    """Returns the child process of the recorder that runs the emulator."""
     while True:
         for path in glob.glob("/proc/[0-9]*/stat"):
             try:

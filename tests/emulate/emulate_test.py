@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs under `ptdecode record --emulate`: the decode is the ground truth, and perf agrees where code is static.
+"""Programs under `ptdecode record --emulate`: the decode equals the ground truth, and perf agrees if the code is static.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, LIBIPT_USER (optional), CC. Arguments: programs to record instead of the small ones (a command line each,
 in quotes). Exit status 77 without qemu-x86_64.
@@ -51,7 +51,7 @@ def record(folder, command, *options):
 
 
 def addresses(command):
-    """Per thread, the addresses that a decoder prints: lines "TID IP"."""
+    """Returns, per thread, the addresses listed by a decoder: lines "TID IP"."""
     done = subprocess.run(command, capture_output=True, text=True)
     flows = {}
     for line in done.stdout.splitlines():
@@ -62,7 +62,7 @@ def addresses(command):
 
 
 def libipt_agrees(name, out, equal=True):
-    """libipt's instruction decoder, given the code as it stood at the end, finds what ran; where code changes it cannot."""
+    """libipt's instruction decoder, given the code as of the end, finds the executed flow; if the code changes it cannot."""
     if "LIBIPT_USER" not in os.environ:
         return
     files = sorted(glob.glob(os.path.join(os.path.dirname(out), "truth", "*.ptt")))
@@ -74,7 +74,7 @@ def libipt_agrees(name, out, equal=True):
 
 
 def witnesses(folder):
-    """The flow is what the processor itself runs, step by step, and what the emulator says without our plugin."""
+    """The flow equals that of the processor, single-stepped, and that of the emulator without our plugin."""
     step = build("step", folder, "-static")
     for name in ("plain", "patch"):
         program = os.path.join(folder, name + "-free")
@@ -97,7 +97,7 @@ def witnesses(folder):
 
 
 def long_streams(folder):
-    """A stream of several AUXTRACE records: perf reads each by itself, so none may end within a packet."""
+    """A stream of several AUXTRACE records: perf reads each separately, so none may end within a packet."""
     out, _, _ = record(folder, [sys.executable, "-I", "-S", "-c", "pass"], "--psb-period", "2")
     with open(out, "rb") as file:
         data = file.read()
@@ -116,13 +116,14 @@ def long_streams(folder):
 
 
 def is_part_in_order(part, whole):
-    """True if `part` is `whole` with pieces left out."""
+    """Returns whether `part` is `whole` with parts omitted."""
     rest = iter(whole)
     return all(any(ip == other for other in rest) for ip in part)
 
 
 def missing_library(folder):
-    """A library's file is gone when the recording is decoded: the flow is given wherever there is code, nothing that did not run is."""
+    """A library's file is missing when the recording is decoded: the flow is output where code exists, and nothing that was not executed is
+    output."""
     library = os.path.join(folder, "libplugin.so")
     subprocess.run([os.environ.get("CC", "cc"), "-O1", "-shared", "-fPIC", "-Wl,--build-id=none", os.path.join(PROGRAMS, "plugin.c"), "-o", library], check=True)
     host = build("plugin_host", folder, "-Wl,--no-as-needed", library, "-Wl,-rpath," + folder)
@@ -144,7 +145,7 @@ def missing_library(folder):
 
 
 def unknown_emulators(folder):
-    """An interface version, a target or a kind of emulation that the plugin does not know is refused with a sentence."""
+    """An interface version, a target or a kind of emulation that the plugin does not support is refused with a message."""
     host = build("host", folder)
     for target, version, system, said in (("x86_64", 0, 0, "version 0"), ("x86_64", 2, 0, "version 2"), ("riscv64", 1, 0, "qemu-aarch64"),
                                           ("x86_64", 1, 1, "qemu-aarch64"), ("x86_64", 1, 0, "record --emulate")):
@@ -153,9 +154,9 @@ def unknown_emulators(folder):
 
 
 def code_that_other_threads_rewrite(folder, *options):
-    """A thread on another core sees new bytes when it sees them: the order is open within the clock, and the decode may say so of single
-    instructions. The flow is the same in all versions, so that no instruction is lost and none is wrong without a mark. At the end a thread spins in
-    a loop without packets; with a short PSB period whole segments are in it."""
+    """A thread on another core may see new bytes later: the order is unknown within the precision of the clock, and the decode may report single
+    instructions as ambiguous. The flow is the same in all versions, so no instruction is lost and none is wrong without a mark. At the end a thread
+    spins in a loop without packets; with a short PSB period it contains whole segments."""
     out, truth = os.path.join(folder, "rewrite.data"), os.path.join(folder, "rewrite.truth")
     shutil.rmtree(truth, ignore_errors=True)
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, *options, "--", build("rewrite", folder)],
@@ -170,7 +171,7 @@ def code_that_other_threads_rewrite(folder, *options):
 
 
 def outputs(folder):
-    """However the output is spelled, the recorder's own files are not the program's; a thread that was not recorded is named."""
+    """In any form of the output path, the recorder's own files are not the program's; a thread that was not recorded is named."""
     os.makedirs(os.path.join(folder, "sub"), exist_ok=True)
     with open(os.path.join(folder, "x.data"), "w") as file:
         file.write("notes")
@@ -194,7 +195,7 @@ def outputs(folder):
 
 
 def odd_programs(folder):
-    """Programs that change code behind the emulator's back, exec in unusual ways, take what the recorder needs: the flow is the truth, and what
+    """Programs that change code unseen by the emulator, exec in unusual ways, or use up what the recorder needs: the flow equals the truth, and what
     could not be recorded is named."""
     odd = build("odd", folder)
     for what in ("alias", "vsyscall", "refused", "execs", "patch"):
@@ -216,7 +217,7 @@ def odd_programs(folder):
         for kind, said in ((emulated, f"{path}: cannot run its interpreter /no/such/shell: No such file"),
                            (["record", "--sideband"], f"cannot run {path}: the interpreter that the file names does not exist")):
             if kind != emulated and path != scripts[0]:
-                continue  # the kernel has another errno for it
+                continue  # the kernel returns another errno for it
             done = subprocess.run([PTDECODE, *kind, "-o", out, "--", path], capture_output=True, text=True)
             permitted = kind == emulated or "perf_event" not in done.stderr
             check(f"{kind[1]} of a script without its interpreter: named", not permitted or (done.returncode != 0 and said in done.stderr), done.stderr)
@@ -242,7 +243,7 @@ def small(folder):
     signals = build("signals", folder, "-static")
     record(folder, [signals])
     record(folder, [signals], "--cyc", "--no-retcomp", "--short-tnt", "--psb-period", "0", "--mtc-period", "3")
-    out, text, _ = record(folder, [build("storm", folder, "-static")])  # signals at one moment
+    out, text, _ = record(folder, [build("storm", folder, "-static")])  # signals at one time
     check("no signal is lost", text == "200 200 50\n", text)
     threads = build("threads", folder)
     out, text, streams = record(folder, [threads])

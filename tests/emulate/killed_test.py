@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""`ptdecode record --emulate` whose processes are killed by SIGKILL: the recorder, its second process, the emulator, any of them together. What ran
-is in a recording, by itself or by `ptdecode record --recover`, and the memory of no process grows with the trace.
+"""`ptdecode record --emulate` whose processes are killed by SIGKILL: the recorder, its second process, the emulator, any of them together. The
+executed code is in a recording, immediately or after `ptdecode record --recover`, and the memory of no process grows with the trace.
 
-How much ran is known from counters in shared memory that the program advances. Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit
-status 77 without qemu-x86_64.
+The amount of executed code is known from counters in shared memory that the program advances. Environment: PTDECODE, PTDECODE_PLUGIN,
+PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """
 import glob
 import os
@@ -42,7 +42,7 @@ def wait_until(what, done, seconds=60):
 
 
 class Kill:
-    """A recording of loops that run until the test lets them end; knows the three processes."""
+    """A recording of loops that run until the test ends them; has the ids of the three processes."""
 
     def __init__(self, trial, way="until_told"):
         self.trial = trial
@@ -65,7 +65,7 @@ class Kill:
         wait_until("killed", lambda: not any(is_alive(pid) for pid in pids))
 
     def let_end(self):
-        """The program's loops end, and then the program, by exit."""
+        """Ends the program's loops, and thus the program, by exit."""
         with open(self.trial.counters, "r+b") as file:
             file.seek(4000)
             file.write(b"\1")
@@ -135,7 +135,8 @@ def while_recorded(trial):
 
 
 def cut_short(trial):
-    """A limit on the size of files ends the recording while the program runs on: the user learns it at once, and the rest of the run is lost time."""
+    """A limit on the size of files ends the recording while the program runs on: the user is informed at once, and the rest of the run is lost
+    time."""
     what = "the log reaches the limit of file size"
     limit = 300 * 1024
     with open(trial.counters, "wb") as file:
@@ -157,7 +158,7 @@ def cut_short(trial):
 
 
 def memory_of(trial, rounds, options):
-    """The most memory that any process of a recording took, and the bytes of the recording."""
+    """Returns the maximum memory of any process of a recording, and the size of the recording."""
     command = [PTDECODE, "record", "--emulate", "--no-stash", "--plugin", PLUGIN, "-q", "-o", trial.out, *options, "--", trial.deaths, "work", str(rounds)]
     pid = os.spawnv(os.P_NOWAIT, PTDECODE, command)
     _, status, usage = os.wait4(pid, 0)

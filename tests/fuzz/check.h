@@ -1,4 +1,4 @@
-// PTD_FUZZ_CHECK: a property that must hold for every input; aborts with the sentence so that fuzzers and tests see it.
+// PTD_FUZZ_CHECK: a property that must hold for every input; aborts with the message so that fuzzers and tests detect it.
 #pragma once
 
 #include <cstdio>

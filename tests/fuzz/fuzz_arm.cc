@@ -18,7 +18,7 @@ using namespace ptd;
 namespace {
 
 constexpr uint64_t kCodeBytes = 256;
-constexpr size_t kMostBlocks = 200 * 512;  // about: full batches
+constexpr size_t kMostBlocks = 200 * 512;  // approximately: full batches
 
 arm::TraceConfig config_of(uint8_t choice) {
   arm::TraceConfig config;
@@ -32,10 +32,10 @@ arm::TraceConfig config_of(uint8_t choice) {
   return config;
 }
 
-/// A sum for each kind of thing that came, the same however the flow is cut into batches.
+/// A sum for each kind of output, independent of how the flow is cut into batches.
 struct FlowSums {
   uint64_t blocks = 0, marks = 0, events = 0, gaps = 0;
-  bool whole = true;  ///< false: cut by the bound, which batches of two decoders need not reach at the same place
+  bool whole = true;  ///< false: cut by the bound, which two decoders may reach at different batches
 
   [[nodiscard]] bool fits(const FlowSums& other) const {
     const bool same = blocks == other.blocks && marks == other.marks && events == other.events && gaps == other.gaps;
@@ -50,7 +50,7 @@ void mix(uint64_t& sum, Values... values) {
 
 void mix_time(uint64_t& sum, Interval time) { mix(sum, time.first.value, time.last.value); }
 
-/// `before`: blocks of the batches before this one.
+/// `before`: number of blocks in the batches before this one.
 void add_batch(FlowSums& sums, const Batch& batch, const BlockTable& table, uint64_t before) {
   for (const Block& block : batch.blocks) {
     const BlockInfo& info = table.info(block.node);
@@ -103,7 +103,7 @@ void list_packets(Bytes trace, arm::TraceConfig config) {
   }
 }
 
-// Twice the same code, and a moment between that nothing tells where the first words change.
+// The same code twice, and the first words change at an unknown time in between.
 Timeline timeline_of(Bytes code, bool changes) {
   TimelineBuilder builder;
   for (const uint64_t ip : {uint64_t{0}, uint64_t{0xffff000000000000}}) {

@@ -1,4 +1,4 @@
-// Any bytes as a bundle, and the same with its checksums put right, so that what is inside is read: it opens or says why not, and decodes.
+// Any bytes as a bundle, and the same with corrected checksums, so that the content is read: it opens or reports an error, and decodes.
 #include <cstring>
 #include <vector>
 
@@ -19,7 +19,7 @@ uint64_t fnv1a(std::span<const unsigned char> bytes) {
   return hash;
 }
 
-// Lengths that fit, checksums that are right, the number of chunks at the end: docs/FORMAT.md.
+// Valid lengths, correct checksums, the number of chunks at the end: docs/FORMAT.md.
 std::vector<unsigned char> repaired(std::span<const unsigned char> input) {
   std::vector<unsigned char> out(input.begin(), input.end());
   uint32_t count = 0;

@@ -1,5 +1,5 @@
 // Any bytes as a sequence of calls of the C API, on handles that may be live, freed, of another type or numbers: each call returns a code,
-// and what it opens can be walked and freed.
+// and whatever it opens can be iterated and freed.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kHandles = 8, kMostCalls = 256, kMostOpened = 4, kMostItems = 2000;
 
-/// Reads the input front to back; zeros after its end.
+/// Reads the input from front to back; zeros after its end.
 class Input {
  public:
   Input(const unsigned char* data, size_t size) : data_(data), size_(size) {}
@@ -48,7 +48,7 @@ class Caller {
  public:
   explicit Caller(Input input) : in_(input) {}
   ~Caller() {
-    for (void* handle : handles_) {  // of whatever type: two of the three refuse it
+    for (void* handle : handles_) {  // of any type: two of the three refuse it
       (void)ptd_cursor_free(static_cast<ptd_cursor*>(handle));
       (void)ptd_builder_free(static_cast<ptd_builder*>(handle));
       (void)ptd_close(static_cast<ptd_recording*>(handle));
@@ -74,7 +74,7 @@ class Caller {
     const uint8_t choice = in_.byte();
     return static_cast<Handle*>(choice == 0xff ? reinterpret_cast<void*>(in_.number()) : handles_[choice % kHandles]);
   }
-  /// What was made takes the place of another handle, which is freed if it is live.
+  /// A new handle replaces another one, which is freed if it is live.
   void keep(void* made) {
     void*& place = handles_[next_++ % kHandles];
     (void)ptd_cursor_free(static_cast<ptd_cursor*>(place));
@@ -82,7 +82,7 @@ class Caller {
     (void)ptd_close(static_cast<ptd_recording*>(place));
     place = made;
   }
-  /// An error has a message, anything else none.
+  /// An error has a message, other results have none.
   void check(ptd_code code) {
     PTD_FUZZ_CHECK((code > PTD_END) == (message_ != nullptr));
     PTD_FUZZ_CHECK(std::string_view(ptd_code_name(code)) != "");

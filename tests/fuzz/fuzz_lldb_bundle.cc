@@ -1,4 +1,4 @@
-// Any bytes as the trace.json of an LLDB bundle: it opens or says why not.
+// Any bytes as the trace.json of an LLDB bundle: it opens or reports an error.
 #include <filesystem>
 #include <fstream>
 
@@ -10,7 +10,7 @@ using namespace ptd;
 
 namespace {
 
-// A folder with a trace for the bundle to name; removed at exit.
+// A folder with a trace to which the bundle can refer; removed at exit.
 struct Folder {
   std::filesystem::path path;
   Folder() {

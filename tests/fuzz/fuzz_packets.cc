@@ -36,7 +36,7 @@ void read_all(Bytes bytes) {
     std::vector<std::byte> again;
     pt::PacketWriter writer(again);
     if (writer.write(packet)) {
-      // Reserved bits may be dropped in writing; the meaning may not.
+      // Reserved bits may be lost when written; the meaning may not.
       pt::Packet second;
       pt::PacketReader second_reader{Bytes(again)};
       if (packet.kind != pt::PacketKind::bip && second_reader.next(second) == pt::PacketReader::Status::ok) {

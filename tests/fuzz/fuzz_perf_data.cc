@@ -1,4 +1,4 @@
-// Any bytes as a perf.data file: records lie within the file; the recording opens or says why not, and its first segments decode.
+// Any bytes as a perf.data file: records are within the file; the recording opens or reports an error, and its first segments decode.
 #include "perfio/perf_reader.h"
 #include "ptdecode/recording.h"
 #include "tests/fuzz/check.h"

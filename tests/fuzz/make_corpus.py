@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the hand-made inputs below tests/fuzz/corpus (flow's come from make_flow_seeds). Usage: make_corpus.py [DIR]"""
+"""Writes the hand-made inputs in tests/fuzz/corpus (flow's come from make_flow_seeds). Usage: make_corpus.py [DIR]"""
 import json
 import os
 import struct
@@ -69,7 +69,7 @@ def record(kind, misc, payload):
 
 
 def perf_data():
-    """A file of one intel_pt-like event: AUXTRACE_INFO, COMM, MMAP2, ITRACE_START, AUX, AUXTRACE with a PSB+, FINISHED_ROUND."""
+    """Returns a file of one intel_pt-like event: AUXTRACE_INFO, COMM, MMAP2, ITRACE_START, AUX, AUXTRACE with a PSB+, FINISHED_ROUND."""
     sample_type = 0x10087  # IP, TID, TIME, CPU, IDENTIFIER
     flags = 1 << 18  # sample_id_all
     attr = struct.pack("<IIQQQQQ", 8, 112, 0x300E601, 1, sample_type, 4, flags) + b"\0" * (112 - 48)

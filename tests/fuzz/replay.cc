@@ -25,7 +25,7 @@ struct Random {
   size_t below(size_t bound) { return bound == 0 ? 0 : static_cast<size_t>(next() % bound); }
 };
 
-// One change: flip a bit, set a byte to a telling value, cut, repeat a stretch, drop a stretch, splice from another input.
+// One change: flip a bit, set a byte to a significant value, truncate, repeat a range, drop a range, splice from another input.
 void mutate(Input& input, const Input& other, Random& random) {
   static constexpr unsigned char kTelling[] = {0x00, 0xff, 0x7f, 0x80, 0x02, 0x82, 0x01, 0xfe};
   const size_t at = random.below(input.size());

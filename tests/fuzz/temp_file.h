@@ -9,7 +9,7 @@
 
 namespace ptd::test {
 
-/// Holds the bytes until it is destroyed; `path()` opens them.
+/// Owns the bytes until it is destroyed; `path()` opens them.
 class MemoryFile {
  public:
   explicit MemoryFile(std::span<const unsigned char> bytes) : fd_(memfd_create("input", 0)) {

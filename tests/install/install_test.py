@@ -63,7 +63,7 @@ def setUpModule():
 
 class Install(unittest.TestCase):
     def each(self, name, *words, status=0):
-        """The output of an example, which both builds give alike."""
+        """Returns the output of an example, which is the same with both builds."""
         done = [run(WORK / way / name, *words, check=False, env=with_library()) for way in ("cmake", "pkg-config")]
         self.assertEqual([status, status], [one.returncode for one in done], done[0].stderr[-1000:])
         self.assertEqual(done[0].stdout, done[1].stdout)
@@ -112,7 +112,7 @@ class Install(unittest.TestCase):
             lines = self.each("code_at", address, SOURCE / "data/demo").splitlines()
             begins = [line.split("  ")[1].split("..")[0][:len(times[0])] for line in lines[:-1] if line.startswith(address)]
             self.assertEqual("", begins[0], lines)
-            # The record of a poke comes when it is complete. The breakpoint in its place until then has no record of its own.
+            # The record of a poke is written when it is complete. The breakpoint before that has no record.
             self.assertEqual([], [time for time in times if time not in begins], (address, lines))
 
     def test_the_command_line_finds_its_data(self):

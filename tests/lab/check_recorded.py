@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What record_aux.sh's guest recorded, against the test PMU's pattern and against what the PMU says that it wrote: check_recorded.py OUT."""
+"""Checks the recording of record_aux.sh's guest against the test PMU's pattern and its report of the bytes written: check_recorded.py OUT."""
 import bisect
 import collections
 import pathlib
@@ -26,14 +26,14 @@ def need(what, *words):
 
 
 def pattern(place, size, cpu):
-    """Bytes of the stream (aux_module/ptd_aux_test.c)."""
+    """Returns bytes of the stream (aux_module/ptd_aux_test.c)."""
     first, last = place // 8, (place + size + 7) // 8
     words = struct.pack(f"<{last - first}Q", *((number * FACTOR & ALL) ^ cpu << 56 for number in range(first, last)))
     return words[place % 8:place % 8 + size]
 
 
 def place_of(data, cpu):
-    """Where in the stream some bytes stand, from themselves: the factor is odd, so a word tells its number."""
+    """Returns the position of bytes in the stream, from their content: the factor is odd, so a word determines its number."""
     for shift in range(8):
         if len(data) < shift + 16:
             break
@@ -76,7 +76,7 @@ class Recording:
 
 
 def walk(data, place, cpu):
-    """Follows the pattern from `place`. Returns (place behind it, bytes lost, losses); a loss is where the pattern goes on further ahead."""
+    """Follows the pattern from `place`. Returns (position after it, bytes lost, losses); at a loss the pattern continues further ahead."""
     at, lost, cuts = 0, 0, 0
     while at < len(data):
         size = min(len(data) - at, 1 << 16)
@@ -85,7 +85,7 @@ def walk(data, place, cpu):
             at, place = at + size, place + size
             continue
         same = next(i for i in range(size) if wanted[i] != data[at + i])
-        # The first bytes behind a loss may be by chance those that would have stood there: the first place from which the rest is the pattern's.
+        # The first bytes after a loss may happen to be those of the pattern: use the first position from which the rest matches it.
         for back in range(min(same, 7), -1, -1):
             ahead = place_of(data[at + same - back:], cpu)
             if ahead is not None and ahead > place + same - back:
@@ -98,7 +98,7 @@ def walk(data, place, cpu):
 
 
 def check_full(recording, areas, with_records=True):
-    """Every byte from the first to the last, and each loss where a record says so. Returns (bytes, losses)."""
+    """Checks every byte from the first to the last, and that each loss has a record. Returns (bytes, losses)."""
     found = []
     for index, data in recording.bytes.items():
         need(recording.begin[index] == 0, "ring", index, "does not begin at 0")
@@ -119,7 +119,7 @@ def check_full(recording, areas, with_records=True):
                 lost, cuts, cut = lost + now - place, cuts + (now != place), False
                 place = now + size
             cut = cut or bool(flags & TRUNCATED)
-        need(0 <= len(data) - at < 8 and not any(data[at:]), "bytes that no AUX record tells of:", at, len(data))  # records end at words
+        need(0 <= len(data) - at < 8 and not any(data[at:]), "bytes that no AUX record tells of:", at, len(data))  # records end at word boundaries
         found.append((at, lost, cut, cuts))
     found.sort()
     wrote = sorted((area["written"], area["lost"]) for area in areas if area["written"])
@@ -130,7 +130,7 @@ def check_full(recording, areas, with_records=True):
 
 
 def check_pieces(recording, area_bytes, jump=0):
-    """What overwrite mode leaves: one piece a ring, but for losses of `jump` bytes. Returns {cpu: (end, size)}."""
+    """Checks the content in overwrite mode: one piece per ring, except for losses of `jump` bytes. Returns {cpu: (end, size)}."""
     ends = {}
     for index, data in recording.bytes.items():
         need(all(flags & OVERWRITE for _, _, flags in recording.told[index]), "an AUX record without its overwrite flag")
@@ -175,7 +175,7 @@ def check_session(out, name, areas, jump=0):
 
 
 def core_segments(path):
-    """address -> bytes of the PT_LOAD segments of an ELF core."""
+    """Returns address -> bytes of the PT_LOAD segments of an ELF core."""
     data = path.read_bytes()
     at, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
     found = {}
@@ -187,13 +187,13 @@ def core_segments(path):
 
 
 def check_kcore(out):
-    """Both copies; they differ where a record says so, and nowhere else. A module that came is in the later one."""
+    """Checks both copies: they differ where a record reports it, and nowhere else. A module that was loaded is in the later one."""
     log_of(out, "kcore")
     folder = out / "kcore.data"
     before, after = (core_segments(folder / name / "kcore") for name in ("kcore_dir", "kcore_dir_after"))
     modules = [(folder / name / "modules").read_text() for name in ("kcore_dir", "kcore_dir_after")]
     need("dummy" not in modules[0] and "dummy" in modules[1], "the module")
-    # What a module has is copied as a whole: code is what lies behind a symbol of code.
+    # A module's memory is copied as a whole: code is what follows a symbol of code.
     names = re.findall(r"^(\w+) (\w) ", (folder / "kcore_dir_after" / "kallsyms").read_text(), re.M)
     symbols = sorted((int(address, 16), kind) for address, kind in names)
     places = [address for address, _ in symbols]
@@ -230,7 +230,7 @@ def check(out, name, areas):
     size, losses = check_full(recording, areas, name != "zipped")
     need(name != "losses" or losses > 30, losses, "losses")
     if name == "cut":
-        # Each time that the recorder woke up again the traces of both cpus went on.
+        # Each time the recorder woke up again, the traces of both CPUs continued.
         for index, told in recording.told.items():
             cuts = [offset for offset, _, flags in sorted(told) if flags & TRUNCATED]
             need(len(cuts) >= 5 and "was cut" in text, "ring", index, "was cut", len(cuts), "times")
@@ -256,7 +256,7 @@ def main():
             continue
         try:
             print(f"{name}: {check(out, name, areas)}")
-        except Exception as error:  # one run's failure is not the others'
+        except Exception as error:  # the failure of one run does not affect the others
             failures += 1
             print(f"FAILED {name}: {type(error).__name__}: {error}")
     print("recorded: all equal" if not failures and len(runs) > 1 else f"recorded: {failures} failures")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Long runs, by hand: `endurance.py kills 200` kills recorder, keeper, second holder and target in turn at random moments; `endurance.py snapshots
-10000` takes so many of two sessions at once and looks for growth. Exit status 1 for any finding. Needs root and perf events."""
+"""Long runs, started by hand: `endurance.py kills 200` kills recorder, keeper, second holder and target in turn at random times; `endurance.py
+snapshots 10000` takes that many of two sessions at once and checks for growth. Exit status 1 for any finding. Needs root and perf events."""
 import os
 import pathlib
 import random
@@ -31,7 +31,7 @@ class Run:
         print("finding:", what, flush=True)
 
     def processes(self):
-        """Recorders, keepers and second holders of this run that live."""
+        """Returns the live recorders, keepers and second holders of this run."""
         found = []
         mark = f"XDG_RUNTIME_DIR={self.dir}".encode()
         for entry in pathlib.Path("/proc").iterdir():
@@ -53,9 +53,9 @@ class Run:
         target.wait()
 
     def look(self, path, what):
-        """Readable to its last whole record by a reader of this test and by the program; nothing in it twice."""
+        """Checks that it is readable to its last whole record by the test's reader and by the program, without duplicates."""
         if not path.exists() or path.stat().st_size == 0:
-            return 0  # killed before there was a file
+            return 0  # killed before the file existed
         try:
             data = PerfData(path)
         except (AssertionError, struct.error) as error:
@@ -131,7 +131,7 @@ def kills(run, count):
 
 
 def held(pid):
-    """What a process holds: KiB of its own memory, of shared memory (log, counters), of rings, of files; descriptors; mappings."""
+    """Returns a process's KiB of own memory, of shared memory (log, counters), of rings, of files; descriptors; mappings."""
     held = {"own": 0, "shared": 0, "rings": 0, "files": 0, "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "mappings": 0}
     kind = "own"
     for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().split("\n"):
@@ -141,14 +141,14 @@ def held(pid):
             kind = "shared" if head[2].startswith("/dev/zero") else "rings" if "perf_event" in head[2] else "files" if head[1] != "0" else "own"
         elif line.startswith("Rss:"):
             held[kind] += int(line.split()[1])
-        elif line.startswith("Anonymous:") and kind == "files":  # the program's data that it has written to
+        elif line.startswith("Anonymous:") and kind == "files":  # the program's data that it has modified
             held["own"] += int(line.split()[1])
             held["files"] -= int(line.split()[1])
     return held
 
 
 def ask(run, name, request):
-    """Numbers of a session's status, and the snapshot's descriptor or None (capture/live/session/session_wire.cc)."""
+    """Returns the numbers of a session's status, and the snapshot's descriptor or None (capture/live/session/session_wire.cc)."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.connect(str(run.sockets / name))
         client.send(struct.pack("<II", 0x53445450, request))
@@ -160,11 +160,11 @@ def ask(run, name, request):
     return {"keeper": keeper, "snapshots": count, "records": records, "used": used, "folds": folds}, fds[0] if fds else None
 
 
-LOG_KIB, OWN_KIB = 2 * 8192 + 64, 24 * 1024  # docs/RECORDING.md: the bounds of a keeper
+LOG_KIB, OWN_KIB = 2 * 8192 + 64, 24 * 1024  # docs/RECORDING.md: the limits of a keeper
 
 
 def snapshots(run, count):
-    """The logs are filled first, until each has been folded three times: what grows behind that grows without end."""
+    """The logs are filled first, until each has been folded three times: any growth after that would be unbounded."""
     names, fast = ("one", "two"), run.dir / "fast"
     fast.touch()
     targets = [run.target(f"test -e {fast} || sleep 0.05;") for _ in names]
@@ -188,7 +188,7 @@ def snapshots(run, count):
         if number % max(1, count // 20) == count // 20 - 1:
             rows.append([held(pid) for pid in keepers])
             print(f"after {number + 1}:", *rows[-1], *(ask(run, name, 1)[0] for name in names), flush=True)
-    # The second half against the end of the first: fixed things are equal, memory of its own stays below what the first half needed.
+    # The second half is compared with the end of the first: fixed values are equal, own memory stays below the maximum of the first half.
     half = rows[len(rows) // 4:len(rows) // 2] or rows
     for which in range(len(names)):
         for what in ("descriptors", "mappings", "rings", "own"):

@@ -1,4 +1,4 @@
-"""Help for the tests of recordings of this machine: the program, perf, BPF programs by system call, a reader of perf.data's records."""
+"""Support for the tests of recordings of this machine: the program, perf, BPF programs by system call, a reader of perf.data's records."""
 import ctypes
 import os
 import pathlib
@@ -16,12 +16,12 @@ FINISHED = struct.pack("<IHH", 68, 0, 8)
 
 
 def need_events():
-    """Ends with the skip status where this user cannot open system-wide events."""
+    """Exits with the skip status if this user cannot open system-wide events."""
     if os.geteuid() != 0 or not os.path.exists("/proc/sys/kernel/perf_event_paranoid"):
         print("skipped: needs root and perf events")
         sys.exit(SKIP)
     number = {"x86_64": 298, "aarch64": 241}.get(os.uname().machine)
-    attr = ctypes.create_string_buffer(struct.pack("<IIQ", 1, 112, 9), 112)  # PERF_COUNT_SW_DUMMY, of all threads on the first cpu
+    attr = ctypes.create_string_buffer(struct.pack("<IIQ", 1, 112, 9), 112)  # PERF_COUNT_SW_DUMMY, for all threads on the first cpu
     fd = LIBC.syscall(number, attr, -1, 0, -1, 8) if number else -1
     if fd < 0:
         print(f"skipped: perf_event_open: {os.strerror(ctypes.get_errno())}" if number else "skipped: not tried on this machine")
@@ -39,7 +39,7 @@ def perf():
 
 
 class PerfData:
-    """Records and sections of a perf.data file, after tools/perf/Documentation/perf.data-file-format.txt. Stops at the first record that is cut."""
+    """Records and sections of a perf.data file, after tools/perf/Documentation/perf.data-file-format.txt. Stops at the first incomplete record."""
 
     def __init__(self, path):
         data = pathlib.Path(path).read_bytes()
@@ -77,14 +77,14 @@ class PerfData:
                     table += 16
 
     def times(self, kinds):
-        """(type, pid, tid, time) of records whose trailer is that of every event here: tid, time, cpu, identifier."""
+        """Returns (type, pid, tid, time) of records with the trailer of every event here: tid, time, cpu, identifier."""
         for kind, misc, body in self.records:
             if kind in kinds:
                 pid, tid, when = struct.unpack_from("<IIQ", body, len(body) - 32)
                 yield kind, pid, tid, when
 
     def bpf_programs(self):
-        """id -> code, from HEADER_BPF_PROG_INFO (struct perf_bpil: info_len, data_len, arrays, bpf_prog_info, data)."""
+        """Returns id -> code, from HEADER_BPF_PROG_INFO (struct perf_bpil: info_len, data_len, arrays, bpf_prog_info, data)."""
         section = self.sections.get(25, b"")
         programs, at = {}, 4
         for _ in range(struct.unpack_from("<I", section)[0] if section else 0):
@@ -108,7 +108,7 @@ def bpf(command, attr):
 
 
 def load_bpf(name=b"live", shape=3):
-    """Loads a socket filter of some length; its descriptor."""
+    """Loads a socket filter of some length and returns its descriptor."""
     insns = b"".join(struct.pack("<BBhi", 0xb7, i % 5, 0, i * shape) for i in range(20)) + struct.pack("<BBhi", 0xb7, 0, 0, shape) + struct.pack("<BBhi", 0x95, 0, 0, 0)
     code, licence = ctypes.create_string_buffer(insns), ctypes.create_string_buffer(b"GPL")
     attr = struct.pack("<IIQQIIQII16s", 1, len(insns) // 8, ctypes.addressof(code), ctypes.addressof(licence), 0, 0, 0, 0, 0, name)
@@ -116,7 +116,7 @@ def load_bpf(name=b"live", shape=3):
 
 
 def bpf_info(fd):
-    """(id, code) of a program, as the kernel tells it to whoever has its descriptor."""
+    """Returns (id, code) of a program, as reported by the kernel to owners of its descriptor."""
     code, info = ctypes.create_string_buffer(65536), ctypes.create_string_buffer(256)
     struct.pack_into("<IQ", info, 16, 65536, 0)
     struct.pack_into("<IIQ", info, 16, 65536, 0, ctypes.addressof(code))
@@ -126,13 +126,13 @@ def bpf_info(fd):
 
 
 def told_maps(data, pid):
-    """Mappings of a process that were recorded while it ran, and the counts of the LOST records: each mapping is in one of the two."""
+    """Returns the mappings of a process that were recorded while it ran, and the counts of the LOST records: each mapping is in one of the two."""
     return (sum(mapped == pid and when != 0 for _, mapped, _, when in data.times((10,))),
             [struct.unpack_from("<8xQ", body)[0] for kind, _, body in data.records if kind == 2])
 
 
 def processes_with(word):
-    """Processes that have a word in their command line, as those have that a process with it has forked."""
+    """Returns the processes with a word in their command line, including those forked by such processes."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""What the tests record: loads and unloads BPF programs, maps a library, forks, runs a program, starts threads. Prints what it did as JSON."""
+"""The target of the tests: loads and unloads BPF programs, maps a library, forks, runs a program, starts threads. Prints its actions as JSON."""
 import ctypes
 import json
 import mmap
@@ -11,13 +11,13 @@ import live_support
 
 
 def one_round(number):
-    """BPF in and out, a child that maps code and runs another program, a thread."""
+    """Loads and unloads BPF, starts a child that maps code and runs another program, and starts a thread."""
     did = {}
     try:
         fd = live_support.load_bpf(b"live%d" % (number % 10), number + 3)
         did["bpf"], code = live_support.bpf_info(fd)
         did["code"] = code.hex()
-        time.sleep(0.15)  # both recorders ask for its code while it is there
+        time.sleep(0.15)  # both recorders request its code while it is loaded
         os.close(fd)
     except OSError as error:
         did["bpf_error"] = str(error)
@@ -37,12 +37,12 @@ def one_round(number):
 
 def main():
     print(os.getpid(), flush=True)
-    if sys.argv[1] == "maps":  # as many mappings of code as it is asked for, and an answer
+    if sys.argv[1] == "maps":  # as many mappings of code as requested, and a reply
         for line in sys.stdin:
             for _ in range(int(line)):
                 mmap.mmap(-1, 8192, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
             print("done", flush=True)
-    elif sys.argv[1] == "memory":  # MiB of code in memory only, and beside it as many mappings as are asked for, at the pace of a busy loader
+    elif sys.argv[1] == "memory":  # MiB of code in memory only, and as many mappings as requested, at the rate of a busy loader
         megabytes, count = map(int, sys.stdin.readline().split())
         fd, block = os.memfd_create("large"), os.urandom(1 << 20)
         for i in range(megabytes):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recordings of this machine against what perf records of the same run, and the life of what is recorded. Needs root and perf events."""
+"""Recordings of this machine against perf's records of the same run, and the lifetime of recorded code. Needs root and perf events."""
 import json
 import os
 import pathlib
@@ -63,9 +63,9 @@ class Recorded(unittest.TestCase):
 
 
 class AgainstPerf(Recorded):
-    """The same run, seen by both."""
+    """The same run, recorded by both."""
 
-    # In perf's words: what happened to the target's processes, and BPF code that came and went. Times differ by the time between two events.
+    # In perf's format: events of the target's processes, and BPF code that was loaded and unloaded. Times differ by the time between two events.
     def lines(self, path, pids, names):
         found = []
         for line in self.script(path).split("\n"):
@@ -73,13 +73,13 @@ class AgainstPerf(Recorded):
             if not match:
                 continue
             what = match[5].strip()
-            # Where others record at the same time, the kernel makes these too long, and perf finds no time in them.
+            # If others record at the same time, the kernel makes these too long, and perf finds no time in them.
             if what.startswith(("PERF_RECORD_KSYMBOL", "PERF_RECORD_BPF_EVENT")):
                 if any(name in what for name in names):
                     found.append((float(match[4]), "kernel", re.sub(r" flags 0x\w+", "", what)))
             elif float(match[4]) != 0 and int(match[2]) in pids and what.startswith(("PERF_RECORD_MMAP2", "PERF_RECORD_COMM", "PERF_RECORD_FORK", "PERF_RECORD_EXIT")):
                 found.append((float(match[4]), int(match[2]), what))
-        return found  # (time, thread or "kernel", what)
+        return found  # (time, thread or "kernel", event)
 
     @unittest.skipUnless(perf(), "perf is not installed")
     def test_everything_that_perf_sees(self):
@@ -143,7 +143,7 @@ class AgainstPerf(Recorded):
 
 
 class BuildIds(Recorded):
-    """Mappings carry the build id of their file, those that were there before too; by it another file is told from the one that ran."""
+    """Mappings have the build id of their file, including those that existed before; it distinguishes a replaced file from the executed one."""
 
     def setUp(self):
         super().setUp()
@@ -157,7 +157,7 @@ class BuildIds(Recorded):
         return re.search(r"Build ID: (\w+)", subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True).stdout)[1]
 
     def ids_in(self, path, name):
-        """Build ids of mappings of a file, as hex; "" of one that has its inode instead."""
+        """Returns the build ids of mappings of a file, as hex; "" for one that has its inode instead."""
         found = []
         for kind, misc, body in PerfData(path).records:
             if kind == MMAP2 and body[64:].split(b"\0")[0] == str(name).encode():
@@ -203,7 +203,7 @@ class BuildIds(Recorded):
 
 
 class NarrowVdso(Recorded):
-    """A program of 32 bits calls into a vdso that is in no file, and not this program's."""
+    """A 32-bit program calls into a vdso that is in no file, and differs from that of the test program."""
 
     def test_it_is_kept(self):
         source = (".globl _start\n_start: mov $162,%eax\n mov $wait,%ebx\n xor %ecx,%ecx\n int $0x80\n mov $1,%eax\n xor %ebx,%ebx\n int $0x80\n"
@@ -228,10 +228,10 @@ class NarrowVdso(Recorded):
 
 
 class Keeping(Recorded):
-    """Code that is read while it is recorded holds up nobody."""
+    """Code that is read while it is recorded blocks no other process."""
 
     def test_a_large_file_in_memory_beside_a_burst_of_records(self):
-        for attempt in range(3):  # a machine that is busy may lose some; who waits for the file loses two of three, each time
+        for attempt in range(3):  # a busy machine may lose some; a recorder that waits for the file loses two of three, each time
             path, environment = self.dir / f"p{attempt}", {**os.environ, "PTDECODE_STASH": str(self.dir / f"stash{attempt}")}
             target, pid = self.target("memory")
             own = self.record("-p", pid, "-o", path, env=environment)
@@ -258,7 +258,7 @@ class Keeping(Recorded):
         target, pid = self.target("memory")
         own = self.record("-p", pid, "-o", path, env=environment)
         self.wait_for_file(path)
-        for holder in live_support.children(own.pid):  # another one comes, beside a thread that keeps
+        for holder in live_support.children(own.pid):  # another process, and a thread that keeps
             os.kill(holder, signal.SIGKILL)
             self.assertTrue(wait_until(lambda: [c for c in live_support.children(own.pid) if c != holder and alive(c)]), "no other holder")  # noqa: B023
         target.stdin.write("200 1000\n")
@@ -359,7 +359,7 @@ class Life(Recorded):
     def test_what_is_lost_behind_the_last_record_is_told(self):
         target, pid = self.target("maps")
         path = self.dir / "p"
-        for end in (signal.SIGINT, signal.SIGKILL):  # of the recorder; after a kill the second holder tells it
+        for end in (signal.SIGINT, signal.SIGKILL):  # of the recorder; after a kill the second holder reports it
             own = self.record("--no-stash", "-m", "8K", "-p", pid, "-o", path)
             self.wait_for_file(path)
             time.sleep(0.3)
@@ -367,7 +367,7 @@ class Life(Recorded):
             target.stdin.write("3000\n")
             target.stdin.flush()
             target.stdout.readline()
-            time.sleep(0.1)  # it waits for the next word: no record will come that the kernel could put a LOST before
+            time.sleep(0.1)  # it waits for the next message: no record will come before which the kernel could write a LOST record
             own.send_signal(end)
             own.send_signal(signal.SIGCONT)
             own.wait(60)

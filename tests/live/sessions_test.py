@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Detached sessions: they outlive their caller, their target and each of their own two processes; nobody else gets at them; they leave nothing."""
+"""Detached sessions: they outlive their caller, their target and each of their own two processes; no other user can access them; nothing remains."""
 import os
 import pathlib
 import re
@@ -50,7 +50,7 @@ class Sessions(unittest.TestCase):
         return sorted(entry.name for entry in self.sockets.iterdir()) if self.sockets.exists() else []
 
     def processes(self):
-        """Of sessions in this folder: those that hold its sockets' folder in their environment."""
+        """Returns the processes of sessions in this folder: those that have its sockets' folder in their environment."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -125,7 +125,7 @@ class Sessions(unittest.TestCase):
         self.assertEqual(os.readlink(f"/proc/{keeper}/cwd"), "/")
         before = self.snapshot("one")
         comms = [struct.unpack_from("<II", body)[0] for kind, _, body in before.records if kind == COMM]
-        for pid in set(comms):  # the hang-up may have ended it already
+        for pid in set(comms):  # SIGHUP may have ended it already
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
@@ -174,7 +174,7 @@ class Sessions(unittest.TestCase):
         self.detach("one", "-p", target.pid)
         pids = self.processes()
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)  # or the one takes over before the other is hit
+            os.kill(pid, signal.SIGSTOP)  # otherwise one takes over before the other is killed
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         self.assertTrue(wait_until(lambda: not self.processes()))
@@ -193,7 +193,7 @@ class Sessions(unittest.TestCase):
         for name in stopped:
             os.kill(keepers[name], signal.SIGSTOP)
         try:
-            got = self.run_it("sessions", timeout=60)  # one of the keepers alone is waited for less than that
+            got = self.run_it("sessions", timeout=60)  # waiting for one of the keepers takes less than that
             text = got.stdout.decode()
             for name in stopped:
                 self.assertIn(f"{name}: does not answer", text)
@@ -217,7 +217,7 @@ class Sessions(unittest.TestCase):
         self.assertEqual(self.sockets.stat().st_mode & 0o777, 0o700)
         code = ("import os,socket,sys,struct\nos.setgid(65534); os.setuid(65534)\ns=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET)\n"
                 "try:\n  s.connect(sys.argv[1])\nexcept PermissionError: print('kept out'); sys.exit()\n"
-                "s.settimeout(5)\n"  # it may hang up before or after the question
+                "s.settimeout(5)\n"  # it may close the connection before or after the question
                 "try:\n  s.send(struct.pack('<II',0x53445450,2)); print('answered' if s.recv(4096) else 'refused')\n"
                 "except (BrokenPipeError, ConnectionResetError): print('refused')")
 
@@ -251,7 +251,7 @@ class Sessions(unittest.TestCase):
                 client.connect(str(self.sockets / "one"))
                 client.send(packet)
         silent = []
-        for _ in range(40):  # who says nothing does not shut others out for good
+        for _ in range(40):  # silent clients do not block others for good
             client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             client.connect(str(self.sockets / "one"))
             silent.append(client)
@@ -278,7 +278,7 @@ class Sessions(unittest.TestCase):
         info = self.run_it("info", "-i", kept).stdout.decode()
         self.assertIn(", 0 missing", info)
         self.assertEqual(self.run_it("stash", "verify").returncode, 0)
-        # Without it neither can be found any more: that is what the test is about.
+        # Without it neither can be found any more, as intended by the test.
         self.environment["PTDECODE_STASH"] = "off"
         self.assertEqual(self.run_it("snapshot", "one", "-o", bare).returncode, 0)
         info = self.run_it("info", "-i", bare).stdout.decode()
@@ -308,7 +308,7 @@ class Sessions(unittest.TestCase):
         maps, lost = live_support.told_maps(self.snapshot("lost"), target.pid)
         self.assertAlmostEqual(maps - before[0] + sum(lost), 3000, delta=10)
         self.assertGreater(sum(lost), 2000)
-        do(10)  # the kernel tells of the same losses now
+        do(10)  # the kernel now reports the same losses
         again, all_lost = live_support.told_maps(self.snapshot("lost"), target.pid)
         self.assertEqual(again - maps, 10)
         self.assertEqual(sum(all_lost), sum(lost))
@@ -326,7 +326,7 @@ class Sessions(unittest.TestCase):
             return [int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
                     for pid in sorted(self.processes())]
         rounds = []
-        for _ in range(5):  # somebody else may load a BPF program meanwhile, which is told to all
+        for _ in range(5):  # another process may load a BPF program meanwhile, which is reported to all
             before, woken = ticks(), wakes()
             time.sleep(2)
             rounds.append((sum(ticks()) - sum(before), max(b - a for a, b in zip(woken, wakes()))))

@@ -15,7 +15,7 @@ EXTENDED = {0x82: 16, 0x73: 7, 0x03: 4, 0x43: 8, 0xA3: 8, 0x23: 2, 0xF3: 2, 0x83
 
 
 def payloads(data):
-    """(cpu, start, end) of the trace bytes of each AUXTRACE record."""
+    """Returns (cpu, start, end) of the trace bytes of each AUXTRACE record."""
     at, size = struct.unpack_from("<QQ", data, 40)
     end = at + size
     while at + 8 <= end:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Decodes a recording as if each stream began at a PSB in its middle, at many random ones, and counts what is right behind it.
+"""Decodes a recording as if each stream began at a PSB in its middle, at many random ones, and counts the correct instructions after it.
 
-What stands before that PSB is taken away: of every earlier segment only the PSB itself is left, the rest is PAD. `lossy` then
+The data before that PSB is removed: of every earlier segment only the PSB remains, the rest is PAD. `lossy` then
 compares with the decode of the whole recording.
 """
 import argparse
@@ -19,7 +19,7 @@ AUXTRACE = 71
 
 
 def payloads(data):
-    """(start, end) of the trace bytes of each AUXTRACE record, by cpu."""
+    """Returns (start, end) of the trace bytes of each AUXTRACE record, by cpu."""
     at, size = struct.unpack_from("<QQ", data, 40)
     end, found = at + size, {}
     while at + 8 <= end:
@@ -36,7 +36,7 @@ def payloads(data):
 
 
 def blanked(data, ranges, keep_from):
-    """A copy in which all before the PSB number `keep_from` of the stream is gone, but for the PSBs."""
+    """Returns a copy in which everything before the PSB number `keep_from` of the stream is removed, except the PSBs."""
     out = bytearray(data)
     seen = 0
     for start, end in ranges:

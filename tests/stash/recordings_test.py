@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs that are upgraded, deleted or replaced after they were recorded, and decode as they ran all the same: from the stash.
+"""Programs that are upgraded, deleted or replaced after they were recorded still decode correctly, from the stash.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_CROWD: recorders at once (default 6). Exit status 77 without qemu-x86_64.
 """
@@ -46,7 +46,7 @@ class Recordings(unittest.TestCase):
         return {image["path"]: image for image in json.loads(self.run_it("info", "--json", "-i", self.folder / "rec").stdout)["images"]}
 
     def upgrade(self, build_id):
-        """Another build in its place, by another inode, as a package manager does it."""
+        """Writes another build to its path, with another inode, as a package manager does."""
         self.program.rename(self.folder / "away")
         self.compile("-O0", build_id)
 
@@ -65,7 +65,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(kept.parent.name + kept.name, hashlib.sha256(kept.read_bytes()).hexdigest())
         told = self.run_it("stat", "-i", self.folder / "rec").stderr
         self.assertIn(f"changed or removed since they were recorded: {self.program}: the copies in the stash are used", told)
-        # Without the stash the other build is refused, and named.
+        # Without the stash the other build is refused and named.
         self.assertNotEqual(self.flow("--stash", "off"), whole)
         self.assertIn("build_id_mismatch", self.run_it("check", "-i", self.folder / "rec", "--stash", "off", status=3).stdout)
 
@@ -76,11 +76,11 @@ class Recordings(unittest.TestCase):
         self.upgrade("none")
         self.assertEqual(self.flow(), whole)
         self.assertEqual(self.images()[str(self.program)]["from"], "stash")
-        # The recording may be moved: it is named by what is in it.
+        # The recording may be moved: it is identified by its content.
         shutil.copy(self.folder / "rec", self.folder / "moved")
         os.rename(self.folder / "moved", self.folder / "rec")
         self.assertEqual(self.flow(), whole)
-        # Of another recording nothing is taken.
+        # Nothing of another recording is used.
         self.record()
         self.assertEqual(self.images()[str(self.program)]["file"] == str(self.folder / "away"), False)
         self.assertNotEqual(self.flow(), whole)
@@ -204,7 +204,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(copies[-2:], [hashlib.sha256(page).hexdigest(), hashlib.sha256(changed).hexdigest()])
         self.assertIn("vdso", [entry["kind"] for entry in entries])
         self.assertIn(str(program), [entry["path"] for entry in entries])
-        # The reader has the bytes, and knows between which readings they changed.
+        # The reader has the bytes, and the readings between which they changed.
         tables = self.run_it("image", "-q", "-i", self.folder / "rec", "--pid", pid).stdout
         for place in (deleted, memory, anonymous):
             self.assertRegex(tables, rf"{place:016x}-{place + 4096:016x} bytes", place)

@@ -1,4 +1,4 @@
-"""Reads tables of libptdecode through the Arrow C data interface, with ctypes alone.
+"""Reads tables of libptdecode through the Arrow C data interface, with ctypes only.
 
 Written from Arrow's specification of the interface, independently of the code that fills it.
 """
@@ -42,7 +42,7 @@ def bits(address, count):
 
 
 def values(schema, array):
-    """The values of an array as Python objects, None for null."""
+    """Returns the values of an array as Python objects, None for null."""
     count, form = array.length, schema.format
     assert array.offset == 0 and count >= 0
     assert len([None for i in range(array.n_buffers)]) == (3 if form in (b"u", b"z") else 2)
@@ -68,7 +68,7 @@ def values(schema, array):
 
 
 class Library:
-    """libptdecode, with the few functions that the tests of tables need."""
+    """libptdecode, with the few functions needed by the tests of tables."""
 
     class TableOptions(ctypes.Structure):
         _fields_ = [("size", ctypes.c_size_t), ("columns", ctypes.POINTER(c_char_p)), ("functions", ctypes.POINTER(c_char_p)),
@@ -116,7 +116,7 @@ class Library:
         return stream
 
     def schema(self, recording, table, **options):
-        """Names and formats of the columns."""
+        """Returns the names and formats of the columns."""
         stream, schema = self.stream(recording, table, **options), ArrowSchema()
         assert stream.get_schema(ctypes.byref(stream), ctypes.byref(schema)) == 0
         children = [schema.children[i].contents for i in range(schema.n_children)]
@@ -155,7 +155,7 @@ class Library:
             assert not stream.release
 
     def rows(self, recording, table, **options):
-        """All rows as dicts; null values are left out, as in the JSON."""
+        """Returns all rows as dicts; null values are omitted, as in the JSON."""
         out = []
         for batch in self.batches(recording, table, **options):
             names = list(batch)

@@ -25,14 +25,14 @@ def recordings():
 
 
 def command(*words):
-    """Lines of JSON after the first, which names the schema."""
+    """Returns the lines of JSON after the first, which names the schema."""
     made = subprocess.run([PTDECODE, *words, "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     assert made.returncode in (0, 1, 3), made.stderr.decode()
     return [json.loads(line) for line in made.stdout.splitlines()][1:]
 
 
 def numbers(row):
-    """The JSON has addresses as text, and marks as a list."""
+    """Converts a JSON row, which has addresses as text, and marks as a list."""
     row = {name: int(value, 16) if name in ("ip", "to") else value for name, value in row.items()}
     if "marks" in row:
         row["marks"] = " ".join(row["marks"])
@@ -40,7 +40,7 @@ def numbers(row):
 
 
 def known(row):
-    """What an unknown thread is left out as in tables."""
+    """Returns the row without the fields of an unknown thread, as in tables."""
     return {name: value for name, value in row.items() if not (name in ("pid", "tid") and value < 0) and not (name == "comm" and not value)}
 
 
@@ -62,7 +62,7 @@ class Tables(unittest.TestCase):
                     self.library.close(recording)
 
     def same_by_stream(self, ours, theirs):
-        """The streams' own orders agree; how streams are interleaved may differ."""
+        """The orders within streams agree; the interleaving of streams may differ."""
         def split(rows):
             streams = {}
             for row in rows:
@@ -119,7 +119,7 @@ class Tables(unittest.TestCase):
             ours = self.library.rows(recording, "functions")
             self.assertEqual(len(ours), len(theirs))
             for mine, other in zip(ours, theirs):
-                # The JSON leaves times out if there are none, and has 0 where no call was seen whole.
+                # The JSON omits times if there are none, and has 0 if no call is complete.
                 mine = {name: value for name, value in mine.items() if name in other}
                 other = {name: value for name, value in other.items() if name in mine or value != 0}
                 if mine != other:
@@ -182,7 +182,7 @@ class Tables(unittest.TestCase):
         some = self.library.rows(recording, "branches", first_ns=first, last_ns=last, cpu=1)
         inside = [row for row in all_rows if first <= row["time_ns"] <= last and row["cpu"] == 1]
         self.assertTrue(inside)
-        # How many instructions ran before the first branch of the window depends on where decoding began.
+        # The number of instructions executed before the first branch of the window depends on where decoding began.
         drop = lambda rows: [{k: v for k, v in row.items() if k != "instructions"} for row in rows]
         self.assertEqual(drop(some), drop(inside))
         names = {row["symbol"] for row in all_rows if "symbol" in row}
@@ -193,7 +193,7 @@ class Tables(unittest.TestCase):
         self.library.close(recording)
 
     def test_the_page_has_all_columns(self):
-        """docs/TABLES.md: the tables, their columns in order, and those that come on request."""
+        """docs/TABLES.md: the tables, their columns in order, and the optional ones."""
         text = (pathlib.Path(SOURCE) / "docs/TABLES.md").read_text()
         pages = {part.split("\n")[0]: part for part in text.split("\n## ")[1:]}
         recording = self.library.open(DATA / "demo/data")
@@ -214,7 +214,7 @@ class Tables(unittest.TestCase):
                 self.assertEqual(sorted(known), sorted(every))
         self.library.close(recording)
 
-    GROUPED = ("edges", "calls")  # a row of the page names columns that are not neighbours
+    GROUPED = ("edges", "calls")  # a row of the page names columns that are not adjacent
 
     def test_refusals(self):
         recording = self.library.open(DATA / "demo/data")
@@ -234,7 +234,7 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(next(batches)["call"]), 10)
         self.library.close(recording)
         self.assertEqual(len(next(batches)["call"]), 10)
-        batches.close()  # released while its thread still has rows to give
+        batches.close()  # released while its thread has more rows
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ VENDORS = [
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\benviron\b")
 ENVIRONMENT_HOME = "image/base/environment.cc"
 
-# Written in two halves so that this file does not find itself.
+# Split in two so that this file is not a finding.
 WORDS = re.compile("TO" + r"DO|FIX" + r"ME|\bX" + r"XX\b|not impl" + r"emented|unimpl" + r"emented")
 MACHINE_PATHS = re.compile(r"(?:^|[^\w.$}/-])/(?:wor" + r"k|far" + r"m)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
@@ -109,7 +109,7 @@ class Modules:
         return seen
 
     def of(self, path):
-        """The module of a source file or of a quoted include; "" outside of every module."""
+        """Returns the module of a source file or of a quoted include; "" outside of every module."""
         if path.startswith("include/"):
             path = path[len("include/"):]
         if path.startswith("ptdecode/"):
@@ -172,7 +172,7 @@ def check_folders(names):
 
 
 def check_cycles(modules, names):
-    """Names every cycle of includes between headers."""
+    """Reports every cycle of includes between headers."""
     graph = {}
     for name in names:
         if name.endswith(".h") and (modules.of(name) or name.startswith(PUBLIC)):
@@ -233,7 +233,7 @@ def check_links(path, text):
 
 
 def check_data(names):
-    """Each file below data/ has a line in a README.md beside or above it with its sha256."""
+    """Checks that each file in data/ has a line with its sha256 in a README.md of its folder or a parent."""
     for name in names:
         if not name.startswith("data/") or os.path.basename(name) == "README.md":
             continue
@@ -260,7 +260,7 @@ def read_if_there(name):
 
 
 def check_errata(names):
-    """Each bit of struct Errata has a row in the table of docs/DIFFERENCES.md, whose test exists and turns that bit off."""
+    """Checks that each bit of struct Errata has a row in the table of docs/DIFFERENCES.md, whose test exists and turns that bit off."""
     config, docs = "include/ptdecode/pt/config.h", "docs/DIFFERENCES.md"
     body = re.search(r"struct Errata \{(.*?)\n\};", read_if_there(config), re.DOTALL)
     bits = re.findall(r"^\s*bool (\w+) :", body.group(1), re.MULTILINE) if body else []
@@ -279,7 +279,7 @@ def check_errata(names):
 
 
 def check_figures(names):
-    """Figures that are written twice are the same in both places.
+    """Checks that figures that are written twice are the same in both places.
 
     A row of README.md's table of speeds has the figures of a row of the same name in docs/EVIDENCE.md or docs/evidence/. A figure of a section of
     docs/EVIDENCE.md is in the file of docs/evidence/ that the section's heading links to.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants one offence of each kind in an empty tree and expects tidy.py to name each of them, and nothing else."""
+"""Creates one violation of each kind in an empty tree and expects tidy.py to report each of them, and nothing else."""
 import os
 import subprocess
 import sys
@@ -35,7 +35,7 @@ OFFENCES = {  # path: (content, words of the finding)
     "docs/DIFFERENCES.md": ("\n## Errata\n| a1 | golden a |\n| a2 | golden a |\n| a3 | unit S.A |\n| a4 | unit S.B |\n| a6 | x |\n", "erratum a1"),
 }
 MORE = ["erratum a4", "erratum a5", "has a6"]  # of docs/DIFFERENCES.md
-# Of the first row the figures are those of docs/EVIDENCE.md, of the second those of docs/evidence/, of the third of neither.
+# The figures of the first row are those of docs/EVIDENCE.md, those of the second of docs/evidence/, those of the third of neither.
 OFFENCES["README.md"] = ("\n## Speed\n| a, short | 10 | 2x |\n| d | 7 | 9x |\n| b | 11 | 2x |\n", "figures of b")
 OFFENCES["docs/EVIDENCE.md"] = ("| a | 5 | 2x | 10 |\n| b | 5 | 2x | 10 |\n| c | 11 | 2x |\n"
                                 "\n## [Area](evidence/area.md)\n| d | 1,000 and 9x |\n| e | 1,001 |\n", "figure 1,001 is not in docs/evidence/area.md")

@@ -1,4 +1,4 @@
-// Calls of every sort that a profile must get right: tail calls, recursion, longjmp, leaf loops.
+// Calls of all kinds that a profile must handle: tail calls, recursion, longjmp, leaf loops.
 #include <stdio.h>
 #include <setjmp.h>
 static jmp_buf out;

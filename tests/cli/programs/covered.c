@@ -1,4 +1,4 @@
-// Lines that run, run often, and never: for coverage beside gcov.
+// Lines that are executed once, often, and never: to compare coverage with gcov.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Inlined functions three deep, templates, lambdas: lines and call places for the command line's tests.
+// Three levels of inlined functions, templates, lambdas: lines and call sites for the command line's tests.
 #include <algorithm>
 #include <cstdio>
 #include <string>

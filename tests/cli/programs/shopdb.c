@@ -1,4 +1,4 @@
-// A database of 4,000 orders and 60 queries, one of them slow: what docs/HUNT.md looks for.
+// A database of 4,000 orders and 60 queries, one of them slow: the example of docs/HUNT.md.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// The C library at work: callbacks out of qsort, allocation, formatting, string functions chosen at run time.
+// Uses of the C library: callbacks from qsort, allocation, formatting, string functions chosen at run time.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-// Waits in sixteen ways, and measures each wait itself: waits FILE MILLISECONDS. What ends a wait is prepared before the clock is read.
+// Waits in sixteen ways, and measures each wait itself: waits FILE MILLISECONDS. The events that end the waits are prepared before the
+// clock is read.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +55,7 @@ static void check(int good) {
   if (!good) abort();
 }
 
-// What other threads do.
+// Functions of other threads.
 static void* sleeps(void* unused) {
   rest();
   return unused;
@@ -210,7 +211,7 @@ static const struct {
 NOINLINE void spin(void) {
   for (uint64_t i = 0; i < 300000; ++i) sink += i;
 }
-// Wait I, the second time with all code known to the emulator. The name of each is its own, for the report.
+// Wait I, the second time with all code known to the emulator. Each has its own name, for the report.
 NOINLINE void wait_number(int i) { kWays[i].wait(); }
 
 static void on_signal(int number) { (void)number; }

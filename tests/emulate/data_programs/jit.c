@@ -1,4 +1,4 @@
-// A small JIT: compiles expressions of one variable to machine code, at new places and again and again at the same one.
+// A small JIT: compiles expressions of one variable to machine code, at new addresses and repeatedly at the same one.
 #include "start.h"
 
 typedef long (*Compiled)(long);
@@ -39,12 +39,12 @@ static int run(void) {
   if (made < 0) return 1;
   uint8_t *const code = (uint8_t*)made, *at = code + 4096;
   unsigned long sum = 0;
-  for (int i = 0; i < 12; ++i) {  // each at a place of its own
+  for (int i = 0; i < 12; ++i) {  // each at a separate address
     const Compiled f = (Compiled)(void*)at;
     at = compile(at, kTexts[i % 4]);
     for (long k = 0; k < 200; ++k) sum = sum * 7 + (unsigned long)f(k + i);
   }
-  for (int i = 0; i < 120; ++i) {  // all at one place
+  for (int i = 0; i < 120; ++i) {  // all at one address
     compile(code, kTexts[(i * 7 + i / 5) % 4]);
     for (long k = 0; k < 10; ++k) sum = sum * 7 + (unsigned long)((Compiled)(void*)code)(k);
   }

@@ -1,5 +1,5 @@
-// A program that changes its own text: a switch between NOP and JMP as the kernel's static keys, a call that gets another target, and an
-// instruction that changes the one behind it.
+// A program that changes its own text: a switch between NOP and JMP like the kernel's static keys, a call whose target changes, and an
+// instruction that modifies the one after it.
 #include "start.h"
 
 int one(int x);
@@ -24,7 +24,7 @@ __asm__(
     "call_site: .byte 0xe8\n .long one - (. + 4)\n"
     " add %ebx, %eax\n pop %rbx\n ret\n"
     ".globl chase_site\n"
-    "chased: mov %dil, chase_site+1(%rip)\n"  // the immediate of the very next instruction
+    "chased: mov %dil, chase_site+1(%rip)\n"  // the immediate of the next instruction
     "chase_site: mov $0, %al\n movzbl %al, %eax\n ret\n"
     ".balign 4096\n");
 

@@ -1,4 +1,4 @@
-// What a program without a C library needs: system calls, an entry, numbers as text. Linux on x86-64 and aarch64.
+// Replacement for the C library: system calls, an entry, numbers as text. Linux on x86-64 and aarch64.
 #pragma once
 
 #include <stddef.h>

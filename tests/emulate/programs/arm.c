@@ -1,4 +1,4 @@
-// aarch64 without a C library: code that is changed, signals between and inside of instructions, fork, exec of itself, threads of calls.
+// aarch64 without a C library: modified code, signals between and inside of instructions, fork, exec of itself, threads of calls.
 #include "../data_programs/start.h"
 
 typedef long (*Function)(long);
@@ -15,13 +15,13 @@ static void on_signal(int number, void* info, void* context) {
   (void)info;
   if (number == kSigsegv) {
     ++faults;
-    *(unsigned long*)((char*)context + kPcInContext) += 4;  // over the instruction that cannot run
+    *(unsigned long*)((char*)context + kPcInContext) += 4;  // skips the faulting instruction
   } else {
     ++signals;
   }
 }
 
-// A switch between NOP and B, as a kernel's static keys.
+// A switch between NOP and B, like a kernel's static keys.
 long keyed(long x);
 long tail(long x);
 extern uint32_t key_site[];
@@ -70,7 +70,7 @@ static int run_with(long count, char** words, char** environment) {
   return status;
 }
 
-// The kernel leaves count, words and environment on the stack.
+// The kernel passes count, arguments and environment on the stack.
 __attribute__((noreturn, used)) void start_with(long* stack) {
   char** words = (char**)(stack + 1);
   call(kExitGroup, run_with(stack[0], words, words + stack[0] + 1), 0, 0, 0, 0, 0);

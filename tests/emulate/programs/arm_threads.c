@@ -1,9 +1,9 @@
-// aarch64 without a C library: four threads that add up in one place.
+// aarch64 without a C library: four threads that add to one sum.
 #include "../data_programs/start.h"
 
 enum { kThreads = 4 };
 
-// Starts fn(argument) on a stack of its own: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, CHILD_CLEARTID. *alive becomes 0 when it has ended.
+// Starts fn(argument) on its own stack: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, CHILD_CLEARTID. *alive becomes 0 when it has ended.
 long spawn(void* stack_top, void (*fn)(long), long argument, int* alive);
 __asm__(
     ".text\n.globl spawn\n.type spawn, %function\n"
@@ -26,7 +26,7 @@ static int run(void) {
     alive[id] = 1;
     spawn(stacks[id] + sizeof stacks[id], thread, id, &alive[id]);
   }
-  // Whoever ends all while one of them is on its way out leaves a trace without its last instructions.
+  // Ending the process while one of them is exiting leaves a trace without its last instructions.
   for (long id = 0; id < kThreads; ++id) {
     while (__atomic_load_n(&alive[id], __ATOMIC_SEQ_CST) != 0) call(kYield, 0, 0, 0, 0, 0, 0);
   }

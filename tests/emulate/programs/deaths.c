@@ -15,18 +15,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { kStop = 500 };  // the counter that ends all loops
+enum { kStop = 500 };  // the counter value that ends all loops
 static volatile uint64_t* counters;
 static volatile int never;
 static sigjmp_buf jump;
 
-// Some calls and returns before the end, so that branches and returns wait in the encoder.
+// Some calls and returns before the end, so that branches and returns are pending in the encoder.
 __attribute__((noinline)) static int work(int n) {
   __asm__ volatile("");
   return n < 2 ? n : work(n - 1) + work(n - 2);
 }
 
-// The loop of which tests count `counted`: as often as the counter says. PAUSE is slow under an emulator, which keeps recordings small.
+// The loop for which tests compare `counted`: executed as often as the counter shows. PAUSE is slow under an emulator, which keeps
+// recordings small.
 __attribute__((noinline)) static void* spin(void* counter) {
   const void* stop = (const void*)(counters + kStop);
   __asm__ volatile(".globl counted\ncounted: incq (%0)\n pause\n cmpq $0, (%1)\n je counted\n" : : "r"(counter), "r"(stop) : "memory");
@@ -46,11 +47,12 @@ static void start_spinning(int threads) {
 }
 
 __attribute__((noinline)) static void load_bad(void) { __asm__ volatile("movl %%eax, 8" ::: "memory"); }
-// Fills the stack by one instruction, so that it is this one that meets the end; a branch a round, as without one no packet tells rounds apart.
+// Fills the stack with one instruction, so that it is the one that faults; with a branch per round, since otherwise no packet distinguishes
+// the rounds.
 static void overflow(void) { __asm__ volatile("1: pushq %%rax\n cmpl $0, %0\n je 1b" : : "m"(never) : "memory"); }
 static void* crash(void* unused) {
   (void)unused;
-  usleep(100000);  // the first thread waits for this one by then
+  usleep(100000);  // the first thread is waiting for this one by then
   load_bad();
   return 0;
 }
@@ -198,7 +200,7 @@ int main(int argc, char** argv) {
     raise(SIGUSR1);
     load_bad();
   }
-  // Ways that end a loop at a moment that only the counters tell.
+  // Ways that end a loop at a time that is known only from the counters.
   WAY("spin") spin((void*)counters);
   WAY("until_told") {
     spin((void*)(counters + 1));

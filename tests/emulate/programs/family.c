@@ -1,4 +1,4 @@
-// fork, exec, wait: a parent, a child that computes, a child that becomes another program.
+// fork, exec, wait: a parent, a child that computes, a child that executes another program.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>

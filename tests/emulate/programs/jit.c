@@ -20,7 +20,7 @@ int main(void) {
   long sum = 0;
   for (int i = 0; i < 100; ++i) emit(code + 64 * i, i, i & 1);
   for (int i = 0; i < 1000; ++i) sum += ((Function)(void*)(code + 64 * (i % 100)))(i);
-  for (int i = 0; i < 300; ++i) {  // the same place again and again
+  for (int i = 0; i < 300; ++i) {  // the same address again and again
     emit(code, 3 * i, i & 1);
     sum += ((Function)(void*)code)(i) + ((Function)(void*)code)(i + 1);
   }
@@ -30,7 +30,7 @@ int main(void) {
     mprotect(code + 32768, 4096, PROT_READ | PROT_EXEC);
     sum += ((Function)(void*)(code + 32768))(i);
   }
-  // Code that changes the very instruction that comes next: mov byte [rip+4], imm8; nop; mov eax, imm32; ret
+  // Code that modifies the next instruction: mov byte [rip+4], imm8; nop; mov eax, imm32; ret
   uint8_t self[] = {0xc6, 0x05, 0x02, 0, 0, 0, 0x11, 0x90, 0xb8, 0, 0, 0, 0, 0xc3};
   uint8_t* place = code + 49152;
   memcpy(place, self, sizeof self);

@@ -1,5 +1,5 @@
 // last PROGRAM ARGUMENTS: runs it on the processor and writes, for each thread and process in the order of their start, where it ended:
-// "ADDRESS CALL" to standard error, the address of the next instruction and the number of the system call that it was in, or -1.
+// "ADDRESS CALL" to standard error, the address of the next instruction and the number of its pending system call, or -1.
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// What programs may do to whoever watches them, one thing a run: see main().
+// Unusual actions of a program that disturb a tracer, one per run: see main().
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ extern char **environ;
 static volatile long sum;
 static void work(void) { for (int i = 0; i < 200000; i++) sum += (sum ^ i) & 1 ? 3 : i; }
 static void *thread(void *p) { work(); return p; }
-// Code that is written through another address than it runs at: here and at its second instruction.
+// Code that is written through another address than that of its execution: here and at its second instruction.
 static void alias(void) {
   int fd = memfd_create("code", 0);
   unsigned char *write_at, *run_at;

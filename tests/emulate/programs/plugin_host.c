@@ -1,4 +1,4 @@
-// Calls a library and is called back by it: what is left of the flow when the library's file is gone?
+// Calls a library and is called back by it, to test the flow if the library's file is gone.
 #include <stdio.h>
 #include <stdlib.h>
 

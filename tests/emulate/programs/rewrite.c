@@ -1,4 +1,5 @@
-// One thread calls a function whose constant another thread rewrites all the time; at the end a third ends the process while the first spins.
+// One thread calls a function whose constant another thread rewrites continuously; at the end a third ends the process while the first
+// spins.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// Several signals at once: handlers that are entered one on the other before the first has run, on a stack of their own, and faults between.
+// Several signals at once: handlers that are entered before the previous one has run, on a separate stack, and faults in between.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -38,13 +38,13 @@ int main(void) {
     sigprocmask(SIG_SETMASK, &all, NULL);
     kill(getpid(), SIGUSR1);
     kill(getpid(), SIGUSR2);
-    sigprocmask(SIG_SETMASK, &none, NULL);  // both come here
+    sigprocmask(SIG_SETMASK, &none, NULL);  // both are delivered here
     for (int k = 0; k < 10 + i; ++k) work = work * 3 + 1;
     if (i % 4 == 0 && sigsetjmp(out, 1) == 0) *(volatile int*)8 = 1;
   }
   const struct itimerval often = {{0, 100}, {0, 100}};
   setitimer(ITIMER_REAL, &often, NULL);
-  while (alarms < 500) {  // a fault and an alarm at the same moment
+  while (alarms < 500) {  // a fault and an alarm at the same time
     if (sigsetjmp(out, 1) == 0) *(volatile int*)8 = 1;
   }
   const struct itimerval never = {0};
