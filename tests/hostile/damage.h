@@ -1,4 +1,4 @@
-// Damages captures and checks what is made of them. Findings are sentences; none means that all is well.
+// Damages captures and checks the results. Findings are messages; none means success.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct PtCapture {
   pt::DecoderOptions options;
 };
 
-/// What came before a cut or mutation equals the undamaged output; the flow resumes at the next PSB. Every case decodes the segments around
-/// the damage; one in 64, and all of a small capture, the whole trace.
+/// The output before a cut or mutation equals the undamaged output; the flow resumes at the next PSB. Every case decodes the segments
+/// around the damage; one in 64, and all of a small capture, the whole trace.
 void check_damaged_pt(const PtCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings);
 
 /// A perf.data file, opened alone or as the member `data` of a directory.
@@ -35,32 +35,33 @@ struct PerfCapture {
   std::vector<std::string> symfs;  ///< roots of images
 };
 
-/// The records that stand before the damage are read as from the whole file; recordings open or say why not; and where trace bytes are
-/// damaged, the segments of every stream that the damage does not touch decode to the same flow.
+/// The records before the damage are read as from the whole file; recordings open or report an error; and if trace bytes are damaged, the
+/// segments of every stream that the damage does not touch decode to the same flow.
 void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings);
 
-/// The file without most of its AUX bytes: each AUXTRACE keeps what stands before its PSB number `psbs` (counted from 0), so that every
-/// sideband record is within reach, and stands behind the sideband, so that a cut in it takes nothing else. Empty if it is not a perf.data
+/// Returns the file without most of its AUX bytes: each AUXTRACE keeps the bytes before its PSB number `psbs` (counted from 0), so that
+/// every sideband record can be damaged, and is moved after the sideband, so that a cut in it removes nothing else. Empty if it is not a
+/// perf.data
 /// file.
 [[nodiscard]] std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, unsigned psbs);
 
-/// Any file, damaged, through every door that takes such a file: recording, raw trace, code image, page dump, jitdump, names. It is
-/// taken or refused with a sentence.
+/// Any file, damaged, through every function that accepts such a file: recording, raw trace, code image, page dump, jitdump, names. It is
+/// accepted or refused with a message.
 void check_damaged_file(const std::string& path, const std::vector<std::byte>& file, const DamagePlan& plan,
                         std::vector<std::string>& findings);
 
-/// The members of an LLDB bundle (its description, traces and modules), damaged one at a time. Segments that a damaged trace leaves
-/// untouched decode to the same flow.
+/// The members of an LLDB bundle (its description, traces and modules), damaged one at a time. Segments that are not affected by a damaged
+/// trace decode to the same flow.
 void check_damaged_bundle(const std::string& dir, const DamagePlan& plan, std::vector<std::string>& findings);
 
-/// The files of a CoreSight snapshot directory, damaged one at a time. It opens or says why not; segments whose bytes stand before a damage
-/// of the only buffer decode to the same flow.
+/// The files of a CoreSight snapshot directory, damaged one at a time. It opens or reports an error; segments whose bytes are before a
+/// damage of the only buffer decode to the same flow.
 void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std::vector<std::string>& findings);
-/// A cs_etm recording: the same, where its trace is damaged.
+/// A cs_etm recording: the same, if its trace is damaged.
 void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
                             std::vector<std::string>& findings);
 
-/// Bytes with the one at `at` and up to `length` - 1 behind it changed.
+/// Returns the bytes with the one at `at` and up to `length` - 1 after it changed.
 [[nodiscard]] std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at, uint64_t length, uint64_t seed);
 
 }  // namespace ptd::test

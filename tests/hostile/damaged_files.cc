@@ -1,4 +1,4 @@
-// Cuts and mutates any file and gives it to the doors that take such files.
+// Cuts and mutates any file and passes it to the functions that accept such files.
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -25,7 +25,7 @@ bool starts_with(const std::vector<std::byte>& file, const char* magic) {
   return file.size() >= std::strlen(magic) && std::memcmp(file.data(), magic, std::strlen(magic)) == 0;
 }
 
-/// One file, changed again and again in a folder of its own, and everything that can be asked of it.
+/// One file, changed repeatedly in a separate folder, and all operations on it.
 class FileDoors {
  public:
   FileDoors(std::string name, std::vector<std::string>& findings) : name_(std::move(name)), findings_(findings) {
@@ -84,7 +84,7 @@ class FileDoors {
     const auto elf = ElfFile::open(dir_ / "file");
     if (elf.ok()) (void)(*elf)->read_symbols();
   }
-  // As the list of addresses of a dump that has the right size, so that it is read to its end.
+  // As the list of addresses of a dump of the right size, so that it is read to its end.
   void as_pages(const std::string& what, const std::vector<std::byte>& file) {
     std::error_code ignored;
     const uint64_t pages = file.size() / 8;
@@ -102,7 +102,7 @@ class FileDoors {
   TempDir dir_;
 };
 
-/// Cuts and mutations of `file`, by the plan; `use` gets each with the range of bytes that is damaged.
+/// Cuts and mutations of `file`, by the plan; `use` gets each with the range of damaged bytes.
 template <class Use>
 void each_damage(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan, const Use& use) {
   if (file.empty()) return;
@@ -162,7 +162,7 @@ void check_damaged_bundle(const std::string& dir, const DamagePlan& plan, std::v
       copy.write(member, damaged);
       const auto got = open_bundle(copy, what, findings);
       guard.end(findings);
-      // A trace file is its stream, byte for byte. An empty one is refused: nothing stands before the damage.
+      // A trace file is its stream, byte for byte. An empty one is refused: no byte precedes the damage.
       if (!member.ends_with(".bin") && !member.ends_with(".trace")) return;
       for (size_t i = 0; i < base.size() && range.first != 0; ++i)
         expect_same_outside(base[i], i < got.size() ? &got[i] : nullptr, range, what, findings);

@@ -1,4 +1,4 @@
-// Cuts and mutates perf.data files: records before the damage, and the flow of what it does not touch, are those of the whole file.
+// Cuts and mutates perf.data files: records before the damage, and the flow that it does not affect, equal those of the whole file.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -20,13 +20,13 @@ namespace {
 constexpr uint32_t kAuxtrace = 71;  // PERF_RECORD_AUXTRACE
 constexpr uint32_t kFinishedRound = 68;
 constexpr size_t kHeaderBytes = 104;
-constexpr uint64_t kMaxSegments = 48;  // of each stream that are decoded
+constexpr uint64_t kMaxSegments = 48;  // maximum number decoded of each stream
 constexpr uint64_t kPsbBytes = 16;
 
-/// What is compared of a record: where it stands, what it is, when it was.
+/// The compared fields of a record: offset, type, time.
 using RecordKey = std::tuple<uint64_t, uint32_t, uint32_t, uint16_t, uint64_t>;
 
-/// Where the file holds bytes of a stream.
+/// Position of a stream's bytes in the file.
 struct Payload {
   StreamKey stream;
   uint64_t file_offset = 0, stream_offset = 0, size = 0;
@@ -108,7 +108,7 @@ class DamagedPerf {
     return {};
   }
 
-  // Every PSB that the decoded stream tells stands in the file where the payload's record puts it.
+  // Every PSB in the decoded stream is at the file offset given by the payload's record.
   bool is_placed(const Payload& payload) const {
     const auto stream = std::find_if(digests_.begin(), digests_.end(), [&](const auto& one) { return one.key() == payload.stream; });
     if (stream == digests_.end()) return payload.size < kPsbBytes;
@@ -119,7 +119,7 @@ class DamagedPerf {
     });
   }
 
-  // The stream's bytes that lie in [damage.first, damage.last) of the file; an empty range at the end if none do.
+  // Returns the stream's bytes that are in [damage.first, damage.last) of the file; an empty range at the end if there are none.
   [[nodiscard]] DamagedRange in_stream(const StreamDigest& stream, DamagedRange damage) const {
     DamagedRange out{~0ULL, ~0ULL};
     bool touched = false;
@@ -147,7 +147,7 @@ class DamagedPerf {
     const auto flows = decode(what);
     guard.end(findings_);
     expect_records(what, got, damage_at);
-    // The file's header, attributes, sideband and features decide how the trace is read: only damage to the trace itself leaves that alone.
+    // The file's header, attributes, sideband and features decide how the trace is read: only damage to the trace does not affect that.
     if (!in_payload(damage.first) || (damage.last == ~0ULL && damage.first < last_sideband_)) return;
     for (const StreamDigest& stream : digests_) {
       const auto same = std::find_if(flows.begin(), flows.end(), [&](const auto& one) { return one.key() == stream.key(); });
@@ -156,7 +156,7 @@ class DamagedPerf {
   }
 
   void expect_records(const std::string& what, const RecordList& got, uint64_t damage_at) {
-    // A pipe carries its attributes as records: damage to those changes how all that follow are read, which is not what is asked here.
+    // A pipe has its attributes in records: damage to those changes how all that follow are read, which is not tested here.
     const uint64_t first_sure = pipe_ ? std::min<uint64_t>(capture_.file.size(), 512) : data_at_;
     if (damage_at < first_sure) return;
     for (const auto& [key, end] : base_.end_bytes) {
@@ -189,7 +189,7 @@ void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std:
     const uint64_t at = random.below(size);
     run.mutate(at, 1 + random.below(8), random.next());
   }
-  // Sideband is most of such a file: half as much again goes into the trace alone, cuts and mutations in turn.
+  // Sideband is most of such a file: an additional half of the cases damages only the trace, cuts and mutations in turn.
   for (uint64_t i = 0; i < (plan.cuts + plan.mutations) / 2; ++i) {
     const uint64_t at = run.trace_place(random);
     if (i % 2 == 0) {
@@ -232,7 +232,7 @@ std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, uns
   out.insert(out.end(), trace.begin(), trace.end());
   const uint64_t new_size = out.size() - data_at, moved = data_end - out.size();
   std::memcpy(out.data() + 48, &new_size, 8);
-  // The feature table follows the data; what it points to moves up with it.
+  // The feature table follows the data; the sections that it refers to are moved with it.
   const size_t table = out.size();
   append(out, data_end, file.size());
   unsigned features = 0;

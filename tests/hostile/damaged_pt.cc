@@ -18,7 +18,7 @@ struct SegmentOutput {
   uint64_t first_byte = 0, end_byte = 0;  // end: with the tail
   bool last = false;
   std::vector<uint64_t> insns;
-  std::vector<uint64_t> asks;       // number of instructions up to and including each that asks for a packet
+  std::vector<uint64_t> asks;       // number of instructions up to and including each that requires a packet
   std::vector<uint64_t> event_at;   // number of instructions before each event or gap
   std::vector<std::string> events;  // comparable
   bool same_as(const SegmentOutput& other) const { return insns == other.insns && events == other.events && event_at == other.event_at; }
@@ -43,7 +43,7 @@ SegmentOutput decode_one(pt::Decoder& decoder, FlowCollector& collector, Flow& f
     for (const Block& block : batch.blocks) {
       count += block.instructions;
       if (!has(block.flags, BlockFlag::ends_in_branch)) continue;
-      // The class of the block's last instruction, found from its first byte on.
+      // Returns the class of the block's last instruction, decoding from its first byte.
       Bytes rest = table.bytes(block.node);
       Insn insn;
       while (!rest.empty()) {
@@ -61,7 +61,7 @@ SegmentOutput decode_one(pt::Decoder& decoder, FlowCollector& collector, Flow& f
   return out;
 }
 
-/// Stream offsets of the segments that are decoded.
+/// Stream offsets of the decoded segments.
 struct Window {
   uint64_t first = 0, last = ~0ULL;
   [[nodiscard]] bool holds(uint64_t offset) const { return first <= offset && offset < last; }
@@ -112,7 +112,7 @@ class DamagedPt {
     }
     const auto* damaged = segment_of(base_, at);
     if (damaged == nullptr) return;
-    // Up to the last instruction whose packet lies surely before the damage the output is that of the undamaged stream.
+    // Up to the last instruction whose packet is certainly before the damage, the output equals that of the undamaged stream.
     const auto cut = decode_each(Bytes(capture_.trace).first(at), capture_, window_);
     const auto* before = find(cut, damaged->first_byte);
     const auto* after = find(got, damaged->first_byte);
@@ -136,7 +136,7 @@ class DamagedPt {
     const auto it = std::find_if(all.begin(), all.end(), [&](const SegmentOutput& s) { return s.first_byte == first_byte; });
     return it == all.end() ? nullptr : &*it;
   }
-  // A decode depends on its segment alone: those around the damage are enough, and the whole now and then to see that this is so.
+  // A decode depends on its segment only: the segments around the damage are enough, and the whole in some cases to verify that.
   void set_window(uint64_t at) {
     window_ = {};
     if (base_.size() <= 4 * kAround || ++cases_ % kWholeEvery == 0) return;
@@ -145,7 +145,7 @@ class DamagedPt {
     window_.first = base_[index - std::min(index, kAround)].first_byte;
     if (index + kAround < base_.size()) window_.last = base_[index + kAround].first_byte;
   }
-  // The segment whose own bytes hold `at`.
+  // Returns the segment whose own bytes include `at`.
   static const SegmentOutput* segment_of(const std::vector<SegmentOutput>& all, uint64_t at) {
     const SegmentOutput* out = nullptr;
     for (const auto& segment : all) {
@@ -167,7 +167,7 @@ class DamagedPt {
       if (same == nullptr || (!same->last && !same->same_as(want))) report("segment at " + std::to_string(want.first_byte) + " differs");
     }
   }
-  // A cut stream gives a prefix. It may go on in a straight line where the whole stream has an event that was cut off.
+  // A cut stream gives a prefix. It may continue in a straight line if the whole stream has an event that was cut off.
   void expect_prefix(const SegmentOutput& got, const SegmentOutput& want) {
     const size_t same = common_prefix(got.insns, want.insns);
     if (same == got.insns.size()) return;

@@ -44,7 +44,7 @@ class SegmentSum {
     hash_.add(table.bytes(block.node));
   }
   void add(const Event& event) {
-    // What a segment's start tells of the state, and time, depend on what came before it.
+    // The state at a segment's start, and time, depend on what came before it.
     if ((event.flags & kEventStatus) != 0) return;
     hash_.add(static_cast<uint64_t>(event.kind) << 8 | event.flags);
     hash_.add(event.from.value);
@@ -101,7 +101,7 @@ void expect_same_outside(const StreamDigest& base, const StreamDigest* got, Dama
                          std::vector<std::string>& findings) {
   const bool cut = damage.last == ~0ULL;
   for (const SegmentDigest& want : base.segments) {
-    // A segment up to the cut ends where the stream does, which an undamaged one does not: it is compared if its tail is there.
+    // A segment up to the cut ends at the stream's end, which an undamaged one does not: it is compared if its tail is present.
     const bool before = want.tail_end <= damage.first, behind = want.first_byte >= damage.last;
     if (!before && (!behind || cut)) continue;
     const SegmentDigest* same = nullptr;

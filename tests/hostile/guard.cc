@@ -20,7 +20,7 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// A line "VmHWM:  1234 kB" of /proc/self/status, in MiB; 0 if it is not there.
+// Returns a line "VmHWM:  1234 kB" of /proc/self/status, in MiB; 0 if it does not exist.
 long status_mib(const char* field) {
   FILE* file = std::fopen("/proc/self/status", "r");
   if (file == nullptr) return 0;
@@ -33,7 +33,7 @@ long status_mib(const char* field) {
   return kib / 1024;
 }
 
-// Makes the peak start again at the present size; without the right to do so the peak is that of the whole run, a stricter measure.
+// Resets the peak to the present size; without the permission to do so the peak is that of the whole run, a stricter measure.
 void reset_peak() {
   FILE* file = std::fopen("/proc/self/clear_refs", "w");
   if (file == nullptr) return;

@@ -1,4 +1,4 @@
-// Bounds of one case: CPU time, memory, and a watchdog that names the case that hangs.
+// Limits of one case: CPU time, memory, and a watchdog that names a case that hangs.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace ptd::test {
 
-/// The worst that any case did; for the report.
+/// The maxima of all cases, for the report.
 struct Worst {
   double seconds = 0;
   long growth_mib = 0;
@@ -17,11 +17,11 @@ struct Worst {
 class CaseGuard {
  public:
   static constexpr double kMaxSeconds = 20;    // CPU time of one case, sanitizers included
-  static constexpr long kMaxGrowthMib = 640;   // peak resident memory above what was there before the case, sanitizers included
-  static constexpr unsigned kWatchdogS = 300;  // of the clock on the wall: other programs may share the processor
+  static constexpr long kMaxGrowthMib = 640;   // increase of peak resident memory during the case, sanitizers included
+  static constexpr unsigned kWatchdogS = 300;  // elapsed time: other programs may share the processor
 
   explicit CaseGuard(const std::string& what);
-  /// Adds a finding for each bound that the case broke.
+  /// Adds a finding for each limit that the case exceeded.
   void end(std::vector<std::string>& findings);
   [[nodiscard]] static const Worst& worst();
 

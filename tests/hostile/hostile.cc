@@ -130,7 +130,7 @@ void corpus_files(Run& run) {
     if (!file) continue;
     if (file->size() > kWholeBytes) file->resize(kWholeBytes);  // a listing that unpacks to more
     const std::string name = path.lexically_relative(corpus_dir()).string();
-    // Listings of what is expected are no captures: they are opened once, to be refused.
+    // Listings of expected results are not captures: they are opened once, and must be refused.
     const bool capture = name.find("/expected/") == std::string::npos;
     const DamagePlan plan = capture ? run.plan : DamagePlan{0, 0, 1};
     run.one(name, file->size(), [&] { check_damaged_file(name, *file, plan, run.findings); });
@@ -140,7 +140,7 @@ void corpus_files(Run& run) {
 }  // namespace
 }  // namespace ptd::test
 
-// A size that a damaged file claims must not become an allocation: with AddressSanitizer one above this ends the program.
+// A size in a damaged file must not become an allocation: with AddressSanitizer, an allocation above this ends the program.
 // NOLINTNEXTLINE: the name is the sanitizer's.
 extern "C" const char* __asan_default_options() { return "max_allocation_size_mb=768:quarantine_size_mb=64"; }
 
@@ -172,7 +172,7 @@ int main(int argc, char** argv) {
   std::printf("%u captures, %llu cuts and %llu mutations of each: %zu findings; peak memory %ld MiB\n", run.captures,
               static_cast<unsigned long long>(run.plan.cuts), static_cast<unsigned long long>(run.plan.mutations), run.findings.size(),
               usage.ru_maxrss / 1024);
-  // Memory is bounded by the captures, not by what damaged sizes claim.
+  // Memory is bounded by the captures, not by the sizes in damaged files.
   if (usage.ru_maxrss / 1024 > ptd::test::kMaxPeakMib) {
     std::printf("peak memory above %ld MiB\n", ptd::test::kMaxPeakMib);
     return 1;

@@ -1,4 +1,4 @@
-// A folder that goes away with its owner, and files in it.
+// A folder that is deleted with its owner, and files in it.
 #pragma once
 
 #include <cstdlib>

@@ -42,7 +42,7 @@ std::map<std::string, uint64_t> read_summary(const fs::path& path) {
   return values;
 }
 
-/// A piece of a cpu's trace, from one PSB to another.
+/// A part of a cpu's trace, from one PSB to another.
 struct Chunk {
   int32_t cpu = 0;
   uint64_t offset_bytes = 0, size_bytes = 0, end_ns = 0;
@@ -145,7 +145,7 @@ class Joiner {
   Status status_;
 };
 
-// The whole truth, for what a recording without all its records is compared with.
+// The whole truth, for comparison with a recording without all its records.
 Status write_truth(Bytes log, const std::string& path) {
   auto writer = emulate::TruthFileWriter::create(path);
   if (!writer) return writer.error();

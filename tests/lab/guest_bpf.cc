@@ -30,7 +30,7 @@ bpf_insn helper(int32_t id) { return insn(BPF_JMP | BPF_CALL, 0, 0, 0, id); }
 bpf_insn call_to(int32_t distance) { return insn(BPF_JMP | BPF_CALL, 0, BPF_PSEUDO_CALL, 0, distance); }
 bpf_insn end() { return insn(BPF_JMP | BPF_EXIT, 0, 0, 0, 0); }
 
-/// Branches on the time and the shape, so that the trace has something to tell.
+/// Branches on the time and the shape, so that the trace has branches.
 std::vector<bpf_insn> body(uint32_t shape) {
   std::vector<bpf_insn> code = {helper(BPF_FUNC_ktime_get_ns), copy(BPF_REG_6, BPF_REG_0), mov(BPF_REG_0, 0)};
   for (uint32_t i = 0; i < 3 + shape % 5; ++i) {
@@ -112,7 +112,7 @@ size_t bytes_behind(uint32_t kind, uint32_t vlen) {
   }
 }
 
-/// Number of the function's type in the kernel's BTF; 0 if there is none.
+/// Returns the number of the function's type in the kernel's BTF; 0 if there is none.
 uint32_t find_function(const std::string& name) {
   static const std::string btf = read_file("/sys/kernel/btf/vmlinux");
   if (btf.size() < sizeof(btf_header)) return 0;

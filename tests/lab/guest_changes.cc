@@ -1,4 +1,4 @@
-// Changes of the kernel's code, each through the interface that users have for it, made by each cpu in turn.
+// Changes of the kernel's code, each through its user interface, made by each cpu in turn.
 #include <functional>
 
 #include "tests/lab/guest.h"
@@ -36,7 +36,7 @@ void trace_functions(const GuestOptions& options, uint32_t) {
 void set_probes(const GuestOptions& options, uint32_t round) {
   const std::string enable = kTracing + "events/lab/" + (round % 2 == 0 ? "even" : "odd");
   for (const char* number : {"0", "1", "2", "3"}) write_file(enable + number + "/enable", "1");
-  sleep_ms(60);  // the optimiser waits for less
+  sleep_ms(60);  // the optimiser waits for less time
   if (round % 4 == 1) {
     write_file("/proc/sys/debug/kprobes-optimization", "0");
     sleep_ms(options.settle_ms);
@@ -50,7 +50,7 @@ void load_bpf(const GuestOptions& options, uint32_t round) {
   BpfPrograms programs;
   programs.attach_tracepoint("sys_enter", round);
   sleep_ms(options.settle_ms);
-  programs.detach_all();  // the next one may get its address
+  programs.detach_all();  // the next one may be loaded at its address
   sleep_ms(options.settle_ms);
   programs.attach_tracepoint("sys_exit", round + 1);
   programs.attach_with_subprograms("sys_enter", round);
@@ -58,20 +58,20 @@ void load_bpf(const GuestOptions& options, uint32_t round) {
 }
 
 void load_fentry(const GuestOptions& options, uint32_t round) {
-  if (round % 4 != 0) return;  // each looks its function up among all names, the length of a hundred other changes
+  if (round % 4 != 0) return;  // each looks up its function among all names, which takes as long as a hundred other changes
   const char* const kFunctions[] = {"vfs_read", "vfs_write", "do_sys_poll", "handle_mm_fault"};
   BpfPrograms programs;
   programs.attach_fentry(kFunctions[round % 4], round);
   sleep_ms(options.settle_ms);
-  programs.attach_fentry(kFunctions[round % 4], round + 3);  // the trampoline is built anew
+  programs.attach_fentry(kFunctions[round % 4], round + 3);  // the trampoline is built again
   sleep_ms(options.settle_ms);
   programs.detach_all();
 }
 
 void load_modules(const GuestOptions& options, uint32_t round) {
-  if (round == 0) load_module("/lib/modules/dummy.ko");  // stays
+  if (round == 0) load_module("/lib/modules/dummy.ko");  // stays loaded
   load_module("/lib/modules/veth.ko");
-  (void)read_file("/proc/net/dev");  // asks dummy0
+  (void)read_file("/proc/net/dev");  // executes code of dummy0
   sleep_ms(options.settle_ms);
   unload_module("veth");
 }
@@ -80,7 +80,7 @@ void load_modules(const GuestOptions& options, uint32_t round) {
 
 void prepare_changes() {
   write_file(kTracing + "set_ftrace_filter", "vfs_read vfs_write ksys_read schedule try_to_wake_up do_sys_poll vfs_open kmem_cache_alloc");
-  // At the entry they are calls of ftrace, behind it jumps or, where two are too close for a jump, INT3s.
+  // At the entry they are calls of ftrace, after it jumps or, if two are too close for a jump, INT3s.
   for (const char* probe :
        {"p:lab/even0 vfs_read+9", "p:lab/even1 vfs_write+9", "p:lab/even2 ksys_read+10", "p:lab/even3 vfs_open",
         "p:lab/odd0 do_sys_poll+11", "p:lab/odd1 try_to_wake_up+9", "p:lab/odd2 try_to_wake_up+7", "r:lab/odd3 vfs_write"}) {

@@ -1,4 +1,4 @@
-// Init of the lab's machine: mounts, starts recorder and load, has the kernel changed while it is traced, hands the recording out.
+// Init of the lab's machine: mounts, starts recorder and load, has the kernel changed while it is traced, and outputs the recording.
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -108,7 +108,7 @@ void prepare() {
   for (const char* name : {"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"}) {
     load_module(std::string("/lib/modules/") + name + ".ko");
   }
-  write_file("/proc/sys/kernel/kptr_restrict", "1");  // to root, addresses as they are, also in vmallocinfo
+  write_file("/proc/sys/kernel/kptr_restrict", "1");  // for root, real addresses, also in vmallocinfo
   write_file("/proc/sys/kernel/perf_event_mlock_kb", "1000000");
 }
 
@@ -121,7 +121,7 @@ uint64_t descriptor_table() {
   return table.base;
 }
 
-/// Runs the commands that hand the recording out: tar of busybox onto the disk, the end of which is a file of its own.
+/// Outputs the recording: writes a tar archive of the folder to the disk.
 void hand_out(const char* dir) {
   if (chdir(dir) != 0) return;
   const std::string command = "/bin/busybox tar cf /dev/vda .";
@@ -139,10 +139,10 @@ int run() {
   (void)mkdir("/tmp/out", 0755);
   (void)mkdir("/tmp/out/after", 0755);
   {
-    BpfPrograms warm_up;  // the kernel reads its BTF at the first one
+    BpfPrograms warm_up;  // the kernel reads its BTF when the first one is loaded
     (void)warm_up.attach_fentry("vfs_read", 0);
     warm_up.detach_all();
-    write_file("/sys/kernel/tracing/buffer_size_kb", "256");  // the buffers are made, page by page, at the first event
+    write_file("/sys/kernel/tracing/buffer_size_kb", "256");  // the buffers are allocated, page by page, at the first event
     write_file("/sys/kernel/tracing/events/sched/sched_switch/enable", "1");
     write_file("/sys/kernel/tracing/events/sched/sched_switch/enable", "0");
   }

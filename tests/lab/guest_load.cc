@@ -1,4 +1,4 @@
-// Load: processes whose calls run through what is changed: files, pipes, switches, wake-ups, faults, forks, timers.
+// Load: processes whose system calls execute the changed code: files, pipes, switches, wake-ups, faults, forks, timers.
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>

@@ -24,7 +24,7 @@ struct Counts {
   std::map<uint64_t, uint64_t> places;  // of errors; the first few
 };
 
-/// Code at one moment, and of one thread's space.
+/// Code at one time, in one thread's space.
 oracle::MemoryReader code_at(CodeView& code, SpaceId space, TimeNs time) {
   return [&code, space, time](uint64_t ip, std::span<std::byte> out) -> size_t {
     CodeCandidate candidates[4];
@@ -50,7 +50,7 @@ std::vector<uint64_t> our_flow(const Recording& recording, uint32_t stream, uint
   return flow;
 }
 
-/// Equal instructions of two flows, found in order: where they part, the next place where eight are alike is looked for.
+/// Counts equal instructions of two flows, in order: where they differ, it searches for the next position where eight are equal.
 uint64_t common(const std::vector<uint64_t>& a, const std::vector<uint64_t>& b) {
   constexpr size_t kRun = 8, kAhead = 1U << 16;
   const auto alike = [&](size_t i, size_t j) {

@@ -1,4 +1,4 @@
-// Ground truth to checkpoints: see truth_stream.h.
+// Converts ground truth to checkpoints: see truth_stream.h.
 #include "tests/lab/truth_stream.h"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The plugin's raw ground truth of one cpu (capture/emulate/unit/truth_log.h) -> checkpoints.
+// Converts the plugin's raw ground truth of one cpu (capture/emulate/unit/truth_log.h) to checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct TruthSummary {
 };
 
 /// Writes a line every 100,000 instructions and one at the end: count, FNV-1a-64 over the addresses (8 bytes each, little-endian), the same
-/// over their bytes, last address, TSC of the last PSB before. False if the stream contradicts itself or the file cannot be written.
+/// over their bytes, last address, TSC of the last PSB before. Returns false if the stream is inconsistent or the file cannot be written.
 [[nodiscard]] bool write_checkpoints(const std::vector<std::byte>& stream, const std::string& path, TruthSummary& summary);
 
 }  // namespace ptd::lab

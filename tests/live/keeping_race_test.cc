@@ -1,4 +1,5 @@
-// CodeSaverThread under ThreadSanitizer: the saver that it calls is a plain counter without any lock, so that a race in the queue is one in it.
+// CodeSaverThread under ThreadSanitizer: the saver that it calls is a plain counter without any lock, so that a race in the queue is a race
+// in it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +14,7 @@
 namespace ptd {
 namespace {
 
-/// What the thread did; not protected by anything.
+/// Counts of the thread's actions; not protected by a lock.
 struct Done {
   uint64_t mappings = 0, covers = 0, rounds = 0, looks = 0, last_time_ns = 0, out_of_order = 0, forgotten = 0;
   std::map<std::string, uint64_t> paths;
@@ -21,7 +22,7 @@ struct Done {
 
 constexpr const char *kSlow = "/slow", *kTooMuch = "/too much";
 
-/// Where the thread is held up at kSlow, until it is let go on.
+/// The thread is blocked here at kSlow until it is released.
 std::atomic<bool> is_held_up, may_go_on;
 bool waited_in_vain = false;
 
@@ -68,7 +69,7 @@ namespace {
 
 constexpr uint64_t kRounds = 200, kEach = 20;
 
-/// Tells mappings in rounds, each in the wrong order, with pauses in between; gives how many had no room.
+/// Adds mappings in rounds, each in the wrong order, with pauses in between; returns how many exceeded the capacity.
 uint64_t record(uint64_t queue_bytes) {
   done = {};
   auto saver = CodeSaverThread::begin("x", {}, queue_bytes);

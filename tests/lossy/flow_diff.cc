@@ -1,4 +1,4 @@
-// FlowDiff: two flows are aligned by runs of equal instructions; what stands between is counted.
+// FlowDiff: two flows are aligned by runs of equal instructions; the instructions between the runs are counted.
 #include "tests/lossy/flow_diff.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace ptd::test {
 namespace {
 
 constexpr size_t kRun = 12;        // instructions that must agree for two flows to be joined again
-constexpr size_t kWindow = 60000;  // how far ahead a joint is looked for
+constexpr size_t kWindow = 60000;  // maximum distance ahead that is searched for such a run
 
 uint64_t run_hash(const std::vector<Step>& steps, size_t at) {
   uint64_t hash = 1469598103934665603ULL;
@@ -25,7 +25,7 @@ bool run_equal(const std::vector<Step>& a, size_t i, const std::vector<Step>& b,
   return true;
 }
 
-// Moves i and j to the place with the fewest instructions skipped where a run of both flows agrees; to their ends if there is none.
+// Advances i and j to the position with the fewest skipped instructions where a run of both flows agrees; to their ends if there is none.
 void find_joint(const std::vector<Step>& truth, size_t& i, const std::vector<Step>& given, size_t& j) {
   std::unordered_map<uint64_t, size_t> places;
   const size_t truth_end = std::min(truth.size(), i + kWindow);

@@ -1,4 +1,4 @@
-// Counts what a damaged recording still gets right: decodes it twice, whole and with something taken away, and compares (see kUsage).
+// Counts what is still right in the decode of a damaged recording: decodes it whole and with a part removed, and compares (see kUsage).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
       const uint64_t to = std::min(last, from + kChunk);
       const uint64_t begin = starts[from], end = to < starts.size() ? starts[to] : ptd::Recording::kStreamEnd;
       std::map<uint64_t, std::vector<ptd::test::Step>> true_steps, given_steps;
-      // One decoder a chunk: the block tables are its own.
+      // One decoder per chunk: each has its own block tables.
       ptd::test::StepReader a, b;
       (void)(*whole)->decode(s, begin, end, [&](const Batch& batch, const ptd::FlowDecoder& decoder, const ptd::AuxSegment& segment) {
         a.add(batch, decoder.blocks(), true_steps[segment.stream_offset_bytes]);

@@ -1,4 +1,4 @@
-// Single faults in Intel PT packets, at seeded places: how often the flow differs without a sign of it. See kUsage.
+// Single faults in Intel PT packets, at seeded positions: how often the flow differs without any sign of it. See kUsage.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -29,16 +29,16 @@ constexpr const char* kUsage =
     "segment-swap segment-double segment-drop.\n"
     "Exits with 1 if a trial of a kind of --none-silent is silent.\n";
 
-constexpr size_t kBefore = 1, kWindow = 6;  // segments in front of the damaged one; of a window
+constexpr size_t kBefore = 1, kWindow = 6;  // segments before the damaged one; of a window
 
-/// Segments of one stream in a row, with the PSB+ after them.
+/// Consecutive segments of one stream, with the PSB+ after them.
 struct Window {
   std::vector<std::byte> bytes;
   std::vector<uint64_t> psbs;  ///< offsets in `bytes`, the last one of the PSB after the window
   AuxSegment like;
 };
 
-/// Flow of a window, and the signs that something is wrong with it.
+/// Flow of a window, and the signs of an error in it.
 struct Given {
   std::vector<test::Step> steps;
   uint64_t gaps = 0, marked = 0;
@@ -71,7 +71,7 @@ class Laboratory {
   Laboratory(const Recording& recording, uint32_t stream) : recording_(recording), stream_(stream), starts_(recording.segment_starts(stream)) {}
 
   [[nodiscard]] size_t segments() const { return starts_.size(); }
-  /// False if the segments are not all contiguous, or there are not that many.
+  /// Returns false if the segments are not all contiguous, or there are too few.
   bool read(size_t first, Window& window) const {
     window = {};
     if (first + kWindow >= starts_.size()) return false;
@@ -90,7 +90,7 @@ class Laboratory {
     return true;
   }
 
-  /// Divides the window's bytes into segments and follows them.
+  /// Divides the window's bytes into segments and decodes them.
   [[nodiscard]] Given decode(const Window& window) {
     if (decoded_++ % kDecodes == 0) renew();
     Given given;
@@ -156,7 +156,7 @@ std::vector<Found> find_packets(const Window& window, size_t segment, bool tnt) 
   return found;
 }
 
-/// Offset of each packet of a segment, and the segment's end.
+/// Returns the offset of each packet of a segment, and the segment's end.
 std::vector<uint64_t> packet_starts(const Window& window, size_t segment) {
   std::vector<uint64_t> starts;
   pt::PacketReader reader(window.bytes, window.psbs[segment]);
@@ -167,7 +167,7 @@ std::vector<uint64_t> packet_starts(const Window& window, size_t segment) {
   return starts;
 }
 
-/// A number of packets in a row is left out or written twice. False: the segment has too few.
+/// Drops or duplicates a number of consecutive packets. Returns false if the segment has too few.
 bool damage_packets(Window& window, size_t segment, const std::string& kind, Random& random, void (*change)(Window&, uint64_t, uint64_t)) {
   const std::vector<uint64_t> starts = packet_starts(window, segment);
   const size_t count = std::stoull(kind.substr(kind.rfind('-') + 1)), after_psb = 1;
@@ -189,7 +189,7 @@ void erase(Window& window, uint64_t first, uint64_t size) {
   for (uint64_t& psb : window.psbs) psb -= psb > first ? size : 0;
 }
 
-/// False: the window does not lend itself to the fault.
+/// Returns false if the fault is impossible in the window.
 bool damage(Window& window, const std::string& kind, Random& random) {
   const size_t segment = kBefore;
   const uint64_t first = window.psbs[segment], end = window.psbs[segment + 1], after = window.psbs[segment + 2];

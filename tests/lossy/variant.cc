@@ -40,8 +40,8 @@ std::vector<Poke> pokes_of(const std::string& path) {
   return pokes;
 }
 
-/// Drops `count` pokes of the ring that holds the `first`th poke of the file, and what that ring holds between them: it was full. What
-/// tells of the trace itself stays.
+/// Drops `count` pokes of the ring that has the `first`th poke of the file, and the other records of that ring between them, as if it had
+/// been full. Records about the trace itself are kept.
 Status drop_burst(const std::string& from, const std::string& to, uint64_t first, uint64_t count) {
   uint64_t seen = 0, left = count, dropped = 0;
   std::optional<uint32_t> ring;
@@ -57,7 +57,7 @@ Status drop_burst(const std::string& from, const std::string& to, uint64_t first
       left -= poke ? 1 : 0;
       ++dropped;
       action.drop = true;
-    } else if (left == 0) {  // the ring has space again: the next record is told after the loss
+    } else if (left == 0) {  // the ring has space again: the next record is written after the loss
       std::vector<std::byte> lost;
       EncodeContext context;
       context.sample_id = edit.record.sample_id;

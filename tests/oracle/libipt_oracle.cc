@@ -1,4 +1,4 @@
-// libipt as a witness: drives its instruction and block decoders over one trace.
+// libipt as a reference: runs its instruction and block decoders over one trace.
 #include "tests/oracle/libipt_oracle.h"
 
 #include <intel-pt.h>
@@ -35,7 +35,7 @@ pt_config make_config(Bytes trace, const OracleOptions& options) {
   config.mtc_freq = options.mtc_period;
   config.nom_freq = options.max_nonturbo_ratio;
   if (options.filter_last != 0) {
-    config.addr_filter.config.ctl.addr0_cfg = 1;  // FilterEn, as IA32_RTIT_CTL.ADDR0_CFG has it
+    config.addr_filter.config.ctl.addr0_cfg = 1;  // FilterEn, as in IA32_RTIT_CTL.ADDR0_CFG
     config.addr_filter.addr0_a = options.filter_first;
     config.addr_filter.addr0_b = options.filter_last;
   }
@@ -53,7 +53,7 @@ void set_to(OracleEvent& out, uint64_t ip) {
   out.to = ip;
 }
 
-// Events whose ip says where they happened or where the flow goes on.
+// Events whose ip is where they happened or where the flow continues.
 bool convert_flow_event(const pt_event& event, OracleEvent& out) {
   const bool has_ip = event.ip_suppressed == 0;
   switch (event.type) {
@@ -159,7 +159,7 @@ struct ImageDeleter {
   void operator()(pt_image* image) const { pt_image_free(image); }
 };
 
-// What the two libipt decoders have in common, so that one loop drives both.
+// The common part of the two libipt decoders, so that one loop runs both.
 struct InsnDriver {
   using Decoder = pt_insn_decoder;
   using Item = pt_insn;
@@ -170,7 +170,7 @@ struct InsnDriver {
   static int offset(Decoder* d, uint64_t* o) { return pt_insn_get_offset(d, o); }
   static int event(Decoder* d, pt_event* e) { return pt_insn_event(d, e, sizeof(*e)); }
   static int next(Decoder* d, Item* item) { return pt_insn_next(d, item, sizeof(*item)); }
-  // An error keeps the instruction if it was decoded in full before the decoder tripped over what follows it.
+  // An error keeps the instruction if it was decoded completely before the decoder failed on what follows it.
   static bool usable(const Item& item) { return item.iclass != ptic_error; }
   static void take(const Item& item, const OracleOptions& options, OracleFlow& flow) {
     flow.insns.push_back(item.ip);
@@ -203,7 +203,7 @@ class Run {
   Run(Bytes trace, const OracleOptions& options, const MemoryReader& memory)
       : options_(options), memory_(memory), config_(make_config(trace, options)), image_(pt_image_alloc("oracle")) {
     if constexpr (std::is_same_v<Driver, InsnDriver>) std::memset(&config_.flags, 0, sizeof(config_.flags));
-    // The callback's context is not written through.
+    // The callback's context is not modified.
     (void)pt_image_set_callback(image_.get(), read_memory, const_cast<MemoryReader*>(&memory_));
     decoder_ = Driver::alloc(&config_);
     if (decoder_ != nullptr) (void)Driver::set_image(decoder_, image_.get());
@@ -281,7 +281,7 @@ class Run {
   OracleFlow flow_;
 };
 
-// The corpus' spelling of an event kind; the product's own names are not used so that neither can hide a fault of the other.
+// The corpus' name of an event kind; the product's own names are not used, so that an error in one cannot hide an error in the other.
 const char* kind_name(EventKind kind) {
   switch (kind) {
     case EventKind::enabled:

@@ -1,4 +1,4 @@
-// libipt as a witness: what its instruction and block decoders make of a trace. For tests only.
+// libipt as a reference: the output of its instruction and block decoders for a trace. For tests only.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ptd::oracle {
 
-/// Reads code: fills as much of `out` as is known from `ip` on and returns how many bytes that is; 0 if nothing is mapped there.
+/// Reads code: fills the known part of `out` from `ip` on and returns its size; 0 if nothing is mapped there.
 using MemoryReader = std::function<size_t(uint64_t ip, std::span<std::byte> out)>;
 
 struct OracleOptions {
@@ -26,22 +26,22 @@ struct OracleOptions {
   bool keep_bytes = false;                 ///< also keep each instruction's bytes (instruction decoder only)
 };
 
-/// One libipt event in this project's vocabulary; it came before instruction number `before_insn`.
+/// One libipt event in this project's terms; it precedes instruction number `before_insn`.
 struct OracleEvent {
   EventKind kind = EventKind::enabled;
   bool has_from = false, has_to = false, status = false, resumed = false, has_tsc = false, non_root = false;
   uint64_t before_insn = 0;
   uint64_t from = 0, to = 0, payload = 0, aux = 0;
   uint64_t tsc = 0;
-  uint64_t offset_bytes = 0;  ///< trace offset when it was given out
+  uint64_t offset_bytes = 0;  ///< trace offset when it was output
 };
 
 struct OracleError {
   uint64_t before_insn = 0;
   uint64_t offset_bytes = 0;
-  uint64_t ip = 0;      ///< of the instruction or block that was to come
+  uint64_t ip = 0;      ///< of the next instruction or block
   std::string stage;    ///< "insn", "event", "sync"
-  std::string message;  ///< libipt's own sentence
+  std::string message;  ///< libipt's message
 };
 
 struct OracleBlock {
@@ -52,7 +52,7 @@ struct OracleBlock {
 
 struct OracleFlow {
   std::vector<uint64_t> insns;          ///< instruction decoder: every address. Block decoder: empty
-  std::vector<uint64_t> branches;       ///< instruction decoder: indices of those that libipt classes as branches
+  std::vector<uint64_t> branches;       ///< instruction decoder: indices of those that libipt classifies as branches
   std::vector<std::string> insn_bytes;  ///< with keep_bytes
   std::vector<OracleBlock> blocks;      ///< block decoder only
   std::vector<OracleEvent> events;
@@ -63,12 +63,12 @@ struct OracleFlow {
 
 /// Decodes with libipt's instruction flow decoder; after each error it resyncs at the next PSB.
 [[nodiscard]] OracleFlow decode_insns(Bytes trace, const OracleOptions& options, const MemoryReader& memory);
-/// The same with libipt's block decoder, end_on_call and end_on_jump set.
+/// Decodes with libipt's block decoder, with end_on_call and end_on_jump set; likewise resyncs.
 [[nodiscard]] OracleFlow decode_blocks(Bytes trace, const OracleOptions& options, const MemoryReader& memory);
 
-/// One line as the corpus' events.txt has it: `<instructions before it> <kind> fields`.
+/// Returns one line in the format of the corpus' events.txt: `<instructions before it> <kind> fields`.
 [[nodiscard]] std::string text(const OracleEvent& event);
-/// One line as the corpus' errors.txt has it.
+/// Returns one line in the format of the corpus' errors.txt.
 [[nodiscard]] std::string text(const OracleError& error);
 
 }  // namespace ptd::oracle

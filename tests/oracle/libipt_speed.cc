@@ -28,10 +28,10 @@ pt_config config_of(Bytes trace, const pt::Config& config) {
   return out;
 }
 
-/// With code that is not what ran libipt can go round a loop without a packet for ever.
+/// With code that was not the executed one, libipt may loop forever without a packet.
 class Standstill {
  public:
-  /// After each block or instruction; `offset` gives the place in the trace.
+  /// Called after each block or instruction; `offset` is the trace offset.
   template <typename Offset>
   bool seen(Offset&& offset) {
     if (++steps_ % kEvery != 0) return false;

@@ -20,8 +20,8 @@ struct PeerCounts {
   uint64_t instructions = 0, blocks = 0, errors = 0;
 };
 
-/// An image with a section cache large enough to keep everything mapped, which is what libipt's block cache needs. Built once, outside of
-/// the time that is measured.
+/// An image with a section cache large enough to keep everything mapped, as required by libipt's block cache. Built once, outside of the
+/// measured time.
 class PeerImage {
  public:
   explicit PeerImage(const std::vector<PeerSection>& sections);
@@ -30,7 +30,7 @@ class PeerImage {
   PeerImage& operator=(const PeerImage&) = delete;
 
   [[nodiscard]] PeerCounts decode_insns(Bytes trace, const pt::Config& config) const;
-  /// As libipt likes it best: blocks go on through direct calls and jumps.
+  /// In libipt's fastest configuration: blocks continue through direct calls and jumps.
   [[nodiscard]] PeerCounts decode_blocks(Bytes trace, const pt::Config& config) const;
 
  private:

@@ -1,4 +1,4 @@
-// libipt's .ptt tests as input: directives of the files, and running pttc.
+// libipt's .ptt tests as input: directives of the files, and execution of pttc.
 #include "tests/ptt/ptt_suite.h"
 
 #include <fcntl.h>
@@ -26,7 +26,8 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// A comment of the form `; KEY VALUE`; empty if the line is none. libipt's test script takes KEY as the first word after the semicolon.
+// Returns the value of a comment of the form `; KEY VALUE`; empty for other lines. libipt's test script uses the first word after the
+// semicolon as KEY.
 std::string directive(const std::string& line, const std::string& key) {
   const size_t start = line.find_first_not_of(" \t");
   if (start == std::string::npos || line[start] != ';') return {};
@@ -36,7 +37,7 @@ std::string directive(const std::string& line, const std::string& key) {
   return value == std::string::npos || value == at + key.size() ? std::string{} : line.substr(value);
 }
 
-// A folder that is removed with everything in it.
+// A folder that is removed with its content.
 class ScratchDir {
  public:
   ScratchDir() {
@@ -55,7 +56,7 @@ class ScratchDir {
   fs::path path_;
 };
 
-// Runs pttc; its exit status, -1 if it did not run. It writes into its working folder.
+// Runs pttc; returns its exit status, -1 if it could not be started. It writes into its working folder.
 int run_pttc(const std::string& pttc, const PttRun& run, const fs::path& dir) {
   std::vector<std::string> words{pttc};
   if (!run.cpu.empty()) words.insert(words.end(), {"--cpu", run.cpu});
@@ -80,7 +81,7 @@ Bytes from(const std::vector<std::byte>& bytes, uint64_t offset) {
   return Bytes(bytes).subspan(std::min<uint64_t>(offset, bytes.size()));
 }
 
-// ptxed's `--raw FILE:OFFSET:ADDRESS` of a test: a second section over the code at its org.
+// The test's ptxed option `--raw FILE:OFFSET:ADDRESS`: a second section over the code at its org.
 void add_raw(const PttRun& run, const std::vector<std::byte>& bytes, test::SparseMemory& code) {
   unsigned long long offset = 0, ip = 0;
   const std::string raw = run.value("--raw");

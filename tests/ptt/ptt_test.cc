@@ -1,5 +1,5 @@
-// Runs libipt's .ptt suite: every test on every processor that it names, against the output that the test expects of ptxed. Each is decoded
-// by the fast path and by the exact walker alone, in large batches and in batches of one block.
+// Runs libipt's .ptt suite: every test on every processor that it names, against the ptxed output expected by the test. Each is decoded
+// with the fast path and with the exact walker only, in large batches and in batches of one block.
 //
 // pttc and the suite come from a libipt source tree outside of this one: PTDECODE_PTTC is the program, PTDECODE_PTT_DIR the folder with the
 // .ptt files (test/src). Without them there is nothing to run.
@@ -21,7 +21,7 @@ struct Difference {
   const char* cause;
 };
 
-// Tests whose flow differs from ptxed's, and why. docs/DIFFERENCES.md, "libipt's tests", says more.
+// Tests whose flow differs from ptxed's, and the reasons. See docs/DIFFERENCES.md, "libipt's tests".
 constexpr Difference kDifferences[] = {
     {"bad_cpu", "an unknown processor is not an error: its trace is decoded"},
     {"ptet-evd_cr2-cfe_iret", "event data that does not go with its control-flow event is told; the flow is in no doubt"},
@@ -39,14 +39,14 @@ bool is_known_difference(const std::string& test) {
   return std::any_of(std::begin(kDifferences), std::end(kDifferences), [&](const Difference& known) { return test == known.test; });
 }
 
-// Of PTWRITE ptxed prints the address only where a FUP tells it; here it is always known.
+// For PTWRITE ptxed prints the address only if a FUP gives it; here it is always known.
 bool is_same(const std::string& ours, const std::string& theirs) {
   if (ours == theirs) return true;
   const std::string start = theirs.substr(0, theirs.size() - 1);
   return theirs.starts_with("[ptwrite: ") && ours.starts_with(start + ", ip: ");
 }
 
-// Both flows side by side; empty if they are the same.
+// Returns both flows in two columns; empty if they are equal.
 std::string difference(const std::vector<std::string>& got, const std::vector<std::string>& want) {
   if (std::equal(got.begin(), got.end(), want.begin(), want.end(), is_same)) return {};
   constexpr size_t kMost = 60;
@@ -58,12 +58,12 @@ std::string difference(const std::vector<std::string>& got, const std::vector<st
   return text;
 }
 
-// What else than the flow a test may expect.
+// Compares the other expected results of a test.
 std::string difference_besides_flow(const Lines& got, const Lines& want) {
   if (want.instructions != 0 && got.instructions != want.instructions) return "instructions: " + std::to_string(got.instructions);
   if (want.blocks != 0 && got.blocks != want.blocks) return "blocks: " + std::to_string(got.blocks);
   auto start = got.block_starts.begin();
-  for (const uint64_t ip : want.block_starts) {  // libipt's blocks may go on through direct branches, ours do not
+  for (const uint64_t ip : want.block_starts) {  // libipt's blocks may continue through direct branches, ours do not
     start = std::find(start, got.block_starts.end(), ip);
     if (start++ == got.block_starts.end()) return "no block begins at " + std::to_string(ip);
   }
@@ -102,7 +102,7 @@ class PttTest : public testing::Test {
   std::string pttc_;
 };
 
-// The table has no test that the suite lacks, and the document names them all.
+// Every test in the table exists in the suite, and the document names them all.
 class TableTest : public testing::Test {
  public:
   explicit TableTest(std::vector<PttRun> runs) : runs_(std::move(runs)) {}

@@ -1,4 +1,4 @@
-// A decoded flow in the words of libipt's ptxed.
+// A decoded flow in the format of libipt's ptxed.
 #include "tests/ptt/ptt_text.h"
 
 #include <algorithm>
@@ -83,10 +83,10 @@ struct EventTrace {
   }
 };
 
-// The number of a C-state from its code ([SDM] "PWRE Packet").
+// Returns the number of a C-state from its code ([SDM] "PWRE Packet").
 unsigned long long state(unsigned long long code) { return ((code & 15) + 1) & 15; }
 
-// Text of one event without its addresses; empty if ptxed does not print it.
+// Returns the text of one event without its addresses; empty if ptxed does not print it.
 std::string words(const Event& event, EventTrace& trace, bool iflags) {
   const auto payload = static_cast<unsigned long long>(event.payload);
   switch (event.kind) {
@@ -119,7 +119,7 @@ std::string words(const Event& event, EventTrace& trace, bool iflags) {
       return "exstop";
     case EventKind::mwait:
       return print("mwait %llx %llx", payload, static_cast<unsigned long long>(event.aux));
-    case EventKind::pwre:  // "hw" is the bit where libipt has it: docs/DIFFERENCES.md, "Packets"
+    case EventKind::pwre:  // "hw" is the bit used by libipt: docs/DIFFERENCES.md, "Packets"
       return print("pwre c%llu.%llu%s", state(payload >> 12), state(payload >> 8), (payload & 8) != 0 ? " hw" : "");
     case EventKind::pwrx: {
       const unsigned long long wake = payload >> 8 & 15;
@@ -146,7 +146,7 @@ std::string words(const Event& event, EventTrace& trace, bool iflags) {
   }
 }
 
-// Addresses as `--event:ip` prints them.
+// Addresses as printed by `--event:ip`.
 std::string places(const Event& event) {
   const bool has_from = (event.flags & kEventHasFrom) != 0, has_to = (event.flags & kEventHasTo) != 0;
   const std::string from = hex16(event.from.value), to = hex16(event.to.value);
@@ -171,7 +171,7 @@ pt::DecoderOptions options_of(const PttRun& run) {
   options.default_space = SpaceId{1};
   options.config.cpu = cpu_of(run.cpu);
   options.config.errata = pt::errata_of(options.config.cpu);
-  options.config.tip_order = pt::TipOrder::may_be_deferred;  // libipt reads every trace so
+  options.config.tip_order = pt::TipOrder::may_be_deferred;  // libipt reads every trace in this way
   const auto number = [&](const char* option) { return std::strtoull(run.value(option).c_str(), nullptr, 0); };
   options.config.mtc_period = static_cast<uint8_t>(number("--mtc-freq"));
   options.config.max_nonturbo_ratio = static_cast<uint8_t>(number("--nom-freq"));
@@ -184,7 +184,7 @@ pt::DecoderOptions options_of(const PttRun& run) {
   return options;
 }
 
-// Turns batches into Lines.
+// Converts batches to Lines.
 class Collector {
  public:
   Collector(const PttRun& run, Lines& lines) : event_ip_(run.has("--event:ip")), iflags_(run.has("--event:iflags")), lines_(lines) {}
@@ -227,14 +227,14 @@ void Collector::add_block(const Block& block, const BlockTable& table) {
 void Collector::add(const Batch& batch, const BlockTable& table) {
   size_t event = 0, gap = 0;
   for (size_t i = 0; i <= batch.blocks.size(); ++i) {
-    for (;;) {  // of what comes before block `i`, in the order of the trace
+    for (;;) {  // everything before block `i`, in the order of the trace
       const Event* next = event < batch.events.size() && batch.events[event].before_block <= i ? &batch.events[event] : nullptr;
       const Gap* lost = gap < batch.gaps.size() && batch.gaps[gap].before_block <= i ? &batch.gaps[gap] : nullptr;
       if (next != nullptr && (lost == nullptr || next->stream_offset_bytes < lost->stream_offset_bytes)) {
         add_event(*next);
         ++event;
       } else if (lost != nullptr) {
-        // Of an overflow ptxed prints the event alone.
+        // For an overflow ptxed prints only the event.
         if (lost->reason != GapReason::overflow) lines_.flow.push_back("[gap " + hex16(lost->ip.value) + "]");
         ++gap;
       } else {
@@ -245,17 +245,17 @@ void Collector::add(const Batch& batch, const BlockTable& table) {
   }
 }
 
-// Events that steer the flow keep their order; the others are compared as a set between two instructions or steering events.
+// Events that change the flow keep their order; the others are compared as a set between two instructions or such events.
 bool keeps_order(const std::string& line) {
   return line[0] != '[' || line.starts_with("[gap") || line.starts_with("[enabled") || line.starts_with("[resumed") ||
          line.starts_with("[disabled") || line.starts_with("[interrupt]") || line.starts_with("[interrupt, from");
 }
 
-// Both sides in the same form. What it leaves out is in docs/DIFFERENCES.md, "libipt's tests".
+// Converts both sides to the same form. The omissions are described in docs/DIFFERENCES.md, "libipt's tests".
 void bring_to_one_form(std::vector<std::string>& flow) {
   std::vector<std::string> out;
   std::string mode = "[exec mode: 64-bit", interrupts = "[interrupts disabled";
-  bool gap = false;  // nothing but events since the last one
+  bool gap = false;  // only events since the last gap
   for (std::string& line : flow) {
     const std::string told = line.substr(0, line.find_first_of(",]"));
     if (line.starts_with("[exec mode") && std::exchange(mode, told) == told) continue;

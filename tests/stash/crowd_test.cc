@@ -38,7 +38,7 @@ TEST_F(Scratch, FiftyRecordersOfTheSameLibrariesLeaveOneCopyEach) {
     if (child == 0) {
       char byte = 0;
       ::close(gate[1]);
-      (void)!::read(gate[0], &byte, 1);  // all go when the gate is closed
+      (void)!::read(gate[0], &byte, 1);  // all start when the gate is closed
       const auto stash = Stash::open(place_, Stash::Access::write);
       auto capture = stash.ok() ? Capture::begin(**stash, "x", Limits()) : Result<std::unique_ptr<Capture>>(stash.error());
       if (!capture.ok()) ::_exit(2);
@@ -126,7 +126,7 @@ TEST_F(Scratch, GcLeavesARecorderAtWorkAlone) {
   EXPECT_THAT(verify(*stash, false).problems, IsEmpty());
 }
 
-/// A recorder that is killed when it has kept one deleted file.
+/// A recorder that is killed after it has saved one deleted file.
 void keep_and_be_killed(const Stash& of, const std::string& recording, const std::string& identity = {}) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -184,7 +184,7 @@ TEST_F(Scratch, AKilledRecordersOwnWordForItsRecordingCounts) {
   const auto stash = open();
   keep_and_be_killed(*stash, folder_ + "/perf.data", identity(7));
   GcOptions options;
-  options.owner_of = [&](const Entries&) { return identity(9); };  // another recording is there by now
+  options.owner_of = [&](const Entries&) { return identity(9); };  // another recording has been added by then
   EXPECT_THAT(gc(*stash, options)->adopted, SizeIs(1));
   EXPECT_TRUE(stash->entries_of(identity(7)).ok());
   EXPECT_FALSE(stash->entries_of(identity(9)).ok());

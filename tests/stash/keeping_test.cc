@@ -1,4 +1,5 @@
-// A saver on a thread of its own: who records does not wait for it, what does not fit is named, a fork may go on with it.
+// A saver on a separate thread: the recorder does not wait for it, what exceeds its capacity is named, and a forked process may continue
+// it.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -31,7 +32,7 @@ uint64_t monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-/// A file in memory that this process has mapped.
+/// A memory file mapped by this process.
 class MemoryFile {
  public:
   MemoryFile(const char* name, uint64_t size_bytes) : size_bytes_(size_bytes) {
@@ -84,7 +85,7 @@ class Keeping : public Scratch {
   void settle() const {
     while (!saver_->is_settled()) ::usleep(1000);
   }
-  /// A recording with these mappings; `size_bytes` of it at least. Gives its size.
+  /// Writes a recording with these mappings, of at least `size_bytes`. Returns its size.
   uint64_t write_recording(const std::vector<std::pair<perfio::MmapRecord, uint64_t>>& maps, uint64_t size_bytes = 0) const {
     perfio::WriterOptions options;
     perfio::EventAttr attr = perfio::sideband_attr();
@@ -110,7 +111,7 @@ class Keeping : public Scratch {
   std::unique_ptr<CodeSaverThread> saver_;
 };
 
-/// Memory of this process, full of a letter.
+/// Memory of this process, filled with a letter.
 class Memory {
  public:
   explicit Memory(char letter) : at_(::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
@@ -134,7 +135,7 @@ TEST_F(Keeping, MemoryThatWasReadJustBeforeTheEndIsKept) {
   end_round();
   settle();
   ::usleep(5000);
-  end_round();  // nothing was mapped there meanwhile
+  end_round();  // nothing was mapped there in the meantime
   write_recording({{memory.record, time_ns}});
   const auto report = saver_->finish();
   ASSERT_TRUE(report.ok()) << report.error().message;
@@ -163,7 +164,7 @@ TEST_F(Keeping, WhatMayBeCoveredByWhatHadNoRoomIsNotKept) {
   const Memory memory('a'), later('b');
   perfio::MmapRecord large = anonymous(1U << 20);
   large.path = "/memfd:" + std::string(3000, 'x');
-  for (int i = 0; i < 2; ++i) {  // the second time while things are left out already
+  for (int i = 0; i < 2; ++i) {  // the second time while some are being omitted already
     large.addr = i == 0 ? large.addr : memory.record.addr;
     saver_->on_mapping(large, 8);
     if (i == 1) saver_->on_mapping(memory.record, 7);  // of another ring
@@ -255,7 +256,7 @@ TEST_F(Keeping, ManyNamesAreCountedOnly) {
   EXPECT_THAT(report->skipped, SizeIs(16'384));
 }
 
-/// What `heir` does in a process that was forked while this one kept, and whose parent is dead. It has ended, and holds no lock.
+/// The actions of `heir` in a process that was forked while this one saved, and whose parent is dead. It has ended, and holds no lock.
 void in_forked(const std::function<void()>& parent, const std::function<void()>& heir) {
   int done[2] = {-1, -1};
   ASSERT_EQ(::pipe(done), 0);
@@ -264,7 +265,7 @@ void in_forked(const std::function<void()>& parent, const std::function<void()>&
   if (recorder == 0) {
     ::close(done[0]);
     parent();
-    if (const pid_t second = ::fork(); second != 0) ::_exit(second > 0 ? 0 : 1);  // as one that is killed: nothing is put away
+    if (const pid_t second = ::fork(); second != 0) ::_exit(second > 0 ? 0 : 1);  // as if killed: nothing is cleaned up
     while (::getppid() == recorder) ::usleep(1000);
     heir();
     const pid_t own = ::getpid();
@@ -294,7 +295,7 @@ TEST_F(Keeping, AForkGoesOnWhereItsParentWasKilled) {
         const MemoryFile large("large", 300U << 20);
         saver_->on_mapping(large.record, 8);
         end_round();
-        while (!saver_->pause()) ::usleep(1000);  // it is in the middle of something
+        while (!saver_->pause()) ::usleep(1000);  // it is busy
         saver_->go_on();
         while (!saver_->pause()) ::usleep(1000);
       },
@@ -337,7 +338,7 @@ TEST_F(Keeping, AForkConfirmsWhatALaterRoundOfItsOwnHasShown) {
 
 TEST_F(Keeping, GcKnowsWhoseItIsThoughItWasKilledAndItsRecordingMoved) {
   const MemoryFile code("code", kPage);
-  const uint64_t file_bytes = write_recording({}, 100'000);  // in which nothing tells of this mapping
+  const uint64_t file_bytes = write_recording({}, 100'000);  // which has no record of this mapping
   const std::string identity = recording_identity(path());
   EXPECT_EQ(early_identity(path(), 65'536), "") << "what comes behind that changes it";
   EXPECT_EQ(early_identity(path(), file_bytes), identity);

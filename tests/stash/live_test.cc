@@ -1,4 +1,4 @@
-// What will be gone when a recording ends: kept while its process lives, dated, and given back as the recording wants it.
+// Code that will not exist when a recording ends: saved while its process lives, dated, and returned as the recording requests it.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ using testing::SizeIs;
 
 constexpr uint64_t kPage = 4096;
 
-/// A process with memory of its own to run: it shows `text` of it, and changes it whenever it is asked to.
+/// A process with executable memory: it shows `text` of it, and changes it on request.
 class Child {
  public:
   Child() {
@@ -108,14 +108,14 @@ class Live : public Scratch {
     EXPECT_TRUE(saver.ok());
     saver_ = std::move(*saver);
   }
-  /// Looks now, as long after the last look as it takes to be one.
+  /// Scans now, as long after the last scan as required for a new one.
   void look() {
     ::usleep(300'000);
     saver_->look([this] { return now_ += 10; });
-    saver_->told_until(~uint64_t{0});  // nothing was mapped over it meanwhile
+    saver_->told_until(~uint64_t{0});  // nothing was mapped over it in the meantime
     saver_->look([] { return uint64_t{0}; });
   }
-  /// What is told before the end, by a look into the capture's own folder.
+  /// Returns what is known before the end, by reading the capture's own folder.
   Entries flushed() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ + "/incoming")) {
       if (entry.path().filename() != "entries") continue;
@@ -147,7 +147,7 @@ TEST_F(Live, AFileThatIsMappedWhereAnotherOneWasIsNotTheOtherOne) {
   perfio::MmapRecord other = child.memory();
   ++other.inode;
   saver_->on_mapping(other, 7);
-  perfio::MmapRecord built = child.memory();  // the kernel says a build id in the inode's stead
+  perfio::MmapRecord built = child.memory();  // the kernel reports a build id instead of the inode
   built.inode = built.maj = built.min = 0;
   built.build_id = std::string(20, 'b');
   saver_->on_mapping(built, 8);
@@ -162,24 +162,24 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   Child child;
   saver_->on_mapping(child.anonymous(), 7);
   look();
-  look();  // the same: told with the change that follows, which it dates
+  look();  // unchanged: reported with the change that follows, which it dates
   child.change('b');
   look();
   child.change('c');
   look();
   child.end();
-  look();  // gone: no harm
+  look();  // unmapped: ignored
   Entries entries = flushed();
   ASSERT_THAT(entries.entries, SizeIs(4));
   EXPECT_EQ(entries.entries[0].time_ns, 7U);
   EXPECT_EQ(entries.entries[1].hash, entries.entries[0].hash);
   for (const Entry& entry : entries.entries) EXPECT_EQ(entry.kind, EntryKind::anonymous);
-  // Each change lies between the readings on its two sides.
+  // Each change is between the readings before and after it.
   for (size_t i = 1; i < 4; ++i) {
     EXPECT_GT(entries.entries[i].time_ns, entries.entries[i].file_offset_bytes);
     EXPECT_GT(entries.entries[i].file_offset_bytes, entries.entries[i - 1].file_offset_bytes);
   }
-  // As the recording's reader sees it.
+  // As read by the recording's reader.
   const auto stash = open();
   auto capture = Capture::begin(*stash, "x", Limits());
   for (const Entry& entry : entries.entries) {
@@ -199,7 +199,8 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   ASSERT_THAT(later, SizeIs(2));
   EXPECT_EQ(text_of(later[0].file).substr(98, 14), "aabbbbbbbbbbaa");
   EXPECT_EQ(text_of(later[1].file).substr(98, 14), "aaccccccccccaa");
-  // The reading before the change, not the one that was kept: else who is quiet for long would change at any moment of that.
+  // The reading before the change, not the saved one: otherwise a mapping without changes for long could have changed at any time in
+  // between.
   EXPECT_EQ(later[0].since_ns, entries.entries[1].file_offset_bytes);
   EXPECT_EQ(later[0].until_ns, entries.entries[2].time_ns);
   EXPECT_EQ(later[1].since_ns, entries.entries[2].file_offset_bytes);
@@ -209,7 +210,7 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   EXPECT_THAT(kept->later_copies(wanted), SizeIs(0));
 }
 
-/// Much memory that this process writes and a child of it has mapped.
+/// Much memory that this process writes and that is mapped by a child.
 class BigChild {
  public:
   BigChild()
@@ -332,7 +333,7 @@ TEST_F(Live, ADeletedFileThatIsMappedOftenIsReadOnce) {
   };
   const uint64_t before = bytes_read();
   for (uint64_t i = 0; i < 20; ++i) saver_->on_mapping(map, 7 + i);
-  EXPECT_LT(bytes_read() - before, 5 * (8U << 20));  // to be hashed, to be copied, to be looked at
+  EXPECT_LT(bytes_read() - before, 5 * (8U << 20));  // hashed, copied, scanned
   ::munmap(at, kPage);
   ::close(file);
   look();
@@ -368,7 +369,7 @@ TEST_F(Live, AFileThatIsWrittenThroughAnotherMappingIsMemory) {
   EXPECT_EQ(entries.entries[0].hash, hash_of(bytes_of(std::string(kPage, '\0'))));
   EXPECT_EQ(entries.entries[1].hash, entries.entries[0].hash);
   EXPECT_EQ(entries.entries[2].hash, hash_of(bytes_of(std::string(kPage, 'w'))));
-  // Nobody can write to it any more: it is a file.
+  // It can no longer be written to: it is a file.
   ::munmap(writer, 2 * kPage);
   ::munmap(code, kPage);
   ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE), 0);
@@ -394,7 +395,7 @@ TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
     many.path = i < 4096 ? "[anon:gone]" : "[anon:more]";
     saver_->on_mapping(many, 7);
   }
-  look();  // nothing is there to be read
+  look();  // nothing can be read there
   perfio::EventAttr attr = perfio::sideband_attr();
   attr.ids = {1};
   perfio::WriterOptions writer_options;
@@ -421,7 +422,7 @@ TEST_F(Live, WhatIsLeftOutIsNamedWithTheReason) {
   EXPECT_THAT(why["[anon:more]"], testing::HasSubstr("only the first 4096"));
   EXPECT_THAT(why["[anon:gone]"], testing::HasSubstr("ended before"));
   EXPECT_THAT(why["/memfd:lost"], testing::HasSubstr("only in memory, and its process has ended"));
-  EXPECT_THAT(why["/memfd:wrong"], testing::HasSubstr("another file was mapped there"));  // not what the end finds
+  EXPECT_THAT(why["/memfd:wrong"], testing::HasSubstr("another file was mapped there"));  // not the content at the end
 }
 
 TEST_F(Live, WithoutAClockNothingIsDated) {
@@ -449,12 +450,12 @@ TEST_F(Live, ACopyOfWhatWasMappedOverMeanwhileIsNone) {
     saver_->on_cover({map.pid, map.addr, map.size_bytes, time_ns});
   };
   take_copy(7);
-  cover(900);  // its record comes only now
+  cover(900);  // its record arrives only now
   take_copy(950);
   cover(2000);
   now_ = 3000;
   take_copy(2500);
-  cover(2400);  // of another cpu's ring, read later: no harm
+  cover(2400);  // of another cpu's ring, read later: accepted
   EXPECT_THAT(flushed().entries, SizeIs(0)) << "nobody knows as yet";
   saver_->told_until(~uint64_t{0});
   saver_->look([] { return uint64_t{0}; });
@@ -464,7 +465,7 @@ TEST_F(Live, ACopyOfWhatWasMappedOverMeanwhileIsNone) {
   EXPECT_EQ(entries.entries[1].time_ns, 2500U);
 }
 
-/// A recording with mappings of one process, at these times and places.
+/// A recording with mappings of one process, at these times and addresses.
 void write_recording(const std::string& path, const std::vector<Entry>& mappings, uint64_t id) {
   perfio::WriterOptions options;
   perfio::EventAttr attr;
@@ -540,7 +541,7 @@ TEST_F(OutOfOrder, ACopyThatOutlivesItsProcessIsStillCovered) {
   saver_->look([this] { return now_ += 10; });  // the content since 2600
   child.end();
   ::usleep(300'000);
-  saver_->look([this] { return now_ += 10; });  // gone
+  saver_->look([this] { return now_ += 10; });  // unmapped
   saver_->on_mapping(named(older, "/usr/lib/file.so"), 2600);
   look();
   EXPECT_THAT(flushed().entries, SizeIs(0));
@@ -553,7 +554,7 @@ TEST_F(OutOfOrder, AHeldCopyThatIsForgottenIsNamed) {
   saver_->look([this] { return now_ += 10; });
   child.end();
   ::usleep(300'000);
-  saver_->look([this] { return now_ += 10; });  // its region is gone
+  saver_->look([this] { return now_ += 10; });  // its region is unmapped
   saver_->forget_memory();
   look();
   EXPECT_THAT(flushed().entries, SizeIs(0));
@@ -645,7 +646,7 @@ TEST_F(Scratch, TheLibraryLooksOnlyIntoTheStashesThatItIsTold) {
   before == nullptr ? ::unsetenv("PTDECODE_STASH") : ::setenv("PTDECODE_STASH", restored.c_str(), 1);
 }
 
-/// Copies of memory that is another one each time.
+/// Copies of memory with different content each time.
 class Restless : public SavedFiles {
  public:
   Restless(std::shared_ptr<const MappedFile> one, std::shared_ptr<const MappedFile> other, size_t copies)

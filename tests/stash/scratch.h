@@ -1,4 +1,4 @@
-// A stash of a test's own, and things to put into it.
+// A stash for one test, and content to store in it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace ptd::stash {
 
-/// A folder that goes away with the test.
+/// A folder that is deleted with the test.
 class Scratch : public testing::Test {
  protected:
   Scratch() {
@@ -33,13 +33,13 @@ class Scratch : public testing::Test {
     EXPECT_TRUE(stash.ok()) << (stash.ok() ? "" : stash.error().message);
     return stash.ok() ? std::move(*stash) : nullptr;
   }
-  /// What the opening of the stash is refused with; "" if it is not.
+  /// Returns the message if opening the stash is refused, else "".
   std::string refusal(Stash::Access access = Stash::Access::read) const {
     auto stash = Stash::open(place_, access);
     return stash.ok() ? "" : stash.error().message;
   }
   static std::string identity(int number) { return hash_of(bytes_of("recording " + std::to_string(number))); }
-  /// One recording with one mapping for each content.
+  /// Returns one recording with one mapping for each content.
   static void keep(Stash& stash, int recording, const std::vector<std::string>& contents, const std::string& path = "/no/such/perf.data") {
     auto capture = Capture::begin(stash, path, Limits());
     ASSERT_TRUE(capture.ok()) << capture.error().message;
@@ -57,7 +57,7 @@ class Scratch : public testing::Test {
     const std::string hash = hash_of(bytes_of(content));
     return place_ + "/objects/" + hash.substr(0, 2) + "/" + hash.substr(2);
   }
-  /// As a disk or a foolish program would.
+  /// Damages a file as a disk or a faulty program would.
   static void overwrite(const std::string& path, const std::string& text) {
     std::filesystem::permissions(path, std::filesystem::perms::owner_write, std::filesystem::perm_options::add);
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;

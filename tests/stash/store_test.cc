@@ -76,7 +76,7 @@ TEST(EntriesText, GenerationsGoOnWhereOlderOnesEnded) {
   newer.entries[0].time_ns = 6;  // another mapping at the same address
   number_generations(newer);
   merge(older, newer);
-  ASSERT_THAT(newer.entries, SizeIs(4));  // what is the same is there once
+  ASSERT_THAT(newer.entries, SizeIs(4));  // equal ones are stored once
   std::set<std::pair<int32_t, uint64_t>> names;
   for (const Entry& entry : newer.entries) EXPECT_TRUE(names.emplace(entry.pid, entry.generation).second);
   EXPECT_TRUE(names.contains({12, 2}));
@@ -126,11 +126,11 @@ TEST_F(Scratch, DamageIsNamedAndNeverGiven) {
   ASSERT_FALSE(read.ok());
   EXPECT_THAT(read.error().message, HasSubstr(object("one") + " is damaged"));
   VerifyReport report = verify(*stash, false);
-  ASSERT_THAT(report.problems, SizeIs(2));  // the content, and the recording that has it
+  ASSERT_THAT(report.problems, SizeIs(2));  // the content, and the recording that refers to it
   EXPECT_EQ(report.problems[0].path, object("one"));
   EXPECT_THAT(report.problems[1].what, HasSubstr("/bin/x"));
   EXPECT_TRUE(verify(*stash, true).problems[0].removed);
-  keep(*stash, 2, {"one"});  // puts it in anew
+  keep(*stash, 2, {"one"});  // stores it again
   EXPECT_TRUE(stash->read(hash_of(bytes_of("one"))).ok());
 }
 
@@ -207,12 +207,12 @@ TEST_F(Scratch, StrangersAreRefused) {
   fs::permissions(place_, fs::perms::others_write, fs::perm_options::add);
   EXPECT_THAT(refusal(), HasSubstr("other users may write"));
   fs::permissions(place_, fs::perms::others_write, fs::perm_options::remove);
-  if (::geteuid() != 0) return;  // only root can give files away
+  if (::geteuid() != 0) return;  // only root can change the owner of files
   ASSERT_EQ(::chown(place_.c_str(), 12345, 0), 0);
   EXPECT_THAT(refusal(), HasSubstr("belongs to another user"));
   EXPECT_THAT(refusal(Stash::Access::write), HasSubstr("belongs to another user"));
   ASSERT_EQ(::chown(place_.c_str(), 0, 0), 0);
-  // A link that another user laid to a directory of ours.
+  // A link by another user to a directory of ours.
   fs::rename(place_, folder_ + "/mine");
   fs::create_symlink(folder_ + "/mine", place_);
   EXPECT_EQ(refusal(), "");
@@ -260,7 +260,7 @@ TEST_F(Scratch, LimitsHold) {
   EXPECT_THAT((*other)->add(bytes_of("abc")).error().message, HasSubstr("the stash is full"));
 }
 
-/// What others may do with a content of the machine's stash: its mode.
+/// Permissions of others for a content of the machine's stash: its mode.
 unsigned mode_of(const Content& content) {
   struct stat info {};
   const std::string path = std::string(kSystemStash) + "/objects/" + content.hash.substr(0, 2) + "/" + content.hash.substr(2);
@@ -269,7 +269,7 @@ unsigned mode_of(const Content& content) {
 
 TEST_F(Scratch, TheMachinesStashShowsOthersOnlyWhatTheyCouldReadAnyway) {
   const pid_t child = ::fork();
-  if (child == 0) {  // in a mount namespace of its own, which has a machine's stash of its own
+  if (child == 0) {  // in a separate mount namespace, with its own machine's stash
     std::error_code error;
     fs::create_directories("/var/cache", error);
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -305,7 +305,7 @@ TEST_F(Scratch, TheMachinesStashShowsOthersOnlyWhatTheyCouldReadAnyway) {
     expect(kept.ok() ? mode_of(*kept) : 0, 0400);
     expect(mode_of(*(*capture)->add(bytes_of("a piece of memory"))), 0400);
     expect(mode_of(*(*capture)->add(bytes_of("the kernel's own"), Readers::all)), 0444);
-    // What turns out to be everybody's becomes so, and stays so.
+    // Content that turns out to be world-readable becomes so, and stays so.
     expect(add("keys", "/var/cache/open", 0644, false), 0444);
     expect(add("keys", "/var/cache/open", 0600, false), 0444);
     ::_exit(wrong == 0 ? 0 : 1);
@@ -317,7 +317,7 @@ TEST_F(Scratch, TheMachinesStashShowsOthersOnlyWhatTheyCouldReadAnyway) {
 }
 
 TEST_F(Scratch, AFullDiskLeavesNothingTorn) {
-  // In a child, for a mount of its own.
+  // In a child, with a separate mount.
   const pid_t child = ::fork();
   if (child == 0) {
     fs::create_directory(place_);
@@ -326,7 +326,7 @@ TEST_F(Scratch, AFullDiskLeavesNothingTorn) {
       ::_exit(77);
     const auto stash = open();
     Limits limits;
-    limits.least_free_bytes = 0;  // the file system itself has to say no
+    limits.least_free_bytes = 0;  // so that the file system itself refuses
     auto capture = Capture::begin(*stash, "x", limits);
     int refused = 0;
     for (int i = 0; i < 20; ++i) {
@@ -401,13 +401,13 @@ TEST_F(Scratch, ARecordingIsGoneWhenNeitherItsPathNorTheOldOneHasIt) {
   EXPECT_THAT(report->spared, testing::ElementsAre(path));
   EXPECT_FALSE(stash->entries_of(identity(1)).ok());
   for (const int number : {2, 3, 4}) EXPECT_TRUE(stash->entries_of(identity(number)).ok()) << number;
-  // Moved: that of its path is gone, the older one is not. What cannot be read may be it.
+  // Moved: the one recorded for its path is deleted, the older one is not. An unreadable one may be it.
   fs::remove(path);
   options.dry_run = true;
   EXPECT_THAT(gc(*stash, options)->forgotten, SizeIs(1));
   there[path + ".old"].clear();
   EXPECT_THAT(gc(*stash, options)->forgotten, IsEmpty());
-  // Age makes the one with memory forgotten, too.
+  // By age, the one with memory is forgotten, too.
   options.unused_s = 0;
   EXPECT_THAT(gc(*stash, options)->forgotten, SizeIs(3));
 }
@@ -435,7 +435,7 @@ TEST_F(Scratch, TheParsedFormIsWhatTheRawFormSaysAndIsMadeAnew) {
   EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw));
   ASSERT_TRUE(fs::exists(parsed));
   EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw));
-  // It is where they come from, as long as it is whole.
+  // The symbols come from it as long as it is intact.
   std::ifstream file(parsed, std::ios::binary);
   const std::string whole(std::istreambuf_iterator<char>(file), {});
   for (const size_t at : {size_t{3}, size_t{10}, size_t{40}, whole.size() / 2, whole.size() - 1}) {
@@ -448,7 +448,7 @@ TEST_F(Scratch, TheParsedFormIsWhatTheRawFormSaysAndIsMadeAnew) {
     overwrite(parsed, whole.substr(0, at));
     EXPECT_TRUE(same(symbols_of(*stash, added->hash, **elf), raw)) << at;
   }
-  // Names that lie over each other would make gigabytes of a small file; its own sum is right.
+  // Overlapping names would make gigabytes of a small file; its own checksum is right.
   constexpr size_t kHeader = 24 + kHashDigits, kRow = 24, kNameAt = 16, kLengthAt = 20;
   const auto with_sum = [](std::string text) { return text.replace(24, kHashDigits, hash_of(bytes_of(text.substr(kHeader)))); };
   ASSERT_EQ(with_sum(whole), whole);
@@ -469,7 +469,7 @@ TEST_F(Scratch, OnlyWhatAStashGaveHasAParsedForm) {
   keep(*stash, 1, {"one"});
   const auto kept = StashedCode::open({place_}, identity(1));
   ASSERT_NE(kept, nullptr);
-  // A folder that looks like a stash, with symbols of its own for a file.
+  // A folder that looks like a stash, with its own symbols for a file.
   const std::string hash(kHashDigits, 'b'), rest = hash.substr(2), other = folder_ + "/other";
   fs::create_directories(other + "/objects/bb");
   fs::copy_file("/proc/self/exe", other + "/objects/bb/" + rest);

@@ -1,4 +1,4 @@
-// Runs code that no file will have afterwards: of a deleted file, of a memfd, and of memory that is written to while it runs.
+// Executes code that no file has afterwards: of a deleted file, of a memfd, and of memory that is written to while it runs.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
