@@ -41,8 +41,7 @@ void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std:
 
 /// Returns the file without most of its AUX bytes: each AUXTRACE keeps the bytes before its PSB number `psbs` (counted from 0), so that
 /// every sideband record can be damaged, and is moved after the sideband, so that a cut in it removes nothing else. Empty if it is not a
-/// perf.data
-/// file.
+/// perf.data file.
 [[nodiscard]] std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, unsigned psbs);
 
 /// Any file, damaged, through every function that accepts such a file: recording, raw trace, code image, page dump, jitdump, names. It is
