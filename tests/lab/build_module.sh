@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the AUX test module: build_module.sh HEADERS OUT. HEADERS holds unpacked linux-headers-ABI-amd64, linux-headers-ABI-common and
-# linux-kbuild packages of the lab's kernel. OUT gets ptd_aux_test.ko.
+# Builds the AUX test module: build_module.sh HEADERS OUT. HEADERS contains the unpacked linux-headers-ABI-amd64, linux-headers-ABI-common and
+# linux-kbuild packages of the lab's kernel. ptd_aux_test.ko is written to OUT.
 set -eu
 headers=$(cd "$1" && pwd) out=$2
 here=$(cd "$(dirname "$0")" && pwd)
@@ -8,7 +8,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cp "$here"/aux_module/* "$out"
 amd64=$(echo "$headers"/usr/src/linux-headers-*-amd64)
-# The packages name each other by where they are installed: links of them that stand elsewhere.
+# The packages refer to each other by their installed paths: replace these by links to the unpacked ones.
 tree=$out/tree
 rm -rf "$tree"
 cp -r "$amd64" "$tree"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Init of the lab's machine for record_aux.sh: records the test PMU in every way that `ptdecode record` has; what came of it goes to the disk.
-# LAB_ONLY: names of single runs, separated by commas.
+# Init of the lab's machine for record_aux.sh: records the test PMU in every way that `ptdecode record` supports, and writes the results to the
+# disk. LAB_ONLY: names of single runs, separated by commas.
 export PATH=/bin HOME=/tmp XDG_CACHE_HOME=/tmp/cache
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -13,7 +13,7 @@ echo 0 > /proc/sys/kernel/printk
 
 pmu=ptd_aux_test
 pause() { usleep "${1}000"; }
-# What the PMU's areas say stands in the kernel's log behind the run's name.
+# The reports of the PMU's areas follow the run's name in the kernel's log.
 begin() {
   [ -z "$LAB_ONLY" ] || case ",$LAB_ONLY," in *",$1,"*) ;; *) return 1 ;; esac
   echo "record: $1"
@@ -60,7 +60,7 @@ if begin thread; then
   finish
   kill -9 $target
 fi
-# The recorder sleeps until the areas are full: each time the trace is cut, and goes on behind.
+# The recorder sleeps until the areas are full: each time the trace is cut, and continues after the cut.
 if begin cut; then
   record cut -e $pmu/bytes=1000,period_ns=250000/ -a -m ,16K
   for i in 1 2 3 4 5; do
@@ -132,7 +132,7 @@ if begin resumed; then
   ptdecode stop s
   pause 300
 fi
-# The kernel's code before and after; in between a module comes, and a tracepoint is switched on.
+# The kernel's code before and after; in between a module is loaded, and a tracepoint is enabled.
 if begin kcore; then
   mount -t tracefs tracefs /sys/kernel/tracing
   ptdecode record --no-stash --sideband --kcore -a -o /out/kcore.data -- sh -c 'insmod /modules/dummy.ko; echo 1 > /sys/kernel/tracing/events/sched/sched_switch/enable' 2> /out/kcore.log

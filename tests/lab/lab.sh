@@ -1,7 +1,7 @@
 #!/bin/sh
-# One run of the lab: lab.sh WORK [PLUGIN_ARGUMENTS [KERNEL_WORDS]]. WORK gets guest/ (what the guest recorded), cpuN.pt and cpuN.truth (what
-# the plugin wrote), out/recording (both as one) and out/truth.cpuN.txt. Where things are: LAB_BUILD (build folder, configured with
-# -DPTDECODE_LAB=ON), LAB_QEMU (unpacked qemu-system-x86 10.0 and what it needs), LAB_KERNEL (unpacked linux-image), LAB_BUSYBOX.
+# One run of the lab: lab.sh WORK [PLUGIN_ARGUMENTS [KERNEL_WORDS]]. Writes to WORK: guest/ (the guest's recording), cpuN.pt and cpuN.truth (the
+# plugin's output), out/recording (both combined) and out/truth.cpuN.txt. Paths: LAB_BUILD (build folder, configured with -DPTDECODE_LAB=ON),
+# LAB_QEMU (unpacked qemu-system-x86 10.0 and its dependencies), LAB_KERNEL (unpacked linux-image), LAB_BUSYBOX.
 set -eu
 work=$1 plugin_arguments=${2:-} kernel_words=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,7 +17,7 @@ LD_LIBRARY_PATH=$libraries "$LAB_QEMU/usr/bin/qemu-system-x86_64" -L "$LAB_QEMU/
   -plugin "$LAB_BUILD/capture/emulate/ptdecode-emulate-system.so,out=$work$plugin_arguments" | tee "$work/log"
 tar xf "$work/disk.img" -C "$work/guest"
 "$LAB_BUILD/tests/lab/lab_finish" "$work/guest" "$work" "$work/out"
-# The user code that ran, where the recording says it was.
+# The executed user code, at its recorded paths.
 mkdir -p "$work/root/bin"
 cp "$LAB_BUILD/tests/lab/lab_init" "$work/root/init"
 strip "$work/root/init"

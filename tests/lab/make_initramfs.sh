@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the lab's initramfs: make_initramfs.sh LAB_INIT BUSYBOX KERNEL_ROOT OUT. KERNEL_ROOT holds an unpacked linux-image package.
+# Makes the lab's initramfs: make_initramfs.sh LAB_INIT BUSYBOX KERNEL_ROOT OUT. KERNEL_ROOT contains an unpacked linux-image package.
 set -eu
 init=$1 busybox=$2 kernel=$3 out=$4
 tree=$(mktemp -d)

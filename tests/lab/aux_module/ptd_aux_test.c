@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: (GPL-2.0 OR MIT)
 /*
- * A PMU that writes a pattern into the AUX area as trace hardware would, so that rings can be tested where no such hardware is.
+ * A PMU that writes a pattern into the AUX area as trace hardware would, so that rings can be tested without such hardware.
  *
- * A timer per cpu stands for the hardware: every `period_ns` it writes some bytes through perf_aux_output_begin() and perf_aux_output_end().
- * perf_event_attr says how:
+ * A timer per cpu simulates the hardware: every `period_ns` it writes some bytes through perf_aux_output_begin() and perf_aux_output_end().
+ * Configuration in perf_event_attr:
  *   config   bytes written at each tick
- *   config1  bit 0: in overwrite mode the head is a place in the area (as Intel PT has it), else a count that only grows (as Arm's TMC)
- *            bit 1: what would not fit is cut without notice to the pattern (see below), else the pattern goes on behind it
- *            bits 8-15: every so many outputs lose bytes although there is room, as an overflow does; 0: none
- *            bits 16-31: how many bytes each of these loses
+ *   config1  bit 0: in overwrite mode the head is an offset in the area (as for Intel PT), else a count that only grows (as for Arm's TMC)
+ *            bit 1: bytes that do not fit are cut and the pattern does not skip them (see below), else it continues after them
+ *            bits 8-15: every n-th output loses bytes although there is space, like an overflow; 0: none
+ *            bits 16-31: number of bytes lost by each of these
  *   config2  period in ns (default 100 us)
  *
- * The pattern: byte k of an event's stream is byte k % 8, little endian, of (k / 8) * PTD_AUX_FACTOR ^ (cpu << 56). Lost bytes count too: behind
- * them k has grown by as many, and the output that they belong to carries PERF_AUX_FLAG_TRUNCATED.
+ * The pattern: byte k of an event's stream is byte k % 8, little endian, of (k / 8) * PTD_AUX_FACTOR ^ (cpu << 56). Lost bytes count too: after
+ * them k has grown by their number, and the output that they belong to has PERF_AUX_FLAG_TRUNCATED.
  *
- * When an area is freed the kernel's log gets what was written to it: "ptd_aux_test: area cpu 0 written 1000 lost 24 outputs 3".
+ * When an area is freed, its totals are written to the kernel's log: "ptd_aux_test: area cpu 0 written 1000 lost 24 outputs 3".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -102,7 +102,7 @@ static void end_output(struct aux_unit *unit, struct aux_buffer *buffer)
 	handle->event = NULL;
 }
 
-/* False: there is no room, and the core takes the event off. */
+/* Returns false if there is no space, and then the core stops the event. */
 static bool begin_output(struct aux_unit *unit)
 {
 	if (perf_aux_output_begin(&unit->handle, unit->event))
@@ -113,8 +113,8 @@ static bool begin_output(struct aux_unit *unit)
 }
 
 /*
- * Whether the software is to look now: at the watermark, at the end, and one page before it, so that room given back meanwhile is seen
- * (as pt_buffer_reset_markers() does).
+ * Returns whether the software has to update the output now: at the watermark, at the end, and one page before it, so that space freed in
+ * the meantime is noticed (as in pt_buffer_reset_markers()).
  */
 static bool look_is_due(const struct aux_unit *unit)
 {
@@ -132,7 +132,7 @@ static void lose(struct aux_buffer *buffer, u64 bytes)
 	buffer->lost += bytes;
 }
 
-/* What the hardware does between two looks of the software. */
+/* Writes what the hardware would write between two updates by the software. */
 static void produce(struct aux_unit *unit, struct aux_buffer *buffer)
 {
 	u64 config1 = unit->event->attr.config1, wanted = unit->event->attr.config;

@@ -1,4 +1,4 @@
-# The same tests, and what they test, with every arithmetic operation checked: thread numbers, times and counts come from files.
+# The same tests and their module, with every arithmetic operation checked: thread numbers, times and counts come from files.
 file(GLOB analysis_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/analysis/*.cc)
 add_executable(analysis_ubsan ${sources} ${analysis_sources})
 target_compile_options(analysis_ubsan PRIVATE -fsanitize=undefined -fno-sanitize-recover=all -O1)

@@ -1,4 +1,4 @@
-# The differential tests' witnesses.
+# The reference disassemblers of the differential tests.
 find_library(PTD_TEST_ZYDIS Zydis REQUIRED)
 find_library(PTD_TEST_IPT ipt REQUIRED)
 find_library(PTD_TEST_CAPSTONE capstone REQUIRED)

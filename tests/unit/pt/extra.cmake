@@ -1,4 +1,4 @@
-# The packet tests read gzipped listings and ask libipt, which appears in tests only.
+# The packet tests read gzipped listings and use libipt, which is used in tests only.
 # The emulated trace unit is tested without an emulator.
 find_package(ZLIB REQUIRED)
 find_library(IPT_LIBRARY ipt REQUIRED)
