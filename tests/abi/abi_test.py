@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the binary interface of libptdecode with the reference in this directory. Usage: abi_test.py SOURCE LIBRARY VERSION COMPILER [--update]
+"""Compares the binary interface of libptdecode with the reference in this directory. Usage: abi_test.py SOURCE LIBRARY VERSION COMPILER
+[--update]
 
 COMPILER is "NAME VERSION". The reference has two files. libptdecode.abi.xz is what libabigail's abidw reads from a small library that
 defines the functions of the public headers and uses their classes; so the library itself needs no full debug information. symbols.txt has

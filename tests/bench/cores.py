@@ -3,9 +3,9 @@
 
 usage: cores.py COMPARE_PATHS ROUNDS RECORDING [SYMFS]     (COMPARE_PATHS is build/tests/bench/compare_paths)
 
-Each round decodes five times with one thread, five times with two, and five times in two concurrent processes of one thread each. The result
-is the median elapsed time of each five, then the median over the rounds. Two processes share only caches, memory and whatever two CPUs of one
-core share: two threads can at most do twice the work in the time that the two processes took.
+Each round decodes five times with one thread, five times with two, and five times in two concurrent processes of one thread each. The
+result is the median elapsed time of each five, then the median over the rounds. Two processes share only caches, memory and whatever two
+CPUs of one core share: two threads can at most do twice the work in the time that the two processes took.
 """
 import statistics
 import subprocess

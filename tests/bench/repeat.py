@@ -3,8 +3,8 @@
 
 usage: repeat.py PTDECODE RECORDING N OUTPUT     (a perf.data file of one stream, made by `ptdecode record --emulate`)
 
-Feature sections are kept, except the index of AUXTRACE records. The TSC packets of each copy are shifted by a multiple of 2^25 ticks, so that
-TMA and MTC, which give its lower bits, remain valid.
+Feature sections are kept, except the index of AUXTRACE records. The TSC packets of each copy are shifted by a multiple of 2^25 ticks, so
+that TMA and MTC, which give its lower bits, remain valid.
 """
 import re
 import struct

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the benchmark program and prints the tables of docs/evidence/speed.md: processor time of one core, medians, ratios within the same run.
+"""Runs the benchmark program and prints the tables of docs/evidence/speed.md: processor time of one core, medians, ratios within the same
+run.
 
 usage: table.py [--short] BENCH ROUNDS [NAME=RECORDING[,SYMFS][@MS]]...
 

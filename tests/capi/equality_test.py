@@ -173,7 +173,8 @@ class Equality(unittest.TestCase):
         self.assertEqual(json.loads(cli("info", "--json", "-i", path)), json.loads(API.text("ptd_info_json", recording)))
 
     def test_code_is_what_ran(self):
-        """The bytes of each block are those at its address and time; the first instruction's symbol and text are those of the command line."""
+        """The bytes of each block are those at its address and time; the first instruction's symbol and text are those of the command
+        line."""
         path = SOURCE / "data/user/plain.bundle"
         recording = API.open(path)
         places = {}

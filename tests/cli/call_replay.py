@@ -1,5 +1,5 @@
-"""Replays the calls of a program from its ground truth (docs/FORMAT-truth.md) with the symbols of nm: a second source for the calls and instructions
-of `ptdecode functions`. It does not read packets, only the executed bytes."""
+"""Replays the calls of a program from its ground truth (docs/FORMAT-truth.md) with the symbols of nm: a second source for the calls and
+instructions of `ptdecode functions`. It does not read packets, only the executed bytes."""
 import bisect
 import collections
 import re
@@ -116,7 +116,8 @@ def kind_of(insn):
 
 
 def packet_of(insn):
-    """Returns the trace unit's output for an instruction: "bit", "target" (of a call or jump), "ret", "off" (the kernel is not traced), or None."""
+    """Returns the trace unit's output for an instruction: "bit", "target" (of a call or jump), "ret", "off" (the kernel is not traced), or
+    None."""
     kind = kind_of(insn)
     at = 0
     while insn[at] in (0x66, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65, 0x67) or 0x40 <= insn[at] <= 0x4f:
@@ -129,8 +130,9 @@ def packet_of(insn):
 
 
 class Packets:
-    """Models when a trace unit outputs packets: a TNT when it is full or another packet is output. Returns are compressed, if enabled, by [SDM]
-    "Indirect Transfer Compression for Returns". The ticks between two outputs are shared out by instructions: the trace has no more precise time."""
+    """Models when a trace unit outputs packets: a TNT when it is full or another packet is output. Returns are compressed, if enabled, by
+    [SDM] "Indirect Transfer Compression for Returns". The ticks between two outputs are shared out by instructions: the trace has no more
+    precise time."""
 
     def __init__(self, tnt_bits, compressed):
         self.tnt_bits, self.compressed = tnt_bits, compressed
@@ -182,14 +184,14 @@ class Packets:
 
 
 def ticks_of(ip):
-    """Returns the ticks of the clock of `record --emulate --work-clock` (capture/emulate/shared/work_clock.h), at 2 GHz; a system call takes 5,000
-    more."""
+    """Returns the ticks of the clock of `record --emulate --work-clock` (capture/emulate/shared/work_clock.h), at 2 GHz; a system call
+    takes 5,000 more."""
     return 1 + (ip >> 6 & 7)
 
 
 def replay(path, symbols, packets=None):
-    """Returns start -> [calls, own instructions, instructions with callees (recursion once), own ticks, ticks with callees], of one thread whose flow
-    is never lost. Ticks are those of instructions, without system calls."""
+    """Returns start -> [calls, own instructions, instructions with callees (recursion once), own ticks, ticks with callees], of one thread
+    whose flow is never lost. Ticks are those of instructions, without system calls."""
     totals = collections.defaultdict(lambda: [0, 0, 0, 0, 0])
     stack = []  # [start, return address, instructions and ticks at its entry]
     executed = ticks = 0

@@ -117,9 +117,10 @@ class Programs(unittest.TestCase):
         return path
 
     def test_times_and_cycles_are_those_of_the_truth(self):
-        """Compares own and total cycles and time of each function. A packet gives one time for all instructions since the previous one, so the ticks
-        of the truth are shared out as the packets allow, by a model of their output times that reads none of them (call_replay.Packets). A short TNT
-        with six branches counts as full; if long TNTs are written, it is the remainder of one, and is output with what follows it."""
+        """Compares own and total cycles and time of each function. A packet gives one time for all instructions since the previous one, so
+        the ticks of the truth are shared out as the packets allow, by a model of their output times that reads none of them
+        (call_replay.Packets). A short TNT with six branches counts as full; if long TNTs are written, it is the remainder of one, and is
+        output with what follows it."""
         ticks_per_ns = 2
         for name in NAMES:
             for words, packets in (((), call_replay.Packets(47, True)), (("--short-tnt", "--no-retcomp"), call_replay.Packets(6, False))):
@@ -148,8 +149,8 @@ class Programs(unittest.TestCase):
                 self.assertRegex(run("functions", "-i", path).stdout, r"^ +calls .* ipc function\n")
 
     def test_cycles_are_where_perf_finds_them(self):
-        """perf prints the cycles of a packet at its first instruction: they belong to the instructions from there to the next packet's. perf adds
-        those of system calls, which belong to no function here: runs with such are omitted."""
+        """perf prints the cycles of a packet at its first instruction: they belong to the instructions from there to the next packet's.
+        perf adds those of system calls, which belong to no function here: runs with such are omitted."""
         form = re.compile(r"^ *(.*?) +([0-9a-f]+)(?: .*IPC: [\d.]+ \(\d+/(\d+)\))?\s*$")
         for name in ("calls", "parser"):
             path = self.repeatable(name)

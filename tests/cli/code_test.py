@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The executed code of small programs: lines and inlined functions against addr2line, coverage against gcov of the same run, branches and straight
-runs against the ground truth, and perf2bolt as a reader.
+"""The executed code of small programs: lines and inlined functions against addr2line, coverage against gcov of the same run, branches and
+straight runs against the ground truth, and perf2bolt as a reader.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC, CXX. Exit status 77 without qemu-x86_64.
 """

@@ -48,7 +48,8 @@ def sample(identifier, ip, tid, time, rest):
 
 
 class Recording:
-    """Returns a perf.data file with two more events and their samples, written again (tools/perf/Documentation/perf.data-file-format.txt)."""
+    """Returns a perf.data file with two more events and their samples, written again
+    (tools/perf/Documentation/perf.data-file-format.txt)."""
 
     def __init__(self, path):
         self.raw = path.read_bytes()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Code that is not where it was recorded: debuginfod (the test's own server), file systems of processes, mappings given as options; and the messages
-if nothing is found.
+"""Code that is not where it was recorded: debuginfod (the test's own server), file systems of processes, mappings given as options; and the
+messages if nothing is found.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
 """

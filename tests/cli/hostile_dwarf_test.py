@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs whose debug information refers to other files, or costs far more than its size: every command ends within the memory for a file of that
-size, and opens no other file.
+"""Programs whose debug information refers to other files, or costs far more than its size: every command ends within the memory for a file
+of that size, and opens no other file.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, CC. The programs are assembled here; without an emulator for this machine the test is skipped.
 """

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Names in a recording that a terminal would interpret (ESC, BEL, newlines, tabs, DEL, U+009B) or that are not UTF-8: no command prints them.
+"""Names in a recording that a terminal would interpret (ESC, BEL, newlines, tabs, DEL, U+009B) or that are not UTF-8: no command prints
+them.
 
 Environment: PTDECODE, PTDECODE_SOURCE.
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Calls of a kernel that patches itself (data/kernel): thread switches, INT3s in place of calls, filling of the return stack.
 
-The branches are verified against the ground truth elsewhere (kernel_recording, demo); here a plain count of them is compared with `functions`.
-Environment: PTDECODE, PTDECODE_SOURCE.
+The branches are verified against the ground truth elsewhere (kernel_recording, demo); here a plain count of them is compared with
+`functions`. Environment: PTDECODE, PTDECODE_SOURCE.
 """
 import json
 import os
@@ -28,8 +28,9 @@ class KernelCalls(unittest.TestCase):
         cls.said = done.stdout + done.stderr
 
     def test_every_return_goes_where_its_thread_had_called_from(self):
-        """Some PSBs are between the two records of a switch, where the time does not determine the thread; an INT3 in place of ftrace's CALL is a
-        call even if its handler's last instruction belongs to another function. An error in either shows as an abandoned stack."""
+        """Some PSBs are between the two records of a switch, where the time does not determine the thread; an INT3 in place of ftrace's
+        CALL is a call even if its handler's last instruction belongs to another function. An error in either shows as an abandoned
+        stack."""
         self.assertIn("threads: ", self.said)
         self.assertNotIn("abandoned", self.said)
 

@@ -31,8 +31,8 @@ def build_id_event(name, build_id):
 
 
 def with_build_ids(raw, build_ids=((b"[kernel.kallsyms]", BUILD_ID),)):
-    """Returns the file with a feature BUILD_ID of the kernel and of the other files given (tools/perf/Documentation/perf.data-file-format.txt,
-    HEADER_BUILD_ID)."""
+    """Returns the file with a feature BUILD_ID of the kernel and of the other files given
+    (tools/perf/Documentation/perf.data-file-format.txt, HEADER_BUILD_ID)."""
     data, size = struct.unpack("<QQ", raw[40:56])
     bits = int.from_bytes(raw[72:104], "little")
     present = [bit for bit in range(256) if bits >> bit & 1]
@@ -130,8 +130,8 @@ class KernelLines(unittest.TestCase):
         self.assertEqual(told, dict(ways))
 
     def build_module(self, root, functions, build_id=None):
-        """Builds demo.ko with these functions (name -> offset), a line for every 16 bytes, in two sections, after other code, which the layout of a
-        loaded module need not keep there."""
+        """Builds demo.ko with these functions (name -> offset), a line for every 16 bytes, in two sections, after other code, which the
+        layout of a loaded module need not keep there."""
         folder = root / "lib" / "modules" / RELEASE / "kernel"
         folder.mkdir(parents=True)
         source = self.folder / "module.s"

@@ -1,5 +1,5 @@
-"""Reads a Perfetto trace as ui.perfetto.dev does, limited to tracks, slices and instants: decodes protobuf's wire format with the field numbers of
-perfetto/protos/perfetto/trace. Raises ValueError on data that its importer would drop."""
+"""Reads a Perfetto trace as ui.perfetto.dev does, limited to tracks, slices and instants: decodes protobuf's wire format with the field
+numbers of perfetto/protos/perfetto/trace. Raises ValueError on data that its importer would drop."""
 import collections
 
 import varints

@@ -425,8 +425,8 @@ class RawCases(unittest.TestCase):
                 self.assertEqual(done.stdout, expected(folder, "insns.txt"))
 
     def test_addresses_after_missing_code(self):
-        """ld.so is not in the recording. libipt stops there until the next PSB; our flow continues at the TIP into foo(), marked, and is back in
-        main() where tracing ends according to the trace."""
+        """ld.so is not in the recording. libipt stops there until the next PSB; our flow continues at the TIP into foo(), marked, and is
+        back in main() where tracing ends according to the trace."""
         folder = case("pt-lldb-multifile")
         lines = run("script", *raw_words(folder), "--itrace=i1i", "-F", "ip,mark").stdout.decode().splitlines()
         certain = [line.strip() for line in lines if "suspect" not in line]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The output of `functions`, `flame` and `timeline` is the same with any number of threads, also for damaged recordings and for parts of them.
+"""The output of `functions`, `flame` and `timeline` is the same with any number of threads, also for damaged recordings and for parts of
+them.
 
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC; PTDECODE_CORPUS (default ../shared/corpus beside the source). Exit status 77 without
 qemu-x86_64.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Waiting is not executing: a program that waits in sixteen ways and measures each wait with its own clock, against the output of the commands.
+"""Waiting is not executing: a program that waits in sixteen ways and measures each wait with its own clock, against the output of the
+commands.
 
 A recording is made up to three times: a busy machine stops the program between its clock and its wait. Each way must be right once.
 Environment: PTDECODE, PTDECODE_PLUGIN, PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.

@@ -68,7 +68,8 @@ class Trial:
         self.counted = self.symbols["counted"]
 
     def natively(self, command):
-        """Returns, per thread or process, in the order of their start, the address where it ended, or that of the system call; None if unknown."""
+        """Returns, per thread or process, in the order of their start, the address where it ended, or that of the system call; None if
+        unknown."""
         done = run([self.last, *command], cwd=self.folder)
         ends = []
         for line in done.stderr.splitlines():

@@ -154,9 +154,9 @@ def unknown_emulators(folder):
 
 
 def code_that_other_threads_rewrite(folder, *options):
-    """A thread on another core may see new bytes later: the order is unknown within the precision of the clock, and the decode may report single
-    instructions as ambiguous. The flow is the same in all versions, so no instruction is lost and none is wrong without a mark. At the end a thread
-    spins in a loop without packets; with a short PSB period it contains whole segments."""
+    """A thread on another core may see new bytes later: the order is unknown within the precision of the clock, and the decode may report
+    single instructions as ambiguous. The flow is the same in all versions, so no instruction is lost and none is wrong without a mark. At
+    the end a thread spins in a loop without packets; with a short PSB period it contains whole segments."""
     out, truth = os.path.join(folder, "rewrite.data"), os.path.join(folder, "rewrite.truth")
     shutil.rmtree(truth, ignore_errors=True)
     done = subprocess.run([PTDECODE, "record", "--emulate", "--plugin", PLUGIN, "-o", out, "--truth", truth, *options, "--", build("rewrite", folder)],
@@ -195,8 +195,8 @@ def outputs(folder):
 
 
 def odd_programs(folder):
-    """Programs that change code unseen by the emulator, exec in unusual ways, or use up what the recorder needs: the flow equals the truth, and what
-    could not be recorded is named."""
+    """Programs that change code unseen by the emulator, exec in unusual ways, or use up what the recorder needs: the flow equals the truth,
+    and what could not be recorded is named."""
     odd = build("odd", folder)
     for what in ("alias", "vsyscall", "refused", "execs", "patch"):
         _, text, _ = record(folder, [odd, what])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`ptdecode record --emulate` whose processes are killed by SIGKILL: the recorder, its second process, the emulator, any of them together. The
-executed code is in a recording, immediately or after `ptdecode record --recover`, and the memory of no process grows with the trace.
+"""`ptdecode record --emulate` whose processes are killed by SIGKILL: the recorder, its second process, the emulator, any of them together.
+The executed code is in a recording, immediately or after `ptdecode record --recover`, and the memory of no process grows with the trace.
 
 The amount of executed code is known from counters in shared memory that the program advances. Environment: PTDECODE, PTDECODE_PLUGIN,
 PTDECODE_SOURCE, CC. Exit status 77 without qemu-x86_64.
@@ -135,8 +135,8 @@ def while_recorded(trial):
 
 
 def cut_short(trial):
-    """A limit on the size of files ends the recording while the program runs on: the user is informed at once, and the rest of the run is lost
-    time."""
+    """A limit on the size of files ends the recording while the program runs on: the user is informed at once, and the rest of the run is
+    lost time."""
     what = "the log reaches the limit of file size"
     limit = 300 * 1024
     with open(trial.counters, "wb") as file:

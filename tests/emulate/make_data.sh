@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the recordings of data/user and data/arm again: make_data.sh PTDECODE DATA [PLUGIN]. Needs gcc, clang, lld and qemu-user. System addresses,
-# thread numbers and times differ from run to run, so the files differ too; the recorded behaviour is the same.
+# Makes the recordings of data/user and data/arm again: make_data.sh PTDECODE DATA [PLUGIN]. Needs gcc, clang, lld and qemu-user. System
+# addresses, thread numbers and times differ from run to run, so the files differ too; the recorded behaviour is the same.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 ptdecode=$(realpath "$1") out=$(realpath "$2") plugin=${3:+$(realpath "$3")}
@@ -9,7 +9,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 flags="-O1 -static -nostdlib -ffreestanding -fno-stack-protector"
 
-# record_it PROGRAM FOLDER WORD...: writes the program's bundle, and the executed instructions of each thread; WORD... are options of record.
+# record_it PROGRAM FOLDER WORD...: writes the program's bundle, and the executed instructions of each thread; WORD... are options of
+# record.
 record_it() {
   name=$1 folder=$out/$2
   shift 2

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the AUX test module: build_module.sh HEADERS OUT. HEADERS contains the unpacked linux-headers-ABI-amd64, linux-headers-ABI-common and
-# linux-kbuild packages of the lab's kernel. ptd_aux_test.ko is written to OUT.
+# Builds the AUX test module: build_module.sh HEADERS OUT. HEADERS contains the unpacked linux-headers-ABI-amd64, linux-headers-ABI-common
+# and linux-kbuild packages of the lab's kernel. ptd_aux_test.ko is written to OUT.
 set -eu
 headers=$(cd "$1" && pwd) out=$2
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the recording of record_aux.sh's guest against the test PMU's pattern and its report of the bytes written: check_recorded.py OUT."""
+"""Checks the recording of record_aux.sh's guest against the test PMU's pattern and its report of the bytes written: check_recorded.py
+OUT."""
 import bisect
 import collections
 import pathlib

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Init of the lab's machine for record_aux.sh: records the test PMU in every way that `ptdecode record` supports, and writes the results to the
-# disk. LAB_ONLY: names of single runs, separated by commas.
+# Init of the lab's machine for record_aux.sh: records the test PMU in every way that `ptdecode record` supports, and writes the results to
+# the disk. LAB_ONLY: names of single runs, separated by commas.
 export PATH=/bin HOME=/tmp XDG_CACHE_HOME=/tmp/cache
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys

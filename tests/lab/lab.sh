@@ -1,7 +1,7 @@
 #!/bin/sh
-# One run of the lab: lab.sh WORK [PLUGIN_ARGUMENTS [KERNEL_WORDS]]. Writes to WORK: guest/ (the guest's recording), cpuN.pt and cpuN.truth (the
-# plugin's output), out/recording (both combined) and out/truth.cpuN.txt. Paths: LAB_BUILD (build folder, configured with -DPTDECODE_LAB=ON),
-# LAB_QEMU (unpacked qemu-system-x86 10.0 and its dependencies), LAB_KERNEL (unpacked linux-image), LAB_BUSYBOX.
+# One run of the lab: lab.sh WORK [PLUGIN_ARGUMENTS [KERNEL_WORDS]]. Writes to WORK: guest/ (the guest's recording), cpuN.pt and cpuN.truth
+# (the plugin's output), out/recording (both combined) and out/truth.cpuN.txt. Paths: LAB_BUILD (build folder, configured with
+# -DPTDECODE_LAB=ON), LAB_QEMU (unpacked qemu-system-x86 10.0 and its dependencies), LAB_KERNEL (unpacked linux-image), LAB_BUSYBOX.
 set -eu
 work=$1 plugin_arguments=${2:-} kernel_words=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # `ptdecode record`, `--detach` and `snapshot` with real AUX rings: boots the lab's kernel with the test PMU (aux_module), records there
-# (guest_record.sh), and compares the results with the PMU's report of the bytes written (check_recorded.py). record_aux.sh WORK; the exit status
-# reports whether every byte was correct. Paths: as for aux.sh, and LAB_BUSYBOX.
+# (guest_record.sh), and compares the results with the PMU's report of the bytes written (check_recorded.py). record_aux.sh WORK; the exit
+# status reports whether every byte was correct. Paths: as for aux.sh, and LAB_BUSYBOX.
 set -eu
 work=$1
 here=$(cd "$(dirname "$0")" && pwd)

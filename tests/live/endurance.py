@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Long runs, started by hand: `endurance.py kills 200` kills recorder, keeper, second holder and target in turn at random times; `endurance.py
-snapshots 10000` takes that many of two sessions at once and checks for growth. Exit status 1 for any finding. Needs root and perf events."""
+"""Long runs, started by hand: `endurance.py kills 200` kills recorder, keeper, second holder and target in turn at random times;
+`endurance.py snapshots 10000` takes that many of two sessions at once and checks for growth. Exit status 1 for any finding. Needs root and
+perf events."""
 import os
 import pathlib
 import random

@@ -39,7 +39,8 @@ def perf():
 
 
 class PerfData:
-    """Records and sections of a perf.data file, after tools/perf/Documentation/perf.data-file-format.txt. Stops at the first incomplete record."""
+    """Records and sections of a perf.data file, after tools/perf/Documentation/perf.data-file-format.txt. Stops at the first incomplete
+    record."""
 
     def __init__(self, path):
         data = pathlib.Path(path).read_bytes()
@@ -126,7 +127,8 @@ def bpf_info(fd):
 
 
 def told_maps(data, pid):
-    """Returns the mappings of a process that were recorded while it ran, and the counts of the LOST records: each mapping is in one of the two."""
+    """Returns the mappings of a process that were recorded while it ran, and the counts of the LOST records: each mapping is in one of the
+    two."""
     return (sum(mapped == pid and when != 0 for _, mapped, _, when in data.times((10,))),
             [struct.unpack_from("<8xQ", body)[0] for kind, _, body in data.records if kind == 2])
 

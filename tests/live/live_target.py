@@ -1,4 +1,5 @@
-"""The target of the tests: loads and unloads BPF programs, maps a library, forks, runs a program, starts threads. Prints its actions as JSON."""
+"""The target of the tests: loads and unloads BPF programs, maps a library, forks, runs a program, starts threads. Prints its actions as
+JSON."""
 import ctypes
 import json
 import mmap

@@ -65,7 +65,8 @@ class Recorded(unittest.TestCase):
 class AgainstPerf(Recorded):
     """The same run, recorded by both."""
 
-    # In perf's format: events of the target's processes, and BPF code that was loaded and unloaded. Times differ by the time between two events.
+    # In perf's format: events of the target's processes, and BPF code that was loaded and unloaded. Times differ by the time between two
+    # events.
     def lines(self, path, pids, names):
         found = []
         for line in self.script(path).split("\n"):
@@ -143,7 +144,8 @@ class AgainstPerf(Recorded):
 
 
 class BuildIds(Recorded):
-    """Mappings have the build id of their file, including those that existed before; it distinguishes a replaced file from the executed one."""
+    """Mappings have the build id of their file, including those that existed before; it distinguishes a replaced file from the executed
+    one."""
 
     def setUp(self):
         super().setUp()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Detached sessions: they outlive their caller, their target and each of their own two processes; no other user can access them; nothing remains."""
+"""Detached sessions: they outlive their caller, their target and each of their own two processes; no other user can access them; nothing
+remains."""
 import os
 import pathlib
 import re
