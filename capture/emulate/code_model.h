@@ -29,7 +29,7 @@ class CodeModel {
   void add_file(const UserMap& map);
   /// True if a reader would find these bytes at `ip`.
   [[nodiscard]] bool shows(uint64_t ip, Bytes code) const;
-  /// The bytes are told from now on.
+  /// The bytes are reported from now on.
   void add_code(uint64_t ip, Bytes code);
   /// Calls f(ip, bytes) for each run of code that is in no file.
   template <class F>
