@@ -13,7 +13,7 @@ namespace ptd::capi {
 
 namespace {
 
-/// What a ptd_builder stands for.
+/// The object of a ptd_builder handle.
 struct OpenBuilder {
   BuilderParts parts;
   bool sealed = false;

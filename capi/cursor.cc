@@ -12,7 +12,7 @@ namespace ptd::capi {
 
 namespace {
 
-/// What a ptd_cursor stands for.
+/// The object of a ptd_cursor handle.
 struct OpenCursor {
   Control control;
   std::shared_ptr<const OpenedRecording> recording;

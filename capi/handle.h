@@ -27,7 +27,7 @@ class StringPool {
   std::unordered_set<std::string> strings_;
 };
 
-/// What a ptd_recording stands for. Immutable once opened; shared by the handle and by every cursor and table made from it.
+/// The object of a ptd_recording handle. Immutable once opened; shared by the handle and by every cursor and table made from it.
 struct OpenedRecording {
   std::shared_ptr<const void> memory;  ///< what options.path names, of a recording from memory
   std::unique_ptr<const Recording> recording;

@@ -144,7 +144,7 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     const auto opened = capi::find(recording);
     if (!opened) return capi::bad_handle(message, PTD_ERROR_INVALID_HANDLE);
     OpenOptions options = opened->options;
-    options.debuginfod = false;  // opening has asked already
+    options.debuginfod = false;  // opening has queried the servers already
     Result<Survey> facts = options.path == "-" ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
     if (!facts) return capi::fail(message, facts.error());
     (void)capi::fail(out, PTD_OK, survey_json(*facts));

@@ -11,7 +11,7 @@ using namespace ptd;
 
 namespace {
 
-/// The options that a caller of some version has set; what it does not know has its default.
+/// Returns the options of a caller of any version; fields that its version does not have get their defaults.
 ptd_table_options known_options(const ptd_table_options* given) {
   ptd_table_options options = PTD_TABLE_OPTIONS_INIT;
   if (given != nullptr) std::memcpy(&options, given, std::min(given->size, sizeof(options)));

@@ -44,7 +44,7 @@ int output_lost() {
   return ptd::cli::kExitFile;
 }
 
-// `ptdecode` alone: what lies here, and what to ask next.
+// `ptdecode` alone: lists the recordings in this folder and suggests commands.
 int without_command(const CLI::App& app) {
   std::error_code ignored;
   if (!std::filesystem::exists("perf.data", ignored)) {

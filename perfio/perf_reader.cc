@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMergeRecords = 1024;  // how many records of one data.N file are read before another file's turn is considered
 
-/// What stands beside `data` in a directory.
+/// The files beside `data` in a directory.
 struct DirectoryForm {
   std::vector<std::string> kcore_dirs;  ///< names
   std::vector<std::string> data_files;  ///< names: data.0, data.1, ...
@@ -204,7 +204,7 @@ bool ReaderImpl::read_one(RecordQueue& queue) {
   return true;
 }
 
-/// Several files, each one ring in order of time (save for the odd nested interrupt): always reads on in the file that is furthest behind,
+/// Several files, each one ring in order of time (save for the odd nested interrupt): always continues with the file whose time is earliest,
 /// and delivers up to what every file had reached one turn ago. No FINISHED_ROUND is needed; those in `data` speak of that file only.
 bool ReaderImpl::read_merged(RecordQueue& queue) {
   struct Source {

@@ -156,7 +156,7 @@ class Crew {
     --waiting_;
   }
 
-  // The lane taken next. False: there is none now. The lanes stand in the order of segments.
+  // Selects the next lane. False: there is none now. The lanes are in the order of segments.
   bool take(Hand& hand) {
     if (stopped_ || all_taken() || lanes_.size() >= most_ahead_) return false;
     lanes_.push_back(std::make_unique<Lane>());
@@ -231,7 +231,7 @@ class Crew {
   uint64_t next_;                  // where the segment begins that is taken next
   uint64_t taken_bytes_ = 0;       // about
   size_t enough_bytes_ = kFirstDeliveredBytes;
-  unsigned waiting_ = 0;  // threads, for room
+  unsigned waiting_ = 0;  // threads, for capacity
   bool stopped_ = false;
   std::deque<std::unique_ptr<Lane>> lanes_;
   std::vector<Held> taken_;  // scratch of give_out()

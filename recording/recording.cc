@@ -76,7 +76,7 @@ void allow_for_coarse_clocks(const std::vector<ClockStep>& clocks, RecordingData
                                                                                                    "much");
 }
 
-/// Looks for a TNT with room left, a TIP and a TNT with nothing but cycle counts between them: a processor that lets TIPs wait would have
+/// Looks for a TNT that is not full, a TIP and a TNT with only cycle counts between them: a processor that defers TIPs would have
 /// gone on filling the first TNT ([SDM] "Deferred TIPs").
 class TipWatch {
  public:
@@ -137,7 +137,7 @@ void index_streams(const OpenRequest& options, RecordingData& data) {
     stream.finish();
     total += stream.size_bytes();
   }
-  // What must be known before anything is decoded is told by all PSBs of a short trace and by a sample of a long one's.
+  // Properties needed before decoding come from all PSBs of a short trace and from a sample of those of a long one.
   const size_t stretches = total <= kWholeTraceBytes ? SIZE_MAX : std::max<size_t>(kLeastStretches, kStretches / data.streams.size());
   std::vector<ClockStep> clocks(data.streams.size());
   ClockSurvey survey(data.decoder.config, data.streams.size());

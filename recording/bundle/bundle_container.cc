@@ -15,7 +15,7 @@ constexpr uint64_t kHeaderBytes = 16, kChunkHeaderBytes = 32;
 constexpr uint32_t kStored = 0, kZstd = 1;
 constexpr int kBestLevel = 19, kFastLevel = 9;
 constexpr uint64_t kSmallBytes = 8ULL << 20;  // what the best level does in a few seconds
-/// What a chunk may expand to. What compresses better is stored as it is, so that no small file asks for much memory.
+/// The limit of a chunk's expansion. Content that compresses better is stored uncompressed, so that no small file needs much memory.
 constexpr uint64_t kFreeBytes = 64ULL << 10, kMaxRatio = 256;
 
 uint64_t expansion_limit(uint64_t stored_bytes) {

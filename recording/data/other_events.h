@@ -31,7 +31,7 @@ struct OtherEvent {
 struct OtherEvents {
   std::vector<std::string> names;  ///< "cycles", "sched:sched_wakeup"
   std::vector<OtherEvent> events;  ///< in order of time
-  uint64_t left_out = 0;           ///< more than were asked for, or than kMostEventBytes hold
+  uint64_t left_out = 0;           ///< more than requested, or than kMostEventBytes hold
 };
 
 /// Limit of the memory for events, independent of the sizes in a recording.

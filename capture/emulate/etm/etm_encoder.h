@@ -16,7 +16,7 @@ struct EtmRegisters {
   static constexpr uint32_t kIdr0 = 0x08000221, kIdr1 = 0x4100f424, kIdr2 = 0x00000088, kIdr8 = 0;
 };
 
-/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. What is not traced (the kernel) stands between
+/// Writes one stream. A P0 instruction's packet comes when the next instruction is known. Untraced code (the kernel) is between
 /// an exception and Trace On. Source: [ETMv4] "Instruction trace packets", "Generation of a trace".
 class EtmEncoder {
  public:

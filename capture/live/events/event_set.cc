@@ -215,8 +215,8 @@ Status EventSet::attach_all() {
   size_t attached = 0;
   Status last;
   for (int round = 0; round < kMaxRounds; ++round) {
-    // Who is there is asked first, and then whom the rings tell of: else whoever starts in between has its events twice, and where threads
-    // come all the time no round would be without one.
+    // The list of threads is read before the rings: otherwise a thread that starts in between gets its events twice, and where threads
+    // start all the time no round would end without a new one.
     const std::vector<int32_t> wanted = wanted_threads();
     if (specs_[index_of(RingRole::target)].inherit) {
       for (const int32_t tid : told_threads()) known.insert(tid);

@@ -88,7 +88,7 @@ void SessionLog::append(const LogEntry& entry) {
   std::atomic_ref<uint64_t>(words()[1]).fetch_add(1, std::memory_order_relaxed);
 }
 
-/// The entries behind the state, in order of time: rings are read one after the other, and what happened to a process stands in those of
+/// Returns the entries after the state, in order of time: rings are read one after the other, and the records of a process are in those of
 /// several cpus.
 std::vector<SessionLog::Dated> SessionLog::by_time(size_t which) const {
   std::vector<Dated> entries;
