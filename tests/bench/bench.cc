@@ -31,7 +31,7 @@ struct Capture {
   pt::DecoderOptions options;
   test::Machine machine;
   std::vector<AuxSegment> segments;
-  std::shared_ptr<const Recording> recording;  ///< keeps what `machine` stands on
+  std::shared_ptr<const Recording> recording;  ///< keeps alive what `machine` uses
   std::unique_ptr<oracle::PeerImage> peer;
   uint64_t instructions = 0;
 };

@@ -30,7 +30,7 @@ class ListHash {
   uint64_t hash_ = 1;
 };
 
-/// Of one segment's output: a hash for each list, since batches may be cut anywhere. What node ids stand for enters, not the ids.
+/// Of one segment's output: a hash for each list, since batches may be cut anywhere. The hash covers the blocks of node ids, not the ids.
 class OutputHash {
  public:
   void add(const Batch& batch, const BlockTable& table) {

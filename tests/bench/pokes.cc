@@ -1,4 +1,4 @@
-// Pokes of made programs: edits beside the code, behind it, or in it.
+// Pokes of generated programs: edits beside the code, after it, or in it.
 #include "tests/bench/pokes.h"
 
 #include <algorithm>

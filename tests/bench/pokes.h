@@ -8,8 +8,8 @@
 namespace ptd::bench {
 
 enum class PokePlace : uint8_t {
-  cold,  ///< beside the program, in a section of its own: never fetched
-  near,  ///< in the program's section, behind its last instruction
+  cold,  ///< beside the program, in a separate section: never fetched
+  near,  ///< in the program's section, after its last instruction
   hot,   ///< numbers in its instructions (mov eax, imm32), each site in turn
 };
 

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kFilledHole = 1U << 16;  // a hole up to this size is filled, so that libipt has few sections to look through
 constexpr char kFilling = '\xcc';
 
-/// What ran of a section.
+/// The executed part of a section.
 struct Met {
   TimeNs when;  ///< the first time
   std::set<uint64_t> blocks;
@@ -55,7 +55,7 @@ Ran what_ran(const RecordedStream& stream) {
   return ran;
 }
 
-/// Appends what the timeline holds of the section at a moment, from the first block that ran to behind the last.
+/// Appends the timeline's bytes of the section at one time, from the first executed block to the end of the last.
 void write_section(const RecordedStream& stream, SpaceId space, SectionId id, const Met& met, std::ofstream& file, const std::string& path,
                    std::vector<oracle::PeerSection>& out) {
   const Section& section = stream.recording->timeline().section(id);

@@ -192,7 +192,7 @@ def replay(path, symbols, packets=None):
     totals = collections.defaultdict(lambda: [0, 0, 0, 0, 0])
     stack = []  # [start, return address, instructions and ticks when it began]
     executed = ticks = 0
-    last = None  # (kind, address behind it)
+    last = None  # (kind, address after it)
 
     def push(start, back, counts):
         stack.append([start, back, executed, ticks])

@@ -160,7 +160,7 @@ class Programs(unittest.TestCase):
                 if told:
                     for start in stretch if not (paused or after) else ():
                         want[start] += cycles / len(stretch)
-                    stretch, cycles, paused, after = [], int(told), False, paused  # the time of a system call may be told behind it
+                    stretch, cycles, paused, after = [], int(told), False, paused  # the time of a system call may be given after it
                 stretch.append(self.symbols[name].start(int(ip, 16)))
                 paused = paused or "tr end" in flags or "syscall" in flags
             _, own = self.cycles(path)
@@ -205,7 +205,7 @@ class Programs(unittest.TestCase):
         """A copy of a recording whose header tells the time of day (feature CLOCK_DATA, perf.data-file-format.txt)."""
         clock_data = 29
         raw = bytearray(self.data(name).read_bytes())
-        table = int.from_bytes(raw[40:48], "little") + int.from_bytes(raw[48:56], "little")  # behind the data section
+        table = int.from_bytes(raw[40:48], "little") + int.from_bytes(raw[48:56], "little")  # after the data section
         bits = int.from_bytes(raw[72:104], "little")
         self.assertEqual(bits >> clock_data & 1, 0)
         present = [bit for bit in range(256) if bits >> bit & 1]
@@ -302,7 +302,7 @@ class Programs(unittest.TestCase):
         whole = run("script", "-i", self.data("parser"), "--ns").stdout.splitlines()
         inside = run("script", "-i", self.data("parser"), "--ns", "-S", "group").stdout.splitlines()
         self.assertLess(0, len(inside))
-        rest = iter(whole)  # in this order among them; a line may well stand in two places
+        rest = iter(whole)  # in this order; a line may occur in two places
         self.assertTrue(all(line in rest for line in inside))
         outermost = min(len(line) - len(line.split(": ", 1)[1].lstrip(" 0123456789.nmus")) for line in inside)
         self.assertTrue(all("group" in line for line in inside

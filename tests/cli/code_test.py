@@ -159,7 +159,7 @@ class Code(unittest.TestCase):
                         branches[last, insns[0][0]] += 1
                 start = insns[0][0]
             last, code = insns[-1]
-            end = None if call_replay.kind_of(code) == "syscall" else last + len(code)  # the kernel is not traced: flow begins anew
+            end = None if call_replay.kind_of(code) == "syscall" else last + len(code)  # the kernel is not traced: flow starts again
         runs[start, last] += 1
         return branches, runs
 
@@ -189,7 +189,7 @@ class Code(unittest.TestCase):
         perf2bolt = self.perf2bolt()
         done = run("profile", "-i", self.data("inlined"), "--dso", "inlined", "-o", self.folder / "inlined.pa", "-q")
         self.assertEqual(done.returncode, 0, done.stderr)
-        # Stubs of the PLT are no functions with a flow that BOLT knows.
+        # BOLT has no control flow for PLT stubs.
         names = subprocess.run(["nm", "-S", "--defined-only", self.folder / "inlined"], capture_output=True, text=True, check=True).stdout
         spans = [(int(first, 16), int(first, 16) + int(size, 16)) for first, size in re.findall(r"^(\w+) (\w+) [tTwW] .*shop", names, re.M)]
         kept = [line for line in (self.folder / "inlined.pa").read_text().splitlines(True) if any(first <= int(line.split()[1], 16) < end for first, end in spans)]
@@ -219,7 +219,7 @@ class Code(unittest.TestCase):
         want, _ = self.truth("sorter")
         self.assertEqual(branches, want)
         perf2bolt = self.perf2bolt()
-        # perf2bolt asks `perf script` for the stacks, then for maps and build ids: the first answer is ours.
+        # perf2bolt runs `perf script` for the stacks, then for maps and build ids: the first output is ours.
         stand_in = self.folder / "bin" / "perf"
         stand_in.parent.mkdir()
         stand_in.write_text(f'''#!/bin/sh

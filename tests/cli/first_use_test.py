@@ -387,7 +387,7 @@ class Files(unittest.TestCase):
         self.assertNotIn("changed or removed since", run("functions", "-i", path).stderr)
         times = program.stat()
         build("no_id", WORKER.replace("sink += i", "sink -= 3 * i"), "-Wl,--build-id=none", "-static")
-        os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))  # its time tells nothing
+        os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))  # its time proves nothing
         done = run("functions", "-i", path)
         self.assertIn(f"changed or removed since they were recorded: {program}: the copies in the stash are used", done.stderr)
         self.assertEqual(functions(path), whole)

@@ -138,7 +138,7 @@ class Loss(unittest.TestCase):
         losses = json_text["loss_times"]
         lost = sum(thread["lost_ns"] for thread in losses["threads"])
         self.assertGreater(lost, 1_000_000)
-        self.assertAlmostEqual(lost, sum(each["lost_ns"] for each in losses["bins"]), delta=lost / 50)  # behind the last PSB there is no bin
+        self.assertAlmostEqual(lost, sum(each["lost_ns"] for each in losses["bins"]), delta=lost / 50)  # there is no bin after the last PSB
         for thread in losses["threads"]:
             self.assertLessEqual(sum(each["lost_ns"] for each in thread["gaps"].values()), lost)
         by_reason = {}
@@ -433,7 +433,7 @@ class RawCases(unittest.TestCase):
         self.assertEqual("\n".join(certain) + "\n", expected(folder, "insns.txt").decode())
         marked = [int(line.split()[0], 16) for line in lines if "suspect" in line]
         self.assertTrue(marked)
-        # foo() of libfoo.so is called a second time, from another place, with all code at hand: its way starts likewise.
+        # foo() of libfoo.so is called a second time, from another place, with all code available: its flow starts in the same way.
         start = certain.index(f"{marked[0]:x}")
         self.assertEqual([f"{ip:x}" for ip in marked[:4]], certain[start:start + 4])
 

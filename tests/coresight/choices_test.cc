@@ -66,7 +66,7 @@ Output decode(const Timeline& timeline, const Raw& raw) {
   return output;
 }
 
-/// `before` stood at kBase, and from some unknown moment on `after` at kBase + 4.
+/// `before` is at kBase, and from some unknown time on `after` at kBase + 4.
 Timeline changed(const std::vector<std::byte>& before, uint32_t after) {
   TimelineBuilder builder;
   Section section;
@@ -349,7 +349,7 @@ TEST(ArmPackets, CycleCountsThatCommit) {
   }
 }
 
-// [CoreSight] "Formatter": id, data, an id whose byte behind belongs to the old one.
+// [CoreSight] "Formatter": id, data, an id whose following byte belongs to the old id.
 TEST(ArmFrames, TakenApart) {
   const Raw raw = {0x21, 0xaa, 0x10, 0xbb, 0x23, 0xcc, 0x12, 0xdd, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x06};
   std::map<unsigned, Raw> found;

@@ -59,7 +59,7 @@ TEST_P(CoreSight, RangesAreThePeers) {
   const std::string by_branch = existing(capture.expected_dir + "/ranges_src_addr_N.tsv");
   const std::string sessions = session_ranges_of(capture);
   const std::string ranges = ranges_of(capture);
-  // The peer takes the first buffer unless it is told to take them all.
+  // The peer reads the first buffer unless an option selects all.
   if (!sessions.empty()) {
     compare_ranges(*recording, sessions, all, true);
     compare_ranges(*recording, ranges, 1, true);

@@ -103,7 +103,7 @@ size_t count(const Output& output, EventKind kind) {
   return static_cast<size_t>(std::count_if(output.events.begin(), output.events.end(), [&](const Event& e) { return e.kind == kind; }));
 }
 
-// [ETMv4] "Use of the return stack": no address comes behind the return.
+// [ETMv4] "Use of the return stack": no address follows the return.
 TEST(ArmElements, ReturnStackOfA32) {
   // 0: BL 10. 4: B . 10: MOV R0, R0; BX LR
   const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0, 0, 0xe1a00000, 0xe12fff1e});
@@ -122,7 +122,7 @@ TEST(ArmElements, ReturnStackOfT32) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// An address where the return stack holds another one counts ([ETMv4]: it is told where the stack does not match).
+// An address element overrides the return stack ([ETMv4]: it is output where the stack does not match).
 TEST(ArmElements, AnAddressOverridesTheReturnStack) {
   const auto code = code_of<uint32_t>({0xeb000002, 0xeafffffe, 0xeafffffe, 0, 0xe1a00000, 0xe12fff1e});
   arm::TraceConfig config = etmv4();
@@ -157,7 +157,7 @@ TEST(ArmElements, QWithoutACount) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// A count that does not lead to the address: what ran is not known, and told as such.
+// A count that does not lead to the address: the flow is unknown, and reported as such.
 TEST(ArmElements, QWhoseCountDoesNotFit) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   arm::TraceConfig config = etmv4();
@@ -210,7 +210,7 @@ TEST(ArmElements, ResetHasNoReturnAddress) {
   EXPECT_TRUE(output.gaps.empty());
 }
 
-// [ETMv4] "Exception packet", type IRQ: what stands before the preferred return address ran.
+// [ETMv4] "Exception packet", type IRQ: the instructions before the preferred return address ran.
 TEST(ArmElements, AnInterruptRunsUpToItsReturnAddress) {
   const auto code = code_of<uint32_t>({kNop64, kNop64, kNop64, kNop64, kHere64});
   const Output output = expect_flow(etmv4(), kBase64, code, trace(kA64, {0x06, 0x1d, 0x95, 0x03, 0x95, 0x02, 0xf7}), {{0, 12}, {8, 20}});

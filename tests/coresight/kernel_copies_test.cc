@@ -142,8 +142,8 @@ class KernelCopies : public testing::Test {
   std::vector<Gap> gaps_;
 };
 
-// A-Sync, info, on, kBase at EL1; N: only the CBZ of before is not taken, E: the RET behind it. Then kBase again: E, and the address of the
-// RET; in the text of before the flow would stand at kBase. E there, then kBase once more, and E: both texts can do that.
+// A-Sync, info, on, kBase at EL1; N: only the CBZ of before is not taken, E: the RET after it. Then kBase again: E, and the address of the
+// RET; in the text of before the flow would be at kBase. E there, then kBase once more, and E: both texts can do that.
 constexpr unsigned char kTrace[] = {0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0,    0x80, 0x01,
                                     0x01, 0x00, 0x04, 0x85, 0x00, 0x00, 0x08, 0x00, 0xc0, 0xff, 0xff, 0xff, 0x31,  // address and context
                                     0xda,                                                                          // N, E
@@ -168,7 +168,7 @@ TEST_F(KernelCopies, ThePacketsChooseBothInOneRun) {
   EXPECT_EQ(gaps_[0].reason, GapReason::image_mismatch);
 }
 
-// Kernels of arm64 record no change of their text: copies that differ are told, but no record was lost.
+// Kernels of arm64 record no change of their text: copies that differ are reported, but no record was lost.
 TEST_F(KernelCopies, AChangeProvesNoLoss) {
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));
   copy("recording/kcore_dir", {kNop, kIfZeroBack, kNop, kRet});
@@ -190,7 +190,7 @@ TEST_F(KernelCopies, AChangeProvesNoLoss) {
 }
 
 // Neighbours that changed: each word is the one or the other, never parts of both. The first two differ in their second byte only, and
-// where the next two differ first stands 0xcc, which on x86 would be a breakpoint of one byte.
+// where the next two differ the first byte is 0xcc, which on x86 would be a breakpoint of one byte.
 TEST_F(KernelCopies, AWordChangesAsAWhole) {
   constexpr uint32_t kCallFar = 0x94010103, kCallNear = 0x94000103, kAdd = 0x910010cc, kMove = 0xaa0103e1;
   write("recording/data", perf_data({reinterpret_cast<const char*>(kTrace), sizeof kTrace}));

@@ -33,7 +33,7 @@ struct Output {
   bool operator==(const Output&) const = default;
 };
 
-/// `words` stand at kBase; from some moment on that nothing tells, the second one is `after`.
+/// `words` are at kBase; from some unrecorded time on, the second one is `after`.
 class TwoCopies {
  public:
   TwoCopies(std::array<uint32_t, 4> words, uint32_t after) {

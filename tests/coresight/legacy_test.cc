@@ -38,7 +38,7 @@ std::string listed_name(const arm::LegacyPacket& packet, arm::Protocol protocol)
   return found == kNames.end() ? name : found->second;
 }
 
-/// The number behind `label`; false if it is not listed.
+/// Reads the number after `label`; false if it is not listed.
 bool listed_number(const ListedPacket& listed, const std::string& label, int base, uint64_t& value) {
   const size_t at = listed.text.find(label);
   if (at == std::string::npos || listed.text.find("0x?") != std::string::npos) return false;  // parts of an address that are not known
@@ -92,7 +92,7 @@ size_t compare_packets(const Recording& recording, uint32_t stream, const std::v
         const std::string where = "packet " + std::to_string(next) + " " + listed.name + listed.text;
         const uint64_t place = recording.buffer_offset(stream, segment.stream_offset_bytes + packet.offset_bytes);
         std::string name = listed.name.substr(0, listed.name.find(':'));
-        // Half a byte: the peer gives the place behind it, which in frames is anywhere.
+        // Half a byte: the peer gives the position after it, which in frames is anywhere.
         if (name != "NULL") {
           EXPECT_LT(std::max(place, listed.offset) - std::min(place, listed.offset), 16U) << where;
         }
@@ -180,7 +180,7 @@ struct ItmRow {
   uint64_t value;
 };
 
-// [ARMv7-M] "Debug ITM and DWT packet protocol": each packet behind a synchronisation.
+// [ARMv7-M] "Debug ITM and DWT packet protocol": each packet after a synchronisation.
 TEST(ItmPackets, ByTheirPatterns) {
   using enum arm::ItmKind;
   const ItmRow rows[] = {

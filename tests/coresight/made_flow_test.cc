@@ -1,4 +1,4 @@
-// Programs that nobody wrote, run by nobody, told by a trace unit of our own: the flow is what ran, instruction by instruction.
+// Generated programs and paths, encoded by a trace unit of the tests: the decoded flow equals the path, instruction by instruction.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -44,13 +44,13 @@ class MadeRun {
   MadeUnit unit_;
   size_t stack_depth_;
   Place pc_;
-  bool owes_target_ = false;  ///< the last branch's target is not told yet
+  bool owes_target_ = false;  ///< the last branch's target is not output yet
   bool at_start_ = true;      ///< nothing ran since the last P0 element
   bool is64_ = true;
   std::vector<Place> calls_, return_stack_;
   MadeTrace trace_;
   size_t told_ = 0, committed_ = 0;  // of trace_.told
-  std::deque<size_t> in_flight_;     // what had been told with each P0 element
+  std::deque<size_t> in_flight_;     // the output so far at each P0 element
 };
 
 Place MadeRun::anywhere() {

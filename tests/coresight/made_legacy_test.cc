@@ -1,4 +1,4 @@
-// Made-up A32 and T32 programs, told by PTM and ETMv3 trace units of our own: the flow is what ran, instruction by instruction.
+// Generated A32 and T32 programs, encoded by PTM and ETMv3 trace units of the tests: the decoded flow equals the path, instruction by instruction.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -187,7 +187,7 @@ class LegacyRun {
   LegacyUnit unit_;
   size_t stack_depth_;
   Place pc_, before_;
-  bool ran_ = false;  ///< instructions since the last that is told
+  bool ran_ = false;  ///< instructions since the last one in the trace
   std::vector<Place> calls_, return_stack_;
   std::vector<Told> trace_;
   size_t told_ = 0;

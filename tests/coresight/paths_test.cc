@@ -61,7 +61,7 @@ TEST(ArmPaths, AreTheSameOnTheCorpus) {
 
 constexpr uint64_t kBase = 0xffffffc000080000;
 
-/// A trace that nobody recorded, over code that nobody wrote.
+/// A random trace over random code.
 class Made {
  public:
   /// `windows`: code that changes, and more trace than is decided on at once.
@@ -187,7 +187,7 @@ std::vector<std::byte> Made::trace() {
   address(true);
   uint32_t time = 0;
   for (uint32_t packets = (windows_ ? 6000 : 20) + below(200); packets != 0; --packets) {
-    constexpr std::array<uint32_t, 3> kAddressesAndAtoms = {0, 2, 10};  // a window that few forks stand in ends at any byte
+    constexpr std::array<uint32_t, 3> kAddressesAndAtoms = {0, 2, 10};  // a window with few forks ends at any byte
     switch (windows_ && below(8) != 0 ? kAddressesAndAtoms[below(3)] : below(17)) {
       case 16:
         if (below(2) == 0) count_cycles();

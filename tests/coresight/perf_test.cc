@@ -122,7 +122,7 @@ struct Made {
     for (const uint8_t value : raw) bytes.push_back(static_cast<std::byte>(value));
     uint64_t& offset = at[tid >= 0 ? tid : -2 - cpu];
     perfio::AuxRecord aux;
-    constexpr uint64_t kOverwrite = 2;  // then the offset is where the ring stands behind it
+    constexpr uint64_t kOverwrite = 2;  // then the offset is the ring's position after it
     aux.aux_offset_bytes = (flags & kOverwrite) != 0 ? offset + bytes.size() : offset;
     aux.aux_size_bytes = bytes.size() + lost;
     aux.flags = flags;
@@ -250,7 +250,7 @@ TEST(ArmPerf, SnapshotsOfARing) {
   EXPECT_EQ(text_of(data, 1), "cpu 1 tid -1: bb lost ab cb");
 }
 
-// A payload without a record of its own is not taken for frames where nothing else is.
+// A payload without a record is not read as frames where there is nothing else.
 TEST(ArmPerf, APayloadThatNoRecordDescribes) {
   Made made;
   made.cpus = {0};

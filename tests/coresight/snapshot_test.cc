@@ -98,7 +98,7 @@ TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
                                0x00, 0x04, 0x85, 0x00, 0x08, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0x31, 0xf7,  // EL1 non-secure
                                0x82, 0x00, 0x08, 0x00, 0x00, 0x13, 0xf7,                                      // EL3
                                0x82, 0x00, 0x08, 0x00, 0x00, 0x11, 0xf7,                                      // secure EL1: any's
-                               0x82, 0x03, 0x08, 0x00, 0x00, 0x31, 0xf7,                                      // EL1: behind its own, any's
+                               0x82, 0x03, 0x08, 0x00, 0x00, 0x31, 0xf7,                                      // EL1: after its own, any's
                                0x82, 0x00, 0x08, 0x00, 0x10, 0x31, 0xf7});                                    // no code
   const std::vector<Range> expected = {{0xffff000000001000, 0xffff000000001008, 2, true},
                                        {0xffff000000001000, 0xffff000000001010, 4, true},
@@ -123,7 +123,7 @@ TEST(SnapshotSpaces, UpperHalvesOfTheirOwn) {
       return true;
     });
     EXPECT_EQ(missing, (std::vector<uint64_t>{0xffff000010001000}));
-    // What is not the same for all has no file's name; what lies behind all others has.
+    // Ranges that differ between contexts have no file name; the range after all others has one.
     const Timeline& timeline = (*recording)->timeline();
     EXPECT_EQ(timeline.section_at(kKernelSpace, Ip{0xffff000000001004}, kTimeMin), kNoSection);
     const SectionId behind = timeline.section_at(kKernelSpace, Ip{0xffff000000001014}, kTimeMin);

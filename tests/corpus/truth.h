@@ -12,7 +12,7 @@ namespace ptd::test {
 /// One line of truth.cpuN.txt: after `count` instructions.
 struct Checkpoint {
   uint64_t count = 0, ips_hash = 0, bytes_hash = 0;
-  uint64_t last_ip = 0;  ///< 0: not told (the closing line)
+  uint64_t last_ip = 0;  ///< 0: none (the closing line)
 };
 /// Lines of a truth file; comments left out. Empty if it cannot be read.
 [[nodiscard]] std::vector<Checkpoint> read_truth(const std::string& path);

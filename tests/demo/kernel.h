@@ -13,7 +13,7 @@ inline constexpr uint64_t kTextBase = 0xffffffff81000000, kTextBytes = 0x1000;
 inline constexpr uint64_t kModuleBase = 0xffffffffc0201000, kModuleBytes = 0x1000;
 inline constexpr uint64_t kTrampoline = 0xffffffffc0204000, kTrampolineBytes = 0x40;  ///< of ftrace
 inline constexpr uint64_t kSlotPage = 0xffffffffc0206000, kTemplatePage = 0xffffffffc0208000, kSlotPageBytes = 0x1000;
-inline constexpr uint64_t kCallPending = 0xffffffff81400000;  ///< data: a cpu is asked to run do_sync_core
+inline constexpr uint64_t kCallPending = 0xffffffff81400000;  ///< data: a cpu has a request to run do_sync_core
 inline constexpr uint64_t kMorePokes = 0xffffffff81400008;    ///< data: another site of the batch follows
 inline constexpr uint64_t kGracePending = 0xffffffff81400010;
 inline constexpr uint64_t kHasWork = 0x10;  ///< per-cpu data: the worker has something to call

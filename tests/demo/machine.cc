@@ -148,7 +148,7 @@ class Execution {
 
   bool breakpoint() {
     const uint64_t stack = cpu_.regs[rsp];
-    cpu_.ip = at_;  // an INT3's frame holds the address behind it
+    cpu_.ip = at_;  // an INT3's frame holds the address after it
     cpu_.regs[rsp] = cpu_.trap_stack;
     enter_interrupt(memory_, cpu_, breakpoint_entry_);
     memory_.set_value(cpu_.regs[rsp] + 24, 8, stack);

@@ -89,7 +89,7 @@ class Planner {
     batch(begin("arch_static_call_transform"), {{static_call_, call_to(static_call_, kernel_.at(target))}});
   }
 
-  // The trampoline stands at one address both times, with other code.
+  // The trampoline is at the same address both times, with other code.
   void start_ftrace() {
     Change& change = begin("ftrace_startup");
     const char* callee = cpu_ == 0 ? "function_trace_call" : "function_stack_trace_call";
@@ -108,7 +108,7 @@ class Planner {
     change.symbols.push_back({kTrampoline, kTrampolineBytes, "ftrace_trampoline", true});
   }
 
-  // The slot runs the first displaced instruction and jumps back behind it.
+  // The slot runs the first displaced instruction and jumps back to the next.
   void arm_probe() {
     Change& change = begin("arch_arm_kprobe");
     change.symbols.push_back({slot_, kSlotPageBytes, "kprobe_insn_page"});
@@ -127,7 +127,7 @@ class Planner {
     change.records.push_back({template_, {}, code});
   }
 
-  // First an INT3 leads to the template's copy of the displaced instructions, so that nobody is among them when the jump is written.
+  // First an INT3 leads to the template's copy of the displaced instructions, so that no cpu is within them when the jump is written.
   void optimise_probe() {
     Change& change = begin("arch_optimize_kprobes");
     change.emulated_at = probe_;

@@ -26,7 +26,7 @@ struct TextWrite {
   uint64_t address = 0;
   std::vector<std::byte> bytes;
   bool more = false;                  ///< another site of the same batch follows
-  std::vector<std::byte> emulated{};  ///< the instruction that an INT3 at `address` stands for; empty: as before
+  std::vector<std::byte> emulated{};  ///< the instruction that an INT3 at `address` replaces; empty: as before
 };
 struct PokeRecord {
   uint64_t address = 0;
@@ -44,7 +44,7 @@ struct Change {
   std::deque<TextWrite> writes;
   std::deque<PokeRecord> records;
   std::deque<SymbolRecord> symbols;
-  std::vector<std::byte> emulated{};  ///< what an INT3 at `emulated_at` stands for as soon as this begins, if not empty
+  std::vector<std::byte> emulated{};  ///< the instruction that an INT3 at `emulated_at` replaces as soon as this begins, if not empty
   uint64_t emulated_at = 0;
 };
 /// All that happens to the text, in order.
@@ -79,7 +79,7 @@ class Truth {
 class Runner {
  public:
   explicit Runner(const Kernel& kernel);
-  /// False if the machine met bytes that it does not know.
+  /// False if the machine met bytes that it cannot execute.
   [[nodiscard]] bool run();
 
   [[nodiscard]] const std::vector<SidebandRecord>& sideband() const { return sideband_; }

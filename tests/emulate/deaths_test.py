@@ -115,7 +115,7 @@ class Trial:
         lines = [line for line in done.stdout.splitlines() if line.startswith(("tid", "cpu"))]
         if whole:
             good = done.returncode == 0 and lines and all("silently wrong 0" in line and "after the end" not in line for line in lines)
-        else:  # the rounds that no packet shows are missing, and the comparison says so
+        else:  # the iterations without packets are missing, and the comparison reports them
             good = done.returncode == 3 and lines and "silently wrong 0" in done.stdout
             good = good and re.search(r"; [1-9]\d* not counted by the trace: iterations of loops", done.stdout)
         check(f"{what}: the flow is what the emulator ran", good, done.stdout + done.stderr)

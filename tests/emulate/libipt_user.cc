@@ -1,5 +1,5 @@
-// `libipt_user RECORDING TRUTH.tidN.ptt...`: libipt's instruction decoder on the threads of an emulated recording, against what ran.
-// libipt's image has no time: it gets the code as it stood when the thread's program ended, so it is right exactly where code is static.
+// `libipt_user RECORDING TRUTH.tidN.ptt...`: libipt's instruction decoder on the threads of an emulated recording, against the ground truth.
+// libipt's image has no time: it gets the code at the time when the thread's program ended, so it is right exactly where code is static.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace ptd;
 
-/// What ran in a thread, and how much of it before each PSB.
+/// The true flow of a thread, and how much of it precedes each PSB.
 struct Truth {
   std::vector<uint64_t> insns;
   std::vector<std::pair<uint64_t, size_t>> psbs;  ///< stream offset, instructions before it
@@ -79,7 +79,7 @@ oracle::MemoryReader code_at(CodeView& code, SpaceId space, TimeNs time) {
   };
 }
 
-/// True if libipt's flow of every program of the thread is what ran.
+/// True if libipt's flow of every program of the thread is the true one.
 bool compare(const Recording& recording, uint32_t stream, const Truth& truth) {
   const std::vector<Piece> pieces = pieces_of(recording, stream);
   CodeView code(recording.timeline());

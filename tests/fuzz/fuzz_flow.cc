@@ -65,7 +65,7 @@ void decode(Bytes trace, const Timeline& timeline, const ContextTrack& contexts)
     segment.break_after = next == trace.size();
     decoder.begin(segment);
     bool more = true;
-    // A byte of trace holds at most eight outcomes, each behind at most max_silent_instructions: a generous bound on batches.
+    // A byte of trace holds at most eight outcomes, each after at most max_silent_instructions: a generous bound on batches.
     for (uint64_t batches = 0; more; ++batches) {
       PTD_FUZZ_CHECK(batches <= 64 + segment.bytes.size() * 16);
       batch.clear();

@@ -35,16 +35,16 @@ struct PerfCapture {
   std::vector<std::string> symfs;  ///< roots of images
 };
 
-/// The records that stand before the damage are read as from the whole file; recordings open or say why not; and where trace bytes are
+/// The records before the damage are read as from the whole file; recordings open or say why not; and where trace bytes are
 /// damaged, the segments of every stream that the damage does not touch decode to the same flow.
 void check_damaged_perf(const PerfCapture& capture, const DamagePlan& plan, std::vector<std::string>& findings);
 
-/// The file without most of its AUX bytes: each AUXTRACE keeps what stands before its PSB number `psbs` (counted from 0), so that every
-/// sideband record is within reach, and stands behind the sideband, so that a cut in it takes nothing else. Empty if it is not a perf.data
+/// The file without most of its AUX bytes: each AUXTRACE keeps the bytes before its PSB number `psbs` (counted from 0), so that every
+/// sideband record is within reach, and follows the sideband, so that a cut in it removes nothing else. Empty if it is not a perf.data
 /// file.
 [[nodiscard]] std::vector<std::byte> first_segments_of(const std::vector<std::byte>& file, unsigned psbs);
 
-/// Any file, damaged, through every door that takes such a file: recording, raw trace, code image, page dump, jitdump, names. It is
+/// Any file, damaged, through every interface that reads such a file: recording, raw trace, code image, page dump, jitdump, names. It is
 /// taken or refused with a sentence.
 void check_damaged_file(const std::string& path, const std::vector<std::byte>& file, const DamagePlan& plan,
                         std::vector<std::string>& findings);
@@ -53,14 +53,14 @@ void check_damaged_file(const std::string& path, const std::vector<std::byte>& f
 /// untouched decode to the same flow.
 void check_damaged_bundle(const std::string& dir, const DamagePlan& plan, std::vector<std::string>& findings);
 
-/// The files of a CoreSight snapshot directory, damaged one at a time. It opens or says why not; segments whose bytes stand before a damage
+/// The files of a CoreSight snapshot directory, damaged one at a time. It opens or says why not; segments whose bytes are before a damage
 /// of the only buffer decode to the same flow.
 void check_damaged_snapshot(const std::string& dir, const DamagePlan& plan, std::vector<std::string>& findings);
 /// A cs_etm recording: the same, where its trace is damaged.
 void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte>& file, const DamagePlan& plan,
                             std::vector<std::string>& findings);
 
-/// Bytes with the one at `at` and up to `length` - 1 behind it changed.
+/// Bytes with the one at `at` and up to `length` - 1 after it changed.
 [[nodiscard]] std::vector<std::byte> mutated(const std::vector<std::byte>& bytes, uint64_t at, uint64_t length, uint64_t seed);
 
 }  // namespace ptd::test

@@ -42,7 +42,7 @@ PlacedStreams open(const std::string& path, const std::string& what, std::vector
   for (uint32_t stream = 0; stream < digests.size(); ++stream) {
     streams.emplace_back();
     for (const SegmentDigest& segment : digests[stream].segments) {
-      // Whether a sync point that no flow follows begins a segment is told by what stands behind it.
+      // Whether a sync point without flow begins a segment depends on the bytes after it.
       if (segment.instructions == 0) continue;
       const uint64_t end = segment.tail_end == 0 ? 0 : (*recording)->buffer_offset(stream, segment.tail_end - 1) + 1;
       streams.back().push_back({end, segment.flow, segment.instructions});
@@ -51,8 +51,8 @@ PlacedStreams open(const std::string& path, const std::string& what, std::vector
   return streams;
 }
 
-/// Segments whose bytes, and the frames of these bytes, stand before the damage are what they were. The last one may be read on to the
-/// damage: only those that another follows are asked for.
+/// Segments whose bytes, and the frames of these bytes, are before the damage are unchanged. The last one may be read on to the
+/// damage: only those that another follows are compared.
 void expect_same_before(const PlacedStreams& base, const PlacedStreams& got, uint64_t damage_at, const std::string& what,
                         std::vector<std::string>& findings) {
   for (size_t stream = 0; stream < base.size(); ++stream) {
@@ -160,7 +160,7 @@ void check_damaged_etm_perf(const std::string& name, const std::vector<std::byte
     copy.write("data", damaged);
     const PlacedStreams got = open(copy / "data", what, findings);
     guard.end(findings);
-    // A cut takes the sideband behind it away, which decides how the trace is read.
+    // A cut removes the sideband after it, which decides how the trace is read.
     if (payload != 0 && at > payload && damaged.size() == file.size()) expect_same_before(base, got, at - payload, what, findings);
   });
 }

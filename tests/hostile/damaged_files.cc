@@ -25,7 +25,7 @@ bool starts_with(const std::vector<std::byte>& file, const char* magic) {
   return file.size() >= std::strlen(magic) && std::memcmp(file.data(), magic, std::strlen(magic)) == 0;
 }
 
-/// One file, changed again and again in a folder of its own, and everything that can be asked of it.
+/// One file, changed again and again in its own folder, and every operation on it.
 class FileDoors {
  public:
   FileDoors(std::string name, std::vector<std::string>& findings) : name_(std::move(name)), findings_(findings) {
@@ -162,7 +162,7 @@ void check_damaged_bundle(const std::string& dir, const DamagePlan& plan, std::v
       copy.write(member, damaged);
       const auto got = open_bundle(copy, what, findings);
       guard.end(findings);
-      // A trace file is its stream, byte for byte. An empty one is refused: nothing stands before the damage.
+      // A trace file is its stream, byte for byte. An empty one is refused: nothing precedes the damage.
       if (!member.ends_with(".bin") && !member.ends_with(".trace")) return;
       for (size_t i = 0; i < base.size() && range.first != 0; ++i)
         expect_same_outside(base[i], i < got.size() ? &got[i] : nullptr, range, what, findings);

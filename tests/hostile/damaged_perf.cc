@@ -23,7 +23,7 @@ constexpr size_t kHeaderBytes = 104;
 constexpr uint64_t kMaxSegments = 48;  // of each stream that are decoded
 constexpr uint64_t kPsbBytes = 16;
 
-/// What is compared of a record: where it stands, what it is, when it was.
+/// The compared properties of a record: its position, type and time.
 using RecordKey = std::tuple<uint64_t, uint32_t, uint32_t, uint16_t, uint64_t>;
 
 /// Where the file holds bytes of a stream.
@@ -108,7 +108,7 @@ class DamagedPerf {
     return {};
   }
 
-  // Every PSB that the decoded stream tells stands in the file where the payload's record puts it.
+  // Every PSB that the decoded stream reports is in the file where the payload's record puts it.
   bool is_placed(const Payload& payload) const {
     const auto stream = std::find_if(digests_.begin(), digests_.end(), [&](const auto& one) { return one.key() == payload.stream; });
     if (stream == digests_.end()) return payload.size < kPsbBytes;
@@ -156,7 +156,7 @@ class DamagedPerf {
   }
 
   void expect_records(const std::string& what, const RecordList& got, uint64_t damage_at) {
-    // A pipe carries its attributes as records: damage to those changes how all that follow are read, which is not what is asked here.
+    // A pipe carries its attributes as records: damage to those changes how all later records are read, which is not tested here.
     const uint64_t first_sure = pipe_ ? std::min<uint64_t>(capture_.file.size(), 512) : data_at_;
     if (damage_at < first_sure) return;
     for (const auto& [key, end] : base_.end_bytes) {

@@ -18,7 +18,7 @@ struct SegmentOutput {
   uint64_t first_byte = 0, end_byte = 0;  // end: with the tail
   bool last = false;
   std::vector<uint64_t> insns;
-  std::vector<uint64_t> asks;       // number of instructions up to and including each that asks for a packet
+  std::vector<uint64_t> asks;       // number of instructions up to and including each that needs a packet
   std::vector<uint64_t> event_at;   // number of instructions before each event or gap
   std::vector<std::string> events;  // comparable
   bool same_as(const SegmentOutput& other) const { return insns == other.insns && events == other.events && event_at == other.event_at; }

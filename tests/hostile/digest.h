@@ -27,7 +27,7 @@ struct StreamDigest {
   [[nodiscard]] StreamKey key() const { return stream_key(cpu, tid); }
 };
 
-/// Decodes up to `max_segments` of each stream, and asks for the name of every block's first instruction.
+/// Decodes up to `max_segments` of each stream, and looks up the name of every block's first instruction.
 /// An error without a sentence goes into `findings`.
 [[nodiscard]] std::vector<StreamDigest> digest(const Recording& recording, uint64_t max_segments, const std::string& what,
                                                std::vector<std::string>& findings);
@@ -38,7 +38,7 @@ struct DamagedRange {
 };
 /// Segments that touch no damaged byte must be as they were; the flow resumes at the next PSB. Trace is also evidence of when code was
 /// patched, for other segments too: where it is gone, a segment that marks its choice as uncertain may differ. `stream` is null if the
-/// stream is gone. A cut (`damage.last` == ~0) takes all behind it away, so only what is before it is asked for.
+/// stream is gone. A cut (`damage.last` == ~0) removes everything after it, so only what is before it is compared.
 void expect_same_outside(const StreamDigest& base, const StreamDigest* got, DamagedRange damage, const std::string& what,
                          std::vector<std::string>& findings);
 

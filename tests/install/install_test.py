@@ -112,7 +112,7 @@ class Install(unittest.TestCase):
             lines = self.each("code_at", address, SOURCE / "data/demo").splitlines()
             begins = [line.split("  ")[1].split("..")[0][:len(times[0])] for line in lines[:-1] if line.startswith(address)]
             self.assertEqual("", begins[0], lines)
-            # The record of a poke comes when it is complete. The breakpoint in its place until then has no record of its own.
+            # The record of a poke comes when it is complete. The breakpoint there until then has no record.
             self.assertEqual([], [time for time in times if time not in begins], (address, lines))
 
     def test_the_command_line_finds_its_data(self):

@@ -85,7 +85,7 @@ def walk(data, place, cpu):
             at, place = at + size, place + size
             continue
         same = next(i for i in range(size) if wanted[i] != data[at + i])
-        # The first bytes behind a loss may be by chance those that would have stood there: the first place from which the rest is the pattern's.
+        # The first bytes after a loss may by chance equal the lost ones: this is the first position from which the rest is the pattern's.
         for back in range(min(same, 7), -1, -1):
             ahead = place_of(data[at + same - back:], cpu)
             if ahead is not None and ahead > place + same - back:
@@ -193,7 +193,7 @@ def check_kcore(out):
     before, after = (core_segments(folder / name / "kcore") for name in ("kcore_dir", "kcore_dir_after"))
     modules = [(folder / name / "modules").read_text() for name in ("kcore_dir", "kcore_dir_after")]
     need("dummy" not in modules[0] and "dummy" in modules[1], "the module")
-    # What a module has is copied as a whole: code is what lies behind a symbol of code.
+    # A module's memory is copied as a whole: code is the bytes after a code symbol.
     names = re.findall(r"^(\w+) (\w) ", (folder / "kcore_dir_after" / "kallsyms").read_text(), re.M)
     symbols = sorted((int(address, 16), kind) for address, kind in names)
     places = [address for address, _ in symbols]

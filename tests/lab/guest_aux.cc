@@ -75,7 +75,7 @@ bool matches(Bytes bytes, uint64_t k, int cpu) {
   return true;
 }
 
-/// Where in the pattern some bytes stand, from themselves: the factor is odd, so a word tells its number.
+/// The position of some bytes in the pattern, from the bytes: the factor is odd, so a word determines its number.
 std::optional<uint64_t> place_of(Bytes bytes, int cpu) {
   uint64_t inverse = 1;
   for (int i = 0; i < 6; ++i) inverse *= 2 - kFactor * inverse;  // Newton's steps modulo 2^64
@@ -237,14 +237,14 @@ void wake_ups() {
       tap->aux().release();
     }
     tap->event().disable();
-    // Outputs end at the first tick at or behind the watermark; a reader that is late finds more.
+    // Outputs end at the first tick at or after the watermark; a late reader finds more.
     CHECK(least + 512 >= watermark, "woken for %llu bytes at a watermark of %u", static_cast<unsigned long long>(least), watermark);
     say("wake-ups: watermark %u, woken at %llu to %llu bytes", watermark, static_cast<unsigned long long>(least),
         static_cast<unsigned long long>(most));
   }
 }
 
-// Nobody reads: the area fills, the kernel says so and stops; what was there is whole, and it goes on when there is room.
+// Without a reader the area fills, and the kernel reports it and stops. Its content is whole, and the trace continues when there is space.
 void truncation() {
   Setting setting;
   const auto tap = Tap::open(setting);
@@ -254,7 +254,7 @@ void truncation() {
   for (int round = 0; round < 50; ++round) {
     tap->event().enable();
     uint64_t before = ~uint64_t{0};
-    for (int i = 0; i < 50; ++i) {  // until it stands still: longer than the area takes to fill by half
+    for (int i = 0; i < 50; ++i) {  // until it stops: longer than the area takes to fill by half
       ::usleep(40'000);
       const uint64_t now = tap->aux().pending().size_bytes();
       if (now == before && now != 0) break;
@@ -288,7 +288,7 @@ void truncation() {
       static_cast<unsigned long long>(stream.bytes));
 }
 
-// Losses with room left, as overflows are: each stands behind an output that says so, and is as large as it was made.
+// Losses with space left, like overflows: each follows an output that reports it, and has the size that it was made with.
 void losses() {
   constexpr uint64_t kEvery = 3, kLost = 777;
   Setting setting;
@@ -324,7 +324,7 @@ void losses() {
       static_cast<unsigned long long>(kLost), all.size());
 }
 
-// Overwrite mode: each snapshot ends with the newest byte, is whole, and lies behind the one before.
+// Overwrite mode: each snapshot ends with the newest byte, is whole, and follows the one before.
 void snapshots(bool place, int count) {
   Setting setting;
   setting.mode = AuxMode::overwrite;

@@ -63,7 +63,7 @@ void load_fentry(const GuestOptions& options, uint32_t round) {
   BpfPrograms programs;
   programs.attach_fentry(kFunctions[round % 4], round);
   sleep_ms(options.settle_ms);
-  programs.attach_fentry(kFunctions[round % 4], round + 3);  // the trampoline is built anew
+  programs.attach_fentry(kFunctions[round % 4], round + 3);  // the trampoline is built again
   sleep_ms(options.settle_ms);
   programs.detach_all();
 }
@@ -71,7 +71,7 @@ void load_fentry(const GuestOptions& options, uint32_t round) {
 void load_modules(const GuestOptions& options, uint32_t round) {
   if (round == 0) load_module("/lib/modules/dummy.ko");  // stays
   load_module("/lib/modules/veth.ko");
-  (void)read_file("/proc/net/dev");  // asks dummy0
+  (void)read_file("/proc/net/dev");  // reads dummy0
   sleep_ms(options.settle_ms);
   unload_module("veth");
 }
@@ -80,7 +80,7 @@ void load_modules(const GuestOptions& options, uint32_t round) {
 
 void prepare_changes() {
   write_file(kTracing + "set_ftrace_filter", "vfs_read vfs_write ksys_read schedule try_to_wake_up do_sys_poll vfs_open kmem_cache_alloc");
-  // At the entry they are calls of ftrace, behind it jumps or, where two are too close for a jump, INT3s.
+  // At the entry they are calls of ftrace, after it jumps or, where two are too close for a jump, INT3s.
   for (const char* probe :
        {"p:lab/even0 vfs_read+9", "p:lab/even1 vfs_write+9", "p:lab/even2 ksys_read+10", "p:lab/even3 vfs_open",
         "p:lab/odd0 do_sys_poll+11", "p:lab/odd1 try_to_wake_up+9", "p:lab/odd2 try_to_wake_up+7", "r:lab/odd3 vfs_write"}) {

@@ -121,7 +121,7 @@ uint64_t descriptor_table() {
   return table.base;
 }
 
-/// Runs the commands that hand the recording out: tar of busybox onto the disk, the end of which is a file of its own.
+/// Runs the commands that hand the recording out: tar of busybox onto the disk, whose end is a separate file.
 void hand_out(const char* dir) {
   if (chdir(dir) != 0) return;
   const std::string command = "/bin/busybox tar cf /dev/vda .";

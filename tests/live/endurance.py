@@ -188,7 +188,7 @@ def snapshots(run, count):
         if number % max(1, count // 20) == count // 20 - 1:
             rows.append([held(pid) for pid in keepers])
             print(f"after {number + 1}:", *rows[-1], *(ask(run, name, 1)[0] for name in names), flush=True)
-    # The second half against the end of the first: fixed things are equal, memory of its own stays below what the first half needed.
+    # The second half against the end of the first: fixed counts are equal, private memory stays below that of the first half.
     half = rows[len(rows) // 4:len(rows) // 2] or rows
     for which in range(len(names)):
         for what in ("descriptors", "mappings", "rings", "own"):

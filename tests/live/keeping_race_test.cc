@@ -68,7 +68,7 @@ namespace {
 
 constexpr uint64_t kRounds = 200, kEach = 20;
 
-/// Tells mappings in rounds, each in the wrong order, with pauses in between; gives how many had no room.
+/// Reports mappings in rounds, each in the wrong order, with pauses in between; returns how many did not fit.
 uint64_t record(uint64_t queue_bytes) {
   done = {};
   auto saver = CodeSaverThread::begin("x", {}, queue_bytes);

@@ -17,7 +17,7 @@ def one_round(number):
         fd = live_support.load_bpf(b"live%d" % (number % 10), number + 3)
         did["bpf"], code = live_support.bpf_info(fd)
         did["code"] = code.hex()
-        time.sleep(0.15)  # both recorders ask for its code while it is there
+        time.sleep(0.15)  # both recorders copy its code while it exists
         os.close(fd)
     except OSError as error:
         did["bpf_error"] = str(error)
@@ -37,12 +37,12 @@ def one_round(number):
 
 def main():
     print(os.getpid(), flush=True)
-    if sys.argv[1] == "maps":  # as many mappings of code as it is asked for, and an answer
+    if sys.argv[1] == "maps":  # the requested number of code mappings, and an answer
         for line in sys.stdin:
             for _ in range(int(line)):
                 mmap.mmap(-1, 8192, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
             print("done", flush=True)
-    elif sys.argv[1] == "memory":  # MiB of code in memory only, and beside it as many mappings as are asked for, at the pace of a busy loader
+    elif sys.argv[1] == "memory":  # MiB of code in memory only, and the requested number of mappings, at the pace of a busy loader
         megabytes, count = map(int, sys.stdin.readline().split())
         fd, block = os.memfd_create("large"), os.urandom(1 << 20)
         for i in range(megabytes):

@@ -326,7 +326,7 @@ class Sessions(unittest.TestCase):
             return [int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1])
                     for pid in sorted(self.processes())]
         rounds = []
-        for _ in range(5):  # somebody else may load a BPF program meanwhile, which is told to all
+        for _ in range(5):  # another process may load a BPF program meanwhile, which all sessions see
             before, woken = ticks(), wakes()
             time.sleep(2)
             rounds.append((sum(ticks()) - sum(before), max(b - a for a, b in zip(woken, wakes()))))

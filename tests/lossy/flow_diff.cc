@@ -1,4 +1,4 @@
-// FlowDiff: two flows are aligned by runs of equal instructions; what stands between is counted.
+// FlowDiff: two flows are aligned by runs of equal instructions; the instructions between them are counted.
 #include "tests/lossy/flow_diff.h"
 
 #include <algorithm>

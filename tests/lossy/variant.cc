@@ -57,7 +57,7 @@ Status drop_burst(const std::string& from, const std::string& to, uint64_t first
       left -= poke ? 1 : 0;
       ++dropped;
       action.drop = true;
-    } else if (left == 0) {  // the ring has space again: the next record is told after the loss
+    } else if (left == 0) {  // the ring has space again: the next record is reported after the loss
       std::vector<std::byte> lost;
       EncodeContext context;
       context.sample_id = edit.record.sample_id;

@@ -28,7 +28,7 @@ pt_config config_of(Bytes trace, const pt::Config& config) {
   return out;
 }
 
-/// With code that is not what ran libipt can go round a loop without a packet for ever.
+/// With wrong code, libipt can iterate a loop without packets forever.
 class Standstill {
  public:
   /// After each block or instruction; `offset` gives the place in the trace.

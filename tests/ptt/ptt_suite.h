@@ -35,7 +35,7 @@ struct Made {
 
 /// Every run of the suite, in order of names. `error` says why there is none.
 [[nodiscard]] std::vector<PttRun> list_runs(const std::string& suite_dir, std::string& error);
-/// Runs pttc in a scratch folder of its own.
+/// Runs pttc in its own scratch folder.
 [[nodiscard]] Made make(const PttRun& run, const std::string& pttc);
 /// "6/94" or "6/94/3".
 [[nodiscard]] pt::CpuId cpu_of(const std::string& text);

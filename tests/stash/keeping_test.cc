@@ -1,4 +1,4 @@
-// A saver on a thread of its own: who records does not wait for it, what does not fit is named, a fork may go on with it.
+// A saver on a separate thread: the recorder does not wait for it, code that does not fit is named, and a fork can take it over.
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

@@ -31,7 +31,7 @@ using testing::SizeIs;
 
 constexpr uint64_t kPage = 4096;
 
-/// A process with memory of its own to run: it shows `text` of it, and changes it whenever it is asked to.
+/// A process that executes its own memory: it exposes `text` of it, and changes it on request.
 class Child {
  public:
   Child() {
@@ -115,7 +115,7 @@ class Live : public Scratch {
     saver_->told_until(~uint64_t{0});  // nothing was mapped over it meanwhile
     saver_->look([] { return uint64_t{0}; });
   }
-  /// What is told before the end, by a look into the capture's own folder.
+  /// What is written before the end, from the capture's own folder.
   Entries flushed() const {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(place_ + "/incoming")) {
       if (entry.path().filename() != "entries") continue;
@@ -162,7 +162,7 @@ TEST_F(Live, MemoryIsCopiedAgainWhenItLooksDifferent) {
   Child child;
   saver_->on_mapping(child.anonymous(), 7);
   look();
-  look();  // the same: told with the change that follows, which it dates
+  look();  // the same: logged with the change that follows, which it dates
   child.change('b');
   look();
   child.change('c');
@@ -368,7 +368,7 @@ TEST_F(Live, AFileThatIsWrittenThroughAnotherMappingIsMemory) {
   EXPECT_EQ(entries.entries[0].hash, hash_of(bytes_of(std::string(kPage, '\0'))));
   EXPECT_EQ(entries.entries[1].hash, entries.entries[0].hash);
   EXPECT_EQ(entries.entries[2].hash, hash_of(bytes_of(std::string(kPage, 'w'))));
-  // Nobody can write to it any more: it is a file.
+  // It is read-only from now on: treated as a file.
   ::munmap(writer, 2 * kPage);
   ::munmap(code, kPage);
   ASSERT_EQ(::fcntl(file, F_ADD_SEALS, F_SEAL_WRITE), 0);

@@ -204,7 +204,7 @@ class Recordings(unittest.TestCase):
         self.assertEqual(copies[-2:], [hashlib.sha256(page).hexdigest(), hashlib.sha256(changed).hexdigest()])
         self.assertIn("vdso", [entry["kind"] for entry in entries])
         self.assertIn(str(program), [entry["path"] for entry in entries])
-        # The reader has the bytes, and knows between which readings they changed.
+        # The reader has the bytes and the two readings between which they changed.
         tables = self.run_it("image", "-q", "-i", self.folder / "rec", "--pid", pid).stdout
         for place in (deleted, memory, anonymous):
             self.assertRegex(tables, rf"{place:016x}-{place + 4096:016x} bytes", place)

@@ -130,7 +130,7 @@ TEST_F(Scratch, DamageIsNamedAndNeverGiven) {
   EXPECT_EQ(report.problems[0].path, object("one"));
   EXPECT_THAT(report.problems[1].what, HasSubstr("/bin/x"));
   EXPECT_TRUE(verify(*stash, true).problems[0].removed);
-  keep(*stash, 2, {"one"});  // puts it in anew
+  keep(*stash, 2, {"one"});  // stores it again
   EXPECT_TRUE(stash->read(hash_of(bytes_of("one"))).ok());
 }
 
@@ -269,7 +269,7 @@ unsigned mode_of(const Content& content) {
 
 TEST_F(Scratch, TheMachinesStashShowsOthersOnlyWhatTheyCouldReadAnyway) {
   const pid_t child = ::fork();
-  if (child == 0) {  // in a mount namespace of its own, which has a machine's stash of its own
+  if (child == 0) {  // in a new mount namespace with its own machine stash
     std::error_code error;
     fs::create_directories("/var/cache", error);
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -317,7 +317,7 @@ TEST_F(Scratch, TheMachinesStashShowsOthersOnlyWhatTheyCouldReadAnyway) {
 }
 
 TEST_F(Scratch, AFullDiskLeavesNothingTorn) {
-  // In a child, for a mount of its own.
+  // In a child, for a private mount.
   const pid_t child = ::fork();
   if (child == 0) {
     fs::create_directory(place_);
@@ -469,7 +469,7 @@ TEST_F(Scratch, OnlyWhatAStashGaveHasAParsedForm) {
   keep(*stash, 1, {"one"});
   const auto kept = StashedCode::open({place_}, identity(1));
   ASSERT_NE(kept, nullptr);
-  // A folder that looks like a stash, with symbols of its own for a file.
+  // A folder that looks like a stash, with other symbols for a file.
   const std::string hash(kHashDigits, 'b'), rest = hash.substr(2), other = folder_ + "/other";
   fs::create_directories(other + "/objects/bb");
   fs::copy_file("/proc/self/exe", other + "/objects/bb/" + rest);

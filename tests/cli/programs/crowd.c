@@ -1,4 +1,4 @@
-// As many threads as asked for, all running at the same time: they wait for each other at both ends.
+// The given number of threads, all running at the same time: they wait for each other at both ends.
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -176,7 +176,7 @@ bool read_listing(const std::string& path, std::map<uint32_t, std::vector<Listed
   const auto lines = read_lines(path);
   if (!lines) return false;
   for (const std::string& whole : *lines) {
-    // A message without an end of line may stand before.
+    // A message without an end of line may precede it.
     const size_t start = whole.find("Idx:");
     if (start == std::string::npos) continue;
     const std::string line = whole.substr(start);

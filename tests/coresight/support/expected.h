@@ -29,7 +29,7 @@ void PrintTo(const Capture& capture, std::ostream* out);
 /// `path`, or the same compressed; empty if neither is there.
 [[nodiscard]] std::string existing(const std::string& path);
 
-/// Instructions that ran one behind the other.
+/// Instructions executed one after the other.
 struct Range {
   uint64_t start = 0, end = 0, instructions = 0;
   bool executed = false;  ///< the last instruction, if it is a branch, was taken

@@ -8,8 +8,8 @@
 
 namespace ptd::test {
 
-/// Puts the pieces (id, bytes) into frames, in order. An id stands in an even byte with bit 0 set; a data byte there gives its bit 0 to the
-/// last byte of the frame. Where an id and the byte behind it stand side by side, that byte may be the old id's: `delay` says whether the
+/// Puts the pieces (id, bytes) into frames, in order. An id is in an even byte with bit 0 set; a data byte there gives its bit 0 to the
+/// last byte of the frame. The byte directly after an id may be the old id's: `delay` says whether the
 /// formatter does so, where it can. The last frame is filled with id 0.
 inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::vector<uint8_t>>>& pieces,
                                       const std::function<bool()>& delay) {
@@ -40,7 +40,7 @@ inline std::vector<uint8_t> frames_of(const std::vector<std::pair<uint8_t, std::
         frame[15] |= static_cast<uint8_t>(1U << pair);
         id = id_at(next);
       } else {
-        // Both bytes are the old id's; where the second is not, a change must stand in its place.
+        // Both bytes are the old id's; where the second is not, a change must be in its place.
         if (!last && id_at(next + 1) != id) {
           frame[at] = static_cast<uint8_t>(id << 1 | 1);  // the same id again
           frame[at + 1] = value_at(next++);

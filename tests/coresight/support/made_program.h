@@ -1,4 +1,4 @@
-// Programs made up of A64, A32 and T32 instructions, with what each of them does: told by who chose them, not by a decoder.
+// Generated programs of A64, A32 and T32 instructions, with the effect of each: known from the generator, not from a decoder.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class MadeProgram {
  public:
   static constexpr uint64_t kRegionBytes = 0x200;
 
-  /// A64 at `base`; with `with_aarch32` A32 behind it and T32 behind that.
+  /// A64 at `base`; with `with_aarch32` A32 after it and T32 after that.
   MadeProgram(std::mt19937& random, uint64_t base, bool with_aarch32);
 
   [[nodiscard]] uint64_t base() const { return base_; }

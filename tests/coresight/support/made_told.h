@@ -1,4 +1,4 @@
-// What a decoder tells of a made-up program, to be compared with what ran.
+// The decoded flow of a generated program, to be compared with the true path.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Decoded {
 void take(const Batch& batch, const BlockTable& blocks, Decoded& decoded);
 /// Decodes one segment in batches of about `capacity` blocks.
 Decoded decode_segment(FlowDecoder& decoder, const std::vector<uint8_t>& bytes, size_t capacity);
-/// The program in a space of its own.
+/// The program in its own space.
 Timeline timeline_of(const MadeProgram& program, SpaceId& space);
 
 }  // namespace ptd::test

@@ -99,7 +99,7 @@ void MadeUnit::mistake(bool executed, MadeProgram& program) {
   const uint32_t most = config_.max_speculation();
   const auto wrong_atom = [&] { atoms_.push_back(!executed), p0(); };
   const auto wrong_way = [&](uint32_t elements) {        // each leaves the flow as it is
-    in_flight_ = std::min(in_flight_, most - elements);  // as many of those before them are committed as have no room
+    in_flight_ = std::min(in_flight_, most - elements);  // commits as many of those before them as do not fit
     for (uint32_t i = 0; i < elements; ++i) {
       atoms_.push_back(below(2) == 0);
       if (atoms_.back() && below(2) == 0) put_address(program.any_of(told_mode_), false);
@@ -112,11 +112,11 @@ void MadeUnit::mistake(bool executed, MadeProgram& program) {
     case 1:
       wrong_atom();
       return put({0x30});
-    case 2:  // one element behind it
+    case 2:  // one element after it
       wrong_atom();
       if (below(2) == 0) {
         in_flight_ = std::min(in_flight_, most - 1);
-        return put({0x35});  // told in the same packet
+        return put({0x35});  // in the same packet
       }
       wrong_way(1);
       return put({0x34});
@@ -170,7 +170,7 @@ bool MadeUnit::put_compressed(const Place& place) {
   return true;
 }
 
-/// [ETMv4] "Context packet": level, width and non-secure; then the VMID and the context id, if told, in as many bytes as TRCIDR2 has.
+/// [ETMv4] "Context packet": level, width and non-secure; then the VMID and the context id, if present, in as many bytes as TRCIDR2 has.
 void MadeUnit::put_context(bool is64) {
   const bool vmid = below(3) == 0, context_id = below(3) == 0;
   put({0x20U | level_ | (is64 ? 0x10U : 0U) | (vmid ? 0x40U : 0U) | (context_id ? 0x80U : 0U)});

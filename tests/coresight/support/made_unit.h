@@ -1,4 +1,4 @@
-// A trace unit made by [ETMv4] and [ETE]: elements to packets, in whichever of the forms that they may have, with speculation of its own.
+// A trace unit made by [ETMv4] and [ETE]: elements to packets, in any of their forms, with random speculation.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ class MadeUnit {
   void sync();
   void trace_on() { put({0x04}); }
   void overflow();
-  /// An atom as it turned out; before that the unit may have told it wrongly, and what it believed to follow.
+  /// A resolved atom; before it the unit may output a mispredicted one, and the elements that would follow that.
   void atom(bool executed, MadeProgram& program);
   void address(const Place& place, bool with_context);
-  /// `is_target`: the preferred return address is where the last branch went, which is not told by itself.
+  /// `is_target`: the preferred return address is where the last branch went, which has no element of its own.
   void exception(uint32_t number, const Place& preferred_return, bool is_target);
   void exception_return() { put({0x07}); }
   void commit_all();
-  /// Time, cycles, events: what may stand anywhere.
+  /// Time, cycles, events: elements allowed anywhere.
   void aside();
 
-  /// P0 elements told since the last commit, at most what the unit may have in flight.
+  /// P0 elements output since the last commit, at most what the unit may have in flight.
   [[nodiscard]] uint32_t in_flight() const { return in_flight_; }
   void set_level(uint8_t level) { level_ = level; }
   [[nodiscard]] std::vector<uint8_t> take();

@@ -9,7 +9,7 @@
 
 namespace ptd::test {
 
-/// One message. `ranges_before`: executed ranges of its trace id that stand before it.
+/// One message. `ranges_before`: executed ranges of its trace id before it.
 struct Message {
   size_t ranges_before = 0;
   std::string text;
@@ -22,9 +22,9 @@ struct Messages {
   size_t ranges = 0;
   std::vector<uint64_t> time;     ///< of each range: the last timestamp before it; 0: none
   std::vector<uint64_t> cycles;   ///< of each range: counted before it
-  std::vector<size_t> returns;    ///< ours, ETE: places behind an ERET
+  std::vector<size_t> returns;    ///< ours, ETE: positions after an ERET
   std::vector<size_t> stops;      ///< places where the trace unit stopped: the peer's Discard, our `disabled`
-  size_t waiting_contexts = 0;    ///< contexts at the end of the list behind which nothing ran yet
+  size_t waiting_contexts = 0;    ///< contexts at the end of the list after which nothing ran yet
   size_t overflow_at = SIZE_MAX;  ///< ours: place of the last overflow
   uint64_t cycles_now = 0, time_now = 0;
   void add(const std::string& kind, const std::string& text) { by_kind[kind].push_back({ranges, text}); }

@@ -39,7 +39,7 @@ static int run(void) {
   if (made < 0) return 1;
   uint8_t *const code = (uint8_t*)made, *at = code + 4096;
   unsigned long sum = 0;
-  for (int i = 0; i < 12; ++i) {  // each at a place of its own
+  for (int i = 0; i < 12; ++i) {  // each at another address
     const Compiled f = (Compiled)(void*)at;
     at = compile(at, kTexts[i % 4]);
     for (long k = 0; k < 200; ++k) sum = sum * 7 + (unsigned long)f(k + i);

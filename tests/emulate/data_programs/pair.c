@@ -32,7 +32,7 @@ __attribute__((noreturn, used, noinline)) void make_numbers(void) {
   __builtin_unreachable();
 }
 
-// The new thread starts on a stack of its own: nothing may lie between the call and its first function.
+// The new thread starts on a new stack: no code may run between the call and its first function.
 static long start(void) {
   long result;
   register long r10 __asm__("r10") = (long)&alive;

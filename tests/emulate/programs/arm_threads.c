@@ -3,7 +3,7 @@
 
 enum { kThreads = 4 };
 
-// Starts fn(argument) on a stack of its own: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, CHILD_CLEARTID. *alive becomes 0 when it has ended.
+// Starts fn(argument) on a new stack: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, CHILD_CLEARTID. *alive becomes 0 when it has ended.
 long spawn(void* stack_top, void (*fn)(long), long argument, int* alive);
 __asm__(
     ".text\n.globl spawn\n.type spawn, %function\n"

@@ -1,4 +1,4 @@
-// Stands in for QEMU: loads the plugin, tells it a version and a target, and prints what it answers.
+// Replaces QEMU: loads the plugin, passes it a version and a target, and prints its result.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
