@@ -154,8 +154,6 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
 
 void ptd_free(void* memory) { std::free(memory); }
 
-const char* ptd_version() { return PTD_VERSION; }
-
 const char* ptd_code_name(ptd_code code) {
   struct Name {
     ptd_code code;

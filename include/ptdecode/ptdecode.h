@@ -78,6 +78,9 @@ enum {
 PTD_C_API const char* ptd_code_name(ptd_code code);
 /* Version "0.2.0" of the library. Static. */
 PTD_C_API const char* ptd_version(void);
+/* Lines "name value" that end with a newline: "ptdecode 0.2.0", "commit" and 40 hexadecimal digits ("-dirty" may follow, or the value is "unknown"),
+ * and the name and version of each library that libptdecode uses, at run time where the library has a function for it. Static. */
+PTD_C_API const char* ptd_build_info(void);
 /* Frees what a function says ptd_free() frees. NULL is allowed. */
 PTD_C_API void ptd_free(void* memory);
 

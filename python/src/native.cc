@@ -500,6 +500,7 @@ NB_MODULE(_native, module) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   });
   module.def("version", [] { return ptd_version(); });
+  module.def("build_info", [] { return ptd_build_info(); });
   module.def("table_names", [] { return ptd_table_names(); });
   module.attr("NO_SPACE") = PTD_NONE;
 

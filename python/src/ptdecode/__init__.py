@@ -28,7 +28,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Unio
 
 from . import _native
 
-__all__ = ["open", "record_emulated", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error"]
+__all__ = ["open", "record_emulated", "build_info", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error"]
 __version__: str = _native.version()
 
 Time = Union[None, str, "tuple[int, int]", slice]
@@ -499,6 +499,15 @@ class Builder:
         if unknown:
             raise TypeError(f"open() got an unexpected keyword argument '{sorted(unknown)[0]}'")
         return Recording(self._native.open(_arguments(**{**defaults, **options}), _bar(progress, "opening")), None)
+
+
+def build_info() -> "dict[str, str]":
+    """Versions of ptdecode and of each library that it uses, and the commit, by name: ``build_info()["commit"]``.
+
+    >>> ptdecode.build_info()["ptdecode"] == ptdecode.__version__
+    True
+    """
+    return dict(line.split(" ", 1) for line in _native.build_info().splitlines())
 
 
 def program() -> str:
