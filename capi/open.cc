@@ -148,7 +148,7 @@ ptd_code ptd_info_json(const ptd_recording* recording, char** out, char** messag
     Result<Survey> facts = options.path == "-" ? Result<Survey>(survey_of(*opened->recording)) : survey(options);
     if (!facts) return capi::fail(message, facts.error());
     (void)capi::fail(out, PTD_OK, survey_json(*facts));
-    return *out == nullptr ? capi::fail(message, capi::kOutOfMemory, "there is not enough memory") : PTD_OK;
+    return *out == nullptr ? capi::out_of_memory(message) : PTD_OK;
   });
 }
 
