@@ -66,7 +66,7 @@ class FakeDecoder final : public FlowDecoder {
 };
 
 struct FakeFilter final : BatchFilter {
-  explicit FakeFilter(Bomb& bomb) : bomb(bomb) {}
+  explicit FakeFilter(Bomb& shared) : bomb(shared) {}
   void apply(Batch&, const AuxSegment&) override { bomb.tick(); }
   Bomb& bomb;
 };
