@@ -7,8 +7,10 @@ import ctypes
 import os
 import pathlib
 import random
+import shutil
 import struct
 import sys
+import tempfile
 import unittest
 
 import ptdecode_c as ptd
@@ -265,6 +267,52 @@ class Builder(unittest.TestCase):
         finally:
             os.chdir(here)
 
+
+class Cancelling(unittest.TestCase):
+    CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    PROGRESS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64)
+
+    class Control(ctypes.Structure):
+        pass
+
+    def calls_while_opening(self, path, most):
+        """How often `cancelled` is called; it returns nonzero at call number `most`. The code of ptd_open()."""
+        calls = 0
+        def cancelled(_):
+            nonlocal calls
+            calls += 1
+            return int(calls >= most)
+        control = self.Control(size=ctypes.sizeof(self.Control), cancelled=self.CALLBACK(cancelled))
+        options = (ctypes.c_uint64 * 10)(80, *[0] * 8, ctypes.addressof(control))  # ptd_open_options: size first, control last
+        recording = ctypes.c_void_p()
+        code = API.lib.ptd_open(str(path).encode(), options, ctypes.byref(recording), None)
+        self.assertEqual(code == 0, bool(recording.value))
+        self.assertEqual(0, API.lib.ptd_close(recording))
+        return calls, code
+
+    def test_reading_of_code_files_is_cancelled(self):
+        """Work is counted in calls, not in time: a file of kernel symbols 200,000 lines longer has calls in proportion."""
+        with tempfile.TemporaryDirectory() as folder:
+            demo = pathlib.Path(folder) / "demo"
+            shutil.copytree(SOURCE / "data/demo", demo)
+            before, code = self.calls_while_opening(demo, 1 << 30)
+            self.assertEqual(0, code)
+            with open(demo / "kcore_dir/kallsyms", "a", encoding="utf-8") as kallsyms:
+                kallsyms.writelines(f"ffffffffa{n * 16:07x} t added_{n}\n" for n in range(200000))
+            calls, code = self.calls_while_opening(demo, 1 << 30)
+            self.assertEqual(0, code)
+            self.assertGreater(calls - before, 200000 // 8192)
+            for most in (1, before, (before + calls) // 2, calls):
+                self.assertEqual((most, 700), self.calls_while_opening(demo, most))
+        for path in (SOURCE / "data/user/plain.bundle", SOURCE / "data/arm/threads.bundle"):
+            calls, code = self.calls_while_opening(path, 1 << 30)
+            self.assertGreater(calls, 8)  # the parts of the bundle
+            for most in range(1, calls + 1):
+                self.assertEqual((most, 700), self.calls_while_opening(path, most))
+
+
+Cancelling.Control._fields_ = [("size", ctypes.c_size_t), ("user", ctypes.c_void_p), ("cancelled", Cancelling.CALLBACK), ("progress", Cancelling.PROGRESS),
+                               ("cancel_flag", ctypes.c_void_p)]
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
