@@ -8,6 +8,7 @@
 
 #include "decoder/arm/decoder.h"
 #include "decoder/arm/legacy_decoder.h"
+#include "image/base/interrupt.h"
 #include "image/base/mapped_file.h"
 #include "image/stash/stash.h"
 #include "ptdecode/bundle.h"
@@ -208,6 +209,7 @@ Result<std::unique_ptr<Recording>> open_recording(const OpenRequest& options) {
     if (options.path != "-" && looks_like_json(options.path)) return load_lldb_bundle(options, data);
     return load_perf(options, data);
   };
+  const InterruptScope interrupt(options.check);
   const Status status = load();
   if (!status.ok()) return status.error();
   recording->state_->passed = std::vector<PassedPages>(data.streams.size());

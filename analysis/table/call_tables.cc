@@ -28,6 +28,7 @@ class CallSource {
       if (request.streams.empty() || std::find(request.streams.begin(), request.streams.end(), i) != request.streams.end())
         total_bytes_ += recording.streams()[i].size_bytes;
     }
+    if (request.progress) request.progress(0, total_bytes_);
   }
   /// As CallCursor::next(). Errors: those of CallCursor::status(), `cancelled`.
   Result<bool> next(std::span<const CallStep>& steps) {
