@@ -3,7 +3,9 @@
 usage: package_test.py SOURCE
 """
 import doctest
+import functools
 import gc
+import json
 import os
 import pathlib
 import resource
@@ -25,12 +27,21 @@ import ptdecode
 SOURCE = pathlib.Path(sys.argv[1])
 DEMO = SOURCE / "data" / "demo" / "data"
 KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
+WORK = tempfile.TemporaryDirectory()
 USER = SOURCE / "data" / "user" / "plain.bundle"
 
 
 def command(*words):
     """Output of the command line that the package has."""
     return subprocess.run([sys.executable, "-m", "ptdecode", *map(str, words)], capture_output=True, text=True, check=True).stdout
+
+
+@functools.cache
+def emulated():
+    """A recording of this machine, of a program that ends after its last sync point."""
+    path = os.path.join(WORK.name, "emulated.data")
+    ptdecode.record_emulated(["/bin/echo", "once"], path).close()
+    return path
 
 
 class Package(unittest.TestCase):
@@ -67,7 +78,6 @@ class Package(unittest.TestCase):
         arrow.validate(full=True)
 
     def test_equal_to_the_command_line(self):
-        import json
         lines = [json.loads(line) for line in command("functions", "-i", DEMO, "--quiet", "--format", "json", "--limit", "0").splitlines()[1:]]
         theirs = [(line["function"], line["calls"], line["self_ns"]) for line in lines]
         self.assertEqual([(row.function, row.calls, row.self_ns) for row in self.recording.functions()], theirs)
@@ -85,6 +95,24 @@ class Package(unittest.TestCase):
             self.assertLessEqual(abs(len(found) - len(expected)), 2 if window == "20%-40%" else 0, window)
         with self.assertRaises(ValueError):
             self.recording.branches(time="now")
+
+    def test_percentages_are_those_of_the_command_line(self):
+        """Also where nothing in the trace says when a stream ends: the last records do."""
+        open_ends = 0
+        for path in (DEMO, KERNEL, SOURCE / "data" / "arm" / "threads.bundle", emulated()):
+            with ptdecode.open(path) as recording:
+                open_ends += any(stream.last_ns is None for stream in recording.streams)
+                found = 0
+                for window in ("0%-10%", "90%-100%", "40%,60%")[:2 if path == KERNEL else 3]:
+                    lines = command("functions", "-i", path, "--quiet", "--format", "json", "--limit", "0", "--time", window).splitlines()[1:]
+                    theirs = [(line["function"], line["calls"], line["self_ns"]) for line in map(json.loads, lines)]
+                    self.assertEqual([(row.function, row.calls, row.self_ns) for row in recording.functions(time=window)], theirs, (path, window))
+                    found += len(theirs)
+                self.assertGreater(found, 2, path)
+                for wrong in ("20%-10%", "0%-101%", "1.2.3%-4%"):
+                    with self.assertRaises(ValueError):
+                        recording.functions(time=wrong)
+        self.assertGreaterEqual(open_ends, 2)
 
     def test_code_is_that_of_the_moment(self):
         versions = [row for row in self.recording.versions() if row.bytes and row.certain_first_ns and row.certain_last_ns]
