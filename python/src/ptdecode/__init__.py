@@ -118,10 +118,12 @@ def _bar(wanted: Progress, title: str) -> Optional[Callable[[int, int], Any]]:
         from tqdm.auto import tqdm
     except ImportError:
         return None
-    bar = tqdm(total=0, unit="B", unit_scale=True, desc=title, leave=False)
+    bar: Any = None
 
     def update(done: int, total: int) -> None:
-        bar.total = total
+        nonlocal bar
+        if bar is None:  # not before there is progress: a table is opened once to list its columns
+            bar = tqdm(total=total, unit="B", unit_scale=True, desc=title, leave=False)
         bar.update(done - bar.n)
         if done >= total:
             bar.close()
