@@ -30,8 +30,8 @@ def main() -> int:
             print("skipped: pip cannot install", *NEEDED)
             return 77
         stamp.write_text("\n".join(NEEDED))
-    subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", wheels,
-                    "-C", f"cmake.define.ptdecode_DIR={prefix / LIBDIR / 'cmake' / 'ptdecode'}", "-C", f"build-dir={work / 'build'}",
+    settings = [f"--config-settings=cmake.define.ptdecode_DIR={prefix / LIBDIR / 'cmake' / 'ptdecode'}", f"--config-settings=build-dir={work / 'build'}"]
+    subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", wheels, *settings,
                     SOURCE / "python"], check=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall",
                     *wheels.glob("*.whl")], check=True)

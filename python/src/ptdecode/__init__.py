@@ -29,7 +29,7 @@ from typing import Any, Callable, Iterator, NamedTuple, Optional, Sequence, Unio
 
 from . import _native
 
-__all__ = ["open", "record_emulated", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error"]
+__all__ = ["open", "demo_path", "record_emulated", "Recording", "Table", "Builder", "Stream", "Symbol", "Code", "Picture", "Error"]
 __version__: str = _native.version()
 
 Time = Union[None, str, "tuple[int, int]", slice]
@@ -517,6 +517,16 @@ def program() -> str:
     """The path of the command line of this package."""
     beside = pathlib.Path(__file__).parent / "bin" / "ptdecode"
     return str(beside) if beside.exists() else "ptdecode"
+
+
+def demo_path() -> str:
+    """The path of the recording that this package has: a Debian kernel that turns ftrace on and off, 0.5 seconds of two cpus.
+
+    >>> with ptdecode.open(ptdecode.demo_path()) as kernel:
+    ...     len(kernel.streams)
+    2
+    """
+    return str(pathlib.Path(__file__).parent / "share" / "ptdecode" / "kernel" / "kernel.bundle")
 
 
 def record_emulated(command: Sequence[str], output: "Union[None, str, os.PathLike]" = None, *, options: Sequence[str] = ()) -> Recording:
