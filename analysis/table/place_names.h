@@ -41,7 +41,7 @@ class PlaceNames {
     Interval valid{kTimeMax, kTimeMin};
     int32_t name = -1;
   };
-  [[nodiscard]] PlaceName unnamed(SpaceId space, Ip ip, TimeNs when);
+  [[nodiscard]] PlaceName unnamed(SpaceId space, Ip ip, TimeNs when, Interval& valid);
 
   const Recording& recording_;
   GrowingCache<Entry> places_;
