@@ -1,4 +1,5 @@
-"""Builds the package against an installed prefix, installs it into a virtual environment, and runs its tests there.
+"""Builds the package against an installed prefix, installs it into a virtual environment, and runs its tests and the notebook
+there.
 
 usage: run.py SOURCE BUILD LIBDIR
 Exit status 77: the packages that it needs cannot be downloaded.
@@ -11,7 +12,8 @@ import sys
 
 SOURCE, BUILD = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
 LIBDIR = sys.argv[3]
-NEEDED = ["scikit-build-core>=0.10", "nanobind>=2.4", "pyarrow", "polars", "pandas", "duckdb", "tqdm"]
+NEEDED = ["scikit-build-core>=0.10", "nanobind>=2.4", "pyarrow", "polars", "pandas", "duckdb", "tqdm",
+          "matplotlib", "nbclient", "nbconvert", "ipykernel"]
 
 
 def main() -> int:
@@ -39,7 +41,9 @@ def main() -> int:
     shutil.rmtree(prefix)
     env = {**os.environ, "PATH": f"{venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH": "off"}
     env.pop("LD_LIBRARY_PATH", None)
-    return subprocess.run([python, SOURCE / "python" / "tests" / "package_test.py", SOURCE], check=False, env=env, cwd=work).returncode
+    tests = SOURCE / "python" / "tests"
+    return max(subprocess.run([python, tests / name, SOURCE], check=False, env=env, cwd=work).returncode
+               for name in ("package_test.py", "notebook.py"))
 
 
 if __name__ == "__main__":
