@@ -72,7 +72,7 @@ def main():
         if left:
             raise SystemExit(f"uninstalling leaves {', '.join(sorted(left))}")
         # With the libraries that take tables.
-        output(*pip, "install", "--no-index", "--find-links", WHEELHOUSE, WHEEL, "pyarrow", "polars", "pandas", "duckdb", "tqdm")
+        output(*pip, "install", "--no-index", "--find-links", WHEELHOUSE, WHEEL, "pyarrow", "polars", "pandas", "duckdb", "tqdm", "matplotlib")
         env = ["env", f"PATH={venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH=off"]
         subprocess.run([*env, python, SOURCE / "python" / "tests" / "package_test.py", SOURCE], check=True, cwd=temporary)
         print(f"{WHEEL.name}: installed, tested and removed without remains")

@@ -2,12 +2,15 @@
 
 usage: package_test.py SOURCE
 """
+import contextlib
 import doctest
 import functools
 import gc
+import io
 import json
 import os
 import pathlib
+import re
 import resource
 import signal
 import subprocess
@@ -27,6 +30,7 @@ import ptdecode
 SOURCE = pathlib.Path(sys.argv[1])
 DEMO = SOURCE / "data" / "demo" / "data"
 KERNEL = SOURCE / "data" / "kernel" / "kernel.bundle"
+os.environ["MPLBACKEND"] = "Agg"
 WORK = tempfile.TemporaryDirectory()
 USER = SOURCE / "data" / "user" / "plain.bundle"
 
@@ -207,6 +211,21 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             recording = ptdecode.record_emulated(["/bin/true"], os.path.join(folder, "t.data"))
             self.assertGreater(sum(row.instructions for row in recording.blocks()), 1000)
+
+    def test_page_of_the_documentation(self):
+        """Every example of docs/PYTHON.md runs, one after the other, and the first makes a plot within ten lines."""
+        text = (SOURCE / "docs" / "PYTHON.md").read_text(encoding="utf-8")
+        examples = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(examples), 5)
+        shell = re.search(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertIn("pip install", shell[1])
+        self.assertLessEqual(len((shell[1] + examples[0]).splitlines()), 10)
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as printed:
+            names = {}
+            for example in examples:
+                exec(compile(example, "docs/PYTHON.md", "exec"), names)  # pylint: disable=exec-used
+            self.assertGreater(os.path.getsize("schedule.png"), 1000)
+        self.assertIn("301 not_found", printed.getvalue())
 
     def test_docstrings(self):
         with ptdecode.open(DEMO) as demo:
