@@ -5,13 +5,11 @@ usage: package_test.py SOURCE
 import contextlib
 import doctest
 import functools
-import gc
 import io
 import json
 import os
 import pathlib
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -190,22 +188,6 @@ class Package(unittest.TestCase):
             done.set()
             thread.join()
         self.assertGreater(len(counts), 20)
-
-    def test_memory_is_constant(self):
-        """Opening, reading a little, and dropping tables half read."""
-        def once():
-            with ptdecode.open(DEMO) as recording:
-                next(iter(recording.calls()))
-                recording.gaps().to_columns()
-
-        for _ in range(20):
-            once()
-        gc.collect()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _ in range(60):
-            once()
-        gc.collect()
-        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 8192)
 
     def test_record_emulated(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,4 @@
-"""Builds the package against an installed prefix, installs it into a virtual environment, and runs its tests and the notebook
-there.
+"""Builds the package against an installed prefix, installs it into a virtual environment, and runs its tests and the notebook there.
 
 usage: run.py SOURCE BUILD LIBDIR
 Exit status 77: the packages that it needs cannot be downloaded.
@@ -39,11 +38,11 @@ def main() -> int:
                     *wheels.glob("*.whl")], check=True)
     # The tests must not find the library of the prefix, nor a ptdecode of this machine.
     shutil.rmtree(prefix)
-    env = {**os.environ, "PATH": f"{venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH": "off"}
+    env = {**os.environ, "PATH": f"{venv / 'bin'}:/usr/bin:/bin", "PTDECODE_STASH": "off", "MALLOC_ARENA_MAX": "1"}
     env.pop("LD_LIBRARY_PATH", None)
     tests = SOURCE / "python" / "tests"
     return max(subprocess.run([python, tests / name, SOURCE], check=False, env=env, cwd=work).returncode
-               for name in ("package_test.py", "notebook.py"))
+               for name in ("package_test.py", "notebook.py", "leak_test.py"))
 
 
 if __name__ == "__main__":
