@@ -5,11 +5,7 @@
 
 namespace ptd {
 
-PlaceName PlaceNames::find(SpaceId space, Ip ip, TimeNs when) {
-  if (is_kernel_half(ip)) space = kKernelSpace;
-  const uint64_t hash = (ip.value ^ (uint64_t{space.value} << 40)) * 0x9E3779B97F4A7C15ULL;
-  const Entry& known = places_.at(hash);
-  if (known.ip == ip && known.space == space && known.valid.contains(when)) return known.name;
+const PlaceNames::Key& PlaceNames::look_up(SpaceId space, Ip ip, TimeNs when) {
   Interval valid;
   const std::optional<Symbol> symbol = recording_.symbolizer().find(space, ip, when, &valid);
   PlaceName name;
@@ -18,8 +14,9 @@ PlaceName PlaceNames::find(SpaceId space, Ip ip, TimeNs when) {
   } else {
     name = unnamed(space, ip, when, valid);
   }
-  places_.replace(hash) = Entry{ip, space, valid, name};
-  return name;
+  all_valid_ = intersect(all_valid_, valid);
+  places_.replace(hash_of(space, ip)) = Place{valid, name.offset_bytes, name.module};
+  return keys_.replace(hash_of(space, ip)) = Key{ip, space, name.symbol};
 }
 
 /// Code without a symbol has the last part of its file's path. Narrows `valid` to moments with the same answer.
